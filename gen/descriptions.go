@@ -46,10 +46,10 @@ func (d descriptions) Field(rev, def, path string) string {
 		}
 		s = property(s, name)
 	}
-	if s == nil {
+	if s == nil || s.Description == "" {
 		return ""
 	}
-	return s.Description
+	return ": " + s.Description
 }
 
 // property finds a member in s or in what s is put together from.

@@ -66,7 +66,8 @@ type Overrides struct {
 // Docs supplies documentation by revision. An empty text means that there is none.
 type Docs interface {
 	Definition(rev, name string) string
-	// Field documents the member at path, such as "tasks.requests" or "items[].title".
+	// Field documents the member at path, such as "tasks.requests" or "items[].title". The text follows
+	// the name of the Go field. It is a predicate, such as "Names the tool.", or it starts with a colon.
 	Field(rev, def, path string) string
 	// Value documents one value of the enumeration at path.
 	Value(rev, def, path, value string) string

@@ -9,8 +9,8 @@
 
 package mcp
 
-// CacheScope is the value of cacheScope of CacheableResult. Sets the scope of a cached
-// result: one user or all.
+// CacheScope is the value of cacheScope of CacheableResult. It sets the scope of a cached result:
+// one user or all.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type CacheScope string
@@ -25,7 +25,7 @@ const (
 	CacheScopePublic CacheScope = "public"
 )
 
-// ElicitAction is the value of action of ElicitResult. Names the action that the user took.
+// ElicitAction is the value of action of ElicitResult. It names the action that the user took.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type ElicitAction string
@@ -40,8 +40,8 @@ const (
 	ElicitActionDecline ElicitAction = "decline"
 )
 
-// IconTheme is the value of theme of Icon. Names the background for which the image is
-// designed. Absent means either.
+// IconTheme is the value of theme of Icon. It names the background for which the image is designed.
+// Absent means either.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type IconTheme string
@@ -54,9 +54,9 @@ const (
 	IconThemeLight IconTheme = "light"
 )
 
-// IncludeContext is the value of includeContext of CreateMessageRequestParams. Asks the
-// client to add context from MCP servers to the conversation. The client may decline. Absent
-// means "none". Other values are discouraged and need the sampling.context capability.
+// IncludeContext is the value of includeContext of CreateMessageRequestParams. It asks the client
+// to add context from MCP servers to the conversation. The client may decline. Absent means "none".
+// Other values are discouraged and need the sampling.context capability.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type IncludeContext string
@@ -71,8 +71,8 @@ const (
 	IncludeContextThisServer IncludeContext = "thisServer"
 )
 
-// LoggingLevel is the severity of a log message, on the eight-step scale of syslog (RFC
-// 5424). In rising order: debug, info, notice, warning, error, critical, alert, emergency.
+// LoggingLevel is the severity of a log message, on the eight-step scale of syslog (RFC 5424). In
+// rising order: debug, info, notice, warning, error, critical, alert, emergency.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#logginglevel
 //
@@ -99,7 +99,7 @@ const (
 	LoggingLevelWarning LoggingLevel = "warning"
 )
 
-// NumberSchemaType is the value of type of NumberSchema. Sets whether fractions are allowed.
+// NumberSchemaType is the value of type of NumberSchema. It sets whether fractions are allowed.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type NumberSchemaType string
@@ -127,8 +127,8 @@ const (
 	RoleUser Role = "user"
 )
 
-// StringSchemaFormat is the value of format of StringSchema. Restricts the format of the
-// text. If absent, any text is valid.
+// StringSchemaFormat is the value of format of StringSchema. It restricts the format of the text.
+// If absent, any text is valid.
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type StringSchemaFormat string
@@ -145,8 +145,8 @@ const (
 	StringSchemaFormatURI StringSchemaFormat = "uri"
 )
 
-// TaskStatus is the state of a task. A task starts as working and may alternate between
-// working and input_required. The states completed, failed and cancelled are terminal.
+// TaskStatus is the state of a task. A task starts as working and may alternate between working and
+// input_required. The states completed, failed and cancelled are terminal.
 //
 // Revisions: in 2025-11-25 only.
 //
@@ -170,9 +170,9 @@ const (
 	TaskStatusWorking TaskStatus = "working"
 )
 
-// TaskSupport is the value of taskSupport of ToolExecution. Sets whether calls of the tool
-// may become tasks, if the server's capabilities list tasks.requests.tools.call. Absent
-// means "forbidden".
+// TaskSupport is the value of taskSupport of ToolExecution. It sets whether calls of the tool may
+// become tasks, if the server's capabilities list tasks.requests.tools.call. Absent means
+// "forbidden".
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type TaskSupport string
@@ -187,7 +187,7 @@ const (
 	TaskSupportRequired TaskSupport = "required"
 )
 
-// ToolChoiceMode is the value of mode of ToolChoice. Selects the rule. Absent means "auto".
+// ToolChoiceMode is the value of mode of ToolChoice. It selects the rule. Absent means "auto".
 //
 // Values that have no constant are kept as they are; Validate reports them.
 type ToolChoiceMode string

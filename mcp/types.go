@@ -7,16 +7,15 @@
 //   - 2025-11-25 schema/2025-11-25/schema.json, sha256 232dccf00371ad3438d71e719ad588b53aa384c1470107fc70caec1041f9a94c
 //   - 2026-07-28 schema/2026-07-28/schema.json, sha256 42218ae1c2c821f3acab496eb5ef048b38df7512d25372fb2b52fc4721e209c8
 
-// Package mcp holds the params and the results of all messages of the Model Context Protocol
-// as Go types: one package for all published revisions. [DecodeRequest] and [DecodeResponse]
-// decode a message together with them.
+// Package mcp holds the params and the results of all messages of the Model Context Protocol as Go
+// types: one package for all published revisions. [DecodeRequest] and [DecodeResponse] decode a
+// message together with them.
 //
-// A member that every revision requires is a plain field; any other is a pointer, or a
-// slice, map, raw value or union whose nil means absent. Unions are interfaces whose
-// variants are pointers, for a type switch; what is no variant comes as [*Unknown]. Every
-// struct keeps the members it has no field for in its field Extra, so that decoding and
-// encoding loses nothing. Decoding is lenient where nothing is lost by it; Validate says
-// what a revision finds wrong.
+// A member that every revision requires is a plain field; any other is a pointer, or a slice, map,
+// raw value or union whose nil means absent. Unions are interfaces whose variants are pointers, for
+// a type switch; what is no variant comes as [*Unknown]. Every struct keeps the members it has no
+// field for in its field Extra, so that decoding and encoding loses nothing. Decoding is lenient
+// where nothing is lost by it; Validate says what a revision finds wrong.
 package mcp
 
 import (
@@ -57,40 +56,41 @@ type Value interface {
 //
 // See https://modelcontextprotocol.io/specification/2024-11-05
 type Annotated struct {
-	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	// Annotations gives hints on the audience and the importance of the object. If absent, there
+	// are none.
 	Annotations *AnnotatedAnnotations
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// AnnotatedAnnotations is the value of annotations of Annotated. Gives hints on the audience
-// and the importance of the object. If absent, there are none.
+// AnnotatedAnnotations is the value of annotations of Annotated. It gives hints on the audience and
+// the importance of the object. If absent, there are none.
 type AnnotatedAnnotations struct {
-	// Lists the intended readers of the object: "user" for the human, "assistant" for the model,
-	// or both. Absent means no preference.
+	// Audience lists the intended readers of the object: "user" for the human, "assistant" for the
+	// model, or both. Absent means no preference.
 	Audience []Role
-	// Rates the importance of the object from 0 (optional) to 1 (indispensable). Absent means no
-	// rating.
+	// Priority rates the importance of the object from 0 (optional) to 1 (indispensable). Absent
+	// means no rating.
 	Priority *float64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Annotations are hints from the server on how a client should use or show an object. The
-// client may ignore them. Every field is optional.
+// Annotations are hints from the server on how a client should use or show an object. The client
+// may ignore them. Every field is optional.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#annotations
 type Annotations struct {
-	// Lists the intended readers of the object: "user" for the human, "assistant" for the model,
-	// or both. Absent means no preference.
+	// Audience lists the intended readers of the object: "user" for the human, "assistant" for the
+	// model, or both. Absent means no preference.
 	Audience []Role
-	// Records when the object last changed, as an ISO 8601 timestamp such as
+	// LastModified records when the object last changed, as an ISO 8601 timestamp such as
 	// "2025-01-12T15:00:58Z". (Since 2025-06-18.)
 	LastModified *string
-	// Rates the importance of the object from 0 (optional) to 1 (indispensable). Absent means no
-	// rating.
+	// Priority rates the importance of the object from 0 (optional) to 1 (indispensable). Absent
+	// means no rating.
 	Priority *float64
 
 	// Extra keeps the members that have no field here.
@@ -103,52 +103,52 @@ type Annotations struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#audiocontent
 type AudioContent struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	// Annotations gives hints on the audience and the importance of the object. If absent, there
+	// are none.
 	Annotations *Annotations
-	// Contains the audio file, encoded in base64.
+	// Data contains the audio file, encoded in base64.
 	Data string
-	// States the audio format, for example audio/wav. Support for formats depends on the model
-	// provider.
+	// MIMEType states the audio format, for example audio/wav. Support for formats depends on the
+	// model provider.
 	MIMEType string
 
 	// Extra keeps the members that have no field here. The member "type" is always "audio".
 	Extra codec.Extra
 }
 
-// BaseMetadata is the common base of objects with two names: one for programs and one for
-// people.
+// BaseMetadata is the common base of objects with two names: one for programs and one for people.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#basemetadata
 type BaseMetadata struct {
-	// Identifies the object to programs. It is shown to people if there is no title.
+	// Name identifies the object to programs. It is shown to people if there is no title.
 	Name string
-	// Gives the name to show to people. If absent, name is shown instead.
+	// Title gives the name to show to people. If absent, name is shown instead.
 	Title *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// BlobResourceContents holds binary contents of a resource. TextResourceContents is its
-// counterpart for text.
+// BlobResourceContents holds binary contents of a resource. TextResourceContents is its counterpart
+// for text.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#blobresourcecontents
 type BlobResourceContents struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Contains the bytes, encoded in base64.
+	// Blob contains the bytes, encoded in base64.
 	Blob string
-	// States the media type of the bytes. Absent when the server does not know it.
+	// MIMEType states the media type of the bytes. Absent when the server does not know it.
 	MIMEType *string
-	// Identifies the resource, or the part of a resource, that contains the bytes.
+	// URI identifies the resource, or the part of a resource, that contains the bytes.
 	URI string
 
 	// Extra keeps the members that have no field here.
@@ -161,11 +161,11 @@ type BlobResourceContents struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#booleanschema
 type BooleanSchema struct {
-	// Sets the initial value. If absent, there is none.
+	// Default sets the initial value. If absent, there is none.
 	Default *bool
-	// Describes the field for the user.
+	// Description describes the field for the user.
 	Description *string
-	// Gives the label of the field. If absent, the client shows the property name.
+	// Title gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "boolean".
@@ -178,17 +178,17 @@ type BooleanSchema struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#cacheableresult
 type CacheableResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Sets the scope of a cached result: one user or all.
+	// CacheScope sets the scope of a cached result: one user or all.
 	CacheScope CacheScope
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete".
 	ResultType string
-	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
-	// stale at once.
+	// TTLMs sets how long the result stays fresh, in milliseconds after receipt. Zero means that it
+	// is stale at once.
 	TTLMs int64
 
 	// Extra keeps the members that have no field here.
@@ -199,22 +199,22 @@ type CacheableResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolrequestparams
 type CallToolRequestParams struct {
-	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// Meta holds the progress token. From 2026-07-28 on it is required, because it also holds the
 	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
 	// only.)
 	Meta *RequestMetaObject
-	// Maps argument names to values. It must match the inputSchema of the tool. Absent means an
-	// empty object.
+	// Arguments maps argument names to values. It must match the inputSchema of the tool. Absent
+	// means an empty object.
 	Arguments json.RawMessage
-	// Carries the responses to the inputRequests of the preceding InputRequiredResult, under the
-	// same keys. Absent on the first attempt. (In 2026-07-28 only.)
+	// InputResponses carries the responses to the inputRequests of the preceding
+	// InputRequiredResult, under the same keys. Absent on the first attempt. (In 2026-07-28 only.)
 	InputResponses InputResponses
-	// Names the tool to run, as listed by tools/list.
+	// Name names the tool to run, as listed by tools/list.
 	Name string
-	// Repeats the requestState of the preceding InputRequiredResult, byte for byte. Absent on
-	// the first attempt, and if that result had none. (In 2026-07-28 only.)
+	// RequestState repeats the requestState of the preceding InputRequiredResult, byte for byte.
+	// Absent on the first attempt, and if that result had none. (In 2026-07-28 only.)
 	RequestState *string
-	// Asks the receiver to run the request as a task and to respond at once with a
+	// Task asks the receiver to run the request as a task and to respond at once with a
 	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
 	// request does not become a task. (In 2025-11-25 only.)
 	Task *TaskMetadata
@@ -223,37 +223,38 @@ type CallToolRequestParams struct {
 	Extra codec.Extra
 }
 
-// CallToolResult is the output of a tool call. A failure inside the tool is reported here
-// with isError, so that the model sees it. A call that reaches no tool, for example because
-// the name is unknown, gets a JSON-RPC error instead.
+// CallToolResult is the output of a tool call. A failure inside the tool is reported here with
+// isError, so that the model sees it. A call that reaches no tool, for example because the name is
+// unknown, gets a JSON-RPC error instead.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#calltoolresult
 type CallToolResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Lists the output as content blocks for the model, in order. The list may be empty, but it
-	// must be present.
+	// Content lists the output as content blocks for the model, in order. The list may be empty,
+	// but it must be present.
 	Content []ContentBlock
-	// Reports whether the tool failed; content then describes the failure. Absent means false.
+	// IsError reports whether the tool failed; content then describes the failure. Absent means
+	// false.
 	IsError *bool
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Holds the output as JSON: an object or, from 2026-07-28 on, any value. It must match the
-	// outputSchema of the tool, if the tool has one. An explicit null is output; an absent
-	// member is not. (Since 2025-06-18.)
+	// StructuredContent holds the output as JSON: an object or, from 2026-07-28 on, any value. It
+	// must match the outputSchema of the tool, if the tool has one. An explicit null is output; an
+	// absent member is not. (Since 2025-06-18.)
 	StructuredContent json.RawMessage
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CancelTaskRequestParams is the value of params of CancelTaskRequest. Carries the arguments
-// of the message. Their form depends on the method.
+// CancelTaskRequestParams is the value of params of CancelTaskRequest. It carries the arguments of
+// the message. Their form depends on the method.
 type CancelTaskRequestParams struct {
-	// Names the task to cancel.
+	// TaskID names the task to cancel.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
@@ -267,7 +268,7 @@ type CancelTaskRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#canceltaskresult
 type CancelTaskResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta          *ResultMetaObject
 	CreatedAt     string
@@ -286,43 +287,43 @@ type CancelTaskResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#cancellednotificationparams
 type CancelledNotificationParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-11-25.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-11-25.)
 	Meta *NotificationMetaObject
-	// Gives the reason to people, in logs or on screen.
+	// Reason gives the reason to people, in logs or on screen.
 	Reason *string
-	// Names the request to cancel: one that the sender made or, if a server ends a subscription,
-	// the subscriptions/listen request of the client. Revision 2025-11-25 makes it optional, but
-	// every valid use needs it. (Required in 2024-11-05, 2025-03-26, 2025-06-18, 2026-07-28.)
+	// RequestID names the request to cancel: one that the sender made or, if a server ends a
+	// subscription, the subscriptions/listen request of the client. Revision 2025-11-25 makes it
+	// optional, but every valid use needs it. (Required in 2024-11-05, 2025-03-26, 2025-06-18,
+	// 2026-07-28.)
 	RequestID RequestID
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ClientCapabilities are the optional features that a client supports. The client declares
-// them for a session in initialize or, from 2026-07-28 on, for a single request in its
-// _meta. An absent member means that the feature is not supported. Clients may add members
-// of their own.
+// ClientCapabilities are the optional features that a client supports. The client declares them for
+// a session in initialize or, from 2026-07-28 on, for a single request in its _meta. An absent
+// member means that the feature is not supported. Clients may add members of their own.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
 type ClientCapabilities struct {
-	// Present if the server can ask the user for input through the client. An empty object means
-	// form mode only. (Since 2025-06-18.)
+	// Elicitation is present if the server can ask the user for input through the client. An empty
+	// object means form mode only. (Since 2025-06-18.)
 	Elicitation *ClientCapabilitiesElicitation
-	// Maps the names of features outside the specification to their settings.
+	// Experimental maps the names of features outside the specification to their settings.
 	Experimental json.RawMessage
-	// Maps the identifiers of supported extensions, such as "io.modelcontextprotocol/tasks", to
-	// their settings. Identifiers always have a prefix. Settings may be empty. (In 2026-07-28
-	// only.)
+	// Extensions maps the identifiers of supported extensions, such as
+	// "io.modelcontextprotocol/tasks", to their settings. Identifiers always have a prefix.
+	// Settings may be empty. (In 2026-07-28 only.)
 	Extensions json.RawMessage
-	// Present if servers can list the client's roots. Deprecated from 2026-07-28 on.
+	// Roots is present if servers can list the client's roots. Deprecated from 2026-07-28 on.
 	Roots *ClientCapabilitiesRoots
-	// Present if the client can sample a language model for the server. Deprecated from
+	// Sampling is present if the client can sample a language model for the server. Deprecated from
 	// 2026-07-28 on.
 	Sampling *ClientCapabilitiesSampling
-	// Present if the client can run some requests from the server as tasks. (In 2025-11-25
+	// Tasks is present if the client can run some requests from the server as tasks. (In 2025-11-25
 	// only.)
 	Tasks *ClientCapabilitiesTasks
 
@@ -330,13 +331,12 @@ type ClientCapabilities struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesElicitation is the value of elicitation of ClientCapabilities. Present
-// if the server can ask the user for input through the client. An empty object means form
-// mode only.
+// ClientCapabilitiesElicitation is the value of elicitation of ClientCapabilities. It is present if
+// the server can ask the user for input through the client. An empty object means form mode only.
 type ClientCapabilitiesElicitation struct {
-	// Present if the client supports form mode. (Since 2025-11-25.)
+	// Form is present if the client supports form mode. (Since 2025-11-25.)
 	Form json.RawMessage
-	// Present if the client supports URL mode, in which the user visits a web page. (Since
+	// URL is present if the client supports URL mode, in which the user visits a web page. (Since
 	// 2025-11-25.)
 	URL json.RawMessage
 
@@ -344,24 +344,24 @@ type ClientCapabilitiesElicitation struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesRoots is the value of roots of ClientCapabilities. Present if servers
-// can list the client's roots. Deprecated from 2026-07-28 on.
+// ClientCapabilitiesRoots is the value of roots of ClientCapabilities. It is present if servers can
+// list the client's roots. Deprecated from 2026-07-28 on.
 type ClientCapabilitiesRoots struct {
-	// Reports whether the client sends notifications/roots/list_changed when its roots change.
-	// Absent means false. (Until 2025-11-25.)
+	// ListChanged reports whether the client sends notifications/roots/list_changed when its roots
+	// change. Absent means false. (Until 2025-11-25.)
 	ListChanged *bool
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesSampling is the value of sampling of ClientCapabilities. Present if the
+// ClientCapabilitiesSampling is the value of sampling of ClientCapabilities. It is present if the
 // client can sample a language model for the server. Deprecated from 2026-07-28 on.
 type ClientCapabilitiesSampling struct {
-	// Present if includeContext may ask for "thisServer" or "allServers". If absent, only "none"
-	// is allowed. (Since 2025-11-25.)
+	// Context is present if includeContext may ask for "thisServer" or "allServers". If absent,
+	// only "none" is allowed. (Since 2025-11-25.)
 	Context json.RawMessage
-	// Present if sampling requests may contain tools and toolChoice. If absent, the client
+	// Tools is present if sampling requests may contain tools and toolChoice. If absent, the client
 	// rejects such requests. (Since 2025-11-25.)
 	Tools json.RawMessage
 
@@ -369,26 +369,27 @@ type ClientCapabilitiesSampling struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesTasks is the value of tasks of ClientCapabilities. Present if the client
+// ClientCapabilitiesTasks is the value of tasks of ClientCapabilities. It is present if the client
 // can run some requests from the server as tasks.
 type ClientCapabilitiesTasks struct {
-	// Present, as an empty object, if the client supports tasks/cancel.
+	// Cancel is present, as an empty object, if the client supports tasks/cancel.
 	Cancel json.RawMessage
-	// Present, as an empty object, if the client supports tasks/list.
+	// List is present, as an empty object, if the client supports tasks/list.
 	List json.RawMessage
-	// Lists the request types that can become tasks, grouped by feature. All others cannot.
+	// Requests lists the request types that can become tasks, grouped by feature. All others
+	// cannot.
 	Requests *ClientCapabilitiesTasksRequests
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesTasksRequests is the value of tasks.requests of ClientCapabilities.
-// Lists the request types that can become tasks, grouped by feature. All others cannot.
+// ClientCapabilitiesTasksRequests is the value of tasks.requests of ClientCapabilities. It lists
+// the request types that can become tasks, grouped by feature. All others cannot.
 type ClientCapabilitiesTasksRequests struct {
-	// Groups the elicitation requests that can become tasks.
+	// Elicitation groups the elicitation requests that can become tasks.
 	Elicitation *ClientCapabilitiesTasksRequestsElicitation
-	// Groups the sampling requests that can become tasks.
+	// Sampling groups the sampling requests that can become tasks.
 	Sampling *ClientCapabilitiesTasksRequestsSampling
 
 	// Extra keeps the members that have no field here.
@@ -396,9 +397,9 @@ type ClientCapabilitiesTasksRequests struct {
 }
 
 // ClientCapabilitiesTasksRequestsElicitation is the value of tasks.requests.elicitation of
-// ClientCapabilities. Groups the elicitation requests that can become tasks.
+// ClientCapabilities. It groups the elicitation requests that can become tasks.
 type ClientCapabilitiesTasksRequestsElicitation struct {
-	// Present, as an empty object, if elicitation/create can become a task.
+	// Create is present, as an empty object, if elicitation/create can become a task.
 	Create json.RawMessage
 
 	// Extra keeps the members that have no field here.
@@ -406,51 +407,51 @@ type ClientCapabilitiesTasksRequestsElicitation struct {
 }
 
 // ClientCapabilitiesTasksRequestsSampling is the value of tasks.requests.sampling of
-// ClientCapabilities. Groups the sampling requests that can become tasks.
+// ClientCapabilities. It groups the sampling requests that can become tasks.
 type ClientCapabilitiesTasksRequestsSampling struct {
-	// Present, as an empty object, if sampling/createMessage can become a task.
+	// CreateMessage is present, as an empty object, if sampling/createMessage can become a task.
 	CreateMessage json.RawMessage
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CompleteRequestParams are the arguments of completion/complete: a prompt or resource
-// template, one of its arguments, and the text typed so far.
+// CompleteRequestParams are the arguments of completion/complete: a prompt or resource template,
+// one of its arguments, and the text typed so far.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#completerequestparams
 type CompleteRequestParams struct {
-	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// Meta holds the progress token. From 2026-07-28 on it is required, because it also holds the
 	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
 	// only.)
 	Meta *RequestMetaObject
-	// Names the argument that is being typed and holds the text typed so far.
+	// Argument names the argument that is being typed and holds the text typed so far.
 	Argument CompleteRequestParamsArgument
-	// Supplies context on which suggestions can depend. (Since 2025-06-18.)
+	// Context supplies context on which suggestions can depend. (Since 2025-06-18.)
 	Context *CompleteRequestParamsContext
-	// Refers to the prompt or resource template that has the argument.
+	// Ref refers to the prompt or resource template that has the argument.
 	Ref CompletionReference
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CompleteRequestParamsArgument is the value of argument of CompleteRequestParams. Names the
+// CompleteRequestParamsArgument is the value of argument of CompleteRequestParams. It names the
 // argument that is being typed and holds the text typed so far.
 type CompleteRequestParamsArgument struct {
-	// Names the prompt argument or the template variable that is being typed.
+	// Name names the prompt argument or the template variable that is being typed.
 	Name string
-	// Contains the text typed so far. Suggestions should match it. It may be empty.
+	// Value contains the text typed so far. Suggestions should match it. It may be empty.
 	Value string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CompleteRequestParamsContext is the value of context of CompleteRequestParams. Supplies
+// CompleteRequestParamsContext is the value of context of CompleteRequestParams. It supplies
 // context on which suggestions can depend.
 type CompleteRequestParamsContext struct {
-	// Maps the arguments or variables that are already set to their values.
+	// Arguments maps the arguments or variables that are already set to their values.
 	Arguments map[string]string
 
 	// Extra keeps the members that have no field here.
@@ -461,12 +462,12 @@ type CompleteRequestParamsContext struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#completeresult
 type CompleteResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Contains the suggestions and their number.
+	// Completion contains the suggestions and their number.
 	Completion CompleteResultCompletion
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
@@ -475,78 +476,79 @@ type CompleteResult struct {
 	Extra codec.Extra
 }
 
-// CompleteResultCompletion is the value of completion of CompleteResult. Contains the
+// CompleteResultCompletion is the value of completion of CompleteResult. It contains the
 // suggestions and their number.
 type CompleteResultCompletion struct {
-	// Reports whether the server has further suggestions; it may set this without knowing their
-	// number. Absent means unknown.
+	// HasMore reports whether the server has further suggestions; it may set this without knowing
+	// their number. Absent means unknown.
 	HasMore *bool
-	// Counts all matching suggestions, including those not returned. Absent if the server does
-	// not know the number.
+	// Total counts all matching suggestions, including those not returned. Absent if the server
+	// does not know the number.
 	Total *int64
-	// Lists at most 100 suggestions, by convention the best first.
+	// Values lists at most 100 suggestions, by convention the best first.
 	Values []string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CreateMessageRequest asks the client to have a language model generate the next message of
-// a conversation. The client chooses the model and should let its user review the request
-// first. From 2026-07-28 on it is not a request of its own but an entry of InputRequests,
-// without id and jsonrpc.
+// CreateMessageRequest asks the client to have a language model generate the next message of a
+// conversation. The client chooses the model and should let its user review the request first. From
+// 2026-07-28 on it is not a request of its own but an entry of InputRequests, without id and
+// jsonrpc.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequest
 type CreateMessageRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
+	// ID pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
+	// JSONRPC names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries the arguments of the message. Their form depends on the method.
+	// Params carries the arguments of the message. Their form depends on the method.
 	Params CreateMessageRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "sampling/createMessage".
 	Extra codec.Extra
 }
 
-// CreateMessageRequestParams are the arguments of sampling/createMessage: a conversation,
-// and settings for its continuation.
+// CreateMessageRequestParams are the arguments of sampling/createMessage: a conversation, and
+// settings for its continuation.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessagerequestparams
 type CreateMessageRequestParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
 	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Asks the client to add context from MCP servers to the conversation. The client may
-	// decline. Absent means "none". Other values are discouraged and need the sampling.context
-	// capability.
+	// IncludeContext asks the client to add context from MCP servers to the conversation. The
+	// client may decline. Absent means "none". Other values are discouraged and need the
+	// sampling.context capability.
 	IncludeContext *IncludeContext
-	// Limits the length of the generated message, in tokens. The client may use a lower limit.
+	// MaxTokens limits the length of the generated message, in tokens. The client may use a lower
+	// limit.
 	MaxTokens int64
-	// Lists the messages of the conversation, oldest first.
+	// Messages lists the messages of the conversation, oldest first.
 	Messages []SamplingMessage
-	// Passes settings to the model provider, which defines their form.
+	// Metadata passes settings to the model provider, which defines their form.
 	Metadata json.RawMessage
-	// Guides the client's choice of model. The client may ignore it.
+	// ModelPreferences guides the client's choice of model. The client may ignore it.
 	ModelPreferences *ModelPreferences
-	// Lists strings that end the generation when the model produces one of them.
+	// StopSequences lists strings that end the generation when the model produces one of them.
 	StopSequences []string
-	// Proposes a system prompt. The client may change or omit it.
+	// SystemPrompt proposes a system prompt. The client may change or omit it.
 	SystemPrompt *string
-	// Asks the receiver to run the request as a task and to respond at once with a
+	// Task asks the receiver to run the request as a task and to respond at once with a
 	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
 	// request does not become a task. (In 2025-11-25 only.)
 	Task *TaskMetadata
-	// Sets the randomness of the generation, on the provider's scale. If absent, the client
-	// chooses.
+	// Temperature sets the randomness of the generation, on the provider's scale. If absent, the
+	// client chooses.
 	Temperature *float64
-	// Sets whether the model may, must or must not call tools. Absent means mode "auto". The
-	// client responds with an error unless it declared the sampling.tools capability. (Since
+	// ToolChoice sets whether the model may, must or must not call tools. Absent means mode "auto".
+	// The client responds with an error unless it declared the sampling.tools capability. (Since
 	// 2025-11-25.)
 	ToolChoice *ToolChoice
-	// Lists the tools that the model may call. The server runs them and sends the results in
+	// Tools lists the tools that the model may call. The server runs them and sends the results in
 	// another request. The client responds with an error unless it declared the sampling.tools
 	// capability. (Since 2025-11-25.)
 	Tools []Tool
@@ -555,42 +557,42 @@ type CreateMessageRequestParams struct {
 	Extra codec.Extra
 }
 
-// CreateMessageResult is the message that the client's model generated. The client should
-// let its user review the message before it sends it to the server.
+// CreateMessageResult is the message that the client's model generated. The client should let its
+// user review the message before it sends it to the server.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#createmessageresult
 type CreateMessageResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Holds the generated content: a block of text, an image or, from 2025-03-26 on, audio. From
-	// 2025-11-25 on it may be a list of blocks, which may include tool calls.
+	// Content holds the generated content: a block of text, an image or, from 2025-03-26 on, audio.
+	// From 2025-11-25 on it may be a list of blocks, which may include tool calls.
 	Content SamplingContent
-	// Names the model that generated the message, in the provider's notation.
+	// Model names the model that generated the message, in the provider's notation.
 	Model string
-	// Names the author of the message, normally "assistant".
+	// Role names the author of the message, normally "assistant".
 	Role Role
-	// Gives the reason why generation ended: "endTurn", "stopSequence", "maxTokens" or, where
-	// tools are allowed, "toolUse". Providers may use other values. Absent when unknown.
+	// StopReason gives the reason why generation ended: "endTurn", "stopSequence", "maxTokens" or,
+	// where tools are allowed, "toolUse". Providers may use other values. Absent when unknown.
 	StopReason *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CreateTaskResult is the immediate response to a request that the receiver runs as a task.
-// The requestor gets the result of the task later by tasks/result. For a tool call,
-// "io.modelcontextprotocol/model-immediate-response" in _meta may hold a text to give to the
-// model until then.
+// CreateTaskResult is the immediate response to a request that the receiver runs as a task. The
+// requestor gets the result of the task later by tasks/result. For a tool call,
+// "io.modelcontextprotocol/model-immediate-response" in _meta may hold a text to give to the model
+// until then.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#createtaskresult
 type CreateTaskResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Describes the new task. Its status is "working" at first.
+	// Task describes the new task. Its status is "working" at first.
 	Task Task
 
 	// Extra keeps the members that have no field here.
@@ -603,71 +605,70 @@ type CreateTaskResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#discoverresult
 type DiscoverResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Sets the scope of a cached result: one user or all.
+	// CacheScope sets the scope of a cached result: one user or all.
 	CacheScope CacheScope
-	// Lists the features that the server supports. Methods of other features fail with error
-	// -32601.
+	// Capabilities lists the features that the server supports. Methods of other features fail with
+	// error -32601.
 	Capabilities ServerCapabilities
-	// Explains to the model how to use the server. It should not repeat the descriptions of
-	// tools. A client may add it to its system prompt.
+	// Instructions explains to the model how to use the server. It should not repeat the
+	// descriptions of tools. A client may add it to its system prompt.
 	Instructions *string
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete".
 	ResultType string
-	// Lists the protocol versions that the server supports. The client chooses one of them for
-	// its requests.
+	// SupportedVersions lists the protocol versions that the server supports. The client chooses
+	// one of them for its requests.
 	SupportedVersions []string
-	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
-	// stale at once.
+	// TTLMs sets how long the result stays fresh, in milliseconds after receipt. Zero means that it
+	// is stale at once.
 	TTLMs int64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ElicitRequest asks the client to obtain input from its user. The response is an
-// ElicitResult. From 2026-07-28 on it is not a request of its own but an entry of
-// InputRequests, without id and jsonrpc.
+// ElicitRequest asks the client to obtain input from its user. The response is an ElicitResult.
+// From 2026-07-28 on it is not a request of its own but an entry of InputRequests, without id and
+// jsonrpc.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequest
 type ElicitRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
+	// ID pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
+	// JSONRPC names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Describes the input to obtain, by a form or, from 2025-11-25 on, by a web page.
+	// Params describes the input to obtain, by a form or, from 2025-11-25 on, by a web page.
 	Params ElicitRequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "elicitation/create".
 	Extra codec.Extra
 }
 
-// ElicitRequestFormParams are the arguments of elicitation/create in form mode, in which the
-// user fills in a form in the client. Servers must not collect passwords or other secrets in
-// this way.
+// ElicitRequestFormParams are the arguments of elicitation/create in form mode, in which the user
+// fills in a form in the client. Servers must not collect passwords or other secrets in this way.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequestformparams
 type ElicitRequestFormParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
 	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Explains to the user which input is needed.
+	// Message explains to the user which input is needed.
 	Message string
-	// Selects form mode. Absent means "form", its only possible value. (Since 2025-11-25.)
+	// Mode selects form mode. Absent means "form", its only possible value. (Since 2025-11-25.)
 	Mode *string
-	// Describes the form as the JSON Schema of a flat object.
+	// RequestedSchema describes the form as the JSON Schema of a flat object.
 	RequestedSchema ElicitRequestFormParamsRequestedSchema
-	// Asks the receiver to run the request as a task and to respond at once with a
+	// Task asks the receiver to run the request as a task and to respond at once with a
 	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
 	// request does not become a task. (In 2025-11-25 only.)
 	Task *TaskMetadata
@@ -677,41 +678,41 @@ type ElicitRequestFormParams struct {
 }
 
 // ElicitRequestFormParamsRequestedSchema is the value of requestedSchema of
-// ElicitRequestFormParams. Describes the form as the JSON Schema of a flat object.
+// ElicitRequestFormParams. It describes the form as the JSON Schema of a flat object.
 type ElicitRequestFormParamsRequestedSchema struct {
-	// Names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
+	// Schema names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
 	Schema *string
-	// Maps the name of each form field to its schema.
+	// Properties maps the name of each form field to its schema.
 	Properties map[string]PrimitiveSchemaDefinition
-	// Lists the required fields. All others are optional.
+	// Required lists the required fields. All others are optional.
 	Required []string
 
 	// Extra keeps the members that have no field here. The member "type" is always "object".
 	Extra codec.Extra
 }
 
-// ElicitRequestURLParams are the arguments of elicitation/create in URL mode, in which the
-// user visits a web page. Input entered there does not pass through the client.
+// ElicitRequestURLParams are the arguments of elicitation/create in URL mode, in which the user
+// visits a web page. Input entered there does not pass through the client.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitrequesturlparams
 type ElicitRequestURLParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
 	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Identifies the elicitation in a later ElicitationCompleteNotification. The server chooses
-	// it, unique among its elicitations. It is opaque to the client. (In 2025-11-25 only,
-	// required.)
+	// ElicitationID identifies the elicitation in a later ElicitationCompleteNotification. The
+	// server chooses it, unique among its elicitations. It is opaque to the client. (In 2025-11-25
+	// only, required.)
 	ElicitationID *string
-	// Explains to the user why the visit is needed.
+	// Message explains to the user why the visit is needed.
 	Message string
-	// Asks the receiver to run the request as a task and to respond at once with a
+	// Task asks the receiver to run the request as a task and to respond at once with a
 	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
 	// request does not become a task. (In 2025-11-25 only.)
 	Task *TaskMetadata
-	// Locates the page to visit. The client shows the complete URL and opens it only with the
+	// URL locates the page to visit. The client shows the complete URL and opens it only with the
 	// user's consent.
 	URL string
 
@@ -725,14 +726,14 @@ type ElicitRequestURLParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#elicitresult
 type ElicitResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (From 2025-06-18 to 2025-11-25.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (From
+	// 2025-06-18 to 2025-11-25.)
 	Meta *ResultMetaObject
-	// Names the action that the user took.
+	// Action names the action that the user took.
 	Action ElicitAction
-	// Maps the names of form fields to the values entered: a string, a number, a boolean or,
-	// from 2025-11-25 on, a list of strings for a multiple choice. Present only if the user
+	// Content maps the names of form fields to the values entered: a string, a number, a boolean
+	// or, from 2025-11-25 on, a list of strings for a multiple choice. Present only if the user
 	// submitted a form.
 	Content map[string]ElicitResultContentValue
 
@@ -740,29 +741,29 @@ type ElicitResult struct {
 	Extra codec.Extra
 }
 
-// ElicitationCompleteNotificationParams is the value of params of
-// ElicitationCompleteNotification. Carries the arguments of the message. Their form depends
-// on the method.
+// ElicitationCompleteNotificationParams is the value of params of ElicitationCompleteNotification.
+// It carries the arguments of the message. Their form depends on the method.
 type ElicitationCompleteNotificationParams struct {
-	// Names the elicitation that has finished.
+	// ElicitationID names the elicitation that has finished.
 	ElicitationID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// EmbeddedResource is a content block that contains a resource, so that the client need not
-// read it. The client decides how to present it.
+// EmbeddedResource is a content block that contains a resource, so that the client need not read
+// it. The client decides how to present it.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#embeddedresource
 type EmbeddedResource struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	// Annotations gives hints on the audience and the importance of the object. If absent, there
+	// are none.
 	Annotations *Annotations
-	// Contains the URI of the resource and its contents, as text or as bytes in base64.
+	// Resource contains the URI of the resource and its contents, as text or as bytes in base64.
 	Resource AnyResourceContents
 
 	// Extra keeps the members that have no field here. The member "type" is always "resource".
@@ -773,12 +774,12 @@ type EmbeddedResource struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#error
 type Error struct {
-	// Classifies the error by number. The range from -32768 to -32000 is reserved for JSON-RPC
+	// Code classifies the error by number. The range from -32768 to -32000 is reserved for JSON-RPC
 	// and the protocol.
 	Code int64
-	// Holds details, in a form that the sender defines. Absent when there are none.
+	// Data holds details, in a form that the sender defines. Absent when there are none.
 	Data json.RawMessage
-	// Summarizes the error in one sentence.
+	// Message summarizes the error in one sentence.
 	Message string
 
 	// Extra keeps the members that have no field here.
@@ -790,19 +791,19 @@ type Error struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptrequestparams
 type GetPromptRequestParams struct {
-	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// Meta holds the progress token. From 2026-07-28 on it is required, because it also holds the
 	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
 	// only.)
 	Meta *RequestMetaObject
-	// Maps argument names to values. Absent means an empty object.
+	// Arguments maps argument names to values. Absent means an empty object.
 	Arguments map[string]string
-	// Carries the responses to the inputRequests of the preceding InputRequiredResult, under the
-	// same keys. Absent on the first attempt. (In 2026-07-28 only.)
+	// InputResponses carries the responses to the inputRequests of the preceding
+	// InputRequiredResult, under the same keys. Absent on the first attempt. (In 2026-07-28 only.)
 	InputResponses InputResponses
-	// Names the prompt, as listed by prompts/list.
+	// Name names the prompt, as listed by prompts/list.
 	Name string
-	// Repeats the requestState of the preceding InputRequiredResult, byte for byte. Absent on
-	// the first attempt, and if that result had none. (In 2026-07-28 only.)
+	// RequestState repeats the requestState of the preceding InputRequiredResult, byte for byte.
+	// Absent on the first attempt, and if that result had none. (In 2026-07-28 only.)
 	RequestState *string
 
 	// Extra keeps the members that have no field here.
@@ -813,14 +814,14 @@ type GetPromptRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#getpromptresult
 type GetPromptResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Describes the prompt. Absent when the server has nothing to add.
+	// Description describes the prompt. Absent when the server has nothing to add.
 	Description *string
-	// Lists the messages of the prompt in order.
+	// Messages lists the messages of the prompt in order.
 	Messages []PromptMessage
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
@@ -829,10 +830,10 @@ type GetPromptResult struct {
 	Extra codec.Extra
 }
 
-// GetTaskPayloadRequestParams is the value of params of GetTaskPayloadRequest. Carries the
+// GetTaskPayloadRequestParams is the value of params of GetTaskPayloadRequest. It carries the
 // arguments of the message. Their form depends on the method.
 type GetTaskPayloadRequestParams struct {
-	// Names the task whose result to return.
+	// TaskID names the task whose result to return.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
@@ -846,7 +847,7 @@ type GetTaskPayloadRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskpayloadresult
 type GetTaskPayloadResult struct {
-	// Holds at least "io.modelcontextprotocol/related-task", a RelatedTaskMetadata, which
+	// Meta holds at least "io.modelcontextprotocol/related-task", a RelatedTaskMetadata, which
 	// identifies the task.
 	Meta *ResultMetaObject
 
@@ -854,24 +855,23 @@ type GetTaskPayloadResult struct {
 	Extra codec.Extra
 }
 
-// GetTaskRequestParams is the value of params of GetTaskRequest. Carries the arguments of
-// the message. Their form depends on the method.
+// GetTaskRequestParams is the value of params of GetTaskRequest. It carries the arguments of the
+// message. Their form depends on the method.
 type GetTaskRequestParams struct {
-	// Names the task to report.
+	// TaskID names the task to report.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// GetTaskResult is the state of a task. It does not contain the result; tasks/result returns
-// that.
+// GetTaskResult is the state of a task. It does not contain the result; tasks/result returns that.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#gettaskresult
 type GetTaskResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta          *ResultMetaObject
 	CreatedAt     string
@@ -886,23 +886,23 @@ type GetTaskResult struct {
 	Extra codec.Extra
 }
 
-// Icon is an image that represents an object in a user interface. Clients treat it as
-// untrusted input.
+// Icon is an image that represents an object in a user interface. Clients treat it as untrusted
+// input.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#icon
 type Icon struct {
-	// States the image format, such as image/png. It overrides a missing or generic type given
-	// by the source.
+	// MIMEType states the image format, such as image/png. It overrides a missing or generic type
+	// given by the source.
 	MIMEType *string
-	// Lists the sizes for which the image is made: WIDTHxHEIGHT in pixels, like "48x48", or
+	// Sizes lists the sizes for which the image is made: WIDTHxHEIGHT in pixels, like "48x48", or
 	// "any" for a scalable format. Absent means any size.
 	Sizes []string
-	// Locates the image by an HTTP or HTTPS URL, or contains it in a data: URI with base64.
+	// Src locates the image by an HTTP or HTTPS URL, or contains it in a data: URI with base64.
 	// Clients should load it only from trusted origins. An SVG file may contain scripts.
 	Src string
-	// Names the background for which the image is designed. Absent means either.
+	// Theme names the background for which the image is designed. Absent means either.
 	Theme *IconTheme
 
 	// Extra keeps the members that have no field here.
@@ -915,9 +915,8 @@ type Icon struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#icons
 type Icons struct {
-	// Lists icons of the object for user interfaces, typically one image in several sizes or
-	// themes. Clients that show icons must support PNG and JPEG, and should support SVG and
-	// WebP.
+	// Icons lists icons of the object for user interfaces, typically one image in several sizes or
+	// themes. Clients that show icons must support PNG and JPEG, and should support SVG and WebP.
 	Icons []Icon
 
 	// Extra keeps the members that have no field here.
@@ -928,16 +927,17 @@ type Icons struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#imagecontent
 type ImageContent struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	// Annotations gives hints on the audience and the importance of the object. If absent, there
+	// are none.
 	Annotations *Annotations
-	// Contains the image file, encoded in base64.
+	// Data contains the image file, encoded in base64.
 	Data string
-	// States the image format, for example image/png. Support for formats depends on the model
-	// provider.
+	// MIMEType states the image format, for example image/png. Support for formats depends on the
+	// model provider.
 	MIMEType string
 
 	// Extra keeps the members that have no field here. The member "type" is always "image".
@@ -949,41 +949,41 @@ type ImageContent struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#implementation
 type Implementation struct {
-	// Describes the software for people. (Since 2025-11-25.)
+	// Description describes the software for people. (Since 2025-11-25.)
 	Description *string
-	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// Icons lists icons of the object for user interfaces, typically one image in several sizes or
 	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// Identifies the software to programs. It is shown to people if there is no title.
+	// Name identifies the software to programs. It is shown to people if there is no title.
 	Name string
-	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
+	// Title gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
-	// States the version of the software, in its own notation.
+	// Version states the version of the software, in its own notation.
 	Version string
-	// Links to a web page about the software. (Since 2025-11-25.)
+	// WebsiteURL links to a web page about the software. (Since 2025-11-25.)
 	WebsiteURL *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// InitializeRequestParams are the arguments of initialize: the client's identity, protocol
-// version and features.
+// InitializeRequestParams are the arguments of initialize: the client's identity, protocol version
+// and features.
 //
 // Revisions: until 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializerequestparams
 type InitializeRequestParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
 	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Lists the optional features that the client supports in the session.
+	// Capabilities lists the optional features that the client supports in the session.
 	Capabilities ClientCapabilities
-	// Identifies the client software.
+	// ClientInfo identifies the client software.
 	ClientInfo Implementation
-	// Proposes the protocol version for the session, normally the newest that the client
-	// supports.
+	// ProtocolVersion proposes the protocol version for the session, normally the newest that the
+	// client supports.
 	ProtocolVersion string
 
 	// Extra keeps the members that have no field here.
@@ -996,85 +996,86 @@ type InitializeRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#initializeresult
 type InitializeResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Lists the features that the server supports in the session.
+	// Capabilities lists the features that the server supports in the session.
 	Capabilities ServerCapabilities
-	// Explains to the model how to use the server. A client may add it to its system prompt.
+	// Instructions explains to the model how to use the server. A client may add it to its system
+	// prompt.
 	Instructions *string
-	// Sets the protocol version of the session: the one that the client proposed if the server
-	// supports it, otherwise another one. A client that does not support it disconnects.
+	// ProtocolVersion sets the protocol version of the session: the one that the client proposed if
+	// the server supports it, otherwise another one. A client that does not support it disconnects.
 	ProtocolVersion string
-	// Identifies the server software.
+	// ServerInfo identifies the server software.
 	ServerInfo Implementation
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// InputRequiredResult is the response of a server that needs input from the client. The
-// client collects the input and repeats the request with a new id, inputResponses and
-// requestState. The server may ask for input again. At least one of inputRequests and
-// requestState is present.
+// InputRequiredResult is the response of a server that needs input from the client. The client
+// collects the input and repeats the request with a new id, inputResponses and requestState. The
+// server may ask for input again. At least one of inputRequests and requestState is present.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequiredresult
 type InputRequiredResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Holds the input requests by key. If absent, the client repeats the request without input.
+	// InputRequests holds the input requests by key. If absent, the client repeats the request
+	// without input.
 	InputRequests InputRequests
-	// Carries state of the server, opaque to the client. The client returns it unchanged when it
-	// repeats the request. Servers treat the returned state as untrusted input.
+	// RequestState carries state of the server, opaque to the client. The client returns it
+	// unchanged when it repeats the request. Servers treat the returned state as untrusted input.
 	RequestState *string
-	// Marks the result as incomplete; always "input_required".
+	// ResultType marks the result as incomplete; always "input_required".
 	ResultType string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// InputResponseRequestParams are the common base of the arguments of requests that can be
-// repeated after an InputRequiredResult.
+// InputResponseRequestParams are the common base of the arguments of requests that can be repeated
+// after an InputRequiredResult.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#inputresponserequestparams
 type InputResponseRequestParams struct {
-	// Declares the protocol version and the client's capabilities for this request. It is
+	// Meta declares the protocol version and the client's capabilities for this request. It is
 	// required.
 	Meta RequestMetaObject
-	// Carries the responses to the inputRequests of the preceding InputRequiredResult, under the
-	// same keys. Absent on the first attempt.
+	// InputResponses carries the responses to the inputRequests of the preceding
+	// InputRequiredResult, under the same keys. Absent on the first attempt.
 	InputResponses InputResponses
-	// Repeats the requestState of the preceding InputRequiredResult, byte for byte. Absent on
-	// the first attempt, and if that result had none.
+	// RequestState repeats the requestState of the preceding InputRequiredResult, byte for byte.
+	// Absent on the first attempt, and if that result had none.
 	RequestState *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// LegacyTitledEnumSchema describes a form field for one choice, with labels in enumNames.
-// New code should use TitledSingleSelectEnumSchema.
+// LegacyTitledEnumSchema describes a form field for one choice, with labels in enumNames. New code
+// should use TitledSingleSelectEnumSchema.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#legacytitledenumschema
 type LegacyTitledEnumSchema struct {
-	// Sets the initial choice. If absent, there is none. (Since 2025-11-25.)
+	// Default sets the initial choice. If absent, there is none. (Since 2025-11-25.)
 	Default *string
-	// Describes the field for the user.
+	// Description describes the field for the user.
 	Description *string
-	// Lists the values to choose from.
+	// Enum lists the values to choose from.
 	Enum []string
-	// Lists the labels of the values, in the order of enum. If absent, the values are shown. It
-	// is not a keyword of JSON Schema 2020-12.
+	// EnumNames lists the labels of the values, in the order of enum. If absent, the values are
+	// shown. It is not a keyword of JSON Schema 2020-12.
 	EnumNames []string
-	// Gives the label of the field. If absent, the client shows the property name.
+	// Title gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
@@ -1085,21 +1086,23 @@ type LegacyTitledEnumSchema struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listpromptsresult
 type ListPromptsResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
+	// CacheScope sets the scope of a cached result: one user or all. (In 2026-07-28 only,
+	// required.)
 	CacheScope *CacheScope
-	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
+	// NextCursor identifies the next page: repeat the request with it as cursor. Absent on the last
+	// page.
 	NextCursor *string
-	// Lists the prompts of this page.
+	// Prompts lists the prompts of this page.
 	Prompts []Prompt
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
-	// stale at once. (In 2026-07-28 only, required.)
+	// TTLMs sets how long the result stays fresh, in milliseconds after receipt. Zero means that it
+	// is stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1110,65 +1113,69 @@ type ListPromptsResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcetemplatesresult
 type ListResourceTemplatesResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
+	// CacheScope sets the scope of a cached result: one user or all. (In 2026-07-28 only,
+	// required.)
 	CacheScope *CacheScope
-	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
+	// NextCursor identifies the next page: repeat the request with it as cursor. Absent on the last
+	// page.
 	NextCursor *string
-	// Lists the templates of this page.
+	// ResourceTemplates lists the templates of this page.
 	ResourceTemplates []ResourceTemplate
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
-	// stale at once. (In 2026-07-28 only, required.)
+	// TTLMs sets how long the result stays fresh, in milliseconds after receipt. Zero means that it
+	// is stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ListResourcesResult is one page of the server's resources. It need not include resources
-// that match a template.
+// ListResourcesResult is one page of the server's resources. It need not include resources that
+// match a template.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listresourcesresult
 type ListResourcesResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
+	// CacheScope sets the scope of a cached result: one user or all. (In 2026-07-28 only,
+	// required.)
 	CacheScope *CacheScope
-	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
+	// NextCursor identifies the next page: repeat the request with it as cursor. Absent on the last
+	// page.
 	NextCursor *string
-	// Lists the resources of this page.
+	// Resources lists the resources of this page.
 	Resources []Resource
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
-	// stale at once. (In 2026-07-28 only, required.)
+	// TTLMs sets how long the result stays fresh, in milliseconds after receipt. Zero means that it
+	// is stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ListRootsRequest asks the client for its roots, the directories and files in which the
-// server may work. The response is a ListRootsResult. From 2026-07-28 on it is not a request
-// of its own but an entry of InputRequests, without id and jsonrpc.
+// ListRootsRequest asks the client for its roots, the directories and files in which the server may
+// work. The response is a ListRootsResult. From 2026-07-28 on it is not a request of its own but an
+// entry of InputRequests, without id and jsonrpc.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsrequest
 type ListRootsRequest struct {
-	// Pairs a request with its response. The sender of the request chooses it; the response
+	// ID pairs a request with its response. The sender of the request chooses it; the response
 	// repeats it unchanged. (In 2025-11-25 only, required.)
 	ID RequestID
-	// Names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
+	// JSONRPC names the JSON-RPC version; always "2.0". (In 2025-11-25 only, required.)
 	JSONRPC *string
-	// Carries only metadata. The operation takes no arguments.
+	// Params carries only metadata. The operation takes no arguments.
 	Params *RequestParams
 
 	// Extra keeps the members that have no field here. The member "method" is always "roots/list".
@@ -1179,11 +1186,11 @@ type ListRootsRequest struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listrootsresult
 type ListRootsResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Until 2025-11-25.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Until
+	// 2025-11-25.)
 	Meta *ResultMetaObject
-	// Lists the roots. The list may be empty.
+	// Roots lists the roots. The list may be empty.
 	Roots []Root
 
 	// Extra keeps the members that have no field here.
@@ -1196,12 +1203,13 @@ type ListRootsResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#listtasksresult
 type ListTasksResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
+	// NextCursor identifies the next page: repeat the request with it as cursor. Absent on the last
+	// page.
 	NextCursor *string
-	// Lists the tasks of this page in their current state, without results.
+	// Tasks lists the tasks of this page in their current state, without results.
 	Tasks []Task
 
 	// Extra keeps the members that have no field here.
@@ -1212,21 +1220,23 @@ type ListTasksResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#listtoolsresult
 type ListToolsResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
+	// CacheScope sets the scope of a cached result: one user or all. (In 2026-07-28 only,
+	// required.)
 	CacheScope *CacheScope
-	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
+	// NextCursor identifies the next page: repeat the request with it as cursor. Absent on the last
+	// page.
 	NextCursor *string
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Lists the tools of this page. The order stays the same while the set of tools does.
+	// Tools lists the tools of this page. The order stays the same while the set of tools does.
 	Tools []Tool
-	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
-	// stale at once. (In 2026-07-28 only, required.)
+	// TTLMs sets how long the result stays fresh, in milliseconds after receipt. Zero means that it
+	// is stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1237,25 +1247,24 @@ type ListToolsResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#loggingmessagenotificationparams
 type LoggingMessageNotificationParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-11-25.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-11-25.)
 	Meta *NotificationMetaObject
-	// Contains the record: a text or any other JSON value.
+	// Data contains the record: a text or any other JSON value.
 	Data json.RawMessage
-	// States the severity of the record.
+	// Level states the severity of the record.
 	Level LoggingLevel
-	// Names the part of the server that wrote the record.
+	// Logger names the part of the server that wrote the record.
 	Logger *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// MetaObject is the value of a _meta field. It maps names to metadata of any form. A name
-// may have a prefix of dot-separated labels that ends in a slash, preferably a reversed
-// domain name. Prefixes whose second label is "mcp" or "modelcontextprotocol" are reserved
-// for the protocol.
+// MetaObject is the value of a _meta field. It maps names to metadata of any form. A name may have
+// a prefix of dot-separated labels that ends in a slash, preferably a reversed domain name.
+// Prefixes whose second label is "mcp" or "modelcontextprotocol" are reserved for the protocol.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#metaobject
 type MetaObject struct {
@@ -1264,21 +1273,22 @@ type MetaObject struct {
 }
 
 // MissingRequiredClientCapabilityErrorErrorData is the value of error.data of
-// MissingRequiredClientCapabilityError. Contains the details of the error.
+// MissingRequiredClientCapabilityError. It contains the details of the error.
 type MissingRequiredClientCapabilityErrorErrorData struct {
-	// Lists the capabilities that the client must declare, in the form of its declaration.
+	// RequiredCapabilities lists the capabilities that the client must declare, in the form of its
+	// declaration.
 	RequiredCapabilities ClientCapabilities
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ModelHint suggests a model for sampling. The protocol defines only name; the client may
-// interpret other members.
+// ModelHint suggests a model for sampling. The protocol defines only name; the client may interpret
+// other members.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#modelhint
 type ModelHint struct {
-	// Gives the name of a model or a part of it, such as "sonnet". The client looks for it in
+	// Name gives the name of a model or a part of it, such as "sonnet". The client looks for it in
 	// the names of its models. It may also choose a comparable model of another provider.
 	Name *string
 
@@ -1286,36 +1296,37 @@ type ModelHint struct {
 	Extra codec.Extra
 }
 
-// ModelPreferences are the server's preferences for the model that the client chooses for
-// sampling. They are advisory: the client decides.
+// ModelPreferences are the server's preferences for the model that the client chooses for sampling.
+// They are advisory: the client decides.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#modelpreferences
 type ModelPreferences struct {
-	// Weighs low cost from 0 (irrelevant) to 1 (most important).
+	// CostPriority weighs low cost from 0 (irrelevant) to 1 (most important).
 	CostPriority *float64
-	// Suggests models by name, in order of preference. The first match is preferred over the
+	// Hints suggests models by name, in order of preference. The first match is preferred over the
 	// numeric priorities.
 	Hints []ModelHint
-	// Weighs the capability of the model from 0 (irrelevant) to 1 (most important).
+	// IntelligencePriority weighs the capability of the model from 0 (irrelevant) to 1 (most
+	// important).
 	IntelligencePriority *float64
-	// Weighs fast responses from 0 (irrelevant) to 1 (most important).
+	// SpeedPriority weighs fast responses from 0 (irrelevant) to 1 (most important).
 	SpeedPriority *float64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// NotificationMetaObject is the _meta of a notification: a MetaObject with members defined
-// by the protocol.
+// NotificationMetaObject is the _meta of a notification: a MetaObject with members defined by the
+// protocol.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationmetaobject
 type NotificationMetaObject struct {
-	// Names the task on whose behalf the message is sent. Absent when there is none. (In
-	// 2025-11-25 only.)
+	// RelatedTask names the task on whose behalf the message is sent. Absent when there is none.
+	// (In 2025-11-25 only.)
 	RelatedTask *RelatedTaskMetadata
-	// Names the subscription of the notification by the id of its subscriptions/listen request.
-	// Present on all notifications of a subscription; absent on others, such as progress
-	// reports. (In 2026-07-28 only.)
+	// SubscriptionID names the subscription of the notification by the id of its
+	// subscriptions/listen request. Present on all notifications of a subscription; absent on
+	// others, such as progress reports. (In 2026-07-28 only.)
 	SubscriptionID RequestID
 
 	// Extra keeps the members that have no field here.
@@ -1326,7 +1337,7 @@ type NotificationMetaObject struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#notificationparams
 type NotificationParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *NotificationMetaObject
 
@@ -1340,17 +1351,17 @@ type NotificationParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#numberschema
 type NumberSchema struct {
-	// Sets the initial value. If absent, the field is empty. (Since 2025-11-25.)
+	// Default sets the initial value. If absent, the field is empty. (Since 2025-11-25.)
 	Default *float64
-	// Describes the field for the user.
+	// Description describes the field for the user.
 	Description *string
-	// Limits the value: it must not be greater.
+	// Maximum limits the value: it must not be greater.
 	Maximum *float64
-	// Limits the value: it must not be less.
+	// Minimum limits the value: it must not be less.
 	Minimum *float64
-	// Gives the label of the field. If absent, the client shows the property name.
+	// Title gives the label of the field. If absent, the client shows the property name.
 	Title *string
-	// Sets whether fractions are allowed.
+	// Type sets whether fractions are allowed.
 	Type NumberSchemaType
 
 	// Extra keeps the members that have no field here.
@@ -1361,11 +1372,11 @@ type NumberSchema struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedrequestparams
 type PaginatedRequestParams struct {
-	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// Meta holds the progress token. From 2026-07-28 on it is required, because it also holds the
 	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
 	// only.)
 	Meta *RequestMetaObject
-	// Selects the page to return: the nextCursor of the page before it. If absent, the first
+	// Cursor selects the page to return: the nextCursor of the page before it. If absent, the first
 	// page is returned.
 	Cursor *string
 
@@ -1377,12 +1388,13 @@ type PaginatedRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#paginatedresult
 type PaginatedResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Identifies the next page: repeat the request with it as cursor. Absent on the last page.
+	// NextCursor identifies the next page: repeat the request with it as cursor. Absent on the last
+	// page.
 	NextCursor *string
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
@@ -1395,44 +1407,44 @@ type PaginatedResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#progressnotificationparams
 type ProgressNotificationParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-11-25.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-11-25.)
 	Meta *NotificationMetaObject
-	// Describes the current step for people. (Since 2025-03-26.)
+	// Message describes the current step for people. (Since 2025-03-26.)
 	Message *string
-	// Measures the progress, in units that the sender chooses. It increases with every report
-	// and may be fractional.
+	// Progress measures the progress, in units that the sender chooses. It increases with every
+	// report and may be fractional.
 	Progress float64
-	// Names the request by its progressToken.
+	// ProgressToken names the request by its progressToken.
 	ProgressToken ProgressToken
-	// States the value of progress at completion. Absent when unknown.
+	// Total states the value of progress at completion. Absent when unknown.
 	Total *float64
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Prompt is a message or conversation that the server offers, usually for users to choose by
-// name. It may have arguments to fill in.
+// Prompt is a message or conversation that the server offers, usually for users to choose by name.
+// It may have arguments to fill in.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#prompt
 type Prompt struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Lists the arguments of the prompt. Absent or empty when it has none.
+	// Arguments lists the arguments of the prompt. Absent or empty when it has none.
 	Arguments []PromptArgument
-	// Describes the purpose of the prompt.
+	// Description describes the purpose of the prompt.
 	Description *string
-	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// Icons lists icons of the object for user interfaces, typically one image in several sizes or
 	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// Identifies the prompt within the server, as passed to prompts/get. It is shown to people
+	// Name identifies the prompt within the server, as passed to prompts/get. It is shown to people
 	// if there is no title.
 	Name string
-	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
+	// Title gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
 
 	// Extra keeps the members that have no field here.
@@ -1443,27 +1455,27 @@ type Prompt struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptargument
 type PromptArgument struct {
-	// Describes the argument for people.
+	// Description describes the argument for people.
 	Description *string
-	// Identifies the argument within the prompt.
+	// Name identifies the argument within the prompt.
 	Name string
-	// Reports whether the argument is required. Absent means false.
+	// Required reports whether the argument is required. Absent means false.
 	Required *bool
-	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
+	// Title gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// PromptMessage is one message of a filled-in prompt. Unlike a SamplingMessage, it can
-// contain resources.
+// PromptMessage is one message of a filled-in prompt. Unlike a SamplingMessage, it can contain
+// resources.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptmessage
 type PromptMessage struct {
-	// Holds the content of the message, one block.
+	// Content holds the content of the message, one block.
 	Content ContentBlock
-	// Names the author of the message: user or assistant.
+	// Role names the author of the message: user or assistant.
 	Role Role
 
 	// Extra keeps the members that have no field here.
@@ -1474,9 +1486,9 @@ type PromptMessage struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#promptreference
 type PromptReference struct {
-	// Identifies the prompt, as listed by prompts/list.
+	// Name identifies the prompt, as listed by prompts/list.
 	Name string
-	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
+	// Title gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "ref/prompt".
@@ -1487,17 +1499,17 @@ type PromptReference struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourcerequestparams
 type ReadResourceRequestParams struct {
-	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// Meta holds the progress token. From 2026-07-28 on it is required, because it also holds the
 	// protocol version and the client's capabilities. (Since 2025-11-25; required in 2026-07-28
 	// only.)
 	Meta *RequestMetaObject
-	// Carries the responses to the inputRequests of the preceding InputRequiredResult, under the
-	// same keys. Absent on the first attempt. (In 2026-07-28 only.)
+	// InputResponses carries the responses to the inputRequests of the preceding
+	// InputRequiredResult, under the same keys. Absent on the first attempt. (In 2026-07-28 only.)
 	InputResponses InputResponses
-	// Repeats the requestState of the preceding InputRequiredResult, byte for byte. Absent on
-	// the first attempt, and if that result had none. (In 2026-07-28 only.)
+	// RequestState repeats the requestState of the preceding InputRequiredResult, byte for byte.
+	// Absent on the first attempt, and if that result had none. (In 2026-07-28 only.)
 	RequestState *string
-	// Names the resource to read. It may have any scheme; the server defines its meaning.
+	// URI names the resource to read. It may have any scheme; the server defines its meaning.
 	URI string
 
 	// Extra keeps the members that have no field here.
@@ -1508,20 +1520,21 @@ type ReadResourceRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#readresourceresult
 type ReadResourceResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *ResultMetaObject
-	// Sets the scope of a cached result: one user or all. (In 2026-07-28 only, required.)
+	// CacheScope sets the scope of a cached result: one user or all. (In 2026-07-28 only,
+	// required.)
 	CacheScope *CacheScope
-	// Lists the parts of the resource, each as text or as bytes in base64, with its own URI. For
-	// example, a directory may have one part per file.
+	// Contents lists the parts of the resource, each as text or as bytes in base64, with its own
+	// URI. For example, a directory may have one part per file.
 	Contents []AnyResourceContents
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
-	// Sets how long the result stays fresh, in milliseconds after receipt. Zero means that it is
-	// stale at once. (In 2026-07-28 only, required.)
+	// TTLMs sets how long the result stays fresh, in milliseconds after receipt. Zero means that it
+	// is stale at once. (In 2026-07-28 only, required.)
 	TTLMs *int64
 
 	// Extra keeps the members that have no field here.
@@ -1535,40 +1548,39 @@ type ReadResourceResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#relatedtaskmetadata
 type RelatedTaskMetadata struct {
-	// Names the task of the message.
+	// TaskID names the task of the message.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// RequestMetaObject is the _meta of a request: a MetaObject with members defined by the
-// protocol. From 2026-07-28 on, they replace the handshake, so that each request is
-// self-contained.
+// RequestMetaObject is the _meta of a request: a MetaObject with members defined by the protocol.
+// From 2026-07-28 on, they replace the handshake, so that each request is self-contained.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#requestmetaobject
 type RequestMetaObject struct {
-	// Lists the optional features that the client supports for this request. An empty object
-	// means none. The server must not rely on the capabilities of other requests. (In 2026-07-28
-	// only, required.)
+	// ClientCapabilities lists the optional features that the client supports for this request. An
+	// empty object means none. The server must not rely on the capabilities of other requests. (In
+	// 2026-07-28 only, required.)
 	ClientCapabilities *ClientCapabilities
-	// Identifies the client software, as reported by the client. Clients should send it unless
-	// configured otherwise. Use it for display and logging; it must not affect behavior. (In
+	// ClientInfo identifies the client software, as reported by the client. Clients should send it
+	// unless configured otherwise. Use it for display and logging; it must not affect behavior. (In
 	// 2026-07-28 only.)
 	ClientInfo *Implementation
-	// Asks for log records of at least this severity while the server handles the request.
+	// LogLevel asks for log records of at least this severity while the server handles the request.
 	// Absent means no records. (In 2026-07-28 only.)
 	LogLevel *LoggingLevel
-	// States the protocol version of the request, such as "2026-07-28". Over HTTP it equals the
-	// MCP-Protocol-Version header. A server that does not support it responds with an
+	// ProtocolVersion states the protocol version of the request, such as "2026-07-28". Over HTTP
+	// it equals the MCP-Protocol-Version header. A server that does not support it responds with an
 	// UnsupportedProtocolVersionError. (In 2026-07-28 only, required.)
 	ProtocolVersion *string
-	// Names the task on whose behalf the message is sent. Absent when there is none. (In
-	// 2025-11-25 only.)
+	// RelatedTask names the task on whose behalf the message is sent. Absent when there is none.
+	// (In 2025-11-25 only.)
 	RelatedTask *RelatedTaskMetadata
-	// Asks for progress notifications about this request and labels them. The requestor chooses
-	// a string or an integer that is unique among its active requests. If absent, no progress is
-	// reported. The receiver may send no notifications even if asked to.
+	// ProgressToken asks for progress notifications about this request and labels them. The
+	// requestor chooses a string or an integer that is unique among its active requests. If absent,
+	// no progress is reported. The receiver may send no notifications even if asked to.
 	ProgressToken ProgressToken
 
 	// Extra keeps the members that have no field here.
@@ -1579,7 +1591,7 @@ type RequestMetaObject struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#requestparams
 type RequestParams struct {
-	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// Meta holds the progress token. From 2026-07-28 on it is required, because it also holds the
 	// protocol version and the client's capabilities. (Required in 2026-07-28 only.)
 	Meta *RequestMetaObject
 
@@ -1587,33 +1599,34 @@ type RequestParams struct {
 	Extra codec.Extra
 }
 
-// Resource is an object that clients can read from the server, such as a file or a database
-// record. A URI identifies it.
+// Resource is an object that clients can read from the server, such as a file or a database record.
+// A URI identifies it.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resource
 type Resource struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	// Annotations gives hints on the audience and the importance of the object. If absent, there
+	// are none.
 	Annotations *Annotations
-	// Describes the contents of the resource, to help the model choose.
+	// Description describes the contents of the resource, to help the model choose.
 	Description *string
-	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// Icons lists icons of the object for user interfaces, typically one image in several sizes or
 	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// States the media type of the contents. Absent when the server does not know it.
+	// MIMEType states the media type of the contents. Absent when the server does not know it.
 	MIMEType *string
-	// Names the resource for programs, and for people if there is no title. The URI identifies
+	// Name names the resource for programs, and for people if there is no title. The URI identifies
 	// it.
 	Name string
-	// States the size of the contents in bytes, before base64 encoding. It helps to estimate the
-	// use of a context window. Absent when unknown.
+	// Size states the size of the contents in bytes, before base64 encoding. It helps to estimate
+	// the use of a context window. Absent when unknown.
 	Size *int64
-	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
+	// Title gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
-	// Identifies the resource, as passed to resources/read.
+	// URI identifies the resource, as passed to resources/read.
 	URI string
 
 	// Extra keeps the members that have no field here.
@@ -1624,46 +1637,47 @@ type Resource struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcecontents
 type ResourceContents struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// States the media type of the contents. Absent when the server does not know it.
+	// MIMEType states the media type of the contents. Absent when the server does not know it.
 	MIMEType *string
-	// Identifies the resource, or the part of a resource, that has the contents.
+	// URI identifies the resource, or the part of a resource, that has the contents.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ResourceLink is a content block that refers to a resource without its contents.
-// resources/list need not include the resource.
+// ResourceLink is a content block that refers to a resource without its contents. resources/list
+// need not include the resource.
 //
 // Revisions: since 2025-06-18.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcelink
 type ResourceLink struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *MetaObject
-	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	// Annotations gives hints on the audience and the importance of the object. If absent, there
+	// are none.
 	Annotations *Annotations
-	// Describes the contents of the resource, to help the model choose.
+	// Description describes the contents of the resource, to help the model choose.
 	Description *string
-	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// Icons lists icons of the object for user interfaces, typically one image in several sizes or
 	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// States the media type of the contents. Absent when the server does not know it.
+	// MIMEType states the media type of the contents. Absent when the server does not know it.
 	MIMEType *string
-	// Names the resource for programs, and for people if there is no title. The URI identifies
+	// Name names the resource for programs, and for people if there is no title. The URI identifies
 	// it.
 	Name string
-	// States the size of the contents in bytes, before base64 encoding. Absent when unknown.
+	// Size states the size of the contents in bytes, before base64 encoding. Absent when unknown.
 	Size *int64
-	// Gives the name to show to people. If absent, name is shown instead.
+	// Title gives the name to show to people. If absent, name is shown instead.
 	Title *string
-	// Identifies the resource, as passed to resources/read.
+	// URI identifies the resource, as passed to resources/read.
 	URI string
 
 	// Extra keeps the members that have no field here. The member "type" is always "resource_link".
@@ -1676,10 +1690,10 @@ type ResourceLink struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcerequestparams
 type ResourceRequestParams struct {
-	// Holds the progress token. From 2026-07-28 on it is required, because it also holds the
+	// Meta holds the progress token. From 2026-07-28 on it is required, because it also holds the
 	// protocol version and the client's capabilities. (Required in 2026-07-28 only.)
 	Meta *RequestMetaObject
-	// Names the resource. The server chooses the scheme.
+	// URI names the resource. The server chooses the scheme.
 	URI string
 
 	// Extra keeps the members that have no field here.
@@ -1690,24 +1704,25 @@ type ResourceRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplate
 type ResourceTemplate struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	// Annotations gives hints on the audience and the importance of the object. If absent, there
+	// are none.
 	Annotations *Annotations
-	// Describes the contents of the resources, to help the model choose.
+	// Description describes the contents of the resources, to help the model choose.
 	Description *string
-	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// Icons lists icons of the object for user interfaces, typically one image in several sizes or
 	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// States the media type. Absent unless all matching resources have the same.
+	// MIMEType states the media type. Absent unless all matching resources have the same.
 	MIMEType *string
-	// Names the template for programs, and for people if there is no title.
+	// Name names the template for programs, and for people if there is no title.
 	Name string
-	// Gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
+	// Title gives the name to show to people. If absent, name is shown instead. (Since 2025-06-18.)
 	Title *string
-	// Gives the pattern as an RFC 6570 URI template, like "file:///{path}".
+	// URITemplate gives the pattern as an RFC 6570 URI template, like "file:///{path}".
 	URITemplate string
 
 	// Extra keeps the members that have no field here.
@@ -1718,7 +1733,7 @@ type ResourceTemplate struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplatereference
 type ResourceTemplateReference struct {
-	// Gives the URI template as listed by resources/templates/list, or a plain URI.
+	// URI gives the URI template as listed by resources/templates/list, or a plain URI.
 	URI string
 
 	// Extra keeps the members that have no field here. The member "type" is always "ref/resource".
@@ -1729,25 +1744,25 @@ type ResourceTemplateReference struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resourceupdatednotificationparams
 type ResourceUpdatedNotificationParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-11-25.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-11-25.)
 	Meta *NotificationMetaObject
-	// Names the resource that has changed. It may be a part of the subscribed resource.
+	// URI names the resource that has changed. It may be a part of the subscribed resource.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Result is the response to a successful request: the base of all results. It may have any
-// other members.
+// Result is the response to a successful request: the base of all results. It may have any other
+// members.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#result
 type Result struct {
-	// Holds metadata of the result. From 2026-07-28 on, it identifies the server software.
+	// Meta holds metadata of the result. From 2026-07-28 on, it identifies the server software.
 	Meta *ResultMetaObject
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete". (In 2026-07-28 only, required.)
 	ResultType *string
@@ -1756,19 +1771,18 @@ type Result struct {
 	Extra codec.Extra
 }
 
-// ResultMetaObject is the _meta of a result: a MetaObject with members defined by the
-// protocol.
+// ResultMetaObject is the _meta of a result: a MetaObject with members defined by the protocol.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#resultmetaobject
 type ResultMetaObject struct {
-	// Gives the model a text to work with until the task is done; found in a CreateTaskResult
-	// for a tool call. (In 2025-11-25 only.)
+	// ModelImmediateResponse gives the model a text to work with until the task is done; found in a
+	// CreateTaskResult for a tool call. (In 2025-11-25 only.)
 	ModelImmediateResponse *string
-	// Names the task whose outcome this is; required in answers to tasks/result. (In 2025-11-25
-	// only.)
+	// RelatedTask names the task whose outcome this is; required in answers to tasks/result. (In
+	// 2025-11-25 only.)
 	RelatedTask *RelatedTaskMetadata
-	// Identifies the server software, as reported by the server. Servers should send it unless
-	// configured otherwise. Use it for display and logging; it must not affect behavior. (In
+	// ServerInfo identifies the server software, as reported by the server. Servers should send it
+	// unless configured otherwise. Use it for display and logging; it must not affect behavior. (In
 	// 2026-07-28 only.)
 	ServerInfo *Implementation
 
@@ -1780,132 +1794,134 @@ type ResultMetaObject struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#root
 type Root struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Names the root for display or reference.
+	// Name names the root for display or reference.
 	Name *string
-	// Locates the root. The scheme must be file.
+	// URI locates the root. The scheme must be file.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// SamplingMessage is one message of a conversation with a language model in
-// sampling/createMessage.
+// SamplingMessage is one message of a conversation with a language model in sampling/createMessage.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#samplingmessage
 type SamplingMessage struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-11-25.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-11-25.)
 	Meta *MetaObject
-	// Holds the content of the message: a block of text, an image or, from 2025-03-26 on, audio.
-	// From 2025-11-25 on it may be a list of blocks, which may include tool calls and their
+	// Content holds the content of the message: a block of text, an image or, from 2025-03-26 on,
+	// audio. From 2025-11-25 on it may be a list of blocks, which may include tool calls and their
 	// results.
 	Content SamplingContent
-	// Names the author of the message: user or assistant.
+	// Role names the author of the message: user or assistant.
 	Role Role
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilities are the features that a server supports. An absent member means that
-// the feature is not supported; its methods fail with error -32601. Servers may add members
-// of their own.
+// ServerCapabilities are the features that a server supports. An absent member means that the
+// feature is not supported; its methods fail with error -32601. Servers may add members of their
+// own.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
 type ServerCapabilities struct {
-	// Present if the server supports completion/complete. (Since 2025-03-26.)
+	// Completions is present if the server supports completion/complete. (Since 2025-03-26.)
 	Completions json.RawMessage
-	// Maps the names of features outside the specification to their settings.
+	// Experimental maps the names of features outside the specification to their settings.
 	Experimental json.RawMessage
-	// Maps the identifiers of supported extensions, such as "io.modelcontextprotocol/tasks", to
-	// their settings. Identifiers always have a prefix. Settings may be empty. (In 2026-07-28
-	// only.)
+	// Extensions maps the identifiers of supported extensions, such as
+	// "io.modelcontextprotocol/tasks", to their settings. Identifiers always have a prefix.
+	// Settings may be empty. (In 2026-07-28 only.)
 	Extensions json.RawMessage
-	// Present if the server may send log records to the client. Deprecated from 2026-07-28 on.
+	// Logging is present if the server may send log records to the client. Deprecated from
+	// 2026-07-28 on.
 	Logging json.RawMessage
-	// Present if the server has prompts.
+	// Prompts is present if the server has prompts.
 	Prompts *ServerCapabilitiesPrompts
-	// Present if the server has resources.
+	// Resources is present if the server has resources.
 	Resources *ServerCapabilitiesResources
-	// Present if the server can run some requests as tasks. (In 2025-11-25 only.)
+	// Tasks is present if the server can run some requests as tasks. (In 2025-11-25 only.)
 	Tasks *ServerCapabilitiesTasks
-	// Present if the server has tools.
+	// Tools is present if the server has tools.
 	Tools *ServerCapabilitiesTools
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesPrompts is the value of prompts of ServerCapabilities. Present if the
+// ServerCapabilitiesPrompts is the value of prompts of ServerCapabilities. It is present if the
 // server has prompts.
 type ServerCapabilitiesPrompts struct {
-	// Reports whether the server notifies clients when its list of prompts changes. Absent means
-	// false.
+	// ListChanged reports whether the server notifies clients when its list of prompts changes.
+	// Absent means false.
 	ListChanged *bool
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesResources is the value of resources of ServerCapabilities. Present if
-// the server has resources.
+// ServerCapabilitiesResources is the value of resources of ServerCapabilities. It is present if the
+// server has resources.
 type ServerCapabilitiesResources struct {
-	// Reports whether the server notifies clients when its list of resources changes. Absent
-	// means false.
+	// ListChanged reports whether the server notifies clients when its list of resources changes.
+	// Absent means false.
 	ListChanged *bool
-	// Reports whether clients can subscribe to changes of single resources. Absent means false.
+	// Subscribe reports whether clients can subscribe to changes of single resources. Absent means
+	// false.
 	Subscribe *bool
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTasks is the value of tasks of ServerCapabilities. Present if the server
+// ServerCapabilitiesTasks is the value of tasks of ServerCapabilities. It is present if the server
 // can run some requests as tasks.
 type ServerCapabilitiesTasks struct {
-	// Present, as an empty object, if the server supports tasks/cancel.
+	// Cancel is present, as an empty object, if the server supports tasks/cancel.
 	Cancel json.RawMessage
-	// Present, as an empty object, if the server supports tasks/list.
+	// List is present, as an empty object, if the server supports tasks/list.
 	List json.RawMessage
-	// Lists the request types that can become tasks, grouped by feature. All others cannot.
+	// Requests lists the request types that can become tasks, grouped by feature. All others
+	// cannot.
 	Requests *ServerCapabilitiesTasksRequests
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTasksRequests is the value of tasks.requests of ServerCapabilities.
-// Lists the request types that can become tasks, grouped by feature. All others cannot.
+// ServerCapabilitiesTasksRequests is the value of tasks.requests of ServerCapabilities. It lists
+// the request types that can become tasks, grouped by feature. All others cannot.
 type ServerCapabilitiesTasksRequests struct {
-	// Groups the tool requests that can become tasks.
+	// Tools groups the tool requests that can become tasks.
 	Tools *ServerCapabilitiesTasksRequestsTools
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTasksRequestsTools is the value of tasks.requests.tools of
-// ServerCapabilities. Groups the tool requests that can become tasks.
+// ServerCapabilitiesTasksRequestsTools is the value of tasks.requests.tools of ServerCapabilities.
+// It groups the tool requests that can become tasks.
 type ServerCapabilitiesTasksRequestsTools struct {
-	// Present, as an empty object, if tools/call can become a task. The taskSupport of each tool
-	// then decides.
+	// Call is present, as an empty object, if tools/call can become a task. The taskSupport of each
+	// tool then decides.
 	Call json.RawMessage
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTools is the value of tools of ServerCapabilities. Present if the server
+// ServerCapabilitiesTools is the value of tools of ServerCapabilities. It is present if the server
 // has tools.
 type ServerCapabilitiesTools struct {
-	// Reports whether the server notifies clients when its list of tools changes. Absent means
-	// false.
+	// ListChanged reports whether the server notifies clients when its list of tools changes.
+	// Absent means false.
 	ListChanged *bool
 
 	// Extra keeps the members that have no field here.
@@ -1918,11 +1934,11 @@ type ServerCapabilitiesTools struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#setlevelrequestparams
 type SetLevelRequestParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
 	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Sets the minimum severity. The server sends records of this severity and above.
+	// Level sets the minimum severity. The server sends records of this severity and above.
 	Level LoggingLevel
 
 	// Extra keeps the members that have no field here.
@@ -1935,17 +1951,17 @@ type SetLevelRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#stringschema
 type StringSchema struct {
-	// Sets the initial value. If absent, the field is empty. (Since 2025-11-25.)
+	// Default sets the initial value. If absent, the field is empty. (Since 2025-11-25.)
 	Default *string
-	// Describes the field for the user.
+	// Description describes the field for the user.
 	Description *string
-	// Restricts the format of the text. If absent, any text is valid.
+	// Format restricts the format of the text. If absent, any text is valid.
 	Format *StringSchemaFormat
-	// Sets the maximum length, in characters.
+	// MaxLength sets the maximum length, in characters.
 	MaxLength *int64
-	// Sets the minimum length, in characters.
+	// MinLength sets the minimum length, in characters.
 	MinLength *int64
-	// Gives the label of the field. If absent, the client shows the property name.
+	// Title gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
@@ -1958,11 +1974,11 @@ type StringSchema struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#subscriberequestparams
 type SubscribeRequestParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
 	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Names the resource to subscribe to. It may have any scheme; the server defines its
+	// URI names the resource to subscribe to. It may have any scheme; the server defines its
 	// meaning.
 	URI string
 
@@ -1970,20 +1986,20 @@ type SubscribeRequestParams struct {
 	Extra codec.Extra
 }
 
-// SubscriptionFilter selects the notifications of a subscription. The server does not send
-// those that are absent or false here.
+// SubscriptionFilter selects the notifications of a subscription. The server does not send those
+// that are absent or false here.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionfilter
 type SubscriptionFilter struct {
-	// Selects notifications about changes of the list of prompts.
+	// PromptsListChanged selects notifications about changes of the list of prompts.
 	PromptsListChanged *bool
-	// Selects ResourceUpdatedNotifications for the resources with these URIs.
+	// ResourceSubscriptions selects ResourceUpdatedNotifications for the resources with these URIs.
 	ResourceSubscriptions []string
-	// Selects notifications about changes of the list of resources.
+	// ResourcesListChanged selects notifications about changes of the list of resources.
 	ResourcesListChanged *bool
-	// Selects notifications about changes of the list of tools.
+	// ToolsListChanged selects notifications about changes of the list of tools.
 	ToolsListChanged *bool
 
 	// Extra keeps the members that have no field here.
@@ -1997,11 +2013,11 @@ type SubscriptionFilter struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionsacknowledgednotificationparams
 type SubscriptionsAcknowledgedNotificationParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *NotificationMetaObject
-	// Repeats the part of the requested filter that the server supports. Clients should compare
-	// it with their request.
+	// Notifications repeats the part of the requested filter that the server supports. Clients
+	// should compare it with their request.
 	Notifications SubscriptionFilter
 
 	// Extra keeps the members that have no field here.
@@ -2014,27 +2030,26 @@ type SubscriptionsAcknowledgedNotificationParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenrequestparams
 type SubscriptionsListenRequestParams struct {
-	// Declares the protocol version and the client's capabilities for this request. It is
+	// Meta declares the protocol version and the client's capabilities for this request. It is
 	// required.
 	Meta RequestMetaObject
-	// Selects the notifications of the subscription. The server sends no others.
+	// Notifications selects the notifications of the subscription. The server sends no others.
 	Notifications SubscriptionFilter
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// SubscriptionsListenResult ends a subscription. The server sends it when it closes the
-// stream on purpose, for example during shutdown. If the connection breaks, there is no
-// result.
+// SubscriptionsListenResult ends a subscription. The server sends it when it closes the stream on
+// purpose, for example during shutdown. If the connection breaks, there is no result.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresult
 type SubscriptionsListenResult struct {
-	// Names the subscription that has ended.
+	// Meta names the subscription that has ended.
 	Meta SubscriptionsListenResultMetaObject
-	// Names the kind of result: "complete" for a final one, "input_required" for an
+	// ResultType names the kind of result: "complete" for a final one, "input_required" for an
 	// InputRequiredResult, or a value that a negotiated extension defines. Servers of earlier
 	// revisions omit it; absent means "complete".
 	ResultType string
@@ -2050,40 +2065,40 @@ type SubscriptionsListenResult struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#subscriptionslistenresultmetaobject
 type SubscriptionsListenResultMetaObject struct {
-	// Identifies the server software, as reported by the server. Servers should send it unless
-	// configured otherwise. Use it for display and logging; it must not affect behavior.
+	// ServerInfo identifies the server software, as reported by the server. Servers should send it
+	// unless configured otherwise. Use it for display and logging; it must not affect behavior.
 	ServerInfo *Implementation
-	// Names the subscription that has ended by the id of its subscriptions/listen request. It
-	// equals the id of this response.
+	// SubscriptionID names the subscription that has ended by the id of its subscriptions/listen
+	// request. It equals the id of this response.
 	SubscriptionID RequestID
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// Task is a long-running operation, as reported by its receiver. The receiver stores the
-// task. The requestor asks for its state and result by taskId.
+// Task is a long-running operation, as reported by its receiver. The receiver stores the task. The
+// requestor asks for its state and result by taskId.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#task
 type Task struct {
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. If absent, the
-	// requestor chooses.
+	// PollInterval suggests how long to wait between tasks/get requests, in milliseconds. If
+	// absent, the requestor chooses.
 	PollInterval *int64
-	// Names the state of the task.
+	// Status names the state of the task.
 	Status TaskStatus
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the receiver keeps the task and its result, in milliseconds after creation.
+	// TTL sets how long the receiver keeps the task and its result, in milliseconds after creation.
 	// It may differ from the requested ttl. Null means no limit.
 	TTL *int64
 
@@ -2091,17 +2106,17 @@ type Task struct {
 	Extra codec.Extra
 }
 
-// TaskAugmentedRequestParams are the common base of the arguments of requests that can
-// become tasks.
+// TaskAugmentedRequestParams are the common base of the arguments of requests that can become
+// tasks.
 //
 // Revisions: in 2025-11-25 only.
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskaugmentedrequestparams
 type TaskAugmentedRequestParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *RequestMetaObject
-	// Asks the receiver to run the request as a task and to respond at once with a
+	// Task asks the receiver to run the request as a task and to respond at once with a
 	// CreateTaskResult. The receiver's capabilities must list the request type. If absent, the
 	// request does not become a task.
 	Task *TaskMetadata
@@ -2116,7 +2131,7 @@ type TaskAugmentedRequestParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskmetadata
 type TaskMetadata struct {
-	// Asks the receiver to keep the task and its result for this long, in milliseconds after
+	// TTL asks the receiver to keep the task and its result for this long, in milliseconds after
 	// creation. The receiver may choose another duration and reports it in the Task.
 	TTL *int64
 
@@ -2130,7 +2145,7 @@ type TaskMetadata struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskstatusnotificationparams
 type TaskStatusNotificationParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta          *NotificationMetaObject
 	CreatedAt     string
@@ -2149,67 +2164,68 @@ type TaskStatusNotificationParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#textcontent
 type TextContent struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Gives hints on the audience and the importance of the object. If absent, there are none.
+	// Annotations gives hints on the audience and the importance of the object. If absent, there
+	// are none.
 	Annotations *Annotations
-	// Contains the text.
+	// Text contains the text.
 	Text string
 
 	// Extra keeps the members that have no field here. The member "type" is always "text".
 	Extra codec.Extra
 }
 
-// TextResourceContents holds text contents of a resource. BlobResourceContents is its
-// counterpart for binary data.
+// TextResourceContents holds text contents of a resource. BlobResourceContents is its counterpart
+// for binary data.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#textresourcecontents
 type TextResourceContents struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// States the media type of the text. Absent when the server does not know it.
+	// MIMEType states the media type of the text. Absent when the server does not know it.
 	MIMEType *string
-	// Contains the text. Binary data belongs in a BlobResourceContents.
+	// Text contains the text. Binary data belongs in a BlobResourceContents.
 	Text string
-	// Identifies the resource, or the part of a resource, that contains the text.
+	// URI identifies the resource, or the part of a resource, that contains the text.
 	URI string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TitledMultiSelectEnumSchema describes a form field for any number of choices from a fixed
-// set, with labels.
+// TitledMultiSelectEnumSchema describes a form field for any number of choices from a fixed set,
+// with labels.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#titledmultiselectenumschema
 type TitledMultiSelectEnumSchema struct {
-	// Sets the initial choices. If absent, there are none.
+	// Default sets the initial choices. If absent, there are none.
 	Default []string
-	// Describes the field for the user.
+	// Description describes the field for the user.
 	Description *string
-	// Describes one element of the value.
+	// Items describes one element of the value.
 	Items TitledMultiSelectEnumSchemaItems
-	// Sets the maximum number of choices.
+	// MaxItems sets the maximum number of choices.
 	MaxItems *int64
-	// Sets the minimum number of choices.
+	// MinItems sets the minimum number of choices.
 	MinItems *int64
-	// Gives the label of the field. If absent, the client shows the property name.
+	// Title gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "array".
 	Extra codec.Extra
 }
 
-// TitledMultiSelectEnumSchemaItems is the value of items of TitledMultiSelectEnumSchema.
-// Describes one element of the value.
+// TitledMultiSelectEnumSchemaItems is the value of items of TitledMultiSelectEnumSchema. It
+// describes one element of the value.
 type TitledMultiSelectEnumSchemaItems struct {
-	// Lists the choices.
+	// AnyOf lists the choices.
 	AnyOf []TitledMultiSelectEnumSchemaItemsAnyOfItem
 
 	// Extra keeps the members that have no field here.
@@ -2219,41 +2235,39 @@ type TitledMultiSelectEnumSchemaItems struct {
 // TitledMultiSelectEnumSchemaItemsAnyOfItem is one element of items.anyOf of
 // TitledMultiSelectEnumSchema.
 type TitledMultiSelectEnumSchemaItemsAnyOfItem struct {
-	// Contains the value of the choice.
+	// Const contains the value of the choice.
 	Const string
-	// Gives the label of the choice.
+	// Title gives the label of the choice.
 	Title string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TitledSingleSelectEnumSchema describes a form field for one choice from a fixed set, with
-// labels.
+// TitledSingleSelectEnumSchema describes a form field for one choice from a fixed set, with labels.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#titledsingleselectenumschema
 type TitledSingleSelectEnumSchema struct {
-	// Sets the initial choice. If absent, there is none.
+	// Default sets the initial choice. If absent, there is none.
 	Default *string
-	// Describes the field for the user.
+	// Description describes the field for the user.
 	Description *string
-	// Lists the choices.
+	// OneOf lists the choices.
 	OneOf []TitledSingleSelectEnumSchemaOneOfItem
-	// Gives the label of the field. If absent, the client shows the property name.
+	// Title gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
 	Extra codec.Extra
 }
 
-// TitledSingleSelectEnumSchemaOneOfItem is one element of oneOf of
-// TitledSingleSelectEnumSchema.
+// TitledSingleSelectEnumSchemaOneOfItem is one element of oneOf of TitledSingleSelectEnumSchema.
 type TitledSingleSelectEnumSchemaOneOfItem struct {
-	// Contains the value of the choice.
+	// Const contains the value of the choice.
 	Const string
-	// Gives the label of the choice.
+	// Title gives the label of the choice.
 	Title string
 
 	// Extra keeps the members that have no field here.
@@ -2264,32 +2278,33 @@ type TitledSingleSelectEnumSchemaOneOfItem struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#tool
 type Tool struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
-	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
-	// (Since 2025-06-18.)
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
+	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (Since
+	// 2025-06-18.)
 	Meta *MetaObject
-	// Gives hints on the behavior of the tool, which may be wrong. Their title is shown if the
-	// tool has no title of its own. (Since 2025-03-26.)
+	// Annotations gives hints on the behavior of the tool, which may be wrong. Their title is shown
+	// if the tool has no title of its own. (Since 2025-03-26.)
 	Annotations *ToolAnnotations
-	// Describes the tool and its use to the model.
+	// Description describes the tool and its use to the model.
 	Description *string
-	// Describes how the tool can run, in particular whether as a task. If absent, it cannot run
-	// as a task. (In 2025-11-25 only.)
+	// Execution describes how the tool can run, in particular whether as a task. If absent, it
+	// cannot run as a task. (In 2025-11-25 only.)
 	Execution *ToolExecution
-	// Lists icons of the object for user interfaces, typically one image in several sizes or
+	// Icons lists icons of the object for user interfaces, typically one image in several sizes or
 	// themes. Absent or empty when there are none. (Since 2025-11-25.)
 	Icons []Icon
-	// Describes the arguments of the tool by a JSON Schema of type "object". From 2026-07-28 on
-	// it may use all keywords of draft 2020-12, and x-mcp-header on a property asks clients to
-	// copy its value into an HTTP header.
+	// InputSchema describes the arguments of the tool by a JSON Schema of type "object". From
+	// 2026-07-28 on it may use all keywords of draft 2020-12, and x-mcp-header on a property asks
+	// clients to copy its value into an HTTP header.
 	InputSchema ToolInputSchema
-	// Identifies the tool within the server, as passed to tools/call. It is shown to people if
+	// Name identifies the tool within the server, as passed to tools/call. It is shown to people if
 	// there is no title.
 	Name string
-	// Describes structuredContent of the tool's results by a JSON Schema. Before 2026-07-28 its
-	// type must be "object". If absent, structured output may have any form. (Since 2025-06-18.)
+	// OutputSchema describes structuredContent of the tool's results by a JSON Schema. Before
+	// 2026-07-28 its type must be "object". If absent, structured output may have any form. (Since
+	// 2025-06-18.)
 	OutputSchema *ToolOutputSchema
-	// Gives the name to show to people. If absent, the title in annotations is shown, or else
+	// Title gives the name to show to people. If absent, the title in annotations is shown, or else
 	// name. (Since 2025-06-18.)
 	Title *string
 
@@ -2297,25 +2312,25 @@ type Tool struct {
 	Extra codec.Extra
 }
 
-// ToolAnnotations are hints on the behavior of a tool. They may be wrong: a client should
-// not base decisions on hints from a server that it does not trust.
+// ToolAnnotations are hints on the behavior of a tool. They may be wrong: a client should not base
+// decisions on hints from a server that it does not trust.
 //
 // Revisions: since 2025-03-26.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toolannotations
 type ToolAnnotations struct {
-	// Reports whether the tool may overwrite or delete. False means that it only adds. Absent
-	// means true. It has no meaning for a read-only tool.
+	// DestructiveHint reports whether the tool may overwrite or delete. False means that it only
+	// adds. Absent means true. It has no meaning for a read-only tool.
 	DestructiveHint *bool
-	// Reports whether repeating a call with the same arguments has no further effect. Absent
-	// means false. It has no meaning for a read-only tool.
+	// IdempotentHint reports whether repeating a call with the same arguments has no further
+	// effect. Absent means false. It has no meaning for a read-only tool.
 	IdempotentHint *bool
-	// Reports whether the tool interacts with an open set of external entities, such as the web.
-	// False means a closed domain, such as a store of notes. Absent means true.
+	// OpenWorldHint reports whether the tool interacts with an open set of external entities, such
+	// as the web. False means a closed domain, such as a store of notes. Absent means true.
 	OpenWorldHint *bool
-	// Reports whether the tool changes nothing. Absent means false.
+	// ReadOnlyHint reports whether the tool changes nothing. Absent means false.
 	ReadOnlyHint *bool
-	// Gives the name of the tool to show to people.
+	// Title gives the name of the tool to show to people.
 	Title *string
 
 	// Extra keeps the members that have no field here.
@@ -2328,7 +2343,7 @@ type ToolAnnotations struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toolchoice
 type ToolChoice struct {
-	// Selects the rule. Absent means "auto".
+	// Mode selects the rule. Absent means "auto".
 	Mode *ToolChoiceMode
 
 	// Extra keeps the members that have no field here.
@@ -2341,42 +2356,41 @@ type ToolChoice struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#toolexecution
 type ToolExecution struct {
-	// Sets whether calls of the tool may become tasks, if the server's capabilities list
-	// tasks.requests.tools.call. Absent means "forbidden".
+	// TaskSupport sets whether calls of the tool may become tasks, if the server's capabilities
+	// list tasks.requests.tools.call. Absent means "forbidden".
 	TaskSupport *TaskSupport
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ToolInputSchema is the value of inputSchema of Tool. Describes the arguments of the tool
-// by a JSON Schema of type "object". From 2026-07-28 on it may use all keywords of draft
-// 2020-12, and x-mcp-header on a property asks clients to copy its value into an HTTP
-// header.
+// ToolInputSchema is the value of inputSchema of Tool. It describes the arguments of the tool by a
+// JSON Schema of type "object". From 2026-07-28 on it may use all keywords of draft 2020-12, and
+// x-mcp-header on a property asks clients to copy its value into an HTTP header.
 type ToolInputSchema struct {
-	// Names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
+	// Schema names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
 	Schema *string
-	// Maps the name of each argument to its JSON Schema. (Until 2025-11-25.)
+	// Properties maps the name of each argument to its JSON Schema. (Until 2025-11-25.)
 	Properties json.RawMessage
-	// Lists the required arguments. (Until 2025-11-25.)
+	// Required lists the required arguments. (Until 2025-11-25.)
 	Required []string
 
 	// Extra keeps the members that have no field here. The member "type" is always "object".
 	Extra codec.Extra
 }
 
-// ToolOutputSchema is the value of outputSchema of Tool. Describes structuredContent of the
+// ToolOutputSchema is the value of outputSchema of Tool. It describes structuredContent of the
 // tool's results by a JSON Schema. Before 2026-07-28 its type must be "object". If absent,
 // structured output may have any form.
 type ToolOutputSchema struct {
-	// Names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
+	// Schema names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
 	Schema *string
-	// Maps the name of each member of the output to its JSON Schema. (From 2025-06-18 to
+	// Properties maps the name of each member of the output to its JSON Schema. (From 2025-06-18 to
 	// 2025-11-25.)
 	Properties json.RawMessage
-	// Lists the required members of the output. (From 2025-06-18 to 2025-11-25.)
+	// Required lists the required members of the output. (From 2025-06-18 to 2025-11-25.)
 	Required []string
-	// Marks the output as a JSON object; always "object". (From 2025-06-18 to 2025-11-25,
+	// Type marks the output as a JSON object; always "object". (From 2025-06-18 to 2025-11-25,
 	// required.)
 	Type *string
 
@@ -2384,56 +2398,57 @@ type ToolOutputSchema struct {
 	Extra codec.Extra
 }
 
-// ToolResultContent is the result of a tool call in a sampling conversation. It is part of a
-// user message that follows the assistant message with the ToolUseContent.
+// ToolResultContent is the result of a tool call in a sampling conversation. It is part of a user
+// message that follows the assistant message with the ToolUseContent.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toolresultcontent
 type ToolResultContent struct {
-	// Holds metadata of the model provider, such as cache marks. Clients should preserve it in
+	// Meta holds metadata of the model provider, such as cache marks. Clients should preserve it in
 	// later sampling requests of the conversation.
 	Meta *MetaObject
-	// Lists the output as content blocks, as in a CallToolResult.
+	// Content lists the output as content blocks, as in a CallToolResult.
 	Content []ContentBlock
-	// Reports whether the tool failed; content then describes the failure. Absent means false.
+	// IsError reports whether the tool failed; content then describes the failure. Absent means
+	// false.
 	IsError *bool
-	// Holds the output as JSON: an object or, from 2026-07-28 on, any value. It should match the
-	// outputSchema of the tool, if the tool has one.
+	// StructuredContent holds the output as JSON: an object or, from 2026-07-28 on, any value. It
+	// should match the outputSchema of the tool, if the tool has one.
 	StructuredContent json.RawMessage
-	// Names the tool call by the id of its ToolUseContent.
+	// ToolUseID names the tool call by the id of its ToolUseContent.
 	ToolUseID string
 
 	// Extra keeps the members that have no field here. The member "type" is always "tool_result".
 	Extra codec.Extra
 }
 
-// ToolUseContent is a tool call that the model requests in a sampling conversation. It is
-// part of an assistant message. A ToolResultContent carries its result.
+// ToolUseContent is a tool call that the model requests in a sampling conversation. It is part of
+// an assistant message. A ToolResultContent carries its result.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#toolusecontent
 type ToolUseContent struct {
-	// Holds metadata of the model provider, such as cache marks. Clients should preserve it in
+	// Meta holds metadata of the model provider, such as cache marks. Clients should preserve it in
 	// later sampling requests of the conversation.
 	Meta *MetaObject
-	// Identifies the call within the conversation. The result refers to it.
+	// ID identifies the call within the conversation. The result refers to it.
 	ID string
-	// Contains the arguments of the call by name. They must match the inputSchema of the tool.
+	// Input contains the arguments of the call by name. They must match the inputSchema of the
+	// tool.
 	Input json.RawMessage
-	// Names the tool to call, one of those listed in the request.
+	// Name names the tool to call, one of those listed in the request.
 	Name string
 
 	// Extra keeps the members that have no field here. The member "type" is always "tool_use".
 	Extra codec.Extra
 }
 
-// URLElicitationRequiredErrorErrorData is the value of error.data of
-// URLElicitationRequiredError. Contains the details of the error. It may have additional
-// members.
+// URLElicitationRequiredErrorErrorData is the value of error.data of URLElicitationRequiredError.
+// It contains the details of the error. It may have additional members.
 type URLElicitationRequiredErrorErrorData struct {
-	// Lists the visits, each as a URL-mode elicitation.
+	// Elicitations lists the visits, each as a URL-mode elicitation.
 	Elicitations []ElicitRequestURLParams
 
 	// Extra keeps the members that have no field here.
@@ -2446,11 +2461,11 @@ type URLElicitationRequiredErrorErrorData struct {
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#unsubscriberequestparams
 type UnsubscribeRequestParams struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol. (In
 	// 2025-11-25 only.)
 	Meta *RequestMetaObject
-	// Names the resource to unsubscribe from.
+	// URI names the resource to unsubscribe from.
 	URI string
 
 	// Extra keeps the members that have no field here.
@@ -2458,74 +2473,74 @@ type UnsubscribeRequestParams struct {
 }
 
 // UnsupportedProtocolVersionErrorErrorData is the value of error.data of
-// UnsupportedProtocolVersionError. Contains the details of the error.
+// UnsupportedProtocolVersionError. It contains the details of the error.
 type UnsupportedProtocolVersionErrorErrorData struct {
-	// Repeats the version of the request.
+	// Requested repeats the version of the request.
 	Requested string
-	// Lists the versions that the server supports. The client may retry with one of them.
+	// Supported lists the versions that the server supports. The client may retry with one of them.
 	Supported []string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// UntitledMultiSelectEnumSchema describes a form field for any number of choices from a
-// fixed set, without labels.
+// UntitledMultiSelectEnumSchema describes a form field for any number of choices from a fixed set,
+// without labels.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledmultiselectenumschema
 type UntitledMultiSelectEnumSchema struct {
-	// Sets the initial choices. If absent, there are none.
+	// Default sets the initial choices. If absent, there are none.
 	Default []string
-	// Describes the field for the user.
+	// Description describes the field for the user.
 	Description *string
-	// Describes one element of the value.
+	// Items describes one element of the value.
 	Items UntitledMultiSelectEnumSchemaItems
-	// Sets the maximum number of choices.
+	// MaxItems sets the maximum number of choices.
 	MaxItems *int64
-	// Sets the minimum number of choices.
+	// MinItems sets the minimum number of choices.
 	MinItems *int64
-	// Gives the label of the field. If absent, the client shows the property name.
+	// Title gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "array".
 	Extra codec.Extra
 }
 
-// UntitledMultiSelectEnumSchemaItems is the value of items of UntitledMultiSelectEnumSchema.
-// Describes one element of the value.
+// UntitledMultiSelectEnumSchemaItems is the value of items of UntitledMultiSelectEnumSchema. It
+// describes one element of the value.
 type UntitledMultiSelectEnumSchemaItems struct {
-	// Lists the values to choose from.
+	// Enum lists the values to choose from.
 	Enum []string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
 	Extra codec.Extra
 }
 
-// UntitledSingleSelectEnumSchema describes a form field for one choice from a fixed set,
-// without labels.
+// UntitledSingleSelectEnumSchema describes a form field for one choice from a fixed set, without
+// labels.
 //
 // Revisions: since 2025-11-25.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#untitledsingleselectenumschema
 type UntitledSingleSelectEnumSchema struct {
-	// Sets the initial choice. If absent, there is none.
+	// Default sets the initial choice. If absent, there is none.
 	Default *string
-	// Describes the field for the user.
+	// Description describes the field for the user.
 	Description *string
-	// Lists the values to choose from.
+	// Enum lists the values to choose from.
 	Enum []string
-	// Gives the label of the field. If absent, the client shows the property name.
+	// Title gives the label of the field. If absent, the client shows the property name.
 	Title *string
 
 	// Extra keeps the members that have no field here. The member "type" is always "string".
 	Extra codec.Extra
 }
 
-// SamplingContent is the value of content of CreateMessageResult. Holds the generated
-// content: a block of text, an image or, from 2025-03-26 on, audio. From 2025-11-25 on it
-// may be a list of blocks, which may include tool calls.
+// SamplingContent is the value of content of CreateMessageResult. It holds the generated content: a
+// block of text, an image or, from 2025-03-26 on, audio. From 2025-11-25 on it may be a list of
+// blocks, which may include tool calls.
 //
 // It is encoded as a list if List is set or Items does not hold exactly one element.
 type SamplingContent struct {
@@ -2536,12 +2551,12 @@ type SamplingContent struct {
 // ElicitResultContentValueList is the variant of [ElicitResultContentValue] that is a list.
 type ElicitResultContentValueList struct{ Value []string }
 
-// ElicitResultContentValueScalar is the variant of [ElicitResultContentValue] that is a
-// string or a number or a boolean.
+// ElicitResultContentValueScalar is the variant of [ElicitResultContentValue] that is a string or a
+// number or a boolean.
 type ElicitResultContentValueScalar struct{ Value codec.Scalar }
 
-// Cursor is a position in a paginated list. It is opaque to clients: they return it
-// unchanged and assume nothing about its form or lifetime.
+// Cursor is a position in a paginated list. It is opaque to clients: they return it unchanged and
+// assume nothing about its form or lifetime.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#cursor
 type Cursor = string
@@ -2551,16 +2566,16 @@ type Cursor = string
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#emptyresult
 type EmptyResult = Result
 
-// InputRequests maps keys that the server chooses to input requests. The client responds to
-// each of them under the same key in InputResponses.
+// InputRequests maps keys that the server chooses to input requests. The client responds to each of
+// them under the same key in InputResponses.
 //
 // Revisions: in 2026-07-28 only.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#inputrequests
 type InputRequests = map[string]InputRequest
 
-// InputResponses maps the keys of InputRequests to the client's responses. Servers ignore
-// keys that they did not issue.
+// InputResponses maps the keys of InputRequests to the client's responses. Servers ignore keys that
+// they did not issue.
 //
 // Revisions: in 2026-07-28 only.
 //
@@ -2579,8 +2594,8 @@ type JSONArray = json.RawMessage
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#jsonobject
 type JSONObject = json.RawMessage
 
-// JSONValue is any JSON value. The published schema lists objects, arrays, strings, integers
-// and booleans; the protocol also allows null and fractions.
+// JSONValue is any JSON value. The published schema lists objects, arrays, strings, integers and
+// booleans; the protocol also allows null and fractions.
 //
 // Revisions: in 2026-07-28 only.
 //
@@ -2592,8 +2607,8 @@ type JSONValue = json.RawMessage
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#progresstoken
 type ProgressToken = codec.Scalar
 
-// RequestID identifies a JSON-RPC request. It is a string or an integer, never null. The
-// sender does not reuse it while the request is pending.
+// RequestID identifies a JSON-RPC request. It is a string or an integer, never null. The sender
+// does not reuse it while the request is pending.
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#requestid
 type RequestID = codec.Scalar
@@ -2601,9 +2616,9 @@ type RequestID = codec.Scalar
 // ResourceReference is the name that older revisions give to ResourceTemplateReference.
 type ResourceReference = ResourceTemplateReference
 
-// ResultType is the kind of a result, which determines its form. The protocol defines
-// "complete" for a final result and "input_required" for an InputRequiredResult. Extensions
-// may add others. A client rejects a result of an unknown kind.
+// ResultType is the kind of a result, which determines its form. The protocol defines "complete"
+// for a final result and "input_required" for an InputRequiredResult. Extensions may add others. A
+// client rejects a result of an unknown kind.
 //
 // Revisions: in 2026-07-28 only.
 //

@@ -39,7 +39,7 @@ func (x *Unknown) Validate(rev Revision) error {
 
 func newUnknown(r *codec.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
 
-// AnyResourceContents is the value of resource of EmbeddedResource. Contains the URI of the
+// AnyResourceContents is the value of resource of EmbeddedResource. It contains the URI of the
 // resource and its contents, as text or as bytes in base64.
 //
 // It is one of
@@ -52,8 +52,8 @@ type AnyResourceContents interface {
 	isAnyResourceContents() // only the types above
 }
 
-// DecodeAnyResourceContents reads an [AnyResourceContents]. It finds the variant by the
-// members that are there.
+// DecodeAnyResourceContents reads an [AnyResourceContents]. It finds the variant by the members
+// that are there.
 func DecodeAnyResourceContents(r *codec.Reader) AnyResourceContents {
 	switch keys := r.PeekKeys(codec.Key{Name: "text", Kinds: 1 << codec.KindString}, codec.Key{Name: "blob", Kinds: 1 << codec.KindString}); {
 	case keys&0x1 != 0:
@@ -78,8 +78,7 @@ type CallToolOutcome interface {
 	isCallToolOutcome() // only the types above
 }
 
-// DecodeCallToolOutcome reads a [CallToolOutcome]. It finds the variant by its member
-// "resultType".
+// DecodeCallToolOutcome reads a [CallToolOutcome]. It finds the variant by its member "resultType".
 func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -104,7 +103,7 @@ func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
 	}
 }
 
-// CompletionReference is the value of ref of CompleteRequestParams. Refers to the prompt or
+// CompletionReference is the value of ref of CompleteRequestParams. It refers to the prompt or
 // resource template that has the argument.
 //
 // It is one of
@@ -117,8 +116,8 @@ type CompletionReference interface {
 	isCompletionReference() // only the types above
 }
 
-// DecodeCompletionReference reads a [CompletionReference]. It finds the variant by its
-// member "type".
+// DecodeCompletionReference reads a [CompletionReference]. It finds the variant by its member
+// "type".
 func DecodeCompletionReference(r *codec.Reader) CompletionReference {
 	switch string(r.PeekText("type")) {
 	case "ref/prompt":
@@ -129,8 +128,8 @@ func DecodeCompletionReference(r *codec.Reader) CompletionReference {
 	return newUnknown(r)
 }
 
-// ContentBlock is one part of a prompt message or of a tool's output: text, an image, audio,
-// a link to a resource, or an embedded resource. The type member selects the variant.
+// ContentBlock is one part of a prompt message or of a tool's output: text, an image, audio, a link
+// to a resource, or an embedded resource. The type member selects the variant.
 //
 // Revisions: since 2025-06-18.
 //
@@ -166,8 +165,8 @@ func DecodeContentBlock(r *codec.Reader) ContentBlock {
 	return newUnknown(r)
 }
 
-// CreateMessageOutcome is what answers the method sampling/createMessage:
-// [*CreateMessageResult] or [*CreateTaskResult].
+// CreateMessageOutcome is what answers the method sampling/createMessage: [*CreateMessageResult] or
+// [*CreateTaskResult].
 //
 // It is one of
 //   - [*CreateMessageResult]
@@ -179,8 +178,8 @@ type CreateMessageOutcome interface {
 	isCreateMessageOutcome() // only the types above
 }
 
-// DecodeCreateMessageOutcome reads a [CreateMessageOutcome]. It finds the variant by the
-// members that are there.
+// DecodeCreateMessageOutcome reads a [CreateMessageOutcome]. It finds the variant by the members
+// that are there.
 func DecodeCreateMessageOutcome(r *codec.Reader) CreateMessageOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -213,8 +212,7 @@ type ElicitOutcome interface {
 	isElicitOutcome() // only the types above
 }
 
-// DecodeElicitOutcome reads an [ElicitOutcome]. It finds the variant by the members that are
-// there.
+// DecodeElicitOutcome reads an [ElicitOutcome]. It finds the variant by the members that are there.
 func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -234,8 +232,8 @@ func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
 	return codec.New(r, (*ElicitResult).DecodeJSON)
 }
 
-// ElicitRequestParams are the arguments of elicitation/create in either mode. The mode
-// member selects the variant. If it is absent, the mode is "form".
+// ElicitRequestParams are the arguments of elicitation/create in either mode. The mode member
+// selects the variant. If it is absent, the mode is "form".
 //
 // Revisions: since 2025-11-25.
 //
@@ -251,8 +249,8 @@ type ElicitRequestParams interface {
 	isElicitRequestParams() // only the types above
 }
 
-// DecodeElicitRequestParams reads an [ElicitRequestParams]. It finds the variant by its
-// member "mode".
+// DecodeElicitRequestParams reads an [ElicitRequestParams]. It finds the variant by its member
+// "mode".
 func DecodeElicitRequestParams(r *codec.Reader) ElicitRequestParams {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -278,8 +276,8 @@ type ElicitResultContentValue interface {
 	isElicitResultContentValue() // only the types above
 }
 
-// DecodeElicitResultContentValue reads an [ElicitResultContentValue]. It finds the variant
-// by its JSON type.
+// DecodeElicitResultContentValue reads an [ElicitResultContentValue]. It finds the variant by its
+// JSON type.
 func DecodeElicitResultContentValue(r *codec.Reader) ElicitResultContentValue {
 	switch r.Kind() {
 	case codec.KindArray:
@@ -290,8 +288,8 @@ func DecodeElicitResultContentValue(r *codec.Reader) ElicitResultContentValue {
 	return newUnknown(r)
 }
 
-// EnumSchema describes a form field for one or several choices from a fixed set, with or
-// without labels. In 2025-06-18 it allows one choice only.
+// EnumSchema describes a form field for one or several choices from a fixed set, with or without
+// labels. In 2025-06-18 it allows one choice only.
 //
 // Revisions: since 2025-06-18.
 //
@@ -310,8 +308,8 @@ type EnumSchema interface {
 	isEnumSchema() // only the types above
 }
 
-// DecodeEnumSchema reads an [EnumSchema]. It finds the variant by its member "type" and the
-// members that are there.
+// DecodeEnumSchema reads an [EnumSchema]. It finds the variant by its member "type" and the members
+// that are there.
 func DecodeEnumSchema(r *codec.Reader) EnumSchema {
 	switch string(r.PeekText("type")) {
 	case "array":
@@ -366,9 +364,9 @@ func DecodeGetPromptOutcome(r *codec.Reader) GetPromptOutcome {
 	}
 }
 
-// InputRequest is an input that a server needs from the client before it can continue: a
-// generated message, the list of roots, or input from the user. It has a method and params
-// but, unlike a JSON-RPC request, no id.
+// InputRequest is an input that a server needs from the client before it can continue: a generated
+// message, the list of roots, or input from the user. It has a method and params but, unlike a
+// JSON-RPC request, no id.
 //
 // Revisions: in 2026-07-28 only.
 //
@@ -416,8 +414,7 @@ type InputResponse interface {
 	isInputResponse() // only the types above
 }
 
-// DecodeInputResponse reads an [InputResponse]. It finds the variant by the members that are
-// there.
+// DecodeInputResponse reads an [InputResponse]. It finds the variant by the members that are there.
 func DecodeInputResponse(r *codec.Reader) InputResponse {
 	if r.Kind() != codec.KindObject {
 		return newUnknown(r)
@@ -431,8 +428,8 @@ func DecodeInputResponse(r *codec.Reader) InputResponse {
 	return codec.New(r, (*ElicitResult).DecodeJSON)
 }
 
-// MultiSelectEnumSchema describes a form field for any number of choices from a fixed set,
-// with or without labels.
+// MultiSelectEnumSchema describes a form field for any number of choices from a fixed set, with or
+// without labels.
 //
 // Revisions: since 2025-11-25.
 //
@@ -448,8 +445,8 @@ type MultiSelectEnumSchema interface {
 	isMultiSelectEnumSchema() // only the types above
 }
 
-// DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema]. It finds the variant by the
-// members that are there.
+// DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema]. It finds the variant by the members
+// that are there.
 func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
 	switch {
 	case r.PeekPath(1<<codec.KindArray, "items", "enum"):
@@ -460,8 +457,8 @@ func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
 	return newUnknown(r)
 }
 
-// PrimitiveSchemaDefinition describes one field of an elicitation form: a string, a number,
-// a boolean or a choice. It cannot be nested.
+// PrimitiveSchemaDefinition describes one field of an elicitation form: a string, a number, a
+// boolean or a choice. It cannot be nested.
 //
 // Revisions: since 2025-06-18.
 //
@@ -483,8 +480,8 @@ type PrimitiveSchemaDefinition interface {
 	isPrimitiveSchemaDefinition() // only the types above
 }
 
-// DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition]. It finds the variant
-// by its member "type" and the members that are there.
+// DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition]. It finds the variant by its
+// member "type" and the members that are there.
 func DecodePrimitiveSchemaDefinition(r *codec.Reader) PrimitiveSchemaDefinition {
 	switch string(r.PeekText("type")) {
 	case "array":
@@ -525,8 +522,8 @@ type ReadResourceOutcome interface {
 	isReadResourceOutcome() // only the types above
 }
 
-// DecodeReadResourceOutcome reads a [ReadResourceOutcome]. It finds the variant by its
-// member "resultType".
+// DecodeReadResourceOutcome reads a [ReadResourceOutcome]. It finds the variant by its member
+// "resultType".
 func DecodeReadResourceOutcome(r *codec.Reader) ReadResourceOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
@@ -544,8 +541,8 @@ func DecodeReadResourceOutcome(r *codec.Reader) ReadResourceOutcome {
 	}
 }
 
-// SamplingMessageContentBlock is one part of a sampling message: text, an image, audio, a
-// tool call or the result of one. The type member selects the variant.
+// SamplingMessageContentBlock is one part of a sampling message: text, an image, audio, a tool call
+// or the result of one. The type member selects the variant.
 //
 // Revisions: since 2025-11-25.
 //
@@ -564,8 +561,8 @@ type SamplingMessageContentBlock interface {
 	isSamplingMessageContentBlock() // only the types above
 }
 
-// DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock]. It finds the
-// variant by its member "type".
+// DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock]. It finds the variant by
+// its member "type".
 func DecodeSamplingMessageContentBlock(r *codec.Reader) SamplingMessageContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
@@ -582,8 +579,8 @@ func DecodeSamplingMessageContentBlock(r *codec.Reader) SamplingMessageContentBl
 	return newUnknown(r)
 }
 
-// SingleSelectEnumSchema describes a form field for one choice from a fixed set, with or
-// without labels.
+// SingleSelectEnumSchema describes a form field for one choice from a fixed set, with or without
+// labels.
 //
 // Revisions: since 2025-11-25.
 //

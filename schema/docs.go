@@ -94,8 +94,8 @@ func candidates(rev string, m Member) []row {
 //	# Task
 //	A unit of work that the receiver runs. The text may wrap; a blank line ends it.
 //
-//	- ttl: What is said of the field ttl. Further lines are
-//	  indented by two spaces.
+//	- ttl: Says of the field ttl what follows its name, such as "Names the tool." Further
+//	  lines are indented by two spaces.
 //	- ttl (2024-11-05): What is said of it in that revision.
 //	- status=working: What is said of the value working of the field status.
 //

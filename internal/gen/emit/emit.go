@@ -109,9 +109,10 @@ func (w *printer) fieldDoc(d ir.Doc) {
 	}
 }
 
-// comment wraps text into line comments; a blank line separates paragraphs.
+// comment wraps text into line comments at 100 columns. A blank line separates paragraphs. Indent
+// consists of tabs, which count as four columns.
 func comment(b *bytes.Buffer, indent, text string) {
-	const width = 90
+	width := 100 - len("// ") - 4*len(indent)
 	for i, paragraph := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		if i > 0 {
 			fmt.Fprintf(b, "%s//\n", indent)

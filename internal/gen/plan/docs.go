@@ -29,19 +29,38 @@ func (b *builder) doc(s scope, n merge.Node) ir.Doc {
 	case s.path == "" && !s.isDef():
 		d.Text = s.name + " is a part of " + s.def + "."
 	case s.path != "":
-		text := s.name + " is " + place(s.path, s.def) + "."
-		d.Text = strings.TrimSpace(text + " " + d.Text)
+		text := s.name + " is " + place(s.path, s.def)
+		if d.Text != "" && d.Text[0] != ':' {
+			text += ". It"
+		}
+		d.Text = predicate(text, d.Text)
 	}
 	return d
 }
 
-func (b *builder) fieldDoc(s scope, m *merge.Member, o *merge.Object) ir.Doc {
+// predicate joins a subject and the documentation of a field, which says of it "Names the tool." or
+// ": The name of the tool."
+func predicate(subject, text string) string {
+	switch {
+	case text == "":
+		return subject + "."
+	case text[0] == ':':
+		return subject + text
+	}
+	return subject + " " + strings.ToLower(text[:1]) + text[1:]
+}
+
+// fieldDoc is the documentation of the field called name for the member m of o.
+func (b *builder) fieldDoc(s scope, name string, m *merge.Member, o *merge.Object) ir.Doc {
 	var d ir.Doc
 	if b.Docs != nil {
 		d.Text = b.Docs.Field(b.g.Revisions[m.In.Last()], s.def, s.path)
 	}
 	if m.Doc != "" {
 		d.Text = m.Doc
+	}
+	if d.Text != "" {
+		d.Text = predicate(name, d.Text)
 	}
 	d.Revisions = b.since(m.In, o.In)
 	switch {

@@ -30,7 +30,7 @@ type Config struct {
 // Docs supplies documentation; an empty text means that there is none.
 type Docs interface {
 	Definition(rev, name string) string
-	Field(rev, def, path string) string
+	Field(rev, def, path string) string // see predicate
 	Value(rev, def, path, value string) string
 }
 
@@ -453,10 +453,11 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 	bit := 0
 	for _, m := range members {
 		ms := s.member(m)
-		f := &ir.Field{JSON: m.Name, GoName: goName(m.Name), Doc: b.fieldDoc(ms, m, n), In: ir.Revs(m.In), Bit: -1}
+		f := &ir.Field{JSON: m.Name, GoName: goName(m.Name), In: ir.Revs(m.In), Bit: -1}
 		if as, ok := b.Overrides.Field(ms.at); ok {
 			f.GoName = as
 		}
+		f.Doc = b.fieldDoc(ms, f.GoName, m, n)
 		if e, ok := m.Node.(*merge.Enum); ok && len(e.Values) == 1 && e.Kind() != merge.KindBool {
 			f.Const = e.Values[0].JSON
 			if required(m) {

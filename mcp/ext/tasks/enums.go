@@ -5,8 +5,7 @@
 
 package tasks
 
-// TaskStatus is the state of a task. The states completed, failed and cancelled are
-// terminal.
+// TaskStatus is the state of a task. The states completed, failed and cancelled are terminal.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //

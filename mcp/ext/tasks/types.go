@@ -35,22 +35,22 @@ type Value interface {
 	Validate(rev Revision) error
 }
 
-// CancelTaskRequestParams is the value of params of CancelTaskRequest. Carries the arguments
-// of the message. Their form depends on the method.
+// CancelTaskRequestParams is the value of params of CancelTaskRequest. It carries the arguments of
+// the message. Their form depends on the method.
 type CancelTaskRequestParams struct {
-	// Names the task to cancel.
+	// TaskID names the task to cancel.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// CancelTaskResult acknowledges tasks/cancel and is empty otherwise. The status of the task
-// may change later, and a task that was almost done may still complete or fail.
+// CancelTaskResult acknowledges tasks/cancel and is empty otherwise. The status of the task may
+// change later, and a task that was almost done may still complete or fail.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CancelTaskResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
 
@@ -58,25 +58,25 @@ type CancelTaskResult struct {
 	Extra codec.Extra
 }
 
-// CancelledTask is a task that was cancelled before it finished. It has no result. The state
-// is terminal.
+// CancelledTask is a task that was cancelled before it finished. It has no result. The state is
+// terminal.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CancelledTask struct {
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -88,23 +88,23 @@ type CancelledTask struct {
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CompletedTask struct {
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Contains the result of the original request, for instance the members of a CallToolResult.
-	// Its isError may be true.
+	// Result contains the result of the original request, for instance the members of a
+	// CallToolResult. Its isError may be true.
 	Result json.RawMessage
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -112,31 +112,31 @@ type CompletedTask struct {
 	Extra codec.Extra
 }
 
-// CreateTaskResult is the immediate response to a tools/call that the server runs as a task.
-// The client must have declared the extension on that request. The members of the task are
-// members of the result. The client gets the result of the call later by tasks/get.
+// CreateTaskResult is the immediate response to a tools/call that the server runs as a task. The
+// client must have declared the extension on that request. The members of the task are members of
+// the result. The client gets the result of the call later by tasks/get.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type CreateTaskResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Names the state of the task at the time of the response.
+	// Status names the state of the task at the time of the response.
 	Status TaskStatus
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -144,26 +144,26 @@ type CreateTaskResult struct {
 	Extra codec.Extra
 }
 
-// FailedTask is a task that ended in a JSON-RPC error. The state is terminal. A tool that
-// reports failure by isError ends in a CompletedTask instead.
+// FailedTask is a task that ended in a JSON-RPC error. The state is terminal. A tool that reports
+// failure by isError ends in a CompletedTask instead.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type FailedTask struct {
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Contains the JSON-RPC error that the original request ended in.
+	// Error contains the JSON-RPC error that the original request ended in.
 	Error mcp.Error
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the failure for people. Servers should always set it in this state.
+	// StatusMessage describes the failure for people. Servers should always set it in this state.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -171,10 +171,10 @@ type FailedTask struct {
 	Extra codec.Extra
 }
 
-// GetTaskRequestParams is the value of params of GetTaskRequest. Carries the arguments of
-// the message. Their form depends on the method.
+// GetTaskRequestParams is the value of params of GetTaskRequest. It carries the arguments of the
+// message. Their form depends on the method.
 type GetTaskRequestParams struct {
-	// Names the task to report.
+	// TaskID names the task to report.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
@@ -183,23 +183,23 @@ type GetTaskRequestParams struct {
 
 // GetTaskResultCancelled is a variant of [GetTaskResult].
 type GetTaskResultCancelled struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -209,25 +209,25 @@ type GetTaskResultCancelled struct {
 
 // GetTaskResultCompleted is a variant of [GetTaskResult].
 type GetTaskResultCompleted struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Contains the result of the original request. Present only if status is "completed".
+	// Result contains the result of the original request. Present only if status is "completed".
 	Result json.RawMessage
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -237,25 +237,26 @@ type GetTaskResultCompleted struct {
 
 // GetTaskResultFailed is a variant of [GetTaskResult].
 type GetTaskResultFailed struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Contains the JSON-RPC error in which the task ended. Present only if status is "failed".
+	// Error contains the JSON-RPC error in which the task ended. Present only if status is
+	// "failed".
 	Error mcp.Error
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -265,26 +266,26 @@ type GetTaskResultFailed struct {
 
 // GetTaskResultInputRequired is a variant of [GetTaskResult].
 type GetTaskResultInputRequired struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Holds the input requests that wait for a response by tasks/update. Present only if status
-	// is "input_required".
+	// InputRequests holds the input requests that wait for a response by tasks/update. Present only
+	// if status is "input_required".
 	InputRequests mcp.InputRequests
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -294,23 +295,23 @@ type GetTaskResultInputRequired struct {
 
 // GetTaskResultWorking is a variant of [GetTaskResult].
 type GetTaskResultWorking struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -323,23 +324,23 @@ type GetTaskResultWorking struct {
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type InputRequiredTask struct {
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Holds the pending input requests by key. Keys are unique over the life of a task, so that
-	// a client can skip those it has already handled.
+	// InputRequests holds the pending input requests by key. Keys are unique over the life of a
+	// task, so that a client can skip those it has already handled.
 	InputRequests mcp.InputRequests
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -347,27 +348,27 @@ type InputRequiredTask struct {
 	Extra codec.Extra
 }
 
-// Task is a long-running operation, as reported by the server. It has the members common to
-// all states; DetailedTask adds those that depend on the state.
+// Task is a long-running operation, as reported by the server. It has the members common to all
+// states; DetailedTask adds those that depend on the state.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type Task struct {
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Names the state of the task.
+	// Status names the state of the task.
 	Status TaskStatus
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -377,23 +378,23 @@ type Task struct {
 
 // TaskStatusNotificationParamsCancelled is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsCancelled struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -403,25 +404,25 @@ type TaskStatusNotificationParamsCancelled struct {
 
 // TaskStatusNotificationParamsCompleted is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsCompleted struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Contains the result of the original request. Present only if status is "completed".
+	// Result contains the result of the original request. Present only if status is "completed".
 	Result json.RawMessage
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -431,25 +432,26 @@ type TaskStatusNotificationParamsCompleted struct {
 
 // TaskStatusNotificationParamsFailed is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsFailed struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Contains the JSON-RPC error in which the task ended. Present only if status is "failed".
+	// Error contains the JSON-RPC error in which the task ended. Present only if status is
+	// "failed".
 	Error mcp.Error
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -459,26 +461,26 @@ type TaskStatusNotificationParamsFailed struct {
 
 // TaskStatusNotificationParamsInputRequired is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsInputRequired struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Holds the input requests that wait for a response by tasks/update. Present only if status
-	// is "input_required".
+	// InputRequests holds the input requests that wait for a response by tasks/update. Present only
+	// if status is "input_required".
 	InputRequests mcp.InputRequests
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -488,23 +490,23 @@ type TaskStatusNotificationParamsInputRequired struct {
 
 // TaskStatusNotificationParamsWorking is a variant of [TaskStatusNotificationParams].
 type TaskStatusNotificationParamsWorking struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.NotificationMetaObject
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -517,46 +519,46 @@ type TaskStatusNotificationParamsWorking struct {
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type TaskSubscriptionAcknowledgedNotifications struct {
-	// Lists the tasks that the subscription covers: the requested tasks that exist and that the
-	// client may see.
+	// TaskIDs lists the tasks that the subscription covers: the requested tasks that exist and that
+	// the client may see.
 	TaskIDs []string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// TaskSubscriptionNotifications are the members that the Tasks extension adds to the
-// notifications filter of a subscriptions/listen request. If the client did not declare the
-// extension on that request, the response is error -32021.
+// TaskSubscriptionNotifications are the members that the Tasks extension adds to the notifications
+// filter of a subscriptions/listen request. If the client did not declare the extension on that
+// request, the response is error -32021.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type TaskSubscriptionNotifications struct {
-	// Lists the tasks whose changes to report. Absent means none.
+	// TaskIDs lists the tasks whose changes to report. Absent means none.
 	TaskIDs []string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// UpdateTaskRequestParams is the value of params of UpdateTaskRequest. Carries the arguments
-// of the message. Their form depends on the method.
+// UpdateTaskRequestParams is the value of params of UpdateTaskRequest. It carries the arguments of
+// the message. Their form depends on the method.
 type UpdateTaskRequestParams struct {
-	// Contains responses to pending inputRequests of the task, under the same keys. It need not
-	// respond to all of them. The server ignores keys that are not pending.
+	// InputResponses contains responses to pending inputRequests of the task, under the same keys.
+	// It need not respond to all of them. The server ignores keys that are not pending.
 	InputResponses mcp.InputResponses
-	// Names the task that receives the input.
+	// TaskID names the task that receives the input.
 	TaskID string
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// UpdateTaskResult acknowledges tasks/update and is empty otherwise. tasks/get may show the
-// effect of the input later.
+// UpdateTaskResult acknowledges tasks/update and is empty otherwise. tasks/get may show the effect
+// of the input later.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type UpdateTaskResult struct {
-	// Holds metadata in addition to the fields that the protocol defines. A key may have a
+	// Meta holds metadata in addition to the fields that the protocol defines. A key may have a
 	// reverse-DNS prefix that ends in a slash; some prefixes are reserved for the protocol.
 	Meta *mcp.ResultMetaObject
 
@@ -568,20 +570,20 @@ type UpdateTaskResult struct {
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type WorkingTask struct {
-	// Records when the task was created, as an ISO 8601 timestamp.
+	// CreatedAt records when the task was created, as an ISO 8601 timestamp.
 	CreatedAt string
-	// Records when the task last changed, as an ISO 8601 timestamp.
+	// LastUpdatedAt records when the task last changed, as an ISO 8601 timestamp.
 	LastUpdatedAt string
-	// Suggests how long to wait between tasks/get requests, in milliseconds. It may change with
-	// every report. If absent, the client chooses.
+	// PollIntervalMs suggests how long to wait between tasks/get requests, in milliseconds. It may
+	// change with every report. If absent, the client chooses.
 	PollIntervalMs *int64
-	// Describes the state for people, including the cause of a failure. Absent when there is
-	// nothing to add.
+	// StatusMessage describes the state for people, including the cause of a failure. Absent when
+	// there is nothing to add.
 	StatusMessage *string
-	// Identifies the task. The receiver chooses it, unique among its tasks; it should be
+	// TaskID identifies the task. The receiver chooses it, unique among its tasks; it should be
 	// impossible to guess.
 	TaskID string
-	// Sets how long the server keeps the task and its result, in milliseconds after creation.
+	// TTLMs sets how long the server keeps the task and its result, in milliseconds after creation.
 	// Null means no limit.
 	TTLMs *int64
 
@@ -590,8 +592,8 @@ type WorkingTask struct {
 }
 
 // TasksExtensionCapability is the settings object of the Tasks extension: the value of
-// "io.modelcontextprotocol/tasks" in extensions of the client's and the server's
-// capabilities. It has no members. Its presence declares support.
+// "io.modelcontextprotocol/tasks" in extensions of the client's and the server's capabilities. It
+// has no members. Its presence declares support.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 type TasksExtensionCapability = map[string]json.RawMessage

@@ -35,9 +35,9 @@ func (x *Unknown) Validate(rev Revision) error {
 
 func newUnknown(r *codec.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
 
-// DetailedTask is a complete task, as reported by tasks/get and notifications/tasks: a
-// WorkingTask, InputRequiredTask, CompletedTask, FailedTask or CancelledTask. The status
-// member selects the variant.
+// DetailedTask is a complete task, as reported by tasks/get and notifications/tasks: a WorkingTask,
+// InputRequiredTask, CompletedTask, FailedTask or CancelledTask. The status member selects the
+// variant.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //
@@ -71,8 +71,8 @@ func DecodeDetailedTask(r *codec.Reader) DetailedTask {
 	return newUnknown(r)
 }
 
-// GetTaskResult is a complete task: its state and, depending on the state, its result, its
-// error or its pending input requests.
+// GetTaskResult is a complete task: its state and, depending on the state, its result, its error or
+// its pending input requests.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //
@@ -106,8 +106,8 @@ func DecodeGetTaskResult(r *codec.Reader) GetTaskResult {
 	return newUnknown(r)
 }
 
-// TaskStatusNotificationParams are the complete task in its new state, as tasks/get would
-// return it.
+// TaskStatusNotificationParams are the complete task in its new state, as tasks/get would return
+// it.
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //
@@ -124,8 +124,8 @@ type TaskStatusNotificationParams interface {
 	isTaskStatusNotificationParams() // only the types above
 }
 
-// DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams]. It finds the
-// variant by its member "status".
+// DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams]. It finds the variant
+// by its member "status".
 func DecodeTaskStatusNotificationParams(r *codec.Reader) TaskStatusNotificationParams {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
