@@ -78,9 +78,9 @@ func (c *Call) client() mcp.ToClient {
 	if !ok {
 		return mcp.ToClient{Caller: noClient{}}
 	}
-	if open := c.Session(); open != nil {
+	if sess := c.Session(); sess != nil {
 		if _, isTask := c.Task(); !isTask {
-			return mcp.ToClient{Caller: open.With(session.Timeout(c.p.s.cfg.InputTimeout))}
+			return mcp.ToClient{Caller: sess.With(session.Timeout(c.p.s.cfg.InputTimeout))}
 		}
 	}
 	return mcp.ToClient{Caller: to}
@@ -95,11 +95,11 @@ func (noClient) Call(context.Context, string, codec.Encoder) (json.RawMessage, e
 
 // capabilities returns the capabilities of the client, or nil if they are unknown.
 func (c *Call) capabilities() *mcp.ClientCapabilities {
-	open := c.Session()
-	if open == nil || open.Client() == nil {
+	sess := c.Session()
+	if sess == nil || sess.Client() == nil {
 		return nil
 	}
-	return &open.Client().Capabilities
+	return &sess.Client().Capabilities
 }
 
 // handler serves requests of one peer.

@@ -164,11 +164,11 @@ func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormPara
 	if err != nil {
 		return nil, err
 	}
-	open, err := c.taskSession(mcp.MethodElicitationCreate, "tasks.requests.elicitation.create")
+	sess, err := c.taskSession(mcp.MethodElicitationCreate, "tasks.requests.elicitation.create")
 	if err != nil {
 		return nil, err
 	}
-	return c.p.s.clientTasks.Elicit(ctx, open, sent, options...)
+	return c.p.s.clientTasks.Elicit(ctx, sess, sent, options...)
 }
 
 // elicit sends an elicitation to the client and returns its result.
@@ -483,11 +483,11 @@ func (s *Server) ElicitationComplete(ctx context.Context, id string) error {
 		return mcp.NotifyClient{Notifier: e.task}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})
 	}
 	for _, p := range s.allPeers() {
-		open := p.session.Load()
-		if open == nil || !p.endElicitation(ctx, id) {
+		sess := p.session.Load()
+		if sess == nil || !p.endElicitation(ctx, id) {
 			continue
 		}
-		return mcp.NotifyClient{Notifier: open}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})
+		return mcp.NotifyClient{Notifier: sess}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})
 	}
 	return nil
 }

@@ -42,11 +42,11 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 	if err := c.checkSampling(params); err != nil {
 		return nil, err
 	}
-	open, err := c.taskSession(mcp.MethodSamplingCreateMessage, "tasks.requests.sampling.createMessage")
+	sess, err := c.taskSession(mcp.MethodSamplingCreateMessage, "tasks.requests.sampling.createMessage")
 	if err != nil {
 		return nil, err
 	}
-	return c.p.s.clientTasks.CreateMessage(ctx, open, params, options...)
+	return c.p.s.clientTasks.CreateMessage(ctx, sess, params, options...)
 }
 
 // projectSampling converts a conversation to the revision of the session. In older revisions, a
@@ -75,15 +75,15 @@ func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.Crea
 // taskSession returns the session for a request that the client shall run as a task. It fails with
 // a [*session.CapabilityError] if the client has not declared that for the method.
 func (c *Call) taskSession(method, capability string) (*session.Session, error) {
-	open := c.Session()
-	if open == nil {
+	sess := c.Session()
+	if sess == nil {
 		return nil, session.ErrClosed
 	}
-	if !open.PeerTakesTask(method) {
-		return nil, &session.CapabilityError{Method: method, Capability: capability, Revision: open.Revision()}
+	if !sess.PeerTakesTask(method) {
+		return nil, &session.CapabilityError{Method: method, Capability: capability, Revision: sess.Revision()}
 	}
 	c.p.requestsTasks.Store(true)
-	return open, nil
+	return sess, nil
 }
 
 // ErrToolRounds reports that a conversation has more rounds of tool calls than

@@ -244,14 +244,14 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	if keeper, ok := transport.As[transport.Keeper](conn); ok {
 		p.restore(keeper)
 	}
-	opened, err := s.openFor(p, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+	sess, err := s.openFor(p, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
 		return session.Serve(conn, result, cfg)
 	})
 	if err != nil {
 		suspend(conn) // another process may serve it
 		conn.Close()
 	}
-	return opened, err
+	return sess, err
 }
 
 // Open opens a session with the caller's function, which may call [session.Restore], for example.
@@ -260,12 +260,12 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 // Open does not restore persisted state; use Serve for that.
 func (s *Server) Open(start func(result *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
 	if start == nil {
-		return nil, errors.New("server: nil function to open a session")
+		return nil, errors.New("server: open a session: nil function")
 	}
 	return s.openFor(newPeer(s), start)
 }
 
-func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (opened *session.Session, err error) {
+func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (sess *session.Session, err error) {
 	s.mu.Lock()
 	tasks, list := s.tasks, s.listTasks
 	s.mu.Unlock()
@@ -278,14 +278,14 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 		return nil, session.ErrClosed
 	}
 	defer func() {
-		if opened == nil { // also if start panics
+		if sess == nil { // also if start panics
 			s.removePeer(p)
 		}
 	}()
-	if opened = start(result, cfg); opened == nil {
+	if sess = start(result, cfg); sess == nil {
 		return nil, errors.New("server: open a session: the function returned nil")
 	}
-	p.session.Store(opened)
+	p.session.Store(sess)
 	p.restoreSubscriptions()
 	p.startNotices()
 	s.mu.Lock()
@@ -293,13 +293,13 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 	s.mu.Unlock()
 	if closed { // endAll may have missed this session
 		suspend(p.store)
-		opened.Stop()
+		sess.Stop()
 	}
-	opened.AfterDone(func() { s.removePeer(p) })
-	return opened, nil
+	sess.AfterDone(func() { s.removePeer(p) })
+	return sess, nil
 }
 
-// addPeer adds a peer, which is notified of changes from then on. It returns false if the server is
+// addPeer adds a peer, which receives notices from then on. It returns false if the server is
 // closed.
 func (s *Server) addPeer(p *peer) bool {
 	s.mu.Lock()
@@ -323,20 +323,20 @@ func (s *Server) removePeer(p *peer) {
 
 // Run serves one connection until the client ends the session or ctx ends, and then returns nil. If
 // the connection fails, it returns the error. When ctx ends, running calls have 5 seconds to
-// finish; after that they are answered with [session.CodeClosing], see [session.Session.Shutdown].
-// For another limit, use Serve.
+// finish; after that they fail with [session.CodeClosing], see [session.Session.Shutdown]. For
+// another limit, use Serve.
 func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
-	opened, err := s.Serve(conn)
+	sess, err := s.Serve(conn)
 	if err != nil {
 		return err
 	}
 	select {
-	case <-opened.Done():
-		return opened.Wait()
+	case <-sess.Done():
+		return sess.Wait()
 	case <-ctx.Done():
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
-		opened.Shutdown(grace)
+		sess.Shutdown(grace)
 		return nil
 	}
 }
@@ -344,7 +344,7 @@ func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
 // shutdownGrace limits how long calls may run after the context of Run has ended.
 const shutdownGrace = 5 * time.Second
 
-// suspend makes a connection keep its session when it is closed, so that another process can
+// suspend makes a connection preserve its session when it is closed, so that another process can
 // restore it.
 func suspend(conn transport.Conn) {
 	if c, ok := transport.As[transport.Suspender](conn); ok {
@@ -352,18 +352,17 @@ func suspend(conn transport.Conn) {
 	}
 }
 
-// Close ends all sessions at once and waits for their handlers. A connection that can keep its
-// session for another process does so, see [transport.Suspender]. Close must not be called by a
-// handler.
+// Close ends all sessions at once and waits for their handlers. A connection that is a
+// [transport.Suspender] preserves its session for another process. A handler must not call Close.
 func (s *Server) Close() error {
-	return s.endAll(context.Background(), func(open *session.Session) error { return open.Close() })
+	return s.endAll(context.Background(), func(sess *session.Session) error { return sess.Close() })
 }
 
 // Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their
 // handlers. If ctx ends first, it does not wait for handlers that ignore the end of their context.
-// Connections keep sessions for another process as with Close.
+// Connections preserve their sessions as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
-	return s.endAll(ctx, func(open *session.Session) error { return open.Shutdown(ctx) })
+	return s.endAll(ctx, func(sess *session.Session) error { return sess.Shutdown(ctx) })
 }
 
 // endAll ends all sessions, and waits for their handlers until ctx ends.
@@ -381,9 +380,9 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) e
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	for _, open := range s.Sessions() {
+	for _, sess := range s.Sessions() {
 		group.Go(func() {
-			err := end(open)
+			err := end(sess)
 			mu.Lock()
 			defer mu.Unlock()
 			failed = errors.Join(failed, err)
@@ -406,8 +405,8 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) e
 func (s *Server) Sessions() []*session.Session {
 	var list []*session.Session
 	for _, p := range s.allPeers() {
-		if open := p.session.Load(); open != nil {
-			list = append(list, open)
+		if sess := p.session.Load(); sess != nil {
+			list = append(list, sess)
 		}
 	}
 	return list

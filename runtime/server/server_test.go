@@ -49,7 +49,7 @@ func connect(t testing.TB, s *server.Server, with clientConfig) *testClient {
 // connectOver is connect over the connection whose ends are here and there.
 func connectOver(t testing.TB, s *server.Server, with clientConfig, here, there transport.Conn) *testClient {
 	t.Helper()
-	opened, err := s.Serve(there)
+	sess, err := s.Serve(there)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func connectOver(t testing.TB, s *server.Server, with clientConfig, here, there 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := opened.Ready(t.Context()); err != nil {
+	if err := sess.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -189,11 +189,11 @@ func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
 				send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			}
 			must(s.Open(func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
-				opened := session.Serve(there, result, cfg)
+				sess := session.Serve(there, result, cfg)
 				if inside {
 					handshake()
 				}
-				return opened
+				return sess
 			}))
 			if !inside {
 				handshake()

@@ -77,7 +77,7 @@ func TestShutdownReturnsWhenPeerDoesNotRead(t *testing.T) {
 
 func TestPendingNotificationsAreHandledAtTheEnd(t *testing.T) {
 	for name, end := range map[string]func(s *session.Session, p *peer) error{
-		"the peer sends nothing any more": func(s *session.Session, p *peer) error {
+		"the peer stops sending": func(s *session.Session, p *peer) error {
 			p.conn.CloseWrite()
 			return s.Wait()
 		},

@@ -54,7 +54,7 @@ func FuzzServer(f *testing.F) {
 				}
 			}
 			if !alive {
-				t.Error("the server does not answer any more")
+				t.Error("the server has stopped responding")
 			}
 		})
 	})

@@ -239,7 +239,7 @@ func TestProgressReachesItsCall(t *testing.T) {
 					p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":%d,"total":%d,"message":"m"}}`, token, v, i))
 				}
 			}
-			p.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":1}}`)
+			p.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"unknown","progress":1}}`)
 			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, r.ID))
 			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":9}}`, token))
 		}

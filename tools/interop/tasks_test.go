@@ -242,7 +242,7 @@ func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
 	if _, err := forever.Cancel(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
 		t.Errorf("cancelled again: %v", err)
 	}
-	if _, err := tasks.AttachTool(s, "nobody").Refresh(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
+	if _, err := tasks.AttachTool(s, "unknown").Refresh(t.Context()); jsonrpc.CodeOf(err) != jsonrpc.CodeInvalidParams {
 		t.Errorf("an unknown task: %v", err)
 	}
 

@@ -387,7 +387,7 @@ func TestRecordBetweenAllTransports(t *testing.T) {
 func TestTraceReportsInvalidLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "talk.ndjson")
 	text := `{"time":"2026-01-02T03:04:05Z","from":"client","message":{"jsonrpc":"2.0","id":1,"method":"ping"}}
-{"from":"nobody"}
+{"from":"unknown"}
 {"time":"2026-01-02T03:04:06.5Z","from":"server","message":{"jsonrpc":"2.0","id":1,"result":{}}}
 {"time":"2026-01`
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

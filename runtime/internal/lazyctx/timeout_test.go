@@ -17,7 +17,7 @@ func TestTimeoutBeginsWithWaiting(t *testing.T) {
 		defer ctx.Cancel()
 		time.Sleep(time.Minute)
 		if _, ok := ctx.Deadline(); ok || ctx.Err() != nil {
-			t.Fatal("the timeout has begun, and nobody waits")
+			t.Fatal("the timeout runs without a waiter")
 		}
 		start := time.Now()
 		<-ctx.Done()

@@ -102,7 +102,7 @@ const cancelled = await tasks.cancelTask(forever);
 await waiting; // either response may arrive first
 show('forever', cancelled.status);
 await refused('cancel again', () => tasks.cancelTask(forever));
-await refused('unknown', () => tasks.getTask('nobody'));
+await refused('unknown', () => tasks.getTask('unknown'));
 
 show('think', (await client.callTool({ name: 'think', arguments: {} })).content[0].text);
 
