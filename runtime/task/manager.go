@@ -27,6 +27,7 @@ type Manager struct {
 	cfg     Config
 	store   safeStore
 	release func() // releases the store
+	started time.Time
 	audit   audit
 
 	lifetime    context.Context // ends when Close is called
@@ -72,6 +73,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg:         cfg,
 		store:       safeStore{cfg.Store},
 		release:     release,
+		started:     time.Now(),
 		audit:       audit{hook: cfg.Audit, log: cfg.Logger},
 		sweepSooner: make(chan struct{}, 1),
 		limits:      limiter{limits: cfg.Limits, principals: map[string]*usage{}},

@@ -32,16 +32,21 @@ const lastReportTimeout = 100 * time.Millisecond
 // the Run. They keep their order and their rate when the destination changes. It is guarded by the
 // mu of the Run.
 type progress struct {
-	greatest float64     // greatest value reported so far
-	pending  *Progress   // accepted and not yet sent; nil if none
-	lastSent time.Time   // when the latest report was sent
-	timer    *time.Timer // sends the pending report; nil if not running
-	pauses   int         // number of running cancellations; nothing is sent during them
-	ended    bool        // no report is accepted or sent
+	greatest float64         // greatest value reported so far
+	pending  *Progress       // accepted and not yet sent; nil if none
+	lastSent time.Duration   // when the latest report was sent, since Manager.started
+	timer    *time.Timer     // sends the pending report; nil if not running
+	sending  *progressReport // the report that is being sent; nil if none
+	pauses   int32           // number of running cancellations; nothing is sent during them
+	hasSent  bool            // lastSent is set
+	ended    bool            // no report is accepted or sent
+}
 
-	sending   *lazyctx.Cancellable // context of the report that is being sent; nil if none
-	sendingTo Requestor            // destination of that report
-	idle      chan struct{}        // closed when it is sent; nil if no goroutine waits for it
+// progressReport is a report that is being sent. It is the context of the sending.
+type progressReport struct {
+	lazyctx.Cancellable
+	to   Requestor
+	sent chan struct{} // closed when it is sent; nil if no goroutine waits for it
 }
 
 // Report sends a progress report to the requestor, with the progress token of the request that
@@ -83,7 +88,8 @@ func (run *Run) flushProgress() {
 	defer run.mu.Unlock()
 	p := &run.progress
 	for p.pending != nil && p.sending == nil && p.pauses == 0 && !p.ended {
-		if wait := run.m.cfg.ProgressInterval - time.Since(p.lastSent); wait > 0 && !p.lastSent.IsZero() {
+		now := time.Since(run.m.started)
+		if wait := run.m.cfg.ProgressInterval - (now - p.lastSent); wait > 0 && p.hasSent {
 			if p.timer == nil {
 				p.timer = time.AfterFunc(wait, func() {
 					run.mu.Lock()
@@ -98,18 +104,16 @@ func (run *Run) flushProgress() {
 		if p.pending = nil; to == nil {
 			return
 		}
-		p.lastSent, p.sendingTo, p.sending = time.Now(), to, new(lazyctx.Cancellable)
-		ctx := p.sending
+		sending := &progressReport{to: to}
+		p.lastSent, p.hasSent, p.sending = now, true, sending
 		run.mu.Unlock()
-		err := run.sendReport(ctx, to, report)
+		err := run.sendReport(sending, to, report)
 		run.mu.Lock()
 		if err != nil && p.pending == nil && !p.ended && run.destination() != to {
 			p.pending = report // the destination changed while it was being sent
 		}
-		p.sending, p.sendingTo = nil, nil
-		if p.idle != nil {
-			close(p.idle)
-			p.idle = nil
+		if p.sending = nil; sending.sent != nil {
+			close(sending.sent)
 		}
 	}
 }
@@ -117,7 +121,7 @@ func (run *Run) flushProgress() {
 // cancelStaleReport cancels the sending of a report whose destination has changed. The caller holds
 // mu.
 func (run *Run) cancelStaleReport() {
-	if p := &run.progress; p.sending != nil && p.sendingTo != run.destination() {
+	if p := &run.progress; p.sending != nil && p.sending.to != run.destination() {
 		p.sending.Cancel(nil)
 	}
 }
@@ -160,18 +164,13 @@ func (p *progress) end() (pending *Progress) {
 	return pending
 }
 
-// whenIdle returns a channel that is closed once no report is being sent. The caller holds the mu
-// of the Run.
-func (p *progress) whenIdle() <-chan struct{} {
-	if p.idle == nil {
-		idle := make(chan struct{})
-		if p.sending == nil {
-			close(idle)
-			return idle
-		}
-		p.idle = idle
+// whenSent returns a channel that is closed when the report is sent. The caller holds the mu of the
+// Run.
+func (r *progressReport) whenSent() <-chan struct{} {
+	if r.sent == nil {
+		r.sent = make(chan struct{})
 	}
-	return p.idle
+	return r.sent
 }
 
 // pauseProgress stops sending until unpauseProgress is called, because the task may be about to
@@ -185,12 +184,12 @@ func (run *Run) pauseProgress() {
 		run.mu.Unlock()
 		return
 	}
-	idle := run.progress.whenIdle()
+	sent := sending.whenSent()
 	run.mu.Unlock()
 	timer := time.NewTimer(lastReportTimeout)
 	defer timer.Stop()
 	select {
-	case <-idle:
+	case <-sent:
 	case <-timer.C:
 		sending.Cancel(nil)
 	}
@@ -217,19 +216,25 @@ func (run *Run) finishProgress() {
 		run.mu.Unlock()
 		return
 	}
-	idle := p.whenIdle()
+	var sent <-chan struct{}
+	if sending != nil {
+		sent = sending.whenSent()
+	}
 	run.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), lastReportTimeout)
 	defer cancel()
 	done := make(chan struct{})
 	go func() { // ends with ctx, provided that the requestor's Notify does
 		defer close(done)
-		select {
-		case <-idle:
-			if last != nil {
-				run.sendReport(ctx, to, last)
+		if sent != nil {
+			select {
+			case <-sent:
+			case <-ctx.Done():
+				return
 			}
-		case <-ctx.Done():
+		}
+		if last != nil {
+			run.sendReport(ctx, to, last)
 		}
 	}()
 	select {

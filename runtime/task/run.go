@@ -40,10 +40,9 @@ type Run struct {
 	id string
 	// seq is the Seq of the record. It is set before the work starts. It is 0 if the creation of
 	// the task may have failed.
-	seq         uint64
-	method      string
-	token       mcp.ProgressToken
-	recoverable bool // the next Manager recovers the task
+	seq    uint64
+	method string
+	token  mcp.ProgressToken
 	// creator is the requestor that created the task. It is nil if unknown, for example after a
 	// restart.
 	creator Requestor
@@ -58,11 +57,13 @@ type Run struct {
 	lastInputRequest uint64          // number of the latest input request
 	consumed         map[uint64]bool // numbers of the input requests whose answers were returned
 	notifiedRevision uint64          // revision of the latest status that was sent
-	notifying        bool            // a goroutine is sending a status
 	pendingStatus    *Record         // latest status to send after that one, or nil
 
 	// redelivery ends when an input request needs another waiter. It is nil until a waiter uses it.
 	redelivery *lazyctx.Cancellable
+
+	recoverable bool // the next Manager recovers the task; never changes
+	notifying   bool // a goroutine is sending a status; guarded by mu
 }
 
 // newRun registers the run of a task. The caller must later call removeRun.
