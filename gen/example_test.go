@@ -39,5 +39,6 @@ func ExampleGenerate() {
 	// protocol.go
 	// methods.go
 	// handlers.go
+	// convert.go
 	// validate.go
 }

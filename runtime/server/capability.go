@@ -74,7 +74,7 @@ func (p *peer) receive(next session.Handler) session.Handler {
 		}
 		result, err := next(ctx, req)
 		if handshake, ok := result.(*mcp.InitializeResult); ok && err == nil {
-			return projectHello(mcp.Revision(handshake.ProtocolVersion), handshake), nil
+			return projectInitialize(mcp.Revision(handshake.ProtocolVersion), handshake), nil
 		}
 		return result, err
 	}

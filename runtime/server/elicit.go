@@ -225,12 +225,14 @@ func (c *Call) checkElicitation(mode string) error {
 
 // projectForm converts a form to the revision of the session.
 func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
-	if c.Session() == nil || c.Session().Revision().Defines("LegacyTitledEnumSchema") {
+	if c.Session() == nil {
 		return params, nil
 	}
+	rev := c.Session().Revision()
+	if rev.Defines("LegacyTitledEnumSchema") {
+		return mcp.Project(rev, params), nil
+	}
 	out := *params
-	out.Mode, out.Task = nil, nil
-	out.RequestedSchema.Schema = nil
 	out.RequestedSchema.Properties = map[string]mcp.PrimitiveSchemaDefinition{}
 	for name, p := range params.RequestedSchema.Properties {
 		old, err := projectField(p)
@@ -239,20 +241,14 @@ func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequ
 		}
 		out.RequestedSchema.Properties[name] = old
 	}
-	return &out, nil
+	return mcp.Project(rev, &out), nil
 }
 
-// projectField converts a field to revision 2025-06-18.
+// projectField converts a choice to revision 2025-06-18, which has one form for all choices.
 func projectField(p mcp.PrimitiveSchemaDefinition) (mcp.PrimitiveSchemaDefinition, error) {
 	switch p := p.(type) {
-	case *mcp.StringSchema:
-		out := *p
-		out.Default = nil
-		return &out, nil
-	case *mcp.NumberSchema:
-		out := *p
-		out.Default = nil
-		return &out, nil
+	case *mcp.UntitledSingleSelectEnumSchema:
+		return &mcp.LegacyTitledEnumSchema{Title: p.Title, Description: p.Description, Enum: p.Enum}, nil
 	case *mcp.TitledSingleSelectEnumSchema:
 		out := &mcp.LegacyTitledEnumSchema{Title: p.Title, Description: p.Description}
 		for _, choice := range p.OneOf {

@@ -192,3 +192,14 @@ func TestSampleFitsOlderRevisions(t *testing.T) {
 		equalJSON(t, string(rev), `{"maxTokens":1,"messages":`+want+`}`, client.received["sampling/createMessage"][0])
 	}
 }
+
+func TestExtensionsAreDeclaredInEveryRevision(t *testing.T) {
+	s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) {
+		c.Extensions = json.RawMessage(`{"example.com/x":{}}`)
+	}})
+	for _, rev := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20251125} {
+		c := connect(t, s, clientConfig{revision: rev})
+		equalJSON(t, string(rev), `{"example.com/x":{}}`, string(c.Server().Capabilities.Extensions))
+		c.Close()
+	}
+}

@@ -52,24 +52,28 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 // projectSampling converts a conversation to the revision of the session. In older revisions, a
 // message has one block: a message with several blocks becomes several messages.
 func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.CreateMessageRequestParams {
-	if c.Session() == nil || c.Session().Revision().Defines("SamplingMessageContentBlock") {
+	if c.Session() == nil {
 		return params
+	}
+	rev := c.Session().Revision()
+	if rev.Defines("SamplingMessageContentBlock") {
+		return mcp.Project(rev, params)
 	}
 	out := *params
 	out.Messages = []mcp.SamplingMessage{}
 	for _, m := range params.Messages {
 		for _, block := range m.Content.Items {
 			if content, ok := block.(mcp.ContentBlock); ok {
-				if old, ok := projectBlock(c.Session().Revision(), content).(mcp.SamplingMessageContentBlock); ok {
+				if old, ok := describeBlock(rev, content).(mcp.SamplingMessageContentBlock); ok {
 					block = old
 				}
 			}
 			one := m
-			one.Meta, one.Content = nil, mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{block}}
+			one.Content = mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{block}}
 			out.Messages = append(out.Messages, one)
 		}
 	}
-	return &out
+	return mcp.Project(rev, &out)
 }
 
 // taskSession returns the session for a request that the client shall run as a task. It fails with

@@ -67,10 +67,7 @@ func (run *Run) sendStatus(via Requestor, r *Record) {
 	ctx := lazyctx.WithTimeout(run.m.lifetime, statusTimeout, nil)
 	defer ctx.Cancel()
 	t := r.Task()
-	err := notify(ctx, via, mcp.MethodNotificationsTasksStatus, &mcp.TaskStatusNotificationParams{
-		TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage,
-		CreatedAt: t.CreatedAt, LastUpdatedAt: t.LastUpdatedAt, TTL: t.TTL, PollInterval: t.PollInterval,
-	})
+	err := notify(ctx, via, mcp.MethodNotificationsTasksStatus, t.AsTaskStatusNotificationParams())
 	if err != nil && !boundary.Report(run.m.cfg.Logger, "requestor panicked", err, "task", r.ID) {
 		run.m.cfg.Logger.Debug("task status not sent", "task", r.ID, "error", err)
 	}

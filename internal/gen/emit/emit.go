@@ -38,6 +38,8 @@ func Package(p *ir.Package, sources Sources, tables string) ([]File, error) {
 		{"protocol.go", (*printer).protocol},
 		{"methods.go", (*printer).methods},
 		{"handlers.go", (*printer).handlers},
+		{"convert.go", (*printer).convert},
+		{"project.go", (*printer).project},
 		{"validate.go", func(w *printer) { w.validate(tables) }},
 	}
 	var files []File
@@ -56,7 +58,7 @@ func Package(p *ir.Package, sources Sources, tables string) ([]File, error) {
 		if part.name == "types.go" {
 			comment(&head, "", "Package "+p.Name+" "+p.Doc)
 		}
-		fmt.Fprintf(&head, "package %s\n\nimport (\n\t\"context\"\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"slices\"\n\t\"strings\"\n\n", p.Name)
+		fmt.Fprintf(&head, "package %s\n\nimport (\n\t\"context\"\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"maps\"\n\t\"slices\"\n\t\"strings\"\n\n", p.Name)
 		for _, path := range append([]string{codecPath, codecPath + "/jsonrpc", codecPath + "/jsonschema"}, p.Imports...) {
 			fmt.Fprintf(&head, "\t%q\n", path)
 		}

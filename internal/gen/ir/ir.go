@@ -26,6 +26,10 @@ type Package struct {
 
 	Capabilities []*Capability // of the client, then of the server, each in the order of the members
 	Needs        []*Need       // sorted by the name of the struct
+
+	// Projected are the types that vary between revisions and are part of a message: structs, unions
+	// that lack a variant in some revision, *OneOrMany and *Wrapper, in this order.
+	Projected []Type
 }
 
 // Revs is a set of revisions: bit i stands for Package.Revisions[i].
@@ -69,6 +73,10 @@ type Struct struct {
 	Unions []*Union
 	// Embedded reports whether some other struct holds this one as a plain field.
 	Embedded bool
+	Varies   Revs // revisions in which projection can drop something of a value
+	// Parts are the definitions of objects with required members that the definition of the struct
+	// repeats with allOf.
+	Parts []*Struct
 }
 
 // Presence says how a member that may be missing is told from one that is there.
@@ -96,6 +104,9 @@ type Field struct {
 	// Bit is the position in the set of required members, or -1. Optional members have
 	// bits after those, which serve only to find duplicates.
 	Bit int
+	// Lacking are the revisions that have the struct but not the member. Projection drops the member
+	// there.
+	Lacking Revs
 	// Const is the JSON text of the only value the member may have; such a member has no
 	// field if every revision requires it.
 	Const string
@@ -112,13 +123,16 @@ type Union struct {
 	// ByMethod marks the union of all results of one side, which only the request tells
 	// apart: it is decoded through the method table.
 	ByMethod bool
+	Varies   Revs // as in Struct
 }
 
 // Variant is one alternative of a union: a *Struct or *Wrapper, or a type of another
 // package.
 type Variant struct {
-	Type Type
-	Revs string // which revisions have it, in words; "" when all do
+	Type    Type
+	In      Revs   // revisions that have it
+	Lacking Revs   // revisions that have the union but not this variant
+	Revs    string // which revisions have it, in words; "" when all do
 }
 
 // Pick is how the variant of a union is told from the value, tried in the order of the
@@ -201,6 +215,7 @@ type OneOrMany struct {
 	GoName string
 	Doc    Doc
 	Elem   Type
+	Varies Revs // as in Struct
 }
 
 // Wrapper is a named type around a variant that is not an object, so that it can be a
@@ -210,6 +225,7 @@ type Wrapper struct {
 	Doc    Doc
 	Type   Type // *List, *Map, *Scalar, Prim or Raw
 	Unions []*Union
+	Varies Revs // as in Struct
 }
 
 // Alias is another name for a type.
@@ -275,6 +291,29 @@ func (*List) isType()      {}
 func (*Map) isType()       {}
 func (*Nullable) isType()  {}
 func (*External) isType()  {}
+
+// Varies returns the revisions in which a value of type t can lose something.
+func Varies(t Type) Revs {
+	switch t := t.(type) {
+	case *Struct:
+		return t.Varies
+	case *Union:
+		return t.Varies
+	case *OneOrMany:
+		return t.Varies
+	case *Wrapper:
+		return t.Varies
+	case *Alias:
+		return Varies(t.Type)
+	case *List:
+		return Varies(t.Elem)
+	case *Map:
+		return Varies(t.Elem)
+	case *Nullable:
+		return Varies(t.Elem)
+	}
+	return 0
+}
 
 // Direction says which side sends a message.
 type Direction int

@@ -326,7 +326,7 @@ func (m *merger) revsOf(n Node) Revs {
 }
 
 func (m *merger) objects(a, b *Object) (Node, error) {
-	o := &Object{pos: b.pos, In: a.In | b.In, Struct: a.Struct || b.Struct}
+	o := &Object{pos: b.pos, In: a.In | b.In, Struct: a.Struct || b.Struct, Extensible: a.Extensible || b.Extensible}
 	var err error
 	if o.Rest, err = m.inside("{}", a.Rest, b.Rest); err != nil {
 		return nil, err

@@ -79,6 +79,9 @@ type Object struct {
 	In      Revs      // revisions in which the object has this form
 	// Struct asks for a struct type even if there is no member to name (an override).
 	Struct bool
+	// Extensible reports that a revision states that the object has members that it does not name, or
+	// names none at all. Values may then have the members of every revision in all of them.
+	Extensible bool
 }
 
 // Member is a named member of an object.

@@ -215,6 +215,8 @@ func (r *resolver) object(s *load.Schema) (Node, error) {
 		}
 		o.Rest = rest
 	}
+	_, any := o.Rest.(*Any)
+	o.Extensible = any && (s.Additional != nil || len(o.Members) == 0)
 	return o, nil
 }
 
@@ -435,7 +437,7 @@ func isOpen(n Node) bool {
 }
 
 func (r *resolver) bothObjects(s *load.Schema, a, b *Object) (Node, error) {
-	o := &Object{pos: pos{s}, In: r.revs}
+	o := &Object{pos: pos{s}, In: r.revs, Extensible: a.Extensible && b.Extensible}
 	var err error
 	if o.Rest, err = r.either(s, a.Rest, b.Rest); err != nil {
 		return nil, err

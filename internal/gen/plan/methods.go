@@ -272,7 +272,7 @@ func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) er
 		}
 		st.Unions = append(st.Unions, union)
 		names = append(names, "[*"+st.GoName+"]")
-		v.out = &ir.Variant{Type: st, Revs: b.since(v.in, b.all())}
+		v.out = &ir.Variant{Type: st, In: ir.Revs(v.in), Revs: b.since(v.in, b.all())}
 		p.variants = append(p.variants, v)
 		union.Variants = append(union.Variants, v.out)
 	}

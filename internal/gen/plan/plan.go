@@ -114,6 +114,10 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 	}
 	b.dropEnvelopes()
 	b.finish()
+	if err := b.conversions(); err != nil {
+		return nil, err
+	}
+	b.projections()
 	return b.pkg, nil
 }
 
@@ -121,7 +125,7 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 var reserved = []string{"Revision", "Value", "Unknown", "New", "Validate", "ValidateParams", "Definitions", "Method", "Methods", "LookupMethod",
 	"DecodeParams", "DecodeResult", "ReadMethodParams", "ReadMethodResult", "FromClient", "FromServer", "DispatchServerNotification", "DispatchClientNotification", "ServerHandler", "ClientHandler", "ServerNotificationHandler", "ClientNotificationHandler",
 	"UnimplementedServerHandler", "UnimplementedClientHandler", "UnimplementedServerNotificationHandler", "UnimplementedClientNotificationHandler",
-	"ToServer", "ToClient", "NotifyServer", "NotifyClient", "DispatchServer", "DispatchClient", "Direction", "Revisions", "ParamsNeed"}
+	"ToServer", "ToClient", "NotifyServer", "NotifyClient", "DispatchServer", "DispatchClient", "Direction", "Revisions", "ParamsNeed", "Project"}
 
 type builder struct {
 	Config
@@ -138,6 +142,14 @@ type builder struct {
 
 	// pickers are unions whose discriminator is still to be found, with their variants.
 	pending []*pendingUnion
+	// others are places where a union stands that was declared for another one.
+	others []other
+}
+
+// other is a place where the alternatives flat have become t, a union or lists of one.
+type other struct {
+	t    ir.Type
+	flat []variant
 }
 
 type pendingUnion struct {
@@ -598,10 +610,12 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 		key += " " + b.shapeKey(v)
 	}
 	if t := b.inline[key]; t != nil && !s.isDef() {
+		b.others = append(b.others, other{t, flat})
 		return t, nil
 	}
 	if t, err := b.oneOrMany(n, flat, s); t != nil || err != nil {
 		b.inline[key] = t
+		b.others = append(b.others, other{t, flat})
 		return t, err
 	}
 	name, err := b.declare(s, n)
@@ -625,7 +639,7 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.out = &ir.Variant{Type: out, Revs: b.since(v.in, s.in)}
+		v.out = &ir.Variant{Type: out, In: ir.Revs(v.in), Revs: b.since(v.in, s.in)}
 		p.variants = append(p.variants, v)
 		u.Variants = append(u.Variants, v.out)
 	}

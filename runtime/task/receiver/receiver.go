@@ -100,18 +100,12 @@ func (o Options) serveTasks(ctx context.Context, req *session.Request) (codec.En
 	case mcp.MethodTasksGet:
 		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error) {
 			t, err := m.Get(ctx, principal, p.TaskID, via{s: req.Session})
-			return &mcp.GetTaskResult{
-				TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage, CreatedAt: t.CreatedAt,
-				LastUpdatedAt: t.LastUpdatedAt, TTL: t.TTL, PollInterval: t.PollInterval,
-			}, err
+			return t.AsGetTaskResult(), err
 		})
 	case mcp.MethodTasksCancel:
 		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error) {
 			t, err := m.Cancel(ctx, principal, p.TaskID, via{s: req.Session})
-			return &mcp.CancelTaskResult{
-				TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage, CreatedAt: t.CreatedAt,
-				LastUpdatedAt: t.LastUpdatedAt, TTL: t.TTL, PollInterval: t.PollInterval,
-			}, err
+			return t.AsCancelTaskResult(), err
 		})
 	case mcp.MethodTasksList:
 		return jsonrpc.Serve(ctx, req.Params, true, func(ctx context.Context, p *mcp.PaginatedRequestParams) (*mcp.ListTasksResult, error) {

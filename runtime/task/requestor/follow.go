@@ -247,10 +247,7 @@ func (f *follower) refresh(ctx context.Context) (mcp.Task, error) {
 	if err != nil {
 		return f.lastState(), err
 	}
-	f.observe(mcp.Task{
-		TaskID: r.TaskID, Status: r.Status, StatusMessage: r.StatusMessage, CreatedAt: r.CreatedAt,
-		LastUpdatedAt: r.LastUpdatedAt, TTL: r.TTL, PollInterval: r.PollInterval,
-	}, version)
+	f.observe(r.AsTask(), version)
 	return f.lastState(), nil
 }
 

@@ -149,10 +149,7 @@ func (h *Handle[R]) Cancel(ctx context.Context) (mcp.Task, error) {
 		}
 		return mcp.Task{}, err
 	}
-	state := mcp.Task{
-		TaskID: r.TaskID, Status: r.Status, StatusMessage: r.StatusMessage, CreatedAt: r.CreatedAt,
-		LastUpdatedAt: r.LastUpdatedAt, TTL: r.TTL, PollInterval: r.PollInterval,
-	}
+	state := r.AsTask()
 	h.f.finishCancelled(state)
 	return state, nil
 }

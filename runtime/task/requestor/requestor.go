@@ -117,10 +117,7 @@ func (t *Tasks) handleStatus(req *session.Request) {
 	}
 	t.mu.Unlock()
 	for _, f := range list {
-		f.observe(mcp.Task{
-			TaskID: p.TaskID, Status: p.Status, StatusMessage: p.StatusMessage, CreatedAt: p.CreatedAt,
-			LastUpdatedAt: p.LastUpdatedAt, TTL: p.TTL, PollInterval: p.PollInterval,
-		}, 0)
+		f.observe(p.AsTask(), 0)
 	}
 }
 

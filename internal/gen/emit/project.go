@@ -1,0 +1,325 @@
+package emit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/internal/gen/ir"
+)
+
+// project prints the projection of values to a revision.
+func (w *printer) project() {
+	if len(w.p.Projected) == 0 {
+		return
+	}
+	w.f("%s", projectHead)
+	p := &projection{used: map[string]bool{}}
+	for _, t := range w.p.Projected {
+		switch t := t.(type) {
+		case *ir.Struct:
+			fields := t.Fields
+			if t.Rest != nil {
+				fields = append(slices.Clip(fields), &ir.Field{GoName: "AdditionalProperties", Type: &ir.Map{Elem: t.Rest}, In: t.Varies})
+			}
+			w.f("%s", p.copied(t.GoName, t.Varies, fields...))
+		case *ir.OneOrMany:
+			w.f("%s", p.copied(t.GoName, t.Varies, &ir.Field{GoName: "Items", Type: &ir.List{Elem: t.Elem}, In: t.Varies}))
+		case *ir.Wrapper:
+			w.f("%s", p.copied(t.GoName, t.Varies, &ir.Field{GoName: "Value", Type: t.Type, In: t.Varies}))
+		}
+	}
+	w.f("\t}\n\treturn v\n}\n\n")
+	for _, t := range w.p.Projected {
+		if u, ok := t.(*ir.Union); ok {
+			w.f("%s", p.union(u))
+		}
+	}
+	for _, h := range projectHelpers {
+		if p.used[h.name] {
+			w.f("%s\n", h.source)
+		}
+	}
+}
+
+// projection notes which helpers the output calls.
+type projection struct{ used map[string]bool }
+
+func (p *projection) use(name string) string {
+	p.used[name] = true
+	return name
+}
+
+// copied returns the case of a struct, which projects a copy of it.
+func (p *projection) copied(name string, varies ir.Revs, fields ...*ir.Field) string {
+	var parts []string
+	for _, f := range fields {
+		if f.Lacking != 0 {
+			set := isSet(f.Type, "y."+f.GoName)
+			if f.Presence == ir.Pointer {
+				set = "y." + f.GoName + " != nil"
+			}
+			parts = append(parts, fmt.Sprintf("%s(bit&%#b, %s, &y.%s)", p.use("drop"), f.Lacking, set, f.GoName))
+		}
+	}
+	for _, f := range fields {
+		if varies := f.In & ir.Varies(f.Type); varies != 0 {
+			parts = append(parts, p.inside(f, varies))
+		}
+	}
+	// Several calls stand in a line.
+	const width = 100
+	var b strings.Builder
+	fmt.Fprintf(&b, "\tcase *%s:\n\t\tif y, ok := copied(x, bit&%#b); ok && ", name, varies)
+	if len(parts) == 1 {
+		fmt.Fprintf(&b, "%s {\n\t\t\treturn own(y)\n\t\t}\n", parts[0])
+		return b.String()
+	}
+	b.WriteString(p.use("changed") + "(")
+	line := width
+	for i, part := range parts {
+		if line += len(part) + 2; line > width {
+			b.WriteString("\n\t\t\t")
+			line = len(part)
+		} else {
+			b.WriteString(" ")
+		}
+		b.WriteString(part + ","[:min(1, len(parts)-1-i)])
+	}
+	b.WriteString(") {\n\t\t\treturn own(y)\n\t\t}\n")
+	return b.String()
+}
+
+// inside returns the call that projects the field f of x to that of y.
+func (p *projection) inside(f *ir.Field, varies ir.Revs) string {
+	null, isNull := nullable(f.Type)
+	switch {
+	case f.Presence == ir.Pointer && isNull:
+		return fmt.Sprintf("%s(bit&%#b, &y.%s, %s(%s))", p.use("within"), varies, f.GoName, p.use("orNull"), p.of(null.Elem))
+	case f.Presence == ir.Pointer:
+		return fmt.Sprintf("%s(bit&%#b, &y.%s, %s)", p.use("within"), varies, f.GoName, p.of(f.Type))
+	case f.Presence == ir.Plain && lacking(f.Type):
+		return fmt.Sprintf("%s(bit&%#b, &x.%s, &y.%[3]s, %s(%s))", p.use("inside"), varies, f.GoName, p.use("required"), p.of(f.Type))
+	}
+	return fmt.Sprintf("%s(bit&%#b, &x.%s, &y.%[3]s, %s)", p.use("inside"), varies, f.GoName, p.of(f.Type))
+}
+
+// lacking reports whether t is a union with a variant that some revision lacks.
+func lacking(t ir.Type) bool {
+	under, _ := underlying(t)
+	u, ok := under.(*ir.Union)
+	return ok && slices.ContainsFunc(u.Variants, func(v *ir.Variant) bool { return v.Lacking != 0 })
+}
+
+// union returns the function for a union with variants that some revision lacks.
+func (p *projection) union(u *ir.Union) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "func project%s(x *%[1]s, bit uint64) *%[1]s {\n\tswitch (*x).(type) {\n", u.GoName)
+	seen := map[ir.Revs]bool{0: true}
+	for i, v := range u.Variants {
+		if seen[v.Lacking] {
+			continue
+		}
+		seen[v.Lacking] = true
+		var types []string
+		for _, same := range u.Variants[i:] {
+			if same.Lacking == v.Lacking {
+				types = append(types, "*"+goType(same.Type))
+			}
+		}
+		fmt.Fprintf(&b, "\tcase %s:\n\t\tif bit&%#b != 0 {\n\t\t\treturn nil\n\t\t}\n", strings.Join(types, ", "), v.Lacking)
+	}
+	fmt.Fprintf(&b, "\t}\n\treturn %s(x, bit)\n}\n\n", p.use("variant"))
+	return b.String()
+}
+
+// of returns the function that projects values of type t.
+func (p *projection) of(t ir.Type) string {
+	under, _ := underlying(t)
+	switch u := under.(type) {
+	case *ir.Union:
+		if lacking(u) {
+			return "project" + u.GoName
+		}
+		return p.use("variant") + "[" + u.GoName + "]"
+	case *ir.List:
+		return p.use("list") + "(" + p.of(u.Elem) + ")"
+	case *ir.Map:
+		return p.use("mapOf") + "(" + p.of(u.Elem) + ")"
+	case *ir.Nullable:
+		return p.use("pointer") + "(" + p.of(u.Elem) + ")"
+	}
+	return p.use("object") + "[" + goType(under) + "]"
+}
+
+const projectHead = `// Project returns v as revision rev has it: without the members, and the elements of lists and maps,
+// that the revision does not have. V is a pointer to the params or the result of a message, or to a
+// part of one. Project does not change it: it copies what loses something, and returns v itself if
+// nothing does.
+//
+// Project keeps Extra, the members of objects that some revision leaves open, such as _meta, and
+// required members whose variant the revision does not have. An unknown revision has everything.
+func Project[T codec.Encoder](rev Revision, v T) T {
+	if p := project(v, rev.bit()); p != nil {
+		return p.(T)
+	}
+	return v
+}
+
+// copied returns a copy of x. It returns false if x is nil or varies, those of the revisions in which
+// x varies that x is projected to, is empty.
+func copied[T any](x *T, varies uint64) (y T, ok bool) {
+	if x == nil || varies == 0 {
+		return y, false
+	}
+	return *x, true
+}
+
+// own returns a pointer to y. The copies that project makes stay on the stack unless they change.
+func own[T any](y T) *T { return &y }
+
+// project is Project for the revision with the bit. Other functions of its kind take a pointer to a
+// part of x, and return it, one to a new value, or nil for a value that the revision lacks.
+func project(v codec.Encoder, bit uint64) codec.Encoder {
+	switch x := v.(type) {
+`
+
+// projectHelpers are the functions that the projection of a type can call.
+var projectHelpers = []struct{ name, source string }{
+	{"changed", `// changed reports whether one of the parts of a copy has changed.
+func changed(parts ...bool) bool { return slices.Contains(parts, true) }
+`},
+	{"drop", `// drop removes a member if it is set and lacking, the revision among those that lack it, is not
+// empty. It reports whether the member has changed, as the functions that follow do.
+func drop[T any](lacking uint64, set bool, member *T) bool {
+	if lacking == 0 || !set {
+		return false
+	}
+	*member = *new(T)
+	return true
+}
+`},
+	{"inside", `// inside projects the member at x to y.
+func inside[T any](varies uint64, x, y *T, project func(*T, uint64) *T) bool {
+	if varies == 0 {
+		return false
+	}
+	z := project(x, varies)
+	if z == x {
+		return false
+	}
+	*y = *new(T)
+	if z != nil {
+		*y = *z
+	}
+	return true
+}
+`},
+	{"within", `// within projects an optional member.
+func within[T any](varies uint64, member **T, project func(*T, uint64) *T) bool {
+	x := *member
+	if varies == 0 || x == nil {
+		return false
+	}
+	*member = project(x, varies)
+	return *member != x
+}
+`},
+	{"required", `// required keeps a value that the revision lacks.
+func required[T any](project func(*T, uint64) *T) func(*T, uint64) *T {
+	return func(x *T, bit uint64) *T {
+		if y := project(x, bit); y != nil {
+			return y
+		}
+		return x
+	}
+}
+`},
+	{"object", `func object[T any, P interface {
+	*T
+	codec.Encoder
+}](x *T, bit uint64) *T {
+	return project(P(x), bit).(P)
+}
+`},
+	{"variant", `func variant[T codec.Encoder](x *T, bit uint64) *T {
+	before := codec.Encoder(*x)
+	after := project(before, bit)
+	if after == before {
+		return x
+	}
+	return own(after.(T))
+}
+`},
+	{"list", `func list[E any](project func(*E, uint64) *E) func(*[]E, uint64) *[]E {
+	return func(x *[]E, bit uint64) *[]E {
+		var out []E
+		for i := range *x {
+			before := &(*x)[i]
+			after := project(before, bit)
+			if after != before && out == nil {
+				out = append(make([]E, 0, len(*x)), (*x)[:i]...)
+			}
+			if after != nil && out != nil {
+				out = append(out, *after)
+			}
+		}
+		if out == nil {
+			return x
+		}
+		return &out
+	}
+}
+`},
+	{"mapOf", `func mapOf[E any](project func(*E, uint64) *E) func(*map[string]E, uint64) *map[string]E {
+	return func(x *map[string]E, bit uint64) *map[string]E {
+		var out map[string]E
+		for key, before := range *x {
+			after := project(&before, bit)
+			if after == &before {
+				continue
+			}
+			if out == nil {
+				out = maps.Clone(*x)
+			}
+			if delete(out, key); after != nil {
+				out[key] = *after
+			}
+		}
+		if out == nil {
+			return x
+		}
+		return &out
+	}
+}
+`},
+	{"orNull", `func orNull[T any](project func(*T, uint64) *T) func(*codec.Nullable[T], uint64) *codec.Nullable[T] {
+	return func(x *codec.Nullable[T], bit uint64) *codec.Nullable[T] {
+		switch y := project(&x.Value, bit); {
+		case x.Null || y == &x.Value:
+			return x
+		case y == nil:
+			return nil
+		default:
+			return &codec.Nullable[T]{Value: *y}
+		}
+	}
+}
+`},
+	{"pointer", `func pointer[T any](project func(*T, uint64) *T) func(**T, uint64) **T {
+	return func(x **T, bit uint64) **T {
+		if *x == nil {
+			return x
+		}
+		switch y := project(*x, bit); y {
+		case *x:
+			return x
+		case nil:
+			return nil
+		default:
+			return &y
+		}
+	}
+}
+`},
+}
