@@ -91,7 +91,7 @@ type HandlerOptions struct {
 	MaxQueue     int           // bytes that may wait for the connections of a session, until they are written: senders of further messages wait, and one message has room whatever its length; default [transport.DefaultMaxQueue]
 	StallTimeout time.Duration // how long a connection may take nothing before it is cut; default [transport.DefaultStallTimeout]
 	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
-	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second
+	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second. It then cuts them if its client has ended it or the Handler was closed
 
 	// MaxSessions is how many sessions there may be, or POSTs being received or served if
 	// Stateless. The default is [DefaultMaxSessions]. One more ends the session that has been idle
@@ -211,6 +211,7 @@ type Handler struct {
 	empty    chan struct{}            // closed when draining and no conn is left
 
 	draining atomic.Bool // set with mu held
+	closed   atomic.Bool // Close was called
 	held     atomic.Bool // see warnOfHeldStreams
 }
 
@@ -288,6 +289,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 // never fails.
 func (h *Handler) Close() error {
 	var wait sync.WaitGroup
+	h.closed.Store(true)
 	conns := h.drain()
 	h.touch(conns)
 	for _, c := range conns {

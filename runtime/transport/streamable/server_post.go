@@ -231,7 +231,7 @@ func (h *Handler) takeQuietly(ctx context.Context, w http.ResponseWriter, r *htt
 
 // exchange hands over requests and brings their answers.
 func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
-	k := newSink()
+	k := newSink(w)
 	st, err := c.begin(p.requests, k)
 	if err != nil {
 		refuse(w, c.because(err))
@@ -386,15 +386,15 @@ func (c *serverConn) isOpen() bool {
 // reading would block the goroutine after the deadline is taken away.
 func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
 	guard.BeginJSON(w, http.StatusOK, text)
-	c.writeOut(w, http.NewResponseController(w), k, text) // an error means that the client has hung up or stalled
+	c.writeOut(w, k, text) // an error means that the client has hung up or stalled
 }
 
 // writeOut writes texts to the connection of k and flushes them. It fails if the client takes
 // nothing for StallTimeout, however long the whole takes: a large message has to arrive over a slow
-// connection, too.
-func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sink, texts ...[]byte) (err error) {
-	defer conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
-	conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
+// connection, too. It fails at once after interrupt.
+func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error) {
+	defer k.conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
+	c.limitWrite(k)
 	for _, text := range texts {
 		for len(text) > maxBuffer {
 			if _, err := w.Write(text[:maxBuffer]); err != nil {
@@ -402,17 +402,25 @@ func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sin
 			}
 			text = text[maxBuffer:]
 			c.wroteOne(k)
-			conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
+			c.limitWrite(k)
 		}
 		if _, err := w.Write(text); err != nil {
 			return err
 		}
 	}
-	if err := conn.Flush(); err != nil {
+	if err := k.conn.Flush(); err != nil {
 		return err
 	}
 	c.wroteOne(k)
 	return nil
+}
+
+// limitWrite sets the deadline of the next write.
+func (c *serverConn) limitWrite(k *sink) {
+	k.conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
+	if c.interrupted.Load() { // after the deadline is set, or it could replace that of interrupt
+		k.conn.SetWriteDeadline(time.Now())
+	}
 }
 
 // wroteOne notes that the client takes what a connection writes.

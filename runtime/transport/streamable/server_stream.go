@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,9 +62,46 @@ type sink struct {
 	hangUp bool          // it shall send the client to connect again
 
 	parts atomic.Uint64 // how often a part of something was written
+
+	conn           *http.ResponseController
+	previous, next *sink // in the list of the connection's sinks
 }
 
-func newSink() *sink { return &sink{wake: make(chan struct{}, 1)} }
+func newSink(w http.ResponseWriter) *sink {
+	return &sink{wake: make(chan struct{}, 1), conn: http.NewResponseController(w)}
+}
+
+// addSink adds k to the sinks whose writes Close interrupts. mu must be held.
+func (c *serverConn) addSink(k *sink) {
+	if k.next = c.sinks; k.next != nil {
+		k.next.previous = k
+	}
+	c.sinks = k
+}
+
+// removeSink removes k from the list of addSink. mu must be held.
+func (c *serverConn) removeSink(k *sink) {
+	if k.next != nil {
+		k.next.previous = k.previous
+	}
+	switch {
+	case k.previous != nil:
+		k.previous.next = k.next
+	case c.sinks == k:
+		c.sinks = k.next
+	}
+	k.previous, k.next = nil, nil
+}
+
+// interrupt ends the writes to all connections, and later ones.
+func (c *serverConn) interrupt() {
+	c.interrupted.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := c.sinks; k != nil; k = k.next {
+		k.conn.SetWriteDeadline(time.Now()) // mu keeps the exchange from ending, and its ResponseWriter from being reused
+	}
+}
 
 // signal wakes the goroutine that serves the sink.
 func (k *sink) signal() {
@@ -439,6 +477,7 @@ func (c *serverConn) detach(st *serverStream, k *sink) {
 	if st.sink == k {
 		st.sink = nil
 	}
+	c.removeSink(k)
 	c.cut(k)
 	c.wrote(k, k.held)
 }
