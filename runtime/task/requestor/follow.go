@@ -179,6 +179,16 @@ func (f *follower) wasCancelled() bool {
 	return f.state.Status == mcp.TaskStatusCancelled || f.cancels > 0 && f.unknown
 }
 
+// failedWith reports whether the known state shows that e is the outcome of the task. The work of a
+// task may fail with any code, such as one that is otherwise temporary.
+func (f *follower) failedWith(e *jsonrpc.Error) bool {
+	state, message := f.last(), ""
+	if state.StatusMessage != nil {
+		message = *state.StatusMessage
+	}
+	return state.Status == mcp.TaskStatusFailed && message == e.Message
+}
+
 func (f *follower) last() mcp.Task {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -396,6 +406,10 @@ func (p *pursuit) classify(ctx context.Context, err error) (retryable bool, _ er
 		return false, nil
 	}
 	e, answered := errors.AsType[*jsonrpc.Error](err)
+	if answered && f.failedWith(e) {
+		f.finish(outcome{err: err})
+		return false, nil
+	}
 	if _, lost := errors.AsType[*transport.DeliveryError](err); lost || answered && temporary(e.Code) {
 		return true, err
 	}
