@@ -409,6 +409,27 @@ func TestCancellationThatIsOvertaken(t *testing.T) {
 	})
 }
 
+// A cancellation is counted and audited even if the work returns before Cancel does.
+func TestOvertakenCancellationIsAudited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var moved []mcp.TaskStatus
+		m := manager(t, task.Config{Store: &overtaken{Store: memory.New()}, Audit: func(e task.Event) {
+			if e.Kind == task.EventMoved {
+				moved = append(moved, e.To)
+			}
+		}})
+		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
+			time.Sleep(time.Second)
+			return raw(`{}`), nil
+		})
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Error(err)
+		}
+		equal(t, "moves", []mcp.TaskStatus{mcp.TaskStatusCancelled}, moved)
+		equal(t, "stats", task.Stats{Created: 1, Cancelled: 1}, m.Stats())
+	})
+}
+
 // A second cancellation that fails does not make a cancelled task report again.
 func TestFailedCancellationKeepsProgressOver(t *testing.T) {
 	store := &failing{Store: memory.New()}

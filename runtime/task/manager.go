@@ -297,8 +297,8 @@ func after(t time.Time) time.Time {
 func (m *Manager) changed(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
 	if run == nil { // its work could not be stopped in time: the Manager is closed
 		m.limits.reserve(r.Owner, -reserved, true)
-	} else if !m.limits.settle(&run.share, r, reserved) {
-		return // a later change was faster, or the task is gone
+	} else if !m.limits.settle(&run.share, r, reserved) && !r.over() {
+		return // a later change was faster, or the task is gone; nothing comes after a terminal status
 	}
 	if r.Status == from {
 		return
