@@ -99,6 +99,31 @@ func TestServerAnswerThatIsNotRead(t *testing.T) {
 	})
 }
 
+// A client that reads the last message of a stream, and not the end of the response, loses its
+// connection.
+func TestServerStreamWhoseEndIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1, StallTimeout: time.Second}, &http.Server{})
+		id := s.opened(hello)
+		conn := s.dialRaw()
+		body := call(1, "echo")
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMCP-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
+		var text []byte
+		for !strings.HasSuffix(string(text), result(1)+"\n\n\r\n") {
+			part := make([]byte, 1024)
+			n, err := conn.Read(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, part[:n]...)
+		}
+		time.Sleep(2 * time.Second)
+		if text, err := io.ReadAll(conn); len(text) > 0 || err != nil {
+			t.Errorf("the connection is still there: %q, %v", text, err)
+		}
+	})
+}
+
 // A client that does not read loses its connections when its session ends, after FlushTimeout.
 func TestServerCutsConnectionsOfAnEndedSession(t *testing.T) {
 	for _, exchange := range []struct {

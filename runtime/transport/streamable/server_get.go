@@ -166,6 +166,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 		header[headerSession] = []string{c.id}
 	}
 	w.WriteHeader(http.StatusOK)
+	defer c.limitWrite(k) // for the end of the response, which package http writes
 	out := &streamWriter{h: h, c: c, st: st, k: k, w: w, number: after}
 	out.prime()
 	if !out.flush() || !out.replay(r.Context(), upTo) {
