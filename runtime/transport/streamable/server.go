@@ -261,8 +261,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Shutdown ends the handler in order: it refuses further sessions and requests with status 503,
 // lets the sessions answer the requests that are being served, for which clients may still be
 // asked, and returns when all sessions have ended. Sessions in a [SessionStore] are kept. When ctx
-// ends first, Shutdown answers the remaining requests with an error, does what Close does, and
-// returns the cause of ctx. A session that is not that of package session has its own grace period.
+// ends first, Shutdown answers the remaining requests with an error, closes all sessions, and returns
+// the cause of ctx. Unlike Close, it does not cut connections that are still being written: the
+// http.Server does, when it is closed. A session that is not that of package session has its own
+// grace period.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	conns := h.drain()
 	h.touch(conns)
@@ -279,7 +281,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	select {
 	case <-h.empty:
 	case <-flush.C:
-		h.Close()
+		h.closeConns()
 	}
 	return context.Cause(ctx)
 }
@@ -288,8 +290,14 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 // the sessions in a [SessionStore] are kept. Requests are refused with status 503 from then on. It
 // never fails.
 func (h *Handler) Close() error {
-	var wait sync.WaitGroup
 	h.closed.Store(true)
+	h.closeConns()
+	return nil
+}
+
+// closeConns closes all connections and refuses further ones.
+func (h *Handler) closeConns() {
+	var wait sync.WaitGroup
 	conns := h.drain()
 	h.touch(conns)
 	for _, c := range conns {
@@ -297,7 +305,6 @@ func (h *Handler) Close() error {
 	}
 	wait.Wait()
 	<-h.empty
-	return nil
 }
 
 // drain stops taking anything, and returns what is left.
