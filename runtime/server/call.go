@@ -59,7 +59,8 @@ func (c *Call) Progress(value, total float64, message string) error {
 	return to.Report(p)
 }
 
-// Notify sends any notification to the client.
+// Notify sends any notification to the client. If the call is a task whose client has disconnected,
+// Notify and [Call.Log] drop the notification and return nil.
 func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {

@@ -239,8 +239,9 @@ func (run *Run) finish() {
 	}
 }
 
-// Notify sends a notification about the task, such as a log message, to the requestor. If that
-// cannot be reached at the moment, the notification is dropped.
+// Notify sends a notification about the task, such as a log message, to the requestor. Without a
+// known requestor, and after the end of progress, it drops the notification and returns nil. It
+// returns the error of the [Requestor], such as that of one that has disconnected.
 func (run *Run) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	raw, err := related(params, run.id)
 	if err != nil {

@@ -966,6 +966,30 @@ func TestInputRequestSurvivesShutdownOfRequestor(t *testing.T) {
 	})
 }
 
+// A task whose requestor has disconnected continues: its notifications are dropped without an error.
+func TestNotificationsAreDroppedAfterDisconnect(t *testing.T) {
+	var failed error
+	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{
+		"t": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			time.Sleep(time.Minute)
+			peer, _ := session.PeerFrom(ctx)
+			failed = errors.Join(
+				peer.Report(session.Progress{Value: 1}),
+				peer.Notify(ctx, "notifications/message", rawParams(`{"level":"error","data":"x"}`)),
+			)
+			return session.Raw(`{"content":[]}`), nil
+		},
+	}}
+	bubble(t, c, func(t *testing.T, f *fixture) {
+		f.create(`{"name":"t","task":{},"_meta":{"progressToken":"p"}}`)
+		f.client.Close()
+		time.Sleep(time.Hour / 2)
+		if got := f.manager.Stats(); failed != nil || got.Completed != 1 {
+			t.Errorf("%v, %+v", failed, got)
+		}
+	})
+}
+
 // A task keeps its params in memory, not the message that created it.
 func TestTaskDoesNotRetainMessage(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{

@@ -51,9 +51,12 @@ var errClosing = errors.New("receiver: requestor shut down its session")
 func (v via) Supports(method string) bool { return v.s.PeerServes(method) }
 
 // unanswered reports whether an input request has failed because the requestor has disconnected.
-func unanswered(ctx context.Context, err error) bool {
+func unanswered(ctx context.Context, err error) bool { return ctx.Err() != nil || disconnected(err) }
+
+// disconnected reports whether a message could not be sent because the requestor has disconnected.
+func disconnected(err error) bool {
 	_, undelivered := errors.AsType[*transport.DeliveryError](err)
-	return ctx.Err() != nil || undelivered || errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotInitialized)
+	return undelivered || errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotInitialized)
 }
 
 // Notify sends a notification, on the stream of tasks/result if there is one. Otherwise it belongs
