@@ -308,10 +308,10 @@ func (c *serverConn) because(err error) error {
 // settle waits until no event is being added any more, and no state kept.
 func (c *serverConn) settle() {
 	c.keeping.Lock()
-	defer c.keeping.Unlock()
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()
+	c.keeping.Unlock() // an event that is being added may need it, and finds that the connection is over
 	for _, st := range streams {
 		st.settle()
 	}

@@ -239,6 +239,11 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	defer c.detach(st, k)
 	opening := p.open && !c.isOpen()
+	if opening && c.id != "" {
+		c.mu.Lock()
+		st.opening = p.params
+		c.mu.Unlock()
+	}
 	if h.o.StreamAfter == 0 && !opening && !p.plain {
 		c.start(st)
 	}
@@ -258,12 +263,19 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	switch how {
 	case replyJSON:
-		if opening && c.id != "" && !h.opened(ctx, w, c, p.params, answer) {
-			defer c.in.Close(transport.ErrClosed)
+		if opening && c.id != "" {
+			if c.opened(ctx, p.params, answer) {
+				w.Header()[headerSession] = []string{c.id}
+			} else {
+				defer c.in.Close(transport.ErrClosed)
+			}
 		}
 		c.writeJSON(w, k, answer)
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
+		if opening && c.id != "" && st.isOver(c) && !c.isOpen() { // initialize was refused
+			c.in.Close(transport.ErrClosed)
+		}
 	case replyClosed:
 		if opening {
 			refuse(w, errDraining)
@@ -338,9 +350,9 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (
 	}
 }
 
-// opened completes a new session with the answer to initialize, if that is a result, and names it
-// to the client.
-func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverConn, params, answer []byte) bool {
+// opened completes a new session with the answer to initialize. It returns false if that is not a
+// result.
+func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
 	m, err := jsonrpc.ParseReceived(answer)
 	if err != nil || m.Kind != jsonrpc.KindResponse {
 		return false
@@ -353,10 +365,9 @@ func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverCo
 	c.revision = mcp.Revision(result.ProtocolVersion)
 	o := Opening{Principal: c.principal, Revision: c.revision, Client: params}
 	c.mu.Unlock()
-	if store, ok := h.o.Store.(SessionStore); ok {
+	if store, ok := c.h.o.Store.(SessionStore); ok {
 		c.keepOpening(ctx, store, o)
 	}
-	w.Header()[headerSession] = []string{c.id}
 	return true
 }
 

@@ -41,6 +41,7 @@ type serverStream struct {
 	taken      uint64 // number of the newest event that some connection has taken
 	unanswered int    // requests without an answer; 0 for the standing stream
 	over       bool   // nothing comes any more
+	opening    []byte // the params, if it was opened for the initialize of a new session
 	sink       *sink  // the connection; nil if there is none
 
 	waiting []uint64 // tickets of the messages that wait for room, in their order
@@ -210,8 +211,15 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	e := Event{Number: st.last + 1, Text: m.Text, Last: m.Answer && st.unanswered == 0}
 	begin := !st.kept
 	st.kept = true
+	var opening []byte
+	if e.Last {
+		opening, st.opening = st.opening, nil
+	}
 	c.mu.Unlock()
 
+	if opening != nil { // other messages came before the answer
+		c.opened(context.WithoutCancel(ctx), opening, m.Text)
+	}
 	var answers jsonrpc.ID
 	if m.Answer && m.Text != nil {
 		answers = m.For
