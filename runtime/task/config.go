@@ -40,9 +40,8 @@ type Config struct {
 	// Quiet sends no notifications/tasks/status.
 	Quiet bool
 
-	// Resume returns the work of a task that was running when the receiver stopped and that is
-	// declared restartable. Work that it does not know (nil), and all work without Resume, is
-	// failed.
+	// Recover returns the work of a task that was running when the receiver stopped and that is
+	// declared restartable. If it returns nil, or is nil itself, the task fails.
 	Recover func(r Record) Work
 	// Jobs are the systems that do work elsewhere, by name; see [Request.Runner].
 	Jobs map[string]Jobs
@@ -66,7 +65,7 @@ type Limits struct {
 	// requests of work that goes on after its task is terminal. The default is [DefaultMaxBytes].
 	Bytes int64
 	Rate  float64 // task calls per second, whatever the method; by default [DefaultMaxRate]
-	Burst int     // how many calls may come at once; by default twice the Rate
+	Burst int     // how many calls may come at once; by default twice the Rate; if negative, Rate has no effect
 }
 
 // What holds where a [Config] does not say otherwise.
@@ -104,6 +103,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Limits.Tasks = orDefault(c.Limits.Tasks, DefaultMaxTasks)
 	c.Limits.Bytes = orDefault(c.Limits.Bytes, DefaultMaxBytes)
 	c.Limits.Rate = orDefault(c.Limits.Rate, DefaultMaxRate)
+	if c.Limits.Burst < 0 {
+		c.Limits.Rate = 0 // any number of calls may come at once
+	}
 	c.Limits.Burst = orDefault(c.Limits.Burst, max(1, int(2*c.Limits.Rate)))
 	c.Logger = boundary.Logger(c.Logger)
 	return c, nil
