@@ -179,6 +179,22 @@ func TestCallToolRetriesAfterChangedTaskSupport(t *testing.T) {
 	})
 }
 
+func TestBlockedProgressCallbackDoesNotDelayCancellation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, _ := withTasks(t)
+		for _, tool := range []string{"forbidden", "required"} {
+			unblock, began := make(chan struct{}), time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := c.CallTool(ctx, tool, nil, client.OnProgress(func(session.Progress) { <-unblock }))
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+				t.Errorf("%s: got %v after %v", tool, err, took)
+			}
+			cancel()
+			close(unblock)
+		}
+	})
+}
+
 func TestTimeoutCancelsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, x, _ := withTasks(t)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -196,18 +195,21 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 	}
 	if k.progress != nil {
 		tracker := c.session.NewTracker()
-		var group sync.WaitGroup
-		group.Go(func() { // ends when the tracker is closed, or with ctx
-			err := boundary.Run(func() error {
-				for p := range tracker.Updates(ctx) {
-					k.progress(p)
-				}
-				return nil
-			})
-			boundary.Report(c.log, "progress callback panicked", err)
-		})
-		defer group.Wait()
-		defer tracker.Close()
+		reported := make(chan struct{})
+		go func() { // ends when the tracker is closed, or with ctx, once the callback has returned
+			defer close(reported)
+			for p := range tracker.Updates(ctx) {
+				err := boundary.Run(func() error { k.progress(p); return nil })
+				boundary.Report(c.log, "progress callback panicked", err)
+			}
+		}()
+		defer func() {
+			tracker.Close()
+			select {
+			case <-reported:
+			case <-ctx.Done(): // as in a plain call, a running callback does not delay the caller
+			}
+		}()
 		opts = append(opts, requestor.Track(tracker))
 	}
 	h, err := c.tasks.CallTool(ctx, c.session, &k.params, opts...)

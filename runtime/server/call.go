@@ -61,7 +61,8 @@ func (c *Call) Progress(value, total float64, message string) error {
 }
 
 // Notify sends a notification to the client. It fails with [session.ErrClosed] if the call has no
-// client.
+// client. If the call is a task whose client has disconnected, Notify and [Call.Log] drop the
+// notification and return nil.
 func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {

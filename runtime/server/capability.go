@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -66,9 +67,14 @@ func (s *Server) hasMethod(methods ...string) bool {
 }
 
 // receive is the middleware that removes members from the result of initialize that its revision
-// does not define, and drops cached roots when the client announces changes.
+// does not define, drops cached roots when the client announces changes, and enforces
+// [Config.CallRate]. The limit applies to the request and not to the work of its task, which may
+// run much later, or again.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if p.calls != nil && p.s.limited(req) && !p.calls.Allow() {
+			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
+		}
 		if req.Method == mcp.MethodNotificationsRootsListChanged {
 			p.roots.changed()
 		}

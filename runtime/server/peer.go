@@ -65,15 +65,11 @@ func (p *peer) handler() session.Handler {
 	h := &handler{p: p}
 	rest := p.s.cfg.Session.Handler
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		ok, limited := serves(req.Method)
-		if !ok || req.IsNotification() && req.Session != nil {
+		if !serves(req.Method) || req.IsNotification() && req.Session != nil {
 			if rest == nil {
 				return nil, methodNotFound(req)
 			}
 			return rest(ctx, req)
-		}
-		if limited && p.calls != nil && !p.calls.Allow() {
-			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
 		}
 		rev := revision(req)
 		result, err := mcp.DispatchServer(ctx, h, rev, req.Method, req.Params)
@@ -103,18 +99,29 @@ func revision(req *session.Request) mcp.Revision {
 	return req.Session.Revision()
 }
 
-// serves reports whether handler serves requests of a method, and whether that calls a function of
-// the author, so that [Config.CallRate] limits it.
-func serves(method string) (ok, limited bool) {
+// serves reports whether handler serves requests of a method.
+func serves(method string) bool {
+	switch method {
+	case mcp.MethodLoggingSetLevel, mcp.MethodPromptsList, mcp.MethodResourcesTemplatesList,
+		mcp.MethodResourcesUnsubscribe, mcp.MethodToolsList:
+		return true
+	}
+	return callsAuthor(method)
+}
+
+// callsAuthor reports whether handler calls a function of the author for requests of a method.
+func callsAuthor(method string) bool {
 	switch method {
 	case mcp.MethodCompletionComplete, mcp.MethodPromptsGet, mcp.MethodResourcesList, mcp.MethodResourcesRead,
 		mcp.MethodResourcesSubscribe, mcp.MethodToolsCall:
-		return true, true
-	case mcp.MethodLoggingSetLevel, mcp.MethodPromptsList, mcp.MethodResourcesTemplatesList,
-		mcp.MethodResourcesUnsubscribe, mcp.MethodToolsList:
-		return true, false
+		return true
 	}
-	return false, false
+	return false
+}
+
+// limited reports whether [Config.CallRate] limits a request.
+func (s *Server) limited(req *session.Request) bool {
+	return !req.IsNotification() && callsAuthor(req.Method) && s.cfg.Methods[req.Method] == nil
 }
 
 // end drops the state of the session, and calls [Config].Unsubscribe for its subscriptions.

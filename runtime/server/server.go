@@ -63,8 +63,9 @@ type Config struct {
 	// value means no limit.
 	MaxToolRounds int
 
-	// CallRate limits the calls of handlers per second and session, with bursts of twice as many.
-	// Further calls are rejected with [session.CodeOverloaded]. Zero means no limit.
+	// CallRate limits the requests that call a handler, per second and session, with bursts of
+	// twice as many. Further requests are rejected with [session.CodeOverloaded]. A request for a
+	// task counts when it arrives; the work of the task is not limited. Zero means no limit.
 	CallRate float64
 	// LogRate limits the log messages per second and session, with bursts of twice as many. Further
 	// messages are dropped. The default is [DefaultLogRate], and a negative value means no limit.

@@ -47,7 +47,13 @@ func orderTool(ctx context.Context, c *server.Call, in struct {
 // the test.
 func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
 	t.Helper()
-	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
+	return withTasksOf(t, server.Config{Session: session.Config{Principal: "ada"}}, store, add)
+}
+
+// withTasksOf is withTasks for a configuration.
+func withTasksOf(t *testing.T, cfg server.Config, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
+	t.Helper()
+	s := newServer(t, cfg)
 	add(s)
 	m, err := task.New(t.Context(), task.Config{Store: store, Recover: s.RecoverTask})
 	if err != nil {
@@ -167,6 +173,46 @@ func TestRecoverTask(t *testing.T) {
 		c = connect(t, second, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve})
 		result, _ := c.call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
 		equalJSON(t, "result", `{"dish":"soup","for":"Ada","action":"accept","task":true,"principal":"ada"}`, text(t, result))
+	})
+}
+
+func TestCallRateLimitsRequestsAndNotWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		tool := func(block bool) func(*server.Server) {
+			run := func(ctx context.Context, c *server.Call, in json.RawMessage) (*mcp.CallToolResult, error) {
+				if block {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return server.Text("done"), nil
+			}
+			return func(s *server.Server) {
+				must(s.AddRawTool(mcp.Tool{Name: "work"}, run, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})))
+			}
+		}
+		cfg := server.Config{CallRate: 1}
+		first, m := withTasksOf(t, cfg, store, tool(true))
+		c := connect(t, first, clientConfig{})
+		const n = 5
+		for range n {
+			c.call("tools/call", `{"name":"work","task":{}}`)
+			time.Sleep(time.Second)
+		}
+		c.call("tools/call", `{"name":"work","task":{}}`)
+		c.call("tools/call", `{"name":"work","task":{}}`)
+		c.expectError("tools/call", `{"name":"work","task":{}}`, session.CodeOverloaded)
+		if got := m.Stats(); got.Created != n+2 || got.Running != n+2 {
+			t.Errorf("%d tasks created and %d running, want %d", got.Created, got.Running, n+2)
+		}
+		first.Close()
+		m.Close(t.Context())
+
+		_, m = withTasksOf(t, cfg, store, tool(false))
+		synctest.Wait()
+		if got := m.Stats(); got.Completed != n+2 || got.Failed != 0 {
+			t.Errorf("after a restart, %d tasks completed and %d failed, want %d and 0", got.Completed, got.Failed, n+2)
+		}
 	})
 }
 

@@ -69,8 +69,10 @@ type Limits struct {
 	Bytes int64
 	// Rate is the maximum number of task calls per second, of all methods together. The default is
 	// [DefaultMaxRate].
-	Rate  float64
-	Burst int // maximum number of calls at once; the default is twice the Rate
+	Rate float64
+	// Burst is the maximum number of calls at once. The default is twice the Rate. If it is
+	// negative, Rate has no effect.
+	Burst int
 }
 
 // Defaults of a [Config].
@@ -114,6 +116,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Limits.Tasks = orDefault(c.Limits.Tasks, DefaultMaxTasks)
 	c.Limits.Bytes = orDefault(c.Limits.Bytes, DefaultMaxBytes)
 	c.Limits.Rate = orDefault(c.Limits.Rate, DefaultMaxRate)
+	if c.Limits.Burst < 0 {
+		c.Limits.Rate = 0 // any number of calls may come at once
+	}
 	c.Limits.Burst = orDefault(c.Limits.Burst, max(1, int(2*c.Limits.Rate)))
 	c.Logger = boundary.Logger(c.Logger)
 	return c, nil

@@ -322,6 +322,27 @@ func TestTaskExpiresDuringCancellation(t *testing.T) {
 	})
 }
 
+// A cancellation is counted and audited even if the work returns before Cancel does.
+func TestOvertakenCancellationIsAudited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var moved []mcp.TaskStatus
+		m := newManager(t, task.Config{Store: &expiringStore{Store: memory.New()}, Audit: func(e task.Event) {
+			if e.Kind == task.EventMoved {
+				moved = append(moved, e.To)
+			}
+		}})
+		created := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
+			time.Sleep(time.Second)
+			return raw(`{}`), nil
+		})
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Error(err)
+		}
+		checkEqual(t, "moves", []mcp.TaskStatus{mcp.TaskStatusCancelled}, moved)
+		checkEqual(t, "stats", task.Stats{Created: 1, Cancelled: 1}, m.Stats())
+	})
+}
+
 // A temporary failure of the store during Close loses no outcome. A permanent failure is an error
 // of Close.
 func TestCloseRetriesOutcomes(t *testing.T) {

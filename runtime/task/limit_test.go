@@ -85,6 +85,17 @@ func TestByteLimit(t *testing.T) {
 	})
 }
 
+// A negative Burst means that any number of calls may come at once.
+func TestNegativeBurstIsNoLimit(t *testing.T) {
+	runInBubble(t, task.Config{Limits: task.Limits{Rate: 10, Burst: -1}}, func(t *testing.T, m *task.Manager) {
+		for range 100 {
+			if _, err := m.Get(t.Context(), "alice", "guess", nil); !errors.Is(err, task.ErrNotFound) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // The rate of calls is limited per principal. The error says when to try again.
 //
 // Proves TASK-73.

@@ -306,8 +306,10 @@ func laterThan(t time.Time) time.Time {
 func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
 	if run == nil { // the Manager is closed and did not wait for the work
 		m.limits.reserve(r.Owner, -reserved, true)
-	} else if !m.limits.commit(&run.usage, r, reserved) {
-		return // a later change was counted first, or the task has been dropped
+	} else if !m.limits.commit(&run.usage, r, reserved) && !r.terminal() {
+		// A later change was counted first, or the task has been dropped. No status follows a
+		// terminal one.
+		return
 	}
 	if r.Status == from {
 		return

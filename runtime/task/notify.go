@@ -10,8 +10,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
-// Notify sends a notification about the task to the requestor, such as a log message. The
-// notification is dropped if the requestor cannot be reached or the task has ended.
+// Notify sends a notification about the task to the requestor, such as a log message. It drops the
+// notification and returns nil if no requestor is known or progress has ended. It returns the error
+// of the [Requestor], for example if that has disconnected.
 func (run *Run) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	raw, err := related(params, run.id)
 	if err != nil {

@@ -250,6 +250,16 @@ func (r taskPeer) Report(p session.Progress) error {
 	return err
 }
 
+// Notify drops the notification if the requestor has disconnected. The task continues without it, so
+// this is not an error of the work.
+func (r taskPeer) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	err := r.Run.Notify(ctx, method, params)
+	if err != nil && ctx.Err() == nil && disconnected(err) {
+		return nil
+	}
+	return err
+}
+
 // withoutTask returns a copy of req without the task member of its params. The copy has its own
 // params.
 func withoutTask(req *session.Request) (*session.Request, error) {

@@ -939,6 +939,63 @@ func TestInvalidResponseFailsInputRequest(t *testing.T) {
 	})
 }
 
+// An input request that a requestor cannot answer because it shuts its session down stays open. The
+// requestor receives it again with its next tasks/result.
+func TestInputRequestSurvivesShutdownOfRequestor(t *testing.T) {
+	shown := make(chan struct{}, 1)
+	c := config{
+		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": elicitingTool},
+		answer: session.Methods(map[string]session.Handler{"elicitation/create": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			shown <- struct{}{}
+			return blockUntilDone(ctx, req)
+		}}, nil),
+	}
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
+		id := fmt.Sprintf(`{"taskId":%q}`, f.create(`{"name":"t","task":{}}`))
+		go f.call("tasks/result", id) // ends with the session
+		<-shown
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		f.client.Shutdown(ctx)
+		if err := f.client.Wait(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+
+		client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
+		client.Config.Handler = session.Methods(map[string]session.Handler{"elicitation/create": returns(`{"action":"accept","content":{"n":"Ada"}}`)}, nil)
+		server := sessiontest.Side{Server: f.server.Server().Capabilities, Config: f.config}
+		f.client, _ = sessiontest.Pair(t, client, server)
+		if result, err := f.call("tasks/result", id); err != nil || !strings.Contains(result, `"Ada"`) {
+			t.Errorf("after a reconnect: %s, %v", result, err)
+		}
+	})
+}
+
+// A task whose requestor has disconnected continues: its notifications are dropped without an error.
+func TestNotificationsAreDroppedAfterDisconnect(t *testing.T) {
+	var failed error
+	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{
+		"t": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			time.Sleep(time.Minute)
+			peer, _ := session.PeerFrom(ctx)
+			failed = errors.Join(
+				peer.Report(session.Progress{Value: 1}),
+				peer.Notify(ctx, "notifications/message", rawParams(`{"level":"error","data":"x"}`)),
+			)
+			return session.Raw(`{"content":[]}`), nil
+		},
+	}}
+	runInBubble(t, c, func(t *testing.T, f *fixture) {
+		f.create(`{"name":"t","task":{},"_meta":{"progressToken":"p"}}`)
+		f.client.Close()
+		time.Sleep(time.Hour / 2)
+		if got := f.manager.Stats(); failed != nil || got.Completed != 1 {
+			t.Errorf("%v, %+v", failed, got)
+		}
+	})
+}
+
 // A task keeps its params in memory, not the message that created it.
 func TestTaskDoesNotRetainMessage(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{

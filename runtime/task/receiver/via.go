@@ -26,11 +26,14 @@ type via struct {
 // task.
 func (v via) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
 	result, err := v.s.With(session.Timeout(0)).Call(ctx, method, params)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
+		if e.Code == session.CodeClosing {
+			return nil, errClosing
+		}
+		return nil, e
+	}
 	if err == nil || unanswered(ctx, err) {
 		return result, err
-	}
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
-		return nil, e
 	}
 	code := int64(jsonrpc.CodeInternalError)
 	if _, missing := errors.AsType[*session.CapabilityError](err); missing {
@@ -40,13 +43,20 @@ func (v via) Call(ctx context.Context, method string, params codec.Encoder) (jso
 	return nil, &jsonrpc.Error{Code: code, Message: err.Error()}
 }
 
+// errClosing is returned if the requestor has shut its session down before its user or model has
+// answered. The task waits for the next session of the requestor.
+var errClosing = errors.New("receiver: requestor shut down its session")
+
 // Supports implements [task.Capable].
 func (v via) Supports(method string) bool { return v.s.PeerServes(method) }
 
 // unanswered reports whether an input request has failed because the requestor has disconnected.
-func unanswered(ctx context.Context, err error) bool {
+func unanswered(ctx context.Context, err error) bool { return ctx.Err() != nil || disconnected(err) }
+
+// disconnected reports whether a message could not be sent because the requestor has disconnected.
+func disconnected(err error) bool {
 	_, undelivered := errors.AsType[*transport.DeliveryError](err)
-	return ctx.Err() != nil || undelivered || errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotInitialized)
+	return undelivered || errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotInitialized)
 }
 
 // Notify sends a notification, on the stream of tasks/result if there is one. Otherwise it belongs

@@ -178,6 +178,16 @@ func (f *follower) wasCancelled() bool {
 	return f.state.Status == mcp.TaskStatusCancelled || f.cancels > 0 && f.unknown
 }
 
+// failedWith reports whether the known state shows that e is the outcome of the task. The work of a
+// task may fail with any code, such as one that is otherwise temporary.
+func (f *follower) failedWith(e *jsonrpc.Error) bool {
+	state, message := f.lastState(), ""
+	if state.StatusMessage != nil {
+		message = *state.StatusMessage
+	}
+	return state.Status == mcp.TaskStatusFailed && message == e.Message
+}
+
 // lastState returns the latest known state.
 func (f *follower) lastState() mcp.Task {
 	f.mu.Lock()
@@ -396,6 +406,10 @@ func (p *followPeriod) classify(ctx context.Context, err error) (retryable bool,
 		return false, nil
 	}
 	e, answered := errors.AsType[*jsonrpc.Error](err)
+	if answered && f.failedWith(e) {
+		f.finish(outcome{err: err})
+		return false, nil
+	}
 	if _, lost := errors.AsType[*transport.DeliveryError](err); lost || answered && temporary(e.Code) {
 		return true, err
 	}

@@ -116,6 +116,30 @@ func TestLostResultIsAnError(t *testing.T) {
 	}
 }
 
+// The work of a task may fail with a code that is otherwise temporary. Result returns that error,
+// and repeats the request if the receiver is overloaded.
+func TestOutcomeWithTemporaryCodeIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedReceiver{
+			get: always(taskJSON("failed", `,"statusMessage":"quota exceeded"`)),
+			result: func(_ context.Context, n int) (codec.Encoder, error) {
+				if n == 1 {
+					return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "not now"}
+				}
+				return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "quota exceeded"}
+			},
+		}
+		h, began := s.start(t), time.Now()
+		_, err := h.Result(t.Context())
+		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Message != "quota exceeded" {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
 // Result fails if responses leave the state of the task unclear.
 func TestUnclearResponsesAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -58,6 +58,9 @@
 // the rest. A Stateless Handler, to which clients cannot reconnect, sends all messages with the
 // answer.
 //
+// A wrapper without Unwrap also hides the deadlines of the connection. Then StallTimeout and the
+// ReadTimeout of the Handler have no effect, and the WriteTimeout of the http.Server ends streams.
+//
 // # Access
 //
 // See [HandlerOptions]. Without options, the Handler rejects web pages of other sites, and pages

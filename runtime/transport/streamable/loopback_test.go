@@ -99,6 +99,81 @@ func TestServerAnswerThatIsNotRead(t *testing.T) {
 	})
 }
 
+// A client that reads the last message of a stream, and not the end of the response, loses its
+// connection.
+func TestServerStreamWhoseEndIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1, StallTimeout: time.Second}, &http.Server{})
+		id := s.opened(hello)
+		conn := s.dialRaw()
+		body := call(1, "echo")
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMCP-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
+		var text []byte
+		for !strings.HasSuffix(string(text), result(1)+"\n\n\r\n") {
+			part := make([]byte, 1024)
+			n, err := conn.Read(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, part[:n]...)
+		}
+		time.Sleep(2 * time.Second)
+		if text, err := io.ReadAll(conn); len(text) > 0 || err != nil {
+			t.Errorf("the connection is still there: %q, %v", text, err)
+		}
+	})
+}
+
+// A client that does not read loses its connections when its session ends, after FlushTimeout.
+func TestServerCutsConnectionsOfAnEndedSession(t *testing.T) {
+	for _, exchange := range []struct {
+		name        string
+		streamAfter time.Duration
+		method      string
+		body        string
+	}{
+		{"answer", time.Hour, "POST", call(1, "echo")},
+		{"stream of a request", -1, "POST", call(1, "echo")},
+		{"standing stream", -1, "GET", ""},
+		{"stream that has ended", -1, "GET", ""},
+	} {
+		for _, end := range []struct {
+			name string
+			end  func(s *served, id string)
+		}{
+			{"delete", func(s *served, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }},
+			{"close", func(s *served, id string) { s.handler.Close() }},
+		} {
+			t.Run(exchange.name+", "+end.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := serveTimed(t, streamable.HandlerOptions{StreamAfter: exchange.streamAfter, StallTimeout: time.Minute, FlushTimeout: time.Second}, &http.Server{})
+					id := s.opened(hello)
+					var last string
+					if exchange.name == "stream that has ended" {
+						stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
+						stream.messages()
+						name, _, _ := strings.Cut(stream.id, "-")
+						last = "Last-Event-ID: " + name + "-0\r\n"
+					}
+					conn := s.dialRaw()
+					fmt.Fprintf(conn, "%s /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMCP-Session-Id: %s\r\n%sContent-Length: %d\r\n\r\n%s",
+						exchange.method, id, last, len(exchange.body), exchange.body)
+					synctest.Wait()
+					start := time.Now()
+					end.end(s, id)
+					synctest.Wait()
+					if text, err := io.ReadAll(conn); len(text) > 0 || err != nil {
+						t.Errorf("the connection is still there: %q, %v", text, err)
+					}
+					if d := time.Since(start); d != time.Second {
+						t.Errorf("it took %v", d)
+					}
+				})
+			})
+		}
+	}
+}
+
 // Without sessions, a client that writes or reads slowly takes part of what MaxSessions allows, so
 // that it cannot hold any number of messages in memory.
 func TestStatelessServerLimitsSlowClients(t *testing.T) {

@@ -91,7 +91,7 @@ type HandlerOptions struct {
 	MaxQueue     int           // bytes that may wait for the connections of a session, until they are written: senders of further messages wait, and one message has room whatever its length; default [transport.DefaultMaxQueue]
 	StallTimeout time.Duration // how long a connection may take nothing before it is cut; default [transport.DefaultStallTimeout]
 	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
-	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second
+	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second. It then cuts them if its client has ended it or the Handler was closed
 
 	// MaxSessions is how many sessions there may be, or POSTs being received or served if
 	// Stateless. The default is [DefaultMaxSessions]. One more ends the session that has been idle
@@ -211,6 +211,7 @@ type Handler struct {
 	empty    chan struct{}            // closed when draining and no conn is left
 
 	draining atomic.Bool // set with mu held
+	closed   atomic.Bool // Close was called
 	held     atomic.Bool // see warnOfHeldStreams
 }
 
@@ -260,8 +261,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Shutdown ends the handler in order: it refuses further sessions and requests with status 503,
 // lets the sessions answer the requests that are being served, for which clients may still be
 // asked, and returns when all sessions have ended. Sessions in a [SessionStore] are kept. When ctx
-// ends first, Shutdown answers the remaining requests with an error, does what Close does, and
-// returns the cause of ctx. A session that is not that of package session has its own grace period.
+// ends first, Shutdown answers the remaining requests with an error, closes all sessions, and returns
+// the cause of ctx. Unlike Close, it does not cut connections that are still being written: the
+// http.Server does, when it is closed. A session that is not that of package session has its own
+// grace period.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	conns := h.drain()
 	h.touch(conns)
@@ -278,7 +281,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	select {
 	case <-h.empty:
 	case <-flush.C:
-		h.Close()
+		h.closeConns()
 	}
 	return context.Cause(ctx)
 }
@@ -287,6 +290,13 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 // the sessions in a [SessionStore] are kept. Requests are refused with status 503 from then on. It
 // never fails.
 func (h *Handler) Close() error {
+	h.closed.Store(true)
+	h.closeConns()
+	return nil
+}
+
+// closeConns closes all connections and refuses further ones.
+func (h *Handler) closeConns() {
 	var wait sync.WaitGroup
 	conns := h.drain()
 	h.touch(conns)
@@ -295,7 +305,6 @@ func (h *Handler) Close() error {
 	}
 	wait.Wait()
 	<-h.empty
-	return nil
 }
 
 // drain stops taking anything, and returns what is left.

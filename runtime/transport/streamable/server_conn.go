@@ -37,6 +37,8 @@ type serverConn struct {
 	closeErr  error
 	keeping   sync.Mutex // held while a state is kept
 
+	interrupted atomic.Bool // connections take nothing any more; see interrupt
+
 	mu         sync.Mutex
 	revision   mcp.Revision // "" until initialize is answered
 	client     []byte       // the params of initialize, if it was opened before
@@ -55,6 +57,7 @@ type serverConn struct {
 	room       chan struct{} // closed when something was taken; nil while no sender waits for it
 	tickets    uint64        // the newest ticket of a message that waits for room
 	moved      atomic.Uint64 // how often a connection has written a part of something; not guarded
+	sinks      *sink         // the first of those of the exchanges
 	exchanges  int           // HTTP exchanges being served
 	brief      int           // those among them that bring no request and so hold no stream
 	quiet      chan struct{} // closed when the connection is over and no exchange is left
@@ -256,6 +259,9 @@ func (c *serverConn) shut() error {
 	select {
 	case <-c.quiet:
 	case <-timer.C:
+		if c.isUnwanted() {
+			c.interrupt()
+		}
 	}
 	c.settle()
 	c.in.Wait()
@@ -264,6 +270,15 @@ func (c *serverConn) shut() error {
 		return nil
 	}
 	return c.h.o.Store.Forget(context.Background(), c.id)
+}
+
+// isUnwanted reports whether what is still being written is wanted by neither side: the client has
+// ended the session, or the handler was closed. An answer that was given before the session ended
+// in another way may be long and its connection slow.
+func (c *serverConn) isUnwanted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deleted || c.h.closed.Load()
 }
 
 // outlives reports whether a session that is over stays in the store, for another process.
@@ -293,10 +308,10 @@ func (c *serverConn) because(err error) error {
 // settle waits until no event is being added any more, and no state kept.
 func (c *serverConn) settle() {
 	c.keeping.Lock()
-	defer c.keeping.Unlock()
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()
+	c.keeping.Unlock() // an event that is being added may need it, and finds that the connection is over
 	for _, st := range streams {
 		st.settle()
 	}
@@ -391,6 +406,7 @@ func (c *serverConn) begin(ids []jsonrpc.ID, k *sink) (*serverStream, error) {
 		c.calls[id] = st
 	}
 	c.nextStream++
+	c.addSink(k)
 	st.requests = ids
 	st.unanswered = len(ids)
 	st.sink = k

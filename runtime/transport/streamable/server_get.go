@@ -73,18 +73,21 @@ func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if !ok {
 		return
 	}
-	k := newSink()
+	k := newSink(w)
+	c.mu.Lock()
+	c.addSink(k)
+	over := st.over
+	k.over = over
+	c.mu.Unlock()
+	defer c.detach(st, k)
 	upTo := uint64(math.MaxUint64)
-	if st.isOver(c) {
-		k.over = true // nobody else has it yet
-	} else {
+	if !over {
 		var err error
 		if upTo, err = c.attach(st, k, after); err != nil {
 			guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Last-Event-ID: "+err.Error())
 			return
 		}
 	}
-	defer c.detach(st, k)
 	h.serveStream(w, r, c, st, k, after, upTo)
 }
 
@@ -144,7 +147,6 @@ type streamWriter struct {
 	st     *serverStream
 	k      *sink
 	w      http.ResponseWriter
-	conn   *http.ResponseController
 	room   *[]byte // whose memory buf has; nil while there is nothing to be written
 	buf    []byte  // what is to be written
 	long   []byte  // data that are to be written behind buf
@@ -164,7 +166,8 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 		header[headerSession] = []string{c.id}
 	}
 	w.WriteHeader(http.StatusOK)
-	out := &streamWriter{h: h, c: c, st: st, k: k, w: w, conn: http.NewResponseController(w), number: after}
+	defer c.limitWrite(k) // for the end of the response, which package http writes
+	out := &streamWriter{h: h, c: c, st: st, k: k, w: w, number: after}
 	out.prime()
 	if !out.flush() || !out.replay(r.Context(), upTo) {
 		return
@@ -249,9 +252,9 @@ var longTail = []byte(eventstream.Tail)
 func (s *streamWriter) flush() bool {
 	var err error
 	if s.long == nil {
-		err = s.c.writeOut(s.w, s.conn, s.k, s.buf)
+		err = s.c.writeOut(s.w, s.k, s.buf)
 	} else {
-		err = s.c.writeOut(s.w, s.conn, s.k, s.buf, s.long, longTail)
+		err = s.c.writeOut(s.w, s.k, s.buf, s.long, longTail)
 		s.long = nil
 	}
 	held := errors.Is(err, errors.ErrUnsupported)

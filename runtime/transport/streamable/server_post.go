@@ -232,7 +232,7 @@ func (h *Handler) takeQuietly(ctx context.Context, w http.ResponseWriter, r *htt
 
 // exchange hands over requests and brings their answers.
 func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
-	k := newSink()
+	k := newSink(w)
 	st, err := c.begin(p.requests, k)
 	if err != nil {
 		refuse(w, c.because(err))
@@ -240,6 +240,11 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	defer c.detach(st, k)
 	opening := p.open && !c.isOpen()
+	if opening && c.id != "" {
+		c.mu.Lock()
+		st.opening = p.params
+		c.mu.Unlock()
+	}
 	if h.o.StreamAfter == 0 && !opening && !p.plain {
 		c.start(st)
 	}
@@ -259,12 +264,19 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	switch how {
 	case replyJSON:
-		if opening && c.id != "" && !h.opened(ctx, w, c, p.params, answer) {
-			defer c.in.Close(transport.ErrClosed)
+		if opening && c.id != "" {
+			if c.opened(ctx, p.params, answer) {
+				w.Header()[headerSession] = []string{c.id}
+			} else {
+				defer c.in.Close(transport.ErrClosed)
+			}
 		}
 		c.writeJSON(w, k, answer)
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
+		if opening && c.id != "" && st.isOver(c) && !c.isOpen() { // initialize was refused
+			c.in.Close(transport.ErrClosed)
+		}
 	case replyClosed:
 		if opening {
 			refuse(w, errDraining)
@@ -339,9 +351,9 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (
 	}
 }
 
-// opened completes a new session with the answer to initialize, if that is a result, and names it
-// to the client.
-func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverConn, params, answer []byte) bool {
+// opened completes a new session with the answer to initialize. It returns false if that is not a
+// result.
+func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
 	m, err := jsonrpc.ParseReceived(answer)
 	if err != nil || m.Kind != jsonrpc.KindResponse {
 		return false
@@ -354,10 +366,9 @@ func (h *Handler) opened(ctx context.Context, w http.ResponseWriter, c *serverCo
 	c.revision = mcp.Revision(result.ProtocolVersion)
 	o := Opening{Principal: c.principal, Revision: c.revision, Client: params}
 	c.mu.Unlock()
-	if store, ok := h.o.Store.(SessionStore); ok {
+	if store, ok := c.h.o.Store.(SessionStore); ok {
 		c.keepOpening(ctx, store, o)
 	}
-	w.Header()[headerSession] = []string{c.id}
 	return true
 }
 
@@ -387,15 +398,15 @@ func (c *serverConn) isOpen() bool {
 // reading would block the goroutine after the deadline is taken away.
 func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
 	guard.BeginJSON(w, http.StatusOK, text)
-	c.writeOut(w, http.NewResponseController(w), k, text) // an error means that the client has hung up or stalled
+	c.writeOut(w, k, text) // an error means that the client has hung up or stalled
 }
 
 // writeOut writes texts to the connection of k and flushes them. It fails if the client takes
 // nothing for StallTimeout, however long the whole takes: a large message has to arrive over a slow
-// connection, too.
-func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sink, texts ...[]byte) (err error) {
-	defer conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
-	conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
+// connection, too. It fails at once after interrupt.
+func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error) {
+	defer k.conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
+	c.limitWrite(k)
 	for _, text := range texts {
 		for len(text) > maxBuffer {
 			if _, err := w.Write(text[:maxBuffer]); err != nil {
@@ -403,17 +414,25 @@ func (c *serverConn) writeOut(w io.Writer, conn *http.ResponseController, k *sin
 			}
 			text = text[maxBuffer:]
 			c.wroteOne(k)
-			conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
+			c.limitWrite(k)
 		}
 		if _, err := w.Write(text); err != nil {
 			return err
 		}
 	}
-	if err := conn.Flush(); err != nil {
+	if err := k.conn.Flush(); err != nil {
 		return err
 	}
 	c.wroteOne(k)
 	return nil
+}
+
+// limitWrite sets the deadline of the next write.
+func (c *serverConn) limitWrite(k *sink) {
+	k.conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
+	if c.interrupted.Load() { // after the deadline is set, or it could replace that of interrupt
+		k.conn.SetWriteDeadline(time.Now())
+	}
 }
 
 // wroteOne notes that the client takes what a connection writes.

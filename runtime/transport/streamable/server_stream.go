@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ type serverStream struct {
 	taken      uint64 // number of the newest event that some connection has taken
 	unanswered int    // requests without an answer; 0 for the standing stream
 	over       bool   // nothing comes any more
+	opening    []byte // the params, if it was opened for the initialize of a new session
 	sink       *sink  // the connection; nil if there is none
 
 	waiting []uint64 // tickets of the messages that wait for room, in their order
@@ -61,9 +63,46 @@ type sink struct {
 	hangUp bool          // it shall send the client to connect again
 
 	parts atomic.Uint64 // how often a part of something was written
+
+	conn           *http.ResponseController
+	previous, next *sink // in the list of the connection's sinks
 }
 
-func newSink() *sink { return &sink{wake: make(chan struct{}, 1)} }
+func newSink(w http.ResponseWriter) *sink {
+	return &sink{wake: make(chan struct{}, 1), conn: http.NewResponseController(w)}
+}
+
+// addSink adds k to the sinks whose writes Close interrupts. mu must be held.
+func (c *serverConn) addSink(k *sink) {
+	if k.next = c.sinks; k.next != nil {
+		k.next.previous = k
+	}
+	c.sinks = k
+}
+
+// removeSink removes k from the list of addSink. mu must be held.
+func (c *serverConn) removeSink(k *sink) {
+	if k.next != nil {
+		k.next.previous = k.previous
+	}
+	switch {
+	case k.previous != nil:
+		k.previous.next = k.next
+	case c.sinks == k:
+		c.sinks = k.next
+	}
+	k.previous, k.next = nil, nil
+}
+
+// interrupt ends the writes to all connections, and later ones.
+func (c *serverConn) interrupt() {
+	c.interrupted.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := c.sinks; k != nil; k = k.next {
+		k.conn.SetWriteDeadline(time.Now()) // mu keeps the exchange from ending, and its ResponseWriter from being reused
+	}
+}
 
 // signal wakes the goroutine that serves the sink.
 func (k *sink) signal() {
@@ -172,8 +211,15 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	e := Event{Number: st.last + 1, Text: m.Text, Last: m.Answer && st.unanswered == 0}
 	begin := !st.kept
 	st.kept = true
+	var opening []byte
+	if e.Last {
+		opening, st.opening = st.opening, nil
+	}
 	c.mu.Unlock()
 
+	if opening != nil { // other messages came before the answer
+		c.opened(context.WithoutCancel(ctx), opening, m.Text)
+	}
 	var answers jsonrpc.ID
 	if m.Answer && m.Text != nil {
 		answers = m.For
@@ -439,6 +485,7 @@ func (c *serverConn) detach(st *serverStream, k *sink) {
 	if st.sink == k {
 		st.sink = nil
 	}
+	c.removeSink(k)
 	c.cut(k)
 	c.wrote(k, k.held)
 }

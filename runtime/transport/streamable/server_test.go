@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -740,4 +741,51 @@ func TestServerShutdown(t *testing.T) {
 			t.Errorf("a second time: %v", err)
 		}
 	})
+}
+
+// A session whose server sends messages before it answers initialize is like any other.
+func TestServerMessageBeforeTheAnswerToInitialize(t *testing.T) {
+	for _, test := range []struct {
+		name, answer string
+		status       int // of a later request
+	}{
+		{"result", `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`, 200},
+		{"error", `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}`, 404},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"starting"}}`
+				s := &served{t: t, handler: streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
+					go func() { // ends with the session
+						defer conn.Close()
+						for {
+							if _, err := conn.Read(); err != nil {
+								return
+							}
+							id := codec.IntScalar(0)
+							conn.Write(t.Context(), transport.Message{Text: []byte(log), For: id})
+							conn.Write(t.Context(), transport.Message{Text: []byte(test.answer), For: id, Answer: true})
+						}
+					}()
+				}, streamable.HandlerOptions{})}
+				s.serveHTTP(plain)
+				response := s.do("POST", hello)
+				stream := &events{t: t, body: response.Body, r: eventstream.NewReader(response.Body, 1<<20)}
+				if diff := cmp.Diff([]string{log, test.answer}, stream.messages()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				synctest.Wait()
+				standing := s.do("GET", "", "MCP-Session-Id", response.Header.Get("MCP-Session-Id"))
+				if standing.StatusCode != test.status {
+					t.Fatalf("the standing stream: status %d, want %d", standing.StatusCode, test.status)
+				}
+				if test.status != 200 {
+					return
+				}
+				if event, err := eventstream.NewReader(standing.Body, 1<<20).Next(); err != nil || event.ID == "" {
+					t.Errorf("the stream begins with %+v, %v: its revision is not known", event, err)
+				}
+			})
+		})
+	}
 }
