@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 
@@ -68,6 +67,7 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	cfg := c.options.config()
 	cfg.Handler = c.handler(cfg.Handler)
 	cfg.Sending = append(cfg.Sending, c.recordURLs)
+	cfg.Reopened = c.reopened(cfg.Reopened)
 	c.tasks = requestor.Attach(&cfg)
 	if c.options.Tasks != nil {
 		receiver.Attach(&cfg, receiver.Options{Manager: c.options.Tasks})
@@ -90,6 +90,22 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	return c, nil
 }
 
+// reopened returns the callback for a session that replaces a lost one. It calls next unless that
+// is nil.
+func (c *Client) reopened(next func(*mcp.InitializeResult)) func(*mcp.InitializeResult) {
+	return func(result *mcp.InitializeResult) {
+		c.invalidateLists() // the server may have been replaced by another one
+		select {
+		case <-c.opened:
+			c.restoreServerState()
+		default: // Connect has not returned, so there is no server state to restore
+		}
+		if next != nil {
+			next(result)
+		}
+	}
+}
+
 // Command starts a server as a child process and connects to it over its standard input and output.
 // Closing the client ends the process.
 func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, error) {
@@ -109,20 +125,7 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 	c := newClient(o)
 	c.origin = serverURL
-	http := c.options.HTTP
-	http.Renewed = func(result json.RawMessage) {
-		c.invalidateLists() // the server may have been replaced by another one
-		select {
-		case <-c.opened:
-			c.restoreServerState()
-		default: // Dial has not returned, so there is no server state to restore
-		}
-		if c.options.HTTP.Renewed != nil {
-			err := boundary.Run(func() error { c.options.HTTP.Renewed(result); return nil })
-			boundary.Report(c.log, "Renewed panicked", err)
-		}
-	}
-	conn, err := streamable.Dial(serverURL, http)
+	conn, err := streamable.Dial(serverURL, c.options.HTTP)
 	if err != nil {
 		return nil, err
 	}

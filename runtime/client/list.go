@@ -49,8 +49,8 @@ func (l *list[T]) changed() {
 	l.fresh = false
 }
 
-// renewed marks the cached list as outdated because the session was replaced.
-func (l *list[T]) renewed() {
+// sessionReplaced marks the cached list as outdated because the session was replaced.
+func (l *list[T]) sessionReplaced() {
 	l.changed()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,10 +231,10 @@ func (c *Client) Tool(ctx context.Context, name string) (*mcp.Tool, error) {
 
 // invalidateLists marks all lists as outdated because the session was replaced.
 func (c *Client) invalidateLists() {
-	c.tools.renewed()
-	c.resources.renewed()
-	c.templates.renewed()
-	c.prompts.renewed()
+	c.tools.sessionReplaced()
+	c.resources.sessionReplaced()
+	c.templates.sessionReplaced()
+	c.prompts.sessionReplaced()
 }
 
 func (c *Client) resourcesAnnounced() bool {

@@ -67,14 +67,15 @@ type Options struct {
 	// Capabilities are declared in addition to those that follow from the fields above.
 	Capabilities mcp.ClientCapabilities
 
-	// HTTP configures the connection of [Dial]. Its Renewed is called when a lost session has been
-	// replaced and its subscriptions and log level have been restored. The server does not report
-	// changes made between the two sessions: a host that shows resources or lists should fetch them
-	// again.
+	// HTTP configures the connection of [Dial].
 	HTTP streamable.ClientOptions
 
 	// Session configures the session. Its Handler receives requests and notifications whose method
 	// the protocol does not define.
+	//
+	// Its Reopened is called when a lost session has been replaced and its subscriptions and log
+	// level have been restored. The server does not report changes made between the two sessions: a
+	// host that shows resources or lists should fetch them again.
 	Session session.Config
 }
 

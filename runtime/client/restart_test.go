@@ -321,10 +321,10 @@ func testRestart(t *testing.T, serve serveFunc) {
 	first, stop := openNewspaper(t, at, serve, "today", "weather", "sports")
 	defer stop()
 	events := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
-	renewed := make(chan bool, 1)
+	reopened := make(chan bool, 1)
 	o := at.options()
 	o.Notifications = events
-	o.HTTP.Renewed = func(json.RawMessage) { renewed <- true }
+	o.Session.Reopened = func(*mcp.InitializeResult) { reopened <- true }
 	c, err := client.Dial(t.Context(), "http://localhost/", &o)
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +358,7 @@ func testRestart(t *testing.T, serve serveFunc) {
 		_, err := c.CallTool(t.Context(), "write", struct{}{})
 		return err
 	})
-	<-renewed
+	<-reopened
 	if got := <-second.subscribed; got != "news://today" || len(second.subscribed) != 0 {
 		t.Errorf("subscribed to %s and %d others", got, len(second.subscribed))
 	}

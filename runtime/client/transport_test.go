@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -115,9 +114,9 @@ func TestListIsFetchedAgainInNewSession(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current.Load().ServeHTTP(w, r) }))
 	defer s.Close()
 	defer func() { current.Load().Close() }()
-	renewed := make(chan bool, 1)
+	reopened := make(chan bool, 1)
 	var o client.Options
-	o.HTTP.Renewed = func(json.RawMessage) { renewed <- true }
+	o.Session.Reopened = func(*mcp.InitializeResult) { reopened <- true }
 	c, err := client.Dial(t.Context(), s.URL, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +131,7 @@ func TestListIsFetchedAgainInNewSession(t *testing.T) {
 	old := current.Swap(newHandler())
 	old.Close()
 	echoes(t, c)
-	<-renewed
+	<-reopened
 	names(t, c.Tools(t.Context()), toolName)
 	if len(lists) != 2 {
 		t.Errorf("the list was asked for %d times", len(lists))

@@ -635,7 +635,7 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 			},
 			Receiving: []session.Middleware{func(next session.Handler) session.Handler {
 				return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-					if req.Method == "example/refused" {
+					if req.Method == "example/rejected" {
 						return nil, &jsonrpc.Error{Code: -9, Message: "no"}
 					}
 					return next(ctx, req)
@@ -649,7 +649,7 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 	c.expect("tools/list", ``, `{"tools":[]}`)
 	c.expect("prompts/list", ``, `{"prompts":[{"name":"p"}]}`)
 	c.expect("example/rest", ``, `{"rest":true}`)
-	c.expectError("example/refused", ``, -9)
+	c.expectError("example/rejected", ``, -9)
 	c.expectError("example/unknown", ``, jsonrpc.CodeMethodNotFound)
 	if err := c.Notify(t.Context(), "example/noticed", session.Raw(`{"b":2}`)); err != nil {
 		t.Fatal(err)

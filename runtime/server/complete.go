@@ -11,7 +11,7 @@ import (
 
 // CompleteFunc proposes values for an argument of a prompt or a variable of a template, the most
 // relevant first. Value is the text typed so far, and others are the values of other arguments that
-// are known already. The server sends the first 100 proposals, and their total number.
+// are known already. The server sends the first 100 proposals, and the number of all.
 type CompleteFunc func(ctx context.Context, c *Call, value string, others map[string]string) ([]string, error)
 
 // maxValues limits the values in a result (MCP completion, "Completion Results").

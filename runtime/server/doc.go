@@ -40,10 +40,10 @@
 //
 // [Config] limits what a client can make the server do and hold: the length of URIs, the number and
 // the bytes of subscriptions, calls and log messages per second, how long the client may take to
-// answer an input request, and the rounds of tool calls in a conversation. [session.Config] limits
-// the length of messages and the number of concurrent requests. Arguments and output are rejected
-// if validation takes more than a million steps, plus 8 for each byte. A schema that refers to
-// itself in several branches can reach that with a few levels of nesting.
+// respond to an input request, and the rounds of tool calls in a conversation. [session.Config]
+// limits the length of messages and the number of concurrent requests. Arguments and output are
+// rejected if validation takes more than a million steps, plus 8 for each byte. A schema that
+// refers to itself in several branches can reach that with a few levels of nesting.
 //
 // # Access
 //

@@ -376,9 +376,9 @@ func (p *peer) moveElicitation(id string, e *elicitation) bool {
 	defer p.s.claiming.Unlock()
 	from := p.s.detached
 	from.mu.Lock()
-	there := from.elicitations[id] == e
+	open := from.elicitations[id] == e
 	from.mu.Unlock()
-	if !there {
+	if !open {
 		return false
 	}
 	defer from.removeElicitation(id)
@@ -435,11 +435,11 @@ func (p *peer) addElicitation(id string, e *elicitation) {
 
 // endElicitation removes an elicitation and persists that. It reports whether there was one.
 func (p *peer) endElicitation(ctx context.Context, id string) bool {
-	there := p.removeElicitation(id) != nil
-	if there {
+	removed := p.removeElicitation(id) != nil
+	if removed {
 		p.tryPersist(ctx)
 	}
-	return there
+	return removed
 }
 
 // removeElicitation removes an elicitation and returns it, or nil if there was none.

@@ -30,11 +30,11 @@ import (
 // connectInMemory connects a client to a server in the same process. A server in a process of its
 // own uses stdio.Server or a streamable.Handler.
 func connectInMemory(ctx context.Context, s *server.Server) *client.Client {
-	here, there := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(there); err != nil {
+	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+	if _, err := s.Serve(serverConn); err != nil {
 		log.Fatal(err)
 	}
-	c, err := client.Connect(ctx, here, &client.Options{Info: mcp.Implementation{Name: "example", Version: "1"}})
+	c, err := client.Connect(ctx, clientConn, &client.Options{Info: mcp.Implementation{Name: "example", Version: "1"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -192,11 +192,11 @@ func ExampleElicit() {
 		log.Fatal(err)
 	}
 
-	here, there := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(there); err != nil {
+	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+	if _, err := s.Serve(serverConn); err != nil {
 		log.Fatal(err)
 	}
-	c, err := client.Connect(ctx, here, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+	c, err := client.Connect(ctx, clientConn, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 		fmt.Println(f.Message)
 		street := &mcp.ElicitResultContentValueScalar{Value: codec.StringScalar("12 St James's Square")}
 		return client.Accept(map[string]form.Value{"street": street}), nil
@@ -302,15 +302,15 @@ func ExampleServer_Run() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	here, there := inmemory.Pair(inmemory.Options{})
+	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 	go func() { // ends after Close
-		c, err := client.Connect(ctx, here, nil)
+		c, err := client.Connect(ctx, clientConn, nil)
 		if err != nil {
 			log.Fatal(err)
 		}
 		c.Close()
 	}()
-	fmt.Println(s.Run(ctx, there))
+	fmt.Println(s.Run(ctx, serverConn))
 	// Output:
 	// <nil>
 }
@@ -340,11 +340,11 @@ func ExampleCall() {
 		log.Fatal(err)
 	}
 
-	here, there := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(there); err != nil {
+	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+	if _, err := s.Serve(serverConn); err != nil {
 		log.Fatal(err)
 	}
-	c, err := client.Connect(ctx, here, &client.Options{Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+	c, err := client.Connect(ctx, clientConn, &client.Options{Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 		return &mcp.CreateMessageResult{Model: "m", Role: mcp.RoleAssistant, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "It sleeps, and dreams of ships."}}}}, nil
 	}})
 	if err != nil {
@@ -451,11 +451,11 @@ func ExampleCall_SampleTask() {
 		log.Fatal(err)
 	}
 	defer tasks.Close(ctx)
-	here, there := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(there); err != nil {
+	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+	if _, err := s.Serve(serverConn); err != nil {
 		log.Fatal(err)
 	}
-	c, err := client.Connect(ctx, here, &client.Options{
+	c, err := client.Connect(ctx, clientConn, &client.Options{
 		Tasks: tasks,
 		Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
 			return &mcp.CreateMessageResult{

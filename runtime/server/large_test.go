@@ -38,11 +38,11 @@ func TestTransportAloneLimitsMessageLength(t *testing.T) {
 	}
 	defer tasks.Close(t.Context())
 	s.OfferTasks(tasks, false)
-	a, b := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(b); err != nil {
+	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+	if _, err := s.Serve(serverConn); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Connect(t.Context(), a, nil)
+	c, err := client.Connect(t.Context(), clientConn, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ type notice struct {
 	uri    string // of the updated resource; "" for a list
 }
 
-// mergeNotices is the number of pending notices of a session from which equal ones are merged.
+// mergeNotices is the number of pending notices at which a session begins to merge equal ones.
 const mergeNotices = 64
 
 // announce notifies every session that a list has changed, after [Config.Debounce].

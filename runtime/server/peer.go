@@ -51,8 +51,8 @@ func newPeer(s *Server) *peer {
 	return p
 }
 
-// limiter returns a limiter with bursts of twice the rate, or nil, which means no limit, if the
-// rate is not positive.
+// limiter returns a limiter with bursts of twice the rate. If the rate is not positive, it returns
+// nil, which means no limit.
 func limiter(perSecond float64) *rate.Limiter {
 	if perSecond <= 0 {
 		return nil

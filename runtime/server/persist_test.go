@@ -58,9 +58,9 @@ func (k *statefulConn) setError(err error) {
 // connectWithState opens a session over a connection with a state.
 func connectWithState(t *testing.T, s *server.Server, with clientConfig, state []byte) (*testClient, *statefulConn) {
 	t.Helper()
-	here, there := inmemory.Pair(inmemory.Options{})
-	k := &statefulConn{Conn: there, state: state}
-	return connectOver(t, s, with, here, k), k
+	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+	k := &statefulConn{Conn: serverConn, state: state}
+	return connectOver(t, s, with, clientConn, k), k
 }
 
 // newLibrary returns a server with the resources a to c, and tools that log and require a URL. It

@@ -245,18 +245,18 @@ func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestPar
 		return nil, err
 	}
 	defer unlock()
-	fresh, err := h.p.subscribe(params.URI, session.Principal(ctx))
+	added, err := h.p.subscribe(params.URI, session.Principal(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if fresh {
+	if added {
 		if err := h.p.callSubscribe(ctx, params.URI); err != nil {
 			h.p.unsubscribe(params.URI)
 			return nil, err
 		}
 	}
 	if err := h.p.persist(ctx); err != nil {
-		if fresh {
+		if added {
 			h.unsubscribe(ctx, params.URI)
 		}
 		return nil, err
@@ -344,7 +344,7 @@ func (p *peer) lockSubscription(ctx context.Context, uri string) (unlock func(),
 }
 
 // subscribe records a subscription of a principal. It returns false if the session already has it.
-func (p *peer) subscribe(uri, principal string) (fresh bool, err error) {
+func (p *peer) subscribe(uri, principal string) (added bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isSubscribed(uri) {
@@ -380,13 +380,13 @@ func (p *peer) addSubscription(uri string) {
 func (p *peer) unsubscribe(uri string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	there := p.isSubscribed(uri)
-	if there {
+	removed := p.isSubscribed(uri)
+	if removed {
 		delete(p.subscriptions, uri)
 		p.subscribedBytes -= len(uri)
 		p.stateChanges++
 	}
-	return there
+	return removed
 }
 
 // isSubscribed reports whether there is a subscription. The caller must hold mu.

@@ -26,7 +26,7 @@ func TestResourcesAreListedAndRead(t *testing.T) {
 	must(s.AddResource(mcp.Resource{Name: "b", URI: "test://b"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 		return server.BlobContents([]byte{0, 1}), nil
 	}))
-	must(s.AddResource(mcp.Resource{Name: "gone", URI: "test://gone"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+	must(s.AddResource(mcp.Resource{Name: "missing", URI: "test://missing"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
 		return nil, server.NotFound(r.URI)
 	}))
 	must(s.AddResource(mcp.Resource{Name: "broken", URI: "test://broken"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
@@ -37,14 +37,14 @@ func TestResourcesAreListedAndRead(t *testing.T) {
 	c := connect(t, s, clientConfig{})
 	c.expect("resources/list", "", `{"resources":[
 		{"name":"a","uri":"test://a","mimeType":"text/plain","annotations":{"audience":["user"],"priority":0,"lastModified":"2025-01-12T15:00:58Z"}},
-		{"name":"b","uri":"test://b"},{"name":"broken","uri":"test://broken"},{"name":"gone","uri":"test://gone"}]}`)
+		{"name":"b","uri":"test://b"},{"name":"broken","uri":"test://broken"},{"name":"missing","uri":"test://missing"}]}`)
 	c.expect("resources/templates/list", "", `{"resourceTemplates":[
 		{"name":"files","uriTemplate":"files://host{/path*}{?v}"},{"name":"greeting","uriTemplate":"greeting://{name}","mimeType":"text/x-greeting"}]}`)
 	c.expect("resources/read", `{"uri":"test://a"}`, `{"contents":[{"uri":"test://a","mimeType":"text/plain","text":"text of test://a"}]}`)
 	c.expect("resources/read", `{"uri":"test://b"}`, `{"contents":[{"uri":"test://b","blob":"AAE="}]}`)
 	c.expect("resources/read", `{"uri":"greeting://x%20y"}`, `{"contents":[{"uri":"greeting://x%20y","mimeType":"text/x-greeting","text":"text of greeting://x%20yname=x+y"}]}`)
 	c.expect("resources/read", `{"uri":"files://host/a/b?v=1"}`, `{"contents":[{"uri":"files://host/a/b?v=1","text":"text of files://host/a/b?v=1path=a&path=b&v=1"}]}`)
-	for _, uri := range []string{"test://c", "test://gone"} {
+	for _, uri := range []string{"test://c", "test://missing"} {
 		_, err := c.Call(t.Context(), "resources/read", &mcp.ReadResourceRequestParams{URI: uri})
 		wire, ok := errors.AsType[*jsonrpc.Error](err)
 		if !ok || wire.Code != -32002 || string(wire.Data) != `{"uri":"`+uri+`"}` {

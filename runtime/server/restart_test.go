@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -141,7 +140,7 @@ func TestSessionSurvivesServerRestart(t *testing.T) {
 	o := client.Options{Notifications: recorder}
 	o.HTTP.Header = http.Header{"Authorization": {"ann"}}
 	o.HTTP.RetryDelay = time.Millisecond
-	o.HTTP.Renewed = func(json.RawMessage) { t.Error("the session was lost") }
+	o.Session.Reopened = func(*mcp.InitializeResult) { t.Error("the session was lost") }
 	c, err := client.Dial(t.Context(), "http://"+listener.Addr().String(), &o)
 	if err != nil {
 		t.Fatal(err)

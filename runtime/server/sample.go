@@ -94,8 +94,8 @@ func (c *Call) taskSession(method, capability string) (*session.Session, error) 
 // [Config.MaxToolRounds].
 var ErrToolRounds = errors.New("server: too many rounds of tool calls")
 
-// checkSampling rejects an invalid conversation, and one that needs a capability which the client
-// has not declared.
+// checkSampling rejects invalid conversations, and those that need a capability the client has not
+// declared.
 func (c *Call) checkSampling(params *mcp.CreateMessageRequestParams) error {
 	if params == nil {
 		return errors.New("server: sample: nil params")
@@ -132,8 +132,8 @@ func toolRounds(messages []mcp.SamplingMessage) (n int) {
 	return n
 }
 
-// checkSamplingCapability rejects params that need a capability which the client has not declared.
-// If the capabilities of the client are unknown, it returns nil.
+// checkSamplingCapability rejects params that need a capability the client has not declared. If the
+// capabilities of the client are unknown, it returns nil.
 func (c *Call) checkSamplingCapability(params *mcp.CreateMessageRequestParams) error {
 	client := c.capabilities()
 	if client == nil {

@@ -52,11 +52,11 @@ type Config struct {
 	// first change. Zero sends one for each change.
 	Debounce time.Duration
 
-	// InputTimeout is how long a client may take to answer an input request of a plain call. After
-	// that, [Call.Sample], [Elicit], [Call.ElicitForm], [Call.ElicitURL] and [Call.Roots] fail with
-	// [session.ErrTimeout], and the server cancels the request at the client. The deadline of their
-	// context may be earlier. A task waits until its ttl has passed. The default is
-	// [DefaultInputTimeout], and a negative value means no limit.
+	// InputTimeout limits how long a client may take to respond to an input request of a plain
+	// call. After that, [Call.Sample], [Elicit], [Call.ElicitForm], [Call.ElicitURL] and
+	// [Call.Roots] fail with [session.ErrTimeout], and the server cancels the request at the
+	// client. The deadline of their context may be earlier. A task waits until its ttl has passed.
+	// The default is [DefaultInputTimeout], and a negative value means no limit.
 	InputTimeout time.Duration
 	// MaxToolRounds limits the rounds of tool calls since the last message of the user in a
 	// conversation that [Call.Sample] sends. The default is [DefaultMaxToolRounds], and a negative

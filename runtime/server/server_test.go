@@ -42,14 +42,14 @@ type clientConfig struct {
 // connect opens a session with s in memory. It ends with the test.
 func connect(t testing.TB, s *server.Server, with clientConfig) *testClient {
 	t.Helper()
-	here, there := inmemory.Pair(inmemory.Options{})
-	return connectOver(t, s, with, here, there)
+	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+	return connectOver(t, s, with, clientConn, serverConn)
 }
 
-// connectOver is connect over the connection whose ends are here and there.
-func connectOver(t testing.TB, s *server.Server, with clientConfig, here, there transport.Conn) *testClient {
+// connectOver is connect over the connection with the given ends.
+func connectOver(t testing.TB, s *server.Server, with clientConfig, clientConn, serverConn transport.Conn) *testClient {
 	t.Helper()
-	sess, err := s.Serve(there)
+	sess, err := s.Serve(serverConn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func connectOver(t testing.TB, s *server.Server, with clientConfig, here, there 
 	if with.revision != "" {
 		cfg.Revisions = []mcp.Revision{with.revision}
 	}
-	c.Session, err = session.Connect(t.Context(), here, &mcp.InitializeRequestParams{
+	c.Session, err = session.Connect(t.Context(), clientConn, &mcp.InitializeRequestParams{
 		Capabilities: with.capabilities, ClientInfo: mcp.Implementation{Name: "client", Version: "1"},
 	}, cfg)
 	if err != nil {

@@ -173,23 +173,23 @@ func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
 			must(server.AddTool(s, mcp.Tool{Name: "a"}, sayHi))
-			here, there := inmemory.Pair(inmemory.Options{})
+			clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 			handshake := func() {
 				send := func(text string) {
-					if err := here.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+					if err := clientConn.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
 						t.Error(err)
 					}
 				}
 				send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
-				here.Read()
+				clientConn.Read()
 				send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-				here.Read()
+				clientConn.Read()
 				must(server.AddTool(s, mcp.Tool{Name: "b"}, sayHi))
 				synctest.Wait()
 				send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			}
 			must(s.Open(func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
-				sess := session.Serve(there, result, cfg)
+				sess := session.Serve(serverConn, result, cfg)
 				if inside {
 					handshake()
 				}
@@ -198,14 +198,14 @@ func TestChangesDuringHandshakeAreAnnounced(t *testing.T) {
 			if !inside {
 				handshake()
 			}
-			message, err := here.Read()
+			message, err := clientConn.Read()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(string(message.Text), `"notifications/tools/list_changed"`) {
 				t.Errorf("opening %v: got %s", inside, message.Text)
 			}
-			here.Close()
+			clientConn.Close()
 		})
 	}
 }

@@ -286,11 +286,11 @@ func TestRunShutsDownWhenContextEnds(t *testing.T) {
 				}
 				return "done", nil
 			}))
-			here, there := inmemory.Pair(inmemory.Options{})
+			clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
-			go func() { ended <- s.Run(ctx, there) }()
-			c, err := client.Connect(t.Context(), here, nil)
+			go func() { ended <- s.Run(ctx, serverConn) }()
+			c, err := client.Connect(t.Context(), clientConn, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -394,9 +394,9 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 			},
 		}
 		o.Session.Timeout = time.Hour
-		here, there := inmemory.Pair(inmemory.Options{})
-		must(s.Serve(there))
-		c, err := client.Connect(t.Context(), here, o)
+		clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+		must(s.Serve(serverConn))
+		c, err := client.Connect(t.Context(), clientConn, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -154,7 +154,7 @@ func (s *Server) addTool(def mcp.Tool, f RawToolFunc, decode func(json.RawMessag
 // toolName matches valid names of tools (MCP tools, "Tool Names").
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// newTool builds a tool from its definition and from declared, which has the other fields.
+// newTool completes declared, which has the function and the options, with the definition.
 func newTool(def mcp.Tool, declared tool) (*tool, error) {
 	if !toolName.MatchString(def.Name) {
 		return nil, fmt.Errorf("server: tool name %q: want 1 to 128 ASCII letters, digits, underscores, hyphens and dots", def.Name)
@@ -182,8 +182,8 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 	return t, nil
 }
 
-// declareTasks sets the task support of the description from the option [Tasks], or the other way
-// round if there is no such option.
+// declareTasks copies the task support from the option [Tasks] to the description or, without that
+// option, from the description.
 func (t *tool) declareTasks() {
 	switch {
 	case t.support.Mode != "":

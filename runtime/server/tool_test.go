@@ -60,7 +60,7 @@ func TestAddTool(t *testing.T) {
 func TestToolErrorsAreResults(t *testing.T) {
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
-	must(server.AddTool(s, mcp.Tool{Name: "refuse"}, func(context.Context, *server.Call, struct{}) (string, error) {
+	must(server.AddTool(s, mcp.Tool{Name: "reject"}, func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", &jsonrpc.Error{Code: -7, Message: "not you"}
 	}))
 	c := connect(t, s, clientConfig{})
@@ -87,7 +87,7 @@ func TestToolErrorsAreResults(t *testing.T) {
 	c.expectError("tools/call", `{"name":"ADD","arguments":{"a":1,"b":2}}`, jsonrpc.CodeInvalidParams)
 	c.expectError("tools/call", `{"arguments":{}}`, jsonrpc.CodeInvalidParams)
 	c.expectError("tools/call", `{"name":"add","arguments":[1,2]}`, jsonrpc.CodeInvalidParams)
-	c.expectError("tools/call", `{"name":"refuse"}`, -7)
+	c.expectError("tools/call", `{"name":"reject"}`, -7)
 }
 
 // Proves TOOL-03, TOOL-12.

@@ -78,8 +78,8 @@ func TestCapabilitiesPanicFailsServe(t *testing.T) {
 			panic("no")
 		}
 	}})
-	_, there := inmemory.Pair(inmemory.Options{})
-	if _, err := s.Serve(there); err == nil || !strings.Contains(err.Error(), "Config.Capabilities") {
+	_, serverConn := inmemory.Pair(inmemory.Options{})
+	if _, err := s.Serve(serverConn); err == nil || !strings.Contains(err.Error(), "Config.Capabilities") {
 		t.Errorf("got %v", err)
 	}
 	panics = false

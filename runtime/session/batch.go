@@ -11,7 +11,9 @@ import (
 // batch collects the answers to the messages of a JSON-RPC batch and sends them as one message.
 // Only revision 2025-03-26 has batches.
 type batch struct {
-	s    *Session
+	s       *Session
+	session uint32 // in which it arrived; see reopening
+
 	mu   sync.Mutex
 	open int // answers still missing, plus one for receiveBatch itself
 	text []byte
@@ -22,17 +24,17 @@ type batch struct {
 func (s *Session) receiveBatch(m transport.Message) {
 	items, err := jsonrpc.ParseBatch(m.Text, codec.AllowSize(m.Text)...) // copies, so that one item does not retain the whole text
 	if err != nil {
-		s.refuse(jsonrpc.Message{}, err, nil)
+		s.refuse(jsonrpc.Message{}, err, m, nil)
 		return
 	}
-	b := &batch{s: s, open: 1}
+	b := &batch{s: s, session: m.Session, open: 1}
 	for _, item := range items {
 		if item.Message.Kind == jsonrpc.KindRequest || item.Message.Kind == jsonrpc.KindInvalid {
 			b.mu.Lock()
 			b.open++
 			b.mu.Unlock()
 		}
-		s.take(item.Message, item.Err, transport.Message{Text: item.Message.Params, Context: m.Context}, b)
+		s.take(item.Message, item.Err, transport.Message{Text: item.Message.Params, Context: m.Context, Session: m.Session}, b)
 	}
 	b.skip()
 }
@@ -55,7 +57,7 @@ func (b *batch) skip() {
 	b.mu.Unlock()
 	if last {
 		b.text[0] = '['
-		b.s.reply(transport.Message{Text: append(b.text, ']')})
+		b.s.reply(transport.Message{Text: append(b.text, ']'), Session: b.session})
 		b.s.inbound.hold(-b.held)
 	}
 }

@@ -145,7 +145,8 @@ func (c *Caller) Ping(ctx context.Context) error {
 //   - a [*CapabilityError] or [ErrNotInitialized] if the request must not be sent,
 //   - [ErrTimeout] if no answer arrived within the timeout,
 //   - the cause of ctx if ctx ended first,
-//   - a [*transport.DeliveryError] if the transport lost the request or its answer,
+//   - a [*transport.DeliveryError] if the transport lost the request or its answer, or if a lost
+//     session was not replaced,
 //   - [ErrClosed] if the session has ended.
 //
 // After a loss, a timeout or the end of ctx, the session sends notifications/cancelled, unless the
@@ -174,19 +175,21 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	}
 	related, inside := FromContext(ctx)
 	inside = inside && related.Session == s
-	out := transport.Message{}
-	if inside {
-		out.For = related.ID
+	if !inside {
+		related = nil
 	}
 	if call.Notification {
 		if err := s.allowed(call); err != nil {
 			return nil, err
 		}
-		var err error
-		if out.Text, err = encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta); err != nil {
-			return nil, err
+		s.reopening.record(call)
+		err := s.sendNotification(ctx, call, related, s.reopening.current.Load())
+		if err != nil {
+			if err = s.awaitReopened(ctx, call, time.Time{}, err); err == nil {
+				err = s.sendNotification(ctx, call, related, s.reopening.current.Load())
+			}
 		}
-		return nil, s.writeUntil(ctx, out)
+		return nil, err
 	}
 
 	if !call.opts.timed {
@@ -203,31 +206,81 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	if err := s.allowed(call); err != nil {
 		return nil, err
 	}
-	id, p, err := s.calls.add(inside)
+	s.reopening.record(call)
+	e := exchange{related: related, inside: inside, tracking: tracker, start: time.Now(), session: s.reopening.current.Load()}
+	result, err := s.exchange(ctx, call, e)
+	if err != nil {
+		if err = s.awaitReopened(ctx, call, e.start, err); err == nil {
+			e.again, e.session = true, s.reopening.current.Load()
+			result, err = s.exchange(ctx, call, e)
+		}
+	}
+	return result, err
+}
+
+// sendNotification sends a notification in a session.
+func (s *Session) sendNotification(ctx context.Context, call *Call, related *Request, session uint32) error {
+	text, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta)
+	if err != nil {
+		return err
+	}
+	out := transport.Message{Text: text, Session: session}
+	if related != nil {
+		out.For = related.ID
+	}
+	return s.writeUntil(ctx, out)
+}
+
+// exchange describes how a request is sent.
+type exchange struct {
+	related  *Request // the request of the peer that it belongs to; nil for none
+	inside   bool     // it belongs to a request of the peer
+	again    bool     // it is sent again, in a new session
+	session  uint32   // the session that it belongs to; see reopening
+	tracking tracking
+	start    time.Time // when the timeout began
+}
+
+// exchange sends a request and waits for its result.
+func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.RawMessage, error) {
+	id, p, err := s.calls.add(e.inside || e.again) // Shutdown waits for a request that is sent again
 	if err != nil {
 		return nil, err
 	}
-	start := time.Now()
+	out := transport.Message{Session: e.session}
+	if e.related != nil {
+		out.For = e.related.ID
+	}
+	timeout := call.opts.timeout
+	if e.again && timeout > 0 {
+		timeout = max(timeout-time.Since(e.start), 1)
+	}
 	if out.Text, err = encodeCall(id, call.Method, call.Params, call.meta); err == nil {
-		err = s.writeWithin(ctx, call.opts.timeout, out)
+		err = s.writeWithin(ctx, timeout, out)
 	}
 	if err != nil {
 		s.calls.remove(id)
 		return nil, err
 	}
-	if inside && related.state != nil {
-		related.state.asking.Add(1)
-		defer related.state.asking.Add(-1)
+	if e.related != nil && e.related.state != nil {
+		e.related.state.asking.Add(1)
+		defer e.related.state.asking.Add(-1)
 	}
-	got, err := s.await(ctx, call, start, p, tracker.tracker)
+	got, err := s.await(ctx, call, e.start, p, e.tracking.tracker)
 	if err != nil {
 		return nil, s.giveUp(ctx, call, id, p, err)
 	}
 	s.calls.reuse.Put(p) // deliver does not use p after it has sent the answer
-	if lost, ok := errors.AsType[*transport.DeliveryError](got.err); ok && lost.Taken {
-		s.tellCancelled(ctx, call, id, got.err)
+	if lost, ok := errors.AsType[*transport.DeliveryError](got.err); ok {
+		_, session := errors.AsType[*transport.SessionLostError](lost)
+		switch {
+		case session && !lost.Taken:
+			return nil, lost // it may be sent again
+		case !session && lost.Taken:
+			s.tellCancelled(ctx, call, id, lost)
+		}
 	}
-	tracker.wait(ctx)
+	e.tracking.wait(ctx)
 	return got.result, got.err
 }
 

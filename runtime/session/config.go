@@ -74,6 +74,11 @@ type Config struct {
 	// close its stores.
 	Grace time.Duration
 
+	// Reopened, if set, is called with the result of initialize after a lost session was replaced by
+	// a new one; see [Connect]. It runs in a goroutine that Close waits for. It must restore the
+	// state that the server held for the session, such as subscriptions and the log level.
+	Reopened func(*mcp.InitializeResult)
+
 	// Principal is on whose authority the peer acts, unless the transport sets a principal per
 	// message. The empty string is a valid principal.
 	Principal string

@@ -105,6 +105,21 @@ func (in *inbound) cancel(id jsonrpc.ID) *serving {
 	return st
 }
 
+// withdraw marks the requests of a session and of earlier ones as not to be answered, and returns
+// them. The value is true for those that can be cancelled.
+func (in *inbound) withdraw(session uint32) (open map[*serving]bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	open = map[*serving]bool{}
+	for _, st := range in.byID {
+		if st.session <= session && !st.over {
+			st.over = true
+			open[st] = !st.kept
+		}
+	}
+	return open
+}
+
 // keep makes a request immune to cancel. It returns false if the request must not be answered.
 func (in *inbound) keep(st *serving) bool {
 	in.mu.Lock()

@@ -18,15 +18,20 @@ import (
 //
 // Connect closes conn if it fails: with a [*VersionError] if the server chooses a revision that is
 // not in cfg, with the error of the server, with the cause of ctx, or with the error of the
-// connection (MCP lifecycle, "Initialization"). If conn is a [transport.Renewer], a later handshake
-// replaces the capabilities of the server.
+// connection (MCP lifecycle, "Initialization").
+//
+// If conn is a [transport.Reopener] and the server loses the session, the Session opens a new one
+// with the same params. Meanwhile, messages wait. A request that the server has rejected because of
+// the loss is sent once more. Other requests fail with a [*transport.DeliveryError] that wraps
+// [transport.ErrSessionLost], and unanswered requests of the server are cancelled. If an attempt
+// fails, waiting requests fail with that error as well, and the Session tries again after a delay.
+// It ends if the server rejects the new session or chooses another revision. See
+// [Config.Reopened].
 func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
 	s := newSession(conn, RoleClient, cfg)
 	client := initializeParams(params, s.cfg.Revisions[0])
 	s.handshake.set(func(a *agreement) { a.client = client })
-	if r, ok := transport.As[transport.Renewer](conn); ok {
-		r.Renewed(s.renewed)
-	}
+	s.reopening.init(conn)
 	s.start()
 	if err := s.initialize(ctx, client); err != nil {
 		s.Close()
@@ -59,29 +64,13 @@ func (s *Session) initialize(ctx context.Context, client *mcp.InitializeRequestP
 	if !slices.Contains(s.cfg.Revisions, rev) {
 		return &VersionError{mcp.Revision(client.ProtocolVersion), rev, s.cfg.Revisions}
 	}
-	s.handshake.set(func(a *agreement) {
-		if a.server == nil { // otherwise renewed has set a newer one
-			a.server = &result
-		}
-		a.revision, a.phase = rev, phaseReady
-	})
+	s.handshake.set(func(a *agreement) { a.server, a.revision, a.phase = &result, rev, phaseReady })
 	s.notices.Resume()
 	if err := s.Notify(ctx, mcp.MethodNotificationsInitialized, nil); err != nil {
 		return err
 	}
 	close(s.handshake.ready)
 	return nil
-}
-
-// renewed replaces the server's result of initialize after a later handshake. That has the same
-// revision.
-func (s *Session) renewed(initializeResult []byte) {
-	var result mcp.InitializeResult
-	if err := codec.Unmarshal(initializeResult, &result); err != nil {
-		s.warn("initialize result dropped", "error", err)
-		return
-	}
-	s.handshake.set(func(a *agreement) { a.server = &result })
 }
 
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and

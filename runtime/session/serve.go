@@ -25,6 +25,7 @@ type serving struct {
 	batch    *batch // nil if the request came alone
 	over     bool   // it was answered, or must not be
 	kept     bool   // cancellation is ignored
+	session  uint32 // in which it arrived; see reopening
 	reporter atomic.Pointer[Reporter]
 	asking   atomic.Int32    // requests to the peer whose answers the handler waits for
 	opened   <-chan struct{} // closed when initialize has been answered; nil if it was when the request arrived
@@ -55,7 +56,7 @@ func (s *Session) take(message jsonrpc.Message, err error, m transport.Message, 
 		err = fmt.Errorf("%w: longer than %d bytes", jsonrpc.ErrID, maxID)
 	}
 	if err != nil {
-		s.refuse(message, err, b)
+		s.refuse(message, err, m, b)
 		return
 	}
 	switch message.Kind {
@@ -80,7 +81,7 @@ func longer(id codec.Scalar, max int) bool {
 }
 
 // refuse answers an invalid message with an error, unless it is a notification or an answer.
-func (s *Session) refuse(message jsonrpc.Message, err error, b *batch) {
+func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message, b *batch) {
 	cause := boundary.Text(boundary.ErrorText(err), 1<<10) // it may quote the message
 	switch message.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
@@ -91,11 +92,11 @@ func (s *Session) refuse(message jsonrpc.Message, err error, b *batch) {
 		return
 	}
 	s.warn("message rejected", "error", cause)
-	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, b)
+	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m, b)
 }
 
-// answer sends an answer that no handler has produced: an empty result, or err.
-func (s *Session) answer(id jsonrpc.ID, err error, b *batch) {
+// answer sends an answer that no handler has produced, to a request in m: an empty result, or err.
+func (s *Session) answer(id jsonrpc.ID, err error, m transport.Message, b *batch) {
 	text, _, encodeErr := encodeAnswer(id, nil, err)
 	if encodeErr != nil {
 		return // not reached: invalid UTF-8 in a message has been replaced
@@ -104,7 +105,7 @@ func (s *Session) answer(id jsonrpc.ID, err error, b *batch) {
 		b.add(text)
 		return
 	}
-	s.reply(transport.Message{Text: text, For: id, Answer: !id.IsZero()})
+	s.reply(transport.Message{Text: text, For: id, Answer: !id.IsZero(), Session: m.Session})
 }
 
 // reply queues an answer of the read loop and does not wait for the transport. Otherwise two peers
@@ -114,12 +115,15 @@ func (s *Session) reply(m transport.Message) { s.replies.Put(m, len(m.Text)) }
 
 // request starts serving a request, or rejects it.
 func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
+	if m.Session > 0 && m.Session <= s.reopening.withdrawn {
+		return // it was on its way when its session was lost
+	}
 	if message.Method == mcp.MethodPing {
-		s.answer(message.ID, nil, b) // at once, even while overloaded or before initialize
+		s.answer(message.ID, nil, m, b) // at once, even while overloaded or before initialize
 		return
 	}
 	if len(message.Method) > maxMethod {
-		s.answer(message.ID, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), b)
+		s.answer(message.ID, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), m, b)
 		return
 	}
 	in := &struct {
@@ -128,7 +132,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		context requestContext
 	}{
 		request: Request{ID: message.ID, Method: message.Method, Params: message.Params, Session: s},
-		serving: serving{s: s, size: len(m.Text), batch: b},
+		serving: serving{s: s, size: len(m.Text), batch: b, session: m.Session},
 	}
 	req, st := &in.request, &in.serving
 	// Session.stop cancels st.until. A context derived from s.life.ctx would cost more per request.
@@ -136,7 +140,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	st.req, st.ctx = req, &in.context
 	req.state = st
 	if err := s.admit(st); err != nil {
-		s.answer(message.ID, err, b)
+		s.answer(message.ID, err, m, b)
 		return
 	}
 	s.life.work.Add(1)
@@ -266,7 +270,7 @@ func (st *serving) deliver(ctx context.Context, text []byte) error {
 		st.batch.add(text)
 		return nil
 	}
-	return st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Answer: true})
+	return st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Answer: true, Session: st.session})
 }
 
 // cancelled handles the peer's cancellation of a request. It ignores unknown ids, because the
@@ -276,8 +280,13 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 	if st == nil {
 		return
 	}
+	s.interrupt(st, boundary.Text(reason, maxReason))
+}
+
+// interrupt cancels the context of a request that must not be answered.
+func (s *Session) interrupt(st *serving, reason string) {
 	st.reporter.Load().silence()
-	reason = boundary.Text(reason, maxReason)
+	id := st.req.ID
 	s.cfg.Logger.Info("request cancelled", "method", st.req.Method, "id", id.String(), "reason", reason)
 	cause := ErrCancelled
 	if reason != "" {

@@ -46,6 +46,7 @@ type Session struct {
 	closeErr  error // of the connection; set before life.done is closed
 	activity  activity
 	handshake *handshake
+	reopening reopening
 	calls     calls   // requests to the peer
 	inbound   inbound // requests of the peer
 	trackers  *trackers
@@ -128,9 +129,8 @@ func (s *Session) Revision() mcp.Revision { return s.handshake.current.Load().re
 // Client returns the params of initialize, or nil before the handshake. They must not be changed.
 func (s *Session) Client() *mcp.InitializeRequestParams { return s.handshake.current.Load().client }
 
-// Server returns the result of initialize, or nil before the handshake. It must not be changed. A
-// client over HTTP may reach another server after a restart, and repeat the handshake; Server then
-// returns the newer result.
+// Server returns the result of initialize, or nil before the handshake. It must not be changed. If
+// a lost session was replaced, Server returns the result for the new one; see [Config.Reopened].
 func (s *Session) Server() *mcp.InitializeResult { return s.handshake.current.Load().server }
 
 // Ready waits until the handshake is complete. It returns at once for a session of [Connect]. It
@@ -309,6 +309,11 @@ func (s *Session) dispatch(m transport.Message, err error) (more bool) {
 		s.lost(lost)
 		return true
 	}
+	if lost, ok := errors.AsType[*transport.SessionLostError](err); ok {
+		s.withdraw(lost)
+		s.reopen(lost)
+		return true
+	}
 	if err == io.EOF {
 		s.peerDone()
 	} else {
@@ -373,6 +378,9 @@ func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 		return err
 	}
 	if _, ok := errors.AsType[*transport.MessageError](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*transport.SessionLostError](err); ok {
 		return err
 	}
 	s.panicked("transport", err)

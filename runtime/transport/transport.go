@@ -24,15 +24,15 @@ import (
 // Read is called by one goroutine at a time, Write by many at once, and Close by any.
 type Conn interface {
 	// Read returns the next message. It waits for one until the connection is closed. The error is a
-	// [*MessageError] if one message was refused, or a [*DeliveryError] if one that was written is lost, and the
-	// connection goes on; [io.EOF] if the peer sends nothing any more but may still read what is written; and any
+	// [*MessageError] if one message was refused, a [*DeliveryError] if one that was written is lost, or a
+	// [*SessionLostError] if the server has lost the session, and the connection goes on; [io.EOF] if the peer sends nothing any more but may still read what is written; and any
 	// other error if the connection is over, one that wraps [ErrClosed] if one of the ends was closed.
 	Read() (Message, error)
 
 	// Write hands a message over for delivery, behind all that were handed over before, and waits while too much
 	// is on the way already, until ctx ends. Success does not mean that the message has arrived. It fails with a
-	// [*MessageError] if this message cannot be sent and the connection goes on, with an error that wraps
-	// [ErrClosed] if the connection is over, and with [ErrStalled] if the peer has left no room for so long that
+	// [*MessageError] if this message cannot be sent, or a [*SessionLostError] if its session is lost, and the
+	// connection goes on, with an error that wraps [ErrClosed] if the connection is over, and with [ErrStalled] if the peer has left no room for so long that
 	// it must be taken for gone.
 	Write(ctx context.Context, m Message) error
 
@@ -128,14 +128,22 @@ type Keeper interface {
 	Keep(ctx context.Context, state []byte) error
 }
 
-// Renewer is a [Conn] of a client that opens the conversation anew by itself if the server has lost it.
-type Renewer interface {
+// Reopener is a [Conn] of a client whose server can lose the session while the connection stays
+// open, as servers over HTTP can. Its sessions are counted from 1. The owner opens a new one with
+// Reopen and a further initialize.
+//
+// Read returns a [*SessionLostError] once for each lost session. From then until Reopen returns,
+// Write fails with a [*SessionLostError]. For each request that was lost with its session, Read also
+// returns a [*DeliveryError] that wraps [ErrSessionLost]. Unless Taken is set, the request may be
+// sent again in a new session.
+type Reopener interface {
 	Conn
 
-	// Renewed makes the connection call opened with the result of each initialize but the first, before anything is
-	// sent that belongs to the conversation which that one opens. Opened returns soon. Renewed is called at most once,
-	// before the first Write.
-	Renewed(opened func(initializeResult []byte))
+	// Reopen prepares the connection for a new session with the same server and returns its number.
+	// The delay before that increases with the number of attempts in a row without use. Reopen is
+	// called after a loss, by one goroutine at a time. It fails with the cause of ctx, or if the
+	// server cannot be expected to accept a session.
+	Reopen(ctx context.Context) (session uint32, err error)
 }
 
 // Forgetter is a [Conn] that holds something for each request that was written, such as a stream, until the answer comes.
@@ -193,6 +201,10 @@ type Message struct {
 	// Answer, of a message that is sent, says that it is the answer to For: nothing comes for it any more.
 	Answer bool
 
+	// Session is the number of the session that the message belongs to; see [Reopener]. A message
+	// of another session than the current one is not sent. Zero means the current one.
+	Session uint32
+
 	// Context, of a message that was received, holds values that whoever handles it shall see, such as the
 	// [Principal]. Only its values count. Nil means none.
 	Context context.Context
@@ -206,7 +218,33 @@ var (
 	ErrStalled = errors.New("transport: the peer has stopped reading")
 	// ErrTooLong says that a message is longer than allowed.
 	ErrTooLong = errors.New("transport: message is too long")
+	// ErrSessionLost is the error of a message whose session has ended while the connection is
+	// open; see [Reopener].
+	ErrSessionLost = errors.New("transport: session lost")
 )
+
+// SessionLostError is returned when the server has lost a session; see [Reopener]. If Write returns
+// it, the server has not received the message. It wraps [ErrSessionLost].
+type SessionLostError struct {
+	Session uint32 // number of the session
+	Err     error  // the cause; nil if the session was lost before
+}
+
+// Error returns the text of ErrSessionLost and the cause.
+func (e *SessionLostError) Error() string {
+	if e.Err == nil {
+		return ErrSessionLost.Error()
+	}
+	return fmt.Sprintf("%v: %v", ErrSessionLost, e.Err)
+}
+
+// Unwrap returns ErrSessionLost and Err.
+func (e *SessionLostError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrSessionLost}
+	}
+	return []error{ErrSessionLost, e.Err}
+}
 
 // MessageError says that a transport has refused one message. The messages after it are not affected.
 type MessageError struct {
@@ -220,13 +258,15 @@ func (e *MessageError) Error() string { return fmt.Sprintf("transport: message r
 // Unwrap returns Err.
 func (e *MessageError) Unwrap() error { return e.Err }
 
-// DeliveryError says that a message that was written is lost, or that no answer to it can come any more. Other
-// messages are not affected. It is for transports on which each message travels on its own, such as those over
-// HTTP, and for answers that are refused, as one that is too long.
+// DeliveryError is returned if a message that was written is lost, or if no answer to it can arrive
+// any more. Other messages are not affected. It is for transports on which each message travels on
+// its own, such as those over HTTP, and for answers that are rejected, for example because they are
+// too long.
 type DeliveryError struct {
-	ID    jsonrpc.ID // of the request that will not be answered; the zero ID if the message was no request
-	Taken bool       // the peer may have the request, and be at it: it is as well to tell it that nobody waits any more
-	Err   error      // what has happened; never nil
+	ID      jsonrpc.ID // of the request that will not be answered; the zero ID if the message was no request
+	Taken   bool       // the peer may have received the request, and may be serving it
+	Refused bool       // the peer has rejected the message, and would reject it again
+	Err     error      // the cause; never nil
 }
 
 // Error says what has happened.

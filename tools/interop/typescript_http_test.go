@@ -2,7 +2,6 @@ package interop
 
 import (
 	"bufio"
-	"encoding/json"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -82,10 +81,10 @@ func TestClientSurvivesRestartOfTypeScriptServer(t *testing.T) {
 	lead(at)
 	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target.Load()) }})
 	t.Cleanup(front.Close)
-	renewed := make(chan bool, 10)
+	reopened := make(chan bool, 10)
 	var o client.Options
 	o.HTTP.RetryDelay = time.Millisecond
-	o.HTTP.Renewed = func(json.RawMessage) { renewed <- true }
+	o.Session.Reopened = func(*mcp.InitializeResult) { reopened <- true }
 	c, err := client.Dial(ctx, front.URL, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -111,5 +110,5 @@ func TestClientSurvivesRestartOfTypeScriptServer(t *testing.T) {
 	if got != `{"n":1}` {
 		t.Errorf("after the restart: %s, %v", got, err)
 	}
-	<-renewed
+	<-reopened
 }

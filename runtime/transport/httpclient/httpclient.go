@@ -4,7 +4,6 @@ package httpclient
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,11 +56,6 @@ type Options struct {
 	// negative value means no attempts.
 	MaxRetries int
 
-	// Renewed, if set, is called with the result of initialize after a lost session was replaced by
-	// a new one. It runs in a goroutine that Close waits for. It must restore the state that the
-	// server held for the session, such as subscriptions and the log level.
-	Renewed func(initializeResult json.RawMessage)
-
 	// Logger receives faults of streams that belong to no request. If it is nil, they are
 	// discarded.
 	Logger *slog.Logger
@@ -113,10 +107,6 @@ func (e *StatusError) Error() string {
 	}
 	return text
 }
-
-// ErrSessionLost is returned for messages of a session that has ended: the server has dropped it,
-// or, in package sse, its stream has broken. A request that fails with it may have been served.
-var ErrSessionLost = errors.New("httpclient: session lost")
 
 // Errors of the response to an HTTP request.
 var (

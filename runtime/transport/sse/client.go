@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,13 +29,12 @@ import (
 // wait for that. If notifications/initialized is lost or rejected, the Client sends it again, with
 // the delays of [httpclient.Options], until the server accepts it.
 //
-// A broken stream cannot be resumed, and the server's session ends with it. The Client then opens
-// another stream, and repeats the initialize and notifications/initialized that were written first.
-// Requests that were sent fail with [httpclient.ErrSessionLost], unanswered requests of the server
-// are cancelled, and messages written in the meantime wait. The Client does the same when the
-// server answers a message with status 404. It retries with increasing delays; see
-// [httpclient.Options]. If the server rejects the new session or changes the revision, or if the
-// stream breaks before initialize is answered, the connection ends.
+// A broken stream cannot be resumed, and the server's session ends with it. The Client is a
+// [transport.Reopener]: Read returns a [*transport.SessionLostError], requests that were sent fail,
+// and Reopen opens another stream. It retries with increasing delays; see [httpclient.Options]. The
+// Client also drops the session if the server answers a message with status 404. Reopen fails if
+// the server rejects the new stream. If the stream of the first session breaks before initialize is
+// answered, the connection ends.
 //
 // The query of the server's URLs, which names the session, does not appear in errors and logs.
 type Client struct {
@@ -44,28 +42,28 @@ type Client struct {
 	url   *url.URL
 	close func() error
 
-	mu           sync.Mutex
-	line         *line                   // nil while there is none
-	opened       chan struct{}           // closed when line is set again
-	initialize   []byte                  // the initialize request
-	initializeID jsonrpc.ID              // its id
-	ready        []byte                  // the notifications/initialized message
-	revision     []string                // the negotiated revision as the value of a header; nil before the answer to initialize
-	calls        map[jsonrpc.ID]struct{} // unanswered requests that were posted on this line
-	asked        map[jsonrpc.ID]struct{} // unanswered requests of the server
-	lost         map[jsonrpc.ID]struct{} // requests that were reported as lost on this line; an answer may still arrive
-	renewed      func([]byte)            // see [transport.Renewer]; may be nil
-
-	failures int // attempts in a row without a message; used by the reading goroutine
+	mu       sync.Mutex
+	line     *line                   // of the newest session; it may have ended
+	calls    map[jsonrpc.ID]struct{} // unanswered requests that were posted on this line
+	lost     map[jsonrpc.ID]struct{} // requests that were reported as lost on this line; an answer may still arrive
+	failures int                     // attempts in a row without a message after the handshake
 }
 
-// line is a stream from the server, and the URL to post to.
+// line is a session: a stream from the server, and the URL to post to.
 type line struct {
 	*eventstream.Reader
 	resp   *http.Response
 	hangUp context.CancelCauseFunc
 	post   *url.URL
-	retry  time.Duration // the delay that the server has asked for
+	retry  time.Duration // the delay that the server has asked for; used by the reading goroutine
+	done   chan struct{} // closed when the line has ended
+
+	number uint32 // of the session; see [transport.Reopener]
+
+	// Guarded by Client.mu.
+	ended        error // nil while the line is open
+	initializeID jsonrpc.ID
+	revision     []string // the negotiated revision as the value of a header; nil before the answer to initialize
 }
 
 func (l *line) close() {
@@ -87,7 +85,7 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	}
 	c := &Client{
 		end: httpcore.New(o), url: u,
-		calls: map[jsonrpc.ID]struct{}{}, asked: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
+		calls: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
 	}
 	c.close = sync.OnceValue(func() error {
 		c.end.Stop()
@@ -98,11 +96,10 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	l, err := c.open(c.end.Within(ctx))
 	stop()
 	if err == nil {
-		c.line = l
-		if c.end.Go(func() { c.run(l) }) { // ends with the connection
+		l.number = 1
+		if c.start(l) {
 			return c, nil
 		}
-		l.close()
 	}
 	c.Close()
 	if ctx.Err() != nil {
@@ -118,7 +115,7 @@ func (c *Client) open(ctx context.Context, hangUp context.CancelCauseFunc) (*lin
 		hangUp(nil)
 		return nil, err
 	}
-	l := &line{Reader: eventstream.NewReader(resp.Body, c.end.Options.MaxMessage), resp: resp, hangUp: hangUp}
+	l := &line{Reader: eventstream.NewReader(resp.Body, c.end.Options.MaxMessage), resp: resp, hangUp: hangUp, done: make(chan struct{})}
 	if l.post, err = l.endpoint(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -169,15 +166,80 @@ func (l *line) next() (eventstream.Event, error) {
 	return event, err
 }
 
-// run reads streams until the connection ends.
-func (c *Client) run(l *line) {
-	for {
-		err := c.read(l)
-		if l, err = c.renew(l, err); err != nil {
-			c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
-			return
-		}
+// start makes l the current line and reads it in a goroutine. It returns false if the connection has
+// ended.
+func (c *Client) start(l *line) (ok bool) {
+	c.mu.Lock()
+	c.line = l
+	c.calls, c.lost = map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}
+	c.mu.Unlock()
+	ok = c.end.Go(func() { // ends with the line
+		defer close(l.done)
+		c.hungUp(l, c.read(l))
+	})
+	if !ok {
+		l.close()
 	}
+	return ok
+}
+
+// hungUp reports the end of a line and the requests that were lost with it.
+func (c *Client) hungUp(l *line, cause error) {
+	c.mu.Lock()
+	if l.number == 1 && l.revision == nil {
+		c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, cause))
+	}
+	lost := &transport.SessionLostError{Session: l.number, Err: cause}
+	l.ended = lost
+	calls := c.calls
+	c.calls = map[jsonrpc.ID]struct{}{}
+	c.mu.Unlock()
+	if c.end.Err() != nil {
+		return
+	}
+	for id := range calls {
+		c.end.Lose(id, true, lost)
+	}
+	c.end.Report(lost)
+}
+
+// Reopen implements [transport.Reopener]. It returns when the server has sent the URL to post to.
+func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
+	c.mu.Lock()
+	last := c.line
+	c.mu.Unlock()
+	last.hangUp(transport.ErrSessionLost)
+	<-last.done
+	for {
+		c.mu.Lock()
+		failures := c.failures
+		c.failures++
+		c.mu.Unlock()
+		if !httpcore.Sleep(ctx, c.end.Backoff(last.retry, failures)) {
+			return 0, context.Cause(ctx)
+		}
+		l, err := c.openSoon(ctx)
+		if err == nil {
+			l.number = last.number + 1
+			if !c.start(l) {
+				return 0, transport.ErrClosed
+			}
+			return l.number, nil
+		}
+		if c.end.Err() != nil || !httpcore.Passing(err) {
+			return 0, err
+		}
+		c.end.Options.Logger.Info("stream not opened", "error", err)
+	}
+}
+
+// openSoon is open with a timeout.
+func (c *Client) openSoon(ctx context.Context) (*line, error) {
+	life, hangUp := c.end.Within(context.Background())
+	timer := time.AfterFunc(c.end.Options.StallTimeout, func() { hangUp(transport.ErrStalled) })
+	defer timer.Stop()
+	defer context.AfterFunc(ctx, func() { hangUp(context.Cause(ctx)) })()
+	return c.open(life, hangUp)
 }
 
 // read delivers the messages of a stream until it ends.
@@ -186,7 +248,7 @@ func (c *Client) read(l *line) error {
 	for {
 		event, err := l.next()
 		if errors.Is(err, transport.ErrTooLong) {
-			if answer, ok := errors.AsType[*transport.DeliveryError](err); !ok || c.record(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: answer.ID}) {
+			if answer, ok := errors.AsType[*transport.DeliveryError](err); !ok || c.record(l, &jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: answer.ID}) {
 				c.end.Forward(transport.Message{}, err)
 			}
 			continue
@@ -194,49 +256,41 @@ func (c *Client) read(l *line) error {
 		if err != nil {
 			return fmt.Errorf("stream ended: %w", err)
 		}
-		if event.Name == "" && len(event.Data) > 0 {
-			c.failures = 0
-			if c.recordText(event.Data) {
-				c.end.Deliver(c.end.Life(), event.Data)
-			}
+		if event.Name == "" && len(event.Data) > 0 && c.recordText(l, event.Data) {
+			c.end.Deliver(c.end.Life(), event.Data, l.number)
 		}
 	}
 }
 
-// recordText records which requests a message begins or completes. It returns false for the answer
-// to a request that was reported as lost.
-func (c *Client) recordText(text []byte) bool {
+// recordText records which requests a message completes. It returns false for the answer to a
+// request that was reported as lost.
+func (c *Client) recordText(l *line, text []byte) bool {
 	m, err := httpcore.Parse(text)
 	if errors.Is(err, jsonrpc.ErrBatch) {
 		items, _ := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)
 		for i := range items {
-			c.record(&items[i].Message)
+			c.record(l, &items[i].Message)
 		}
 		return true
 	}
-	return c.record(&m)
+	return c.record(l, &m)
 }
 
-func (c *Client) record(m *jsonrpc.Message) (wanted bool) {
+func (c *Client) record(l *line, m *jsonrpc.Message) (wanted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch m.Kind {
-	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
+	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse {
 		if _, lost := c.lost[m.ID]; lost {
 			delete(c.lost, m.ID)
 			return false
 		}
 		delete(c.calls, m.ID)
-		if m.ID == c.initializeID && c.revision == nil {
-			c.revision = revisionOf(m.Result)
+		if m.ID == l.initializeID && l.revision == nil {
+			l.revision = revisionOf(m.Result)
+			return true
 		}
-	case jsonrpc.KindRequest, jsonrpc.KindInvalid:
-		if !m.ID.IsZero() {
-			c.asked[m.ID] = struct{}{}
-		}
-	case jsonrpc.KindNotification:
-		delete(c.asked, cancelled(m))
 	}
+	c.failures = 0
 	return true
 }
 
@@ -260,133 +314,13 @@ func cancelled(m *jsonrpc.Message) jsonrpc.ID {
 	return p.RequestID
 }
 
-// renew opens a new session after the stream of the last one has ended.
-func (c *Client) renew(last *line, cause error) (*line, error) {
-	c.mu.Lock()
-	initialize, id, ready, revision := c.initialize, c.initializeID, c.ready, c.revision
-	calls, asked := c.calls, c.asked
-	c.line, c.opened = nil, make(chan struct{})
-	c.calls, c.asked, c.lost = map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}
-	c.mu.Unlock()
-	if revision == nil || c.end.Err() != nil {
-		return nil, cause
-	}
-	lost := fmt.Errorf("%w: %w", httpclient.ErrSessionLost, cause)
-	for id := range calls {
-		c.end.Lose(id, false, lost)
-	}
-	for id := range asked {
-		c.end.Withdraw(id, lost)
-	}
-	for {
-		if !httpcore.Sleep(c.end.Life(), c.end.Backoff(last.retry, c.failures)) {
-			return nil, lost
-		}
-		c.failures++
-		l, result, err := c.reopen(initialize, id, ready, revision)
-		if err == nil {
-			c.mu.Lock()
-			opened := c.renewed
-			c.mu.Unlock()
-			if opened != nil {
-				opened(result)
-			}
-			c.mu.Lock()
-			c.line = l
-			close(c.opened)
-			c.mu.Unlock()
-			c.end.Options.Logger.Info("session renewed")
-			if renewed := c.end.Options.Renewed; renewed != nil {
-				c.end.Go(func() { renewed(result) }) // ends when the callback returns
-			}
-			return l, nil
-		}
-		if c.end.Err() != nil || !httpcore.Passing(err) {
-			return nil, fmt.Errorf("%w: new session: %w", lost, err)
-		}
-		c.end.Options.Logger.Info("stream not opened", "error", err)
-	}
-}
-
-// reopen opens a stream and repeats the handshake. It returns the result of initialize.
-func (c *Client) reopen(initialize []byte, id jsonrpc.ID, ready []byte, revision []string) (*line, []byte, error) {
-	ctx, hangUp := c.end.Within(context.Background())
-	timer := time.AfterFunc(c.end.Options.StallTimeout, func() { hangUp(transport.ErrStalled) })
-	defer timer.Stop()
-	l, err := c.open(ctx, hangUp)
-	if err != nil {
-		return nil, nil, err
-	}
-	result, err := c.handshake(ctx, l, initialize, id)
-	if err == nil && !slices.Equal(revisionOf(result), revision) {
-		err = httpcore.ErrRevision
-	}
-	if err == nil && ready != nil {
-		err = c.postNow(ctx, l, ready, revision)
-	}
-	if err != nil {
-		l.close()
-		return nil, nil, err
-	}
-	return l, result, nil
-}
-
-// handshake sends initialize and returns its result. It delivers messages that arrive before the
-// result.
-func (c *Client) handshake(ctx context.Context, l *line, initialize []byte, id jsonrpc.ID) (result []byte, err error) {
-	if err := c.postNow(ctx, l, initialize, nil); err != nil {
-		return nil, err
-	}
-	for {
-		event, err := l.next()
-		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case err != nil:
-			return nil, err
-		case event.Name != "" || len(event.Data) == 0:
-			continue
-		}
-		m, _ := httpcore.Parse(event.Data)
-		switch {
-		case m.ID == id && m.Kind == jsonrpc.KindErrorResponse:
-			return nil, m.Error
-		case m.ID == id && m.Kind == jsonrpc.KindResponse:
-			return slices.Clone(m.Result), nil
-		}
-		c.record(&m)
-		c.end.Deliver(ctx, event.Data)
-	}
-}
-
-// postNow posts a message of the handshake.
-func (c *Client) postNow(ctx context.Context, l *line, text []byte, revision []string) error {
-	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: l.post, Header: postHeader(revision), Text: text})
-	if err != nil {
-		return err
-	}
-	defer httpcore.Discard(resp)
-	if resp.StatusCode/100 != 2 {
-		status, _ := httpcore.Status(resp)
-		return status
-	}
-	return nil
-}
-
-// postHeader returns the header of a POST.
-func postHeader(revision []string) http.Header {
+// header returns the header of a POST. Client.mu must be held.
+func (l *line) header() http.Header {
 	h := http.Header{"Content-Type": {httpcore.JSON}, "Accept": {httpcore.JSON + ", " + httpcore.Events}}
-	if revision != nil {
-		h["Mcp-Protocol-Version"] = revision
+	if l.revision != nil {
+		h["Mcp-Protocol-Version"] = l.revision
 	}
 	return h
-}
-
-// Renewed implements [transport.Renewer].
-func (c *Client) Renewed(opened func(initializeResult []byte)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.renewed = opened
 }
 
 // Read returns the next message from the server.
@@ -398,13 +332,18 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	if !ok {
 		return transport.ErrClosed
 	}
-	w := &writing{text: m.Text, out: make(chan struct{}), over: make(chan struct{})}
-	c.inspect(m, w)
+	w := inspect(m)
 	room, giveRoom := c.end.Room, c.end.GiveRoom
-	if w.bound {
+	if w.answer {
 		room, giveRoom = c.end.AnswerRoom, c.end.GiveAnswerRoom
 	}
-	if err := room(ctx, len(m.Text)); err != nil {
+	err := room(ctx, len(m.Text))
+	if err == nil {
+		if err = c.bind(w, m.Session); err != nil {
+			giveRoom(len(m.Text))
+		}
+	}
+	if err != nil {
 		done()
 		return err
 	}
@@ -414,7 +353,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		defer close(w.over)
 		w.err = c.send(ctx, w)
 	}()
-	if w.bound {
+	if w.answer {
 		return nil
 	}
 	out := w.out
@@ -433,16 +372,20 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 
 // writing is a message that is being sent.
 type writing struct {
-	text   []byte
-	id     jsonrpc.ID    // of a request
-	notice bool          // neither a request nor an answer
-	ready  bool          // notifications/initialized
-	bound  bool          // an answer: only valid on line
-	line   *line         // the line of the request; nil if that has ended
+	text       []byte
+	id         jsonrpc.ID // of a request
+	initialize bool
+	answer     bool       // an answer to a request of the server
+	notice     bool       // neither a request nor an answer
+	ready      bool       // notifications/initialized
+	cancelled  jsonrpc.ID // the request that it cancels
+
+	line   *line
+	header http.Header
 	once   sync.Once     // closes out
 	out    chan struct{} // closed when the message was sent
 	over   chan struct{} // closed when the server has accepted the message or it is lost; err is set before
-	err    error         // the connection has ended, or ctx
+	err    error         // of the connection
 }
 
 // isOut reports whether the message was sent.
@@ -455,78 +398,64 @@ func (w *writing) isOut() bool {
 	}
 }
 
-// inspect sets the fields of w for a message, and records the message.
-func (c *Client) inspect(m transport.Message, w *writing) {
-	var envelope jsonrpc.Message
-	if !m.Answer {
-		envelope, _ = httpcore.Parse(m.Text) // the server reports faults
+// inspect returns what is to be known of a message to send it.
+func inspect(m transport.Message) *writing {
+	w := &writing{text: m.Text, answer: m.Answer, out: make(chan struct{}), over: make(chan struct{})}
+	if m.Answer {
+		return w
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	envelope, _ := httpcore.Parse(m.Text) // the server reports faults
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:
 		w.id = envelope.ID
-		if envelope.Method == mcp.MethodInitialize {
-			c.initialize, c.initializeID = m.Text, envelope.ID
-		}
+		w.initialize = envelope.Method == mcp.MethodInitialize
 	case jsonrpc.KindNotification:
 		w.notice = true
-		delete(c.calls, cancelled(&envelope))
-		if envelope.Method == mcp.MethodNotificationsInitialized {
-			c.ready, w.ready = m.Text, true
-		}
+		w.ready = envelope.Method == mcp.MethodNotificationsInitialized
+		w.cancelled = cancelled(&envelope)
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // forwarded by a proxy, without the field Answer
-		m.Answer, m.For = true, envelope.ID
+		w.answer = true
 	case jsonrpc.KindInvalid:
-		w.notice = !m.Answer
+		w.notice = true
 	}
-	if m.Answer {
-		w.bound, w.line = true, c.line
-		delete(c.asked, m.For)
-	}
+	return w
 }
 
-// lineFor waits for a line to send w on, and records a request as sent on it. l is nil if w is an
-// answer whose line has ended. It fails if ctx or the connection ends first.
-func (c *Client) lineFor(ctx context.Context, w *writing) (l *line, header http.Header, err error) {
-	for {
-		c.mu.Lock()
-		l, opened := c.line, c.opened
-		switch {
-		case w.bound && l != w.line:
-			l, opened = nil, nil
-		case l != nil && !w.id.IsZero():
-			c.calls[w.id] = struct{}{}
-		}
-		header := postHeader(c.revision)
-		c.mu.Unlock()
-		if l != nil || opened == nil {
-			return l, header, nil
-		}
-		select {
-		case <-opened:
-		case <-ctx.Done():
-		case <-c.end.Closed():
-			return nil, nil, transport.ErrClosed
-		}
-		if ctx.Err() != nil { // possibly before the line was opened
-			return nil, nil, context.Cause(ctx)
-		}
-	}
-}
-
-// isOn reports whether l is the current line.
-func (c *Client) isOn(l *line) bool {
+// bind sets the line of a message, and records the message. It fails with a
+// [*transport.SessionLostError] if the session has ended; 0 means the current session.
+func (c *Client) bind(w *writing, session uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.line == l
+	l := c.line
+	switch {
+	case session != 0 && session != l.number:
+		return &transport.SessionLostError{Session: session}
+	case l.ended != nil:
+		return l.ended
+	}
+	w.line, w.header = l, l.header()
+	if !w.id.IsZero() {
+		c.calls[w.id] = struct{}{}
+	}
+	if w.initialize {
+		l.initializeID = w.id
+	}
+	delete(c.calls, w.cancelled)
+	return nil
+}
+
+// isOpen reports whether a line is open.
+func (c *Client) isOpen(l *line) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return l.ended == nil
 }
 
 // isInitialized reports whether initialize was answered.
-func (c *Client) isInitialized() bool {
+func (c *Client) isInitialized(l *line) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.revision != nil
+	return l.revision != nil
 }
 
 // lose reports a message as lost, unless it is a request that was answered or whose line has
@@ -548,13 +477,11 @@ func (c *Client) lose(w *writing, taken bool, err error) {
 }
 
 // confirm repeats notifications/initialized after it was lost or rejected, until the server accepts
-// it or l is not the current line. The server may send nothing before it has received it. Receiving
-// it twice is harmless.
-func (c *Client) confirm(l *line, text []byte, header http.Header) {
-	for failures := 0; httpcore.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOn(l); failures++ {
-		ctx, cancel := c.end.WithStallTimeout(c.end.Life())
-		err := c.postNow(ctx, l, text, header["Mcp-Protocol-Version"])
-		cancel()
+// it or the line ends. The server may send nothing before it has received it. Receiving it twice is
+// harmless.
+func (c *Client) confirm(w *writing) {
+	for failures := 0; httpcore.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOpen(w.line); failures++ {
+		err := c.postAgain(w)
 		if err == nil {
 			return
 		}
@@ -562,29 +489,41 @@ func (c *Client) confirm(l *line, text []byte, header http.Header) {
 	}
 }
 
-// send posts a message. If the message is lost, it reports that to Read. It fails if the connection
-// ends, or if ctx ends before there is a line.
-func (c *Client) send(values context.Context, w *writing) error {
-	l, header, err := c.lineFor(values, w)
-	if l == nil {
+// postAgain posts a message that was lost or rejected.
+func (c *Client) postAgain(w *writing) error {
+	ctx, cancel := c.end.WithStallTimeout(c.end.Life())
+	defer cancel()
+	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.line.post, Header: w.header, Text: w.text})
+	if err != nil {
 		return err
 	}
+	defer httpcore.Discard(resp)
+	if resp.StatusCode/100 != 2 {
+		status, _ := httpcore.Status(resp)
+		return status
+	}
+	return nil
+}
+
+// send posts a message. If the message is lost, it reports that to Read. It fails if the connection
+// ends.
+func (c *Client) send(values context.Context, w *writing) error {
 	ctx, cancel := c.end.Within(values)
 	defer cancel(nil)
 	ctx, release := c.end.WithStallTimeout(ctx)
 	defer release()
 	sent := func() { w.once.Do(func() { close(w.out) }) }
 	for failures := 0; ; failures++ {
-		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: l.post, Header: header, Text: w.text, Sent: sent})
+		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.line.post, Header: w.header, Text: w.text, Sent: sent})
 		if err == nil {
 			defer httpcore.Discard(resp)
 			if resp.StatusCode/100 != 2 {
-				c.refused(w, l, resp)
-				c.repeat(w, l, header)
+				c.refused(w, resp)
+				c.repeat(w)
 			}
 			return nil
 		}
-		if httpcore.Unreached(err) && failures < c.end.Options.MaxRetries && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOn(l) {
+		if httpcore.Unreached(err) && failures < c.end.Options.MaxRetries && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOpen(w.line) {
 			continue
 		}
 		if c.end.Stalled(err) || c.end.Err() != nil {
@@ -594,27 +533,29 @@ func (c *Client) send(values context.Context, w *writing) error {
 			return nil // the server has the request, and answers on the stream
 		}
 		c.lose(w, true, err)
-		c.repeat(w, l, header)
+		c.repeat(w)
 		return nil
 	}
 }
 
 // repeat sends notifications/initialized again in the background. It ignores other messages.
-func (c *Client) repeat(w *writing, l *line, header http.Header) {
+func (c *Client) repeat(w *writing) {
 	if w.ready {
-		c.end.Go(func() { c.confirm(l, w.text, header) }) // ends with the line
+		c.end.Go(func() { c.confirm(w) }) // ends with the line
 	}
 }
 
-// refused reports a message as lost because the server has rejected it.
-func (c *Client) refused(w *writing, l *line, resp *http.Response) {
+// refused reports a message as lost because the server has rejected it. The older transport does
+// not define status 404: the message is not sent again.
+func (c *Client) refused(w *writing, resp *http.Response) {
 	status, _ := httpcore.Status(resp)
-	var err error = status
-	if status.Code == http.StatusNotFound && c.isInitialized() {
-		err = fmt.Errorf("%w: %w", httpclient.ErrSessionLost, status)
-		defer l.hangUp(err) // makes run open a new session
+	if status.Code != http.StatusNotFound || !c.isInitialized(w.line) {
+		c.lose(w, false, status)
+		return
 	}
-	c.lose(w, false, err)
+	lost := &transport.SessionLostError{Session: w.line.number, Err: status}
+	c.lose(w, true, lost)
+	w.line.hangUp(lost) // ends the line
 }
 
 // Close ends the connection. It waits up to FlushTimeout for pending messages to be sent.

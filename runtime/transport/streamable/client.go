@@ -46,13 +46,10 @@ type ClientOptions struct {
 // notifications/initialized: the Client repeats that, with the delays of [httpclient.Options],
 // until the server accepts it.
 //
-// If the server answers with status 404 because it has dropped the session, the Client opens a new
-// one, with the initialize and the notifications/initialized that were written first. It sends the
-// rejected message again, requests that the server had accepted fail with
-// [httpclient.ErrSessionLost], and unanswered requests of the server are cancelled. If the server
-// rejects a new session, or changes the revision, the connection ends. If a server drops one
-// session after another without accepting a message, the delay between new sessions increases; see
-// [httpclient.Options].
+// The Client is a [transport.Reopener]: if the server answers with status 404 because it has dropped
+// the session, Read returns a [*transport.SessionLostError], and requests that the server had
+// accepted fail. If a server drops one session after another without accepting a message, the delay
+// of Reopen increases; see [httpclient.Options].
 //
 // Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with
@@ -65,17 +62,12 @@ type Client struct {
 	options ClientOptions
 	close   func() error
 
-	old     atomic.Pointer[sse.Client]
-	renewed func([]byte) // see [transport.Renewer]; may be nil
+	old    atomic.Pointer[sse.Client]
+	unused int // sessions in a row that were dropped before they were used; used by Reopen
 
-	mu             sync.Mutex
-	epoch          *epoch
-	renewal        *renewal                 // the renewal in progress, or nil
-	unusedSessions int                      // sessions in a row that were dropped before they accepted a message
-	initialize     []byte                   // the initialize request
-	ready          []byte                   // the notifications/initialized message
-	exchanges      map[jsonrpc.ID]*exchange // unanswered requests
-	asked          map[jsonrpc.ID]struct{}  // unanswered requests of the server
+	mu        sync.Mutex
+	epoch     *epoch
+	exchanges map[jsonrpc.ID]*exchange // unanswered requests
 }
 
 // Dial returns a connection to the server at serverURL. It sends nothing before the first Write.
@@ -87,9 +79,8 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 	c := &Client{
 		end: httpcore.New(o.Options), url: u, options: o,
 		exchanges: map[jsonrpc.ID]*exchange{},
-		asked:     map[jsonrpc.ID]struct{}{},
 	}
-	c.epoch = c.newEpoch("", "")
+	c.epoch = c.newEpoch(1, "", "")
 	c.close = sync.OnceValue(c.shutDown)
 	return c, nil
 }
@@ -116,35 +107,32 @@ func (c *Client) Forget(id jsonrpc.ID) {
 	}
 }
 
-// Renewed implements [transport.Renewer].
-func (c *Client) Renewed(opened func(initializeResult []byte)) { c.renewed = opened }
-
 // Write sends a message.
 func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	if old := c.old.Load(); old != nil {
 		return old.Write(ctx, m)
 	}
+	ep, err := c.epochOf(m)
+	if err != nil {
+		return err
+	}
 	if m.Answer {
-		return c.answer(ctx, m)
+		return c.answer(ctx, ep, m.Text)
 	}
 	envelope, _ := httpcore.Parse(m.Text) // the server reports faults
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:
-		return c.request(ctx, m.Text, envelope)
+		return c.request(ctx, ep, m.Text, envelope)
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
-		m.For = envelope.ID
-		return c.answer(ctx, m)
+		return c.answer(ctx, ep, m.Text)
 	}
-	return c.notify(ctx, m.Text, envelope)
+	return c.notify(ctx, ep, m.Text, envelope)
 }
 
 // answer sends an answer to a request of the server. It does not wait until the server has accepted
 // it.
-func (c *Client) answer(ctx context.Context, m transport.Message) error {
-	if !m.For.IsZero() && !c.clearAsked(m.For) {
-		return nil // the request was of a lost session, or is cancelled
-	}
-	n := len(m.Text)
+func (c *Client) answer(ctx context.Context, ep *epoch, text []byte) error {
+	n := len(text)
 	if err := c.end.AnswerRoom(ctx, n); err != nil {
 		return err
 	}
@@ -152,7 +140,7 @@ func (c *Client) answer(ctx context.Context, m transport.Message) error {
 		defer c.end.GiveAnswerRoom(n)
 		ctx, cancel := c.end.Within(ctx)
 		defer cancel(nil)
-		if err := c.send(ctx, m.Text, false); err != nil {
+		if err := c.send(ctx, ep, text); err != nil {
 			c.end.Lose(jsonrpc.ID{}, false, err)
 		}
 	})
@@ -164,7 +152,7 @@ func (c *Client) answer(ctx context.Context, m transport.Message) error {
 }
 
 // notify sends a notification, or an invalid message, and waits until the server has accepted it.
-func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Message) error {
+func (c *Client) notify(ctx context.Context, ep *epoch, text []byte, envelope jsonrpc.Message) error {
 	done, ok := c.end.Sending()
 	if !ok {
 		return transport.ErrClosed
@@ -174,12 +162,7 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 		return err
 	}
 	defer c.end.GiveRoom(len(text))
-	switch envelope.Method {
-	case mcp.MethodNotificationsInitialized:
-		c.mu.Lock()
-		c.ready = bytes.Clone(text) // the session may reuse the memory of text
-		c.mu.Unlock()
-	case mcp.MethodNotificationsCancelled:
+	if envelope.Method == mcp.MethodNotificationsCancelled {
 		if x := c.cancelled(envelope.Params); x != nil {
 			if !x.withdraw(ctx) {
 				return nil // the server has not received the request
@@ -192,9 +175,9 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	defer context.AfterFunc(c.end.Life(), func() { cancel(transport.ErrClosed) })()
 	var err error
 	if envelope.Method == mcp.MethodNotificationsInitialized {
-		err = c.confirm(bounded)
+		err = c.confirm(bounded, ep, text)
 	} else {
-		err = c.send(bounded, text, true)
+		err = c.send(bounded, ep, text)
 	}
 	switch {
 	case err == nil:
@@ -206,6 +189,9 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 	case c.end.Stalled(err):
 		return err
 	}
+	if lost, ok := errors.AsType[*transport.SessionLostError](err); ok {
+		return lost
+	}
 	c.end.Lose(jsonrpc.ID{}, false, err)
 	return nil
 }
@@ -214,20 +200,18 @@ func (c *Client) notify(ctx context.Context, text []byte, envelope jsonrpc.Messa
 // If it is lost or rejected, confirm sends it again, because receiving it twice is harmless. It
 // makes up to MaxRetries attempts if the failure may be temporary. Further attempts run in the
 // background, and confirm returns the error.
-func (c *Client) confirm(ctx context.Context) error {
+func (c *Client) confirm(ctx context.Context, ep *epoch, text []byte) error {
 	for failures := 0; ; failures++ {
-		c.mu.Lock()
-		text := c.ready
-		c.mu.Unlock()
-		err := c.send(ctx, text, true)
+		err := c.send(ctx, ep, text)
 		switch {
 		case err == nil:
-			c.listen(c.current())
+			c.listen(ep)
 			return nil
-		case ctx.Err() != nil || errors.Is(err, transport.ErrStalled):
+		case ctx.Err() != nil || ep.lost.Load() || errors.Is(err, transport.ErrStalled):
 			return err
 		case !httpcore.Passing(err) || failures >= c.end.Options.MaxRetries:
-			c.end.Go(func() { c.confirmLater(c.current(), text, failures) }) // ends with the session at the server
+			text := bytes.Clone(text)                               // the session may reuse its memory
+			c.end.Go(func() { c.confirmLater(ep, text, failures) }) // ends with the session at the server
 			return err
 		case !httpcore.Sleep(ctx, c.end.Backoff(0, failures)):
 			return err
@@ -236,10 +220,9 @@ func (c *Client) confirm(ctx context.Context) error {
 }
 
 // confirmLater repeats notifications/initialized until the server accepts it or drops the session.
-// A new session has its own confirmation.
 func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
 	for httpcore.Sleep(ep.ctx, c.end.Backoff(0, failures)) && c.current() == ep {
-		err := c.send(ep.ctx, text, false)
+		err := c.send(ep.ctx, ep, text)
 		if err == nil {
 			c.listen(ep)
 			return
@@ -249,12 +232,11 @@ func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
 	}
 }
 
-// send posts a message that has no answer. again allows sending it to a new session if its own is
-// lost.
-func (c *Client) send(ctx context.Context, text []byte, again bool) error {
+// send posts a message that has no answer.
+func (c *Client) send(ctx context.Context, ep *epoch, text []byte) error {
 	ctx, cancel := c.end.WithStallTimeout(ctx)
 	defer cancel()
-	resp, ep, err := c.post(posting{ctx: ctx, text: text, again: again})
+	resp, err := c.post(posting{ctx: ctx, ep: ep, text: text})
 	if err != nil {
 		return err
 	}
@@ -263,70 +245,40 @@ func (c *Client) send(ctx context.Context, text []byte, again bool) error {
 		return nil
 	}
 	status, _ := httpcore.Status(resp)
-	return c.judge(ep, status)
-}
-
-// judge returns the error for a status within a session.
-func (c *Client) judge(ep *epoch, status *httpclient.StatusError) error {
-	if status.Code != http.StatusNotFound || ep.id == "" {
-		return status
-	}
-	return c.lose(ep, status)
-}
-
-// lose starts opening a new session because the server has dropped ep. It does not wait.
-func (c *Client) lose(ep *epoch, status *httpclient.StatusError) error {
-	c.end.Go(func() { c.renew(c.end.Life(), ep) }) // ends with the renewal
-	return fmt.Errorf("%w: %w", httpclient.ErrSessionLost, status)
+	return status
 }
 
 // posting describes a POST.
 type posting struct {
-	ctx   context.Context
-	text  []byte
-	sent  func()      // see [httpcore.Request]
-	first bool        // an initialize, which belongs to no session
-	again bool        // may be sent to a new session if its own is lost
-	stop  func() bool // whether not to retry; nil means false
+	ctx  context.Context
+	ep   *epoch
+	text []byte
+	sent func()      // see [httpcore.Request]
+	stop func() bool // whether not to retry; nil means false
 }
 
-// post sends a message. It retries while the server cannot be reached. It returns the response and
-// the epoch of the message.
-func (c *Client) post(p posting) (*http.Response, *epoch, error) {
-	for failures, renewed := 0, false; ; {
-		ep := c.current()
-		if ep.lost.Load() && !p.first {
-			if !p.again || renewed {
-				return nil, ep, httpclient.ErrSessionLost
-			}
-			renewed = true
-			if err := c.renew(p.ctx, ep); err != nil {
-				return nil, ep, err
-			}
-			continue
+// post sends a message. It retries while the server cannot be reached. It fails with a
+// [*transport.SessionLostError] if the server has not received the message because its session is
+// lost.
+func (c *Client) post(p posting) (*http.Response, error) {
+	for failures := 0; ; failures++ {
+		if p.ep.lost.Load() {
+			return nil, p.ep.lostError()
 		}
-		if p.first {
-			ep = c.newEpoch("", "")
-		}
-		resp, err := c.postTo(p.ctx, ep, p.text, p.sent)
+		resp, err := c.postTo(p.ctx, p.ep, p.text, p.sent)
 		switch {
-		case err == nil && p.again && !renewed && c.dropped(p.ctx, ep, resp):
-			httpcore.Discard(resp)
-			ep.lost.Store(true)
+		case err == nil && c.dropped(p.ctx, p.ep, resp):
+			defer httpcore.Discard(resp)
+			status, _ := httpcore.Status(resp)
+			return nil, c.lose(p.ep, status)
 		case err == nil:
-			if resp.StatusCode/100 == 2 && !ep.used.Load() {
-				ep.used.Store(true)
-			}
-			return resp, ep, nil
-		case !httpcore.Unreached(err) || p.first || failures >= c.end.Options.MaxRetries || p.stop != nil && p.stop():
-			return nil, ep, err
-		default:
-			if !httpcore.Sleep(p.ctx, c.end.Backoff(0, failures)) {
-				return nil, ep, errors.Join(context.Cause(p.ctx), err)
-			}
-			if failures++; p.stop != nil && p.stop() {
-				return nil, ep, err
-			}
+			return resp, nil
+		case !httpcore.Unreached(err) || failures >= c.end.Options.MaxRetries || p.stop != nil && p.stop():
+			return nil, err
+		case !httpcore.Sleep(p.ctx, c.end.Backoff(0, failures)):
+			return nil, errors.Join(context.Cause(p.ctx), err)
+		case p.stop != nil && p.stop():
+			return nil, err
 		}
 	}
 }
@@ -345,35 +297,6 @@ func (c *Client) cancelled(params json.RawMessage) *exchange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.exchanges[p.RequestID]
-}
-
-// clearAsked removes a request of the server that needs no answer. It returns false if it was not
-// pending.
-func (c *Client) clearAsked(id jsonrpc.ID) (ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok = c.asked[id]
-	delete(c.asked, id)
-	return ok
-}
-
-// receive delivers a message of the server with its decoded envelope. It returns false if ctx or
-// the connection ends first.
-func (c *Client) receive(ctx context.Context, text []byte, envelope jsonrpc.Message) (ok bool) {
-	switch {
-	case envelope.Kind == jsonrpc.KindNotification && envelope.Method == mcp.MethodNotificationsCancelled:
-		var p mcp.CancelledNotificationParams
-		if codec.Unmarshal(envelope.Params, &p) == nil {
-			c.clearAsked(p.RequestID)
-		}
-	case envelope.Kind == jsonrpc.KindRequest || envelope.Kind == jsonrpc.KindInvalid:
-		if !envelope.ID.IsZero() {
-			c.mu.Lock()
-			c.asked[envelope.ID] = struct{}{}
-			c.mu.Unlock()
-		}
-	}
-	return c.end.Deliver(ctx, text)
 }
 
 // Close ends the connection. It waits up to FlushTimeout for pending answers and notifications to

@@ -6,26 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
-// epoch is the state from one initialize to the next: the session at the server, if it has
-// sessions, and the revision.
+// epoch is the state of a session: its id at the server, if the server has sessions, and the
+// revision.
 type epoch struct {
-	id       string      // of the session; "" without one
-	revision string      // the negotiated revision; "" before that
-	posts    http.Header // headers of POSTs
-	result   []byte      // result of initialize
+	number   uint32 // of the session; see [transport.Reopener]
+	id       string // "" without one, and before the answer to initialize
+	revision string // the negotiated revision; "" before the answer to initialize
+	posts    http.Header
 	lost     atomic.Bool
-	used     atomic.Bool // the server has accepted a message
+	used     atomic.Bool // the server has accepted a request after the handshake
 
 	listening atomic.Bool // there is a standing stream
 
@@ -33,10 +31,13 @@ type epoch struct {
 	end context.CancelCauseFunc
 }
 
-// newEpoch returns a new epoch. Before the answer to initialize, both arguments are empty and the
+// newEpoch returns a new epoch. Before the answer to initialize, id and revision are empty and the
 // epoch does not end.
-func (c *Client) newEpoch(id, revision string) *epoch {
-	ep := &epoch{id: id, revision: revision, ctx: c.end.Life(), end: func(error) {}}
+func (c *Client) newEpoch(number uint32, id, revision string) *epoch {
+	ep := &epoch{number: number, id: id, revision: revision, ctx: c.end.Life(), end: func(error) {}}
+	if revision != "" {
+		ep.ctx, ep.end = context.WithCancelCause(ep.ctx)
+	}
 	ep.posts = ep.headers()
 	ep.posts["Accept"] = []string{httpcore.JSON + ", " + httpcore.Events}
 	ep.posts["Content-Type"] = []string{httpcore.JSON}
@@ -61,20 +62,36 @@ func (c *Client) current() *epoch {
 	return c.epoch
 }
 
-// opened returns the epoch that begins with a result of initialize.
-func (c *Client) opened(result []byte, h http.Header) (*epoch, error) {
+// epochOf returns the epoch for a message. It fails with a [*transport.SessionLostError] if the
+// session of the message is lost.
+func (c *Client) epochOf(m transport.Message) (*epoch, error) {
+	ep := c.current()
+	switch {
+	case m.Session != 0 && m.Session != ep.number:
+		return nil, &transport.SessionLostError{Session: m.Session}
+	case ep.lost.Load():
+		return nil, ep.lostError()
+	}
+	return ep, nil
+}
+
+// opened sets the id and the revision from a result of initialize in the session of ep.
+func (c *Client) opened(ep *epoch, result []byte, h http.Header) error {
 	var info mcp.InitializeResult
 	if err := codec.Unmarshal(result, &info); err != nil {
-		return nil, fmt.Errorf("streamable: result of initialize: %w", err)
+		return fmt.Errorf("streamable: result of initialize: %w", err)
 	}
 	id := h.Get("Mcp-Session-Id")
 	if !visible(id) {
-		return nil, errors.New("streamable: session id has characters other than visible ASCII")
+		return errors.New("streamable: session id has characters other than visible ASCII")
 	}
-	ep := c.newEpoch(id, info.ProtocolVersion)
-	ep.ctx, ep.end = context.WithCancelCause(ep.ctx)
-	ep.result = slices.Clone(result)
-	return ep, nil
+	next := c.newEpoch(ep.number, id, info.ProtocolVersion)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.epoch.number == ep.number {
+		c.epoch = next
+	}
+	return nil
 }
 
 // visible reports whether id consists of the characters that session ids may have.
@@ -118,125 +135,46 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 	return id.IsZero()
 }
 
-// renewal is the opening of a new session after the last one was lost.
-type renewal struct {
-	done chan struct{} // closed when err is set
-	err  error
-}
-
-// renew opens a new session to replace ep, unless that is replaced already, and waits for it until
-// ctx ends.
-func (c *Client) renew(ctx context.Context, ep *epoch) error {
-	c.mu.Lock()
-	if c.epoch != ep {
-		c.mu.Unlock()
-		return nil
-	}
-	r := c.renewal
-	if r == nil {
-		r = &renewal{done: make(chan struct{})}
-		c.renewal = r
-		started := c.end.Go(func() { // ends with the responses of the server, or with the connection
-			r.err = c.reopen(ep)
-			c.mu.Lock()
-			if c.renewal == r {
-				c.renewal = nil
-			}
-			c.mu.Unlock()
-			close(r.done)
-		})
-		if !started {
-			r.err = transport.ErrClosed
-			c.renewal = nil
-			close(r.done)
-		}
-	}
-	c.mu.Unlock()
-	select {
-	case <-r.done:
-		return r.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// reopen opens a new session to replace last. If the server rejects it permanently, the connection
-// ends.
-func (c *Client) reopen(last *epoch) error {
-	last.lost.Store(true)
-	last.end(httpclient.ErrSessionLost)
-	c.mu.Lock()
-	initialize, ready := c.initialize, c.ready
-	if c.unusedSessions++; last.used.Load() {
-		c.unusedSessions = 0
-	}
-	unused := c.unusedSessions
-	c.mu.Unlock()
-	if initialize == nil {
-		return httpclient.ErrSessionLost
-	}
-	if unused > 1 && !httpcore.Sleep(c.end.Life(), c.end.Backoff(0, unused-2)) {
-		return transport.ErrClosed
-	}
-	next, err := c.handshake(initialize, ready)
-	if err == nil && next.revision != last.revision {
-		err = fmt.Errorf("%w from %s to %s", httpcore.ErrRevision, last.revision, next.revision)
-	}
-	if err != nil {
-		err = fmt.Errorf("%w: new session: %w", httpclient.ErrSessionLost, err)
-		if !httpcore.Passing(err) {
-			c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
-		}
+// lostError returns the error of messages of a lost session.
+func (ep *epoch) lostError() *transport.SessionLostError {
+	if err, ok := errors.AsType[*transport.SessionLostError](context.Cause(ep.ctx)); ok {
 		return err
 	}
-	if c.renewed != nil {
-		c.renewed(next.result)
-	}
-	c.mu.Lock()
-	c.epoch = next
-	c.renewal = nil // otherwise a caller that loses the new epoch would wait for this renewal
-	stale := c.asked
-	c.asked = map[jsonrpc.ID]struct{}{}
-	c.mu.Unlock()
-	for id := range stale {
-		c.end.Withdraw(id, httpclient.ErrSessionLost)
-	}
-	c.listen(next)
-	c.end.Options.Logger.Info("session renewed")
-	if c.options.Renewed != nil {
-		c.end.Go(func() { c.options.Renewed(next.result) }) // ends when the callback returns
-	}
-	return nil
+	return &transport.SessionLostError{Session: ep.number}
 }
 
-// handshake repeats the handshake with the messages that were sent first.
-func (c *Client) handshake(initialize, ready []byte) (*epoch, error) {
-	envelope, err := httpcore.Parse(initialize)
-	if err != nil {
-		return nil, err
+// lose records that the server has lost the session of ep, and reports it. It returns the error of
+// the message whose rejection, cause, has shown it.
+func (c *Client) lose(ep *epoch, cause error) error {
+	err := &transport.SessionLostError{Session: ep.number, Err: cause}
+	if !ep.lost.Swap(true) {
+		ep.end(err)
+		c.end.Report(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(c.end.Life(), c.end.Options.StallTimeout, transport.ErrStalled)
-	defer cancel()
-	x := &exchange{c: c, id: envelope.ID, text: initialize, first: true, again: true, out: make(chan struct{})}
-	x.ctx, x.cancel = context.WithCancelCause(ctx)
-	defer x.cancel(nil)
-	if err := x.do(); err != nil {
-		return nil, err
+	return err
+}
+
+// Reopen implements [transport.Reopener].
+func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
+	if old := c.old.Load(); old != nil {
+		return old.Reopen(ctx)
 	}
-	if x.refused != nil {
-		return nil, x.refused
+	last := c.current()
+	switch {
+	case last.used.Load():
+		c.unused = 0
+	case last.revision == "": // the server has not answered initialize
+		c.unused = max(c.unused+1, 2)
+	default:
+		c.unused++
 	}
-	if ready == nil {
-		return x.opens, nil
+	if c.unused > 1 && !httpcore.Sleep(ctx, c.end.Backoff(0, c.unused-2)) {
+		return 0, context.Cause(ctx)
 	}
-	resp, err := c.postTo(ctx, x.opens, ready, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer httpcore.Discard(resp)
-	if resp.StatusCode/100 != 2 {
-		status, _ := httpcore.Status(resp)
-		return nil, status
-	}
-	return x.opens, nil
+	last.lost.Store(true)
+	last.end(last.lostError())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch = c.newEpoch(last.number+1, "", "")
+	return c.epoch.number, nil
 }

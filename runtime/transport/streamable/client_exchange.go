@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +31,10 @@ var (
 // exchange is a request and its answer.
 type exchange struct {
 	c     *Client
+	ep    *epoch
 	id    jsonrpc.ID
 	text  []byte
 	first bool // an initialize
-	again bool // a repeated initialize: its answer is not delivered
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -45,22 +44,21 @@ type exchange struct {
 	sent    atomic.Bool   // the request was sent
 	dropped atomic.Bool   // the request is not needed
 
+	accepted bool // the server has accepted the request
 	answered bool
-	opens    *epoch         // of initialize: the epoch that begins with the answer
-	refused  *jsonrpc.Error // of initialize: the error in the answer, or nil
 }
 
 // request sends a request. Its goroutine ends with the answer or the connection.
-func (c *Client) request(ctx context.Context, text []byte, envelope jsonrpc.Message) error {
+func (c *Client) request(ctx context.Context, ep *epoch, text []byte, envelope jsonrpc.Message) error {
 	if err := c.end.Room(ctx, len(text)); err != nil {
 		return err
 	}
-	x := &exchange{c: c, id: envelope.ID, text: text, first: envelope.Method == mcp.MethodInitialize, out: make(chan struct{})}
+	x := &exchange{c: c, ep: ep, id: envelope.ID, text: text, first: envelope.Method == mcp.MethodInitialize, out: make(chan struct{})}
+	if x.first && ep.revision != "" {
+		x.ep = c.newEpoch(ep.number, "", "") // initialize names no session
+	}
 	x.ctx, x.cancel = c.end.Within(ctx)
 	c.mu.Lock()
-	if x.first {
-		c.initialize = bytes.Clone(text) // the session may reuse the memory of text
-	}
 	c.exchanges[x.id] = x
 	c.mu.Unlock()
 	if !c.end.Go(x.run) {
@@ -81,8 +79,11 @@ func (x *exchange) run() {
 
 // taken reports whether the server may be serving the request that was lost because of err.
 func (x *exchange) taken(err error) bool {
+	if errors.Is(err, transport.ErrSessionLost) {
+		return x.accepted
+	}
 	_, refused := errors.AsType[*httpclient.StatusError](err)
-	return !httpcore.Unreached(err) && !errors.Is(err, httpclient.ErrSessionLost) && !errors.Is(err, transport.ErrTooLong) && (!refused || errors.Is(err, httpclient.ErrCut))
+	return !httpcore.Unreached(err) && !errors.Is(err, transport.ErrTooLong) && (!refused || errors.Is(err, httpclient.ErrCut))
 }
 
 // over ends the exchange.
@@ -107,9 +108,7 @@ func (x *exchange) markSent() {
 func (x *exchange) settle() {
 	x.sending.Do(func() {
 		close(x.out)
-		if !x.again {
-			x.c.end.GiveRoom(len(x.text))
-		}
+		x.c.end.GiveRoom(len(x.text))
 	})
 }
 
@@ -131,25 +130,27 @@ func (x *exchange) withdraw(ctx context.Context) (ok bool) {
 // do sends the request and handles the response. It returns nil if the request was answered, or if
 // the answer may arrive on another stream.
 func (x *exchange) do() error {
-	resp, ep, err := x.c.post(posting{
-		ctx: x.ctx, text: x.text, sent: x.markSent, first: x.first, again: true, stop: x.dropped.Load,
-	})
+	resp, err := x.c.post(posting{ctx: x.ctx, ep: x.ep, text: x.text, sent: x.markSent, stop: x.dropped.Load})
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	x.markSent()
-	switch {
-	case resp.StatusCode/100 != 2:
-		return x.failed(ep, resp)
-	case resp.StatusCode == http.StatusAccepted && ep.listening.Load():
+	if resp.StatusCode/100 != 2 {
+		return x.failed(resp)
+	}
+	x.accepted = true
+	if !x.ep.used.Load() {
+		x.ep.used.Store(true)
+	}
+	if resp.StatusCode == http.StatusAccepted && x.ep.listening.Load() {
 		return nil // invalid, but the answer may arrive on the standing stream
 	}
 	switch media := httpcore.ContentType(resp); media {
 	case httpcore.JSON:
 		return x.single(resp)
 	case httpcore.Events:
-		s := &stream{c: x.c, ep: ep, ctx: x.ctx, cancel: x.cancel, unwanted: x.dropped.Load}
+		s := &stream{c: x.c, ep: x.ep, ctx: x.ctx, cancel: x.cancel, unwanted: x.dropped.Load}
 		s.take = func(text []byte) bool { return x.take(text, resp.Header) }
 		return s.follow(resp)
 	default:
@@ -175,16 +176,17 @@ func (x *exchange) take(text []byte, h http.Header) (done bool) {
 	m, _ := httpcore.Parse(text) // the session reports faults
 	if !x.isAnswer(m) {
 		x.answered = x.answered || x.inBatch(text)
-		x.c.receive(x.ctx, text, m)
+		x.c.end.Deliver(x.ctx, text, x.ep.number)
 		return x.answered
 	}
 	x.answered = true
-	if x.first && !x.open(m, h) {
-		return true
+	if x.first && m.Kind == jsonrpc.KindResponse {
+		if err := x.c.opened(x.ep, m.Result, h); err != nil {
+			x.c.end.Lose(x.id, true, err)
+			return true
+		}
 	}
-	if !x.again {
-		x.c.end.Deliver(x.ctx, text)
-	}
+	x.c.end.Deliver(x.ctx, text, x.ep.number)
 	return true
 }
 
@@ -202,33 +204,11 @@ func (x *exchange) inBatch(text []byte) bool {
 	return err == nil && slices.ContainsFunc(items, func(i jsonrpc.Item) bool { return x.isAnswer(i.Message) })
 }
 
-// open begins the epoch of an answer to initialize. It returns false if the answer is invalid.
-func (x *exchange) open(m jsonrpc.Message, h http.Header) (ok bool) {
-	x.refused = m.Error
-	if m.Kind != jsonrpc.KindResponse {
-		return true
-	}
-	ep, err := x.c.opened(m.Result, h)
-	if err != nil {
-		if !x.again {
-			x.c.end.Lose(x.id, true, err)
-		}
-		return false
-	}
-	x.opens = ep
-	if !x.again {
-		x.c.mu.Lock()
-		x.c.epoch = ep
-		x.c.mu.Unlock()
-	}
-	return true
-}
-
 // failed handles the rejection of the request by the server.
-func (x *exchange) failed(ep *epoch, resp *http.Response) error {
+func (x *exchange) failed(resp *http.Response) error {
 	status, id := httpcore.Status(resp)
 	var err error = status
-	if x.first && !x.again && !x.c.options.NoFallback {
+	if x.first && x.ep.number == 1 && !x.c.options.NoFallback {
 		switch status.Code {
 		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
 			old, oldErr := x.fallBack()
@@ -245,10 +225,7 @@ func (x *exchange) failed(ep *epoch, resp *http.Response) error {
 			return nil
 		}
 	}
-	if err != status {
-		return err
-	}
-	return x.c.judge(ep, status)
+	return err
 }
 
 // fallbackTimeout is how long the client waits for the first event of HTTP with SSE.
@@ -275,12 +252,9 @@ func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
 		old.Close()
 		return transport.ErrClosed
 	}
-	if c.renewed != nil {
-		old.Renewed(c.renewed)
-	}
 	c.old.Store(old)
 	if c.end.Err() != nil {
 		old.Close() // Close may have run before Store
 	}
-	return old.Write(x.ctx, transport.Message{Text: x.text})
+	return old.Write(x.ctx, transport.Message{Text: x.text, Session: x.ep.number})
 }

@@ -2,7 +2,6 @@ package streamable_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,10 +27,8 @@ func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
 	// Proves HTTP-45.
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		o := f.options()
-		renewed := make(chan json.RawMessage, 1)
-		o.Renewed = func(result json.RawMessage) { renewed <- result }
-		s := f.connect(o, nil)
+		reopened := make(chan *mcp.InitializeResult, 1)
+		s := f.connect(f.options(), &session.Config{Reopened: func(result *mcp.InitializeResult) { reopened <- result }})
 		f.drop()
 		var wg sync.WaitGroup
 		for range 3 { // all at once, and only one new session
@@ -55,9 +52,8 @@ func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
 		if diff := cmp.Diff(want, count); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
-		var result mcp.InitializeResult
-		if err := json.Unmarshal(<-renewed, &result); err != nil || result.ServerInfo.Name != "fake" {
-			t.Errorf("told of %+v, %v", result, err)
+		if result := <-reopened; result.ServerInfo.Name != "fake" {
+			t.Errorf("reopened with %+v", result)
 		}
 		if err := s.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil {
 			t.Error(err)
@@ -169,12 +165,12 @@ func TestClientAsksForSessionsThatAreOfNoUseMoreAndMoreSlowly(t *testing.T) {
 		o.NoListen = true
 		var s *session.Session
 		connected := make(chan bool)
-		o.Renewed = func(json.RawMessage) {
+		cfg := &session.Config{Timeout: -1, Reopened: func(*mcp.InitializeResult) {
 			<-connected
 			s.Ping(context.Background())
-		}
+		}}
 		f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { w.WriteHeader(http.StatusNotFound) }
-		s = f.connect(o, &session.Config{Timeout: -1})
+		s = f.connect(o, cfg)
 		close(connected)
 		s.Ping(t.Context())
 		time.Sleep(10 * time.Minute)
@@ -205,7 +201,7 @@ func TestClientDoesNotRepeatWhatALostSessionHadAccepted(t *testing.T) {
 		}()
 		synctest.Wait() // the stream has broken, and will be resumed
 		f.drop()
-		if err := <-answer; !errors.Is(err, httpclient.ErrSessionLost) {
+		if err := <-answer; !errors.Is(err, transport.ErrSessionLost) {
 			t.Errorf("the request fails with %v", err)
 		}
 		if err := <-cancelled; !errors.Is(err, session.ErrCancelled) {
@@ -315,8 +311,8 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 				s := f.connect(f.options(), nil)
 				f.drop()
 				f.hello = func(w http.ResponseWriter, _ *http.Request) bool { return test.hello(f, w) }
-				if err := s.Ping(t.Context()); !errors.Is(err, httpclient.ErrSessionLost) {
-					t.Errorf("got %v, want %v", err, httpclient.ErrSessionLost)
+				if err := s.Ping(t.Context()); !errors.Is(err, transport.ErrSessionLost) {
+					t.Errorf("got %v, want %v", err, transport.ErrSessionLost)
 				}
 				synctest.Wait()
 				f.hello = nil

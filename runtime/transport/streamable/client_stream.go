@@ -169,8 +169,7 @@ func (c *Client) listen(ep *epoch) {
 	started := c.end.Go(func() { // ends with the epoch, or when the server offers no stream
 		s := &stream{c: c, ep: ep, ctx: ep.ctx, standing: true}
 		s.take = func(text []byte) bool {
-			m, _ := httpcore.Parse(text)
-			c.receive(ep.ctx, text, m)
+			c.end.Deliver(ep.ctx, text, ep.number)
 			return false
 		}
 		resp, err := s.connect(ep.ctx)

@@ -2,7 +2,6 @@ package streamable_test
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -39,11 +38,10 @@ func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
 		first := start()
 		var now atomic.Pointer[served] // the server that is running
 		now.Store(first)
-		cfg := &session.Config{}
+		var reopened atomic.Int32
+		cfg := &session.Config{Reopened: func(*mcp.InitializeResult) { reopened.Add(1) }}
 		tasks := requestor.Attach(cfg)
 		options := streamable.ClientOptions{}
-		var renewed atomic.Int32
-		options.Renewed = func(json.RawMessage) { renewed.Add(1) }
 		options.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			return now.Load().http.Transport.RoundTrip(r)
 		})}
@@ -80,8 +78,8 @@ func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
 		if got.err != nil || got.result.Content[0].(*mcp.TextContent).Text != `{"n":1}` {
 			t.Errorf("got %+v, %v", got.result, got.err)
 		}
-		if calls, sessions := o.calls.Load(), renewed.Load(); calls != 1 || sessions != 1 {
-			t.Errorf("the tool ran %d times, %d sessions were renewed", calls, sessions)
+		if calls, sessions := o.calls.Load(), reopened.Load(); calls != 1 || sessions != 1 {
+			t.Errorf("the tool ran %d times, %d sessions were reopened", calls, sessions)
 		}
 		if err := s.Ping(t.Context()); err != nil {
 			t.Errorf("the session: %v", err)

@@ -2,10 +2,13 @@ package httpcore
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
 // minDelay is the shortest delay that a server may ask for, unless RetryDelay is shorter.
@@ -53,4 +56,19 @@ func Sleep(ctx context.Context, d time.Duration) (ok bool) {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// Passing reports whether a request that failed with err may succeed later. Rejections by the
+// server are permanent, except for some statuses.
+func Passing(err error) bool {
+	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
+		switch status.Code {
+		case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly,
+			http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+		return false
+	}
+	return !errors.Is(err, httpclient.ErrContent) && !errors.Is(err, httpclient.ErrRedirect)
 }

@@ -173,9 +173,10 @@ func (e *End) Push(take func(transport.Message, error)) {
 	}
 }
 
-// Deliver delivers a message to Read or take. It returns false if ctx or the connection ends first.
-func (e *End) Deliver(ctx context.Context, text []byte) (ok bool) {
-	return e.put(ctx, received{m: transport.Message{Text: text}})
+// Deliver delivers a message of a session to Read or take. It returns false if ctx or the
+// connection ends first.
+func (e *End) Deliver(ctx context.Context, text []byte, session uint32) (ok bool) {
+	return e.put(ctx, received{m: transport.Message{Text: text, Session: session}})
 }
 
 // Forward delivers a Read result of another connection. If that result was terminal, Forward closes
@@ -183,7 +184,8 @@ func (e *End) Deliver(ctx context.Context, text []byte) (ok bool) {
 func (e *End) Forward(m transport.Message, err error) (ok bool) {
 	_, refused := errors.AsType[*transport.MessageError](err)
 	_, lost := errors.AsType[*transport.DeliveryError](err)
-	if err != nil && !refused && !lost {
+	_, session := errors.AsType[*transport.SessionLostError](err)
+	if err != nil && !refused && !lost && !session {
 		e.Fail(err)
 		return false
 	}
@@ -193,9 +195,14 @@ func (e *End) Forward(m transport.Message, err error) (ok bool) {
 // Lose delivers a [*transport.DeliveryError] for a lost message. It does not wait. id is that of a
 // request, or zero. taken reports whether the server may have received the message.
 func (e *End) Lose(id jsonrpc.ID, taken bool, err error) {
-	lost := received{err: &transport.DeliveryError{ID: id, Taken: taken, Err: err}}
-	if !e.offer(lost) {
-		e.Go(func() { e.put(e.life, lost) }) // ends with the connection
+	e.Report(&transport.DeliveryError{ID: id, Taken: taken, Refused: !Passing(err), Err: err})
+}
+
+// Report delivers an error of a connection that stays open. It does not wait.
+func (e *End) Report(err error) {
+	r := received{err: err}
+	if !e.offer(r) {
+		e.Go(func() { e.put(e.life, r) }) // ends with the connection
 	}
 }
 

@@ -2,7 +2,6 @@ package sse_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -99,19 +98,17 @@ func (g guest) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRo
 }
 
 // visit opens a session with the shop.
-func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.Session, renewed chan string) {
+func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.Session, reopened chan string) {
 	t.Helper()
-	renewed = make(chan string, 10)
+	reopened = make(chan string, 10)
 	o := httpclient.Options{RetryDelay: time.Millisecond, MaxRetryDelay: 10 * time.Millisecond}
-	o.Renewed = func(raw json.RawMessage) {
-		var result mcp.InitializeResult
-		json.Unmarshal(raw, &result)
-		renewed <- result.ServerInfo.Name
-	}
 	c, err := session.Connect(t.Context(), dial(t, s.url, o), &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "guest", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
-	}, &session.Config{Handler: session.ClientHandler(g, nil)})
+	}, &session.Config{
+		Handler:  session.ClientHandler(g, nil),
+		Reopened: func(result *mcp.InitializeResult) { reopened <- result.ServerInfo.Name },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +117,7 @@ func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.
 	if err := there.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return c, there, renewed
+	return c, there, reopened
 }
 
 // A stream that breaks takes with it what was under way, and no more.
@@ -130,7 +127,7 @@ func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.
 func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 	s := openShop(t)
 	g := guest{asked: make(chan error, 10), cancelled: make(chan error, 10)}
-	c, there, renewed := s.visit(t, g)
+	c, there, reopened := s.visit(t, g)
 	lost := make(chan error, 1)
 	go func() {
 		_, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"x"}`))
@@ -138,7 +135,7 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 	}()
 	<-g.asked
 	there.Close()
-	if err := <-lost; !errors.Is(err, httpclient.ErrSessionLost) {
+	if err := <-lost; !errors.Is(err, transport.ErrSessionLost) {
 		t.Errorf("the call that was under way: %v", err)
 	}
 	if err := <-g.cancelled; !errors.Is(err, session.ErrCancelled) {
@@ -149,8 +146,8 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 			t.Errorf("the call after that: %v", err)
 		}
 	}
-	if got := <-renewed; got != "shop" {
-		t.Errorf("renewed with %q", got)
+	if got := <-reopened; got != "shop" {
+		t.Errorf("reopened with %q", got)
 	}
 	second := <-s.sessions
 	if err := second.Ready(t.Context()); err != nil {
@@ -164,19 +161,18 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 	}
 }
 
-// Who hands on messages does not say which are answers: what was answered is not taken back all the
-// same.
-func TestClientKnowsAnAnswerByItself(t *testing.T) {
+// Without a session above it, the client reports the loss, and Reopen and a further handshake
+// continue on the same connection. A message of the lost session is not sent.
+func TestClientReportsLostSessionAndReopens(t *testing.T) {
 	s := openShop(t)
-	renewed := make(chan bool, 1)
-	c := dial(t, s.url, httpclient.Options{RetryDelay: time.Millisecond, Renewed: func(json.RawMessage) { renewed <- true }})
+	c := dial(t, s.url, httpclient.Options{RetryDelay: time.Millisecond})
 	write := func(text string) {
 		t.Helper()
 		if err := c.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	read := func() (m jsonrpc.Message) {
+	read := func() (m jsonrpc.Message, session uint32) {
 		t.Helper()
 		text, err := c.Read()
 		if err == nil {
@@ -185,9 +181,10 @@ func TestClientKnowsAnAnswerByItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return m
+		return m, text.Session
 	}
-	write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`
+	write(hello)
 	read()
 	write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	there := <-s.sessions
@@ -199,22 +196,40 @@ func TestClientKnowsAnAnswerByItself(t *testing.T) {
 		_, err := there.Call(t.Context(), "roots/list", nil)
 		answered <- err
 	}()
-	write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, read().ID))
+	request, _ := read()
+	write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, request.ID)) // without Answer, as a proxy forwards it
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
 	there.Close()
-	<-renewed
+	_, err := c.Read()
+	if lost, ok := errors.AsType[*transport.SessionLostError](err); !ok || lost.Session != 1 || !errors.Is(err, transport.ErrSessionLost) {
+		t.Fatalf("got %v", err)
+	}
+	ping := transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":2,"method":"ping"}`), Session: 1}
+	lost := func() {
+		t.Helper()
+		if err, ok := errors.AsType[*transport.SessionLostError](c.Write(t.Context(), ping)); !ok || err.Session != 1 {
+			t.Errorf("writing in the lost session: %v", err)
+		}
+	}
+	lost()
+	if n, err := c.Reopen(t.Context()); n != 2 || err != nil {
+		t.Fatalf("reopened as %d, %v", n, err)
+	}
+	lost()
+	write(hello)
+	read()
 	write(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	if m := read(); m.Kind != jsonrpc.KindResponse {
-		t.Errorf("got %+v", m)
+	if m, session := read(); m.Kind != jsonrpc.KindResponse || session != 2 {
+		t.Errorf("got %+v in session %d", m, session)
 	}
 }
 
 // While there is no server, messages wait, and give up when they are told to.
 func TestClientWaitsForAServerThatIsAway(t *testing.T) {
 	s := openShop(t)
-	c, there, renewed := s.visit(t, guest{})
+	c, there, reopened := s.visit(t, guest{})
 	s.status.Store(http.StatusServiceUnavailable)
 	there.Close()
 	<-s.missed // the client has seen that its stream is gone
@@ -230,7 +245,7 @@ func TestClientWaitsForAServerThatIsAway(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	<-renewed
+	<-reopened
 	if got := s.lists.Load(); got != 1 {
 		t.Errorf("the server was asked %d times", got)
 	}
@@ -239,14 +254,14 @@ func TestClientWaitsForAServerThatIsAway(t *testing.T) {
 // A server may forget a session whose stream is open still.
 func TestClientOpensANewSessionWhenTheServerDoesNotKnowItsOwn(t *testing.T) {
 	s := openShop(t)
-	c, _, renewed := s.visit(t, guest{})
+	c, _, reopened := s.visit(t, guest{})
 	s.forgets.Store(true)
 	_, err := c.Call(t.Context(), "tools/list", nil)
 	status, _ := errors.AsType[*httpclient.StatusError](err)
-	if !errors.Is(err, httpclient.ErrSessionLost) || status == nil || status.Code != http.StatusNotFound {
+	if !errors.Is(err, transport.ErrSessionLost) || status == nil || status.Code != http.StatusNotFound {
 		t.Errorf("got %v", err)
 	}
-	<-renewed
+	<-reopened
 	if _, err := c.Call(t.Context(), "tools/list", nil); err != nil {
 		t.Errorf("the call after that: %v", err)
 	}
@@ -266,7 +281,7 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 				t.Error(err)
 			}
 			_, err := c.Call(t.Context(), "tools/list", nil)
-			if !errors.Is(err, session.ErrClosed) || !errors.Is(err, httpclient.ErrSessionLost) || strings.Contains(err.Error(), "sessionId") {
+			if !errors.Is(err, session.ErrClosed) || !errors.Is(err, transport.ErrSessionLost) || strings.Contains(err.Error(), "sessionId") {
 				t.Errorf("a call fails with %v", err)
 			}
 		})

@@ -1,0 +1,342 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// forgetful is a connection to a server that the test plays. The test loses sessions as it likes.
+type forgetful struct {
+	in     chan readResult
+	closed chan struct{}
+	once   sync.Once
+
+	// answer answers a request of a session; nil means an empty result. done is false if the
+	// request is not answered yet.
+	answer func(session uint32, m jsonrpc.Message) (result string, err error, done bool)
+	reopen func(session uint32) error // fails Reopen; may be nil
+
+	mu      sync.Mutex
+	session uint32
+	lost    bool
+	log     []string // what was written: the session and the method or id
+}
+
+type readResult struct {
+	m   transport.Message
+	err error
+}
+
+func newForgetful() *forgetful {
+	return &forgetful{in: make(chan readResult, 100), closed: make(chan struct{}), session: 1}
+}
+
+func (f *forgetful) Read() (transport.Message, error) {
+	select {
+	case r := <-f.in:
+		return r.m, r.err
+	case <-f.closed:
+		return transport.Message{}, transport.ErrClosed
+	}
+}
+
+func (f *forgetful) Write(_ context.Context, m transport.Message) error {
+	message, err := jsonrpc.Parse(m.Text)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	session, lost := f.session, f.lost
+	if m.Session != session || lost {
+		f.mu.Unlock()
+		return &transport.SessionLostError{Session: m.Session}
+	}
+	name := message.Method
+	if name == "" {
+		name = "answer to " + message.ID.String()
+	}
+	f.log = append(f.log, string('0'+rune(session))+" "+name)
+	f.mu.Unlock()
+	if message.Kind != jsonrpc.KindRequest {
+		return nil
+	}
+	result, done := `{}`, true
+	if f.answer != nil {
+		result, err, done = f.answer(session, message)
+	}
+	if message.Method == "initialize" && err == nil && result == `{}` {
+		result = initializeResult("1", `"tools":{}`)
+	}
+	switch {
+	case err != nil:
+		f.in <- readResult{err: &transport.DeliveryError{ID: message.ID, Err: err}}
+	case done:
+		f.receive(session, `{"jsonrpc":"2.0","id":`+message.ID.String()+`,"result":`+result+`}`)
+	}
+	return nil
+}
+
+func initializeResult(version, capabilities string) string {
+	return `{"protocolVersion":"2025-11-25","capabilities":{` + capabilities + `},"serverInfo":{"name":"s","version":"` + version + `"}}`
+}
+
+// receive makes the session read a message.
+func (f *forgetful) receive(session uint32, text string) {
+	f.in <- readResult{m: transport.Message{Text: []byte(text), Session: session}}
+}
+
+// lose loses the current session.
+func (f *forgetful) lose() {
+	f.mu.Lock()
+	f.lost = true
+	err := &transport.SessionLostError{Session: f.session, Err: errCut}
+	f.mu.Unlock()
+	f.in <- readResult{err: err}
+}
+
+func (f *forgetful) Reopen(context.Context) (uint32, error) {
+	if f.reopen != nil {
+		if err := f.reopen(f.session); err != nil {
+			return 0, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.session, f.lost = f.session+1, false
+	return f.session, nil
+}
+
+func (f *forgetful) Close() error {
+	f.once.Do(func() { close(f.closed) })
+	return nil
+}
+
+// take returns the log and empties it.
+func (f *forgetful) take() []string {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	log := f.log
+	f.log = nil
+	return log
+}
+
+func (f *forgetful) connect(t *testing.T, cfg *session.Config) *session.Session {
+	t.Helper()
+	s, err := session.Connect(t.Context(), wrapped{f}, &mcp.InitializeRequestParams{
+		ClientInfo: mcp.Implementation{Name: "c", Version: "1"}, Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
+	}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	f.take()
+	return s
+}
+
+// Messages that are sent while there is no session wait for the next one.
+func TestLostSessionIsReopened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		reopened := make(chan *mcp.InitializeResult, 1)
+		s := f.connect(t, &session.Config{Reopened: func(r *mcp.InitializeResult) { reopened <- r }})
+		hold := make(chan bool)
+		f.reopen = func(uint32) error { <-hold; return nil }
+		f.lose()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if err := s.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		go func() { hold <- true }() // ends when Reopen is called
+		wg.Wait()
+		if got := (<-reopened).ServerInfo.Name; got != "s" {
+			t.Errorf("reopened with server %q", got)
+		}
+		want := []string{"2 initialize", "2 notifications/initialized", "2 ping", "2 ping", "2 ping"}
+		if diff := cmp.Diff(want, f.take()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Whether the server has received a request decides whether it is sent again.
+func TestRequestIsSentAgainUnlessTaken(t *testing.T) {
+	for name, taken := range map[string]bool{"rejected": false, "taken": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newForgetful()
+				s := f.connect(t, nil)
+				f.answer = func(session uint32, m jsonrpc.Message) (string, error, bool) {
+					if m.Method != "tools/list" || session > 1 {
+						return `{}`, nil, true
+					}
+					f.in <- readResult{err: &transport.DeliveryError{ID: m.ID, Taken: taken, Err: &transport.SessionLostError{Session: 1}}}
+					f.lose()
+					return "", nil, false
+				}
+				_, err := s.Call(t.Context(), "tools/list", nil)
+				want := []string{"1 tools/list", "2 initialize", "2 notifications/initialized"}
+				if !taken {
+					want = append(want, "2 tools/list")
+				}
+				if errors.Is(err, transport.ErrSessionLost) != taken || !taken && err != nil {
+					t.Errorf("got %v", err)
+				}
+				if diff := cmp.Diff(want, f.take()); diff != "" {
+					t.Errorf("written (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// Requests of a lost session are cancelled and not answered, even if they arrive after the loss. The
+// next session may use the same ids.
+func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		ended := make(chan error, 2)
+		f.connect(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.ID == codec.StringScalar("kept") {
+				req.Keep()
+				time.Sleep(time.Minute)
+				return session.Raw(`{"roots":[]}`), ctx.Err()
+			}
+			select {
+			case <-ctx.Done():
+				ended <- context.Cause(ctx)
+			case <-time.After(time.Minute):
+			}
+			return session.Raw(`{"roots":[]}`), nil
+		}})
+		request := func(id string) string { return `{"jsonrpc":"2.0","id":"` + id + `","method":"roots/list"}` }
+		f.receive(1, request("q"))
+		f.receive(1, request("kept"))
+		synctest.Wait()
+		f.lose()
+		f.receive(1, request("late"))
+		if err := <-ended; !errors.Is(err, session.ErrCancelled) {
+			t.Errorf("the handler ends with %v", err)
+		}
+		synctest.Wait()
+		f.receive(2, request("q"))
+		time.Sleep(2 * time.Minute)
+		want := []string{"2 initialize", "2 notifications/initialized", `2 answer to "q"`}
+		if diff := cmp.Diff(want, f.take()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A failed attempt fails the waiting requests. The session tries again unless the failure is final.
+func TestSessionIsNotReopened(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		reopen error
+		answer func(m jsonrpc.Message) (string, error)
+		ends   bool
+	}{
+		{"the connection cannot", errCut, nil, true},
+		{"another revision", nil, func(jsonrpc.Message) (string, error) { return `{"protocolVersion":"2024-11-05"}`, nil }, true},
+		{"initialize is lost", nil, func(jsonrpc.Message) (string, error) { return "", errCut }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newForgetful()
+				s := f.connect(t, nil)
+				f.reopen = func(n uint32) error {
+					if n > 1 { // the first attempt does not wait
+						time.Sleep(time.Second)
+					}
+					return test.reopen
+				}
+				f.answer = func(session uint32, m jsonrpc.Message) (string, error, bool) {
+					if m.Method == "initialize" && session == 2 && test.answer != nil {
+						result, err := test.answer(m)
+						return result, err, true
+					}
+					return `{}`, nil, true
+				}
+				f.lose()
+				if err := s.Ping(t.Context()); !errors.Is(err, transport.ErrSessionLost) {
+					t.Errorf("the waiting request: %v", err)
+				}
+				err := s.Ping(t.Context())
+				if test.ends != errors.Is(err, session.ErrClosed) || !test.ends && err != nil {
+					t.Errorf("the next request: %v", err)
+				}
+				if test.ends {
+					if err := s.Wait(); err != nil {
+						t.Errorf("the session ends with %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestWaitForReopenedSessionIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		s := f.connect(t, nil)
+		hold := make(chan bool)
+		f.reopen = func(uint32) error { <-hold; return errCut }
+		defer close(hold)
+		f.lose()
+		synctest.Wait()
+		if _, err := s.With(session.Timeout(time.Second)).Call(t.Context(), "tools/list", nil); err != session.ErrTimeout {
+			t.Errorf("after the timeout: %v", err)
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errCut)
+		defer cancel()
+		if err := s.Ping(ctx); err != errCut {
+			t.Errorf("after the end of the context: %v", err)
+		}
+	})
+}
+
+// The capabilities of the latest handshake apply at once.
+func TestLaterHandshakeReplacesCapabilities(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		s := f.connect(t, nil)
+		undeclared := func(method string) bool {
+			_, err := s.Call(t.Context(), method, nil)
+			_, is := errors.AsType[*session.CapabilityError](err)
+			return is
+		}
+		if !undeclared("prompts/list") {
+			t.Error("prompts were not declared")
+		}
+		f.answer = func(_ uint32, m jsonrpc.Message) (string, error, bool) {
+			if m.Method == "initialize" {
+				return initializeResult("2", `"prompts":{},"tasks":{"requests":{"tools":{"call":{}}}}`), nil, true
+			}
+			return `{}`, nil, true
+		}
+		f.lose()
+		synctest.Wait()
+		if got := s.Server().ServerInfo.Version; got != "2" {
+			t.Errorf("the server has version %s", got)
+		}
+		if !undeclared("tools/list") || undeclared("prompts/list") || !s.PeerTakesTask("tools/call") {
+			t.Error("the session uses the capabilities of the first server")
+		}
+	})
+}
