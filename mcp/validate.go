@@ -10,7 +10,6 @@
 package mcp
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -22,25 +21,12 @@ import (
 // definition may be followed by "/params" for the params of a request or notification. The
 // error lists every fault with its place ([jsonschema.Faults]); nil means there is none.
 func Validate(rev Revision, definition string, data []byte) error {
-	root, ok := table.Root(string(rev), definition)
-	if !ok {
-		return fmt.Errorf("revision %q has no definition %q", rev, definition)
-	}
-	return table.Check(root, data)
+	return table.Validate(string(rev), definition, data)
 }
 
 // validate checks x against the first of the definitions that the revision has.
 func validate(x codec.Encoder, rev Revision, definitions ...string) error {
-	for _, d := range definitions {
-		if root, ok := table.Root(string(rev), d); ok {
-			data, err := codec.Marshal(x)
-			if err != nil {
-				return err
-			}
-			return table.CheckValid(root, data)
-		}
-	}
-	return fmt.Errorf("revision %q has no definition %q", rev, definitions[0])
+	return table.ValidateValue(x, string(rev), definitions...)
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -489,14 +475,6 @@ type registered struct {
 	make func() Value
 }
 
-// structOf makes a Value of a struct.
-func structOf[T any, P interface {
-	*T
-	Value
-}]() Value {
-	return P(new(T))
-}
-
 // definitions are sorted by name.
 var definitions = [...]registered{
 	{"Annotated", structOf[Annotated]},
@@ -691,6 +669,14 @@ var definitions = [...]registered{
 	{"UnsupportedProtocolVersionError", hold("UnsupportedProtocolVersionError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"UntitledMultiSelectEnumSchema", structOf[UntitledMultiSelectEnumSchema]},
 	{"UntitledSingleSelectEnumSchema", structOf[UntitledSingleSelectEnumSchema]},
+}
+
+// structOf makes a Value of a struct.
+func structOf[T any, P interface {
+	*T
+	Value
+}]() Value {
+	return P(new(T))
 }
 
 // holder makes a Value of a definition that is not a struct.

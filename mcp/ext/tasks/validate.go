@@ -6,7 +6,6 @@
 package tasks
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -18,25 +17,12 @@ import (
 // definition may be followed by "/params" for the params of a request or notification. The
 // error lists every fault with its place ([jsonschema.Faults]); nil means there is none.
 func Validate(rev Revision, definition string, data []byte) error {
-	root, ok := table.Root(string(rev), definition)
-	if !ok {
-		return fmt.Errorf("revision %q has no definition %q", rev, definition)
-	}
-	return table.Check(root, data)
+	return table.Validate(string(rev), definition, data)
 }
 
 // validate checks x against the first of the definitions that the revision has.
 func validate(x codec.Encoder, rev Revision, definitions ...string) error {
-	for _, d := range definitions {
-		if root, ok := table.Root(string(rev), d); ok {
-			data, err := codec.Marshal(x)
-			if err != nil {
-				return err
-			}
-			return table.CheckValid(root, data)
-		}
-	}
-	return fmt.Errorf("revision %q has no definition %q", rev, definitions[0])
+	return table.ValidateValue(x, string(rev), definitions...)
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -166,14 +152,6 @@ type registered struct {
 	make func() Value
 }
 
-// structOf makes a Value of a struct.
-func structOf[T any, P interface {
-	*T
-	Value
-}]() Value {
-	return P(new(T))
-}
-
 // definitions are sorted by name.
 var definitions = [...]registered{
 	{"CancelTaskRequest", hold("CancelTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
@@ -196,6 +174,14 @@ var definitions = [...]registered{
 	{"UpdateTaskRequest", hold("UpdateTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
 	{"UpdateTaskResult", structOf[UpdateTaskResult]},
 	{"WorkingTask", structOf[WorkingTask]},
+}
+
+// structOf makes a Value of a struct.
+func structOf[T any, P interface {
+	*T
+	Value
+}]() Value {
+	return P(new(T))
 }
 
 // holder makes a Value of a definition that is not a struct.
