@@ -159,17 +159,17 @@ func structOf[T any, P interface {
 type holder[T any] struct {
 	value      T
 	definition string
-	read       func(*codec.Reader) T
-	write      func(*codec.Writer, T)
+	read       func(*wire.Reader) T
+	write      func(*wire.Writer, T)
 }
 
 // hold returns a function that makes a holder.
-func hold[T any](definition string, read func(*codec.Reader) T, write func(*codec.Writer, T)) func() Value {
+func hold[T any](definition string, read func(*wire.Reader) T, write func(*wire.Writer, T)) func() Value {
 	return func() Value { return &holder[T]{definition: definition, read: read, write: write} }
 }
 
-func (h *holder[T]) DecodeJSON(r *codec.Reader)  { h.value = h.read(r) }
-func (h *holder[T]) EncodeJSON(w *codec.Writer)  { h.write(w, h.value) }
+func (h *holder[T]) DecodeJSON(r *wire.Reader)  { h.value = h.read(r) }
+func (h *holder[T]) EncodeJSON(w *wire.Writer)  { h.write(w, h.value) }
 func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.definition) }
 func (h *holder[T]) Unwrap() any                 { return h.value }
 

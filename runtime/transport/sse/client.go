@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -296,10 +297,10 @@ func (c *Client) record(l *line, m *jsonrpc.Message) (wanted bool) {
 
 // revisionOf returns the revision in a result of initialize as the value of a header, or nil.
 func revisionOf(result []byte) []string {
-	r := codec.Borrow(result)
-	defer r.Release()
-	revision, kind, _ := r.PeekMember("protocolVersion")
-	if kind != codec.KindString {
+	var revision string
+	var kind wire.Kind
+	codec.ReadPart(result, func(r *wire.Reader) { revision, kind, _ = r.PeekMember("protocolVersion") })
+	if kind != wire.KindString {
 		return nil
 	}
 	return []string{revision}
