@@ -206,6 +206,8 @@ func (c *Client) hungUp(l *line, cause error) {
 
 // Reopen implements [transport.Reopener]. It returns when the server has sent the URL to post to.
 func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
+	ctx, cancel := c.end.Bounded(ctx)
+	defer cancel()
 	c.mu.Lock()
 	last := c.line
 	c.mu.Unlock()
