@@ -1,24 +1,27 @@
 package codec
 
 import (
-	"bytes"
+	"encoding/json"
 	"sync"
+
+	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// GeneratedVersion1 is mentioned by generated code that needs this version of the package. When a later
+// GeneratedVersion2 is mentioned by generated code that needs this version of the package. When a later
 // version of the package no longer fits, the name goes away and the mismatch is a compile error.
-const GeneratedVersion1 = true
+const GeneratedVersion2 = true
 
 // Decoder is a value that reads itself from the next value of r. It overwrites what it held before. It reports
-// trouble through r, see [Reader.Fail].
+// a failure through r, see [wire.Reader.Fail].
 type Decoder interface {
-	DecodeJSON(r *Reader)
+	DecodeJSON(r *wire.Reader)
 }
 
-// Encoder is a value that writes itself as one JSON value to w. It reports trouble through w, see
-// [Writer.Fail].
+// Encoder is a value that writes itself as one JSON value to w. It reports a failure through w, see
+// [wire.Writer.Fail].
 type Encoder interface {
-	EncodeJSON(w *Writer)
+	EncodeJSON(w *wire.Writer)
 }
 
 // Value is both an Encoder and a Decoder, as every generated type is by its pointer.
@@ -27,98 +30,109 @@ type Value interface {
 	Decoder
 }
 
+// readers and writers hold Readers and Writers that are not in use. They keep nothing of what they have read.
+var (
+	readers = sync.Pool{New: func() any { return new(reader) }}
+	writers = sync.Pool{New: func() any { return &scratchWriter{Writer: wire.NewWriter(nil)} }}
+)
+
+// reader is a Reader with limits that options may set without an allocation.
+type reader struct {
+	wire.Reader
+	limits wire.Limits
+}
+
+// scratchWriter is a Writer with a buffer that it keeps from one use to the next.
+type scratchWriter struct {
+	*wire.Writer
+	scratch []byte
+}
+
+// borrow returns a Reader for data from the pool.
+func borrow(data []byte, opts []Option) *reader {
+	r := readers.Get().(*reader)
+	r.limits = wire.Limits{}
+	for _, o := range opts {
+		o(&r.limits)
+	}
+	r.Reset(data, r.limits)
+	return r
+}
+
+// release puts r, which has read data, back into the pool and returns its failure as an *Error, or nil.
+func release(r *reader, data []byte) error {
+	err := failure(&r.Reader, data)
+	r.Forget()
+	readers.Put(r)
+	return err
+}
+
 // Unmarshal decodes data, which must be one JSON value and nothing more, into v. An error is an [*Error]; v is
 // then only partly filled. Unless [NoCopy] is among the options, v shares no memory with data afterwards.
 func Unmarshal(data []byte, v Decoder, opts ...Option) error {
-	r := Borrow(data, opts...)
-	v.DecodeJSON(r)
+	r := borrow(data, opts)
+	v.DecodeJSON(&r.Reader)
 	r.End()
-	return r.Release()
+	return release(r, data)
 }
 
 // UnmarshalFunc is [Unmarshal] for a value that read returns, such as a variant of a union. After an error it is
 // the zero value.
-func UnmarshalFunc[T any](data []byte, read func(*Reader) T, opts ...Option) (T, error) {
-	r := Borrow(data, opts...)
-	v := read(r)
+func UnmarshalFunc[T any](data []byte, read func(*wire.Reader) T, opts ...Option) (T, error) {
+	r := borrow(data, opts)
+	v := read(&r.Reader)
 	r.End()
-	err := r.Release()
+	err := release(r, data)
 	if err != nil {
 		v = *new(T)
 	}
 	return v, err
 }
 
-// readers holds Readers that are not in use. They keep nothing of what they have read.
-var readers = sync.Pool{New: func() any { return NewReader(nil) }}
-
-// Borrow is [NewReader] for a Reader that is only needed for a while: it comes from a pool and goes back there with
-// [Reader.Release].
-func Borrow(data []byte, opts ...Option) *Reader {
-	r := readers.Get().(*Reader)
-	if r.options || len(opts) > 0 {
-		r.setOptions(opts)
-	}
-	r.begin(data)
-	r.pooled = true
-	return r
+// ReadPart calls read with a Reader for part, a value out of a text that was received and checked, such as the params
+// of a message. It does not limit the length of part. Raw values that read keeps are parts of it, as with [NoCopy]. An
+// error is an [*Error]; read need not consume all of part.
+func ReadPart(part []byte, read func(r *wire.Reader)) error {
+	r := readers.Get().(*reader)
+	r.Reset(part, wire.Limits{Size: max(len(part), DefaultMaxSize), NoCopy: true})
+	read(&r.Reader)
+	return release(r, part)
 }
 
-// Borrow borrows a Reader for data that has the options of r.
-func (r *Reader) Borrow(data []byte) *Reader {
-	other := readers.Get().(*Reader)
-	if r.options || other.options {
-		other.options, other.lim = r.options, r.lim
-		other.check.maxDepth, other.check.maxString = r.lim.depth, r.lim.str
-	}
-	other.begin(data)
-	other.pooled = true
-	return other
-}
-
-// Release ends the use of a Reader that Borrow returned, and returns what Err does. Nothing else may be called on
-// it afterwards.
-func (r *Reader) Release() error {
-	err := r.Err()
-	if r.pooled {
-		r.pooled = false
-		r.forget()
-		readers.Put(r)
-	}
-	return err
+// Member returns the value of a member of an object out of a text that was received and checked; ok is false if there
+// is no such member, or part is no object. The value is a part of the object.
+func Member(object []byte, name string) (value json.RawMessage, ok bool) {
+	ReadPart(object, func(r *wire.Reader) { value, ok = r.PeekRaw(name) })
+	return value, ok
 }
 
 // Marshal returns v as JSON text without line breaks. An error is an [*Error].
 func Marshal(v Encoder) ([]byte, error) {
-	w := writers.Get().(*Writer)
-	w.Reset(w.buf[:0])
-	v.EncodeJSON(w)
+	w := writers.Get().(*scratchWriter)
+	w.Reset(w.scratch[:0])
+	v.EncodeJSON(w.Writer)
 	var text []byte
-	err := w.Err()
+	err := writeFailure(w.Writer)
 	if err == nil {
-		text = bytes.Clone(w.buf)
-		noteChecked(text)
+		text = w.Clone()
 	}
-	if cap(w.buf) > keepScratch {
-		w.buf = nil
+	if w.scratch = w.Bytes(); cap(w.scratch) > scan.KeepScratch {
+		w.scratch = nil
 	}
+	w.Reset(nil)
 	writers.Put(w)
 	return text, err
 }
-
-// writers holds Writers that are not in use.
-var writers = sync.Pool{New: func() any { return NewWriter(nil) }}
 
 // Append appends v as JSON text without line breaks to dst and returns the longer slice. An error is an
 // [*Error], and dst comes back with the length it had, though bytes between its length and its capacity may
 // have changed.
 func Append(dst []byte, v Encoder) ([]byte, error) {
-	w := writers.Get().(*Writer)
-	own := w.buf
+	w := writers.Get().(*scratchWriter)
 	w.Reset(dst)
-	v.EncodeJSON(w)
-	text, err := w.Bytes(), w.Err()
-	w.Reset(own[:0])
+	v.EncodeJSON(w.Writer)
+	text, err := w.Bytes(), writeFailure(w.Writer)
+	w.Reset(nil)
 	writers.Put(w)
 	if err != nil {
 		return dst, err
@@ -129,8 +143,8 @@ func Append(dst []byte, v Encoder) ([]byte, error) {
 // Valid reports whether data is one well-formed JSON value, by the rules of this package. The error is nil or
 // an [*Error].
 func Valid(data []byte, opts ...Option) error {
-	r := Borrow(data, opts...)
+	r := borrow(data, opts)
 	r.Skip()
 	r.End()
-	return r.Release()
+	return release(r, data)
 }

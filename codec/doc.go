@@ -1,7 +1,9 @@
-// Package codec reads and writes JSON text for the generated protocol types. It uses the standard library
-// only, without reflection and without package unsafe. For Go values of any other type, such as the structs of a
-// tool's author, there is package value. Long texts are looked at with vector instructions where an amd64 processor has
-// AVX2; the build tag purego leaves them out.
+// Package codec encodes and decodes the generated protocol types as JSON text: [Marshal] and [Append], [Unmarshal] and
+// [UnmarshalFunc]. It uses the standard library only, without reflection and without package unsafe. For Go values of
+// any other type, such as the structs of a tool's author, there is package value. The code that reads and writes is in
+// package wire: import that, too, to give a type of your own the methods of [Decoder] and [Encoder], as the example of
+// this package shows. An amd64 processor with AVX2 scans long texts with vector instructions; the build tag purego
+// leaves them out.
 //
 // # Words
 //
@@ -12,13 +14,11 @@
 // also keeps what the type knows but cannot hold. Malformed means that the text breaks a rule of this package
 // whatever type was wanted; a text that is well formed may still be of the wrong shape for a type.
 //
-// # Reading
+// # Errors
 //
-// A [Reader] walks over one byte slice. Its first failure stays: from then on every method returns a zero
-// value and every loop ends, so that code which decodes checks nothing on the way and looks at [Reader.Err]
-// once. A failure is an [*Error] and says what is wrong, at which byte offset, line and column, and where in
-// the value, as a JSON pointer (RFC 6901). Nothing is tracked for that while all goes well: line, column and
-// pointer come from a second walk, made only when the error is asked for.
+// An error is an [*Error]. It says what is wrong, at which byte offset, line and column, and where in the value, as a
+// JSON pointer (RFC 6901). Decoding keeps no track of these places: they come from a second walk over the text, which
+// is made only after a failure.
 //
 // # What is refused
 //
@@ -27,7 +27,7 @@
 //   - A text that breaks the grammar: [ErrSyntax], or a finer error that wraps it (sections 2 to 7).
 //   - Anything but white space after the value: [ErrTrailing] (section 2).
 //   - A text that ends early, the empty text included: [ErrEOF].
-//   - A byte order mark: [ErrBOM] (section 8.1 lets a receiver ignore one; nobody may send one).
+//   - A byte order mark: [ErrBOM] (section 8.1 lets a receiver ignore one, and forbids sending one).
 //   - Bytes that are not UTF-8: [ErrUTF8] (section 8.1). Nothing is replaced by U+FFFD.
 //   - An escape that names half of a surrogate pair: [ErrSurrogate] (section 8.2).
 //   - Two members of one object with the same name, compared after escapes are decoded: [ErrDuplicate]
@@ -45,6 +45,6 @@
 //
 // # Concurrency
 //
-// A Reader or a Writer belongs to one goroutine at a time. All else here may be used from many at once, an
-// [Extra] included as long as nobody changes that very variable.
+// All functions and values of this package may be used by many goroutines at once. That includes an [Extra], as long as
+// no goroutine changes that variable.
 package codec

@@ -2,11 +2,12 @@ package codec
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Error is the one error type of this package: what is wrong, and where.
@@ -65,74 +66,68 @@ func shortPointer(p string) string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// fault is a sentinel that may be a special case of another.
-type fault struct {
-	text   string
-	parent error
+// JSONPointer returns Pointer. [wire.Writer.Fail] extends its own pointer with it.
+func (e *Error) JSONPointer() string { return e.Pointer }
+
+// failure returns the failure of r, which has read data, as an *Error, or nil.
+func failure(r *wire.Reader, data []byte) error {
+	at, err := r.Failure()
+	if err == nil {
+		return nil
+	}
+	line, column := Position(data, at)
+	e := &Error{Offset: int64(at), Line: line, Column: column, Err: err}
+	if err != ErrSize { // else nothing was read, and the path to there may be of any length
+		e.Pointer = scan.PointerTo(data, at)
+	}
+	return e
 }
 
-func (f *fault) Error() string { return f.text }
-func (f *fault) Unwrap() error { return f.parent }
+// writeFailure returns the failure of w as an *Error, or nil. What a Writer writes is one line.
+func writeFailure(w *wire.Writer) error {
+	f := w.Failure()
+	if f.Err == nil {
+		return nil
+	}
+	return &Error{Offset: int64(f.Offset), Line: 1, Column: f.Offset + 1, Pointer: f.Pointer, Err: f.Err, writing: true}
+}
 
 // Malformed text: wrong whatever type was wanted. See the package comment for the rule behind each.
 var (
-	ErrSyntax      error = &fault{"syntax error", nil}                        // the grammar is broken
-	ErrBOM         error = &fault{"byte order mark", ErrSyntax}               // wraps ErrSyntax
-	ErrControlChar error = &fault{"control character in a string", ErrSyntax} // wraps ErrSyntax
-	ErrEscape      error = &fault{"bad escape in a string", ErrSyntax}        // wraps ErrSyntax
-	ErrNumber      error = &fault{"malformed number", ErrSyntax}              // wraps ErrSyntax
-	ErrLiteral     error = &fault{"malformed literal", ErrSyntax}             // wraps ErrSyntax: not quite true, false or null
-	ErrEOF         error = &fault{"text ends early", io.ErrUnexpectedEOF}     // wraps io.ErrUnexpectedEOF
-	ErrTrailing    error = &fault{"text after the value", nil}                // something follows the value
-	ErrUTF8        error = &fault{"invalid UTF-8", nil}                       // also when writing
-	ErrSurrogate   error = &fault{"escape of half a surrogate pair", nil}     // such as "\ud800"
-	ErrDuplicate   error = &fault{"member name appears twice", nil}           // in one object
-	ErrDepth       error = &fault{"nested too deeply", nil}                   // see MaxDepth
-	ErrSize        error = &fault{"text is too long", nil}                    // see MaxSize
-	ErrStringSize  error = &fault{"string is too long", nil}                  // see MaxString
+	ErrSyntax      = scan.ErrSyntax      // the grammar is broken
+	ErrBOM         = scan.ErrBOM         // byte order mark; wraps ErrSyntax
+	ErrControlChar = scan.ErrControlChar // control character in a string; wraps ErrSyntax
+	ErrEscape      = scan.ErrEscape      // bad escape in a string; wraps ErrSyntax
+	ErrNumber      = scan.ErrNumber      // malformed number; wraps ErrSyntax
+	ErrLiteral     = scan.ErrLiteral     // not quite true, false or null; wraps ErrSyntax
+	ErrEOF         = scan.ErrEOF         // the text ends early; wraps io.ErrUnexpectedEOF
+	ErrTrailing    = scan.ErrTrailing    // something follows the value
+	ErrUTF8        = scan.ErrUTF8        // invalid UTF-8, also when writing
+	ErrSurrogate   = scan.ErrSurrogate   // escape of half a surrogate pair, such as "\ud800"
+	ErrDuplicate   = scan.ErrDuplicate   // a member name appears twice in one object
+	ErrDepth       = scan.ErrDepth       // nested too deeply, see MaxDepth
+	ErrSize        = scan.ErrSize        // the text is too long, see MaxSize
+	ErrStringSize  = scan.ErrStringSize  // a string is too long, see MaxString
 )
 
-// Well-formed text, or a Go value, of the wrong shape. See also [TypeError].
+// Well-formed text, or a Go value, of the wrong shape.
 var (
-	ErrInteger error = &fault{"number is not an integer", nil}           // 1.5, but not 1.0 or 1e3
-	ErrFloat   error = &fault{"number is infinite or not a number", nil} // when writing
-	ErrNoValue error = &fault{"no value to write", nil}                  // when writing: nil or empty, where a value must stand
+	ErrType    = scan.ErrType    // a value of the wrong kind, such as a string in place of an object
+	ErrInteger = scan.ErrInteger // 1.5 where an integer is needed, but not 1.0 or 1e3
+	ErrFloat   = scan.ErrFloat   // when writing: an infinite number, or one that is none
+	ErrNoValue = scan.ErrNoValue // when writing: nil or empty, where a value must stand
 )
-
-// malformed lists what Code counts as malformed text.
-var malformed = [...]error{
-	ErrSyntax, ErrEOF, ErrTrailing, ErrUTF8, ErrSurrogate, ErrDuplicate, ErrDepth, ErrSize, ErrStringSize,
-}
-
-// TypeError says that a value is of the wrong kind.
-type TypeError struct {
-	Want string // what would do, such as "string or integer"
-	Got  Kind
-}
-
-// Error names both kinds.
-func (e *TypeError) Error() string { return "want " + e.Want + ", got " + e.Got.String() }
 
 // Code gives the JSON-RPC 2.0 error code for an error that came from reading: -32700 (parse error) for malformed
 // text, texts over a limit included, and -32602 (invalid params) for text of the wrong shape, which is any other
 // [*Error]. It is 0 for nil, for errors from writing, and for those that are not from this package.
 func Code(err error) int {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.writing {
+	switch {
+	case !ok || e.writing:
 		return 0
-	}
-	for _, m := range malformed {
-		if errors.Is(e.Err, m) {
-			return -32700
-		}
+	case scan.Malformed(e.Err):
+		return -32700
 	}
 	return -32602
-}
-
-// unexpected is the error for the byte at offset i, where want was expected.
-func unexpected(data []byte, i int, want string) error {
-	if i >= len(data) {
-		return ErrEOF
-	}
-	return fmt.Errorf("%w: want %s, got %q", ErrSyntax, want, data[i:i+1])
 }

@@ -5,42 +5,45 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// point is written by hand in the way of the generated types.
+// point encodes and decodes itself in the way of the generated types.
 type point struct {
 	X, Y  int64
 	Label *string
-	Extra codec.Extra
+	Extra codec.Extra // unknown members, and what does not fit a field
 }
 
-func (p *point) DecodeJSON(r *codec.Reader) {
+var pointMembers = wire.Members{Names: []string{`"x":`, `"y":`, `"label":`}}
+
+func (p *point) DecodeJSON(r *wire.Reader) {
 	*p = point{}
-	for r.Object(); r.More(); {
-		switch key := r.Key(); key {
-		case "x":
-			p.X = r.IntExact(&p.Extra, key)
-		case "y":
-			p.Y = r.IntExact(&p.Extra, key)
-		case "label":
-			p.Label = new(r.Text())
+	o := r.Enter(&pointMembers, (*wire.Extra)(&p.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
+		switch i {
+		case 0:
+			p.X = o.Int()
+		case 1:
+			p.Y = o.Int()
+		case 2:
+			p.Label = r.NewText()
 		default:
-			r.Keep(&p.Extra, key)
+			o.Extra()
 		}
 	}
 }
 
-func (p *point) EncodeJSON(w *codec.Writer) {
+func (p *point) EncodeJSON(w *wire.Writer) {
 	start := w.Begin()
 	w.Key(`,"x":`)
-	w.IntExact(p.X, p.Extra, "x")
+	w.IntExact(p.X, wire.Extra(p.Extra), "x")
 	w.Key(`,"y":`)
-	w.IntExact(p.Y, p.Extra, "y")
+	w.IntExact(p.Y, wire.Extra(p.Extra), "y")
 	if p.Label != nil {
-		w.Key(`,"label":`)
-		w.Text(*p.Label)
+		w.KeyText(`,"label":"`, *p.Label)
 	}
-	w.End(start, p.Extra)
+	w.EndExtra(start, wire.Extra(p.Extra), &pointMembers)
 }
 
 func Example() {
@@ -61,13 +64,12 @@ func ExampleError() {
 	fmt.Println(err)
 
 	var e *codec.Error
-	var wrong *codec.TypeError
-	if errors.As(err, &e) && errors.As(err, &wrong) {
-		fmt.Println(e.Line, e.Column, e.Pointer, wrong.Got)
+	if errors.As(err, &e) && errors.Is(err, codec.ErrType) {
+		fmt.Println(e.Line, e.Column, e.Pointer)
 	}
 	// Output:
 	// json: /label: want string, got number (line 3, column 12, offset 23)
-	// 3 12 /label number
+	// 3 12 /label
 }
 
 func ExampleValid() {
@@ -80,16 +82,6 @@ func ExampleValid() {
 	// json: /a/2: syntax error: want a value, got "]" (line 1, column 13, offset 12) false
 	// json: /a: member name appears twice (line 1, column 10, offset 9) true
 	// json: escape of half a surrogate pair (line 1, column 2, offset 1) false
-}
-
-func ExampleReader_PeekMember() {
-	r := codec.NewReader([]byte(`{"text": "hello", "type": "text"}`))
-	kind, _, ok := r.PeekMember("type")
-	fmt.Println(kind, ok)
-	fmt.Println(string(r.Raw())) // nothing was consumed
-	// Output:
-	// text true
-	// {"text": "hello", "type": "text"}
 }
 
 func ExampleExtra() {
@@ -110,25 +102,25 @@ func ExampleExtra() {
 	// {"x":1,"y":2,"z":"three"}
 }
 
-// A value is read without a type for it.
-func ExampleNewReader() {
-	r := codec.NewReader([]byte(`{"name": "Oslo", "degrees": [4, 5.5], "country": {"code": "NO"}}`), codec.MaxDepth(8))
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "name":
-			fmt.Println("name:", r.Text())
-		case "degrees":
-			for r.Array(); r.More(); {
-				v, exact := r.Float()
-				fmt.Println("degrees:", v, exact)
+// ReadPart reads a value without a type for it.
+func ExampleReadPart() {
+	err := codec.ReadPart([]byte(`{"name": "Oslo", "degrees": [4, 5.5], "country": {"code": "NO"}}`), func(r *wire.Reader) {
+		r.Object()
+		for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+			switch string(name) {
+			case "name":
+				fmt.Println("name:", r.Text())
+			case "degrees":
+				for r.Array(); r.More(); {
+					v, exact := r.Float()
+					fmt.Println("degrees:", v, exact)
+				}
+			default:
+				fmt.Println("not known:", string(r.Raw()))
 			}
-		default:
-			fmt.Println("not known:", string(r.Raw()))
 		}
-	}
-	r.End()
-	fmt.Println(r.Err()) // of all that was read
+	})
+	fmt.Println(err) // of all that was read
 	// Output:
 	// name: Oslo
 	// degrees: 4 true
@@ -137,25 +129,16 @@ func ExampleNewReader() {
 	// <nil>
 }
 
-func ExampleNewWriter() {
-	w := codec.NewWriter([]byte("data: "))
-	start := w.Begin()
-	w.KeyText(`,"name":"`, "Oslo") // with the quote in front of the text
-	w.Key(`,"degrees":`)
-	w.BeginArray()
-	for _, v := range []int64{4, 5} {
-		w.Elem()
-		w.Int(v)
-	}
-	w.EndArray()
-	w.End(start, codec.Extra{})
-	fmt.Println(string(w.Bytes()), w.Err())
+func ExampleMember() {
+	result := []byte(`{"content": [], "isError": true}`)
+	value, ok := codec.Member(result, "isError")
+	fmt.Println(string(value), ok)
 	// Output:
-	// data: {"name":"Oslo","degrees":[4,5]} <nil>
+	// true true
 }
 
 func ExampleUnmarshalFunc() {
-	points, err := codec.UnmarshalFunc([]byte(`{"home": {"x": 1, "y": 2}}`), codec.DecodeMap[point])
+	points, err := codec.UnmarshalFunc([]byte(`{"home": {"x": 1, "y": 2}}`), wire.DecodeMap[point])
 	fmt.Println(points["home"].X, points["home"].Y, err)
 	// Output:
 	// 1 2 <nil>

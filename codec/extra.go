@@ -1,11 +1,10 @@
 package codec
 
 import (
-	"bytes"
 	"encoding/json"
 	"iter"
-	"slices"
-	"strings"
+
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Extra is what an object held beyond the fields of its Go type: unknown members, known members whose value the
@@ -17,228 +16,31 @@ import (
 //
 // Copies of a struct share it without harm: whatever changes an Extra copies the contents first, which takes
 // time in proportion to [Extra.Len]. The raw values it hands out belong to it and must not be changed.
-type Extra struct {
-	p *extra // never changed once it may be shared; see Reader.change
-}
-
-// extra has its members, in the order they came and no name twice, either in text and spans, as a Reader puts them, or
-// in members.
-type extra struct {
-	text    []byte // as in ,"a":1,"b":[2]; never returned as a whole; names in it have no escapes
-	sum     uint64 // textSum of text, once text is complete
-	spans   []span // where they are in text
-	members []member
-	numbers []numberText
-	absent  uint64
-	by      *Members // the members of the type it was decoded for, or nil
-	known   bool     // some member may have the name of a field; it is then in members
-	few     [6]span  // where spans begin
-}
-
-// span is a member in a text: its value ends where the comma of the next one is.
-type span struct{ value, end uint32 }
-
-type member struct {
-	name string
-	raw  json.RawMessage
-}
-
-// numberText is the exact text of a number in the member name.
-type numberText struct {
-	name, text string
-}
-
-// clone returns a copy that shares nothing which a change could touch; of nil it is an empty one.
-func (e *extra) clone() *extra {
-	if e == nil {
-		return new(extra)
-	}
-	return &extra{
-		text: e.text, sum: e.sum, spans: slices.Clone(e.spans), members: slices.Clone(e.members), numbers: slices.Clone(e.numbers),
-		absent: e.absent, by: e.by, known: e.known,
-	}
-}
-
-func (e *extra) len() int { return len(e.spans) + len(e.members) }
-
-// span returns the name and the value of the i-th span. Both are part of the text.
-func (e *extra) span(i int) (name, raw []byte) {
-	start, s := uint32(0), e.spans[i]
-	if i > 0 {
-		start = e.spans[i-1].end
-	}
-	return e.text[start+2 : s.value-2], e.text[s.value:s.end:s.end]
-}
-
-// findIn returns the index of the member name, or -1.
-func findIn[T string | []byte](e *extra, name T) int {
-	for i := range e.spans {
-		if n, _ := e.span(i); string(n) == string(name) {
-			return i
-		}
-	}
-	return slices.IndexFunc(e.members, func(m member) bool { return m.name == string(name) })
-}
-
-// all goes over the members.
-func (e *extra) all(yield func(string, json.RawMessage) bool) {
-	for i := range e.spans {
-		if name, raw := e.span(i); !yield(string(name), raw) {
-			return
-		}
-	}
-	for _, m := range e.members {
-		if !yield(m.name, m.raw) {
-			return
-		}
-	}
-}
-
-// list returns the members, for changing them.
-func (e *extra) list() []member {
-	list := slices.Grow([]member(nil), e.len()+1)
-	for name, raw := range e.all {
-		list = append(list, member{name, raw})
-	}
-	return list
-}
-
-// unpack moves what is in text to members.
-func (e *extra) unpack() {
-	if len(e.spans) > 0 {
-		e.members, e.text, e.spans = e.list(), nil, nil
-	}
-}
+//
+// Code that reads and writes an object converts its address to a [*wire.Extra].
+type Extra wire.Extra
 
 // Len returns how many members x holds.
-func (x Extra) Len() int {
-	if x.p == nil {
-		return 0
-	}
-	return x.p.len()
-}
+func (x Extra) Len() int { return wire.Extra(x).Len() }
 
-// Get returns the member name.
-func (x Extra) Get(name string) (value json.RawMessage, ok bool) {
-	if x.p == nil {
-		return nil, false
-	}
-	i := findIn(x.p, name)
-	switch {
-	case i < 0:
-		return nil, false
-	case len(x.p.spans) > 0:
-		_, value = x.p.span(i)
-		return value, true
-	}
-	return x.p.members[i].raw, true
-}
+// Get returns the value of the member name.
+func (x Extra) Get(name string) (value json.RawMessage, ok bool) { return wire.Extra(x).Get(name) }
 
 // Has reports whether x holds the member name.
-func (x Extra) Has(name string) bool { return x.p != nil && findIn(x.p, name) >= 0 }
+func (x Extra) Has(name string) bool { return wire.Extra(x).Has(name) }
 
 // Set adds the member name, or replaces its value in place. The value is kept as it is and checked when it is
 // written; it must not be changed afterwards.
-func (x *Extra) Set(name string, value json.RawMessage) {
-	x.p = x.p.clone()
-	x.p.unpack()
-	x.p.known = true
-	if i := findIn(x.p, name); i >= 0 {
-		x.p.members[i].raw = value
-		return
-	}
-	x.p.members = append(x.p.members, member{name, value})
-}
+func (x *Extra) Set(name string, value json.RawMessage) { (*wire.Extra)(x).Set(name, value) }
 
 // Delete removes the member name, if there is one.
-func (x *Extra) Delete(name string) {
-	if x.p == nil {
-		return
-	}
-	i := findIn(x.p, name)
-	if i < 0 {
-		return
-	}
-	x.p = x.p.clone()
-	x.p.unpack()
-	x.p.members = slices.Delete(x.p.members, i, i+1)
-}
+func (x *Extra) Delete(name string) { (*wire.Extra)(x).Delete(name) }
 
 // All goes over the members in the order they came.
-func (x Extra) All() iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		if x.p == nil {
-			return
-		}
-		x.p.all(yield)
-	}
-}
-
-// SetAbsent records which required members were missing: bit i stands for the i-th required member of the type.
-func (x *Extra) SetAbsent(bits uint64) {
-	if x.p == nil && bits == 0 {
-		return
-	}
-	x.p = x.p.clone()
-	x.p.absent = bits
-}
-
-// Of returns x if it was read with members, or with no Members at all. Otherwise it returns an empty
-// Extra. Generated code calls it before it asks x for missing members and the text of numbers, which
-// are meaningless for a value of another type. [Writer.EndOf] handles the unknown members.
-func (x Extra) Of(members *Members) Extra {
-	if x.p == nil || x.p.by == members || x.p.by == nil {
-		return x
-	}
-	return Extra{}
-}
-
-// Absent reports whether the required member with that number was missing.
-func (x Extra) Absent(bit uint) bool { return x.p != nil && x.p.absent&(1<<bit) != 0 }
-
-// Number returns the exact text of the number member name, if its field cannot hold it exactly.
-func (x Extra) Number(name string) (text string, ok bool) {
-	if x.p == nil {
-		return "", false
-	}
-	for _, n := range slices.Backward(x.p.numbers) { // the last one counts
-		if n.name == name {
-			return n.text, true
-		}
-	}
-	return "", false
-}
+func (x Extra) All() iter.Seq2[string, json.RawMessage] { return wire.Extra(x).All() }
 
 // Equal reports whether both hold the same, whatever the order of members and the white space in raw values.
-func (x Extra) Equal(y Extra) bool {
-	var none extra
-	a, b := x.p, y.p
-	if a == b {
-		return true
-	}
-	if a == nil {
-		a = &none
-	}
-	if b == nil {
-		b = &none
-	}
-	byName := func(m, n member) int { return strings.Compare(m.name, n.name) }
-	return a.absent == b.absent &&
-		slices.EqualFunc(slices.SortedFunc(slices.Values(a.list()), byName), slices.SortedFunc(slices.Values(b.list()), byName),
-			func(m, n member) bool { return m.name == n.name && sameRaw(m.raw, n.raw) }) &&
-		slices.Equal(sortedNumbers(a.numbers), sortedNumbers(b.numbers))
-}
-
-func sortedNumbers(ns []numberText) []numberText {
-	return slices.SortedFunc(slices.Values(ns), func(m, n numberText) int { return strings.Compare(m.name, n.name) })
-}
-
-// sameRaw compares raw values but for white space.
-func sameRaw(a, b json.RawMessage) bool {
-	return bytes.Equal(a, b) || bytes.Equal(appendCompact(nil, a), appendCompact(nil, b))
-}
+func (x Extra) Equal(y Extra) bool { return wire.Extra(x).Equal(wire.Extra(y)) }
 
 // IsZero reports whether x holds nothing.
-func (x Extra) IsZero() bool {
-	return x.p == nil || x.p.len() == 0 && len(x.p.numbers) == 0 && x.p.absent == 0
-}
+func (x Extra) IsZero() bool { return wire.Extra(x).IsZero() }

@@ -1,9 +1,10 @@
 package codec
 
 import (
-	"bytes"
-	"math"
 	"strconv"
+
+	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Number is the exact text of a JSON number. The zero value is no number and cannot be written.
@@ -16,7 +17,7 @@ func (n Number) Int() (v int64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	v, exact, ok := parseInt(text, digits)
+	v, exact, ok := scan.ParseInt(text, digits)
 	if !ok || !exact {
 		return 0, false
 	}
@@ -38,7 +39,7 @@ func (n Number) Float() (v float64, ok bool) {
 // IsInteger reports whether the number is an integer of any size: 7, 1.0 and 1e400 are.
 func (n Number) IsInteger() bool {
 	text, digits, ok := n.scan()
-	return ok && (digits || newDecimal(text).integer())
+	return ok && scan.IsInteger(text, digits)
 }
 
 func (n Number) scan() (text []byte, digits, ok bool) {
@@ -46,186 +47,19 @@ func (n Number) scan() (text []byte, digits, ok bool) {
 		return nil, false, false
 	}
 	text = []byte(n)
-	end, digits, err := scanNumber(text, 0)
+	end, digits, err := scan.Number(text, 0)
 	return text, digits, err == nil && end == len(text)
 }
 
 // DecodeJSON reads the number.
-func (n *Number) DecodeJSON(r *Reader) { *n = r.Number() }
+func (n *Number) DecodeJSON(r *wire.Reader) { *n = Number(r.Number()) }
 
-// EncodeJSON writes the number; see [Writer.Number].
-func (n Number) EncodeJSON(w *Writer) { w.Number(n) }
+// EncodeJSON writes the number. It fails with [ErrNoValue] if n is empty, and with [ErrNumber] if it is no JSON
+// number.
+func (n Number) EncodeJSON(w *wire.Writer) { w.Number(string(n)) }
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (n Number) MarshalJSON() ([]byte, error) { return Marshal(n) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (n *Number) UnmarshalJSON(data []byte) error { return Unmarshal(data, n) }
-
-// parseInt returns the int64 nearest to a number and whether it is that number; ok is false if the number is no
-// integer. digits is what scanNumber said.
-func parseInt(text []byte, digits bool) (v int64, exact, ok bool) {
-	if digits && len(text) <= 18 {
-		return smallInt(text), true, true
-	}
-	d := newDecimal(text)
-	if !d.integer() {
-		return 0, false, false
-	}
-	v, exact = d.int64()
-	return v, exact, true
-}
-
-// smallInt returns an integer of at most 18 bytes, which always fits.
-func smallInt(text []byte) int64 {
-	if text[0] == '-' {
-		return -smallInt(text[1:])
-	}
-	var v int64
-	for _, c := range text {
-		v = v*10 + int64(c-'0')
-	}
-	return v
-}
-
-// parseFloat returns the finite float64 nearest to a number, and whether the shortest decimal for it is that
-// number.
-func parseFloat(text []byte, digits bool) (v float64, exact bool) {
-	if digits && len(text) <= 15 && text[0] != '-' {
-		return float64(smallInt(text)), true // below 2^53
-	}
-	v, err := strconv.ParseFloat(string(text), 64)
-	if err != nil {
-		return math.Copysign(math.MaxFloat64, v), false
-	}
-	if !digits && len(text) <= 16 && !bytes.ContainsAny(text, "eE") {
-		return v, true // a float64 tells numbers of up to 15 digits apart
-	}
-	var buf [32]byte
-	return v, newDecimal(text).equal(newDecimal(strconv.AppendFloat(buf[:0], v, 'e', -1, 64)))
-}
-
-// decimal is a number as 0.d1d2d3… × 10^exp, with neither leading nor trailing zeros. Zero has no digits. It
-// costs no memory of its own, however long the number is.
-type decimal struct {
-	neg    bool
-	digits []byte // of the text: may have one '.' among them
-	n      int    // how many digits
-	exp    int64
-}
-
-// hugeExp stands for every exponent beyond it. No text is long enough for its digits to make up for that.
-const hugeExp = 1 << 60
-
-func newDecimal(text []byte) decimal {
-	var d decimal
-	if text[0] == '-' {
-		d.neg = true
-		text = text[1:]
-	}
-	if i := bytes.IndexAny(text, "eE"); i >= 0 {
-		d.exp = parseExp(text[i+1:])
-		text = text[:i]
-	}
-	point := bytes.IndexByte(text, '.')
-	if point < 0 {
-		point = len(text)
-	} else {
-		text = bytes.TrimRight(text, "0")
-		if point == len(text)-1 {
-			text = text[:point]
-		}
-	}
-	if point == len(text) {
-		text = bytes.TrimRight(text, "0")
-	}
-	d.exp += int64(point)
-	for len(text) > 0 && (text[0] == '0' || text[0] == '.') {
-		if text[0] == '0' {
-			d.exp--
-		}
-		text = text[1:]
-	}
-	d.digits, d.n = text, len(text)
-	if bytes.IndexByte(text, '.') >= 0 {
-		d.n--
-	}
-	if d.n == 0 {
-		d.exp = 0
-	}
-	return d
-}
-
-// parseExp reads the exponent after the e, or hugeExp of its sign.
-func parseExp(text []byte) int64 {
-	neg := text[0] == '-'
-	if neg || text[0] == '+' {
-		text = text[1:]
-	}
-	var v int64
-	for _, c := range text {
-		if v = v*10 + int64(c-'0'); v > hugeExp {
-			v = hugeExp
-			break
-		}
-	}
-	if neg {
-		return -v
-	}
-	return v
-}
-
-// integer reports whether there is nothing behind the point.
-func (d decimal) integer() bool { return d.exp >= int64(d.n) }
-
-// int64 returns the nearest int64 to an integer, and whether it is the same.
-func (d decimal) int64() (v int64, exact bool) {
-	limit := uint64(math.MaxInt64)
-	if d.neg {
-		limit++
-	}
-	var u uint64
-	if d.exp > 19 {
-		u = limit + 1
-	} else {
-		for _, c := range d.digits {
-			if c != '.' {
-				u = u*10 + uint64(c-'0') // at most 19 digits, which fit
-			}
-		}
-		for i := int64(d.n); i < d.exp; i++ {
-			u *= 10
-		}
-	}
-	if exact = u <= limit; !exact {
-		u = limit
-	}
-	if d.neg {
-		return -int64(u), exact // of 1<<63 too: it wraps to itself
-	}
-	return int64(u), exact
-}
-
-// equal reports whether both are the same number.
-func (d decimal) equal(e decimal) bool {
-	if d.n == 0 || e.n == 0 {
-		return d.n == e.n
-	}
-	if d.neg != e.neg || d.n != e.n || d.exp != e.exp {
-		return false
-	}
-	j := 0
-	for _, c := range d.digits {
-		if c == '.' {
-			continue
-		}
-		if e.digits[j] == '.' {
-			j++
-		}
-		if c != e.digits[j] {
-			return false
-		}
-		j++
-	}
-	return true
-}

@@ -3,56 +3,25 @@ package codec
 import (
 	"fmt"
 	"strconv"
-	"strings"
+
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
-
-// ScalarKind is a set of kinds that a [Scalar] may have, or the one that it has.
-type ScalarKind uint8
-
-// The kinds of scalars, which may be combined with |. A number of integral value, such as 7, 1.0 or 6e4, has
-// the kind ScalarInteger; where ScalarNumber is allowed, integers are too.
-const (
-	ScalarString ScalarKind = 1 << iota
-	ScalarInteger
-	ScalarNumber
-	ScalarBool
-)
-
-// String names the kinds in the set, such as "string or integer".
-func (k ScalarKind) String() string {
-	var names []string
-	if k&ScalarString != 0 {
-		names = append(names, "string")
-	}
-	if k&ScalarNumber != 0 {
-		names = append(names, "number")
-	} else if k&ScalarInteger != 0 {
-		names = append(names, "integer")
-	}
-	if k&ScalarBool != 0 {
-		names = append(names, "boolean")
-	}
-	if names == nil {
-		return "nothing"
-	}
-	return strings.Join(names, " or ")
-}
 
 // Scalar is a string, a number or a boolean. The zero value is none of them. Scalars may be compared with == and
 // used as map keys; a number is compared by its text, so that 1 and 1.0 differ, and "1" is neither.
 type Scalar struct {
-	kind ScalarKind
+	kind wire.ScalarKind
 	text string // a string's content, a number's text, true or false
 }
 
 // StringScalar returns the string s as a Scalar. If s is not UTF-8, writing it fails.
-func StringScalar(s string) Scalar { return Scalar{ScalarString, s} }
+func StringScalar(s string) Scalar { return Scalar{wire.ScalarString, s} }
 
 // IntScalar returns the integer i as a Scalar.
-func IntScalar(i int64) Scalar { return Scalar{ScalarInteger, strconv.FormatInt(i, 10)} }
+func IntScalar(i int64) Scalar { return Scalar{wire.ScalarInteger, strconv.FormatInt(i, 10)} }
 
 // BoolScalar returns the boolean b as a Scalar.
-func BoolScalar(b bool) Scalar { return Scalar{ScalarBool, strconv.FormatBool(b)} }
+func BoolScalar(b bool) Scalar { return Scalar{wire.ScalarBool, strconv.FormatBool(b)} }
 
 // NumberScalar returns the number n as a Scalar that keeps its text. It fails with an error that wraps
 // [ErrNumber] if n is no JSON number.
@@ -66,9 +35,9 @@ func NumberScalar(n Number) (Scalar, error) {
 // numberScalar is NumberScalar for a number that was checked.
 func numberScalar(n Number) Scalar {
 	if n.IsInteger() {
-		return Scalar{ScalarInteger, string(n)}
+		return Scalar{wire.ScalarInteger, string(n)}
 	}
-	return Scalar{ScalarNumber, string(n)}
+	return Scalar{wire.ScalarNumber, string(n)}
 }
 
 // Equal reports whether s == t. It is there for packages that compare by method, such as go-cmp.
@@ -78,11 +47,11 @@ func (s Scalar) Equal(t Scalar) bool { return s == t }
 func (s Scalar) IsZero() bool { return s.kind == 0 }
 
 // Kind returns the one kind that s has, or 0 for the zero value.
-func (s Scalar) Kind() ScalarKind { return s.kind }
+func (s Scalar) Kind() wire.ScalarKind { return s.kind }
 
 // Text returns the content of a string.
 func (s Scalar) Text() (text string, ok bool) {
-	if s.kind != ScalarString {
+	if s.kind != wire.ScalarString {
 		return "", false
 	}
 	return s.text, true
@@ -90,7 +59,7 @@ func (s Scalar) Text() (text string, ok bool) {
 
 // Int returns an integer that fits an int64.
 func (s Scalar) Int() (v int64, ok bool) {
-	if s.kind != ScalarInteger {
+	if s.kind != wire.ScalarInteger {
 		return 0, false
 	}
 	return Number(s.text).Int()
@@ -98,7 +67,7 @@ func (s Scalar) Int() (v int64, ok bool) {
 
 // Number returns the text of a number, integers included.
 func (s Scalar) Number() (n Number, ok bool) {
-	if s.kind != ScalarInteger && s.kind != ScalarNumber {
+	if s.kind != wire.ScalarInteger && s.kind != wire.ScalarNumber {
 		return "", false
 	}
 	return Number(s.text), true
@@ -106,13 +75,13 @@ func (s Scalar) Number() (n Number, ok bool) {
 
 // Bool returns the value of a boolean.
 func (s Scalar) Bool() (v, ok bool) {
-	return s.text == "true" && s.kind == ScalarBool, s.kind == ScalarBool
+	return s.text == "true" && s.kind == wire.ScalarBool, s.kind == wire.ScalarBool
 }
 
 // String returns s for people to read: as JSON text, and a string that is not UTF-8 quoted as Go does. It is
 // empty for the zero value.
 func (s Scalar) String() string {
-	if s.kind != ScalarString {
+	if s.kind != wire.ScalarString {
 		return s.text
 	}
 	text, err := Marshal(s)
@@ -122,11 +91,29 @@ func (s Scalar) String() string {
 	return string(text)
 }
 
-// EncodeJSON writes s; see [Writer.Scalar].
-func (s Scalar) EncodeJSON(w *Writer) { w.Scalar(s) }
+// ReadScalar reads a scalar of one of the allowed kinds. Another kind fails with [ErrType], and a number that is
+// no integer, where only integers are allowed, with [ErrInteger].
+func ReadScalar(r *wire.Reader, allow wire.ScalarKind) Scalar {
+	kind, text := r.Scalar(allow)
+	return Scalar{kind, text}
+}
+
+// EncodeJSON writes s. It fails with [ErrNoValue] for the zero value.
+func (s Scalar) EncodeJSON(w *wire.Writer) {
+	switch s.kind {
+	case 0:
+		w.Fail("", ErrNoValue)
+	case wire.ScalarString:
+		w.Text(s.text)
+	default:
+		w.Lit(s.text)
+	}
+}
 
 // DecodeJSON reads any scalar.
-func (s *Scalar) DecodeJSON(r *Reader) { *s = r.Scalar(ScalarString | ScalarNumber | ScalarBool) }
+func (s *Scalar) DecodeJSON(r *wire.Reader) {
+	*s = ReadScalar(r, wire.ScalarString|wire.ScalarNumber|wire.ScalarBool)
+}
 
 // MarshalJSON is EncodeJSON for encoding/json.
 func (s Scalar) MarshalJSON() ([]byte, error) { return Marshal(s) }

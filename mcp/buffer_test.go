@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/hostile"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
@@ -42,8 +43,8 @@ func (k kept) String() string {
 // list is values one after the other.
 type list []codec.Encoder
 
-func (l list) EncodeJSON(w *codec.Writer) {
-	codec.EncodeListFunc(w, l, func(w *codec.Writer, v codec.Encoder) { v.EncodeJSON(w) })
+func (l list) EncodeJSON(w *wire.Writer) {
+	wire.EncodeListFunc(w, l, func(w *wire.Writer, v codec.Encoder) { v.EncodeJSON(w) })
 }
 
 // entryPoint is one way to decode a whole input.

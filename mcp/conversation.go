@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // DecodeRequest decodes a request or notification from JSON text, its params included, in one
@@ -25,11 +26,11 @@ func DecodeResponse(method string, data []byte, opts ...codec.Option) (jsonrpc.M
 // answerTo types requests, and responses as what answers a method.
 type answerTo string
 
-func (a answerTo) ReadParams(r *codec.Reader, method string) codec.Value {
+func (a answerTo) ReadParams(r *wire.Reader, method string) codec.Value {
 	return ReadMethodParams(r, method)
 }
 
-func (a answerTo) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
+func (a answerTo) ReadResult(r *wire.Reader, id jsonrpc.ID) codec.Value {
 	return ReadMethodResult(r, string(a))
 }
 
@@ -48,8 +49,8 @@ func (a answerTo) ReadsAnyResult() {}
 type Conversation struct {
 	// Params and Result read payloads by method, as [ReadMethodParams] and [ReadMethodResult] do, which
 	// are used where they are nil. They are for methods of extensions.
-	Params func(r *codec.Reader, method string) codec.Value
-	Result func(r *codec.Reader, method string) codec.Value
+	Params func(r *wire.Reader, method string) codec.Value
+	Result func(r *wire.Reader, method string) codec.Value
 
 	pending map[jsonrpc.ID][]requests
 	tasks   map[string]string // method that created a task, by task id
@@ -103,14 +104,14 @@ func (c *Conversation) Next(m jsonrpc.Message) (Typed, error) {
 	p := &payloads{c: c, from: FromClient | FromServer}
 	var err error
 	raw := m.Params
-	read := func(r *codec.Reader) codec.Value { return p.ReadParams(r, m.Method) }
+	read := func(r *wire.Reader) codec.Value { return p.ReadParams(r, m.Method) }
 	if m.Kind == jsonrpc.KindResponse {
 		raw = m.Result
-		read = func(r *codec.Reader) codec.Value { return p.ReadResult(r, m.ID) }
+		read = func(r *wire.Reader) codec.Value { return p.ReadResult(r, m.ID) }
 	}
 	if len(raw) > 0 && m.Payload == nil {
 		known := true
-		m.Payload, err = codec.UnmarshalFunc(raw, func(r *codec.Reader) codec.Value {
+		m.Payload, err = codec.UnmarshalFunc(raw, func(r *wire.Reader) codec.Value {
 			v := read(r)
 			if known = v != nil; !known {
 				r.Skip()
@@ -134,25 +135,25 @@ type payloads struct {
 	settled request
 }
 
-func (p *payloads) ReadParams(r *codec.Reader, method string) codec.Value {
+func (p *payloads) ReadParams(r *wire.Reader, method string) codec.Value {
 	if p.c.Params != nil {
 		return p.c.Params(r, method)
 	}
 	return ReadMethodParams(r, method)
 }
 
-func (p *payloads) ReadResult(r *codec.Reader, id jsonrpc.ID) codec.Value {
+func (p *payloads) ReadResult(r *wire.Reader, id jsonrpc.ID) codec.Value {
 	req, candidates := p.c.asked(id, p.from)
 	if req.method == "" && len(candidates) > 1 {
 		req = p.settle(r, id, candidates)
 	}
 	if req.method == "" {
-		return codec.New(r, (*Result).DecodeJSON)
+		return wire.New(r, (*Result).DecodeJSON)
 	}
 	return p.result(r, req.result)
 }
 
-func (p *payloads) result(r *codec.Reader, method string) codec.Value {
+func (p *payloads) result(r *wire.Reader, method string) codec.Value {
 	if p.c.Result != nil {
 		return p.c.Result(r, method)
 	}
@@ -161,7 +162,7 @@ func (p *payloads) result(r *codec.Reader, method string) codec.Value {
 
 // settle finds the only one of the candidates whose results have a schema that admits the
 // result which is next. It consumes nothing.
-func (p *payloads) settle(r *codec.Reader, id jsonrpc.ID, candidates []int) request {
+func (p *payloads) settle(r *wire.Reader, id jsonrpc.ID, candidates []int) request {
 	mark := r.Mark()
 	raw := r.Raw()
 	r.Rewind(mark)
@@ -180,7 +181,7 @@ func (p *payloads) settle(r *codec.Reader, id jsonrpc.ID, candidates []int) requ
 
 // admits reports whether raw is a valid result of a method in some revision.
 func (p *payloads) admits(raw []byte, method string) bool {
-	v, err := codec.UnmarshalFunc(raw, func(r *codec.Reader) codec.Value { return p.result(r, method) }, p.opts...)
+	v, err := codec.UnmarshalFunc(raw, func(r *wire.Reader) codec.Value { return p.result(r, method) }, p.opts...)
 	typed, ok := v.(Value)
 	m, known := LookupMethod(method)
 	if err != nil || !ok || !known {

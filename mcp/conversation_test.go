@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -84,12 +85,12 @@ func TestConversation(t *testing.T) {
 func reversed(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var members [][]byte
-	r := codec.NewReader(text)
+	r := wire.NewReader(text, wire.Limits{})
 	for r.Object(); r.More(); {
 		key := fmt.Sprintf("%q:", r.Key())
 		members = append([][]byte{append([]byte(key), r.Raw()...)}, members...)
 	}
-	if err := r.Err(); err != nil {
+	if _, err := r.Failure(); err != nil {
 		t.Fatal(err)
 	}
 	return append(append([]byte("{"), bytes.Join(members, []byte(","))...), '}')

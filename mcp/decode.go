@@ -11,160 +11,161 @@ package mcp
 
 import (
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-var membersOfAnnotated = codec.Members{
+var membersOfAnnotated = wire.Members{
 	Names: []string{`"annotations":`},
 	ID:    31271,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Annotated) DecodeJSON(r *codec.Reader) {
+func (x *Annotated) DecodeJSON(r *wire.Reader) {
 	*x = Annotated{}
-	seen := r.Enter(&membersOfAnnotated)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfAnnotated, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // annotations
-			x.Annotations = codec.New(r, (*AnnotatedAnnotations).DecodeJSON)
+			x.Annotations = wire.New(r, (*AnnotatedAnnotations).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfAnnotatedAnnotations = codec.Members{
+var membersOfAnnotatedAnnotations = wire.Members{
 	Names: []string{`"audience":`, `"priority":`},
 	ID:    22823,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *AnnotatedAnnotations) DecodeJSON(r *codec.Reader) {
+func (x *AnnotatedAnnotations) DecodeJSON(r *wire.Reader) {
 	*x = AnnotatedAnnotations{}
-	seen := r.Enter(&membersOfAnnotatedAnnotations)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfAnnotatedAnnotations, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // audience
-			x.Audience = codec.ReadTexts[Role](r)
+			x.Audience = wire.ReadTexts[Role](r)
 		case 1: // priority
-			x.Priority = r.NewFloat(&x.Extra, "priority")
+			x.Priority = o.NewFloat()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfAnnotations = codec.Members{
+var membersOfAnnotations = wire.Members{
 	Names: []string{`"audience":`, `"lastModified":`, `"priority":`},
 	ID:    60705,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Annotations) DecodeJSON(r *codec.Reader) {
+func (x *Annotations) DecodeJSON(r *wire.Reader) {
 	*x = Annotations{}
-	seen := r.Enter(&membersOfAnnotations)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfAnnotations, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // audience
-			x.Audience = codec.ReadTexts[Role](r)
+			x.Audience = wire.ReadTexts[Role](r)
 		case 1: // lastModified
-			x.LastModified = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.LastModified = wire.OrKeep(&o, r.NewText())
 		case 2: // priority
-			x.Priority = r.NewFloat(&x.Extra, "priority")
+			x.Priority = o.NewFloat()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfAudioContent = codec.Members{
+var membersOfAudioContent = wire.Members{
 	Names: []string{`"data":`, `"mimeType":`, `"type":`, `"_meta":`, `"annotations":`},
 	ID:    19838,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *AudioContent) DecodeJSON(r *codec.Reader) {
+func (x *AudioContent) DecodeJSON(r *wire.Reader) {
 	*x = AudioContent{}
-	seen := r.Enter(&membersOfAudioContent)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfAudioContent, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // data
 			x.Data = r.Text()
 		case 1: // mimeType
 			x.MIMEType = r.Text()
 		case 2: // type
-			r.Const(&seen, &x.Extra, "audio")
+			o.Const("audio")
 		case 3: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 4: // annotations
-			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfBaseMetadata = codec.Members{
+var membersOfBaseMetadata = wire.Members{
 	Names: []string{`"name":`, `"title":`},
 	ID:    33389,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *BaseMetadata) DecodeJSON(r *codec.Reader) {
+func (x *BaseMetadata) DecodeJSON(r *wire.Reader) {
 	*x = BaseMetadata{}
-	seen := r.Enter(&membersOfBaseMetadata)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfBaseMetadata, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfBlobResourceContents = codec.Members{
+var membersOfBlobResourceContents = wire.Members{
 	Names: []string{`"blob":`, `"uri":`, `"_meta":`, `"mimeType":`},
 	ID:    57784,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *BlobResourceContents) DecodeJSON(r *codec.Reader) {
+func (x *BlobResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = BlobResourceContents{}
-	seen := r.Enter(&membersOfBlobResourceContents)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfBlobResourceContents, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // blob
 			x.Blob = r.Text()
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // mimeType
 			x.MIMEType = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfBooleanSchema = codec.Members{
+var membersOfBooleanSchema = wire.Members{
 	Names: []string{`"type":`, `"default":`, `"description":`, `"title":`},
 	ID:    9632,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *BooleanSchema) DecodeJSON(r *codec.Reader) {
+func (x *BooleanSchema) DecodeJSON(r *wire.Reader) {
 	*x = BooleanSchema{}
-	seen := r.Enter(&membersOfBooleanSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfBooleanSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
-			r.Const(&seen, &x.Extra, "boolean")
+			o.Const("boolean")
 		case 1: // default
 			x.Default = r.NewBool()
 		case 2: // description
@@ -172,128 +173,128 @@ func (x *BooleanSchema) DecodeJSON(r *codec.Reader) {
 		case 3: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfCacheableResult = codec.Members{
+var membersOfCacheableResult = wire.Members{
 	Names: []string{`"cacheScope":`, `"resultType":`, `"ttlMs":`, `"_meta":`},
 	ID:    35796,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CacheableResult) DecodeJSON(r *codec.Reader) {
+func (x *CacheableResult) DecodeJSON(r *wire.Reader) {
 	*x = CacheableResult{}
-	seen := r.Enter(&membersOfCacheableResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCacheableResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // cacheScope
 			x.CacheScope = CacheScope(r.Text())
 		case 1: // resultType
 			x.ResultType = r.Text()
 		case 2: // ttlMs
-			x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
+			x.TTLMs = o.Int()
 		case 3: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfCallToolRequestParams = codec.Members{
+var membersOfCallToolRequestParams = wire.Members{
 	Names: []string{`"name":`, `"_meta":`, `"arguments":`, `"inputResponses":`, `"requestState":`, `"task":`},
 	ID:    52418,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CallToolRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *CallToolRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CallToolRequestParams{}
-	seen := r.Enter(&membersOfCallToolRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCallToolRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // arguments
 			x.Arguments = r.RawObject()
 		case 3: // inputResponses
-			x.InputResponses = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeMapFunc(r, DecodeInputResponse))
+			x.InputResponses = wire.OrKeep(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
 		case 4: // requestState
-			x.RequestState = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.RequestState = wire.OrKeep(&o, r.NewText())
 		case 5: // task
-			x.Task = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*TaskMetadata).DecodeJSON))
+			x.Task = wire.OrKeep(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfCallToolResult = codec.Members{
+var membersOfCallToolResult = wire.Members{
 	Names: []string{`"content":`, `"_meta":`, `"isError":`, `"resultType":`, `"structuredContent":`},
 	Null:  1 << 4,
 	ID:    41778,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CallToolResult) DecodeJSON(r *codec.Reader) {
+func (x *CallToolResult) DecodeJSON(r *wire.Reader) {
 	*x = CallToolResult{}
-	seen := r.Enter(&membersOfCallToolResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCallToolResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
-			x.Content = codec.DecodeListFunc(r, DecodeContentBlock)
+			x.Content = wire.DecodeListFunc(r, DecodeContentBlock)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // isError
 			x.IsError = r.NewBool()
 		case 3: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		case 4: // structuredContent
 			x.StructuredContent = r.Raw()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfCancelTaskRequestParams = codec.Members{
+var membersOfCancelTaskRequestParams = wire.Members{
 	Names: []string{`"taskId":`},
 	ID:    59813,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *CancelTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskRequestParams{}
-	seen := r.Enter(&membersOfCancelTaskRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCancelTaskRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
 			x.TaskID = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfCancelTaskResult = codec.Members{
+var membersOfCancelTaskResult = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttl":`, `"_meta":`, `"pollInterval":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    47155,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
+func (x *CancelTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskResult{}
-	seen := r.Enter(&membersOfCancelTaskResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCancelTaskResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -305,409 +306,409 @@ func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
 			x.TaskID = r.Text()
 		case 4: // ttl
 			if !r.Null() {
-				x.TTL = r.NewInt(&x.Extra, "ttl")
+				x.TTL = o.NewInt()
 			}
 		case 5: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 6: // pollInterval
-			x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
+			x.PollInterval = o.NewInt()
 		case 7: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfCancelledNotificationParams = codec.Members{
+var membersOfCancelledNotificationParams = wire.Members{
 	Names: []string{`"_meta":`, `"reason":`, `"requestId":`},
 	ID:    36841,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelledNotificationParams) DecodeJSON(r *codec.Reader) {
+func (x *CancelledNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelledNotificationParams{}
-	seen := r.Enter(&membersOfCancelledNotificationParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCancelledNotificationParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*NotificationMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 1: // reason
 			x.Reason = r.NewText()
 		case 2: // requestId
-			x.RequestID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			x.RequestID = codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfClientCapabilities = codec.Members{
+var membersOfClientCapabilities = wire.Members{
 	Names: []string{`"elicitation":`, `"experimental":`, `"extensions":`, `"roots":`, `"sampling":`, `"tasks":`},
 	ID:    32848,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ClientCapabilities) DecodeJSON(r *codec.Reader) {
+func (x *ClientCapabilities) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilities{}
-	seen := r.Enter(&membersOfClientCapabilities)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfClientCapabilities, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitation
-			x.Elicitation = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ClientCapabilitiesElicitation).DecodeJSON))
+			x.Elicitation = wire.OrKeep(&o, wire.New(r, (*ClientCapabilitiesElicitation).DecodeJSON))
 		case 1: // experimental
 			x.Experimental = r.RawObject()
 		case 2: // extensions
-			x.Extensions = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.Extensions = wire.OrKeep(&o, r.RawObject())
 		case 3: // roots
-			x.Roots = codec.New(r, (*ClientCapabilitiesRoots).DecodeJSON)
+			x.Roots = wire.New(r, (*ClientCapabilitiesRoots).DecodeJSON)
 		case 4: // sampling
-			x.Sampling = codec.New(r, (*ClientCapabilitiesSampling).DecodeJSON)
+			x.Sampling = wire.New(r, (*ClientCapabilitiesSampling).DecodeJSON)
 		case 5: // tasks
-			x.Tasks = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ClientCapabilitiesTasks).DecodeJSON))
+			x.Tasks = wire.OrKeep(&o, wire.New(r, (*ClientCapabilitiesTasks).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfClientCapabilitiesElicitation = codec.Members{
+var membersOfClientCapabilitiesElicitation = wire.Members{
 	Names: []string{`"form":`, `"url":`},
 	ID:    60841,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ClientCapabilitiesElicitation) DecodeJSON(r *codec.Reader) {
+func (x *ClientCapabilitiesElicitation) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesElicitation{}
-	seen := r.Enter(&membersOfClientCapabilitiesElicitation)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfClientCapabilitiesElicitation, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // form
-			x.Form = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.Form = wire.OrKeep(&o, r.RawObject())
 		case 1: // url
-			x.URL = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.URL = wire.OrKeep(&o, r.RawObject())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfClientCapabilitiesRoots = codec.Members{
+var membersOfClientCapabilitiesRoots = wire.Members{
 	Names: []string{`"listChanged":`},
 	ID:    19393,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ClientCapabilitiesRoots) DecodeJSON(r *codec.Reader) {
+func (x *ClientCapabilitiesRoots) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesRoots{}
-	seen := r.Enter(&membersOfClientCapabilitiesRoots)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfClientCapabilitiesRoots, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
-			x.ListChanged = codec.OrKeep(r, &seen, &x.Extra, r.NewBool())
+			x.ListChanged = wire.OrKeep(&o, r.NewBool())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfClientCapabilitiesSampling = codec.Members{
+var membersOfClientCapabilitiesSampling = wire.Members{
 	Names: []string{`"context":`, `"tools":`},
 	ID:    64437,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ClientCapabilitiesSampling) DecodeJSON(r *codec.Reader) {
+func (x *ClientCapabilitiesSampling) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesSampling{}
-	seen := r.Enter(&membersOfClientCapabilitiesSampling)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfClientCapabilitiesSampling, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // context
-			x.Context = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.Context = wire.OrKeep(&o, r.RawObject())
 		case 1: // tools
-			x.Tools = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.Tools = wire.OrKeep(&o, r.RawObject())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfClientCapabilitiesTasks = codec.Members{
+var membersOfClientCapabilitiesTasks = wire.Members{
 	Names: []string{`"cancel":`, `"list":`, `"requests":`},
 	ID:    5506,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ClientCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
+func (x *ClientCapabilitiesTasks) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasks{}
-	seen := r.Enter(&membersOfClientCapabilitiesTasks)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfClientCapabilitiesTasks, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // cancel
 			x.Cancel = r.RawObject()
 		case 1: // list
 			x.List = r.RawObject()
 		case 2: // requests
-			x.Requests = codec.New(r, (*ClientCapabilitiesTasksRequests).DecodeJSON)
+			x.Requests = wire.New(r, (*ClientCapabilitiesTasksRequests).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfClientCapabilitiesTasksRequests = codec.Members{
+var membersOfClientCapabilitiesTasksRequests = wire.Members{
 	Names: []string{`"elicitation":`, `"sampling":`},
 	ID:    49588,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
+func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequests{}
-	seen := r.Enter(&membersOfClientCapabilitiesTasksRequests)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfClientCapabilitiesTasksRequests, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitation
-			x.Elicitation = codec.New(r, (*ClientCapabilitiesTasksRequestsElicitation).DecodeJSON)
+			x.Elicitation = wire.New(r, (*ClientCapabilitiesTasksRequestsElicitation).DecodeJSON)
 		case 1: // sampling
-			x.Sampling = codec.New(r, (*ClientCapabilitiesTasksRequestsSampling).DecodeJSON)
+			x.Sampling = wire.New(r, (*ClientCapabilitiesTasksRequestsSampling).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfClientCapabilitiesTasksRequestsElicitation = codec.Members{
+var membersOfClientCapabilitiesTasksRequestsElicitation = wire.Members{
 	Names: []string{`"create":`},
 	ID:    63285,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *codec.Reader) {
+func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequestsElicitation{}
-	seen := r.Enter(&membersOfClientCapabilitiesTasksRequestsElicitation)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfClientCapabilitiesTasksRequestsElicitation, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // create
 			x.Create = r.RawObject()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfClientCapabilitiesTasksRequestsSampling = codec.Members{
+var membersOfClientCapabilitiesTasksRequestsSampling = wire.Members{
 	Names: []string{`"createMessage":`},
 	ID:    63529,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *codec.Reader) {
+func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequestsSampling{}
-	seen := r.Enter(&membersOfClientCapabilitiesTasksRequestsSampling)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfClientCapabilitiesTasksRequestsSampling, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createMessage
 			x.CreateMessage = r.RawObject()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfCompleteRequestParams = codec.Members{
+var membersOfCompleteRequestParams = wire.Members{
 	Names: []string{`"argument":`, `"ref":`, `"_meta":`, `"context":`},
 	ID:    24285,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CompleteRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *CompleteRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParams{}
-	seen := r.Enter(&membersOfCompleteRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCompleteRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // argument
 			x.Argument.DecodeJSON(r)
 		case 1: // ref
 			x.Ref = DecodeCompletionReference(r)
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // context
-			x.Context = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*CompleteRequestParamsContext).DecodeJSON))
+			x.Context = wire.OrKeep(&o, wire.New(r, (*CompleteRequestParamsContext).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfCompleteRequestParamsArgument = codec.Members{
+var membersOfCompleteRequestParamsArgument = wire.Members{
 	Names: []string{`"name":`, `"value":`},
 	ID:    19342,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CompleteRequestParamsArgument) DecodeJSON(r *codec.Reader) {
+func (x *CompleteRequestParamsArgument) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParamsArgument{}
-	seen := r.Enter(&membersOfCompleteRequestParamsArgument)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCompleteRequestParamsArgument, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // value
 			x.Value = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfCompleteRequestParamsContext = codec.Members{
+var membersOfCompleteRequestParamsContext = wire.Members{
 	Names: []string{`"arguments":`},
 	ID:    27956,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CompleteRequestParamsContext) DecodeJSON(r *codec.Reader) {
+func (x *CompleteRequestParamsContext) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParamsContext{}
-	seen := r.Enter(&membersOfCompleteRequestParamsContext)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCompleteRequestParamsContext, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // arguments
-			x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
+			x.Arguments = wire.DecodeMapFunc(r, (*wire.Reader).Text)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfCompleteResult = codec.Members{
+var membersOfCompleteResult = wire.Members{
 	Names: []string{`"completion":`, `"_meta":`, `"resultType":`},
 	ID:    45051,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CompleteResult) DecodeJSON(r *codec.Reader) {
+func (x *CompleteResult) DecodeJSON(r *wire.Reader) {
 	*x = CompleteResult{}
-	seen := r.Enter(&membersOfCompleteResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCompleteResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // completion
 			x.Completion.DecodeJSON(r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfCompleteResultCompletion = codec.Members{
+var membersOfCompleteResultCompletion = wire.Members{
 	Names: []string{`"values":`, `"hasMore":`, `"total":`},
 	ID:    12965,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CompleteResultCompletion) DecodeJSON(r *codec.Reader) {
+func (x *CompleteResultCompletion) DecodeJSON(r *wire.Reader) {
 	*x = CompleteResultCompletion{}
-	seen := r.Enter(&membersOfCompleteResultCompletion)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCompleteResultCompletion, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // values
-			x.Values = r.Texts()
+			x.Values = wire.ReadTexts[string](r)
 		case 1: // hasMore
 			x.HasMore = r.NewBool()
 		case 2: // total
-			x.Total = r.NewInt(&x.Extra, "total")
+			x.Total = o.NewInt()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfCreateMessageRequest = codec.Members{
+var membersOfCreateMessageRequest = wire.Members{
 	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
 	ID:    5349,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CreateMessageRequest) DecodeJSON(r *codec.Reader) {
+func (x *CreateMessageRequest) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageRequest{}
-	seen := r.Enter(&membersOfCreateMessageRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCreateMessageRequest, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // method
-			r.Const(&seen, &x.Extra, "sampling/createMessage")
+			o.Const("sampling/createMessage")
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
+			x.ID = wire.OrKeep(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
 		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.JSONRPC = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfCreateMessageRequestParams = codec.Members{
+var membersOfCreateMessageRequestParams = wire.Members{
 	Names: []string{`"maxTokens":`, `"messages":`, `"_meta":`, `"includeContext":`, `"metadata":`, `"modelPreferences":`, `"stopSequences":`, `"systemPrompt":`, `"task":`, `"temperature":`, `"toolChoice":`, `"tools":`},
 	ID:    10067,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CreateMessageRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *CreateMessageRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageRequestParams{}
-	seen := r.Enter(&membersOfCreateMessageRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCreateMessageRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // maxTokens
-			x.MaxTokens = r.IntExact(&x.Extra, "maxTokens")
+			x.MaxTokens = o.Int()
 		case 1: // messages
-			x.Messages = codec.DecodeList[SamplingMessage](r)
+			x.Messages = wire.DecodeList[SamplingMessage](r)
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // includeContext
 			x.IncludeContext = (*IncludeContext)(r.NewText())
 		case 4: // metadata
 			x.Metadata = r.RawObject()
 		case 5: // modelPreferences
-			x.ModelPreferences = codec.New(r, (*ModelPreferences).DecodeJSON)
+			x.ModelPreferences = wire.New(r, (*ModelPreferences).DecodeJSON)
 		case 6: // stopSequences
-			x.StopSequences = r.Texts()
+			x.StopSequences = wire.ReadTexts[string](r)
 		case 7: // systemPrompt
 			x.SystemPrompt = r.NewText()
 		case 8: // task
-			x.Task = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*TaskMetadata).DecodeJSON))
+			x.Task = wire.OrKeep(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
 		case 9: // temperature
-			x.Temperature = r.NewFloat(&x.Extra, "temperature")
+			x.Temperature = o.NewFloat()
 		case 10: // toolChoice
-			x.ToolChoice = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ToolChoice).DecodeJSON))
+			x.ToolChoice = wire.OrKeep(&o, wire.New(r, (*ToolChoice).DecodeJSON))
 		case 11: // tools
-			x.Tools = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Tool](r))
+			x.Tools = wire.OrKeep(&o, wire.DecodeList[Tool](r))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfCreateMessageResult = codec.Members{
+var membersOfCreateMessageResult = wire.Members{
 	Names: []string{`"content":`, `"model":`, `"role":`, `"_meta":`, `"stopReason":`},
 	ID:    14469,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CreateMessageResult) DecodeJSON(r *codec.Reader) {
+func (x *CreateMessageResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageResult{}
-	seen := r.Enter(&membersOfCreateMessageResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCreateMessageResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
 			x.Content.DecodeJSON(r)
@@ -716,48 +717,48 @@ func (x *CreateMessageResult) DecodeJSON(r *codec.Reader) {
 		case 2: // role
 			x.Role = Role(r.Text())
 		case 3: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 4: // stopReason
 			x.StopReason = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfCreateTaskResult = codec.Members{
+var membersOfCreateTaskResult = wire.Members{
 	Names: []string{`"task":`, `"_meta":`},
 	ID:    14925,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
+func (x *CreateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateTaskResult{}
-	seen := r.Enter(&membersOfCreateTaskResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCreateTaskResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // task
 			x.Task.DecodeJSON(r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfDiscoverResult = codec.Members{
+var membersOfDiscoverResult = wire.Members{
 	Names: []string{`"cacheScope":`, `"capabilities":`, `"resultType":`, `"supportedVersions":`, `"ttlMs":`, `"_meta":`, `"instructions":`},
 	ID:    55335,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
+func (x *DiscoverResult) DecodeJSON(r *wire.Reader) {
 	*x = DiscoverResult{}
-	seen := r.Enter(&membersOfDiscoverResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfDiscoverResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // cacheScope
 			x.CacheScope = CacheScope(r.Text())
@@ -766,349 +767,349 @@ func (x *DiscoverResult) DecodeJSON(r *codec.Reader) {
 		case 2: // resultType
 			x.ResultType = r.Text()
 		case 3: // supportedVersions
-			x.SupportedVersions = r.Texts()
+			x.SupportedVersions = wire.ReadTexts[string](r)
 		case 4: // ttlMs
-			x.TTLMs = r.IntExact(&x.Extra, "ttlMs")
+			x.TTLMs = o.Int()
 		case 5: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 6: // instructions
 			x.Instructions = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfElicitRequest = codec.Members{
+var membersOfElicitRequest = wire.Members{
 	Names: []string{`"method":`, `"params":`, `"id":`, `"jsonrpc":`},
 	ID:    58006,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ElicitRequest) DecodeJSON(r *codec.Reader) {
+func (x *ElicitRequest) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequest{}
-	seen := r.Enter(&membersOfElicitRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfElicitRequest, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // method
-			r.Const(&seen, &x.Extra, "elicitation/create")
+			o.Const("elicitation/create")
 		case 1: // params
 			x.Params = DecodeElicitRequestParams(r)
 		case 2: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
+			x.ID = wire.OrKeep(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
 		case 3: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.JSONRPC = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfElicitRequestFormParams = codec.Members{
+var membersOfElicitRequestFormParams = wire.Members{
 	Names: []string{`"message":`, `"requestedSchema":`, `"_meta":`, `"mode":`, `"task":`},
 	ID:    33606,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ElicitRequestFormParams) DecodeJSON(r *codec.Reader) {
+func (x *ElicitRequestFormParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestFormParams{}
-	seen := r.Enter(&membersOfElicitRequestFormParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfElicitRequestFormParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // message
 			x.Message = r.Text()
 		case 1: // requestedSchema
 			x.RequestedSchema.DecodeJSON(r)
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // mode
-			x.Mode = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Mode = wire.OrKeep(&o, r.NewText())
 		case 4: // task
-			x.Task = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*TaskMetadata).DecodeJSON))
+			x.Task = wire.OrKeep(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfElicitRequestFormParamsRequestedSchema = codec.Members{
+var membersOfElicitRequestFormParamsRequestedSchema = wire.Members{
 	Names: []string{`"properties":`, `"type":`, `"$schema":`, `"required":`},
 	ID:    1301,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *codec.Reader) {
+func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestFormParamsRequestedSchema{}
-	seen := r.Enter(&membersOfElicitRequestFormParamsRequestedSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfElicitRequestFormParamsRequestedSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // properties
-			x.Properties = codec.DecodeMapFunc(r, DecodePrimitiveSchemaDefinition)
+			x.Properties = wire.DecodeMapFunc(r, DecodePrimitiveSchemaDefinition)
 		case 1: // type
-			r.Const(&seen, &x.Extra, "object")
+			o.Const("object")
 		case 2: // $schema
-			x.Schema = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Schema = wire.OrKeep(&o, r.NewText())
 		case 3: // required
-			x.Required = r.Texts()
+			x.Required = wire.ReadTexts[string](r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfElicitRequestURLParams = codec.Members{
+var membersOfElicitRequestURLParams = wire.Members{
 	Names: []string{`"message":`, `"mode":`, `"url":`, `"_meta":`, `"elicitationId":`, `"task":`},
 	ID:    20837,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ElicitRequestURLParams) DecodeJSON(r *codec.Reader) {
+func (x *ElicitRequestURLParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestURLParams{}
-	seen := r.Enter(&membersOfElicitRequestURLParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfElicitRequestURLParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // message
 			x.Message = r.Text()
 		case 1: // mode
-			r.Const(&seen, &x.Extra, "url")
+			o.Const("url")
 		case 2: // url
 			x.URL = r.Text()
 		case 3: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 4: // elicitationId
-			x.ElicitationID = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ElicitationID = wire.OrKeep(&o, r.NewText())
 		case 5: // task
-			x.Task = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*TaskMetadata).DecodeJSON))
+			x.Task = wire.OrKeep(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfElicitResult = codec.Members{
+var membersOfElicitResult = wire.Members{
 	Names: []string{`"action":`, `"_meta":`, `"content":`},
 	ID:    53648,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ElicitResult) DecodeJSON(r *codec.Reader) {
+func (x *ElicitResult) DecodeJSON(r *wire.Reader) {
 	*x = ElicitResult{}
-	seen := r.Enter(&membersOfElicitResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfElicitResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // action
 			x.Action = ElicitAction(r.Text())
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ResultMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*ResultMetaObject).DecodeJSON))
 		case 2: // content
-			x.Content = codec.DecodeMapFunc(r, DecodeElicitResultContentValue)
+			x.Content = wire.DecodeMapFunc(r, DecodeElicitResultContentValue)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfElicitationCompleteNotificationParams = codec.Members{
+var membersOfElicitationCompleteNotificationParams = wire.Members{
 	Names: []string{`"elicitationId":`},
 	ID:    39128,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *codec.Reader) {
+func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitationCompleteNotificationParams{}
-	seen := r.Enter(&membersOfElicitationCompleteNotificationParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfElicitationCompleteNotificationParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitationId
 			x.ElicitationID = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfEmbeddedResource = codec.Members{
+var membersOfEmbeddedResource = wire.Members{
 	Names: []string{`"resource":`, `"type":`, `"_meta":`, `"annotations":`},
 	ID:    15451,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *EmbeddedResource) DecodeJSON(r *codec.Reader) {
+func (x *EmbeddedResource) DecodeJSON(r *wire.Reader) {
 	*x = EmbeddedResource{}
-	seen := r.Enter(&membersOfEmbeddedResource)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfEmbeddedResource, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resource
 			x.Resource = DecodeAnyResourceContents(r)
 		case 1: // type
-			r.Const(&seen, &x.Extra, "resource")
+			o.Const("resource")
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
-			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfError = codec.Members{
+var membersOfError = wire.Members{
 	Names: []string{`"code":`, `"message":`, `"data":`},
 	Null:  1 << 2,
 	ID:    40177,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Error) DecodeJSON(r *codec.Reader) {
+func (x *Error) DecodeJSON(r *wire.Reader) {
 	*x = Error{}
-	seen := r.Enter(&membersOfError)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfError, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // code
-			x.Code = r.IntExact(&x.Extra, "code")
+			x.Code = o.Int()
 		case 1: // message
 			x.Message = r.Text()
 		case 2: // data
 			x.Data = r.Raw()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfGetPromptRequestParams = codec.Members{
+var membersOfGetPromptRequestParams = wire.Members{
 	Names: []string{`"name":`, `"_meta":`, `"arguments":`, `"inputResponses":`, `"requestState":`},
 	ID:    28216,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetPromptRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *GetPromptRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetPromptRequestParams{}
-	seen := r.Enter(&membersOfGetPromptRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetPromptRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // arguments
-			x.Arguments = codec.DecodeMapFunc(r, (*codec.Reader).Text)
+			x.Arguments = wire.DecodeMapFunc(r, (*wire.Reader).Text)
 		case 3: // inputResponses
-			x.InputResponses = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeMapFunc(r, DecodeInputResponse))
+			x.InputResponses = wire.OrKeep(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
 		case 4: // requestState
-			x.RequestState = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.RequestState = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfGetPromptResult = codec.Members{
+var membersOfGetPromptResult = wire.Members{
 	Names: []string{`"messages":`, `"_meta":`, `"description":`, `"resultType":`},
 	ID:    57372,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetPromptResult) DecodeJSON(r *codec.Reader) {
+func (x *GetPromptResult) DecodeJSON(r *wire.Reader) {
 	*x = GetPromptResult{}
-	seen := r.Enter(&membersOfGetPromptResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetPromptResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // messages
-			x.Messages = codec.DecodeList[PromptMessage](r)
+			x.Messages = wire.DecodeList[PromptMessage](r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfGetTaskPayloadRequestParams = codec.Members{
+var membersOfGetTaskPayloadRequestParams = wire.Members{
 	Names: []string{`"taskId":`},
 	ID:    26731,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskPayloadRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskPayloadRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskPayloadRequestParams{}
-	seen := r.Enter(&membersOfGetTaskPayloadRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskPayloadRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
 			x.TaskID = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfGetTaskPayloadResult = codec.Members{
+var membersOfGetTaskPayloadResult = wire.Members{
 	Names: []string{`"_meta":`},
 	ID:    46573,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskPayloadResult) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskPayloadResult) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskPayloadResult{}
-	seen := r.Enter(&membersOfGetTaskPayloadResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskPayloadResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfGetTaskRequestParams = codec.Members{
+var membersOfGetTaskRequestParams = wire.Members{
 	Names: []string{`"taskId":`},
 	ID:    9561,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskRequestParams{}
-	seen := r.Enter(&membersOfGetTaskRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
 			x.TaskID = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfGetTaskResult = codec.Members{
+var membersOfGetTaskResult = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttl":`, `"_meta":`, `"pollInterval":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    535,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResult{}
-	seen := r.Enter(&membersOfGetTaskResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -1120,134 +1121,134 @@ func (x *GetTaskResult) DecodeJSON(r *codec.Reader) {
 			x.TaskID = r.Text()
 		case 4: // ttl
 			if !r.Null() {
-				x.TTL = r.NewInt(&x.Extra, "ttl")
+				x.TTL = o.NewInt()
 			}
 		case 5: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 6: // pollInterval
-			x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
+			x.PollInterval = o.NewInt()
 		case 7: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfIcon = codec.Members{
+var membersOfIcon = wire.Members{
 	Names: []string{`"src":`, `"mimeType":`, `"sizes":`, `"theme":`},
 	ID:    51984,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Icon) DecodeJSON(r *codec.Reader) {
+func (x *Icon) DecodeJSON(r *wire.Reader) {
 	*x = Icon{}
-	seen := r.Enter(&membersOfIcon)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfIcon, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // src
 			x.Src = r.Text()
 		case 1: // mimeType
 			x.MIMEType = r.NewText()
 		case 2: // sizes
-			x.Sizes = r.Texts()
+			x.Sizes = wire.ReadTexts[string](r)
 		case 3: // theme
 			x.Theme = (*IconTheme)(r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfIcons = codec.Members{
+var membersOfIcons = wire.Members{
 	Names: []string{`"icons":`},
 	ID:    11481,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Icons) DecodeJSON(r *codec.Reader) {
+func (x *Icons) DecodeJSON(r *wire.Reader) {
 	*x = Icons{}
-	seen := r.Enter(&membersOfIcons)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfIcons, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // icons
-			x.Icons = codec.DecodeList[Icon](r)
+			x.Icons = wire.DecodeList[Icon](r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfImageContent = codec.Members{
+var membersOfImageContent = wire.Members{
 	Names: []string{`"data":`, `"mimeType":`, `"type":`, `"_meta":`, `"annotations":`},
 	ID:    53587,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ImageContent) DecodeJSON(r *codec.Reader) {
+func (x *ImageContent) DecodeJSON(r *wire.Reader) {
 	*x = ImageContent{}
-	seen := r.Enter(&membersOfImageContent)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfImageContent, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // data
 			x.Data = r.Text()
 		case 1: // mimeType
 			x.MIMEType = r.Text()
 		case 2: // type
-			r.Const(&seen, &x.Extra, "image")
+			o.Const("image")
 		case 3: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 4: // annotations
-			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfImplementation = codec.Members{
+var membersOfImplementation = wire.Members{
 	Names: []string{`"name":`, `"version":`, `"description":`, `"icons":`, `"title":`, `"websiteUrl":`},
 	ID:    38279,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Implementation) DecodeJSON(r *codec.Reader) {
+func (x *Implementation) DecodeJSON(r *wire.Reader) {
 	*x = Implementation{}
-	seen := r.Enter(&membersOfImplementation)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfImplementation, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // version
 			x.Version = r.Text()
 		case 2: // description
-			x.Description = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Description = wire.OrKeep(&o, r.NewText())
 		case 3: // icons
-			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
+			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
 		case 4: // title
-			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Title = wire.OrKeep(&o, r.NewText())
 		case 5: // websiteUrl
-			x.WebsiteURL = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.WebsiteURL = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfInitializeRequestParams = codec.Members{
+var membersOfInitializeRequestParams = wire.Members{
 	Names: []string{`"capabilities":`, `"clientInfo":`, `"protocolVersion":`, `"_meta":`},
 	ID:    40594,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *InitializeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = InitializeRequestParams{}
-	seen := r.Enter(&membersOfInitializeRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfInitializeRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // capabilities
 			x.Capabilities.DecodeJSON(r)
@@ -1256,24 +1257,24 @@ func (x *InitializeRequestParams) DecodeJSON(r *codec.Reader) {
 		case 2: // protocolVersion
 			x.ProtocolVersion = r.Text()
 		case 3: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfInitializeResult = codec.Members{
+var membersOfInitializeResult = wire.Members{
 	Names: []string{`"capabilities":`, `"protocolVersion":`, `"serverInfo":`, `"_meta":`, `"instructions":`},
 	ID:    21346,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
+func (x *InitializeResult) DecodeJSON(r *wire.Reader) {
 	*x = InitializeResult{}
-	seen := r.Enter(&membersOfInitializeResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfInitializeResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // capabilities
 			x.Capabilities.DecodeJSON(r)
@@ -1282,570 +1283,570 @@ func (x *InitializeResult) DecodeJSON(r *codec.Reader) {
 		case 2: // serverInfo
 			x.ServerInfo.DecodeJSON(r)
 		case 3: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 4: // instructions
 			x.Instructions = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfInputRequiredResult = codec.Members{
+var membersOfInputRequiredResult = wire.Members{
 	Names: []string{`"resultType":`, `"_meta":`, `"inputRequests":`, `"requestState":`},
 	ID:    43759,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InputRequiredResult) DecodeJSON(r *codec.Reader) {
+func (x *InputRequiredResult) DecodeJSON(r *wire.Reader) {
 	*x = InputRequiredResult{}
-	seen := r.Enter(&membersOfInputRequiredResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfInputRequiredResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resultType
 			x.ResultType = r.Text()
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // inputRequests
-			x.InputRequests = codec.DecodeMapFunc(r, DecodeInputRequest)
+			x.InputRequests = wire.DecodeMapFunc(r, DecodeInputRequest)
 		case 3: // requestState
 			x.RequestState = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfInputResponseRequestParams = codec.Members{
+var membersOfInputResponseRequestParams = wire.Members{
 	Names: []string{`"_meta":`, `"inputResponses":`, `"requestState":`},
 	ID:    36767,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InputResponseRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *InputResponseRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = InputResponseRequestParams{}
-	seen := r.Enter(&membersOfInputResponseRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfInputResponseRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
 			x.Meta.DecodeJSON(r)
 		case 1: // inputResponses
-			x.InputResponses = codec.DecodeMapFunc(r, DecodeInputResponse)
+			x.InputResponses = wire.DecodeMapFunc(r, DecodeInputResponse)
 		case 2: // requestState
 			x.RequestState = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfLegacyTitledEnumSchema = codec.Members{
+var membersOfLegacyTitledEnumSchema = wire.Members{
 	Names: []string{`"enum":`, `"type":`, `"default":`, `"description":`, `"enumNames":`, `"title":`},
 	ID:    27890,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *LegacyTitledEnumSchema) DecodeJSON(r *codec.Reader) {
+func (x *LegacyTitledEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = LegacyTitledEnumSchema{}
-	seen := r.Enter(&membersOfLegacyTitledEnumSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfLegacyTitledEnumSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // enum
-			x.Enum = r.Texts()
+			x.Enum = wire.ReadTexts[string](r)
 		case 1: // type
-			r.Const(&seen, &x.Extra, "string")
+			o.Const("string")
 		case 2: // default
-			x.Default = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Default = wire.OrKeep(&o, r.NewText())
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // enumNames
-			x.EnumNames = r.Texts()
+			x.EnumNames = wire.ReadTexts[string](r)
 		case 5: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfListPromptsResult = codec.Members{
+var membersOfListPromptsResult = wire.Members{
 	Names: []string{`"prompts":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
 	ID:    42701,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListPromptsResult) DecodeJSON(r *codec.Reader) {
+func (x *ListPromptsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListPromptsResult{}
-	seen := r.Enter(&membersOfListPromptsResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfListPromptsResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // prompts
-			x.Prompts = codec.DecodeList[Prompt](r)
+			x.Prompts = wire.DecodeList[Prompt](r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		case 5: // ttlMs
-			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
+			x.TTLMs = wire.OrKeep(&o, o.NewInt())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfListResourceTemplatesResult = codec.Members{
+var membersOfListResourceTemplatesResult = wire.Members{
 	Names: []string{`"resourceTemplates":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
 	ID:    36709,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListResourceTemplatesResult) DecodeJSON(r *codec.Reader) {
+func (x *ListResourceTemplatesResult) DecodeJSON(r *wire.Reader) {
 	*x = ListResourceTemplatesResult{}
-	seen := r.Enter(&membersOfListResourceTemplatesResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfListResourceTemplatesResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resourceTemplates
-			x.ResourceTemplates = codec.DecodeList[ResourceTemplate](r)
+			x.ResourceTemplates = wire.DecodeList[ResourceTemplate](r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		case 5: // ttlMs
-			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
+			x.TTLMs = wire.OrKeep(&o, o.NewInt())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfListResourcesResult = codec.Members{
+var membersOfListResourcesResult = wire.Members{
 	Names: []string{`"resources":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
 	ID:    43423,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListResourcesResult) DecodeJSON(r *codec.Reader) {
+func (x *ListResourcesResult) DecodeJSON(r *wire.Reader) {
 	*x = ListResourcesResult{}
-	seen := r.Enter(&membersOfListResourcesResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfListResourcesResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resources
-			x.Resources = codec.DecodeList[Resource](r)
+			x.Resources = wire.DecodeList[Resource](r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		case 5: // ttlMs
-			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
+			x.TTLMs = wire.OrKeep(&o, o.NewInt())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfListRootsRequest = codec.Members{
+var membersOfListRootsRequest = wire.Members{
 	Names: []string{`"method":`, `"id":`, `"jsonrpc":`, `"params":`},
 	ID:    49571,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListRootsRequest) DecodeJSON(r *codec.Reader) {
+func (x *ListRootsRequest) DecodeJSON(r *wire.Reader) {
 	*x = ListRootsRequest{}
-	seen := r.Enter(&membersOfListRootsRequest)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfListRootsRequest, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // method
-			r.Const(&seen, &x.Extra, "roots/list")
+			o.Const("roots/list")
 		case 1: // id
-			x.ID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
+			x.ID = wire.OrKeep(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
 		case 2: // jsonrpc
-			x.JSONRPC = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.JSONRPC = wire.OrKeep(&o, r.NewText())
 		case 3: // params
-			x.Params = codec.New(r, (*RequestParams).DecodeJSON)
+			x.Params = wire.New(r, (*RequestParams).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfListRootsResult = codec.Members{
+var membersOfListRootsResult = wire.Members{
 	Names: []string{`"roots":`, `"_meta":`},
 	ID:    58695,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListRootsResult) DecodeJSON(r *codec.Reader) {
+func (x *ListRootsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListRootsResult{}
-	seen := r.Enter(&membersOfListRootsResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfListRootsResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // roots
-			x.Roots = codec.DecodeList[Root](r)
+			x.Roots = wire.DecodeList[Root](r)
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ResultMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*ResultMetaObject).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfListTasksResult = codec.Members{
+var membersOfListTasksResult = wire.Members{
 	Names: []string{`"tasks":`, `"_meta":`, `"nextCursor":`},
 	ID:    65240,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListTasksResult) DecodeJSON(r *codec.Reader) {
+func (x *ListTasksResult) DecodeJSON(r *wire.Reader) {
 	*x = ListTasksResult{}
-	seen := r.Enter(&membersOfListTasksResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfListTasksResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // tasks
-			x.Tasks = codec.DecodeList[Task](r)
+			x.Tasks = wire.DecodeList[Task](r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // nextCursor
 			x.NextCursor = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfListToolsResult = codec.Members{
+var membersOfListToolsResult = wire.Members{
 	Names: []string{`"tools":`, `"_meta":`, `"cacheScope":`, `"nextCursor":`, `"resultType":`, `"ttlMs":`},
 	ID:    16777,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ListToolsResult) DecodeJSON(r *codec.Reader) {
+func (x *ListToolsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListToolsResult{}
-	seen := r.Enter(&membersOfListToolsResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfListToolsResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // tools
-			x.Tools = codec.DecodeList[Tool](r)
+			x.Tools = wire.DecodeList[Tool](r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		case 5: // ttlMs
-			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
+			x.TTLMs = wire.OrKeep(&o, o.NewInt())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfLoggingMessageNotificationParams = codec.Members{
+var membersOfLoggingMessageNotificationParams = wire.Members{
 	Names: []string{`"data":`, `"level":`, `"_meta":`, `"logger":`},
 	Null:  1 << 0,
 	ID:    17780,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *LoggingMessageNotificationParams) DecodeJSON(r *codec.Reader) {
+func (x *LoggingMessageNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = LoggingMessageNotificationParams{}
-	seen := r.Enter(&membersOfLoggingMessageNotificationParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfLoggingMessageNotificationParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // data
 			x.Data = r.Raw()
 		case 1: // level
 			x.Level = LoggingLevel(r.Text())
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*NotificationMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 3: // logger
 			x.Logger = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *MetaObject) DecodeJSON(r *codec.Reader) {
+func (x *MetaObject) DecodeJSON(r *wire.Reader) {
 	*x = MetaObject{}
 	r.Object()
 	for _, ok := r.NextKey(); ok; _, ok = r.NextKey() {
-		r.Extra(&x.Extra)
+		r.Extra((*wire.Extra)(&x.Extra))
 	}
 }
 
-var membersOfMissingRequiredClientCapabilityErrorErrorData = codec.Members{
+var membersOfMissingRequiredClientCapabilityErrorErrorData = wire.Members{
 	Names: []string{`"requiredCapabilities":`},
 	ID:    10715,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *codec.Reader) {
+func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *wire.Reader) {
 	*x = MissingRequiredClientCapabilityErrorErrorData{}
-	seen := r.Enter(&membersOfMissingRequiredClientCapabilityErrorErrorData)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfMissingRequiredClientCapabilityErrorErrorData, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // requiredCapabilities
 			x.RequiredCapabilities.DecodeJSON(r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfModelHint = codec.Members{
+var membersOfModelHint = wire.Members{
 	Names: []string{`"name":`},
 	ID:    53975,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ModelHint) DecodeJSON(r *codec.Reader) {
+func (x *ModelHint) DecodeJSON(r *wire.Reader) {
 	*x = ModelHint{}
-	seen := r.Enter(&membersOfModelHint)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfModelHint, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfModelPreferences = codec.Members{
+var membersOfModelPreferences = wire.Members{
 	Names: []string{`"costPriority":`, `"hints":`, `"intelligencePriority":`, `"speedPriority":`},
 	ID:    23912,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ModelPreferences) DecodeJSON(r *codec.Reader) {
+func (x *ModelPreferences) DecodeJSON(r *wire.Reader) {
 	*x = ModelPreferences{}
-	seen := r.Enter(&membersOfModelPreferences)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfModelPreferences, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // costPriority
-			x.CostPriority = r.NewFloat(&x.Extra, "costPriority")
+			x.CostPriority = o.NewFloat()
 		case 1: // hints
-			x.Hints = codec.DecodeList[ModelHint](r)
+			x.Hints = wire.DecodeList[ModelHint](r)
 		case 2: // intelligencePriority
-			x.IntelligencePriority = r.NewFloat(&x.Extra, "intelligencePriority")
+			x.IntelligencePriority = o.NewFloat()
 		case 3: // speedPriority
-			x.SpeedPriority = r.NewFloat(&x.Extra, "speedPriority")
+			x.SpeedPriority = o.NewFloat()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfNotificationMetaObject = codec.Members{
+var membersOfNotificationMetaObject = wire.Members{
 	Names: []string{`"io.modelcontextprotocol/related-task":`, `"io.modelcontextprotocol/subscriptionId":`},
 	ID:    13168,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *NotificationMetaObject) DecodeJSON(r *codec.Reader) {
+func (x *NotificationMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = NotificationMetaObject{}
-	seen := r.Enter(&membersOfNotificationMetaObject)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfNotificationMetaObject, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/related-task
-			x.RelatedTask = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RelatedTaskMetadata).DecodeJSON))
+			x.RelatedTask = wire.OrKeep(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 1: // io.modelcontextprotocol/subscriptionId
-			x.SubscriptionID = codec.OrKeep(r, &seen, &x.Extra, r.Scalar(codec.ScalarString|codec.ScalarInteger))
+			x.SubscriptionID = wire.OrKeep(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfNotificationParams = codec.Members{
+var membersOfNotificationParams = wire.Members{
 	Names: []string{`"_meta":`},
 	ID:    24380,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *NotificationParams) DecodeJSON(r *codec.Reader) {
+func (x *NotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = NotificationParams{}
-	seen := r.Enter(&membersOfNotificationParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfNotificationParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*NotificationMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfNumberSchema = codec.Members{
+var membersOfNumberSchema = wire.Members{
 	Names: []string{`"type":`, `"default":`, `"description":`, `"maximum":`, `"minimum":`, `"title":`},
 	ID:    5403,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *NumberSchema) DecodeJSON(r *codec.Reader) {
+func (x *NumberSchema) DecodeJSON(r *wire.Reader) {
 	*x = NumberSchema{}
-	seen := r.Enter(&membersOfNumberSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfNumberSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
 			x.Type = NumberSchemaType(r.Text())
 		case 1: // default
-			x.Default = codec.OrKeep(r, &seen, &x.Extra, r.NewFloat(&x.Extra, "default"))
+			x.Default = wire.OrKeep(&o, o.NewFloat())
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // maximum
-			x.Maximum = r.NewFloat(&x.Extra, "maximum")
+			x.Maximum = o.NewFloat()
 		case 4: // minimum
-			x.Minimum = r.NewFloat(&x.Extra, "minimum")
+			x.Minimum = o.NewFloat()
 		case 5: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfPaginatedRequestParams = codec.Members{
+var membersOfPaginatedRequestParams = wire.Members{
 	Names: []string{`"_meta":`, `"cursor":`},
 	ID:    23159,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *PaginatedRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *PaginatedRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = PaginatedRequestParams{}
-	seen := r.Enter(&membersOfPaginatedRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfPaginatedRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 1: // cursor
 			x.Cursor = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfPaginatedResult = codec.Members{
+var membersOfPaginatedResult = wire.Members{
 	Names: []string{`"_meta":`, `"nextCursor":`, `"resultType":`},
 	ID:    53049,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *PaginatedResult) DecodeJSON(r *codec.Reader) {
+func (x *PaginatedResult) DecodeJSON(r *wire.Reader) {
 	*x = PaginatedResult{}
-	seen := r.Enter(&membersOfPaginatedResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfPaginatedResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 1: // nextCursor
 			x.NextCursor = r.NewText()
 		case 2: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfProgressNotificationParams = codec.Members{
+var membersOfProgressNotificationParams = wire.Members{
 	Names: []string{`"progress":`, `"progressToken":`, `"_meta":`, `"message":`, `"total":`},
 	ID:    36683,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ProgressNotificationParams) DecodeJSON(r *codec.Reader) {
+func (x *ProgressNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ProgressNotificationParams{}
-	seen := r.Enter(&membersOfProgressNotificationParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfProgressNotificationParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // progress
-			x.Progress = r.FloatExact(&x.Extra, "progress")
+			x.Progress = o.Float()
 		case 1: // progressToken
-			x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			x.ProgressToken = codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger)
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*NotificationMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 3: // message
-			x.Message = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Message = wire.OrKeep(&o, r.NewText())
 		case 4: // total
-			x.Total = r.NewFloat(&x.Extra, "total")
+			x.Total = o.NewFloat()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfPrompt = codec.Members{
+var membersOfPrompt = wire.Members{
 	Names: []string{`"name":`, `"_meta":`, `"arguments":`, `"description":`, `"icons":`, `"title":`},
 	ID:    61275,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Prompt) DecodeJSON(r *codec.Reader) {
+func (x *Prompt) DecodeJSON(r *wire.Reader) {
 	*x = Prompt{}
-	seen := r.Enter(&membersOfPrompt)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfPrompt, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 2: // arguments
-			x.Arguments = codec.DecodeList[PromptArgument](r)
+			x.Arguments = wire.DecodeList[PromptArgument](r)
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // icons
-			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
+			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
 		case 5: // title
-			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Title = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfPromptArgument = codec.Members{
+var membersOfPromptArgument = wire.Members{
 	Names: []string{`"name":`, `"description":`, `"required":`, `"title":`},
 	ID:    59384,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
+func (x *PromptArgument) DecodeJSON(r *wire.Reader) {
 	*x = PromptArgument{}
-	seen := r.Enter(&membersOfPromptArgument)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfPromptArgument, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
@@ -1854,825 +1855,825 @@ func (x *PromptArgument) DecodeJSON(r *codec.Reader) {
 		case 2: // required
 			x.Required = r.NewBool()
 		case 3: // title
-			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Title = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfPromptMessage = codec.Members{
+var membersOfPromptMessage = wire.Members{
 	Names: []string{`"content":`, `"role":`},
 	ID:    6530,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *PromptMessage) DecodeJSON(r *codec.Reader) {
+func (x *PromptMessage) DecodeJSON(r *wire.Reader) {
 	*x = PromptMessage{}
-	seen := r.Enter(&membersOfPromptMessage)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfPromptMessage, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
 			x.Content = DecodeContentBlock(r)
 		case 1: // role
 			x.Role = Role(r.Text())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfPromptReference = codec.Members{
+var membersOfPromptReference = wire.Members{
 	Names: []string{`"name":`, `"type":`, `"title":`},
 	ID:    25600,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *PromptReference) DecodeJSON(r *codec.Reader) {
+func (x *PromptReference) DecodeJSON(r *wire.Reader) {
 	*x = PromptReference{}
-	seen := r.Enter(&membersOfPromptReference)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfPromptReference, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // type
-			r.Const(&seen, &x.Extra, "ref/prompt")
+			o.Const("ref/prompt")
 		case 2: // title
-			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Title = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfReadResourceRequestParams = codec.Members{
+var membersOfReadResourceRequestParams = wire.Members{
 	Names: []string{`"uri":`, `"_meta":`, `"inputResponses":`, `"requestState":`},
 	ID:    54336,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ReadResourceRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *ReadResourceRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = ReadResourceRequestParams{}
-	seen := r.Enter(&membersOfReadResourceRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfReadResourceRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // inputResponses
-			x.InputResponses = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeMapFunc(r, DecodeInputResponse))
+			x.InputResponses = wire.OrKeep(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
 		case 3: // requestState
-			x.RequestState = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.RequestState = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfReadResourceResult = codec.Members{
+var membersOfReadResourceResult = wire.Members{
 	Names: []string{`"contents":`, `"_meta":`, `"cacheScope":`, `"resultType":`, `"ttlMs":`},
 	ID:    51508,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ReadResourceResult) DecodeJSON(r *codec.Reader) {
+func (x *ReadResourceResult) DecodeJSON(r *wire.Reader) {
 	*x = ReadResourceResult{}
-	seen := r.Enter(&membersOfReadResourceResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfReadResourceResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // contents
-			x.Contents = codec.DecodeListFunc(r, DecodeAnyResourceContents)
+			x.Contents = wire.DecodeListFunc(r, DecodeAnyResourceContents)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = codec.OrKeep(r, &seen, &x.Extra, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
 		case 3: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		case 4: // ttlMs
-			x.TTLMs = codec.OrKeep(r, &seen, &x.Extra, r.NewInt(&x.Extra, "ttlMs"))
+			x.TTLMs = wire.OrKeep(&o, o.NewInt())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfRelatedTaskMetadata = codec.Members{
+var membersOfRelatedTaskMetadata = wire.Members{
 	Names: []string{`"taskId":`},
 	ID:    12776,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *RelatedTaskMetadata) DecodeJSON(r *codec.Reader) {
+func (x *RelatedTaskMetadata) DecodeJSON(r *wire.Reader) {
 	*x = RelatedTaskMetadata{}
-	seen := r.Enter(&membersOfRelatedTaskMetadata)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfRelatedTaskMetadata, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
 			x.TaskID = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfRequestMetaObject = codec.Members{
+var membersOfRequestMetaObject = wire.Members{
 	Names: []string{`"io.modelcontextprotocol/clientCapabilities":`, `"io.modelcontextprotocol/clientInfo":`, `"io.modelcontextprotocol/logLevel":`, `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/related-task":`, `"progressToken":`},
 	ID:    37308,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *RequestMetaObject) DecodeJSON(r *codec.Reader) {
+func (x *RequestMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = RequestMetaObject{}
-	seen := r.Enter(&membersOfRequestMetaObject)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfRequestMetaObject, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/clientCapabilities
-			x.ClientCapabilities = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ClientCapabilities).DecodeJSON))
+			x.ClientCapabilities = wire.OrKeep(&o, wire.New(r, (*ClientCapabilities).DecodeJSON))
 		case 1: // io.modelcontextprotocol/clientInfo
-			x.ClientInfo = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*Implementation).DecodeJSON))
+			x.ClientInfo = wire.OrKeep(&o, wire.New(r, (*Implementation).DecodeJSON))
 		case 2: // io.modelcontextprotocol/logLevel
-			x.LogLevel = codec.OrKeep(r, &seen, &x.Extra, (*LoggingLevel)(r.NewText()))
+			x.LogLevel = wire.OrKeep(&o, (*LoggingLevel)(r.NewText()))
 		case 3: // io.modelcontextprotocol/protocolVersion
-			x.ProtocolVersion = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ProtocolVersion = wire.OrKeep(&o, r.NewText())
 		case 4: // io.modelcontextprotocol/related-task
-			x.RelatedTask = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RelatedTaskMetadata).DecodeJSON))
+			x.RelatedTask = wire.OrKeep(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 5: // progressToken
-			x.ProgressToken = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			x.ProgressToken = codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfRequestParams = codec.Members{
+var membersOfRequestParams = wire.Members{
 	Names: []string{`"_meta":`},
 	ID:    41264,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *RequestParams) DecodeJSON(r *codec.Reader) {
+func (x *RequestParams) DecodeJSON(r *wire.Reader) {
 	*x = RequestParams{}
-	seen := r.Enter(&membersOfRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*RequestMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfResource = codec.Members{
+var membersOfResource = wire.Members{
 	Names: []string{`"name":`, `"uri":`, `"_meta":`, `"annotations":`, `"description":`, `"icons":`, `"mimeType":`, `"size":`, `"title":`},
 	ID:    55317,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Resource) DecodeJSON(r *codec.Reader) {
+func (x *Resource) DecodeJSON(r *wire.Reader) {
 	*x = Resource{}
-	seen := r.Enter(&membersOfResource)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResource, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
-			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // icons
-			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
+			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
 		case 6: // mimeType
 			x.MIMEType = r.NewText()
 		case 7: // size
-			x.Size = r.NewInt(&x.Extra, "size")
+			x.Size = o.NewInt()
 		case 8: // title
-			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Title = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfResourceContents = codec.Members{
+var membersOfResourceContents = wire.Members{
 	Names: []string{`"uri":`, `"_meta":`, `"mimeType":`},
 	ID:    33267,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResourceContents) DecodeJSON(r *codec.Reader) {
+func (x *ResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = ResourceContents{}
-	seen := r.Enter(&membersOfResourceContents)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResourceContents, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 2: // mimeType
 			x.MIMEType = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfResourceLink = codec.Members{
+var membersOfResourceLink = wire.Members{
 	Names: []string{`"name":`, `"type":`, `"uri":`, `"_meta":`, `"annotations":`, `"description":`, `"icons":`, `"mimeType":`, `"size":`, `"title":`},
 	ID:    1689,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResourceLink) DecodeJSON(r *codec.Reader) {
+func (x *ResourceLink) DecodeJSON(r *wire.Reader) {
 	*x = ResourceLink{}
-	seen := r.Enter(&membersOfResourceLink)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResourceLink, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // type
-			r.Const(&seen, &x.Extra, "resource_link")
+			o.Const("resource_link")
 		case 2: // uri
 			x.URI = r.Text()
 		case 3: // _meta
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*MetaObject).DecodeJSON)
 		case 4: // annotations
-			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		case 5: // description
 			x.Description = r.NewText()
 		case 6: // icons
-			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
+			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
 		case 7: // mimeType
 			x.MIMEType = r.NewText()
 		case 8: // size
-			x.Size = r.NewInt(&x.Extra, "size")
+			x.Size = o.NewInt()
 		case 9: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfResourceRequestParams = codec.Members{
+var membersOfResourceRequestParams = wire.Members{
 	Names: []string{`"uri":`, `"_meta":`},
 	ID:    18656,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResourceRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *ResourceRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = ResourceRequestParams{}
-	seen := r.Enter(&membersOfResourceRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResourceRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*RequestMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfResourceTemplate = codec.Members{
+var membersOfResourceTemplate = wire.Members{
 	Names: []string{`"name":`, `"uriTemplate":`, `"_meta":`, `"annotations":`, `"description":`, `"icons":`, `"mimeType":`, `"title":`},
 	ID:    22235,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResourceTemplate) DecodeJSON(r *codec.Reader) {
+func (x *ResourceTemplate) DecodeJSON(r *wire.Reader) {
 	*x = ResourceTemplate{}
-	seen := r.Enter(&membersOfResourceTemplate)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResourceTemplate, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // uriTemplate
 			x.URITemplate = r.Text()
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
-			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // icons
-			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
+			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
 		case 6: // mimeType
 			x.MIMEType = r.NewText()
 		case 7: // title
-			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Title = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfResourceTemplateReference = codec.Members{
+var membersOfResourceTemplateReference = wire.Members{
 	Names: []string{`"type":`, `"uri":`},
 	ID:    41600,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResourceTemplateReference) DecodeJSON(r *codec.Reader) {
+func (x *ResourceTemplateReference) DecodeJSON(r *wire.Reader) {
 	*x = ResourceTemplateReference{}
-	seen := r.Enter(&membersOfResourceTemplateReference)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResourceTemplateReference, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
-			r.Const(&seen, &x.Extra, "ref/resource")
+			o.Const("ref/resource")
 		case 1: // uri
 			x.URI = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfResourceUpdatedNotificationParams = codec.Members{
+var membersOfResourceUpdatedNotificationParams = wire.Members{
 	Names: []string{`"uri":`, `"_meta":`},
 	ID:    57485,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *codec.Reader) {
+func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ResourceUpdatedNotificationParams{}
-	seen := r.Enter(&membersOfResourceUpdatedNotificationParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResourceUpdatedNotificationParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*NotificationMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfResult = codec.Members{
+var membersOfResult = wire.Members{
 	Names: []string{`"_meta":`, `"resultType":`},
 	ID:    61508,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Result) DecodeJSON(r *codec.Reader) {
+func (x *Result) DecodeJSON(r *wire.Reader) {
 	*x = Result{}
-	seen := r.Enter(&membersOfResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = codec.New(r, (*ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 1: // resultType
-			x.ResultType = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ResultType = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfResultMetaObject = codec.Members{
+var membersOfResultMetaObject = wire.Members{
 	Names: []string{`"io.modelcontextprotocol/model-immediate-response":`, `"io.modelcontextprotocol/related-task":`, `"io.modelcontextprotocol/serverInfo":`},
 	ID:    19518,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ResultMetaObject) DecodeJSON(r *codec.Reader) {
+func (x *ResultMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = ResultMetaObject{}
-	seen := r.Enter(&membersOfResultMetaObject)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfResultMetaObject, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/model-immediate-response
-			x.ModelImmediateResponse = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.ModelImmediateResponse = wire.OrKeep(&o, r.NewText())
 		case 1: // io.modelcontextprotocol/related-task
-			x.RelatedTask = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RelatedTaskMetadata).DecodeJSON))
+			x.RelatedTask = wire.OrKeep(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 2: // io.modelcontextprotocol/serverInfo
-			x.ServerInfo = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*Implementation).DecodeJSON))
+			x.ServerInfo = wire.OrKeep(&o, wire.New(r, (*Implementation).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfRoot = codec.Members{
+var membersOfRoot = wire.Members{
 	Names: []string{`"uri":`, `"_meta":`, `"name":`},
 	ID:    23141,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Root) DecodeJSON(r *codec.Reader) {
+func (x *Root) DecodeJSON(r *wire.Reader) {
 	*x = Root{}
-	seen := r.Enter(&membersOfRoot)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfRoot, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 2: // name
 			x.Name = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfSamplingMessage = codec.Members{
+var membersOfSamplingMessage = wire.Members{
 	Names: []string{`"content":`, `"role":`, `"_meta":`},
 	ID:    45127,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SamplingMessage) DecodeJSON(r *codec.Reader) {
+func (x *SamplingMessage) DecodeJSON(r *wire.Reader) {
 	*x = SamplingMessage{}
-	seen := r.Enter(&membersOfSamplingMessage)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfSamplingMessage, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
 			x.Content.DecodeJSON(r)
 		case 1: // role
 			x.Role = Role(r.Text())
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfServerCapabilities = codec.Members{
+var membersOfServerCapabilities = wire.Members{
 	Names: []string{`"completions":`, `"experimental":`, `"extensions":`, `"logging":`, `"prompts":`, `"resources":`, `"tasks":`, `"tools":`},
 	ID:    4956,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ServerCapabilities) DecodeJSON(r *codec.Reader) {
+func (x *ServerCapabilities) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilities{}
-	seen := r.Enter(&membersOfServerCapabilities)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfServerCapabilities, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // completions
-			x.Completions = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.Completions = wire.OrKeep(&o, r.RawObject())
 		case 1: // experimental
 			x.Experimental = r.RawObject()
 		case 2: // extensions
-			x.Extensions = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.Extensions = wire.OrKeep(&o, r.RawObject())
 		case 3: // logging
 			x.Logging = r.RawObject()
 		case 4: // prompts
-			x.Prompts = codec.New(r, (*ServerCapabilitiesPrompts).DecodeJSON)
+			x.Prompts = wire.New(r, (*ServerCapabilitiesPrompts).DecodeJSON)
 		case 5: // resources
-			x.Resources = codec.New(r, (*ServerCapabilitiesResources).DecodeJSON)
+			x.Resources = wire.New(r, (*ServerCapabilitiesResources).DecodeJSON)
 		case 6: // tasks
-			x.Tasks = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ServerCapabilitiesTasks).DecodeJSON))
+			x.Tasks = wire.OrKeep(&o, wire.New(r, (*ServerCapabilitiesTasks).DecodeJSON))
 		case 7: // tools
-			x.Tools = codec.New(r, (*ServerCapabilitiesTools).DecodeJSON)
+			x.Tools = wire.New(r, (*ServerCapabilitiesTools).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfServerCapabilitiesPrompts = codec.Members{
+var membersOfServerCapabilitiesPrompts = wire.Members{
 	Names: []string{`"listChanged":`},
 	ID:    50299,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ServerCapabilitiesPrompts) DecodeJSON(r *codec.Reader) {
+func (x *ServerCapabilitiesPrompts) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesPrompts{}
-	seen := r.Enter(&membersOfServerCapabilitiesPrompts)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfServerCapabilitiesPrompts, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
 			x.ListChanged = r.NewBool()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfServerCapabilitiesResources = codec.Members{
+var membersOfServerCapabilitiesResources = wire.Members{
 	Names: []string{`"listChanged":`, `"subscribe":`},
 	ID:    9513,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ServerCapabilitiesResources) DecodeJSON(r *codec.Reader) {
+func (x *ServerCapabilitiesResources) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesResources{}
-	seen := r.Enter(&membersOfServerCapabilitiesResources)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfServerCapabilitiesResources, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
 			x.ListChanged = r.NewBool()
 		case 1: // subscribe
 			x.Subscribe = r.NewBool()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfServerCapabilitiesTasks = codec.Members{
+var membersOfServerCapabilitiesTasks = wire.Members{
 	Names: []string{`"cancel":`, `"list":`, `"requests":`},
 	ID:    18190,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ServerCapabilitiesTasks) DecodeJSON(r *codec.Reader) {
+func (x *ServerCapabilitiesTasks) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasks{}
-	seen := r.Enter(&membersOfServerCapabilitiesTasks)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfServerCapabilitiesTasks, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // cancel
 			x.Cancel = r.RawObject()
 		case 1: // list
 			x.List = r.RawObject()
 		case 2: // requests
-			x.Requests = codec.New(r, (*ServerCapabilitiesTasksRequests).DecodeJSON)
+			x.Requests = wire.New(r, (*ServerCapabilitiesTasksRequests).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfServerCapabilitiesTasksRequests = codec.Members{
+var membersOfServerCapabilitiesTasksRequests = wire.Members{
 	Names: []string{`"tools":`},
 	ID:    25264,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *codec.Reader) {
+func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasksRequests{}
-	seen := r.Enter(&membersOfServerCapabilitiesTasksRequests)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfServerCapabilitiesTasksRequests, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // tools
-			x.Tools = codec.New(r, (*ServerCapabilitiesTasksRequestsTools).DecodeJSON)
+			x.Tools = wire.New(r, (*ServerCapabilitiesTasksRequestsTools).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfServerCapabilitiesTasksRequestsTools = codec.Members{
+var membersOfServerCapabilitiesTasksRequestsTools = wire.Members{
 	Names: []string{`"call":`},
 	ID:    34171,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *codec.Reader) {
+func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasksRequestsTools{}
-	seen := r.Enter(&membersOfServerCapabilitiesTasksRequestsTools)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfServerCapabilitiesTasksRequestsTools, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // call
 			x.Call = r.RawObject()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfServerCapabilitiesTools = codec.Members{
+var membersOfServerCapabilitiesTools = wire.Members{
 	Names: []string{`"listChanged":`},
 	ID:    55855,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ServerCapabilitiesTools) DecodeJSON(r *codec.Reader) {
+func (x *ServerCapabilitiesTools) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTools{}
-	seen := r.Enter(&membersOfServerCapabilitiesTools)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfServerCapabilitiesTools, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
 			x.ListChanged = r.NewBool()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfSetLevelRequestParams = codec.Members{
+var membersOfSetLevelRequestParams = wire.Members{
 	Names: []string{`"level":`, `"_meta":`},
 	ID:    29306,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SetLevelRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *SetLevelRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SetLevelRequestParams{}
-	seen := r.Enter(&membersOfSetLevelRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfSetLevelRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // level
 			x.Level = LoggingLevel(r.Text())
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfStringSchema = codec.Members{
+var membersOfStringSchema = wire.Members{
 	Names: []string{`"type":`, `"default":`, `"description":`, `"format":`, `"maxLength":`, `"minLength":`, `"title":`},
 	ID:    1043,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *StringSchema) DecodeJSON(r *codec.Reader) {
+func (x *StringSchema) DecodeJSON(r *wire.Reader) {
 	*x = StringSchema{}
-	seen := r.Enter(&membersOfStringSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfStringSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
-			r.Const(&seen, &x.Extra, "string")
+			o.Const("string")
 		case 1: // default
-			x.Default = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Default = wire.OrKeep(&o, r.NewText())
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // format
 			x.Format = (*StringSchemaFormat)(r.NewText())
 		case 4: // maxLength
-			x.MaxLength = r.NewInt(&x.Extra, "maxLength")
+			x.MaxLength = o.NewInt()
 		case 5: // minLength
-			x.MinLength = r.NewInt(&x.Extra, "minLength")
+			x.MinLength = o.NewInt()
 		case 6: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfSubscribeRequestParams = codec.Members{
+var membersOfSubscribeRequestParams = wire.Members{
 	Names: []string{`"uri":`, `"_meta":`},
 	ID:    44714,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscribeRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *SubscribeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscribeRequestParams{}
-	seen := r.Enter(&membersOfSubscribeRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfSubscribeRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfSubscriptionFilter = codec.Members{
+var membersOfSubscriptionFilter = wire.Members{
 	Names: []string{`"promptsListChanged":`, `"resourceSubscriptions":`, `"resourcesListChanged":`, `"toolsListChanged":`},
 	ID:    63382,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscriptionFilter) DecodeJSON(r *codec.Reader) {
+func (x *SubscriptionFilter) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionFilter{}
-	seen := r.Enter(&membersOfSubscriptionFilter)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfSubscriptionFilter, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // promptsListChanged
 			x.PromptsListChanged = r.NewBool()
 		case 1: // resourceSubscriptions
-			x.ResourceSubscriptions = r.Texts()
+			x.ResourceSubscriptions = wire.ReadTexts[string](r)
 		case 2: // resourcesListChanged
 			x.ResourcesListChanged = r.NewBool()
 		case 3: // toolsListChanged
 			x.ToolsListChanged = r.NewBool()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfSubscriptionsAcknowledgedNotificationParams = codec.Members{
+var membersOfSubscriptionsAcknowledgedNotificationParams = wire.Members{
 	Names: []string{`"notifications":`, `"_meta":`},
 	ID:    28268,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *codec.Reader) {
+func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsAcknowledgedNotificationParams{}
-	seen := r.Enter(&membersOfSubscriptionsAcknowledgedNotificationParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfSubscriptionsAcknowledgedNotificationParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // notifications
 			x.Notifications.DecodeJSON(r)
 		case 1: // _meta
-			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*NotificationMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfSubscriptionsListenRequestParams = codec.Members{
+var membersOfSubscriptionsListenRequestParams = wire.Members{
 	Names: []string{`"_meta":`, `"notifications":`},
 	ID:    15425,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscriptionsListenRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *SubscriptionsListenRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenRequestParams{}
-	seen := r.Enter(&membersOfSubscriptionsListenRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfSubscriptionsListenRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
 			x.Meta.DecodeJSON(r)
 		case 1: // notifications
 			x.Notifications.DecodeJSON(r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfSubscriptionsListenResult = codec.Members{
+var membersOfSubscriptionsListenResult = wire.Members{
 	Names: []string{`"_meta":`, `"resultType":`},
 	ID:    62255,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscriptionsListenResult) DecodeJSON(r *codec.Reader) {
+func (x *SubscriptionsListenResult) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenResult{}
-	seen := r.Enter(&membersOfSubscriptionsListenResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfSubscriptionsListenResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
 			x.Meta.DecodeJSON(r)
 		case 1: // resultType
 			x.ResultType = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfSubscriptionsListenResultMetaObject = codec.Members{
+var membersOfSubscriptionsListenResultMetaObject = wire.Members{
 	Names: []string{`"io.modelcontextprotocol/subscriptionId":`, `"io.modelcontextprotocol/serverInfo":`},
 	ID:    56761,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *codec.Reader) {
+func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenResultMetaObject{}
-	seen := r.Enter(&membersOfSubscriptionsListenResultMetaObject)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfSubscriptionsListenResultMetaObject, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/subscriptionId
-			x.SubscriptionID = r.Scalar(codec.ScalarString | codec.ScalarInteger)
+			x.SubscriptionID = codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger)
 		case 1: // io.modelcontextprotocol/serverInfo
-			x.ServerInfo = codec.New(r, (*Implementation).DecodeJSON)
+			x.ServerInfo = wire.New(r, (*Implementation).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfTask = codec.Members{
+var membersOfTask = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttl":`, `"pollInterval":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    15756,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Task) DecodeJSON(r *codec.Reader) {
+func (x *Task) DecodeJSON(r *wire.Reader) {
 	*x = Task{}
-	seen := r.Enter(&membersOfTask)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTask, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -2684,70 +2685,70 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 			x.TaskID = r.Text()
 		case 4: // ttl
 			if !r.Null() {
-				x.TTL = r.NewInt(&x.Extra, "ttl")
+				x.TTL = o.NewInt()
 			}
 		case 5: // pollInterval
-			x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
+			x.PollInterval = o.NewInt()
 		case 6: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfTaskAugmentedRequestParams = codec.Members{
+var membersOfTaskAugmentedRequestParams = wire.Members{
 	Names: []string{`"_meta":`, `"task":`},
 	ID:    20945,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskAugmentedRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *TaskAugmentedRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = TaskAugmentedRequestParams{}
-	seen := r.Enter(&membersOfTaskAugmentedRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskAugmentedRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = codec.New(r, (*RequestMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*RequestMetaObject).DecodeJSON)
 		case 1: // task
-			x.Task = codec.New(r, (*TaskMetadata).DecodeJSON)
+			x.Task = wire.New(r, (*TaskMetadata).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfTaskMetadata = codec.Members{
+var membersOfTaskMetadata = wire.Members{
 	Names: []string{`"ttl":`},
 	ID:    969,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskMetadata) DecodeJSON(r *codec.Reader) {
+func (x *TaskMetadata) DecodeJSON(r *wire.Reader) {
 	*x = TaskMetadata{}
-	seen := r.Enter(&membersOfTaskMetadata)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskMetadata, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // ttl
-			x.TTL = r.NewInt(&x.Extra, "ttl")
+			x.TTL = o.NewInt()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfTaskStatusNotificationParams = codec.Members{
+var membersOfTaskStatusNotificationParams = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttl":`, `"_meta":`, `"pollInterval":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    4859,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
+func (x *TaskStatusNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParams{}
-	seen := r.Enter(&membersOfTaskStatusNotificationParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskStatusNotificationParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -2759,162 +2760,162 @@ func (x *TaskStatusNotificationParams) DecodeJSON(r *codec.Reader) {
 			x.TaskID = r.Text()
 		case 4: // ttl
 			if !r.Null() {
-				x.TTL = r.NewInt(&x.Extra, "ttl")
+				x.TTL = o.NewInt()
 			}
 		case 5: // _meta
-			x.Meta = codec.New(r, (*NotificationMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*NotificationMetaObject).DecodeJSON)
 		case 6: // pollInterval
-			x.PollInterval = r.NewInt(&x.Extra, "pollInterval")
+			x.PollInterval = o.NewInt()
 		case 7: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfTextContent = codec.Members{
+var membersOfTextContent = wire.Members{
 	Names: []string{`"text":`, `"type":`, `"_meta":`, `"annotations":`},
 	ID:    29503,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TextContent) DecodeJSON(r *codec.Reader) {
+func (x *TextContent) DecodeJSON(r *wire.Reader) {
 	*x = TextContent{}
-	seen := r.Enter(&membersOfTextContent)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTextContent, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // text
 			x.Text = r.Text()
 		case 1: // type
-			r.Const(&seen, &x.Extra, "text")
+			o.Const("text")
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
-			x.Annotations = codec.New(r, (*Annotations).DecodeJSON)
+			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfTextResourceContents = codec.Members{
+var membersOfTextResourceContents = wire.Members{
 	Names: []string{`"text":`, `"uri":`, `"_meta":`, `"mimeType":`},
 	ID:    44924,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TextResourceContents) DecodeJSON(r *codec.Reader) {
+func (x *TextResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = TextResourceContents{}
-	seen := r.Enter(&membersOfTextResourceContents)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTextResourceContents, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // text
 			x.Text = r.Text()
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // mimeType
 			x.MIMEType = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfTitledMultiSelectEnumSchema = codec.Members{
+var membersOfTitledMultiSelectEnumSchema = wire.Members{
 	Names: []string{`"items":`, `"type":`, `"default":`, `"description":`, `"maxItems":`, `"minItems":`, `"title":`},
 	ID:    46534,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
+func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchema{}
-	seen := r.Enter(&membersOfTitledMultiSelectEnumSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTitledMultiSelectEnumSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // items
 			x.Items.DecodeJSON(r)
 		case 1: // type
-			r.Const(&seen, &x.Extra, "array")
+			o.Const("array")
 		case 2: // default
-			x.Default = r.Texts()
+			x.Default = wire.ReadTexts[string](r)
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // maxItems
-			x.MaxItems = r.NewInt(&x.Extra, "maxItems")
+			x.MaxItems = o.NewInt()
 		case 5: // minItems
-			x.MinItems = r.NewInt(&x.Extra, "minItems")
+			x.MinItems = o.NewInt()
 		case 6: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfTitledMultiSelectEnumSchemaItems = codec.Members{
+var membersOfTitledMultiSelectEnumSchemaItems = wire.Members{
 	Names: []string{`"anyOf":`},
 	ID:    47554,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
+func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchemaItems{}
-	seen := r.Enter(&membersOfTitledMultiSelectEnumSchemaItems)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTitledMultiSelectEnumSchemaItems, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // anyOf
-			x.AnyOf = codec.DecodeList[TitledMultiSelectEnumSchemaItemsAnyOfItem](r)
+			x.AnyOf = wire.DecodeList[TitledMultiSelectEnumSchemaItemsAnyOfItem](r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem = codec.Members{
+var membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem = wire.Members{
 	Names: []string{`"const":`, `"title":`},
 	ID:    8662,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *codec.Reader) {
+func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchemaItemsAnyOfItem{}
-	seen := r.Enter(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // const
 			x.Const = r.Text()
 		case 1: // title
 			x.Title = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfTitledSingleSelectEnumSchema = codec.Members{
+var membersOfTitledSingleSelectEnumSchema = wire.Members{
 	Names: []string{`"oneOf":`, `"type":`, `"default":`, `"description":`, `"title":`},
 	ID:    64081,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
+func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = TitledSingleSelectEnumSchema{}
-	seen := r.Enter(&membersOfTitledSingleSelectEnumSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTitledSingleSelectEnumSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // oneOf
-			x.OneOf = codec.DecodeList[TitledSingleSelectEnumSchemaOneOfItem](r)
+			x.OneOf = wire.DecodeList[TitledSingleSelectEnumSchemaOneOfItem](r)
 		case 1: // type
-			r.Const(&seen, &x.Extra, "string")
+			o.Const("string")
 		case 2: // default
 			x.Default = r.NewText()
 		case 3: // description
@@ -2922,80 +2923,80 @@ func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 		case 4: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfTitledSingleSelectEnumSchemaOneOfItem = codec.Members{
+var membersOfTitledSingleSelectEnumSchemaOneOfItem = wire.Members{
 	Names: []string{`"const":`, `"title":`},
 	ID:    39277,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *codec.Reader) {
+func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *wire.Reader) {
 	*x = TitledSingleSelectEnumSchemaOneOfItem{}
-	seen := r.Enter(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTitledSingleSelectEnumSchemaOneOfItem, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // const
 			x.Const = r.Text()
 		case 1: // title
 			x.Title = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfTool = codec.Members{
+var membersOfTool = wire.Members{
 	Names: []string{`"inputSchema":`, `"name":`, `"_meta":`, `"annotations":`, `"description":`, `"execution":`, `"icons":`, `"outputSchema":`, `"title":`},
 	ID:    23271,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Tool) DecodeJSON(r *codec.Reader) {
+func (x *Tool) DecodeJSON(r *wire.Reader) {
 	*x = Tool{}
-	seen := r.Enter(&membersOfTool)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTool, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // inputSchema
 			x.InputSchema.DecodeJSON(r)
 		case 1: // name
 			x.Name = r.Text()
 		case 2: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
-			x.Annotations = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ToolAnnotations).DecodeJSON))
+			x.Annotations = wire.OrKeep(&o, wire.New(r, (*ToolAnnotations).DecodeJSON))
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // execution
-			x.Execution = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ToolExecution).DecodeJSON))
+			x.Execution = wire.OrKeep(&o, wire.New(r, (*ToolExecution).DecodeJSON))
 		case 6: // icons
-			x.Icons = codec.OrKeep(r, &seen, &x.Extra, codec.DecodeList[Icon](r))
+			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
 		case 7: // outputSchema
-			x.OutputSchema = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*ToolOutputSchema).DecodeJSON))
+			x.OutputSchema = wire.OrKeep(&o, wire.New(r, (*ToolOutputSchema).DecodeJSON))
 		case 8: // title
-			x.Title = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Title = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfToolAnnotations = codec.Members{
+var membersOfToolAnnotations = wire.Members{
 	Names: []string{`"destructiveHint":`, `"idempotentHint":`, `"openWorldHint":`, `"readOnlyHint":`, `"title":`},
 	ID:    35815,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ToolAnnotations) DecodeJSON(r *codec.Reader) {
+func (x *ToolAnnotations) DecodeJSON(r *wire.Reader) {
 	*x = ToolAnnotations{}
-	seen := r.Enter(&membersOfToolAnnotations)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfToolAnnotations, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // destructiveHint
 			x.DestructiveHint = r.NewBool()
@@ -3008,141 +3009,141 @@ func (x *ToolAnnotations) DecodeJSON(r *codec.Reader) {
 		case 4: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfToolChoice = codec.Members{
+var membersOfToolChoice = wire.Members{
 	Names: []string{`"mode":`},
 	ID:    51716,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ToolChoice) DecodeJSON(r *codec.Reader) {
+func (x *ToolChoice) DecodeJSON(r *wire.Reader) {
 	*x = ToolChoice{}
-	seen := r.Enter(&membersOfToolChoice)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfToolChoice, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // mode
 			x.Mode = (*ToolChoiceMode)(r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfToolExecution = codec.Members{
+var membersOfToolExecution = wire.Members{
 	Names: []string{`"taskSupport":`},
 	ID:    17391,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ToolExecution) DecodeJSON(r *codec.Reader) {
+func (x *ToolExecution) DecodeJSON(r *wire.Reader) {
 	*x = ToolExecution{}
-	seen := r.Enter(&membersOfToolExecution)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfToolExecution, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskSupport
 			x.TaskSupport = (*TaskSupport)(r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfToolInputSchema = codec.Members{
+var membersOfToolInputSchema = wire.Members{
 	Names: []string{`"type":`, `"$schema":`, `"properties":`, `"required":`},
 	ID:    30326,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ToolInputSchema) DecodeJSON(r *codec.Reader) {
+func (x *ToolInputSchema) DecodeJSON(r *wire.Reader) {
 	*x = ToolInputSchema{}
-	seen := r.Enter(&membersOfToolInputSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfToolInputSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // type
-			r.Const(&seen, &x.Extra, "object")
+			o.Const("object")
 		case 1: // $schema
-			x.Schema = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Schema = wire.OrKeep(&o, r.NewText())
 		case 2: // properties
-			x.Properties = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.Properties = wire.OrKeep(&o, r.RawObject())
 		case 3: // required
-			x.Required = codec.OrKeep(r, &seen, &x.Extra, r.Texts())
+			x.Required = wire.OrKeep(&o, wire.ReadTexts[string](r))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfToolOutputSchema = codec.Members{
+var membersOfToolOutputSchema = wire.Members{
 	Names: []string{`"$schema":`, `"properties":`, `"required":`, `"type":`},
 	ID:    41045,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ToolOutputSchema) DecodeJSON(r *codec.Reader) {
+func (x *ToolOutputSchema) DecodeJSON(r *wire.Reader) {
 	*x = ToolOutputSchema{}
-	seen := r.Enter(&membersOfToolOutputSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfToolOutputSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // $schema
-			x.Schema = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Schema = wire.OrKeep(&o, r.NewText())
 		case 1: // properties
-			x.Properties = codec.OrKeep(r, &seen, &x.Extra, r.RawObject())
+			x.Properties = wire.OrKeep(&o, r.RawObject())
 		case 2: // required
-			x.Required = codec.OrKeep(r, &seen, &x.Extra, r.Texts())
+			x.Required = wire.OrKeep(&o, wire.ReadTexts[string](r))
 		case 3: // type
-			x.Type = codec.OrKeep(r, &seen, &x.Extra, r.NewText())
+			x.Type = wire.OrKeep(&o, r.NewText())
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfToolResultContent = codec.Members{
+var membersOfToolResultContent = wire.Members{
 	Names: []string{`"content":`, `"toolUseId":`, `"type":`, `"_meta":`, `"isError":`, `"structuredContent":`},
 	Null:  1 << 5,
 	ID:    16287,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ToolResultContent) DecodeJSON(r *codec.Reader) {
+func (x *ToolResultContent) DecodeJSON(r *wire.Reader) {
 	*x = ToolResultContent{}
-	seen := r.Enter(&membersOfToolResultContent)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfToolResultContent, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // content
-			x.Content = codec.DecodeListFunc(r, DecodeContentBlock)
+			x.Content = wire.DecodeListFunc(r, DecodeContentBlock)
 		case 1: // toolUseId
 			x.ToolUseID = r.Text()
 		case 2: // type
-			r.Const(&seen, &x.Extra, "tool_result")
+			o.Const("tool_result")
 		case 3: // _meta
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*MetaObject).DecodeJSON)
 		case 4: // isError
 			x.IsError = r.NewBool()
 		case 5: // structuredContent
 			x.StructuredContent = r.Raw()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 3)
+	o.Require(3)
 }
 
-var membersOfToolUseContent = codec.Members{
+var membersOfToolUseContent = wire.Members{
 	Names: []string{`"id":`, `"input":`, `"name":`, `"type":`, `"_meta":`},
 	ID:    32399,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
+func (x *ToolUseContent) DecodeJSON(r *wire.Reader) {
 	*x = ToolUseContent{}
-	seen := r.Enter(&membersOfToolUseContent)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfToolUseContent, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // id
 			x.ID = r.Text()
@@ -3151,149 +3152,149 @@ func (x *ToolUseContent) DecodeJSON(r *codec.Reader) {
 		case 2: // name
 			x.Name = r.Text()
 		case 3: // type
-			r.Const(&seen, &x.Extra, "tool_use")
+			o.Const("tool_use")
 		case 4: // _meta
-			x.Meta = codec.New(r, (*MetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*MetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 4)
+	o.Require(4)
 }
 
-var membersOfURLElicitationRequiredErrorErrorData = codec.Members{
+var membersOfURLElicitationRequiredErrorErrorData = wire.Members{
 	Names: []string{`"elicitations":`},
 	ID:    25618,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *codec.Reader) {
+func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *wire.Reader) {
 	*x = URLElicitationRequiredErrorErrorData{}
-	seen := r.Enter(&membersOfURLElicitationRequiredErrorErrorData)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfURLElicitationRequiredErrorErrorData, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitations
-			x.Elicitations = codec.DecodeList[ElicitRequestURLParams](r)
+			x.Elicitations = wire.DecodeList[ElicitRequestURLParams](r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfUnsubscribeRequestParams = codec.Members{
+var membersOfUnsubscribeRequestParams = wire.Members{
 	Names: []string{`"uri":`, `"_meta":`},
 	ID:    46033,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UnsubscribeRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *UnsubscribeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = UnsubscribeRequestParams{}
-	seen := r.Enter(&membersOfUnsubscribeRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfUnsubscribeRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = codec.OrKeep(r, &seen, &x.Extra, codec.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfUnsupportedProtocolVersionErrorErrorData = codec.Members{
+var membersOfUnsupportedProtocolVersionErrorErrorData = wire.Members{
 	Names: []string{`"requested":`, `"supported":`},
 	ID:    13488,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *codec.Reader) {
+func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *wire.Reader) {
 	*x = UnsupportedProtocolVersionErrorErrorData{}
-	seen := r.Enter(&membersOfUnsupportedProtocolVersionErrorErrorData)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfUnsupportedProtocolVersionErrorErrorData, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // requested
 			x.Requested = r.Text()
 		case 1: // supported
-			x.Supported = r.Texts()
+			x.Supported = wire.ReadTexts[string](r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfUntitledMultiSelectEnumSchema = codec.Members{
+var membersOfUntitledMultiSelectEnumSchema = wire.Members{
 	Names: []string{`"items":`, `"type":`, `"default":`, `"description":`, `"maxItems":`, `"minItems":`, `"title":`},
 	ID:    33787,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *codec.Reader) {
+func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = UntitledMultiSelectEnumSchema{}
-	seen := r.Enter(&membersOfUntitledMultiSelectEnumSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfUntitledMultiSelectEnumSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // items
 			x.Items.DecodeJSON(r)
 		case 1: // type
-			r.Const(&seen, &x.Extra, "array")
+			o.Const("array")
 		case 2: // default
-			x.Default = r.Texts()
+			x.Default = wire.ReadTexts[string](r)
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // maxItems
-			x.MaxItems = r.NewInt(&x.Extra, "maxItems")
+			x.MaxItems = o.NewInt()
 		case 5: // minItems
-			x.MinItems = r.NewInt(&x.Extra, "minItems")
+			x.MinItems = o.NewInt()
 		case 6: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfUntitledMultiSelectEnumSchemaItems = codec.Members{
+var membersOfUntitledMultiSelectEnumSchemaItems = wire.Members{
 	Names: []string{`"enum":`, `"type":`},
 	ID:    21597,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *codec.Reader) {
+func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *wire.Reader) {
 	*x = UntitledMultiSelectEnumSchemaItems{}
-	seen := r.Enter(&membersOfUntitledMultiSelectEnumSchemaItems)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfUntitledMultiSelectEnumSchemaItems, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // enum
-			x.Enum = r.Texts()
+			x.Enum = wire.ReadTexts[string](r)
 		case 1: // type
-			r.Const(&seen, &x.Extra, "string")
+			o.Const("string")
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfUntitledSingleSelectEnumSchema = codec.Members{
+var membersOfUntitledSingleSelectEnumSchema = wire.Members{
 	Names: []string{`"enum":`, `"type":`, `"default":`, `"description":`, `"title":`},
 	ID:    10378,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
+func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = UntitledSingleSelectEnumSchema{}
-	seen := r.Enter(&membersOfUntitledSingleSelectEnumSchema)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfUntitledSingleSelectEnumSchema, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // enum
-			x.Enum = r.Texts()
+			x.Enum = wire.ReadTexts[string](r)
 		case 1: // type
-			r.Const(&seen, &x.Extra, "string")
+			o.Const("string")
 		case 2: // default
 			x.Default = r.NewText()
 		case 3: // description
@@ -3301,25 +3302,27 @@ func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *codec.Reader) {
 		case 4: // title
 			x.Title = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
 // DecodeJSON reads one element or a list of them.
-func (x *SamplingContent) DecodeJSON(r *codec.Reader) {
-	if x.List = r.Kind() == codec.KindArray; x.List {
-		x.Items = codec.DecodeListFunc(r, DecodeSamplingMessageContentBlock)
+func (x *SamplingContent) DecodeJSON(r *wire.Reader) {
+	if x.List = r.Kind() == wire.KindArray; x.List {
+		x.Items = wire.DecodeListFunc(r, DecodeSamplingMessageContentBlock)
 		return
 	}
 	x.Items = []SamplingMessageContentBlock{DecodeSamplingMessageContentBlock(r)}
 }
 
 // DecodeJSON reads the value.
-func (x *ElicitResultContentValueList) DecodeJSON(r *codec.Reader) { x.Value = r.Texts() }
+func (x *ElicitResultContentValueList) DecodeJSON(r *wire.Reader) {
+	x.Value = wire.ReadTexts[string](r)
+}
 
 // DecodeJSON reads the value.
-func (x *ElicitResultContentValueScalar) DecodeJSON(r *codec.Reader) {
-	x.Value = r.Scalar(codec.ScalarString | codec.ScalarNumber | codec.ScalarBool)
+func (x *ElicitResultContentValueScalar) DecodeJSON(r *wire.Reader) {
+	x.Value = codec.ReadScalar(r, wire.ScalarString|wire.ScalarNumber|wire.ScalarBool)
 }

@@ -11,10 +11,11 @@ package mcp
 
 import (
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Annotated) EncodeJSON(w *codec.Writer) {
+func (x *Annotated) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -24,39 +25,39 @@ func (x *Annotated) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"annotations":`)
 		x.Annotations.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfAnnotated)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfAnnotated)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *AnnotatedAnnotations) EncodeJSON(w *codec.Writer) {
+func (x *AnnotatedAnnotations) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfAnnotatedAnnotations)
+	extra := wire.Extra(x.Extra).Of(&membersOfAnnotatedAnnotations)
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
-		codec.EncodeListFunc(w, x.Audience, func(w *codec.Writer, v Role) { w.Text(string(v)) })
+		wire.EncodeListFunc(w, x.Audience, func(w *wire.Writer, v Role) { w.Text(string(v)) })
 	}
 	if x.Priority != nil {
 		w.Key(`,"priority":`)
 		w.FloatExact(*x.Priority, extra, "priority")
 	}
-	w.EndOf(start, x.Extra, &membersOfAnnotatedAnnotations)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfAnnotatedAnnotations)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Annotations) EncodeJSON(w *codec.Writer) {
+func (x *Annotations) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfAnnotations)
+	extra := wire.Extra(x.Extra).Of(&membersOfAnnotations)
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
-		codec.EncodeListFunc(w, x.Audience, func(w *codec.Writer, v Role) { w.Text(string(v)) })
+		wire.EncodeListFunc(w, x.Audience, func(w *wire.Writer, v Role) { w.Text(string(v)) })
 	}
 	if x.LastModified != nil {
 		w.KeyText(`,"lastModified":"`, *x.LastModified)
@@ -65,17 +66,17 @@ func (x *Annotations) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"priority":`)
 		w.FloatExact(*x.Priority, extra, "priority")
 	}
-	w.EndOf(start, x.Extra, &membersOfAnnotations)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfAnnotations)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *AudioContent) EncodeJSON(w *codec.Writer) {
+func (x *AudioContent) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfAudioContent)
+	extra := wire.Extra(x.Extra).Of(&membersOfAudioContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"audio"`)
 	}
@@ -93,34 +94,34 @@ func (x *AudioContent) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.MIMEType != "" {
 		w.KeyText(`,"mimeType":"`, x.MIMEType)
 	}
-	w.EndOf(start, x.Extra, &membersOfAudioContent)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfAudioContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *BaseMetadata) EncodeJSON(w *codec.Writer) {
+func (x *BaseMetadata) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfBaseMetadata)
+	extra := wire.Extra(x.Extra).Of(&membersOfBaseMetadata)
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfBaseMetadata)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfBaseMetadata)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *BlobResourceContents) EncodeJSON(w *codec.Writer) {
+func (x *BlobResourceContents) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfBlobResourceContents)
+	extra := wire.Extra(x.Extra).Of(&membersOfBlobResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -134,17 +135,17 @@ func (x *BlobResourceContents) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfBlobResourceContents)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfBlobResourceContents)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
+func (x *BooleanSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfBooleanSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfBooleanSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"boolean"`)
 	}
@@ -158,17 +159,17 @@ func (x *BooleanSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfBooleanSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfBooleanSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CacheableResult) EncodeJSON(w *codec.Writer) {
+func (x *CacheableResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCacheableResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfCacheableResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -183,17 +184,17 @@ func (x *CacheableResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(x.TTLMs, extra, "ttlMs")
 	}
-	w.EndOf(start, x.Extra, &membersOfCacheableResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCacheableResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *CallToolRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCallToolRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfCallToolRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -204,7 +205,7 @@ func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 	}
 	if x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
-		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
+		wire.EncodeMapFunc(w, x.InputResponses, wire.WriteUnion[InputResponse])
 	}
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
@@ -216,24 +217,24 @@ func (x *CallToolRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfCallToolRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCallToolRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
+func (x *CallToolResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCallToolResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfCallToolResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
-		codec.EncodeListFunc(w, x.Content, codec.WriteUnion[ContentBlock])
+		wire.EncodeListFunc(w, x.Content, wire.WriteUnion[ContentBlock])
 	}
 	if x.IsError != nil {
 		w.Key(`,"isError":`)
@@ -246,31 +247,31 @@ func (x *CallToolResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"structuredContent":`)
 		w.Raw(x.StructuredContent)
 	}
-	w.EndOf(start, x.Extra, &membersOfCallToolResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCallToolResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *CancelTaskRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCancelTaskRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfCancelTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndOf(start, x.Extra, &membersOfCancelTaskRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
+func (x *CancelTaskResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCancelTaskResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfCancelTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -302,11 +303,11 @@ func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfCancelTaskResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelledNotificationParams) EncodeJSON(w *codec.Writer) {
+func (x *CancelledNotificationParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -321,13 +322,13 @@ func (x *CancelledNotificationParams) EncodeJSON(w *codec.Writer) {
 	}
 	if !x.RequestID.IsZero() {
 		w.Key(`,"requestId":`)
-		w.Scalar(x.RequestID)
+		x.RequestID.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfCancelledNotificationParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelledNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ClientCapabilities) EncodeJSON(w *codec.Writer) {
+func (x *ClientCapabilities) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -357,7 +358,7 @@ func (x *ClientCapabilities) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tasks":`)
 		x.Tasks.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfClientCapabilities)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilities)
 }
 
 // IsZero reports whether no field is set.
@@ -372,7 +373,7 @@ func (x *ClientCapabilities) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ClientCapabilitiesElicitation) EncodeJSON(w *codec.Writer) {
+func (x *ClientCapabilitiesElicitation) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -386,11 +387,11 @@ func (x *ClientCapabilitiesElicitation) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"url":`)
 		w.RawObject(x.URL)
 	}
-	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesElicitation)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesElicitation)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ClientCapabilitiesRoots) EncodeJSON(w *codec.Writer) {
+func (x *ClientCapabilitiesRoots) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -400,11 +401,11 @@ func (x *ClientCapabilitiesRoots) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesRoots)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesRoots)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ClientCapabilitiesSampling) EncodeJSON(w *codec.Writer) {
+func (x *ClientCapabilitiesSampling) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -418,11 +419,11 @@ func (x *ClientCapabilitiesSampling) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tools":`)
 		w.RawObject(x.Tools)
 	}
-	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesSampling)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesSampling)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ClientCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
+func (x *ClientCapabilitiesTasks) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -440,11 +441,11 @@ func (x *ClientCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"requests":`)
 		x.Requests.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasks)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesTasks)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
+func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -458,11 +459,11 @@ func (x *ClientCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"sampling":`)
 		x.Sampling.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequests)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesTasksRequests)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *codec.Writer) {
+func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -472,11 +473,11 @@ func (x *ClientCapabilitiesTasksRequestsElicitation) EncodeJSON(w *codec.Writer)
 		w.Key(`,"create":`)
 		w.RawObject(x.Create)
 	}
-	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequestsElicitation)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesTasksRequestsElicitation)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *codec.Writer) {
+func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -486,17 +487,17 @@ func (x *ClientCapabilitiesTasksRequestsSampling) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"createMessage":`)
 		w.RawObject(x.CreateMessage)
 	}
-	w.EndOf(start, x.Extra, &membersOfClientCapabilitiesTasksRequestsSampling)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfClientCapabilitiesTasksRequestsSampling)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *CompleteRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCompleteRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfCompleteRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -511,26 +512,26 @@ func (x *CompleteRequestParams) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(1) || x.Ref != nil {
 		w.Key(`,"ref":`)
-		codec.WriteUnion(w, x.Ref)
+		wire.WriteUnion(w, x.Ref)
 	}
-	w.EndOf(start, x.Extra, &membersOfCompleteRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CompleteRequestParamsArgument) EncodeJSON(w *codec.Writer) {
+func (x *CompleteRequestParamsArgument) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCompleteRequestParamsArgument)
+	extra := wire.Extra(x.Extra).Of(&membersOfCompleteRequestParamsArgument)
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
 	if !extra.Absent(1) || x.Value != "" {
 		w.KeyText(`,"value":"`, x.Value)
 	}
-	w.EndOf(start, x.Extra, &membersOfCompleteRequestParamsArgument)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteRequestParamsArgument)
 }
 
 // IsZero reports whether no field is set.
@@ -541,7 +542,7 @@ func (x *CompleteRequestParamsArgument) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CompleteRequestParamsContext) EncodeJSON(w *codec.Writer) {
+func (x *CompleteRequestParamsContext) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -549,19 +550,19 @@ func (x *CompleteRequestParamsContext) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Arguments != nil {
 		w.Key(`,"arguments":`)
-		codec.EncodeMapFunc(w, x.Arguments, (*codec.Writer).Text)
+		wire.EncodeMapFunc(w, x.Arguments, (*wire.Writer).Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfCompleteRequestParamsContext)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteRequestParamsContext)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CompleteResult) EncodeJSON(w *codec.Writer) {
+func (x *CompleteResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCompleteResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfCompleteResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -573,17 +574,17 @@ func (x *CompleteResult) EncodeJSON(w *codec.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.EndOf(start, x.Extra, &membersOfCompleteResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CompleteResultCompletion) EncodeJSON(w *codec.Writer) {
+func (x *CompleteResultCompletion) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCompleteResultCompletion)
+	extra := wire.Extra(x.Extra).Of(&membersOfCompleteResultCompletion)
 	if x.HasMore != nil {
 		w.Key(`,"hasMore":`)
 		w.Bool(*x.HasMore)
@@ -594,9 +595,9 @@ func (x *CompleteResultCompletion) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Values != nil {
 		w.Key(`,"values":`)
-		codec.EncodeListFunc(w, x.Values, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Values, (*wire.Writer).Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfCompleteResultCompletion)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompleteResultCompletion)
 }
 
 // IsZero reports whether no field is set.
@@ -608,19 +609,19 @@ func (x *CompleteResultCompletion) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
+func (x *CreateMessageRequest) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCreateMessageRequest)
+	extra := wire.Extra(x.Extra).Of(&membersOfCreateMessageRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"sampling/createMessage"`)
 	}
 	if !x.ID.IsZero() {
 		w.Key(`,"id":`)
-		w.Scalar(x.ID)
+		x.ID.EncodeJSON(w)
 	}
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
@@ -629,17 +630,17 @@ func (x *CreateMessageRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfCreateMessageRequest)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateMessageRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *CreateMessageRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCreateMessageRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfCreateMessageRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -653,7 +654,7 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(1) || x.Messages != nil {
 		w.Key(`,"messages":`)
-		codec.EncodeList(w, x.Messages)
+		wire.EncodeList(w, x.Messages)
 	}
 	if x.Metadata != nil {
 		w.Key(`,"metadata":`)
@@ -665,7 +666,7 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 	}
 	if x.StopSequences != nil {
 		w.Key(`,"stopSequences":`)
-		codec.EncodeListFunc(w, x.StopSequences, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.StopSequences, (*wire.Writer).Text)
 	}
 	if x.SystemPrompt != nil {
 		w.KeyText(`,"systemPrompt":"`, *x.SystemPrompt)
@@ -684,9 +685,9 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Tools != nil {
 		w.Key(`,"tools":`)
-		codec.EncodeList(w, x.Tools)
+		wire.EncodeList(w, x.Tools)
 	}
-	w.EndOf(start, x.Extra, &membersOfCreateMessageRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateMessageRequestParams)
 }
 
 // IsZero reports whether no field is set.
@@ -707,13 +708,13 @@ func (x *CreateMessageRequestParams) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CreateMessageResult) EncodeJSON(w *codec.Writer) {
+func (x *CreateMessageResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCreateMessageResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfCreateMessageResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -731,17 +732,17 @@ func (x *CreateMessageResult) EncodeJSON(w *codec.Writer) {
 	if x.StopReason != nil {
 		w.KeyText(`,"stopReason":"`, *x.StopReason)
 	}
-	w.EndOf(start, x.Extra, &membersOfCreateMessageResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateMessageResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
+func (x *CreateTaskResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCreateTaskResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfCreateTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -750,17 +751,17 @@ func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfCreateTaskResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *DiscoverResult) EncodeJSON(w *codec.Writer) {
+func (x *DiscoverResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfDiscoverResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfDiscoverResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -780,48 +781,48 @@ func (x *DiscoverResult) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(3) || x.SupportedVersions != nil {
 		w.Key(`,"supportedVersions":`)
-		codec.EncodeListFunc(w, x.SupportedVersions, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.SupportedVersions, (*wire.Writer).Text)
 	}
 	if !extra.Absent(4) || x.TTLMs != 0 {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(x.TTLMs, extra, "ttlMs")
 	}
-	w.EndOf(start, x.Extra, &membersOfDiscoverResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfDiscoverResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ElicitRequest) EncodeJSON(w *codec.Writer) {
+func (x *ElicitRequest) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfElicitRequest)
+	extra := wire.Extra(x.Extra).Of(&membersOfElicitRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"elicitation/create"`)
 	}
 	if !x.ID.IsZero() {
 		w.Key(`,"id":`)
-		w.Scalar(x.ID)
+		x.ID.EncodeJSON(w)
 	}
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
 	}
 	if !extra.Absent(1) || x.Params != nil {
 		w.Key(`,"params":`)
-		codec.WriteUnion(w, x.Params)
+		wire.WriteUnion(w, x.Params)
 	}
-	w.EndOf(start, x.Extra, &membersOfElicitRequest)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ElicitRequestFormParams) EncodeJSON(w *codec.Writer) {
+func (x *ElicitRequestFormParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfElicitRequestFormParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfElicitRequestFormParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -840,17 +841,17 @@ func (x *ElicitRequestFormParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfElicitRequestFormParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitRequestFormParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
+func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfElicitRequestFormParamsRequestedSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfElicitRequestFormParamsRequestedSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"object"`)
 	}
@@ -859,13 +860,13 @@ func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Properties != nil {
 		w.Key(`,"properties":`)
-		codec.EncodeMapFunc(w, x.Properties, codec.WriteUnion[PrimitiveSchemaDefinition])
+		wire.EncodeMapFunc(w, x.Properties, wire.WriteUnion[PrimitiveSchemaDefinition])
 	}
 	if x.Required != nil {
 		w.Key(`,"required":`)
-		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Required, (*wire.Writer).Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfElicitRequestFormParamsRequestedSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitRequestFormParamsRequestedSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -877,13 +878,13 @@ func (x *ElicitRequestFormParamsRequestedSchema) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
+func (x *ElicitRequestURLParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfElicitRequestURLParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfElicitRequestURLParams)
 	if !extra.Absent(1) {
 		w.Key(`,"mode":"url"`)
 	}
@@ -904,17 +905,17 @@ func (x *ElicitRequestURLParams) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(2) || x.URL != "" {
 		w.KeyText(`,"url":"`, x.URL)
 	}
-	w.EndOf(start, x.Extra, &membersOfElicitRequestURLParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitRequestURLParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ElicitResult) EncodeJSON(w *codec.Writer) {
+func (x *ElicitResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfElicitResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfElicitResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -924,33 +925,33 @@ func (x *ElicitResult) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Content != nil {
 		w.Key(`,"content":`)
-		codec.EncodeMapFunc(w, x.Content, codec.WriteUnion[ElicitResultContentValue])
+		wire.EncodeMapFunc(w, x.Content, wire.WriteUnion[ElicitResultContentValue])
 	}
-	w.EndOf(start, x.Extra, &membersOfElicitResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *codec.Writer) {
+func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfElicitationCompleteNotificationParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfElicitationCompleteNotificationParams)
 	if !extra.Absent(0) || x.ElicitationID != "" {
 		w.KeyText(`,"elicitationId":"`, x.ElicitationID)
 	}
-	w.EndOf(start, x.Extra, &membersOfElicitationCompleteNotificationParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfElicitationCompleteNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
+func (x *EmbeddedResource) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfEmbeddedResource)
+	extra := wire.Extra(x.Extra).Of(&membersOfEmbeddedResource)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"resource"`)
 	}
@@ -964,19 +965,19 @@ func (x *EmbeddedResource) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Resource != nil {
 		w.Key(`,"resource":`)
-		codec.WriteUnion(w, x.Resource)
+		wire.WriteUnion(w, x.Resource)
 	}
-	w.EndOf(start, x.Extra, &membersOfEmbeddedResource)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfEmbeddedResource)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Error) EncodeJSON(w *codec.Writer) {
+func (x *Error) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfError)
+	extra := wire.Extra(x.Extra).Of(&membersOfError)
 	if !extra.Absent(0) || x.Code != 0 {
 		w.Key(`,"code":`)
 		w.IntExact(x.Code, extra, "code")
@@ -988,28 +989,28 @@ func (x *Error) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.Message != "" {
 		w.KeyText(`,"message":"`, x.Message)
 	}
-	w.EndOf(start, x.Extra, &membersOfError)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfError)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *GetPromptRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetPromptRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetPromptRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Arguments != nil {
 		w.Key(`,"arguments":`)
-		codec.EncodeMapFunc(w, x.Arguments, (*codec.Writer).Text)
+		wire.EncodeMapFunc(w, x.Arguments, (*wire.Writer).Text)
 	}
 	if x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
-		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
+		wire.EncodeMapFunc(w, x.InputResponses, wire.WriteUnion[InputResponse])
 	}
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
@@ -1017,17 +1018,17 @@ func (x *GetPromptRequestParams) EncodeJSON(w *codec.Writer) {
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
-	w.EndOf(start, x.Extra, &membersOfGetPromptRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetPromptRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
+func (x *GetPromptResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetPromptResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetPromptResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1037,30 +1038,30 @@ func (x *GetPromptResult) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Messages != nil {
 		w.Key(`,"messages":`)
-		codec.EncodeList(w, x.Messages)
+		wire.EncodeList(w, x.Messages)
 	}
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.EndOf(start, x.Extra, &membersOfGetPromptResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetPromptResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskPayloadRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskPayloadRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskPayloadRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskPayloadRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskPayloadRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskPayloadResult) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskPayloadResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -1070,31 +1071,31 @@ func (x *GetTaskPayloadResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskPayloadResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskPayloadResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskResult) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1126,23 +1127,23 @@ func (x *GetTaskResult) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Icon) EncodeJSON(w *codec.Writer) {
+func (x *Icon) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfIcon)
+	extra := wire.Extra(x.Extra).Of(&membersOfIcon)
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
 	if x.Sizes != nil {
 		w.Key(`,"sizes":`)
-		codec.EncodeListFunc(w, x.Sizes, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Sizes, (*wire.Writer).Text)
 	}
 	if !extra.Absent(0) || x.Src != "" {
 		w.KeyText(`,"src":"`, x.Src)
@@ -1150,11 +1151,11 @@ func (x *Icon) EncodeJSON(w *codec.Writer) {
 	if x.Theme != nil {
 		w.KeyText(`,"theme":"`, string(*x.Theme))
 	}
-	w.EndOf(start, x.Extra, &membersOfIcon)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfIcon)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Icons) EncodeJSON(w *codec.Writer) {
+func (x *Icons) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -1162,19 +1163,19 @@ func (x *Icons) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.Icons != nil {
 		w.Key(`,"icons":`)
-		codec.EncodeList(w, x.Icons)
+		wire.EncodeList(w, x.Icons)
 	}
-	w.EndOf(start, x.Extra, &membersOfIcons)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfIcons)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ImageContent) EncodeJSON(w *codec.Writer) {
+func (x *ImageContent) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfImageContent)
+	extra := wire.Extra(x.Extra).Of(&membersOfImageContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"image"`)
 	}
@@ -1192,23 +1193,23 @@ func (x *ImageContent) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.MIMEType != "" {
 		w.KeyText(`,"mimeType":"`, x.MIMEType)
 	}
-	w.EndOf(start, x.Extra, &membersOfImageContent)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfImageContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Implementation) EncodeJSON(w *codec.Writer) {
+func (x *Implementation) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfImplementation)
+	extra := wire.Extra(x.Extra).Of(&membersOfImplementation)
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Icons != nil {
 		w.Key(`,"icons":`)
-		codec.EncodeList(w, x.Icons)
+		wire.EncodeList(w, x.Icons)
 	}
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
@@ -1222,7 +1223,7 @@ func (x *Implementation) EncodeJSON(w *codec.Writer) {
 	if x.WebsiteURL != nil {
 		w.KeyText(`,"websiteUrl":"`, *x.WebsiteURL)
 	}
-	w.EndOf(start, x.Extra, &membersOfImplementation)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfImplementation)
 }
 
 // IsZero reports whether no field is set.
@@ -1237,13 +1238,13 @@ func (x *Implementation) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InitializeRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *InitializeRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInitializeRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfInitializeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1259,17 +1260,17 @@ func (x *InitializeRequestParams) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(2) || x.ProtocolVersion != "" {
 		w.KeyText(`,"protocolVersion":"`, x.ProtocolVersion)
 	}
-	w.EndOf(start, x.Extra, &membersOfInitializeRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInitializeRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InitializeResult) EncodeJSON(w *codec.Writer) {
+func (x *InitializeResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInitializeResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfInitializeResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1288,24 +1289,24 @@ func (x *InitializeResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfInitializeResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInitializeResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InputRequiredResult) EncodeJSON(w *codec.Writer) {
+func (x *InputRequiredResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInputRequiredResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfInputRequiredResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.InputRequests != nil {
 		w.Key(`,"inputRequests":`)
-		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[InputRequest])
+		wire.EncodeMapFunc(w, x.InputRequests, wire.WriteUnion[InputRequest])
 	}
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
@@ -1313,39 +1314,39 @@ func (x *InputRequiredResult) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.ResultType != "" {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
-	w.EndOf(start, x.Extra, &membersOfInputRequiredResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInputRequiredResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InputResponseRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *InputResponseRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInputResponseRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfInputResponseRequestParams)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
-		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
+		wire.EncodeMapFunc(w, x.InputResponses, wire.WriteUnion[InputResponse])
 	}
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
 	}
-	w.EndOf(start, x.Extra, &membersOfInputResponseRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInputResponseRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
+func (x *LegacyTitledEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfLegacyTitledEnumSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfLegacyTitledEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -1357,26 +1358,26 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Enum != nil {
 		w.Key(`,"enum":`)
-		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Enum, (*wire.Writer).Text)
 	}
 	if x.EnumNames != nil {
 		w.Key(`,"enumNames":`)
-		codec.EncodeListFunc(w, x.EnumNames, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.EnumNames, (*wire.Writer).Text)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfLegacyTitledEnumSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfLegacyTitledEnumSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
+func (x *ListPromptsResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListPromptsResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfListPromptsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1389,7 +1390,7 @@ func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Prompts != nil {
 		w.Key(`,"prompts":`)
-		codec.EncodeList(w, x.Prompts)
+		wire.EncodeList(w, x.Prompts)
 	}
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
@@ -1398,17 +1399,17 @@ func (x *ListPromptsResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndOf(start, x.Extra, &membersOfListPromptsResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListPromptsResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
+func (x *ListResourceTemplatesResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListResourceTemplatesResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfListResourceTemplatesResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1421,7 +1422,7 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.ResourceTemplates != nil {
 		w.Key(`,"resourceTemplates":`)
-		codec.EncodeList(w, x.ResourceTemplates)
+		wire.EncodeList(w, x.ResourceTemplates)
 	}
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
@@ -1430,17 +1431,17 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndOf(start, x.Extra, &membersOfListResourceTemplatesResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListResourceTemplatesResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
+func (x *ListResourcesResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListResourcesResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfListResourcesResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1453,7 +1454,7 @@ func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Resources != nil {
 		w.Key(`,"resources":`)
-		codec.EncodeList(w, x.Resources)
+		wire.EncodeList(w, x.Resources)
 	}
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
@@ -1462,23 +1463,23 @@ func (x *ListResourcesResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndOf(start, x.Extra, &membersOfListResourcesResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListResourcesResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
+func (x *ListRootsRequest) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListRootsRequest)
+	extra := wire.Extra(x.Extra).Of(&membersOfListRootsRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"roots/list"`)
 	}
 	if !x.ID.IsZero() {
 		w.Key(`,"id":`)
-		w.Scalar(x.ID)
+		x.ID.EncodeJSON(w)
 	}
 	if x.JSONRPC != nil {
 		w.KeyText(`,"jsonrpc":"`, *x.JSONRPC)
@@ -1487,36 +1488,36 @@ func (x *ListRootsRequest) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"params":`)
 		x.Params.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfListRootsRequest)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListRootsRequest)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListRootsResult) EncodeJSON(w *codec.Writer) {
+func (x *ListRootsResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListRootsResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfListRootsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if !extra.Absent(0) || x.Roots != nil {
 		w.Key(`,"roots":`)
-		codec.EncodeList(w, x.Roots)
+		wire.EncodeList(w, x.Roots)
 	}
-	w.EndOf(start, x.Extra, &membersOfListRootsResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListRootsResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
+func (x *ListTasksResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListTasksResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfListTasksResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1526,19 +1527,19 @@ func (x *ListTasksResult) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Tasks != nil {
 		w.Key(`,"tasks":`)
-		codec.EncodeList(w, x.Tasks)
+		wire.EncodeList(w, x.Tasks)
 	}
-	w.EndOf(start, x.Extra, &membersOfListTasksResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListTasksResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ListToolsResult) EncodeJSON(w *codec.Writer) {
+func (x *ListToolsResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfListToolsResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfListToolsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1554,23 +1555,23 @@ func (x *ListToolsResult) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Tools != nil {
 		w.Key(`,"tools":`)
-		codec.EncodeList(w, x.Tools)
+		wire.EncodeList(w, x.Tools)
 	}
 	if x.TTLMs != nil {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndOf(start, x.Extra, &membersOfListToolsResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfListToolsResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *LoggingMessageNotificationParams) EncodeJSON(w *codec.Writer) {
+func (x *LoggingMessageNotificationParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfLoggingMessageNotificationParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfLoggingMessageNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1585,36 +1586,36 @@ func (x *LoggingMessageNotificationParams) EncodeJSON(w *codec.Writer) {
 	if x.Logger != nil {
 		w.KeyText(`,"logger":"`, *x.Logger)
 	}
-	w.EndOf(start, x.Extra, &membersOfLoggingMessageNotificationParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfLoggingMessageNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *MetaObject) EncodeJSON(w *codec.Writer) {
+func (x *MetaObject) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	w.End(start, x.Extra)
+	w.EndExtra(start, wire.Extra(x.Extra), nil)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *MissingRequiredClientCapabilityErrorErrorData) EncodeJSON(w *codec.Writer) {
+func (x *MissingRequiredClientCapabilityErrorErrorData) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfMissingRequiredClientCapabilityErrorErrorData)
+	extra := wire.Extra(x.Extra).Of(&membersOfMissingRequiredClientCapabilityErrorErrorData)
 	if !extra.Absent(0) || !x.RequiredCapabilities.IsZero() {
 		w.Key(`,"requiredCapabilities":`)
 		x.RequiredCapabilities.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfMissingRequiredClientCapabilityErrorErrorData)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfMissingRequiredClientCapabilityErrorErrorData)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ModelHint) EncodeJSON(w *codec.Writer) {
+func (x *ModelHint) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -1623,24 +1624,24 @@ func (x *ModelHint) EncodeJSON(w *codec.Writer) {
 	if x.Name != nil {
 		w.KeyText(`,"name":"`, *x.Name)
 	}
-	w.EndOf(start, x.Extra, &membersOfModelHint)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfModelHint)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
+func (x *ModelPreferences) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfModelPreferences)
+	extra := wire.Extra(x.Extra).Of(&membersOfModelPreferences)
 	if x.CostPriority != nil {
 		w.Key(`,"costPriority":`)
 		w.FloatExact(*x.CostPriority, extra, "costPriority")
 	}
 	if x.Hints != nil {
 		w.Key(`,"hints":`)
-		codec.EncodeList(w, x.Hints)
+		wire.EncodeList(w, x.Hints)
 	}
 	if x.IntelligencePriority != nil {
 		w.Key(`,"intelligencePriority":`)
@@ -1650,11 +1651,11 @@ func (x *ModelPreferences) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"speedPriority":`)
 		w.FloatExact(*x.SpeedPriority, extra, "speedPriority")
 	}
-	w.EndOf(start, x.Extra, &membersOfModelPreferences)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfModelPreferences)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *NotificationMetaObject) EncodeJSON(w *codec.Writer) {
+func (x *NotificationMetaObject) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -1666,13 +1667,13 @@ func (x *NotificationMetaObject) EncodeJSON(w *codec.Writer) {
 	}
 	if !x.SubscriptionID.IsZero() {
 		w.Key(`,"io.modelcontextprotocol/subscriptionId":`)
-		w.Scalar(x.SubscriptionID)
+		x.SubscriptionID.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfNotificationMetaObject)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfNotificationMetaObject)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *NotificationParams) EncodeJSON(w *codec.Writer) {
+func (x *NotificationParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -1682,17 +1683,17 @@ func (x *NotificationParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfNotificationParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *NumberSchema) EncodeJSON(w *codec.Writer) {
+func (x *NumberSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfNumberSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfNumberSchema)
 	if x.Default != nil {
 		w.Key(`,"default":`)
 		w.FloatExact(*x.Default, extra, "default")
@@ -1714,11 +1715,11 @@ func (x *NumberSchema) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.Type != "" {
 		w.KeyText(`,"type":"`, string(x.Type))
 	}
-	w.EndOf(start, x.Extra, &membersOfNumberSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfNumberSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *PaginatedRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *PaginatedRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -1731,11 +1732,11 @@ func (x *PaginatedRequestParams) EncodeJSON(w *codec.Writer) {
 	if x.Cursor != nil {
 		w.KeyText(`,"cursor":"`, *x.Cursor)
 	}
-	w.EndOf(start, x.Extra, &membersOfPaginatedRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPaginatedRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *PaginatedResult) EncodeJSON(w *codec.Writer) {
+func (x *PaginatedResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -1751,17 +1752,17 @@ func (x *PaginatedResult) EncodeJSON(w *codec.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.EndOf(start, x.Extra, &membersOfPaginatedResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPaginatedResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
+func (x *ProgressNotificationParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfProgressNotificationParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfProgressNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1775,37 +1776,37 @@ func (x *ProgressNotificationParams) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(1) || !x.ProgressToken.IsZero() {
 		w.Key(`,"progressToken":`)
-		w.Scalar(x.ProgressToken)
+		x.ProgressToken.EncodeJSON(w)
 	}
 	if x.Total != nil {
 		w.Key(`,"total":`)
 		w.FloatExact(*x.Total, extra, "total")
 	}
-	w.EndOf(start, x.Extra, &membersOfProgressNotificationParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfProgressNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Prompt) EncodeJSON(w *codec.Writer) {
+func (x *Prompt) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfPrompt)
+	extra := wire.Extra(x.Extra).Of(&membersOfPrompt)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.Arguments != nil {
 		w.Key(`,"arguments":`)
-		codec.EncodeList(w, x.Arguments)
+		wire.EncodeList(w, x.Arguments)
 	}
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
 	if x.Icons != nil {
 		w.Key(`,"icons":`)
-		codec.EncodeList(w, x.Icons)
+		wire.EncodeList(w, x.Icons)
 	}
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
@@ -1813,17 +1814,17 @@ func (x *Prompt) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfPrompt)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPrompt)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
+func (x *PromptArgument) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfPromptArgument)
+	extra := wire.Extra(x.Extra).Of(&membersOfPromptArgument)
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
@@ -1837,35 +1838,35 @@ func (x *PromptArgument) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfPromptArgument)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPromptArgument)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *PromptMessage) EncodeJSON(w *codec.Writer) {
+func (x *PromptMessage) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfPromptMessage)
+	extra := wire.Extra(x.Extra).Of(&membersOfPromptMessage)
 	if !extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
-		codec.WriteUnion(w, x.Content)
+		wire.WriteUnion(w, x.Content)
 	}
 	if !extra.Absent(1) || x.Role != "" {
 		w.KeyText(`,"role":"`, string(x.Role))
 	}
-	w.EndOf(start, x.Extra, &membersOfPromptMessage)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPromptMessage)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *PromptReference) EncodeJSON(w *codec.Writer) {
+func (x *PromptReference) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfPromptReference)
+	extra := wire.Extra(x.Extra).Of(&membersOfPromptReference)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"ref/prompt"`)
 	}
@@ -1875,24 +1876,24 @@ func (x *PromptReference) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfPromptReference)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfPromptReference)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *ReadResourceRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfReadResourceRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfReadResourceRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
 	if x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
-		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[InputResponse])
+		wire.EncodeMapFunc(w, x.InputResponses, wire.WriteUnion[InputResponse])
 	}
 	if x.RequestState != nil {
 		w.KeyText(`,"requestState":"`, *x.RequestState)
@@ -1900,17 +1901,17 @@ func (x *ReadResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfReadResourceRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfReadResourceRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
+func (x *ReadResourceResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfReadResourceResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfReadResourceResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1920,7 +1921,7 @@ func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Contents != nil {
 		w.Key(`,"contents":`)
-		codec.EncodeListFunc(w, x.Contents, codec.WriteUnion[AnyResourceContents])
+		wire.EncodeListFunc(w, x.Contents, wire.WriteUnion[AnyResourceContents])
 	}
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
@@ -1929,25 +1930,25 @@ func (x *ReadResourceResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"ttlMs":`)
 		w.IntExact(*x.TTLMs, extra, "ttlMs")
 	}
-	w.EndOf(start, x.Extra, &membersOfReadResourceResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfReadResourceResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *RelatedTaskMetadata) EncodeJSON(w *codec.Writer) {
+func (x *RelatedTaskMetadata) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfRelatedTaskMetadata)
+	extra := wire.Extra(x.Extra).Of(&membersOfRelatedTaskMetadata)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndOf(start, x.Extra, &membersOfRelatedTaskMetadata)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfRelatedTaskMetadata)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *RequestMetaObject) EncodeJSON(w *codec.Writer) {
+func (x *RequestMetaObject) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -1973,9 +1974,9 @@ func (x *RequestMetaObject) EncodeJSON(w *codec.Writer) {
 	}
 	if !x.ProgressToken.IsZero() {
 		w.Key(`,"progressToken":`)
-		w.Scalar(x.ProgressToken)
+		x.ProgressToken.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfRequestMetaObject)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfRequestMetaObject)
 }
 
 // IsZero reports whether no field is set.
@@ -1990,7 +1991,7 @@ func (x *RequestMetaObject) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *RequestParams) EncodeJSON(w *codec.Writer) {
+func (x *RequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2000,17 +2001,17 @@ func (x *RequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Resource) EncodeJSON(w *codec.Writer) {
+func (x *Resource) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResource)
+	extra := wire.Extra(x.Extra).Of(&membersOfResource)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2024,7 +2025,7 @@ func (x *Resource) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Icons != nil {
 		w.Key(`,"icons":`)
-		codec.EncodeList(w, x.Icons)
+		wire.EncodeList(w, x.Icons)
 	}
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
@@ -2042,17 +2043,17 @@ func (x *Resource) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfResource)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResource)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResourceContents) EncodeJSON(w *codec.Writer) {
+func (x *ResourceContents) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResourceContents)
+	extra := wire.Extra(x.Extra).Of(&membersOfResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2063,17 +2064,17 @@ func (x *ResourceContents) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfResourceContents)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceContents)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
+func (x *ResourceLink) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResourceLink)
+	extra := wire.Extra(x.Extra).Of(&membersOfResourceLink)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"resource_link"`)
 	}
@@ -2090,7 +2091,7 @@ func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Icons != nil {
 		w.Key(`,"icons":`)
-		codec.EncodeList(w, x.Icons)
+		wire.EncodeList(w, x.Icons)
 	}
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
@@ -2108,17 +2109,17 @@ func (x *ResourceLink) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(2) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfResourceLink)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceLink)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResourceRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *ResourceRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResourceRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfResourceRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2126,17 +2127,17 @@ func (x *ResourceRequestParams) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfResourceRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
+func (x *ResourceTemplate) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResourceTemplate)
+	extra := wire.Extra(x.Extra).Of(&membersOfResourceTemplate)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2150,7 +2151,7 @@ func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Icons != nil {
 		w.Key(`,"icons":`)
-		codec.EncodeList(w, x.Icons)
+		wire.EncodeList(w, x.Icons)
 	}
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
@@ -2164,34 +2165,34 @@ func (x *ResourceTemplate) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.URITemplate != "" {
 		w.KeyText(`,"uriTemplate":"`, x.URITemplate)
 	}
-	w.EndOf(start, x.Extra, &membersOfResourceTemplate)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceTemplate)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResourceTemplateReference) EncodeJSON(w *codec.Writer) {
+func (x *ResourceTemplateReference) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResourceTemplateReference)
+	extra := wire.Extra(x.Extra).Of(&membersOfResourceTemplateReference)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"ref/resource"`)
 	}
 	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfResourceTemplateReference)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceTemplateReference)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *codec.Writer) {
+func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfResourceUpdatedNotificationParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfResourceUpdatedNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2199,11 +2200,11 @@ func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfResourceUpdatedNotificationParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResourceUpdatedNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Result) EncodeJSON(w *codec.Writer) {
+func (x *Result) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2216,11 +2217,11 @@ func (x *Result) EncodeJSON(w *codec.Writer) {
 	if x.ResultType != nil {
 		w.KeyText(`,"resultType":"`, *x.ResultType)
 	}
-	w.EndOf(start, x.Extra, &membersOfResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ResultMetaObject) EncodeJSON(w *codec.Writer) {
+func (x *ResultMetaObject) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2237,17 +2238,17 @@ func (x *ResultMetaObject) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfResultMetaObject)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfResultMetaObject)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Root) EncodeJSON(w *codec.Writer) {
+func (x *Root) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfRoot)
+	extra := wire.Extra(x.Extra).Of(&membersOfRoot)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2258,17 +2259,17 @@ func (x *Root) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfRoot)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfRoot)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SamplingMessage) EncodeJSON(w *codec.Writer) {
+func (x *SamplingMessage) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSamplingMessage)
+	extra := wire.Extra(x.Extra).Of(&membersOfSamplingMessage)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2280,11 +2281,11 @@ func (x *SamplingMessage) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.Role != "" {
 		w.KeyText(`,"role":"`, string(x.Role))
 	}
-	w.EndOf(start, x.Extra, &membersOfSamplingMessage)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSamplingMessage)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ServerCapabilities) EncodeJSON(w *codec.Writer) {
+func (x *ServerCapabilities) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2322,7 +2323,7 @@ func (x *ServerCapabilities) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tools":`)
 		x.Tools.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfServerCapabilities)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilities)
 }
 
 // IsZero reports whether no field is set.
@@ -2339,7 +2340,7 @@ func (x *ServerCapabilities) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ServerCapabilitiesPrompts) EncodeJSON(w *codec.Writer) {
+func (x *ServerCapabilitiesPrompts) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2349,11 +2350,11 @@ func (x *ServerCapabilitiesPrompts) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesPrompts)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesPrompts)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ServerCapabilitiesResources) EncodeJSON(w *codec.Writer) {
+func (x *ServerCapabilitiesResources) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2367,11 +2368,11 @@ func (x *ServerCapabilitiesResources) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"subscribe":`)
 		w.Bool(*x.Subscribe)
 	}
-	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesResources)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesResources)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ServerCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
+func (x *ServerCapabilitiesTasks) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2389,11 +2390,11 @@ func (x *ServerCapabilitiesTasks) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"requests":`)
 		x.Requests.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasks)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesTasks)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
+func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2403,11 +2404,11 @@ func (x *ServerCapabilitiesTasksRequests) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"tools":`)
 		x.Tools.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasksRequests)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesTasksRequests)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *codec.Writer) {
+func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2417,11 +2418,11 @@ func (x *ServerCapabilitiesTasksRequestsTools) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"call":`)
 		w.RawObject(x.Call)
 	}
-	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTasksRequestsTools)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesTasksRequestsTools)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ServerCapabilitiesTools) EncodeJSON(w *codec.Writer) {
+func (x *ServerCapabilitiesTools) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2431,17 +2432,17 @@ func (x *ServerCapabilitiesTools) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"listChanged":`)
 		w.Bool(*x.ListChanged)
 	}
-	w.EndOf(start, x.Extra, &membersOfServerCapabilitiesTools)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfServerCapabilitiesTools)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SetLevelRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *SetLevelRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSetLevelRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfSetLevelRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2449,17 +2450,17 @@ func (x *SetLevelRequestParams) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.Level != "" {
 		w.KeyText(`,"level":"`, string(x.Level))
 	}
-	w.EndOf(start, x.Extra, &membersOfSetLevelRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSetLevelRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *StringSchema) EncodeJSON(w *codec.Writer) {
+func (x *StringSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfStringSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfStringSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"string"`)
 	}
@@ -2483,17 +2484,17 @@ func (x *StringSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfStringSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfStringSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscribeRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *SubscribeRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscribeRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfSubscribeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2501,11 +2502,11 @@ func (x *SubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfSubscribeRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscribeRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscriptionFilter) EncodeJSON(w *codec.Writer) {
+func (x *SubscriptionFilter) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2517,7 +2518,7 @@ func (x *SubscriptionFilter) EncodeJSON(w *codec.Writer) {
 	}
 	if x.ResourceSubscriptions != nil {
 		w.Key(`,"resourceSubscriptions":`)
-		codec.EncodeListFunc(w, x.ResourceSubscriptions, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.ResourceSubscriptions, (*wire.Writer).Text)
 	}
 	if x.ResourcesListChanged != nil {
 		w.Key(`,"resourcesListChanged":`)
@@ -2527,7 +2528,7 @@ func (x *SubscriptionFilter) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"toolsListChanged":`)
 		w.Bool(*x.ToolsListChanged)
 	}
-	w.EndOf(start, x.Extra, &membersOfSubscriptionFilter)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionFilter)
 }
 
 // IsZero reports whether no field is set.
@@ -2540,13 +2541,13 @@ func (x *SubscriptionFilter) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *codec.Writer) {
+func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscriptionsAcknowledgedNotificationParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfSubscriptionsAcknowledgedNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2555,17 +2556,17 @@ func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *codec.Writer
 		w.Key(`,"notifications":`)
 		x.Notifications.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfSubscriptionsAcknowledgedNotificationParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionsAcknowledgedNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscriptionsListenRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *SubscriptionsListenRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscriptionsListenRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfSubscriptionsListenRequestParams)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2574,17 +2575,17 @@ func (x *SubscriptionsListenRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"notifications":`)
 		x.Notifications.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionsListenRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscriptionsListenResult) EncodeJSON(w *codec.Writer) {
+func (x *SubscriptionsListenResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscriptionsListenResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfSubscriptionsListenResult)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2592,26 +2593,26 @@ func (x *SubscriptionsListenResult) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.ResultType != "" {
 		w.KeyText(`,"resultType":"`, x.ResultType)
 	}
-	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionsListenResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *codec.Writer) {
+func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfSubscriptionsListenResultMetaObject)
+	extra := wire.Extra(x.Extra).Of(&membersOfSubscriptionsListenResultMetaObject)
 	if x.ServerInfo != nil {
 		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
 	}
 	if !extra.Absent(0) || !x.SubscriptionID.IsZero() {
 		w.Key(`,"io.modelcontextprotocol/subscriptionId":`)
-		w.Scalar(x.SubscriptionID)
+		x.SubscriptionID.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfSubscriptionsListenResultMetaObject)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfSubscriptionsListenResultMetaObject)
 }
 
 // IsZero reports whether no field is set.
@@ -2622,13 +2623,13 @@ func (x *SubscriptionsListenResultMetaObject) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Task) EncodeJSON(w *codec.Writer) {
+func (x *Task) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTask)
+	extra := wire.Extra(x.Extra).Of(&membersOfTask)
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
@@ -2656,7 +2657,7 @@ func (x *Task) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfTask)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTask)
 }
 
 // IsZero reports whether no field is set.
@@ -2672,7 +2673,7 @@ func (x *Task) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskAugmentedRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *TaskAugmentedRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2686,32 +2687,32 @@ func (x *TaskAugmentedRequestParams) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"task":`)
 		x.Task.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskAugmentedRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskAugmentedRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskMetadata) EncodeJSON(w *codec.Writer) {
+func (x *TaskMetadata) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskMetadata)
+	extra := wire.Extra(x.Extra).Of(&membersOfTaskMetadata)
 	if x.TTL != nil {
 		w.Key(`,"ttl":`)
 		w.IntExact(*x.TTL, extra, "ttl")
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskMetadata)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskMetadata)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskStatusNotificationParams) EncodeJSON(w *codec.Writer) {
+func (x *TaskStatusNotificationParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskStatusNotificationParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2743,17 +2744,17 @@ func (x *TaskStatusNotificationParams) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTL, extra, "ttl")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TextContent) EncodeJSON(w *codec.Writer) {
+func (x *TextContent) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTextContent)
+	extra := wire.Extra(x.Extra).Of(&membersOfTextContent)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"text"`)
 	}
@@ -2768,17 +2769,17 @@ func (x *TextContent) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.Text != "" {
 		w.KeyText(`,"text":"`, x.Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfTextContent)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTextContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TextResourceContents) EncodeJSON(w *codec.Writer) {
+func (x *TextResourceContents) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTextResourceContents)
+	extra := wire.Extra(x.Extra).Of(&membersOfTextResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2792,23 +2793,23 @@ func (x *TextResourceContents) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfTextResourceContents)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTextResourceContents)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
+func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTitledMultiSelectEnumSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfTitledMultiSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"array"`)
 	}
 	if x.Default != nil {
 		w.Key(`,"default":`)
-		codec.EncodeListFunc(w, x.Default, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Default, (*wire.Writer).Text)
 	}
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
@@ -2828,22 +2829,22 @@ func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfTitledMultiSelectEnumSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledMultiSelectEnumSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
+func (x *TitledMultiSelectEnumSchemaItems) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTitledMultiSelectEnumSchemaItems)
+	extra := wire.Extra(x.Extra).Of(&membersOfTitledMultiSelectEnumSchemaItems)
 	if !extra.Absent(0) || x.AnyOf != nil {
 		w.Key(`,"anyOf":`)
-		codec.EncodeList(w, x.AnyOf)
+		wire.EncodeList(w, x.AnyOf)
 	}
-	w.EndOf(start, x.Extra, &membersOfTitledMultiSelectEnumSchemaItems)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledMultiSelectEnumSchemaItems)
 }
 
 // IsZero reports whether no field is set.
@@ -2853,30 +2854,30 @@ func (x *TitledMultiSelectEnumSchemaItems) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *codec.Writer) {
+func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
+	extra := wire.Extra(x.Extra).Of(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
 	if !extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
 	}
 	if !extra.Absent(1) || x.Title != "" {
 		w.KeyText(`,"title":"`, x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
+func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTitledSingleSelectEnumSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfTitledSingleSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -2888,39 +2889,39 @@ func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.OneOf != nil {
 		w.Key(`,"oneOf":`)
-		codec.EncodeList(w, x.OneOf)
+		wire.EncodeList(w, x.OneOf)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfTitledSingleSelectEnumSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledSingleSelectEnumSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *codec.Writer) {
+func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
+	extra := wire.Extra(x.Extra).Of(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
 	if !extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
 	}
 	if !extra.Absent(1) || x.Title != "" {
 		w.KeyText(`,"title":"`, x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfTitledSingleSelectEnumSchemaOneOfItem)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTitledSingleSelectEnumSchemaOneOfItem)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Tool) EncodeJSON(w *codec.Writer) {
+func (x *Tool) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTool)
+	extra := wire.Extra(x.Extra).Of(&membersOfTool)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2938,7 +2939,7 @@ func (x *Tool) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Icons != nil {
 		w.Key(`,"icons":`)
-		codec.EncodeList(w, x.Icons)
+		wire.EncodeList(w, x.Icons)
 	}
 	if !extra.Absent(0) || !x.InputSchema.IsZero() {
 		w.Key(`,"inputSchema":`)
@@ -2954,11 +2955,11 @@ func (x *Tool) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfTool)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTool)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ToolAnnotations) EncodeJSON(w *codec.Writer) {
+func (x *ToolAnnotations) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2983,11 +2984,11 @@ func (x *ToolAnnotations) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfToolAnnotations)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolAnnotations)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ToolChoice) EncodeJSON(w *codec.Writer) {
+func (x *ToolChoice) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -2996,11 +2997,11 @@ func (x *ToolChoice) EncodeJSON(w *codec.Writer) {
 	if x.Mode != nil {
 		w.KeyText(`,"mode":"`, string(*x.Mode))
 	}
-	w.EndOf(start, x.Extra, &membersOfToolChoice)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolChoice)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ToolExecution) EncodeJSON(w *codec.Writer) {
+func (x *ToolExecution) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -3009,17 +3010,17 @@ func (x *ToolExecution) EncodeJSON(w *codec.Writer) {
 	if x.TaskSupport != nil {
 		w.KeyText(`,"taskSupport":"`, string(*x.TaskSupport))
 	}
-	w.EndOf(start, x.Extra, &membersOfToolExecution)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolExecution)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
+func (x *ToolInputSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfToolInputSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfToolInputSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"object"`)
 	}
@@ -3032,9 +3033,9 @@ func (x *ToolInputSchema) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Required != nil {
 		w.Key(`,"required":`)
-		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Required, (*wire.Writer).Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfToolInputSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolInputSchema)
 }
 
 // IsZero reports whether no field is set.
@@ -3046,7 +3047,7 @@ func (x *ToolInputSchema) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ToolOutputSchema) EncodeJSON(w *codec.Writer) {
+func (x *ToolOutputSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -3061,22 +3062,22 @@ func (x *ToolOutputSchema) EncodeJSON(w *codec.Writer) {
 	}
 	if x.Required != nil {
 		w.Key(`,"required":`)
-		codec.EncodeListFunc(w, x.Required, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Required, (*wire.Writer).Text)
 	}
 	if x.Type != nil {
 		w.KeyText(`,"type":"`, *x.Type)
 	}
-	w.EndOf(start, x.Extra, &membersOfToolOutputSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolOutputSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
+func (x *ToolResultContent) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfToolResultContent)
+	extra := wire.Extra(x.Extra).Of(&membersOfToolResultContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"tool_result"`)
 	}
@@ -3086,7 +3087,7 @@ func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
-		codec.EncodeListFunc(w, x.Content, codec.WriteUnion[ContentBlock])
+		wire.EncodeListFunc(w, x.Content, wire.WriteUnion[ContentBlock])
 	}
 	if x.IsError != nil {
 		w.Key(`,"isError":`)
@@ -3099,17 +3100,17 @@ func (x *ToolResultContent) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(1) || x.ToolUseID != "" {
 		w.KeyText(`,"toolUseId":"`, x.ToolUseID)
 	}
-	w.EndOf(start, x.Extra, &membersOfToolResultContent)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolResultContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
+func (x *ToolUseContent) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfToolUseContent)
+	extra := wire.Extra(x.Extra).Of(&membersOfToolUseContent)
 	if !extra.Absent(3) {
 		w.Key(`,"type":"tool_use"`)
 	}
@@ -3127,32 +3128,32 @@ func (x *ToolUseContent) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(2) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
-	w.EndOf(start, x.Extra, &membersOfToolUseContent)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfToolUseContent)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *URLElicitationRequiredErrorErrorData) EncodeJSON(w *codec.Writer) {
+func (x *URLElicitationRequiredErrorErrorData) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfURLElicitationRequiredErrorErrorData)
+	extra := wire.Extra(x.Extra).Of(&membersOfURLElicitationRequiredErrorErrorData)
 	if !extra.Absent(0) || x.Elicitations != nil {
 		w.Key(`,"elicitations":`)
-		codec.EncodeList(w, x.Elicitations)
+		wire.EncodeList(w, x.Elicitations)
 	}
-	w.EndOf(start, x.Extra, &membersOfURLElicitationRequiredErrorErrorData)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfURLElicitationRequiredErrorErrorData)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UnsubscribeRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *UnsubscribeRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUnsubscribeRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfUnsubscribeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3160,41 +3161,41 @@ func (x *UnsubscribeRequestParams) EncodeJSON(w *codec.Writer) {
 	if !extra.Absent(0) || x.URI != "" {
 		w.KeyText(`,"uri":"`, x.URI)
 	}
-	w.EndOf(start, x.Extra, &membersOfUnsubscribeRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUnsubscribeRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UnsupportedProtocolVersionErrorErrorData) EncodeJSON(w *codec.Writer) {
+func (x *UnsupportedProtocolVersionErrorErrorData) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUnsupportedProtocolVersionErrorErrorData)
+	extra := wire.Extra(x.Extra).Of(&membersOfUnsupportedProtocolVersionErrorErrorData)
 	if !extra.Absent(0) || x.Requested != "" {
 		w.KeyText(`,"requested":"`, x.Requested)
 	}
 	if !extra.Absent(1) || x.Supported != nil {
 		w.Key(`,"supported":`)
-		codec.EncodeListFunc(w, x.Supported, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Supported, (*wire.Writer).Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfUnsupportedProtocolVersionErrorErrorData)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUnsupportedProtocolVersionErrorErrorData)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
+func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUntitledMultiSelectEnumSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfUntitledMultiSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"array"`)
 	}
 	if x.Default != nil {
 		w.Key(`,"default":`)
-		codec.EncodeListFunc(w, x.Default, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Default, (*wire.Writer).Text)
 	}
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
@@ -3214,25 +3215,25 @@ func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfUntitledMultiSelectEnumSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUntitledMultiSelectEnumSchema)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *codec.Writer) {
+func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUntitledMultiSelectEnumSchemaItems)
+	extra := wire.Extra(x.Extra).Of(&membersOfUntitledMultiSelectEnumSchemaItems)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
 	if !extra.Absent(0) || x.Enum != nil {
 		w.Key(`,"enum":`)
-		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Enum, (*wire.Writer).Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfUntitledMultiSelectEnumSchemaItems)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUntitledMultiSelectEnumSchemaItems)
 }
 
 // IsZero reports whether no field is set.
@@ -3242,13 +3243,13 @@ func (x *UntitledMultiSelectEnumSchemaItems) IsZero() bool {
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
+func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUntitledSingleSelectEnumSchema)
+	extra := wire.Extra(x.Extra).Of(&membersOfUntitledSingleSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -3260,30 +3261,30 @@ func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(0) || x.Enum != nil {
 		w.Key(`,"enum":`)
-		codec.EncodeListFunc(w, x.Enum, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.Enum, (*wire.Writer).Text)
 	}
 	if x.Title != nil {
 		w.KeyText(`,"title":"`, *x.Title)
 	}
-	w.EndOf(start, x.Extra, &membersOfUntitledSingleSelectEnumSchema)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUntitledSingleSelectEnumSchema)
 }
 
 // EncodeJSON writes one element or a list.
-func (x *SamplingContent) EncodeJSON(w *codec.Writer) {
+func (x *SamplingContent) EncodeJSON(w *wire.Writer) {
 	if !x.List && len(x.Items) == 1 {
-		codec.WriteUnion(w, x.Items[0])
+		wire.WriteUnion(w, x.Items[0])
 		return
 	}
-	codec.EncodeListFunc(w, x.Items, codec.WriteUnion[SamplingMessageContentBlock])
+	wire.EncodeListFunc(w, x.Items, wire.WriteUnion[SamplingMessageContentBlock])
 }
 
 // IsZero reports whether x has no element and is not marked as a list.
 func (x *SamplingContent) IsZero() bool { return x.Items == nil && !x.List }
 
 // EncodeJSON writes the value.
-func (x *ElicitResultContentValueList) EncodeJSON(w *codec.Writer) {
-	codec.EncodeListFunc(w, x.Value, (*codec.Writer).Text)
+func (x *ElicitResultContentValueList) EncodeJSON(w *wire.Writer) {
+	wire.EncodeListFunc(w, x.Value, (*wire.Writer).Text)
 }
 
 // EncodeJSON writes the value.
-func (x *ElicitResultContentValueScalar) EncodeJSON(w *codec.Writer) { w.Scalar(x.Value) }
+func (x *ElicitResultContentValueScalar) EncodeJSON(w *wire.Writer) { x.Value.EncodeJSON(w) }

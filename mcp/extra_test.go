@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/schema"
@@ -104,10 +105,10 @@ func TestExtraMovedToAnotherType(t *testing.T) {
 // members decodes any object, with all members in the Extra.
 type members struct{ codec.Extra }
 
-func (m *members) DecodeJSON(r *codec.Reader) {
+func (m *members) DecodeJSON(r *wire.Reader) {
 	r.Object()
 	for _, ok := r.NextKey(); ok; _, ok = r.NextKey() {
-		r.Extra(&m.Extra)
+		r.Extra((*wire.Extra)(&m.Extra))
 	}
 }
 

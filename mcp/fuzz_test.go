@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/hostile"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 	"github.com/mcpwire/mcpwire/internal/roundtrip"
@@ -19,21 +20,21 @@ import (
 // FuzzCallToolOutcome decodes what answers a tool call.
 func FuzzCallToolOutcome(f *testing.F) {
 	seed(f, "CallToolResult", "CreateTaskResult", "InputRequiredResult")
-	fuzz(f, func(r *codec.Reader) codec.Encoder { return mcp.DecodeCallToolOutcome(r) })
+	fuzz(f, func(r *wire.Reader) codec.Encoder { return mcp.DecodeCallToolOutcome(r) })
 }
 
 // FuzzTask decodes a task.
 func FuzzTask(f *testing.F) {
 	seed(f, "Task")
-	fuzz(f, func(r *codec.Reader) codec.Encoder { return codec.New(r, (*mcp.Task).DecodeJSON) })
+	fuzz(f, func(r *wire.Reader) codec.Encoder { return wire.New(r, (*mcp.Task).DecodeJSON) })
 }
 
 // FuzzCreateMessageRequestParams decodes the largest params of the protocol, with unions in
 // lists and members of several revisions.
 func FuzzCreateMessageRequestParams(f *testing.F) {
 	seed(f, "CreateMessageRequestParams")
-	fuzz(f, func(r *codec.Reader) codec.Encoder {
-		return codec.New(r, (*mcp.CreateMessageRequestParams).DecodeJSON)
+	fuzz(f, func(r *wire.Reader) codec.Encoder {
+		return wire.New(r, (*mcp.CreateMessageRequestParams).DecodeJSON)
 	})
 }
 
@@ -202,6 +203,6 @@ func seed(f *testing.F, definitions ...string) {
 }
 
 // fuzz decodes random text with read.
-func fuzz(f *testing.F, read func(*codec.Reader) codec.Encoder) {
+func fuzz(f *testing.F, read func(*wire.Reader) codec.Encoder) {
 	f.Fuzz(func(t *testing.T, text []byte) { roundtrip.CheckText(t, text, read) })
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Direction is a set of sides that may send a message.
@@ -135,9 +136,9 @@ func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, erro
 	return decode(method, data, ReadMethodResult, opts)
 }
 
-func decode(method string, data []byte, read func(*codec.Reader, string) Value, opts []codec.Option) (Value, error) {
+func decode(method string, data []byte, read func(*wire.Reader, string) Value, opts []codec.Option) (Value, error) {
 	known := true
-	v, err := codec.UnmarshalFunc(data, func(r *codec.Reader) Value {
+	v, err := codec.UnmarshalFunc(data, func(r *wire.Reader) Value {
 		v := read(r, method)
 		if known = v != nil; !known {
 			r.Skip()
@@ -152,102 +153,102 @@ func decode(method string, data []byte, read func(*codec.Reader, string) Value, 
 
 // ReadMethodParams reads the params of a request or notification from r, as [DecodeParams] decodes
 // them. It returns nil and consumes nothing for a method that the table does not have.
-func ReadMethodParams(r *codec.Reader, method string) Value {
+func ReadMethodParams(r *wire.Reader, method string) Value {
 	switch method {
 	case "completion/complete":
-		return codec.New(r, (*CompleteRequestParams).DecodeJSON)
+		return wire.New(r, (*CompleteRequestParams).DecodeJSON)
 	case "elicitation/create":
 		return codec.Encoder(DecodeElicitRequestParams(r)).(Value)
 	case "initialize":
-		return codec.New(r, (*InitializeRequestParams).DecodeJSON)
+		return wire.New(r, (*InitializeRequestParams).DecodeJSON)
 	case "logging/setLevel":
-		return codec.New(r, (*SetLevelRequestParams).DecodeJSON)
+		return wire.New(r, (*SetLevelRequestParams).DecodeJSON)
 	case "ping", "roots/list", "server/discover":
-		return codec.New(r, (*RequestParams).DecodeJSON)
+		return wire.New(r, (*RequestParams).DecodeJSON)
 	case "prompts/get":
-		return codec.New(r, (*GetPromptRequestParams).DecodeJSON)
+		return wire.New(r, (*GetPromptRequestParams).DecodeJSON)
 	case "prompts/list", "resources/list", "resources/templates/list", "tasks/list", "tools/list":
-		return codec.New(r, (*PaginatedRequestParams).DecodeJSON)
+		return wire.New(r, (*PaginatedRequestParams).DecodeJSON)
 	case "resources/read":
-		return codec.New(r, (*ReadResourceRequestParams).DecodeJSON)
+		return wire.New(r, (*ReadResourceRequestParams).DecodeJSON)
 	case "resources/subscribe":
-		return codec.New(r, (*SubscribeRequestParams).DecodeJSON)
+		return wire.New(r, (*SubscribeRequestParams).DecodeJSON)
 	case "resources/unsubscribe":
-		return codec.New(r, (*UnsubscribeRequestParams).DecodeJSON)
+		return wire.New(r, (*UnsubscribeRequestParams).DecodeJSON)
 	case "sampling/createMessage":
-		return codec.New(r, (*CreateMessageRequestParams).DecodeJSON)
+		return wire.New(r, (*CreateMessageRequestParams).DecodeJSON)
 	case "subscriptions/listen":
-		return codec.New(r, (*SubscriptionsListenRequestParams).DecodeJSON)
+		return wire.New(r, (*SubscriptionsListenRequestParams).DecodeJSON)
 	case "tasks/cancel":
-		return codec.New(r, (*CancelTaskRequestParams).DecodeJSON)
+		return wire.New(r, (*CancelTaskRequestParams).DecodeJSON)
 	case "tasks/get":
-		return codec.New(r, (*GetTaskRequestParams).DecodeJSON)
+		return wire.New(r, (*GetTaskRequestParams).DecodeJSON)
 	case "tasks/result":
-		return codec.New(r, (*GetTaskPayloadRequestParams).DecodeJSON)
+		return wire.New(r, (*GetTaskPayloadRequestParams).DecodeJSON)
 	case "tools/call":
-		return codec.New(r, (*CallToolRequestParams).DecodeJSON)
+		return wire.New(r, (*CallToolRequestParams).DecodeJSON)
 	case "notifications/cancelled":
-		return codec.New(r, (*CancelledNotificationParams).DecodeJSON)
+		return wire.New(r, (*CancelledNotificationParams).DecodeJSON)
 	case "notifications/elicitation/complete":
-		return codec.New(r, (*ElicitationCompleteNotificationParams).DecodeJSON)
+		return wire.New(r, (*ElicitationCompleteNotificationParams).DecodeJSON)
 	case "notifications/initialized", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/roots/list_changed", "notifications/tools/list_changed":
-		return codec.New(r, (*NotificationParams).DecodeJSON)
+		return wire.New(r, (*NotificationParams).DecodeJSON)
 	case "notifications/message":
-		return codec.New(r, (*LoggingMessageNotificationParams).DecodeJSON)
+		return wire.New(r, (*LoggingMessageNotificationParams).DecodeJSON)
 	case "notifications/progress":
-		return codec.New(r, (*ProgressNotificationParams).DecodeJSON)
+		return wire.New(r, (*ProgressNotificationParams).DecodeJSON)
 	case "notifications/resources/updated":
-		return codec.New(r, (*ResourceUpdatedNotificationParams).DecodeJSON)
+		return wire.New(r, (*ResourceUpdatedNotificationParams).DecodeJSON)
 	case "notifications/subscriptions/acknowledged":
-		return codec.New(r, (*SubscriptionsAcknowledgedNotificationParams).DecodeJSON)
+		return wire.New(r, (*SubscriptionsAcknowledgedNotificationParams).DecodeJSON)
 	case "notifications/tasks/status":
-		return codec.New(r, (*TaskStatusNotificationParams).DecodeJSON)
+		return wire.New(r, (*TaskStatusNotificationParams).DecodeJSON)
 	}
 	return nil
 }
 
 // ReadMethodResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
 // returns nil and consumes nothing for a method that the table does not have.
-func ReadMethodResult(r *codec.Reader, method string) Value {
+func ReadMethodResult(r *wire.Reader, method string) Value {
 	switch method {
 	case "completion/complete":
-		return codec.New(r, (*CompleteResult).DecodeJSON)
+		return wire.New(r, (*CompleteResult).DecodeJSON)
 	case "elicitation/create":
 		return codec.Encoder(DecodeElicitOutcome(r)).(Value)
 	case "initialize":
-		return codec.New(r, (*InitializeResult).DecodeJSON)
+		return wire.New(r, (*InitializeResult).DecodeJSON)
 	case "logging/setLevel", "ping", "resources/subscribe", "resources/unsubscribe":
-		return codec.New(r, (*Result).DecodeJSON)
+		return wire.New(r, (*Result).DecodeJSON)
 	case "prompts/get":
 		return codec.Encoder(DecodeGetPromptOutcome(r)).(Value)
 	case "prompts/list":
-		return codec.New(r, (*ListPromptsResult).DecodeJSON)
+		return wire.New(r, (*ListPromptsResult).DecodeJSON)
 	case "resources/list":
-		return codec.New(r, (*ListResourcesResult).DecodeJSON)
+		return wire.New(r, (*ListResourcesResult).DecodeJSON)
 	case "resources/read":
 		return codec.Encoder(DecodeReadResourceOutcome(r)).(Value)
 	case "resources/templates/list":
-		return codec.New(r, (*ListResourceTemplatesResult).DecodeJSON)
+		return wire.New(r, (*ListResourceTemplatesResult).DecodeJSON)
 	case "roots/list":
-		return codec.New(r, (*ListRootsResult).DecodeJSON)
+		return wire.New(r, (*ListRootsResult).DecodeJSON)
 	case "sampling/createMessage":
 		return codec.Encoder(DecodeCreateMessageOutcome(r)).(Value)
 	case "server/discover":
-		return codec.New(r, (*DiscoverResult).DecodeJSON)
+		return wire.New(r, (*DiscoverResult).DecodeJSON)
 	case "subscriptions/listen":
-		return codec.New(r, (*SubscriptionsListenResult).DecodeJSON)
+		return wire.New(r, (*SubscriptionsListenResult).DecodeJSON)
 	case "tasks/cancel":
-		return codec.New(r, (*CancelTaskResult).DecodeJSON)
+		return wire.New(r, (*CancelTaskResult).DecodeJSON)
 	case "tasks/get":
-		return codec.New(r, (*GetTaskResult).DecodeJSON)
+		return wire.New(r, (*GetTaskResult).DecodeJSON)
 	case "tasks/list":
-		return codec.New(r, (*ListTasksResult).DecodeJSON)
+		return wire.New(r, (*ListTasksResult).DecodeJSON)
 	case "tasks/result":
-		return codec.New(r, (*GetTaskPayloadResult).DecodeJSON)
+		return wire.New(r, (*GetTaskPayloadResult).DecodeJSON)
 	case "tools/call":
 		return codec.Encoder(DecodeCallToolOutcome(r)).(Value)
 	case "tools/list":
-		return codec.New(r, (*ListToolsResult).DecodeJSON)
+		return wire.New(r, (*ListToolsResult).DecodeJSON)
 	}
 	return nil
 }

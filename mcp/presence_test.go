@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 	"github.com/mcpwire/mcpwire/mcp"
 )
@@ -73,8 +74,7 @@ func keyword(err error) string {
 	if errors.As(err, &broken) {
 		return broken.Keyword
 	}
-	var kind *codec.TypeError
-	if errors.As(err, &kind) {
+	if errors.Is(err, codec.ErrType) {
 		return "type"
 	}
 	return err.Error()
@@ -188,7 +188,7 @@ func TestRequiredMembersMissing(t *testing.T) {
 	if diff := cmp.Diff([]string{" required"}, faults(t, c.Validate(mcp.Revision20250618))); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
-	c.Extra.SetAbsent(0)
+	(*wire.Extra)(&c.Extra).SetAbsent(0)
 	same(t, "with everything present", `{"text":"a","type":"text"}`, encode(t, c))
 }
 

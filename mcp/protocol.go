@@ -11,7 +11,6 @@ package mcp
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 )
@@ -28,13 +27,7 @@ func (rev Revision) Defines(definition string) bool {
 }
 
 // bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
-func (rev Revision) bit() uint64 {
-	i := slices.Index(table.Revisions, string(rev))
-	if i < 0 {
-		return 0
-	}
-	return 1 << i
-}
+func (rev Revision) bit() uint64 { return table.Bit(string(rev)) }
 
 // Has reports whether the revision has a method.
 func (rev Revision) Has(method string) bool {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/roundtrip"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/schema"
@@ -28,8 +29,8 @@ func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 					}
 					return nil
 				},
-				Params:        func(r *codec.Reader, method string) codec.Value { return mcp.ReadMethodParams(r, method) },
-				Result:        func(r *codec.Reader, method string) codec.Value { return mcp.ReadMethodResult(r, method) },
+				Params:        func(r *wire.Reader, method string) codec.Value { return mcp.ReadMethodParams(r, method) },
+				Result:        func(r *wire.Reader, method string) codec.Value { return mcp.ReadMethodResult(r, method) },
 				Validate:      func(definition string, text []byte) error { return mcp.Validate(mcp.Revision(rev), definition, text) },
 				ValidateValue: func(v codec.Value) error { return v.(mcp.Value).Validate(mcp.Revision(rev)) },
 			})

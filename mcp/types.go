@@ -25,7 +25,7 @@ import (
 )
 
 // Generated code of this version needs this version of package codec.
-const _ = codec.GeneratedVersion1
+const _ = codec.GeneratedVersion2
 
 // Revision is a revision of the protocol, as the protocol itself writes it.
 type Revision string

@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Unknown is a value of a union that is none of its variants: what a newer peer may send.
@@ -21,10 +22,10 @@ import (
 type Unknown struct{ Raw json.RawMessage }
 
 // DecodeJSON reads any value.
-func (x *Unknown) DecodeJSON(r *codec.Reader) { x.Raw = r.Raw() }
+func (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }
 
 // EncodeJSON writes the value as it came.
-func (x *Unknown) EncodeJSON(w *codec.Writer) { w.Raw(x.Raw) }
+func (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }
 
 // MarshalJSON returns the value as it came.
 func (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -37,7 +38,7 @@ func (x *Unknown) Validate(rev Revision) error {
 	return fmt.Errorf("no variant of revision %s has this shape", rev)
 }
 
-func newUnknown(r *codec.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
+func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
 
 // AnyResourceContents is the value of resource of EmbeddedResource. It contains the URI of the
 // resource and its contents, as text or as bytes in base64.
@@ -54,12 +55,12 @@ type AnyResourceContents interface {
 
 // DecodeAnyResourceContents reads an [AnyResourceContents]. It finds the variant by the members
 // that are there.
-func DecodeAnyResourceContents(r *codec.Reader) AnyResourceContents {
-	switch keys := r.PeekKeys(codec.Key{Name: "text", Kinds: 1 << codec.KindString}, codec.Key{Name: "blob", Kinds: 1 << codec.KindString}); {
+func DecodeAnyResourceContents(r *wire.Reader) AnyResourceContents {
+	switch keys := r.PeekKeys(wire.Key{Name: "text", Kinds: 1 << wire.KindString}, wire.Key{Name: "blob", Kinds: 1 << wire.KindString}); {
 	case keys&0x1 != 0:
-		return codec.New(r, (*TextResourceContents).DecodeJSON)
+		return wire.New(r, (*TextResourceContents).DecodeJSON)
 	case keys&0x2 != 0:
-		return codec.New(r, (*BlobResourceContents).DecodeJSON)
+		return wire.New(r, (*BlobResourceContents).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -79,27 +80,27 @@ type CallToolOutcome interface {
 }
 
 // DecodeCallToolOutcome reads a [CallToolOutcome]. It finds the variant by its member "resultType".
-func DecodeCallToolOutcome(r *codec.Reader) CallToolOutcome {
+func DecodeCallToolOutcome(r *wire.Reader) CallToolOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if r.Leads(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) {
-		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("resultType")) {
+	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
+		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("resultType")) {
 			return x
 		}
-	} else if x := codec.New(r, (*CallToolResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required") && !x.Extra.Has("task")) {
+	} else if x := wire.New(r, (*CallToolResult).DecodeJSON); r.BornOut(start, !wire.Is(x.ResultType, "input_required") && !x.Extra.Has("task")) {
 		return x
 	}
-	if r.Kind() != codec.KindObject {
+	if r.Kind() != wire.KindObject {
 		return newUnknown(r)
 	}
 	switch string(r.PeekText("resultType")) {
 	case "input_required":
-		return codec.New(r, (*InputRequiredResult).DecodeJSON)
+		return wire.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
-		if r.PeekKeys(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) != 0 {
-			return codec.New(r, (*CreateTaskResult).DecodeJSON)
+		if r.PeekKeys(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) != 0 {
+			return wire.New(r, (*CreateTaskResult).DecodeJSON)
 		}
-		return codec.New(r, (*CallToolResult).DecodeJSON)
+		return wire.New(r, (*CallToolResult).DecodeJSON)
 	}
 }
 
@@ -118,12 +119,12 @@ type CompletionReference interface {
 
 // DecodeCompletionReference reads a [CompletionReference]. It finds the variant by its member
 // "type".
-func DecodeCompletionReference(r *codec.Reader) CompletionReference {
+func DecodeCompletionReference(r *wire.Reader) CompletionReference {
 	switch string(r.PeekText("type")) {
 	case "ref/prompt":
-		return codec.New(r, (*PromptReference).DecodeJSON)
+		return wire.New(r, (*PromptReference).DecodeJSON)
 	case "ref/resource":
-		return codec.New(r, (*ResourceTemplateReference).DecodeJSON)
+		return wire.New(r, (*ResourceTemplateReference).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -149,18 +150,18 @@ type ContentBlock interface {
 }
 
 // DecodeContentBlock reads a [ContentBlock]. It finds the variant by its member "type".
-func DecodeContentBlock(r *codec.Reader) ContentBlock {
+func DecodeContentBlock(r *wire.Reader) ContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
-		return codec.New(r, (*AudioContent).DecodeJSON)
+		return wire.New(r, (*AudioContent).DecodeJSON)
 	case "image":
-		return codec.New(r, (*ImageContent).DecodeJSON)
+		return wire.New(r, (*ImageContent).DecodeJSON)
 	case "resource":
-		return codec.New(r, (*EmbeddedResource).DecodeJSON)
+		return wire.New(r, (*EmbeddedResource).DecodeJSON)
 	case "resource_link":
-		return codec.New(r, (*ResourceLink).DecodeJSON)
+		return wire.New(r, (*ResourceLink).DecodeJSON)
 	case "text":
-		return codec.New(r, (*TextContent).DecodeJSON)
+		return wire.New(r, (*TextContent).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -180,23 +181,23 @@ type CreateMessageOutcome interface {
 
 // DecodeCreateMessageOutcome reads a [CreateMessageOutcome]. It finds the variant by the members
 // that are there.
-func DecodeCreateMessageOutcome(r *codec.Reader) CreateMessageOutcome {
+func DecodeCreateMessageOutcome(r *wire.Reader) CreateMessageOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if r.Leads(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) {
-		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
+	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
+		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
 			return x
 		}
-	} else if x := codec.New(r, (*CreateMessageResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("task")) {
+	} else if x := wire.New(r, (*CreateMessageResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("task")) {
 		return x
 	}
-	if r.Kind() != codec.KindObject {
+	if r.Kind() != wire.KindObject {
 		return newUnknown(r)
 	}
-	if r.PeekKeys(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) != 0 {
-		return codec.New(r, (*CreateTaskResult).DecodeJSON)
+	if r.PeekKeys(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) != 0 {
+		return wire.New(r, (*CreateTaskResult).DecodeJSON)
 	}
-	return codec.New(r, (*CreateMessageResult).DecodeJSON)
+	return wire.New(r, (*CreateMessageResult).DecodeJSON)
 }
 
 // ElicitOutcome is what answers the method elicitation/create: [*ElicitResult] or
@@ -213,23 +214,23 @@ type ElicitOutcome interface {
 }
 
 // DecodeElicitOutcome reads an [ElicitOutcome]. It finds the variant by the members that are there.
-func DecodeElicitOutcome(r *codec.Reader) ElicitOutcome {
+func DecodeElicitOutcome(r *wire.Reader) ElicitOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if r.Leads(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) {
-		if x := codec.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
+	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
+		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
 			return x
 		}
-	} else if x := codec.New(r, (*ElicitResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("task")) {
+	} else if x := wire.New(r, (*ElicitResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("task")) {
 		return x
 	}
-	if r.Kind() != codec.KindObject {
+	if r.Kind() != wire.KindObject {
 		return newUnknown(r)
 	}
-	if r.PeekKeys(codec.Key{Name: "task", Kinds: 1 << codec.KindObject}) != 0 {
-		return codec.New(r, (*CreateTaskResult).DecodeJSON)
+	if r.PeekKeys(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) != 0 {
+		return wire.New(r, (*CreateTaskResult).DecodeJSON)
 	}
-	return codec.New(r, (*ElicitResult).DecodeJSON)
+	return wire.New(r, (*ElicitResult).DecodeJSON)
 }
 
 // ElicitRequestParams are the arguments of elicitation/create in either mode. The mode member
@@ -251,15 +252,15 @@ type ElicitRequestParams interface {
 
 // DecodeElicitRequestParams reads an [ElicitRequestParams]. It finds the variant by its member
 // "mode".
-func DecodeElicitRequestParams(r *codec.Reader) ElicitRequestParams {
-	if r.Kind() != codec.KindObject {
+func DecodeElicitRequestParams(r *wire.Reader) ElicitRequestParams {
+	if r.Kind() != wire.KindObject {
 		return newUnknown(r)
 	}
 	switch string(r.PeekText("mode")) {
 	case "", "form":
-		return codec.New(r, (*ElicitRequestFormParams).DecodeJSON)
+		return wire.New(r, (*ElicitRequestFormParams).DecodeJSON)
 	case "url":
-		return codec.New(r, (*ElicitRequestURLParams).DecodeJSON)
+		return wire.New(r, (*ElicitRequestURLParams).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -278,12 +279,12 @@ type ElicitResultContentValue interface {
 
 // DecodeElicitResultContentValue reads an [ElicitResultContentValue]. It finds the variant by its
 // JSON type.
-func DecodeElicitResultContentValue(r *codec.Reader) ElicitResultContentValue {
+func DecodeElicitResultContentValue(r *wire.Reader) ElicitResultContentValue {
 	switch r.Kind() {
-	case codec.KindArray:
-		return codec.New(r, (*ElicitResultContentValueList).DecodeJSON)
-	case codec.KindString, codec.KindNumber, codec.KindBool:
-		return codec.New(r, (*ElicitResultContentValueScalar).DecodeJSON)
+	case wire.KindArray:
+		return wire.New(r, (*ElicitResultContentValueList).DecodeJSON)
+	case wire.KindString, wire.KindNumber, wire.KindBool:
+		return wire.New(r, (*ElicitResultContentValueScalar).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -310,23 +311,23 @@ type EnumSchema interface {
 
 // DecodeEnumSchema reads an [EnumSchema]. It finds the variant by its member "type" and the members
 // that are there.
-func DecodeEnumSchema(r *codec.Reader) EnumSchema {
+func DecodeEnumSchema(r *wire.Reader) EnumSchema {
 	switch string(r.PeekText("type")) {
 	case "array":
 		switch {
-		case r.PeekPath(1<<codec.KindArray, "items", "enum"):
-			return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-		case r.PeekPath(1<<codec.KindArray, "items", "anyOf"):
-			return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
+		case r.PeekPath(1<<wire.KindArray, "items", "enum"):
+			return wire.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
+		case r.PeekPath(1<<wire.KindArray, "items", "anyOf"):
+			return wire.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 		}
 	case "string":
-		switch keys := r.PeekKeys(codec.Key{Name: "oneOf", Kinds: 1 << codec.KindArray}, codec.Key{Name: "enumNames", Kinds: 1 << codec.KindArray}, codec.Key{Name: "enum", Kinds: 1 << codec.KindArray}); {
+		switch keys := r.PeekKeys(wire.Key{Name: "oneOf", Kinds: 1 << wire.KindArray}, wire.Key{Name: "enumNames", Kinds: 1 << wire.KindArray}, wire.Key{Name: "enum", Kinds: 1 << wire.KindArray}); {
 		case keys&0x1 != 0:
-			return codec.New(r, (*TitledSingleSelectEnumSchema).DecodeJSON)
+			return wire.New(r, (*TitledSingleSelectEnumSchema).DecodeJSON)
 		case keys&0x2 != 0:
-			return codec.New(r, (*LegacyTitledEnumSchema).DecodeJSON)
+			return wire.New(r, (*LegacyTitledEnumSchema).DecodeJSON)
 		case keys&0x4 != 0:
-			return codec.New(r, (*UntitledSingleSelectEnumSchema).DecodeJSON)
+			return wire.New(r, (*UntitledSingleSelectEnumSchema).DecodeJSON)
 		}
 	}
 	return newUnknown(r)
@@ -347,20 +348,20 @@ type GetPromptOutcome interface {
 
 // DecodeGetPromptOutcome reads a [GetPromptOutcome]. It finds the variant by its member
 // "resultType".
-func DecodeGetPromptOutcome(r *codec.Reader) GetPromptOutcome {
+func DecodeGetPromptOutcome(r *wire.Reader) GetPromptOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if x := codec.New(r, (*GetPromptResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required")) {
+	if x := wire.New(r, (*GetPromptResult).DecodeJSON); r.BornOut(start, !wire.Is(x.ResultType, "input_required")) {
 		return x
 	}
-	if r.Kind() != codec.KindObject {
+	if r.Kind() != wire.KindObject {
 		return newUnknown(r)
 	}
 	switch string(r.PeekText("resultType")) {
 	case "input_required":
-		return codec.New(r, (*InputRequiredResult).DecodeJSON)
+		return wire.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
-		return codec.New(r, (*GetPromptResult).DecodeJSON)
+		return wire.New(r, (*GetPromptResult).DecodeJSON)
 	}
 }
 
@@ -384,14 +385,14 @@ type InputRequest interface {
 }
 
 // DecodeInputRequest reads an [InputRequest]. It finds the variant by its member "method".
-func DecodeInputRequest(r *codec.Reader) InputRequest {
+func DecodeInputRequest(r *wire.Reader) InputRequest {
 	switch string(r.PeekText("method")) {
 	case "elicitation/create":
-		return codec.New(r, (*ElicitRequest).DecodeJSON)
+		return wire.New(r, (*ElicitRequest).DecodeJSON)
 	case "roots/list":
-		return codec.New(r, (*ListRootsRequest).DecodeJSON)
+		return wire.New(r, (*ListRootsRequest).DecodeJSON)
 	case "sampling/createMessage":
-		return codec.New(r, (*CreateMessageRequest).DecodeJSON)
+		return wire.New(r, (*CreateMessageRequest).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -415,17 +416,17 @@ type InputResponse interface {
 }
 
 // DecodeInputResponse reads an [InputResponse]. It finds the variant by the members that are there.
-func DecodeInputResponse(r *codec.Reader) InputResponse {
-	if r.Kind() != codec.KindObject {
+func DecodeInputResponse(r *wire.Reader) InputResponse {
+	if r.Kind() != wire.KindObject {
 		return newUnknown(r)
 	}
-	switch keys := r.PeekKeys(codec.Key{Name: "model", Kinds: 1 << codec.KindString}, codec.Key{Name: "roots", Kinds: 1 << codec.KindArray}); {
+	switch keys := r.PeekKeys(wire.Key{Name: "model", Kinds: 1 << wire.KindString}, wire.Key{Name: "roots", Kinds: 1 << wire.KindArray}); {
 	case keys&0x1 != 0:
-		return codec.New(r, (*CreateMessageResult).DecodeJSON)
+		return wire.New(r, (*CreateMessageResult).DecodeJSON)
 	case keys&0x2 != 0:
-		return codec.New(r, (*ListRootsResult).DecodeJSON)
+		return wire.New(r, (*ListRootsResult).DecodeJSON)
 	}
-	return codec.New(r, (*ElicitResult).DecodeJSON)
+	return wire.New(r, (*ElicitResult).DecodeJSON)
 }
 
 // MultiSelectEnumSchema describes a form field for any number of choices from a fixed set, with or
@@ -447,12 +448,12 @@ type MultiSelectEnumSchema interface {
 
 // DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema]. It finds the variant by the members
 // that are there.
-func DecodeMultiSelectEnumSchema(r *codec.Reader) MultiSelectEnumSchema {
+func DecodeMultiSelectEnumSchema(r *wire.Reader) MultiSelectEnumSchema {
 	switch {
-	case r.PeekPath(1<<codec.KindArray, "items", "enum"):
-		return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-	case r.PeekPath(1<<codec.KindArray, "items", "anyOf"):
-		return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
+	case r.PeekPath(1<<wire.KindArray, "items", "enum"):
+		return wire.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
+	case r.PeekPath(1<<wire.KindArray, "items", "anyOf"):
+		return wire.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -482,29 +483,29 @@ type PrimitiveSchemaDefinition interface {
 
 // DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition]. It finds the variant by its
 // member "type" and the members that are there.
-func DecodePrimitiveSchemaDefinition(r *codec.Reader) PrimitiveSchemaDefinition {
+func DecodePrimitiveSchemaDefinition(r *wire.Reader) PrimitiveSchemaDefinition {
 	switch string(r.PeekText("type")) {
 	case "array":
 		switch {
-		case r.PeekPath(1<<codec.KindArray, "items", "enum"):
-			return codec.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
-		case r.PeekPath(1<<codec.KindArray, "items", "anyOf"):
-			return codec.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
+		case r.PeekPath(1<<wire.KindArray, "items", "enum"):
+			return wire.New(r, (*UntitledMultiSelectEnumSchema).DecodeJSON)
+		case r.PeekPath(1<<wire.KindArray, "items", "anyOf"):
+			return wire.New(r, (*TitledMultiSelectEnumSchema).DecodeJSON)
 		}
 	case "boolean":
-		return codec.New(r, (*BooleanSchema).DecodeJSON)
+		return wire.New(r, (*BooleanSchema).DecodeJSON)
 	case "integer", "number":
-		return codec.New(r, (*NumberSchema).DecodeJSON)
+		return wire.New(r, (*NumberSchema).DecodeJSON)
 	case "string":
-		switch keys := r.PeekKeys(codec.Key{Name: "oneOf", Kinds: 1 << codec.KindArray}, codec.Key{Name: "enumNames", Kinds: 1 << codec.KindArray}, codec.Key{Name: "enum", Kinds: 1 << codec.KindArray}); {
+		switch keys := r.PeekKeys(wire.Key{Name: "oneOf", Kinds: 1 << wire.KindArray}, wire.Key{Name: "enumNames", Kinds: 1 << wire.KindArray}, wire.Key{Name: "enum", Kinds: 1 << wire.KindArray}); {
 		case keys&0x1 != 0:
-			return codec.New(r, (*TitledSingleSelectEnumSchema).DecodeJSON)
+			return wire.New(r, (*TitledSingleSelectEnumSchema).DecodeJSON)
 		case keys&0x2 != 0:
-			return codec.New(r, (*LegacyTitledEnumSchema).DecodeJSON)
+			return wire.New(r, (*LegacyTitledEnumSchema).DecodeJSON)
 		case keys&0x4 != 0:
-			return codec.New(r, (*UntitledSingleSelectEnumSchema).DecodeJSON)
+			return wire.New(r, (*UntitledSingleSelectEnumSchema).DecodeJSON)
 		}
-		return codec.New(r, (*StringSchema).DecodeJSON)
+		return wire.New(r, (*StringSchema).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -524,20 +525,20 @@ type ReadResourceOutcome interface {
 
 // DecodeReadResourceOutcome reads a [ReadResourceOutcome]. It finds the variant by its member
 // "resultType".
-func DecodeReadResourceOutcome(r *codec.Reader) ReadResourceOutcome {
+func DecodeReadResourceOutcome(r *wire.Reader) ReadResourceOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if x := codec.New(r, (*ReadResourceResult).DecodeJSON); r.BornOut(start, !codec.Is(x.ResultType, "input_required")) {
+	if x := wire.New(r, (*ReadResourceResult).DecodeJSON); r.BornOut(start, !wire.Is(x.ResultType, "input_required")) {
 		return x
 	}
-	if r.Kind() != codec.KindObject {
+	if r.Kind() != wire.KindObject {
 		return newUnknown(r)
 	}
 	switch string(r.PeekText("resultType")) {
 	case "input_required":
-		return codec.New(r, (*InputRequiredResult).DecodeJSON)
+		return wire.New(r, (*InputRequiredResult).DecodeJSON)
 	default:
-		return codec.New(r, (*ReadResourceResult).DecodeJSON)
+		return wire.New(r, (*ReadResourceResult).DecodeJSON)
 	}
 }
 
@@ -563,18 +564,18 @@ type SamplingMessageContentBlock interface {
 
 // DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock]. It finds the variant by
 // its member "type".
-func DecodeSamplingMessageContentBlock(r *codec.Reader) SamplingMessageContentBlock {
+func DecodeSamplingMessageContentBlock(r *wire.Reader) SamplingMessageContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
-		return codec.New(r, (*AudioContent).DecodeJSON)
+		return wire.New(r, (*AudioContent).DecodeJSON)
 	case "image":
-		return codec.New(r, (*ImageContent).DecodeJSON)
+		return wire.New(r, (*ImageContent).DecodeJSON)
 	case "text":
-		return codec.New(r, (*TextContent).DecodeJSON)
+		return wire.New(r, (*TextContent).DecodeJSON)
 	case "tool_result":
-		return codec.New(r, (*ToolResultContent).DecodeJSON)
+		return wire.New(r, (*ToolResultContent).DecodeJSON)
 	case "tool_use":
-		return codec.New(r, (*ToolUseContent).DecodeJSON)
+		return wire.New(r, (*ToolUseContent).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -598,12 +599,12 @@ type SingleSelectEnumSchema interface {
 
 // DecodeSingleSelectEnumSchema reads a [SingleSelectEnumSchema]. It finds the variant by the
 // members that are there.
-func DecodeSingleSelectEnumSchema(r *codec.Reader) SingleSelectEnumSchema {
-	switch keys := r.PeekKeys(codec.Key{Name: "enum", Kinds: 1 << codec.KindArray}, codec.Key{Name: "oneOf", Kinds: 1 << codec.KindArray}); {
+func DecodeSingleSelectEnumSchema(r *wire.Reader) SingleSelectEnumSchema {
+	switch keys := r.PeekKeys(wire.Key{Name: "enum", Kinds: 1 << wire.KindArray}, wire.Key{Name: "oneOf", Kinds: 1 << wire.KindArray}); {
 	case keys&0x1 != 0:
-		return codec.New(r, (*UntitledSingleSelectEnumSchema).DecodeJSON)
+		return wire.New(r, (*UntitledSingleSelectEnumSchema).DecodeJSON)
 	case keys&0x2 != 0:
-		return codec.New(r, (*TitledSingleSelectEnumSchema).DecodeJSON)
+		return wire.New(r, (*TitledSingleSelectEnumSchema).DecodeJSON)
 	}
 	return newUnknown(r)
 }

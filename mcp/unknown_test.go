@@ -11,13 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 )
 
 // unions are the functions that read a union, by package and name.
-var unions = map[string]func(*codec.Reader) codec.Encoder{
+var unions = map[string]func(*wire.Reader) codec.Encoder{
 	"mcp.DecodeAnyResourceContents":            anyUnion(mcp.DecodeAnyResourceContents),
 	"mcp.DecodeCallToolOutcome":                anyUnion(mcp.DecodeCallToolOutcome),
 	"mcp.DecodeCompletionReference":            anyUnion(mcp.DecodeCompletionReference),
@@ -40,8 +41,8 @@ var unions = map[string]func(*codec.Reader) codec.Encoder{
 	"tasks.DecodeTaskStatusNotificationParams": anyUnion(tasks.DecodeTaskStatusNotificationParams),
 }
 
-func anyUnion[T codec.Encoder](read func(*codec.Reader) T) func(*codec.Reader) codec.Encoder {
-	return func(r *codec.Reader) codec.Encoder { return read(r) }
+func anyUnion[T codec.Encoder](read func(*wire.Reader) T) func(*wire.Reader) codec.Encoder {
+	return func(r *wire.Reader) codec.Encoder { return read(r) }
 }
 
 // No union alters or refuses a value that it does not know, whatever kind of value it is.

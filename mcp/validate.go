@@ -10,37 +10,24 @@
 package mcp
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Validate checks data, JSON text, against a definition in the schema of one revision. A
 // definition may be followed by "/params" for the params of a request or notification. The
 // error lists every fault with its place ([jsonschema.Faults]); nil means there is none.
 func Validate(rev Revision, definition string, data []byte) error {
-	root, ok := table.Root(string(rev), definition)
-	if !ok {
-		return fmt.Errorf("revision %q has no definition %q", rev, definition)
-	}
-	return table.Check(root, data)
+	return table.Validate(string(rev), definition, data)
 }
 
 // validate checks x against the first of the definitions that the revision has.
 func validate(x codec.Encoder, rev Revision, definitions ...string) error {
-	for _, d := range definitions {
-		if root, ok := table.Root(string(rev), d); ok {
-			data, err := codec.Marshal(x)
-			if err != nil {
-				return err
-			}
-			return table.CheckValid(root, data)
-		}
-	}
-	return fmt.Errorf("revision %q has no definition %q", rev, definitions[0])
+	return table.ValidateValue(x, string(rev), definitions...)
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -489,14 +476,6 @@ type registered struct {
 	make func() Value
 }
 
-// structOf makes a Value of a struct.
-func structOf[T any, P interface {
-	*T
-	Value
-}]() Value {
-	return P(new(T))
-}
-
 // definitions are sorted by name.
 var definitions = [...]registered{
 	{"Annotated", structOf[Annotated]},
@@ -506,173 +485,173 @@ var definitions = [...]registered{
 	{"BlobResourceContents", structOf[BlobResourceContents]},
 	{"BooleanSchema", structOf[BooleanSchema]},
 	{"CacheableResult", structOf[CacheableResult]},
-	{"CallToolRequest", hold("CallToolRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"CallToolRequest", hold("CallToolRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"CallToolRequestParams", structOf[CallToolRequestParams]},
 	{"CallToolResult", structOf[CallToolResult]},
-	{"CallToolResultResponse", hold("CallToolResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"CancelTaskRequest", hold("CancelTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"CallToolResultResponse", hold("CallToolResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"CancelTaskRequest", hold("CancelTaskRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"CancelTaskResult", structOf[CancelTaskResult]},
-	{"CancelledNotification", hold("CancelledNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"CancelledNotification", hold("CancelledNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"CancelledNotificationParams", structOf[CancelledNotificationParams]},
 	{"ClientCapabilities", structOf[ClientCapabilities]},
-	{"ClientNotification", hold("ClientNotification", (*codec.Reader).Raw, (*codec.Writer).Raw)},
-	{"ClientRequest", hold("ClientRequest", (*codec.Reader).Raw, (*codec.Writer).Raw)},
-	{"ClientResult", hold("ClientResult", (*codec.Reader).Raw, (*codec.Writer).Raw)},
-	{"CompleteRequest", hold("CompleteRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ClientNotification", hold("ClientNotification", (*wire.Reader).Raw, (*wire.Writer).Raw)},
+	{"ClientRequest", hold("ClientRequest", (*wire.Reader).Raw, (*wire.Writer).Raw)},
+	{"ClientResult", hold("ClientResult", (*wire.Reader).Raw, (*wire.Writer).Raw)},
+	{"CompleteRequest", hold("CompleteRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"CompleteRequestParams", structOf[CompleteRequestParams]},
 	{"CompleteResult", structOf[CompleteResult]},
-	{"CompleteResultResponse", hold("CompleteResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"ContentBlock", hold("ContentBlock", DecodeContentBlock, codec.WriteUnion[ContentBlock])},
+	{"CompleteResultResponse", hold("CompleteResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"ContentBlock", hold("ContentBlock", DecodeContentBlock, wire.WriteUnion[ContentBlock])},
 	{"CreateMessageRequest", structOf[CreateMessageRequest]},
 	{"CreateMessageRequestParams", structOf[CreateMessageRequestParams]},
 	{"CreateMessageResult", structOf[CreateMessageResult]},
 	{"CreateTaskResult", structOf[CreateTaskResult]},
-	{"Cursor", hold("Cursor", (*codec.Reader).Text, (*codec.Writer).Text)},
-	{"DiscoverRequest", hold("DiscoverRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"Cursor", hold("Cursor", (*wire.Reader).Text, (*wire.Writer).Text)},
+	{"DiscoverRequest", hold("DiscoverRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"DiscoverResult", structOf[DiscoverResult]},
-	{"DiscoverResultResponse", hold("DiscoverResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"DiscoverResultResponse", hold("DiscoverResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ElicitRequest", structOf[ElicitRequest]},
 	{"ElicitRequestFormParams", structOf[ElicitRequestFormParams]},
-	{"ElicitRequestParams", hold("ElicitRequestParams", DecodeElicitRequestParams, codec.WriteUnion[ElicitRequestParams])},
+	{"ElicitRequestParams", hold("ElicitRequestParams", DecodeElicitRequestParams, wire.WriteUnion[ElicitRequestParams])},
 	{"ElicitRequestURLParams", structOf[ElicitRequestURLParams]},
 	{"ElicitResult", structOf[ElicitResult]},
-	{"ElicitationCompleteNotification", hold("ElicitationCompleteNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ElicitationCompleteNotification", hold("ElicitationCompleteNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"EmbeddedResource", structOf[EmbeddedResource]},
 	{"EmptyResult", structOf[EmptyResult]},
-	{"EnumSchema", hold("EnumSchema", DecodeEnumSchema, codec.WriteUnion[EnumSchema])},
+	{"EnumSchema", hold("EnumSchema", DecodeEnumSchema, wire.WriteUnion[EnumSchema])},
 	{"Error", structOf[Error]},
-	{"GetPromptRequest", hold("GetPromptRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"GetPromptRequest", hold("GetPromptRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"GetPromptRequestParams", structOf[GetPromptRequestParams]},
 	{"GetPromptResult", structOf[GetPromptResult]},
-	{"GetPromptResultResponse", hold("GetPromptResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"GetTaskPayloadRequest", hold("GetTaskPayloadRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"GetPromptResultResponse", hold("GetPromptResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"GetTaskPayloadRequest", hold("GetTaskPayloadRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"GetTaskPayloadResult", structOf[GetTaskPayloadResult]},
-	{"GetTaskRequest", hold("GetTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"GetTaskRequest", hold("GetTaskRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"GetTaskResult", structOf[GetTaskResult]},
-	{"HeaderMismatchError", hold("HeaderMismatchError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"HeaderMismatchError", hold("HeaderMismatchError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"Icon", structOf[Icon]},
 	{"Icons", structOf[Icons]},
 	{"ImageContent", structOf[ImageContent]},
 	{"Implementation", structOf[Implementation]},
-	{"InitializeRequest", hold("InitializeRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"InitializeRequest", hold("InitializeRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"InitializeRequestParams", structOf[InitializeRequestParams]},
 	{"InitializeResult", structOf[InitializeResult]},
-	{"InitializedNotification", hold("InitializedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"InputRequest", hold("InputRequest", DecodeInputRequest, codec.WriteUnion[InputRequest])},
-	{"InputRequests", hold("InputRequests", func(r *codec.Reader) InputRequests { return codec.DecodeMapFunc(r, DecodeInputRequest) }, func(w *codec.Writer, v InputRequests) { codec.EncodeMapFunc(w, v, codec.WriteUnion[InputRequest]) })},
+	{"InitializedNotification", hold("InitializedNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"InputRequest", hold("InputRequest", DecodeInputRequest, wire.WriteUnion[InputRequest])},
+	{"InputRequests", hold("InputRequests", func(r *wire.Reader) InputRequests { return wire.DecodeMapFunc(r, DecodeInputRequest) }, func(w *wire.Writer, v InputRequests) { wire.EncodeMapFunc(w, v, wire.WriteUnion[InputRequest]) })},
 	{"InputRequiredResult", structOf[InputRequiredResult]},
-	{"InputResponse", hold("InputResponse", DecodeInputResponse, codec.WriteUnion[InputResponse])},
+	{"InputResponse", hold("InputResponse", DecodeInputResponse, wire.WriteUnion[InputResponse])},
 	{"InputResponseRequestParams", structOf[InputResponseRequestParams]},
-	{"InputResponses", hold("InputResponses", func(r *codec.Reader) InputResponses { return codec.DecodeMapFunc(r, DecodeInputResponse) }, func(w *codec.Writer, v InputResponses) { codec.EncodeMapFunc(w, v, codec.WriteUnion[InputResponse]) })},
-	{"InternalError", hold("InternalError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"InvalidParamsError", hold("InvalidParamsError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"InvalidRequestError", hold("InvalidRequestError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"JSONArray", hold("JSONArray", (*codec.Reader).RawArray, (*codec.Writer).RawArray)},
-	{"JSONObject", hold("JSONObject", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"JSONRPCBatchRequest", hold("JSONRPCBatchRequest", (*codec.Reader).RawArray, (*codec.Writer).RawArray)},
-	{"JSONRPCBatchResponse", hold("JSONRPCBatchResponse", (*codec.Reader).RawArray, (*codec.Writer).RawArray)},
-	{"JSONRPCError", hold("JSONRPCError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"JSONRPCErrorResponse", hold("JSONRPCErrorResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"JSONRPCMessage", hold("JSONRPCMessage", (*codec.Reader).Raw, (*codec.Writer).Raw)},
-	{"JSONRPCNotification", hold("JSONRPCNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"JSONRPCRequest", hold("JSONRPCRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"JSONRPCResponse", hold("JSONRPCResponse", (*codec.Reader).Raw, (*codec.Writer).Raw)},
-	{"JSONRPCResultResponse", hold("JSONRPCResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"JSONValue", hold("JSONValue", (*codec.Reader).Raw, (*codec.Writer).Raw)},
+	{"InputResponses", hold("InputResponses", func(r *wire.Reader) InputResponses { return wire.DecodeMapFunc(r, DecodeInputResponse) }, func(w *wire.Writer, v InputResponses) { wire.EncodeMapFunc(w, v, wire.WriteUnion[InputResponse]) })},
+	{"InternalError", hold("InternalError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"InvalidParamsError", hold("InvalidParamsError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"InvalidRequestError", hold("InvalidRequestError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"JSONArray", hold("JSONArray", (*wire.Reader).RawArray, (*wire.Writer).RawArray)},
+	{"JSONObject", hold("JSONObject", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"JSONRPCBatchRequest", hold("JSONRPCBatchRequest", (*wire.Reader).RawArray, (*wire.Writer).RawArray)},
+	{"JSONRPCBatchResponse", hold("JSONRPCBatchResponse", (*wire.Reader).RawArray, (*wire.Writer).RawArray)},
+	{"JSONRPCError", hold("JSONRPCError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"JSONRPCErrorResponse", hold("JSONRPCErrorResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"JSONRPCMessage", hold("JSONRPCMessage", (*wire.Reader).Raw, (*wire.Writer).Raw)},
+	{"JSONRPCNotification", hold("JSONRPCNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"JSONRPCRequest", hold("JSONRPCRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"JSONRPCResponse", hold("JSONRPCResponse", (*wire.Reader).Raw, (*wire.Writer).Raw)},
+	{"JSONRPCResultResponse", hold("JSONRPCResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"JSONValue", hold("JSONValue", (*wire.Reader).Raw, (*wire.Writer).Raw)},
 	{"LegacyTitledEnumSchema", structOf[LegacyTitledEnumSchema]},
-	{"ListPromptsRequest", hold("ListPromptsRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListPromptsRequest", hold("ListPromptsRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ListPromptsResult", structOf[ListPromptsResult]},
-	{"ListPromptsResultResponse", hold("ListPromptsResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"ListResourceTemplatesRequest", hold("ListResourceTemplatesRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListPromptsResultResponse", hold("ListPromptsResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"ListResourceTemplatesRequest", hold("ListResourceTemplatesRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ListResourceTemplatesResult", structOf[ListResourceTemplatesResult]},
-	{"ListResourceTemplatesResultResponse", hold("ListResourceTemplatesResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"ListResourcesRequest", hold("ListResourcesRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListResourceTemplatesResultResponse", hold("ListResourceTemplatesResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"ListResourcesRequest", hold("ListResourcesRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ListResourcesResult", structOf[ListResourcesResult]},
-	{"ListResourcesResultResponse", hold("ListResourcesResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListResourcesResultResponse", hold("ListResourcesResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ListRootsRequest", structOf[ListRootsRequest]},
 	{"ListRootsResult", structOf[ListRootsResult]},
-	{"ListTasksRequest", hold("ListTasksRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListTasksRequest", hold("ListTasksRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ListTasksResult", structOf[ListTasksResult]},
-	{"ListToolsRequest", hold("ListToolsRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListToolsRequest", hold("ListToolsRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ListToolsResult", structOf[ListToolsResult]},
-	{"ListToolsResultResponse", hold("ListToolsResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"LoggingLevel", hold("LoggingLevel", func(r *codec.Reader) LoggingLevel { return LoggingLevel(r.Text()) }, func(w *codec.Writer, v LoggingLevel) { w.Text(string(v)) })},
-	{"LoggingMessageNotification", hold("LoggingMessageNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ListToolsResultResponse", hold("ListToolsResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"LoggingLevel", hold("LoggingLevel", func(r *wire.Reader) LoggingLevel { return LoggingLevel(r.Text()) }, func(w *wire.Writer, v LoggingLevel) { w.Text(string(v)) })},
+	{"LoggingMessageNotification", hold("LoggingMessageNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"LoggingMessageNotificationParams", structOf[LoggingMessageNotificationParams]},
 	{"MetaObject", structOf[MetaObject]},
-	{"MethodNotFoundError", hold("MethodNotFoundError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"MissingRequiredClientCapabilityError", hold("MissingRequiredClientCapabilityError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"MethodNotFoundError", hold("MethodNotFoundError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"MissingRequiredClientCapabilityError", hold("MissingRequiredClientCapabilityError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ModelHint", structOf[ModelHint]},
 	{"ModelPreferences", structOf[ModelPreferences]},
-	{"MultiSelectEnumSchema", hold("MultiSelectEnumSchema", DecodeMultiSelectEnumSchema, codec.WriteUnion[MultiSelectEnumSchema])},
-	{"Notification", hold("Notification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"MultiSelectEnumSchema", hold("MultiSelectEnumSchema", DecodeMultiSelectEnumSchema, wire.WriteUnion[MultiSelectEnumSchema])},
+	{"Notification", hold("Notification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"NotificationMetaObject", structOf[NotificationMetaObject]},
 	{"NotificationParams", structOf[NotificationParams]},
 	{"NumberSchema", structOf[NumberSchema]},
-	{"PaginatedRequest", hold("PaginatedRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"PaginatedRequest", hold("PaginatedRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"PaginatedRequestParams", structOf[PaginatedRequestParams]},
 	{"PaginatedResult", structOf[PaginatedResult]},
-	{"ParseError", hold("ParseError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"PingRequest", hold("PingRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"PrimitiveSchemaDefinition", hold("PrimitiveSchemaDefinition", DecodePrimitiveSchemaDefinition, codec.WriteUnion[PrimitiveSchemaDefinition])},
-	{"ProgressNotification", hold("ProgressNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ParseError", hold("ParseError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"PingRequest", hold("PingRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"PrimitiveSchemaDefinition", hold("PrimitiveSchemaDefinition", DecodePrimitiveSchemaDefinition, wire.WriteUnion[PrimitiveSchemaDefinition])},
+	{"ProgressNotification", hold("ProgressNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ProgressNotificationParams", structOf[ProgressNotificationParams]},
-	{"ProgressToken", hold("ProgressToken", func(r *codec.Reader) ProgressToken { return r.Scalar(codec.ScalarString | codec.ScalarInteger) }, (*codec.Writer).Scalar)},
+	{"ProgressToken", hold("ProgressToken", func(r *wire.Reader) ProgressToken { return codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger) }, func(w *wire.Writer, v ProgressToken) { v.EncodeJSON(w) })},
 	{"Prompt", structOf[Prompt]},
 	{"PromptArgument", structOf[PromptArgument]},
-	{"PromptListChangedNotification", hold("PromptListChangedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"PromptListChangedNotification", hold("PromptListChangedNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"PromptMessage", structOf[PromptMessage]},
 	{"PromptReference", structOf[PromptReference]},
-	{"ReadResourceRequest", hold("ReadResourceRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ReadResourceRequest", hold("ReadResourceRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ReadResourceRequestParams", structOf[ReadResourceRequestParams]},
 	{"ReadResourceResult", structOf[ReadResourceResult]},
-	{"ReadResourceResultResponse", hold("ReadResourceResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ReadResourceResultResponse", hold("ReadResourceResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"RelatedTaskMetadata", structOf[RelatedTaskMetadata]},
-	{"Request", hold("Request", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"RequestId", hold("RequestId", func(r *codec.Reader) RequestID { return r.Scalar(codec.ScalarString | codec.ScalarInteger) }, (*codec.Writer).Scalar)},
+	{"Request", hold("Request", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"RequestId", hold("RequestId", func(r *wire.Reader) RequestID { return codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger) }, func(w *wire.Writer, v RequestID) { v.EncodeJSON(w) })},
 	{"RequestMetaObject", structOf[RequestMetaObject]},
 	{"RequestParams", structOf[RequestParams]},
 	{"Resource", structOf[Resource]},
 	{"ResourceContents", structOf[ResourceContents]},
 	{"ResourceLink", structOf[ResourceLink]},
-	{"ResourceListChangedNotification", hold("ResourceListChangedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ResourceListChangedNotification", hold("ResourceListChangedNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ResourceReference", structOf[ResourceTemplateReference]},
 	{"ResourceRequestParams", structOf[ResourceRequestParams]},
 	{"ResourceTemplate", structOf[ResourceTemplate]},
 	{"ResourceTemplateReference", structOf[ResourceTemplateReference]},
-	{"ResourceUpdatedNotification", hold("ResourceUpdatedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ResourceUpdatedNotification", hold("ResourceUpdatedNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ResourceUpdatedNotificationParams", structOf[ResourceUpdatedNotificationParams]},
 	{"Result", structOf[Result]},
 	{"ResultMetaObject", structOf[ResultMetaObject]},
-	{"ResultType", hold("ResultType", (*codec.Reader).Text, (*codec.Writer).Text)},
-	{"Role", hold("Role", func(r *codec.Reader) Role { return Role(r.Text()) }, func(w *codec.Writer, v Role) { w.Text(string(v)) })},
+	{"ResultType", hold("ResultType", (*wire.Reader).Text, (*wire.Writer).Text)},
+	{"Role", hold("Role", func(r *wire.Reader) Role { return Role(r.Text()) }, func(w *wire.Writer, v Role) { w.Text(string(v)) })},
 	{"Root", structOf[Root]},
-	{"RootsListChangedNotification", hold("RootsListChangedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"RootsListChangedNotification", hold("RootsListChangedNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"SamplingMessage", structOf[SamplingMessage]},
-	{"SamplingMessageContentBlock", hold("SamplingMessageContentBlock", DecodeSamplingMessageContentBlock, codec.WriteUnion[SamplingMessageContentBlock])},
+	{"SamplingMessageContentBlock", hold("SamplingMessageContentBlock", DecodeSamplingMessageContentBlock, wire.WriteUnion[SamplingMessageContentBlock])},
 	{"ServerCapabilities", structOf[ServerCapabilities]},
-	{"ServerNotification", hold("ServerNotification", (*codec.Reader).Raw, (*codec.Writer).Raw)},
-	{"ServerRequest", hold("ServerRequest", (*codec.Reader).Raw, (*codec.Writer).Raw)},
-	{"ServerResult", hold("ServerResult", (*codec.Reader).Raw, (*codec.Writer).Raw)},
-	{"SetLevelRequest", hold("SetLevelRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ServerNotification", hold("ServerNotification", (*wire.Reader).Raw, (*wire.Writer).Raw)},
+	{"ServerRequest", hold("ServerRequest", (*wire.Reader).Raw, (*wire.Writer).Raw)},
+	{"ServerResult", hold("ServerResult", (*wire.Reader).Raw, (*wire.Writer).Raw)},
+	{"SetLevelRequest", hold("SetLevelRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"SetLevelRequestParams", structOf[SetLevelRequestParams]},
-	{"SingleSelectEnumSchema", hold("SingleSelectEnumSchema", DecodeSingleSelectEnumSchema, codec.WriteUnion[SingleSelectEnumSchema])},
+	{"SingleSelectEnumSchema", hold("SingleSelectEnumSchema", DecodeSingleSelectEnumSchema, wire.WriteUnion[SingleSelectEnumSchema])},
 	{"StringSchema", structOf[StringSchema]},
-	{"SubscribeRequest", hold("SubscribeRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"SubscribeRequest", hold("SubscribeRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"SubscribeRequestParams", structOf[SubscribeRequestParams]},
 	{"SubscriptionFilter", structOf[SubscriptionFilter]},
-	{"SubscriptionsAcknowledgedNotification", hold("SubscriptionsAcknowledgedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"SubscriptionsAcknowledgedNotification", hold("SubscriptionsAcknowledgedNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"SubscriptionsAcknowledgedNotificationParams", structOf[SubscriptionsAcknowledgedNotificationParams]},
-	{"SubscriptionsListenRequest", hold("SubscriptionsListenRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"SubscriptionsListenRequest", hold("SubscriptionsListenRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"SubscriptionsListenRequestParams", structOf[SubscriptionsListenRequestParams]},
 	{"SubscriptionsListenResult", structOf[SubscriptionsListenResult]},
 	{"SubscriptionsListenResultMetaObject", structOf[SubscriptionsListenResultMetaObject]},
-	{"SubscriptionsListenResultResponse", hold("SubscriptionsListenResultResponse", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"SubscriptionsListenResultResponse", hold("SubscriptionsListenResultResponse", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"Task", structOf[Task]},
 	{"TaskAugmentedRequestParams", structOf[TaskAugmentedRequestParams]},
 	{"TaskMetadata", structOf[TaskMetadata]},
-	{"TaskStatus", hold("TaskStatus", func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) })},
-	{"TaskStatusNotification", hold("TaskStatusNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"TaskStatus", hold("TaskStatus", func(r *wire.Reader) TaskStatus { return TaskStatus(r.Text()) }, func(w *wire.Writer, v TaskStatus) { w.Text(string(v)) })},
+	{"TaskStatusNotification", hold("TaskStatusNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"TaskStatusNotificationParams", structOf[TaskStatusNotificationParams]},
 	{"TextContent", structOf[TextContent]},
 	{"TextResourceContents", structOf[TextResourceContents]},
@@ -682,32 +661,40 @@ var definitions = [...]registered{
 	{"ToolAnnotations", structOf[ToolAnnotations]},
 	{"ToolChoice", structOf[ToolChoice]},
 	{"ToolExecution", structOf[ToolExecution]},
-	{"ToolListChangedNotification", hold("ToolListChangedNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"ToolListChangedNotification", hold("ToolListChangedNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"ToolResultContent", structOf[ToolResultContent]},
 	{"ToolUseContent", structOf[ToolUseContent]},
-	{"URLElicitationRequiredError", hold("URLElicitationRequiredError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"UnsubscribeRequest", hold("UnsubscribeRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"URLElicitationRequiredError", hold("URLElicitationRequiredError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"UnsubscribeRequest", hold("UnsubscribeRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"UnsubscribeRequestParams", structOf[UnsubscribeRequestParams]},
-	{"UnsupportedProtocolVersionError", hold("UnsupportedProtocolVersionError", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
+	{"UnsupportedProtocolVersionError", hold("UnsupportedProtocolVersionError", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
 	{"UntitledMultiSelectEnumSchema", structOf[UntitledMultiSelectEnumSchema]},
 	{"UntitledSingleSelectEnumSchema", structOf[UntitledSingleSelectEnumSchema]},
+}
+
+// structOf makes a Value of a struct.
+func structOf[T any, P interface {
+	*T
+	Value
+}]() Value {
+	return P(new(T))
 }
 
 // holder makes a Value of a definition that is not a struct.
 type holder[T any] struct {
 	value      T
 	definition string
-	read       func(*codec.Reader) T
-	write      func(*codec.Writer, T)
+	read       func(*wire.Reader) T
+	write      func(*wire.Writer, T)
 }
 
 // hold returns a function that makes a holder.
-func hold[T any](definition string, read func(*codec.Reader) T, write func(*codec.Writer, T)) func() Value {
+func hold[T any](definition string, read func(*wire.Reader) T, write func(*wire.Writer, T)) func() Value {
 	return func() Value { return &holder[T]{definition: definition, read: read, write: write} }
 }
 
-func (h *holder[T]) DecodeJSON(r *codec.Reader)  { h.value = h.read(r) }
-func (h *holder[T]) EncodeJSON(w *codec.Writer)  { h.write(w, h.value) }
+func (h *holder[T]) DecodeJSON(r *wire.Reader)   { h.value = h.read(r) }
+func (h *holder[T]) EncodeJSON(w *wire.Writer)   { h.write(w, h.value) }
 func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.definition) }
 func (h *holder[T]) Unwrap() any                 { return h.value }
 

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // MaxBatch is how many messages a batch may have.
@@ -17,20 +18,41 @@ type Item struct {
 
 // IsBatch reports whether a text starts like a batch.
 func IsBatch(data []byte) bool {
-	return codec.NewReader(data, codec.MaxSize(max(len(data), 1))).Kind() == codec.KindArray
+	return wire.NewReader(data, wire.Limits{Size: max(len(data), 1)}).Kind() == wire.KindArray
 }
 
 // ParseBatch decodes a batch. Batches exist in protocol revision 2025-03-26 alone; elsewhere use [Parse], which
 // refuses them. If the text as a whole is wrong, the error says so: because it is malformed, or with [ErrNoBatch],
 // [ErrEmptyBatch] or [ErrBatchSize]. Otherwise every element is judged by itself.
 func ParseBatch(data []byte, opts ...codec.Option) ([]Item, error) {
-	r := codec.NewReader(data, opts...)
+	spans, err := codec.UnmarshalFunc(data, elements, opts...)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]Item, len(spans))
+	at := position{1, 1} // of data[done]
+	done := 0
+	for i, s := range spans {
+		at = at.plus(codec.Position(data[done:s.from], s.from-done))
+		done = s.from
+		items[i].Message, items[i].Err = Parse(data[s.from:s.to], opts...)
+		if e, ok := items[i].Err.(*codec.Error); ok {
+			p := at.plus(e.Line, e.Column)
+			e.Offset, e.Line, e.Column = e.Offset+int64(s.from), p.line, p.column
+			e.Pointer = "/" + strconv.Itoa(i) + e.Pointer
+		}
+	}
+	return items, nil
+}
+
+// elements reads a batch and returns the places of its elements.
+func elements(r *wire.Reader) []span {
 	start := r.Offset()
-	if r.Kind() != codec.KindArray {
+	if r.Kind() != wire.KindArray {
 		r.Skip()
 		r.End()
 		r.Fail(start, ErrNoBatch)
-		return nil, r.Err()
+		return nil
 	}
 	var spans []span
 	tooMany := -1
@@ -50,23 +72,7 @@ func ParseBatch(data []byte, opts ...codec.Option) ([]Item, error) {
 	case len(spans) == 0:
 		r.Fail(start, ErrEmptyBatch)
 	}
-	if err := r.Err(); err != nil {
-		return nil, err
-	}
-	items := make([]Item, len(spans))
-	at := position{1, 1} // of data[done]
-	done := 0
-	for i, s := range spans {
-		at = at.plus(codec.Position(data[done:s.from], s.from-done))
-		done = s.from
-		items[i].Message, items[i].Err = Parse(data[s.from:s.to], opts...)
-		if e, ok := items[i].Err.(*codec.Error); ok {
-			p := at.plus(e.Line, e.Column)
-			e.Offset, e.Line, e.Column = e.Offset+int64(s.from), p.line, p.column
-			e.Pointer = "/" + strconv.Itoa(i) + e.Pointer
-		}
-	}
-	return items, nil
+	return spans
 }
 
 // AppendBatch appends messages as a batch to dst; see [codec.Append]. It fails with [ErrEmptyBatch] if there are
@@ -78,11 +84,11 @@ func AppendBatch(dst []byte, messages []Message) ([]byte, error) {
 // batch is a batch to be written.
 type batch []Message
 
-func (b batch) EncodeJSON(w *codec.Writer) {
+func (b batch) EncodeJSON(w *wire.Writer) {
 	if len(b) == 0 {
 		w.Fail("", ErrEmptyBatch)
 	}
-	codec.EncodeList(w, b)
+	wire.EncodeList(w, b)
 }
 
 // position is a line and a column, as in codec.Error.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Caller sends a request to the peer and waits for its result. Params are nil if the
@@ -59,7 +60,7 @@ func CallInto[T codec.Decoder](ctx context.Context, c Caller, method string, par
 }
 
 // CallFor calls a method and decodes its result with read.
-func CallFor[T any](ctx context.Context, c Caller, method string, params codec.Encoder, read func(*codec.Reader) T) (T, error) {
+func CallFor[T any](ctx context.Context, c Caller, method string, params codec.Encoder, read func(*wire.Reader) T) (T, error) {
 	result, err := c.Call(ctx, method, params)
 	if err != nil {
 		var none T
@@ -85,7 +86,7 @@ func Serve[P any, D interface {
 func ServeFor[P any, R interface {
 	comparable
 	codec.Encoder
-}](ctx context.Context, params json.RawMessage, optional bool, read func(*codec.Reader) P, handle func(context.Context, P) (R, error)) (codec.Encoder, error) {
+}](ctx context.Context, params json.RawMessage, optional bool, read func(*wire.Reader) P, handle func(context.Context, P) (R, error)) (codec.Encoder, error) {
 	v, err := decodeParams(params, optional, read)
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func Notice[P any, D interface {
 }
 
 // NoticeFor is [Notice] for params that read returns.
-func NoticeFor[P any](ctx context.Context, params json.RawMessage, optional bool, read func(*codec.Reader) P, handle func(context.Context, P) error) error {
+func NoticeFor[P any](ctx context.Context, params json.RawMessage, optional bool, read func(*wire.Reader) P, handle func(context.Context, P) error) error {
 	v, err := decodeParams(params, optional, read)
 	if err != nil {
 		return err
@@ -122,14 +123,14 @@ func NoticeFor[P any](ctx context.Context, params json.RawMessage, optional bool
 func read[P any, D interface {
 	*P
 	codec.Decoder
-}](r *codec.Reader) D {
+}](r *wire.Reader) D {
 	v := D(new(P))
 	v.DecodeJSON(r)
 	return v
 }
 
 // decodeParams decodes params; what is wrong with them comes back as [InvalidParams].
-func decodeParams[P any](params json.RawMessage, optional bool, read func(*codec.Reader) P) (P, error) {
+func decodeParams[P any](params json.RawMessage, optional bool, read func(*wire.Reader) P) (P, error) {
 	var none P
 	if len(params) == 0 {
 		if optional {

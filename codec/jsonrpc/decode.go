@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/internal/scan"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Parse decodes one message; data holds that and nothing more. The error is a [*codec.Error], see the package
@@ -30,8 +32,8 @@ func ParseReceived(text []byte) (Message, error) {
 // Payloads reads params and results into types of their own. A method that returns nil has consumed nothing, and
 // leaves the payload raw.
 type Payloads interface {
-	ReadParams(r *codec.Reader, method string) codec.Value
-	ReadResult(r *codec.Reader, id ID) codec.Value
+	ReadParams(r *wire.Reader, method string) codec.Value
+	ReadResult(r *wire.Reader, id ID) codec.Value
 }
 
 // AnyResult is for [Payloads] that know what a result is without the id of the response: it may then come before
@@ -45,12 +47,15 @@ type AnyResult interface {
 // them is the Payload of the message, whose Params and Result are then nil. Payloads of the wrong shape are an
 // error with code -32602, unless something is wrong with the message itself; that is read as a whole all the same.
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
-	r := codec.Borrow(data, opts...)
-	d := decoder{r: r, types: p}
-	d.message()
-	r.End()
-	r.Fail(d.faultAt, d.fault)
-	return d.m, r.Release()
+	d := decoder{types: p, opts: opts}
+	_, err := codec.UnmarshalFunc(data, func(r *wire.Reader) struct{} {
+		d.r = r
+		d.message()
+		r.End()
+		r.Fail(d.faultAt, d.fault)
+		return struct{}{}
+	}, opts...)
+	return d.m, err
 }
 
 // The members of the envelope, as indices of members.
@@ -64,7 +69,7 @@ const (
 )
 
 // Null is let through for all of them: what cannot be null says so itself, when the whole message is judged.
-var members = codec.Members{
+var members = wire.Members{
 	Names: []string{`"jsonrpc":`, `"id":`, `"method":`, `"params":`, `"result":`, `"error":`},
 	Null:  1<<6 - 1,
 	ID:    59049,
@@ -83,13 +88,14 @@ const (
 // decoder decodes one message. It goes on after a fault of the message, so that the id is found behind it, and so
 // that malformed text is told from an invalid message.
 type decoder struct {
-	r      *codec.Reader
+	r      *wire.Reader
 	m      Message
 	seen   uint
 	nullID bool
 	at     struct{ id, params, result, error int } // offsets of values
-	params codec.Kind
+	params wire.Kind
 	types  Payloads // nil if payloads stay raw
+	opts   []codec.Option
 
 	faultAt int
 	fault   error // the first one
@@ -98,7 +104,7 @@ type decoder struct {
 }
 
 // DecodeJSON reads the message; see [Parse].
-func (m *Message) DecodeJSON(r *codec.Reader) {
+func (m *Message) DecodeJSON(r *wire.Reader) {
 	d := decoder{r: r}
 	d.message()
 	*m = d.m
@@ -110,16 +116,16 @@ func (m *Message) DecodeJSON(r *codec.Reader) {
 func (d *decoder) message() {
 	r := d.r
 	start := r.Offset()
-	if kind := r.Kind(); kind != codec.KindObject {
+	if kind := r.Kind(); kind != wire.KindObject {
 		r.Skip()
 		d.fail(start, ErrObject)
-		if kind == codec.KindArray {
+		if kind == wire.KindArray {
 			d.fault = ErrBatch
 		}
 		return
 	}
-	seen := r.Enter(&members)
-	for i := r.Member(&seen, &d.m.Extra); i >= 0; i = r.Member(&seen, &d.m.Extra) {
+	o := r.Enter(&members, (*wire.Extra)(&d.m.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		d.member(i)
 	}
 	d.m.Kind = d.kind()
@@ -142,7 +148,7 @@ func (d *decoder) member(i int) {
 		if r.TextIs("2.0") {
 			return
 		}
-		if r.Kind() != codec.KindString {
+		if r.Kind() != wire.KindString {
 			d.mistyped(ErrVersion, "string")
 		} else if string(r.TextBytes()) != "2.0" {
 			d.fail(at, ErrVersion)
@@ -153,7 +159,7 @@ func (d *decoder) member(i int) {
 		d.id()
 	case memberMethod:
 		d.see(seenMethod)
-		if r.Kind() != codec.KindString {
+		if r.Kind() != wire.KindString {
 			d.mistyped(ErrMethod, "string")
 		} else {
 			d.m.Method = r.Text()
@@ -162,13 +168,13 @@ func (d *decoder) member(i int) {
 		d.see(seenParams)
 		d.at.params, d.params = r.Offset(), r.Kind()
 		mark := r.Mark()
-		if d.types == nil || d.m.Method == "" || d.params != codec.KindObject || !d.payload(mark, d.types.ReadParams(r, d.m.Method)) {
+		if d.types == nil || d.m.Method == "" || d.params != wire.KindObject || !d.payload(mark, d.types.ReadParams(r, d.m.Method)) {
 			d.m.Params = r.Raw()
 		}
 	case memberResult:
 		d.see(seenResult)
 		d.at.result = r.Offset()
-		if r.Kind() != codec.KindObject {
+		if r.Kind() != wire.KindObject {
 			d.mistyped(ErrResult, "object")
 			return
 		}
@@ -181,7 +187,7 @@ func (d *decoder) member(i int) {
 		d.at.error = r.Offset()
 		d.error()
 	default:
-		r.Extra(&d.m.Extra)
+		r.Extra((*wire.Extra)(&d.m.Extra))
 	}
 }
 
@@ -196,7 +202,7 @@ func (d *decoder) readsResult() bool {
 
 // payload takes the payload that was read from mark on, and reports whether there is one. If it has the wrong
 // shape, it is skipped instead, so that the rest of the message is read.
-func (d *decoder) payload(mark codec.Mark, v codec.Value) bool {
+func (d *decoder) payload(mark wire.Mark, v codec.Value) bool {
 	if v == nil {
 		return false
 	}
@@ -204,10 +210,9 @@ func (d *decoder) payload(mark codec.Mark, v codec.Value) bool {
 		d.m.Payload = v
 		return true
 	}
-	failed, ok := d.r.Err().(*codec.Error)
-	if ok && codec.Code(failed) != CodeParseError {
+	if at, err := d.r.Failure(); !scan.Malformed(err) {
 		d.r.Rewind(mark)
-		d.shapeAt, d.shape = int(failed.Offset), failed.Err
+		d.shapeAt, d.shape = at, err
 		d.r.Skip()
 	}
 	return true
@@ -217,17 +222,22 @@ func (d *decoder) payload(mark codec.Mark, v codec.Value) bool {
 func (d *decoder) late() {
 	m := &d.m
 	raw, at := m.Params, d.at.params
-	read := func(r *codec.Reader) codec.Value { return d.types.ReadParams(r, m.Method) }
+	read := func(r *wire.Reader) codec.Value { return d.types.ReadParams(r, m.Method) }
 	if m.Kind == KindResponse {
 		raw, at = m.Result, d.at.result
-		read = func(r *codec.Reader) codec.Value { return d.types.ReadResult(r, m.ID) }
+		read = func(r *wire.Reader) codec.Value { return d.types.ReadResult(r, m.ID) }
 	}
 	if m.Payload != nil || len(raw) == 0 {
 		return
 	}
-	r := d.r.Borrow(raw)
-	v := read(r)
-	if err := r.Release(); err != nil {
+	v, err := codec.UnmarshalFunc(raw, func(r *wire.Reader) codec.Value {
+		v := read(r)
+		if v == nil {
+			r.Skip()
+		}
+		return v
+	}, d.opts...)
+	if err != nil {
 		e := err.(*codec.Error)
 		d.fail(at+int(e.Offset), e.Err)
 		return
@@ -240,7 +250,7 @@ func (d *decoder) late() {
 // see notes that a member is there, and that it is so only once.
 func (d *decoder) see(bit uint) {
 	if d.seen&bit != 0 {
-		d.r.Duplicate("")
+		d.r.Duplicate()
 		if bit == seenID {
 			d.m.ID = ID{} // nobody can say which
 		}
@@ -251,16 +261,16 @@ func (d *decoder) see(bit uint) {
 func (d *decoder) id() {
 	r := d.r
 	switch r.Kind() {
-	case codec.KindString, codec.KindNumber:
-		id := r.Scalar(codec.ScalarString | codec.ScalarNumber)
-		if id.Kind() == codec.ScalarNumber {
+	case wire.KindString, wire.KindNumber:
+		id := codec.ReadScalar(r, wire.ScalarString|wire.ScalarNumber)
+		if id.Kind() == wire.ScalarNumber {
 			d.fail(d.at.id, fmt.Errorf("%w: %w", ErrID, codec.ErrInteger))
 			return
 		}
 		d.m.ID = id
-	case codec.KindNull:
+	case wire.KindNull:
 		d.nullID = true
-		r.Keep(&d.m.Extra, "id")
+		r.Keep((*wire.Extra)(&d.m.Extra), "id")
 	default:
 		d.mistyped(ErrID, "string or integer")
 	}
@@ -274,16 +284,15 @@ func (d *decoder) error() {
 	if !r.Failed() {
 		return
 	}
-	failed, ok := r.Err().(*codec.Error)
-	if !ok || codec.Code(failed) == CodeParseError {
+	at, rule := r.Failure()
+	if scan.Malformed(rule) {
 		return
 	}
 	r.Rewind(mark)
-	rule := failed.Err
 	if !errors.Is(rule, ErrError) {
 		rule = fmt.Errorf("%w: %w", ErrError, rule)
 	}
-	d.fail(int(failed.Offset), rule)
+	d.fail(at, rule)
 	r.Skip()
 }
 
@@ -291,7 +300,7 @@ func (d *decoder) error() {
 func (d *decoder) mistyped(rule error, want string) {
 	at, got := d.r.Offset(), d.r.Kind()
 	d.r.Skip()
-	d.fail(at, fmt.Errorf("%w: %w", rule, &codec.TypeError{Want: want, Got: got}))
+	d.fail(at, fmt.Errorf("%w: %w", rule, wire.WrongKind(want, got)))
 }
 
 // fail notes a fault of the message, unless there was one before.
@@ -338,7 +347,7 @@ func (d *decoder) judge(start int) {
 	case m.Kind == KindInvalid:
 		d.fail(start, ErrNeither)
 	case d.nullID && m.Kind != KindErrorResponse:
-		d.fail(d.at.id, fmt.Errorf("%w: %w", ErrID, &codec.TypeError{Want: "string or integer", Got: codec.KindNull}))
+		d.fail(d.at.id, fmt.Errorf("%w: %w", ErrID, wire.WrongKind("string or integer", wire.KindNull)))
 	case m.Kind == KindResponse && d.seen&seenID == 0:
 		d.fail(start, ErrNoID)
 	}
@@ -349,46 +358,42 @@ func (d *decoder) judge(start int) {
 	case d.seen&seenMethod == 0:
 		m.Extra.Set("params", m.Params)
 		m.Params = nil
-	case d.params == codec.KindArray:
+	case d.params == wire.KindArray:
 		d.fail(d.at.params, ErrPositional)
-	case d.params != codec.KindObject:
-		d.fail(d.at.params, fmt.Errorf("%w: %w", ErrParams, &codec.TypeError{Want: "object", Got: d.params}))
+	case d.params != wire.KindObject:
+		d.fail(d.at.params, fmt.Errorf("%w: %w", ErrParams, wire.WrongKind("object", d.params)))
 	}
 }
 
 // DecodeJSON reads an error object. It fails with [ErrError] if it is no object, or one without code or message.
-func (e *Error) DecodeJSON(r *codec.Reader) {
+func (e *Error) DecodeJSON(r *wire.Reader) {
 	*e = Error{}
 	start := r.Offset()
-	if kind := r.Kind(); kind != codec.KindObject && kind != codec.KindInvalid {
-		r.Fail(start, fmt.Errorf("%w: %w", ErrError, &codec.TypeError{Want: "object", Got: kind}))
+	if kind := r.Kind(); kind != wire.KindObject && kind != wire.KindInvalid {
+		r.Fail(start, fmt.Errorf("%w: %w", ErrError, wire.WrongKind("object", kind)))
 		return
 	}
-	const code, message, data = 1, 2, 4
-	seen := 0
-	see := func(bit int) {
-		if seen&bit != 0 {
-			r.Duplicate("")
-		}
-		seen |= bit
-	}
-	r.Object()
-	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
-		switch string(name) {
-		case "code":
-			see(code)
-			e.Code = r.IntExact(&e.Extra, "code")
-		case "message":
-			see(message)
+	o := r.Enter(&errorMembers, (*wire.Extra)(&e.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
+		switch i {
+		case 0:
+			e.Code = o.Int()
+		case 1:
 			e.Message = r.Text()
-		case "data":
-			see(data)
+		case 2:
 			e.Data = r.Raw()
 		default:
-			r.Extra(&e.Extra)
+			o.Extra()
 		}
 	}
-	if seen&code == 0 || seen&message == 0 {
+	if !o.Has(0) || !o.Has(1) {
 		r.Fail(start, ErrError)
 	}
+}
+
+// Null is let through for all of them: a code or a message that is null is of the wrong kind.
+var errorMembers = wire.Members{
+	Names: []string{`"code":`, `"message":`, `"data":`},
+	Null:  1<<3 - 1,
+	ID:    59051,
 }

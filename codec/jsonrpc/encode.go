@@ -1,17 +1,20 @@
 package jsonrpc
 
-import "github.com/mcpwire/mcpwire/codec"
+import (
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
+)
 
 // EncodeJSON writes the message. It fails with the error that [Parse] would have for the result: a message that
 // lacks what its kind needs, or has what belongs to another, is not written.
-func (m *Message) EncodeJSON(w *codec.Writer) {
+func (m *Message) EncodeJSON(w *wire.Writer) {
 	start := w.Begin()
 	w.Key(`,"jsonrpc":`)
 	w.Lit(`"2.0"`)
 	m.check(w)
 	if !m.ID.IsZero() {
 		w.Key(`,"id":`)
-		w.Scalar(m.ID)
+		m.ID.EncodeJSON(w)
 	}
 	switch m.Kind {
 	case KindRequest, KindNotification:
@@ -35,13 +38,13 @@ func (m *Message) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"error":`)
 		m.Error.EncodeJSON(w)
 	}
-	w.EndOf(start, m.Extra, &members)
+	w.EndExtra(start, wire.Extra(m.Extra), &members)
 }
 
 // check fails unless the fields fit the kind.
-func (m *Message) check(w *codec.Writer) {
+func (m *Message) check(w *wire.Writer) {
 	switch id := m.ID.Kind(); {
-	case id&^(codec.ScalarString|codec.ScalarInteger) != 0:
+	case id&^(wire.ScalarString|wire.ScalarInteger) != 0:
 		w.Fail("id", ErrID)
 	case id == 0 && (m.Kind == KindRequest || m.Kind == KindResponse):
 		w.Fail("id", ErrNoID)
@@ -88,19 +91,19 @@ func (m *Message) check(w *codec.Writer) {
 }
 
 // EncodeJSON writes the error object.
-func (e *Error) EncodeJSON(w *codec.Writer) {
+func (e *Error) EncodeJSON(w *wire.Writer) {
 	if e == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
 	w.Key(`,"code":`)
-	w.IntExact(e.Code, e.Extra, "code")
+	w.IntExact(e.Code, wire.Extra(e.Extra), "code")
 	w.Key(`,"message":`)
 	w.Text(e.Message)
 	if len(e.Data) > 0 {
 		w.Key(`,"data":`)
 		w.Raw(e.Data)
 	}
-	w.End(start, e.Extra)
+	w.EndExtra(start, wire.Extra(e.Extra), &errorMembers)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 func ExampleParse() {
@@ -75,7 +76,7 @@ func ExampleParseBatch() {
 // greeting has one member.
 type greeting struct{ text string }
 
-func (g *greeting) DecodeJSON(r *codec.Reader) {
+func (g *greeting) DecodeJSON(r *wire.Reader) {
 	for r.Object(); r.More(); {
 		if r.Key() == "text" {
 			g.text = r.Text()
@@ -85,10 +86,10 @@ func (g *greeting) DecodeJSON(r *codec.Reader) {
 	}
 }
 
-func (g *greeting) EncodeJSON(w *codec.Writer) {
-	start := w.Begin()
+func (g *greeting) EncodeJSON(w *wire.Writer) {
+	w.Begin()
 	w.KeyText(`,"text":"`, g.text)
-	w.End(start, codec.Extra{})
+	w.End()
 }
 
 // local is a [jsonrpc.Caller] without a wire: what it calls is here.

@@ -1,6 +1,7 @@
 package jsonschema
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -29,6 +30,35 @@ func (t *Table) CheckValid(root int32, data []byte) error {
 	c := checker{table: t, data: data}
 	c.value(root, space(data, 0))
 	return c.result()
+}
+
+// Validate checks data against a definition of a revision, as [Table.Check] does. It returns another
+// error if the revision has no such definition.
+func (t *Table) Validate(revision, definition string, data []byte) error {
+	root, ok := t.Root(revision, definition)
+	if !ok {
+		return noDefinition(revision, definition)
+	}
+	return t.Check(root, data)
+}
+
+// ValidateValue encodes x and checks it against the first of the definitions that the revision has.
+// The error is that of encoding, or that of [Table.Validate].
+func (t *Table) ValidateValue(x codec.Encoder, revision string, definitions ...string) error {
+	for _, d := range definitions {
+		if root, ok := t.Root(revision, d); ok {
+			data, err := codec.Marshal(x)
+			if err != nil {
+				return err
+			}
+			return t.CheckValid(root, data)
+		}
+	}
+	return noDefinition(revision, definitions[0])
+}
+
+func noDefinition(revision, definition string) error {
+	return fmt.Errorf("revision %q has no definition %q", revision, definition)
 }
 
 // checker is the state of one Check.

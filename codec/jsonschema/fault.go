@@ -10,12 +10,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Faults is all that is wrong with a value, in the order of the text. Each entry has
 // the place of the bad value; for a required member that is missing it is the place
 // of the object, for one that is not allowed, and for a bad name, that of the member
-// and the offset of its name. The Err of an entry is a [*codec.TypeError] or
+// and the offset of its name. The Err of an entry is a [codec.ErrType] or
 // [codec.ErrInteger] for a value of the wrong kind, otherwise an [*Error]; text that
 // is not well-formed is a single fault, the one that package codec reports.
 //
@@ -98,10 +99,10 @@ func (c *checker) wrongKind(kinds Types, i int) {
 	switch {
 	case kinds&every == 0:
 		c.broken(i, "not", "no value is allowed here")
-	case got == codec.KindNumber && kinds&Integer != 0:
+	case got == wire.KindNumber && kinds&Integer != 0:
 		c.fault(i, codec.ErrInteger)
 	default:
-		c.fault(i, &codec.TypeError{Want: kinds.String(), Got: got})
+		c.fault(i, wire.WrongKind(kinds.String(), got))
 	}
 }
 
@@ -214,20 +215,20 @@ func (c *checker) result() error {
 }
 
 // kindOf returns the kind of the value that starts with b.
-func kindOf(b byte) codec.Kind {
+func kindOf(b byte) wire.Kind {
 	switch b {
 	case '{':
-		return codec.KindObject
+		return wire.KindObject
 	case '[':
-		return codec.KindArray
+		return wire.KindArray
 	case '"':
-		return codec.KindString
+		return wire.KindString
 	case 't', 'f':
-		return codec.KindBool
+		return wire.KindBool
 	case 'n':
-		return codec.KindNull
+		return wire.KindNull
 	}
-	return codec.KindNumber
+	return wire.KindNumber
 }
 
 // String returns the kinds in words: "string or null".

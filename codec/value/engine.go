@@ -14,6 +14,7 @@ import (
 	engine "github.com/goccy/go-json/v2"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // form makes the engine use the JSON form of encoding/json where its own differs.
@@ -83,39 +84,31 @@ func readFree(d *jsontext.Decoder) (v any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := codec.Borrow(text, codec.AllowSize(text)...)
-	v = anything(r)
-	err = r.Release()
-	if errors.Is(err, codec.ErrDepth) || errors.Is(err, codec.ErrSize) {
-		// The text has passed under limits that are not the default ones.
-		r = codec.NewReader(text, codec.MaxDepth(math.MaxInt), codec.MaxSize(len(text)))
-		v = anything(r)
-		err = r.Err()
-	}
-	return v, err
+	// The text has passed under limits that need not be the default ones.
+	return codec.UnmarshalFunc(text, anything, codec.MaxDepth(math.MaxInt), codec.MaxSize(max(len(text), codec.DefaultMaxSize)))
 }
 
 // anything reads a value as an empty interface holds it.
-func anything(r *codec.Reader) any {
+func anything(r *wire.Reader) any {
 	switch r.Kind() {
-	case codec.KindObject:
+	case wire.KindObject:
 		m := map[string]any{}
 		for r.Object(); r.More(); {
 			name := r.Key()
 			m[name] = anything(r)
 		}
 		return m
-	case codec.KindArray:
+	case wire.KindArray:
 		list := []any{}
 		for r.Array(); r.More(); {
 			list = append(list, anything(r))
 		}
 		return list
-	case codec.KindString:
+	case wire.KindString:
 		return r.Text()
-	case codec.KindNumber:
+	case wire.KindNumber:
 		return json.Number(r.Number())
-	case codec.KindBool:
+	case wire.KindBool:
 		return r.Bool()
 	}
 	r.Skip()
@@ -134,7 +127,7 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 	case text.Kind() == 'n':
 		*v = ""
 	case text.Kind() != '0':
-		return &codec.TypeError{Want: "number", Got: kindOf(text)}
+		return wire.WrongKind("number", kindOf(text))
 	default:
 		*v = json.Number(text)
 	}

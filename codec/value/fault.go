@@ -20,6 +20,7 @@ import (
 	engine "github.com/goccy/go-json/v2"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // ErrRange says that a number is too large or too small for the Go type that it is decoded into.
@@ -136,20 +137,20 @@ func mismatch(text []byte, e *engine.SemanticError) error {
 	want, got := wants(e.GoType), kindOf(text)
 	var unparsed *time.ParseError
 	switch {
-	case errors.As(e.Err, new(*codec.TypeError)):
+	case errors.Is(e.Err, codec.ErrType):
 		return e.Err
 	case e.JSONKind == '"' && !bytes.HasPrefix(text, e.JSONValue):
 		return fmt.Errorf("member name %s is not of Go type %v", e.JSONValue, e.GoType)
-	case got == codec.KindNumber && want == integer && !number(text).IsInteger():
+	case got == wire.KindNumber && want == integer && !number(text).IsInteger():
 		return codec.ErrInteger
-	case got == codec.KindNumber && (want == integer || want == float) && e.Err != nil:
+	case got == wire.KindNumber && (want == integer || want == float) && e.Err != nil:
 		return fmt.Errorf("%w of Go type %v", ErrRange, e.GoType)
-	case got == codec.KindNumber && (want == integer || want == float): // a field with the tag option string
-		return &codec.TypeError{Want: "string with a number", Got: got}
+	case got == wire.KindNumber && (want == integer || want == float): // a field with the tag option string
+		return wire.WrongKind("string with a number", got)
 	case e.GoType == reflect.TypeFor[time.Time]() && errors.As(e.Err, &unparsed):
 		return fmt.Errorf("want a date and time such as 2025-01-31T12:00:00Z, got %.40q%s", unparsed.Value, unparsed.Message)
-	case want != "" && want != got.String() && (got != codec.KindString || e.Err == nil):
-		return &codec.TypeError{Want: want, Got: got}
+	case want != "" && want != got.String() && (got != wire.KindString || e.Err == nil):
+		return wire.WrongKind(want, got)
 	case e.Err != nil:
 		return e.Err
 	}
@@ -158,12 +159,12 @@ func mismatch(text []byte, e *engine.SemanticError) error {
 
 // number returns the number that text starts with.
 func number(text []byte) codec.Number {
-	return codec.NewReader(text, codec.MaxSize(math.MaxInt)).Number()
+	return codec.Number(wire.NewReader(text, wire.Limits{Size: math.MaxInt}).Number())
 }
 
 // kindOf returns the kind of the value that text starts with.
-func kindOf(text []byte) codec.Kind {
-	return codec.NewReader(text, codec.MaxSize(math.MaxInt)).Kind()
+func kindOf(text []byte) wire.Kind {
+	return wire.NewReader(text, wire.Limits{Size: math.MaxInt}).Kind()
 }
 
 // What wants returns for numbers.
@@ -172,7 +173,7 @@ const (
 	float   = "number"
 )
 
-// wants returns the kind of JSON value that t is decoded from, as it appears in a [codec.TypeError].
+// wants returns the kind of JSON value that t is decoded from, as it appears in a [codec.ErrType].
 // It returns "" if methods of t decide that, or if the kind is not known.
 func wants(t reflect.Type) string {
 	if t == nil {
@@ -181,7 +182,7 @@ func wants(t reflect.Type) string {
 	p := reflect.PointerTo(t)
 	switch {
 	case t == reflect.TypeFor[time.Time](), p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
-		return codec.KindString.String()
+		return wire.KindString.String()
 	case p.Implements(reflect.TypeFor[json.Unmarshaler]()), p.Implements(reflect.TypeFor[engine.UnmarshalerFrom]()):
 		return ""
 	}
@@ -189,23 +190,23 @@ func wants(t reflect.Type) string {
 	case reflect.Pointer:
 		return wants(t.Elem())
 	case reflect.Bool:
-		return codec.KindBool.String()
+		return wire.KindBool.String()
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
 		return integer
 	case reflect.Float32, reflect.Float64:
 		return float
 	case reflect.String:
-		return codec.KindString.String()
+		return wire.KindString.String()
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return codec.KindString.String() // base64
+			return wire.KindString.String() // base64
 		}
-		return codec.KindArray.String()
+		return wire.KindArray.String()
 	case reflect.Array:
-		return codec.KindArray.String()
+		return wire.KindArray.String()
 	case reflect.Struct, reflect.Map:
-		return codec.KindObject.String()
+		return wire.KindObject.String()
 	}
 	return ""
 }

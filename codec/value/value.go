@@ -8,6 +8,7 @@ import (
 	engine "github.com/goccy/go-json/v2"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Value is a Go value of any type as a [codec.Value]. It may be used by several goroutines at once
@@ -45,11 +46,11 @@ func decode(text []byte, v any) error {
 	}
 }
 
-// DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.TypeError], a
+// DecodeJSON reads the next value. A value of the wrong kind fails with a [codec.ErrType], a
 // number that is not an integer for an integer type with [codec.ErrInteger], and a number out of
 // range with [ErrRange]. Errors of the type's own methods, and of packages time and base64, are
 // passed on. After a failure the Go value may be partly set.
-func (x Value) DecodeJSON(r *codec.Reader) {
+func (x Value) DecodeJSON(r *wire.Reader) {
 	start := r.Offset()
 	text := r.RawBytes()
 	if r.Failed() {
@@ -67,7 +68,7 @@ func (x Value) DecodeJSON(r *codec.Reader) {
 //
 // The engine writes only well-formed text, and checks raw values and the results of methods.
 // EncodeJSON does not check it again.
-func (x Value) EncodeJSON(w *codec.Writer) {
+func (x Value) EncodeJSON(w *wire.Writer) {
 	err := engine.MarshalWrite(sink{w}, x.v, writers[0])
 	if err != nil && remedy(err) == lenient {
 		err = engine.MarshalWrite(sink{w}, x.v, writers[lenient])
@@ -78,7 +79,7 @@ func (x Value) EncodeJSON(w *codec.Writer) {
 }
 
 // sink passes what is written on to a Writer.
-type sink struct{ w *codec.Writer }
+type sink struct{ w *wire.Writer }
 
 func (s sink) Write(text []byte) (int, error) {
 	s.w.LitBytes(text)

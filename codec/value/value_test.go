@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 type inner struct {
@@ -69,9 +70,9 @@ type own struct{ v []int64 }
 
 func (o *own) UnmarshalJSON(text []byte) error { return codec.Unmarshal(text, o) }
 
-func (o *own) DecodeJSON(r *codec.Reader) {
+func (o *own) DecodeJSON(r *wire.Reader) {
 	for r.Array(); r.More(); {
-		o.v = append(o.v, codec.ReadInt[int64](r))
+		o.v = append(o.v, wire.ReadInt[int64](r))
 	}
 }
 
@@ -356,19 +357,30 @@ func TestWriteFaults(t *testing.T) {
 	}
 }
 
+// content is a value that is a member.
+type content struct{ v value.Value }
+
+func (c content) EncodeJSON(w *wire.Writer) {
+	w.Begin()
+	w.Key(`,"structuredContent":`)
+	c.v.EncodeJSON(w)
+	w.End()
+}
+
 // A value inside of a message that is read and written as a whole.
 func TestInsideOfAMessage(t *testing.T) {
 	var args struct {
 		Count int `json:"count"`
 	}
 	read := func(text string) error {
-		r := codec.NewReader([]byte(text))
-		for r.Object(); r.More(); {
-			r.Key()
-			value.Of(&args).DecodeJSON(r)
-		}
-		r.End()
-		return r.Err()
+		_, err := codec.UnmarshalFunc([]byte(text), func(r *wire.Reader) struct{} {
+			for r.Object(); r.More(); {
+				r.Key()
+				value.Of(&args).DecodeJSON(r)
+			}
+			return struct{}{}
+		})
+		return err
 	}
 	if err := read(` {"arguments" : {"count":7} }`); err != nil || args.Count != 7 {
 		t.Errorf("%+v, %v", args, err)
@@ -378,13 +390,9 @@ func TestInsideOfAMessage(t *testing.T) {
 	if !errors.As(err, &e) || e.Pointer != "/arguments/count" || e.Offset != 30 || e.Line != 2 || e.Column != 22 {
 		t.Errorf("%v", err)
 	}
-	w := codec.NewWriter(nil)
-	start := w.Begin()
-	w.Key(`,"structuredContent":`)
-	value.Of(map[string]any{"rate": []float64{1, math.NaN()}}).EncodeJSON(w)
-	w.End(start, codec.Extra{})
-	if !errors.As(w.Err(), &e) || e.Pointer != "/structuredContent/rate/1" {
-		t.Errorf("%v", w.Err())
+	_, err = codec.Marshal(content{value.Of(map[string]any{"rate": []float64{1, math.NaN()}})})
+	if !errors.As(err, &e) || e.Pointer != "/structuredContent/rate/1" {
+		t.Errorf("%v", err)
 	}
 }
 

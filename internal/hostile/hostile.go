@@ -32,7 +32,7 @@ const (
 	StringSize  Rule = "codec.ErrStringSize"
 
 	Integer    Rule = "codec.ErrInteger"
-	Mistyped   Rule = "*codec.TypeError"
+	Mistyped   Rule = "codec.ErrType"
 	NoObject   Rule = "jsonrpc.ErrObject"
 	Version    Rule = "jsonrpc.ErrVersion"
 	ID         Rule = "jsonrpc.ErrID"

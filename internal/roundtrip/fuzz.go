@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/internal/instance"
 	"github.com/mcpwire/mcpwire/internal/oracle"
@@ -27,7 +28,7 @@ func Fuzz(f *testing.F, revisions []string, newValue func(definition string) cod
 	}
 	f.Fuzz(func(t *testing.T, i uint16, text []byte) {
 		name := names[int(i)%len(names)]
-		CheckText(t, text, func(r *codec.Reader) codec.Encoder {
+		CheckText(t, text, func(r *wire.Reader) codec.Encoder {
 			v := newValue(name)
 			v.DecodeJSON(r)
 			return v
@@ -93,7 +94,7 @@ func (s Seeds) Add(definition string, count int, add func(text []byte)) {
 // CheckText decodes random text with read. Malformed text must be refused, possibly with an error
 // before the malformed part. Well-formed text must not be refused as malformed. A decoded value
 // must be encoded as the same value, and so must that encoding.
-func CheckText(t *testing.T, text []byte, read func(*codec.Reader) codec.Encoder) {
+func CheckText(t *testing.T, text []byte, read func(*wire.Reader) codec.Encoder) {
 	v, err := codec.UnmarshalFunc(text, read)
 	malformed := codec.Valid(text)
 	switch theirs := oracle.Text(text, codec.DefaultMaxDepth); {

@@ -7,6 +7,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
@@ -17,7 +18,7 @@ type message struct {
 
 	member string // "params" or "result"
 	method string
-	read   func(r *codec.Reader, method string) codec.Value
+	read   func(r *wire.Reader, method string) codec.Value
 }
 
 // newMessage returns a message for a request, a notification or a response that doc defines, or nil
@@ -37,7 +38,7 @@ func (p Package) newMessage(doc *load.Document, definition string) codec.Value {
 	return m
 }
 
-func (m *message) DecodeJSON(r *codec.Reader) {
+func (m *message) DecodeJSON(r *wire.Reader) {
 	m.payload, m.rest = nil, codec.Extra{}
 	r.Object()
 	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
@@ -46,17 +47,17 @@ func (m *message) DecodeJSON(r *codec.Reader) {
 				continue
 			}
 		}
-		r.Extra(&m.rest)
+		r.Extra((*wire.Extra)(&m.rest))
 	}
 }
 
-func (m *message) EncodeJSON(w *codec.Writer) {
+func (m *message) EncodeJSON(w *wire.Writer) {
 	start := w.Begin()
 	if m.payload != nil {
 		w.Key(`,"` + m.member + `":`)
 		m.payload.EncodeJSON(w)
 	}
-	w.End(start, m.rest)
+	w.EndExtra(start, wire.Extra(m.rest), nil)
 }
 
 func (m *message) MarshalJSON() ([]byte, error)    { return codec.Marshal(m) }

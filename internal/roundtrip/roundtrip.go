@@ -27,6 +27,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/internal/instance"
 	"github.com/mcpwire/mcpwire/internal/oracle"
@@ -40,7 +41,7 @@ type Package struct {
 	// New returns a new value for a definition. For those that it gives raw text, which JSON-RPC
 	// messages are, the suite decodes the params with Params and the result with Result.
 	New            func(definition string) codec.Value
-	Params, Result func(r *codec.Reader, method string) codec.Value
+	Params, Result func(r *wire.Reader, method string) codec.Value
 	// Validate and ValidateValue are the package's two functions to validate against the revision.
 	Validate      func(definition string, text []byte) error
 	ValidateValue func(codec.Value) error

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // quick validates a value without decoding it first. It supports only the keywords of inferred
@@ -156,9 +157,9 @@ func (q *quick) takeType(v any) bool {
 		list = []any{v}
 	}
 	for _, e := range list {
-		k, ok := map[any]codec.Kind{
-			"null": codec.KindNull, "boolean": codec.KindBool, "integer": codec.KindNumber, "number": codec.KindNumber,
-			"string": codec.KindString, "array": codec.KindArray, "object": codec.KindObject,
+		k, ok := map[any]wire.Kind{
+			"null": wire.KindNull, "boolean": wire.KindBool, "integer": wire.KindNumber, "number": wire.KindNumber,
+			"string": wire.KindString, "array": wire.KindArray, "object": wire.KindObject,
 		}[e]
 		if !ok {
 			return false
@@ -171,16 +172,19 @@ func (q *quick) takeType(v any) bool {
 
 // admits reports whether a value is certainly valid.
 func (q *quick) admits(text json.RawMessage) bool {
-	r := codec.Borrow(text, codec.AllowSize(text)...)
-	c := check{r: r}
-	ok := c.value(q)
-	r.End()
-	return r.Release() == nil && ok && (!c.unnamed || codec.Valid(text, codec.AllowSize(text)...) == nil)
+	var c check
+	ok := false
+	err := codec.ReadPart(text, func(r *wire.Reader) {
+		c.r = r
+		ok = c.value(q)
+		r.End()
+	})
+	return err == nil && ok && (!c.unnamed || codec.Valid(text, codec.AllowSize(text)...) == nil)
 }
 
 // check validates one value.
 type check struct {
-	r       *codec.Reader
+	r       *wire.Reader
 	unnamed bool // an object may have duplicate names; codec.Valid decides
 }
 
@@ -190,11 +194,11 @@ func (c *check) value(q *quick) bool {
 		return false
 	}
 	switch k {
-	case codec.KindNumber:
+	case wire.KindNumber:
 		return q.number(c.r)
-	case codec.KindObject:
+	case wire.KindObject:
 		return c.object(q)
-	case codec.KindArray:
+	case wire.KindArray:
 		for c.r.Array(); c.r.More(); {
 			if !c.value(q.items) {
 				return false
@@ -206,7 +210,7 @@ func (c *check) value(q *quick) bool {
 	return true
 }
 
-func (q *quick) number(r *codec.Reader) bool {
+func (q *quick) number(r *wire.Reader) bool {
 	if !q.integer && q.min == nil && q.max == nil {
 		r.Skip()
 		return true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // defaultMember is a member of the arguments that has a default.
@@ -65,18 +66,19 @@ func (t *tool) withDefaults(arguments json.RawMessage) (json.RawMessage, bool) {
 	}
 	present := make([]bool, len(t.defaults))
 	empty, missing := true, len(present)
-	r := codec.Borrow(arguments, codec.AllowSize(arguments)...)
-	r.Object()
-	for key, more := r.NextKey(); more; key, more = r.NextKey() {
-		empty = false
-		i, ok := slices.BinarySearchFunc(t.defaults, string(key), func(d defaultMember, name string) int { return strings.Compare(d.name, name) })
-		if ok {
-			present[i] = true
-			missing--
+	err := codec.ReadPart(arguments, func(r *wire.Reader) {
+		r.Object()
+		for key, more := r.NextKey(); more; key, more = r.NextKey() {
+			empty = false
+			i, ok := slices.BinarySearchFunc(t.defaults, string(key), func(d defaultMember, name string) int { return strings.Compare(d.name, name) })
+			if ok {
+				present[i] = true
+				missing--
+			}
+			r.Skip()
 		}
-		r.Skip()
-	}
-	if r.Release() != nil || missing == 0 {
+	})
+	if err != nil || missing == 0 {
 		return arguments, false
 	}
 	end := bytes.LastIndexByte(arguments, '}')

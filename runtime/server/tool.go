@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/toolschema"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
@@ -326,8 +327,7 @@ func (s *Server) support(ctx context.Context, req *session.Request) receiver.Sup
 
 // toolNameOf returns the name of the tool that a request calls.
 func toolNameOf(params json.RawMessage) (name string, ok bool) {
-	r := codec.Borrow(params, codec.AllowSize(params)...)
-	defer r.Release()
-	name, kind, ok := r.PeekMember("name")
-	return name, ok && kind == codec.KindString
+	var kind wire.Kind
+	codec.ReadPart(params, func(r *wire.Reader) { name, kind, ok = r.PeekMember("name") })
+	return name, ok && kind == wire.KindString
 }

@@ -55,7 +55,7 @@ func (c *Call) AsTask() bool {
 	if err != nil {
 		return false
 	}
-	_, ok := member(raw, "task")
+	_, ok := codec.Member(raw, "task")
 	return ok
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -16,19 +17,19 @@ var errResult = errors.New("the result is not an object")
 // empty object if that is nil. ok reports whether the answer is a result.
 func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, ok bool, encodeErr error) {
 	if err == nil {
-		text, encodeErr = boundary.Marshal(encoderFunc(func(w *codec.Writer) {
-			start := w.Begin()
+		text, encodeErr = boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+			w.Begin()
 			w.Key(`,"jsonrpc":`)
 			w.Lit(`"2.0"`)
 			w.Key(`,"id":`)
-			w.Scalar(id)
+			id.EncodeJSON(w)
 			w.Key(`,"result":`)
 			if result == nil {
 				w.Lit("{}")
 			} else {
 				writeObject(w, "result", result, errResult)
 			}
-			w.End(start, codec.Extra{})
+			w.End()
 		}))
 		return text, encodeErr == nil, encodeErr
 	}
@@ -68,13 +69,13 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		}
 		params = Raw(raw)
 	}
-	return boundary.Marshal(encoderFunc(func(w *codec.Writer) {
-		start := w.Begin()
+	return boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+		w.Begin()
 		w.Key(`,"jsonrpc":`)
 		w.Lit(`"2.0"`)
 		if !id.IsZero() {
 			w.Key(`,"id":`)
-			w.Scalar(id)
+			id.EncodeJSON(w)
 		}
 		w.Key(`,"method":`)
 		w.Text(method)
@@ -82,14 +83,14 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 			w.Key(`,"params":`)
 			writeObject(w, "params", params, jsonrpc.ErrParams)
 		}
-		w.End(start, codec.Extra{})
+		w.End()
 	}))
 }
 
 // writeObject writes v as the member name. It fails with fault if v is not an object, or if a key
 // in its _meta must not be sent. It does not check the keys of raw text, which may come from a
 // third party.
-func writeObject(w *codec.Writer, name string, v codec.Encoder, fault error) {
+func writeObject(w *wire.Writer, name string, v codec.Encoder, fault error) {
 	at := len(w.Bytes())
 	v.EncodeJSON(w)
 	b := w.Bytes()
@@ -109,15 +110,16 @@ func writeObject(w *codec.Writer, name string, v codec.Encoder, fault error) {
 var metaFirst = []byte(`{"_meta":`)
 
 // checkMetaKeys checks the keys of the object at the beginning of text.
-func checkMetaKeys(text []byte) error {
-	r := borrow(text)
-	defer r.Release()
-	r.Object()
-	for key, more := r.NextKey(); more; key, more = r.NextKey() {
-		if metaKeyFault(key) != "" {
-			return CheckMetaKey(string(key))
+func checkMetaKeys(text []byte) (err error) {
+	codec.ReadPart(text, func(r *wire.Reader) {
+		r.Object()
+		for key, more := r.NextKey(); more; key, more = r.NextKey() {
+			if metaKeyFault(key) != "" {
+				err = CheckMetaKey(string(key))
+				return
+			}
+			r.Skip()
 		}
-		r.Skip()
-	}
-	return nil
+	})
+	return err
 }

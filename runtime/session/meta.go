@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
@@ -12,7 +13,7 @@ import (
 type Raw json.RawMessage
 
 // EncodeJSON validates and writes the text.
-func (r Raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
+func (r Raw) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }
 
 // AddMeta returns the JSON object with a member added to its _meta, or replaced if there is one of
 // that name. The other members stay as they are. The given text is not modified. It fails if the
@@ -38,35 +39,35 @@ func addMeta(object json.RawMessage, add []metaMember) (json.RawMessage, error) 
 	if err := codec.Valid(object, codec.AllowSize(object)...); err != nil {
 		return nil, err
 	}
-	return boundary.Marshal(encoderFunc(func(w *codec.Writer) {
-		r := borrow(object)
-		start, found := w.Begin(), false
-		for r.Object(); r.More(); {
-			name := r.Key()
-			w.MapKey(name)
-			if name == "_meta" {
-				found = true
-				writeMeta(w, r, add)
-				continue
+	return boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+		found := false
+		w.Begin()
+		err := codec.ReadPart(object, func(r *wire.Reader) {
+			for r.Object(); r.More(); {
+				name := r.Key()
+				w.MapKey(name)
+				if name == "_meta" {
+					found = true
+					writeMeta(w, r, add)
+					continue
+				}
+				w.Raw(r.Raw())
 			}
-			w.Raw(r.Raw())
-		}
+			r.End()
+		})
 		if !found {
 			w.Key(`,"_meta":`)
 			writeMeta(w, nil, add)
 		}
-		w.End(start, codec.Extra{})
-		r.End()
-		if err := r.Release(); err != nil {
-			w.Fail("", err)
-		}
+		w.End()
+		w.Fail("", err)
 	}))
 }
 
 // writeMeta writes the next object of r, or an empty one if r is nil, with members added or
 // replaced.
-func writeMeta(w *codec.Writer, r *codec.Reader, add []metaMember) {
-	start := w.Begin()
+func writeMeta(w *wire.Writer, r *wire.Reader, add []metaMember) {
+	w.Begin()
 	if r != nil {
 		for r.Object(); r.More(); {
 			name := r.Key()
@@ -81,7 +82,7 @@ func writeMeta(w *codec.Writer, r *codec.Reader, add []metaMember) {
 		w.MapKey(m.name)
 		m.value.EncodeJSON(w)
 	}
-	w.End(start, codec.Extra{})
+	w.End()
 }
 
 func replaced(add []metaMember, name string) bool {
@@ -93,37 +94,7 @@ func replaced(add []metaMember, name string) bool {
 	return false
 }
 
-// borrow returns a Reader for a part of a message. The transport has already limited the length of
-// the message.
-func borrow(text []byte) *codec.Reader {
-	if len(text) > codec.DefaultMaxSize {
-		return codec.Borrow(text, codec.NoCopy(), codec.MaxSize(len(text)))
-	}
-	return codec.Borrow(text, codec.NoCopy())
-}
-
-// member returns a member of an object. ok is false if there is none, or the text is not an object.
-func member(object json.RawMessage, name string) (value json.RawMessage, ok bool) {
-	if len(object) == 0 {
-		return nil, false
-	}
-	r := borrow(object)
-	defer r.Release()
-	if r.Kind() != codec.KindObject {
-		return nil, false
-	}
-	r.Object()
-	for key, more := r.NextKey(); more; key, more = r.NextKey() {
-		if string(key) == name {
-			value = r.Raw()
-			return value, value != nil
-		}
-		r.Skip()
-	}
-	return nil, false
-}
-
 // encoderFunc makes a codec.Encoder of a function.
-type encoderFunc func(w *codec.Writer)
+type encoderFunc func(w *wire.Writer)
 
-func (f encoderFunc) EncodeJSON(w *codec.Writer) { f(w) }
+func (f encoderFunc) EncodeJSON(w *wire.Writer) { f(w) }

@@ -61,14 +61,14 @@ const maxKeptMeta = 4 << 10
 // Each call decodes a longer one.
 func (r *Request) Meta() (*mcp.RequestMetaObject, error) {
 	r.meta.once.Do(func() {
-		raw, ok := member(r.Params, "_meta")
+		raw, ok := codec.Member(r.Params, "_meta")
 		if r.meta.long = len(raw) > maxKeptMeta; ok && !r.meta.long {
 			r.meta.err = codec.Unmarshal(raw, &r.meta.RequestMetaObject)
 		}
 	})
 	if r.meta.long {
 		meta := new(mcp.RequestMetaObject)
-		raw, _ := member(r.Params, "_meta")
+		raw, _ := codec.Member(r.Params, "_meta")
 		if err := codec.Unmarshal(raw, meta); err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (r *Request) ProgressToken() mcp.ProgressToken {
 
 // Task returns the raw task member of the params, which asks for a task. ok is false if there is
 // none.
-func (r *Request) Task() (task json.RawMessage, ok bool) { return member(r.Params, "task") }
+func (r *Request) Task() (task json.RawMessage, ok bool) { return codec.Member(r.Params, "task") }
 
 // Progress returns the Reporter of this request. It sends nothing if the peer has not asked for
 // progress, and after the request was answered.

@@ -17,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -36,7 +37,7 @@ func pair(t *testing.T, client session.Handler, server session.Handler) (c, s *s
 type broken struct{}
 
 func (broken) Error() string                { panic("Error") }
-func (broken) EncodeJSON(*codec.Writer)     { panic("EncodeJSON") }
+func (broken) EncodeJSON(*wire.Writer)      { panic("EncodeJSON") }
 func (broken) MarshalJSON() ([]byte, error) { panic("MarshalJSON") }
 
 // Every request is answered and the session keeps serving, whatever a handler returns and however

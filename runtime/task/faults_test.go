@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -26,7 +27,7 @@ type panickingValue struct{}
 
 func (panickingValue) Error() string            { panic("Error") }
 func (panickingValue) Is(error) bool            { panic("Is") }
-func (panickingValue) EncodeJSON(*codec.Writer) { panic("EncodeJSON") }
+func (panickingValue) EncodeJSON(*wire.Writer) { panic("EncodeJSON") }
 
 // A panic in a method of what work returns fails its task alone. So does a nil *jsonrpc.Error.
 func TestPanickingOutcomeFailsTask(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -23,7 +24,7 @@ var progressToken = codec.StringScalar("token")
 // raw is JSON text that implements codec.Encoder.
 type raw string
 
-func (r raw) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
+func (r raw) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }
 
 // runInBubble runs a test in a synctest bubble, with a Manager. The store defaults to a new memory
 // store.

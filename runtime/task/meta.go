@@ -2,9 +2,9 @@ package task
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
@@ -60,18 +60,22 @@ const metaBegin = `"_meta":{`
 // relatedMeta returns a _meta member with the related task, followed by a comma. Every text that
 // metaEdit inserts is a part of it.
 func relatedMeta(id string) ([]byte, error) {
-	w := codec.NewWriter(make([]byte, 0, 112))
+	w := wire.NewWriter(make([]byte, 0, 112))
 	w.Lit(metaBegin + `"` + RelatedTask + `":{"taskId":`)
 	w.Text(id)
 	w.Lit(`}},`)
-	return w.Bytes(), w.Err()
+	return w.Bytes(), w.Failure().Err
 }
 
 // metaEdit returns the edit that adds the related task to object: it replaces object[from:to] by
 // insert. It may modify meta.
 func metaEdit(object, meta []byte) (from, to int64, insert []byte, err error) {
-	r := codec.Borrow(object, codec.AllowSize(object)...)
-	defer func() { err = errors.Join(err, r.Release()) }()
+	err = codec.ReadPart(object, func(r *wire.Reader) { from, to, insert = metaEditIn(r, meta) })
+	return from, to, insert, err
+}
+
+// metaEditIn is metaEdit for the object that r reads.
+func metaEditIn(r *wire.Reader, meta []byte) (from, to int64, insert []byte) {
 	start := int64(r.Offset())
 	value := meta[len(metaBegin)-1 : len(meta)-1]
 	related := value[1 : len(value)-1]
@@ -86,7 +90,7 @@ func metaEdit(object, meta []byte) (from, to int64, insert []byte, err error) {
 			continue
 		}
 		found = true
-		if r.Kind() != codec.KindObject {
+		if r.Kind() != wire.KindObject {
 			r.Skip()
 			from, to, insert = at, int64(r.Offset()), value
 			continue
@@ -101,12 +105,12 @@ func metaEdit(object, meta []byte) (from, to int64, insert []byte, err error) {
 		}
 		from, to = start+1, start+1
 	}
-	return from, to, insert, nil
+	return from, to, insert
 }
 
 // metaObjectEdit is metaEdit for the _meta object that r is about to read, which starts at offset
 // at.
-func metaObjectEdit(r *codec.Reader, at int64, related []byte) (from, to int64, insert []byte) {
+func metaObjectEdit(r *wire.Reader, at int64, related []byte) (from, to int64, insert []byte) {
 	members, found := 0, false
 	r.Object()
 	for name, more := r.NextKey(); more; name, more = r.NextKey() {
@@ -132,4 +136,4 @@ func metaObjectEdit(r *codec.Reader, at int64, related []byte) (from, to int64, 
 // rawJSON is JSON text that implements [codec.Encoder].
 type rawJSON json.RawMessage
 
-func (r rawJSON) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
+func (r rawJSON) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }

@@ -185,10 +185,10 @@ var cancelledError = encodeError(&jsonrpc.Error{Code: CodeCancelled, Message: "t
 // toolError reports whether the result of a tool is an error, and returns its text (MCP tasks,
 // "Task Execution Errors").
 func toolError(method string, result json.RawMessage) (text string, isError bool) {
-	r := codec.Borrow(result, codec.AllowSize(result)...)
-	isError = method == mcp.MethodToolsCall && r.PeekBool("isError") == "true"
-	r.Release()
-	if !isError {
+	if method != mcp.MethodToolsCall {
+		return "", false
+	}
+	if value, _ := codec.Member(result, "isError"); string(value) != "true" {
 		return "", false
 	}
 	var tool mcp.CallToolResult

@@ -568,7 +568,7 @@ func (ref reference) check(t *testing.T, text []byte, target func() any) {
 	if wantErr != nil { // the reference may refuse the notation of an integer
 		want = target()
 		wantErr = experimentjson.Unmarshal(text, want, ref.exact)
-		if bare := (*codec.TypeError)(nil); errors.As(err, &bare) && bare.Want == "string with a number" {
+		if errors.Is(err, codec.ErrType) && strings.Contains(err.Error(), "want string with a number") {
 			wantErr = err // exact does not know which fields have the tag option string
 		}
 	}

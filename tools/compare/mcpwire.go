@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/tools/compare/probe"
 )
@@ -55,7 +56,7 @@ func decodeMCPWire(in Input, doc []byte) (any, error) {
 type batch []jsonrpc.Message
 
 // EncodeJSON writes the batch.
-func (b batch) EncodeJSON(w *codec.Writer) { codec.EncodeList(w, b) }
+func (b batch) EncodeJSON(w *wire.Writer) { wire.EncodeList(w, b) }
 
 // parseBatch parses a batch. It fails if one of the elements is invalid.
 func parseBatch(doc []byte) (any, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/schema"
@@ -329,18 +330,18 @@ func (d *decoder) conversation() *mcp.Conversation {
 		return ok && (!core(method) || d.extension())
 	}
 	return &mcp.Conversation{
-		Params: func(r *codec.Reader, method string) codec.Value {
+		Params: func(r *wire.Reader, method string) codec.Value {
 			if ext(method) {
 				return tasks.ReadMethodParams(r, method)
 			}
 			return mcp.ReadMethodParams(r, method)
 		},
-		Result: func(r *codec.Reader, method string) codec.Value {
+		Result: func(r *wire.Reader, method string) codec.Value {
 			switch {
 			case ext(method):
 				return tasks.ReadMethodResult(r, method)
 			case d.rev != "2025-11-25" && string(r.PeekText("resultType")) == "task":
-				return codec.New(r, (*tasks.CreateTaskResult).DecodeJSON)
+				return wire.New(r, (*tasks.CreateTaskResult).DecodeJSON)
 			}
 			return mcp.ReadMethodResult(r, method)
 		},

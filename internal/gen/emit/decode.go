@@ -14,12 +14,12 @@ func (w *printer) decode() {
 		w.decodeStruct(s)
 	}
 	for _, o := range w.p.OneOrMany {
-		w.f("// DecodeJSON reads one element or a list of them.\nfunc (x *%s) DecodeJSON(r *codec.Reader) {\n", o.GoName)
-		w.f("\tif x.List = r.Kind() == codec.KindArray; x.List {\n\t\tx.Items = %s\n\t\treturn\n\t}\n", read(&ir.List{Elem: o.Elem}))
+		w.f("// DecodeJSON reads one element or a list of them.\nfunc (x *%s) DecodeJSON(r *wire.Reader) {\n", o.GoName)
+		w.f("\tif x.List = r.Kind() == wire.KindArray; x.List {\n\t\tx.Items = %s\n\t\treturn\n\t}\n", read(&ir.List{Elem: o.Elem}))
 		w.f("\tx.Items = []%s{%s}\n}\n\n", goType(o.Elem), read(o.Elem))
 	}
 	for _, x := range w.p.Wrappers {
-		w.f("// DecodeJSON reads the value.\nfunc (x *%s) DecodeJSON(r *codec.Reader) { x.Value = %s }\n\n", x.GoName, read(x.Type))
+		w.f("// DecodeJSON reads the value.\nfunc (x *%s) DecodeJSON(r *wire.Reader) { x.Value = %s }\n\n", x.GoName, read(x.Type))
 	}
 }
 
@@ -29,15 +29,15 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 		w.members(s, fields)
 	}
 	w.f("// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.\n")
-	w.f("func (x *%s) DecodeJSON(r *codec.Reader) {\n\t*x = %[1]s{}\n", s.GoName)
+	w.f("func (x *%s) DecodeJSON(r *wire.Reader) {\n\t*x = %[1]s{}\n", s.GoName)
 	if len(fields) == 0 {
 		w.f("\tr.Object()\n\tfor _, ok := r.NextKey(); ok; _, ok = r.NextKey() {\n")
 		w.decodeRest(s)
 		w.f("\t}\n}\n\n")
 		return
 	}
-	w.f("\tseen := r.Enter(&membersOf%s)\n", s.GoName)
-	w.f("\tfor i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {\n\t\tswitch i {\n")
+	w.f("\to := r.Enter(&membersOf%s, (*wire.Extra)(&x.Extra))\n", s.GoName)
+	w.f("\tfor i := o.Next(); i >= 0; i = o.Next() {\n\t\tswitch i {\n")
 	for _, f := range fields {
 		w.f("\t\tcase %d: // %s\n", f.Bit, strings.Trim(literal(f.JSON), "`"))
 		w.decodeField(f)
@@ -46,7 +46,7 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 	w.decodeRest(s)
 	w.f("\t\t}\n\t}\n")
 	if s.Required > 0 {
-		w.f("\tr.Require(&seen, &x.Extra, %d)\n", s.Required)
+		w.f("\to.Require(%d)\n", s.Required)
 	}
 	w.f("}\n\n")
 }
@@ -61,7 +61,7 @@ func (w *printer) members(s *ir.Struct, fields []*ir.Field) {
 			null = append(null, fmt.Sprintf("1<<%d", f.Bit))
 		}
 	}
-	w.f("var membersOf%s = codec.Members{\nNames: []string{%s},\n", s.GoName, strings.Join(names, ", "))
+	w.f("var membersOf%s = wire.Members{\nNames: []string{%s},\n", s.GoName, strings.Join(names, ", "))
 	if len(null) > 0 {
 		w.f("Null: %s,\n", strings.Join(null, "|"))
 	}
@@ -71,11 +71,15 @@ func (w *printer) members(s *ir.Struct, fields []*ir.Field) {
 }
 
 func (w *printer) decodeRest(s *ir.Struct) {
-	if s.Rest == nil {
-		w.f("r.Extra(&x.Extra)\n")
+	switch {
+	case s.Rest == nil && len(s.Fields) == 0:
+		w.f("r.Extra((*wire.Extra)(&x.Extra))\n")
+		return
+	case s.Rest == nil:
+		w.f("o.Extra()\n")
 		return
 	}
-	w.f("codec.Put(r, &x.AdditionalProperties, %s)\n", reader(s.Rest))
+	w.f("wire.Put(r, &x.AdditionalProperties, %s)\n", reader(s.Rest))
 }
 
 func (w *printer) decodeField(f *ir.Field) {
@@ -87,34 +91,34 @@ func (w *printer) decodeField(f *ir.Field) {
 		if !strings.HasPrefix(f.Const, `"`) {
 			kind = "ConstInt"
 		}
-		w.f("r.%s(&seen, &x.Extra, %s)\n", kind, f.Const)
+		w.f("o.%s(%s)\n", kind, f.Const)
 		return
 	}
 	keep := func(value string) string { return value }
 	if f.Open {
-		keep = func(value string) string { return "codec.OrKeep(r, &seen, &x.Extra, " + value + ")" }
+		keep = func(value string) string { return "wire.OrKeep(&o, " + value + ")" }
 	}
 	switch {
 	case isNullable && f.Presence == ir.Plain:
-		w.f("if !r.Null() {\n%s = %s\n}\n", field, newMember(nullable.Elem, f.JSON))
+		w.f("if !r.Null() {\n%s = %s\n}\n", field, newMember(nullable.Elem))
 	case isNullable:
-		w.f("%s = &codec.Nullable[%s]{Null: r.Null()}\nif !%[1]s.Null {\n%[1]s.Value = %[3]s\n}\n", field, goType(nullable.Elem), readMember(nullable.Elem, f.JSON))
+		w.f("%s = &codec.Nullable[%s]{Null: r.Null()}\nif !%[1]s.Null {\n%[1]s.Value = %[3]s\n}\n", field, goType(nullable.Elem), readMember(nullable.Elem))
 		if f.Open {
-			w.f("%s = codec.OrKeep(r, &seen, &x.Extra, %[1]s)\n", field)
+			w.f("%s = wire.OrKeep(&o, %[1]s)\n", field)
 		}
 	case byPointer(t) && f.Presence != ir.Pointer:
 		w.f("%s.DecodeJSON(r)\n", field)
 	case f.Presence == ir.Pointer:
-		w.f("%s = %s\n", field, keep(newMember(f.Type, f.JSON)))
+		w.f("%s = %s\n", field, keep(newMember(f.Type)))
 	default:
-		w.f("%s = %s\n", field, keep(readMember(f.Type, f.JSON)))
+		w.f("%s = %s\n", field, keep(readMember(f.Type)))
 	}
 }
 
 // newMember is the expression that reads the member name of x and returns a pointer to it.
-func newMember(t ir.Type, name string) string {
+func newMember(t ir.Type) string {
 	if byPointer(t) {
-		return fmt.Sprintf("codec.New(r, (*%s).DecodeJSON)", goType(t))
+		return fmt.Sprintf("wire.New(r, (*%s).DecodeJSON)", goType(t))
 	}
 	under, _ := underlying(t)
 	if isText(under) {
@@ -127,12 +131,12 @@ func newMember(t ir.Type, name string) string {
 		case ir.Bool:
 			return "r.NewBool()"
 		case ir.Int:
-			return fmt.Sprintf("r.NewInt(&x.Extra, %q)", name)
+			return "o.NewInt()"
 		case ir.Float:
-			return fmt.Sprintf("r.NewFloat(&x.Extra, %q)", name)
+			return "o.NewFloat()"
 		}
 	}
-	return "new(" + readMember(t, name) + ")"
+	return "new(" + readMember(t) + ")"
 }
 
 // byPointer reports whether values of t decode into a place they are given.
@@ -145,21 +149,20 @@ func byPointer(t ir.Type) bool {
 	return false
 }
 
-// readMember is read for the value of the member name of x, where a number that Go cannot
-// hold exactly leaves its text.
-func readMember(t ir.Type, name string) string {
+// readMember is read for the member that o.Next returned, where a number that Go cannot hold exactly leaves its text.
+func readMember(t ir.Type) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
 	case ir.Prim:
 		switch u {
 		case ir.Int:
-			return fmt.Sprintf("r.IntExact(&x.Extra, %q)", name)
+			return "o.Int()"
 		case ir.Float:
-			return fmt.Sprintf("r.FloatExact(&x.Extra, %q)", name)
+			return "o.Float()"
 		}
 	case *ir.Enum:
 		if !u.String {
-			return fmt.Sprintf("%s(r.IntExact(&x.Extra, %q))", goType(t), name)
+			return goType(t) + "(o.Int())"
 		}
 	}
 	return read(t)
@@ -170,38 +173,38 @@ func read(t ir.Type) string {
 	under, pkg := underlying(t)
 	switch u := under.(type) {
 	case ir.Prim:
-		return [...]string{"r.Text()", "r.Bool()", "r.Number()", "r.Number()", "r.Number()"}[u]
+		return [...]string{"r.Text()", "r.Bool()", "codec.Number(r.Number())", "codec.Number(r.Number())", "codec.Number(r.Number())"}[u]
 	case *ir.Scalar:
-		return "r.Scalar(" + scalarKinds(u) + ")"
+		return "codec.ReadScalar(r, " + scalarKinds(u) + ")"
 	case ir.Raw:
 		return [...]string{"r.Raw()", "r.RawObject()", "r.RawArray()"}[u]
 	case *ir.Enum:
 		if u.String {
 			return goType(t) + "(r.Text())"
 		}
-		return "codec.ReadInt[" + goType(t) + "](r)"
+		return "wire.ReadInt[" + goType(t) + "](r)"
 	case *ir.List:
 		if byPointer(u.Elem) {
-			return fmt.Sprintf("codec.DecodeList[%s](r)", goType(u.Elem))
+			return fmt.Sprintf("wire.DecodeList[%s](r)", goType(u.Elem))
 		}
 		if u.Elem == ir.String {
-			return "r.Texts()"
+			return "wire.ReadTexts[string](r)"
 		}
 		if e, _ := underlying(u.Elem); isText(e) {
-			return fmt.Sprintf("codec.ReadTexts[%s](r)", goType(u.Elem))
+			return fmt.Sprintf("wire.ReadTexts[%s](r)", goType(u.Elem))
 		}
-		return "codec.DecodeListFunc(r, " + reader(u.Elem) + ")"
+		return "wire.DecodeListFunc(r, " + reader(u.Elem) + ")"
 	case *ir.Map:
 		if byPointer(u.Elem) {
-			return fmt.Sprintf("codec.DecodeMap[%s](r)", goType(u.Elem))
+			return fmt.Sprintf("wire.DecodeMap[%s](r)", goType(u.Elem))
 		}
-		return "codec.DecodeMapFunc(r, " + reader(u.Elem) + ")"
+		return "wire.DecodeMapFunc(r, " + reader(u.Elem) + ")"
 	case *ir.Union:
 		return pkg + "Decode" + u.GoName + "(r)"
 	case *ir.Nullable:
-		return fmt.Sprintf("codec.ReadOrNull(r, %s)", reader(u.Elem))
+		return fmt.Sprintf("wire.ReadOrNull(r, %s)", reader(u.Elem))
 	}
-	return fmt.Sprintf("codec.Read(r, (*%s).DecodeJSON)", goType(t))
+	return fmt.Sprintf("wire.Read(r, (*%s).DecodeJSON)", goType(t))
 }
 
 // isText reports whether t is an enum of strings.
@@ -215,13 +218,18 @@ func reader(t ir.Type) string {
 	under, pkg := underlying(t)
 	switch u := under.(type) {
 	case ir.Prim:
-		return [...]string{"(*codec.Reader).Text", "(*codec.Reader).Bool", "(*codec.Reader).Number", "(*codec.Reader).Number", "(*codec.Reader).Number"}[u]
+		switch u {
+		case ir.String:
+			return "(*wire.Reader).Text"
+		case ir.Bool:
+			return "(*wire.Reader).Bool"
+		}
 	case ir.Raw:
-		return [...]string{"(*codec.Reader).Raw", "(*codec.Reader).RawObject", "(*codec.Reader).RawArray"}[u]
+		return [...]string{"(*wire.Reader).Raw", "(*wire.Reader).RawObject", "(*wire.Reader).RawArray"}[u]
 	case *ir.Union:
 		return pkg + "Decode" + u.GoName
 	}
-	return fmt.Sprintf("func(r *codec.Reader) %s { return %s }", valueType(t), read(t))
+	return fmt.Sprintf("func(r *wire.Reader) %s { return %s }", valueType(t), read(t))
 }
 
 func scalarKinds(s *ir.Scalar) string {
@@ -231,7 +239,7 @@ func scalarKinds(s *ir.Scalar) string {
 		name string
 	}{{s.String, "String"}, {s.Number, "Number"}, {s.Integer && !s.Number, "Integer"}, {s.Bool, "Bool"}} {
 		if k.on {
-			kinds = append(kinds, "codec.Scalar"+k.name)
+			kinds = append(kinds, "wire.Scalar"+k.name)
 		}
 	}
 	return strings.Join(kinds, "|")

@@ -59,7 +59,7 @@ func Package(p *ir.Package, sources Sources, tables string) ([]File, error) {
 			comment(&head, "", "Package "+p.Name+" "+p.Doc)
 		}
 		fmt.Fprintf(&head, "package %s\n\nimport (\n\t\"context\"\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"maps\"\n\t\"slices\"\n\t\"strings\"\n\n", p.Name)
-		for _, path := range append([]string{codecPath, codecPath + "/jsonrpc", codecPath + "/jsonschema"}, p.Imports...) {
+		for _, path := range append([]string{codecPath, codecPath + "/jsonrpc", codecPath + "/jsonschema", codecPath + "/wire"}, p.Imports...) {
 			fmt.Fprintf(&head, "\t%q\n", path)
 		}
 		head.WriteString(")\n\n")

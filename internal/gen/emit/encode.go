@@ -16,19 +16,19 @@ func (w *printer) encode() {
 		w.encodeStruct(s)
 	}
 	for _, o := range w.p.OneOrMany {
-		w.f("// EncodeJSON writes one element or a list.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n", o.GoName)
+		w.f("// EncodeJSON writes one element or a list.\nfunc (x *%s) EncodeJSON(w *wire.Writer) {\n", o.GoName)
 		w.f("\tif !x.List && len(x.Items) == 1 {\n\t\t%s\n\t\treturn\n\t}\n\t%s\n}\n\n", write(o.Elem, "x.Items[0]"), write(&ir.List{Elem: o.Elem}, "x.Items"))
 		w.f("// IsZero reports whether x has no element and is not marked as a list.\nfunc (x *%s) IsZero() bool { return x.Items == nil && !x.List }\n\n", o.GoName)
 	}
 	for _, x := range w.p.Wrappers {
-		w.f("// EncodeJSON writes the value.\nfunc (x *%s) EncodeJSON(w *codec.Writer) { %s }\n\n", x.GoName, write(x.Type, "x.Value"))
+		w.f("// EncodeJSON writes the value.\nfunc (x *%s) EncodeJSON(w *wire.Writer) { %s }\n\n", x.GoName, write(x.Type, "x.Value"))
 	}
 }
 
 func (w *printer) encodeStruct(s *ir.Struct) {
-	w.f("// EncodeJSON writes x as an object: its fields, then the members in x.Extra.\nfunc (x *%s) EncodeJSON(w *codec.Writer) {\n\tif x == nil {\n\t\tw.Fail(\"\", codec.ErrNoValue)\n\t\treturn\n\t}\n\tstart := w.Begin()\n", s.GoName)
+	w.f("// EncodeJSON writes x as an object: its fields, then the members in x.Extra.\nfunc (x *%s) EncodeJSON(w *wire.Writer) {\n\tif x == nil {\n\t\tw.Fail(\"\", codec.ErrNoValue)\n\t\treturn\n\t}\n\tstart := w.Begin()\n", s.GoName)
 	if slices.ContainsFunc(s.Fields, asksExtra) {
-		w.f("\textra := x.Extra.Of(&membersOf%s)\n", s.GoName)
+		w.f("\textra := wire.Extra(x.Extra).Of(&membersOf%s)\n", s.GoName)
 	}
 	for _, f := range tagsFirst(s.Fields) {
 		key := "w.Key(" + literal(","+quote(f.JSON)+":") + ")"
@@ -59,12 +59,12 @@ func (w *printer) encodeStruct(s *ir.Struct) {
 		w.f("\t}\n")
 	}
 	if s.Rest != nil {
-		w.f("\tcodec.WriteMembers(w, x.AdditionalProperties, %s)\n", writer(s.Rest))
+		w.f("\twire.WriteMembers(w, x.AdditionalProperties, %s)\n", writer(s.Rest))
 	}
 	if len(s.Fields) > 0 {
-		w.f("\tw.EndOf(start, x.Extra, &membersOf%s)\n}\n\n", s.GoName)
+		w.f("\tw.EndExtra(start, wire.Extra(x.Extra), &membersOf%s)\n}\n\n", s.GoName)
 	} else {
-		w.f("\tw.End(start, x.Extra)\n}\n\n")
+		w.f("\tw.EndExtra(start, wire.Extra(x.Extra), nil)\n}\n\n")
 	}
 	if s.Embedded {
 		w.f("// IsZero reports whether no field is set.\nfunc (x *%s) IsZero() bool {\n\treturn %s\n}\n\n", s.GoName, strings.Join(each(s, "x", isUnset), " &&\n\t\t"))
@@ -203,9 +203,7 @@ func write(t ir.Type, v string) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
 	case ir.Prim:
-		return [...]string{"w.Text", "w.Bool", "w.Number", "w.Number", "w.Number"}[u] + "(" + v + ")"
-	case *ir.Scalar:
-		return "w.Scalar(" + v + ")"
+		return fmt.Sprintf([...]string{"w.Text(%s)", "w.Bool(%s)", "w.Number(string(%s))", "w.Number(string(%s))", "w.Number(string(%s))"}[u], v)
 	case ir.Raw:
 		return [...]string{"w.Raw", "w.RawObject", "w.RawArray"}[u] + "(" + v + ")"
 	case *ir.Enum:
@@ -215,18 +213,18 @@ func write(t ir.Type, v string) string {
 		return "w.Int(int64(" + v + "))"
 	case *ir.List:
 		if byPointer(u.Elem) {
-			return fmt.Sprintf("codec.EncodeList(w, %s)", v)
+			return fmt.Sprintf("wire.EncodeList(w, %s)", v)
 		}
-		return fmt.Sprintf("codec.EncodeListFunc(w, %s, %s)", v, writer(u.Elem))
+		return fmt.Sprintf("wire.EncodeListFunc(w, %s, %s)", v, writer(u.Elem))
 	case *ir.Map:
 		if byPointer(u.Elem) {
-			return fmt.Sprintf("codec.EncodeMap(w, %s)", v)
+			return fmt.Sprintf("wire.EncodeMap(w, %s)", v)
 		}
-		return fmt.Sprintf("codec.EncodeMapFunc(w, %s, %s)", v, writer(u.Elem))
+		return fmt.Sprintf("wire.EncodeMapFunc(w, %s, %s)", v, writer(u.Elem))
 	case *ir.Union:
-		return fmt.Sprintf("codec.WriteUnion(w, %s)", v)
+		return fmt.Sprintf("wire.WriteUnion(w, %s)", v)
 	case *ir.Nullable:
-		return fmt.Sprintf("codec.WriteOrNull(w, %s, %s)", v, writer(u.Elem))
+		return fmt.Sprintf("wire.WriteOrNull(w, %s, %s)", v, writer(u.Elem))
 	}
 	return strings.TrimPrefix(v, "*") + ".EncodeJSON(w)"
 }
@@ -236,15 +234,18 @@ func writer(t ir.Type) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
 	case ir.Prim:
-		return [...]string{"(*codec.Writer).Text", "(*codec.Writer).Bool", "(*codec.Writer).Number", "(*codec.Writer).Number", "(*codec.Writer).Number"}[u]
-	case *ir.Scalar:
-		return "(*codec.Writer).Scalar"
+		switch u {
+		case ir.String:
+			return "(*wire.Writer).Text"
+		case ir.Bool:
+			return "(*wire.Writer).Bool"
+		}
 	case ir.Raw:
-		return [...]string{"(*codec.Writer).Raw", "(*codec.Writer).RawObject", "(*codec.Writer).RawArray"}[u]
+		return [...]string{"(*wire.Writer).Raw", "(*wire.Writer).RawObject", "(*wire.Writer).RawArray"}[u]
 	case *ir.Union:
-		return "codec.WriteUnion[" + goType(t) + "]"
+		return "wire.WriteUnion[" + goType(t) + "]"
 	}
-	return fmt.Sprintf("func(w *codec.Writer, v %s) { %s }", valueType(t), write(t, "v"))
+	return fmt.Sprintf("func(w *wire.Writer, v %s) { %s }", valueType(t), write(t, "v"))
 }
 
 func (w *printer) marshal() {

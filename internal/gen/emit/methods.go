@@ -114,9 +114,9 @@ func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, erro
 	return decode(method, data, ReadMethodResult, opts)
 }
 
-func decode(method string, data []byte, read func(*codec.Reader, string) Value, opts []codec.Option) (Value, error) {
+func decode(method string, data []byte, read func(*wire.Reader, string) Value, opts []codec.Option) (Value, error) {
 	known := true
-	v, err := codec.UnmarshalFunc(data, func(r *codec.Reader) Value {
+	v, err := codec.UnmarshalFunc(data, func(r *wire.Reader) Value {
 		v := read(r, method)
 		if known = v != nil; !known {
 			r.Skip()
@@ -131,14 +131,14 @@ func decode(method string, data []byte, read func(*codec.Reader, string) Value, 
 
 // ReadMethodParams reads the params of a request or notification from r, as [DecodeParams] decodes
 // them. It returns nil and consumes nothing for a method that the table does not have.
-func ReadMethodParams(r *codec.Reader, method string) Value {
+func ReadMethodParams(r *wire.Reader, method string) Value {
 `)
 	w.readBy(func(m *ir.Method) ir.Type { return m.Params })
 	w.f(`}
 
 // ReadMethodResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
 // returns nil and consumes nothing for a method that the table does not have.
-func ReadMethodResult(r *codec.Reader, method string) Value {
+func ReadMethodResult(r *wire.Reader, method string) Value {
 `)
 	w.readBy(func(m *ir.Method) ir.Type { return m.Result })
 	w.f(`}
@@ -186,7 +186,7 @@ func (w *printer) readBy(pick func(*ir.Method) ir.Type) {
 			if under, pkg := underlying(types[name]); isUnion(under) {
 				w.f("\t\treturn codec.Encoder(%sDecode%s(r)).(Value)\n", pkg, goName(under))
 			} else {
-				w.f("\t\treturn codec.New(r, (*%s).DecodeJSON)\n", name)
+				w.f("\t\treturn wire.New(r, (*%s).DecodeJSON)\n", name)
 			}
 		}
 		w.f("\t}\n")

@@ -23,16 +23,13 @@ func (rev Revision) Defines(definition string) bool {
 	return ok
 }
 
-// bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
-func (rev Revision) bit() uint64 {
-	i := slices.Index(table.Revisions, string(rev))
-	if i < 0 {
-		return 0
-	}
-	return 1 << i
-}
+`)
+	if len(w.p.Methods) > 0 || len(w.p.Needs) > 0 {
+		w.f(`// bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
+func (rev Revision) bit() uint64 { return table.Bit(string(rev)) }
 
 `)
+	}
 	if len(w.p.Methods) > 0 {
 		w.f(`// Has reports whether the revision has a method.
 func (rev Revision) Has(method string) bool {

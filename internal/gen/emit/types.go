@@ -8,7 +8,7 @@ import (
 )
 
 func (w *printer) types() {
-	w.f("// Generated code of this version needs this version of package codec.\nconst _ = codec.GeneratedVersion1\n\n")
+	w.f("// Generated code of this version needs this version of package codec.\nconst _ = codec.GeneratedVersion2\n\n")
 	w.f("// Revision is a revision of the protocol, as the protocol itself writes it.\ntype Revision string\n\n")
 	w.f("// The revisions that the types of this package serve.\nconst (\n")
 	for _, r := range w.p.Revisions {
@@ -97,12 +97,12 @@ func (w *printer) unions() {
 		return
 	}
 	w.f("// Unknown is a value of a union that is none of its variants: what a newer peer may send.\n// It is a variant of every union here and keeps the value as it came.\ntype Unknown struct{ Raw json.RawMessage }\n\n")
-	w.f("// DecodeJSON reads any value.\nfunc (x *Unknown) DecodeJSON(r *codec.Reader) { x.Raw = r.Raw() }\n\n")
-	w.f("// EncodeJSON writes the value as it came.\nfunc (x *Unknown) EncodeJSON(w *codec.Writer) { w.Raw(x.Raw) }\n\n")
+	w.f("// DecodeJSON reads any value.\nfunc (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }\n\n")
+	w.f("// EncodeJSON writes the value as it came.\nfunc (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }\n\n")
 	w.f("// MarshalJSON returns the value as it came.\nfunc (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }\n\n")
 	w.f("// UnmarshalJSON keeps any value.\nfunc (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }\n\n")
 	w.f("// Validate says that no revision knows the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"no variant of revision %%s has this shape\", rev)\n}\n\n")
-	w.f("func newUnknown(r *codec.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }\n\n")
+	w.f("func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }\n\n")
 	for _, u := range w.p.Unions {
 		w.union(u)
 	}
@@ -134,7 +134,7 @@ func (w *printer) union(u *ir.Union) {
 	} else {
 		comment(&w.b, "", fmt.Sprintf("Decode%s reads %s [%[1]s]. It finds the variant %[3]s.", u.GoName, article(u.GoName), pickWords(u.Pick)))
 	}
-	w.f("func Decode%s(r *codec.Reader) %[1]s {\n", u.GoName)
+	w.f("func Decode%s(r *wire.Reader) %[1]s {\n", u.GoName)
 	code, final := pick(u.Pick, true)
 	w.f("%s%s", guess(u.Guesses), code)
 	if !final {
@@ -155,13 +155,13 @@ func guess(list []ir.Guess) string {
 			if c.Field == nil {
 				conditions = append(conditions, fmt.Sprintf("!x.Extra.Has(%q)", c.Member))
 			} else {
-				conditions = append(conditions, fmt.Sprintf("!codec.Is(x.%s, %q)", c.Field.GoName, c.Value))
+				conditions = append(conditions, fmt.Sprintf("!wire.Is(x.%s, %q)", c.Field.GoName, c.Value))
 			}
 		}
 		if len(conditions) == 0 {
 			conditions = append(conditions, "true")
 		}
-		try := fmt.Sprintf("if x := codec.New(r, (*%s).DecodeJSON); r.BornOut(start, %s) {\nreturn x\n}\n", goType(g.Variant.Type), strings.Join(conditions, " && "))
+		try := fmt.Sprintf("if x := wire.New(r, (*%s).DecodeJSON); r.BornOut(start, %s) {\nreturn x\n}\n", goType(g.Variant.Type), strings.Join(conditions, " && "))
 		if g.First != nil {
 			try = fmt.Sprintf("if r.Leads(%s) {\n%s} else ", key(*g.First), try)
 		}
@@ -211,7 +211,7 @@ func pick(p ir.Pick, top bool) (code string, final bool) {
 				labels := []string{}
 				for _, same := range p.Kinds[i:] {
 					if same.Variant == k.Variant {
-						labels = append(labels, "codec.Kind"+same.Kind)
+						labels = append(labels, "wire.Kind"+same.Kind)
 					}
 				}
 				fmt.Fprintf(&b, "case %s:\n%s", strings.Join(labels, ", "), choose(k.Variant))
@@ -221,7 +221,7 @@ func pick(p ir.Pick, top bool) (code string, final bool) {
 	}
 	objects := p.Tags != nil || p.Keys != nil || p.Default != nil
 	if top && objects && (p.Default != nil || p.Kinds != nil || lenient(p)) {
-		b.WriteString("if r.Kind() != codec.KindObject {\nreturn newUnknown(r)\n}\n")
+		b.WriteString("if r.Kind() != wire.KindObject {\nreturn newUnknown(r)\n}\n")
 	}
 	for _, t := range p.Tags {
 		tag, done := pickTag(t)
@@ -330,9 +330,9 @@ func pickKeys(keys []ir.KeyCase) string {
 // key returns the Go expression for a member that selects a variant.
 func key(k ir.KeyCase) string {
 	if k.Kinds == nil {
-		return fmt.Sprintf("codec.Key{Name: %q}", k.Path[0])
+		return fmt.Sprintf("wire.Key{Name: %q}", k.Path[0])
 	}
-	return fmt.Sprintf("codec.Key{Name: %q, Kinds: %s}", k.Path[0], kindSet(k.Kinds))
+	return fmt.Sprintf("wire.Key{Name: %q, Kinds: %s}", k.Path[0], kindSet(k.Kinds))
 }
 
 // kindSet returns the Go expression for a set of kinds.
@@ -342,11 +342,11 @@ func kindSet(kinds []string) string {
 	}
 	var bits []string
 	for _, k := range kinds {
-		bits = append(bits, "1<<codec.Kind"+k)
+		bits = append(bits, "1<<wire.Kind"+k)
 	}
 	return strings.Join(bits, "|")
 }
 
 func choose(v *ir.Variant) string {
-	return fmt.Sprintf("return codec.New(r, (*%s).DecodeJSON)\n", goType(v.Type))
+	return fmt.Sprintf("return wire.New(r, (*%s).DecodeJSON)\n", goType(v.Type))
 }

@@ -1,6 +1,7 @@
 package emit
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -13,25 +14,12 @@ func (w *printer) validate(tables string) {
 // definition may be followed by "/params" for the params of a request or notification. The
 // error lists every fault with its place ([jsonschema.Faults]); nil means there is none.
 func Validate(rev Revision, definition string, data []byte) error {
-	root, ok := table.Root(string(rev), definition)
-	if !ok {
-		return fmt.Errorf("revision %%q has no definition %%q", rev, definition)
-	}
-	return table.Check(root, data)
+	return table.Validate(string(rev), definition, data)
 }
 
 // validate checks x against the first of the definitions that the revision has.
 func validate(x codec.Encoder, rev Revision, definitions ...string) error {
-	for _, d := range definitions {
-		if root, ok := table.Root(string(rev), d); ok {
-			data, err := codec.Marshal(x)
-			if err != nil {
-				return err
-			}
-			return table.CheckValid(root, data)
-		}
-	}
-	return fmt.Errorf("revision %%q has no definition %%q", rev, definitions[0])
+	return table.ValidateValue(x, string(rev), definitions...)
 }
 
 `)
@@ -109,6 +97,20 @@ func (w *printer) paramsOf() map[*ir.Struct][]string {
 }
 
 func (w *printer) registry() {
+	var rows strings.Builder
+	structs, others := false, false
+	for _, d := range w.p.Defs {
+		if d.Base {
+			continue
+		}
+		if under, _ := underlying(d.Type); isStruct(under) {
+			structs = true
+			fmt.Fprintf(&rows, "\t{%q, structOf[%s]},\n", d.Name, goType(d.Type))
+			continue
+		}
+		others = true
+		fmt.Fprintf(&rows, "\t{%q, hold(%[1]q, %s, %s)},\n", d.Name, reader(d.Type), writer(d.Type))
+	}
 	w.f(`// New returns a new value for a definition of the schemas, by the name that the definition has
 // there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
 // it is a holder whose method Unwrap returns the value. A JSON-RPC message is raw JSON text there:
@@ -136,7 +138,13 @@ type registered struct {
 	make func() Value
 }
 
-// structOf makes a Value of a struct.
+// definitions are sorted by name.
+var definitions = [...]registered{
+%s}
+
+`, rows.String())
+	if structs {
+		w.f(`// structOf makes a Value of a struct.
 func structOf[T any, P interface {
 	*T
 	Value
@@ -144,38 +152,29 @@ func structOf[T any, P interface {
 	return P(new(T))
 }
 
-// definitions are sorted by name.
-var definitions = [...]registered{
 `)
-	for _, d := range w.p.Defs {
-		if d.Base {
-			continue
-		}
-		under, _ := underlying(d.Type)
-		if _, ok := under.(*ir.Struct); ok {
-			w.f("\t{%q, structOf[%s]},\n", d.Name, goType(d.Type))
-			continue
-		}
-		w.f("\t{%q, hold(%[1]q, %s, %s)},\n", d.Name, reader(d.Type), writer(d.Type))
 	}
-	w.f("}\n\n")
-	w.f(`// holder makes a Value of a definition that is not a struct.
+	if others {
+		w.f(`// holder makes a Value of a definition that is not a struct.
 type holder[T any] struct {
 	value      T
 	definition string
-	read       func(*codec.Reader) T
-	write      func(*codec.Writer, T)
+	read       func(*wire.Reader) T
+	write      func(*wire.Writer, T)
 }
 
 // hold returns a function that makes a holder.
-func hold[T any](definition string, read func(*codec.Reader) T, write func(*codec.Writer, T)) func() Value {
+func hold[T any](definition string, read func(*wire.Reader) T, write func(*wire.Writer, T)) func() Value {
 	return func() Value { return &holder[T]{definition: definition, read: read, write: write} }
 }
 
-func (h *holder[T]) DecodeJSON(r *codec.Reader)   { h.value = h.read(r) }
-func (h *holder[T]) EncodeJSON(w *codec.Writer)   { h.write(w, h.value) }
+func (h *holder[T]) DecodeJSON(r *wire.Reader)  { h.value = h.read(r) }
+func (h *holder[T]) EncodeJSON(w *wire.Writer)  { h.write(w, h.value) }
 func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.definition) }
-func (h *holder[T]) Unwrap() any                  { return h.value }
+func (h *holder[T]) Unwrap() any                 { return h.value }
 
 `)
+	}
 }
+
+func isStruct(t ir.Type) bool { _, ok := t.(*ir.Struct); return ok }

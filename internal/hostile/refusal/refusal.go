@@ -28,8 +28,7 @@ var rules = map[hostile.Rule]error{
 // Is reports whether err is the error that a rule names.
 func Is(err error, r hostile.Rule) bool {
 	if r == hostile.Mistyped {
-		_, ok := errors.AsType[*codec.TypeError](err)
-		return ok
+		return errors.Is(err, codec.ErrType)
 	}
 	return err != nil && rules[r] != nil && errors.Is(err, rules[r])
 }

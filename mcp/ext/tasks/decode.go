@@ -6,98 +6,98 @@
 package tasks
 
 import (
-	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-var membersOfCancelTaskRequestParams = codec.Members{
+var membersOfCancelTaskRequestParams = wire.Members{
 	Names: []string{`"taskId":`},
 	ID:    59813,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelTaskRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *CancelTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskRequestParams{}
-	seen := r.Enter(&membersOfCancelTaskRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCancelTaskRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
 			x.TaskID = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfCancelTaskResult = codec.Members{
+var membersOfCancelTaskResult = wire.Members{
 	Names: []string{`"resultType":`, `"_meta":`},
 	ID:    47155,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelTaskResult) DecodeJSON(r *codec.Reader) {
+func (x *CancelTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskResult{}
-	seen := r.Enter(&membersOfCancelTaskResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCancelTaskResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resultType
-			r.Const(&seen, &x.Extra, "complete")
+			o.Const("complete")
 		case 1: // _meta
-			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfCancelledTask = codec.Members{
+var membersOfCancelledTask = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    55593,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CancelledTask) DecodeJSON(r *codec.Reader) {
+func (x *CancelledTask) DecodeJSON(r *wire.Reader) {
 	*x = CancelledTask{}
-	seen := r.Enter(&membersOfCancelledTask)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCancelledTask, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 2: // status
-			r.Const(&seen, &x.Extra, "cancelled")
+			o.Const("cancelled")
 		case 3: // taskId
 			x.TaskID = r.Text()
 		case 4: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 5: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 6: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfCompletedTask = codec.Members{
+var membersOfCompletedTask = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"result":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    29695,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CompletedTask) DecodeJSON(r *codec.Reader) {
+func (x *CompletedTask) DecodeJSON(r *wire.Reader) {
 	*x = CompletedTask{}
-	seen := r.Enter(&membersOfCompletedTask)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCompletedTask, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -106,74 +106,74 @@ func (x *CompletedTask) DecodeJSON(r *codec.Reader) {
 		case 2: // result
 			x.Result = r.RawObject()
 		case 3: // status
-			r.Const(&seen, &x.Extra, "completed")
+			o.Const("completed")
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 7: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfCreateTaskResult = codec.Members{
+var membersOfCreateTaskResult = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    14925,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *CreateTaskResult) DecodeJSON(r *codec.Reader) {
+func (x *CreateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateTaskResult{}
-	seen := r.Enter(&membersOfCreateTaskResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfCreateTaskResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 2: // resultType
-			r.Const(&seen, &x.Extra, "task")
+			o.Const("task")
 		case 3: // status
 			x.Status = TaskStatus(r.Text())
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // _meta
-			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		case 7: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 8: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfFailedTask = codec.Members{
+var membersOfFailedTask = wire.Members{
 	Names: []string{`"createdAt":`, `"error":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    33073,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *FailedTask) DecodeJSON(r *codec.Reader) {
+func (x *FailedTask) DecodeJSON(r *wire.Reader) {
 	*x = FailedTask{}
-	seen := r.Enter(&membersOfFailedTask)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfFailedTask, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -182,94 +182,94 @@ func (x *FailedTask) DecodeJSON(r *codec.Reader) {
 		case 2: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 3: // status
-			r.Const(&seen, &x.Extra, "failed")
+			o.Const("failed")
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 7: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfGetTaskRequestParams = codec.Members{
+var membersOfGetTaskRequestParams = wire.Members{
 	Names: []string{`"taskId":`},
 	ID:    9561,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskRequestParams{}
-	seen := r.Enter(&membersOfGetTaskRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskId
 			x.TaskID = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfGetTaskResultCancelled = codec.Members{
+var membersOfGetTaskResultCancelled = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    62502,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskResultCancelled) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskResultCancelled) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultCancelled{}
-	seen := r.Enter(&membersOfGetTaskResultCancelled)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskResultCancelled, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 2: // resultType
-			r.Const(&seen, &x.Extra, "complete")
+			o.Const("complete")
 		case 3: // status
-			r.Const(&seen, &x.Extra, "cancelled")
+			o.Const("cancelled")
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // _meta
-			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		case 7: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 8: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfGetTaskResultCompleted = codec.Members{
+var membersOfGetTaskResultCompleted = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"result":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 6,
 	ID:    50480,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskResultCompleted) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskResultCompleted) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultCompleted{}
-	seen := r.Enter(&membersOfGetTaskResultCompleted)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskResultCompleted, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -278,39 +278,39 @@ func (x *GetTaskResultCompleted) DecodeJSON(r *codec.Reader) {
 		case 2: // result
 			x.Result = r.RawObject()
 		case 3: // resultType
-			r.Const(&seen, &x.Extra, "complete")
+			o.Const("complete")
 		case 4: // status
-			r.Const(&seen, &x.Extra, "completed")
+			o.Const("completed")
 		case 5: // taskId
 			x.TaskID = r.Text()
 		case 6: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 7: // _meta
-			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		case 8: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 9: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 7)
+	o.Require(7)
 }
 
-var membersOfGetTaskResultFailed = codec.Members{
+var membersOfGetTaskResultFailed = wire.Members{
 	Names: []string{`"createdAt":`, `"error":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 6,
 	ID:    45314,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskResultFailed) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskResultFailed) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultFailed{}
-	seen := r.Enter(&membersOfGetTaskResultFailed)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskResultFailed, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -319,156 +319,156 @@ func (x *GetTaskResultFailed) DecodeJSON(r *codec.Reader) {
 		case 2: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 3: // resultType
-			r.Const(&seen, &x.Extra, "complete")
+			o.Const("complete")
 		case 4: // status
-			r.Const(&seen, &x.Extra, "failed")
+			o.Const("failed")
 		case 5: // taskId
 			x.TaskID = r.Text()
 		case 6: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 7: // _meta
-			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		case 8: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 9: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 7)
+	o.Require(7)
 }
 
-var membersOfGetTaskResultInputRequired = codec.Members{
+var membersOfGetTaskResultInputRequired = wire.Members{
 	Names: []string{`"createdAt":`, `"inputRequests":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 6,
 	ID:    2448,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskResultInputRequired) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskResultInputRequired) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultInputRequired{}
-	seen := r.Enter(&membersOfGetTaskResultInputRequired)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskResultInputRequired, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // inputRequests
-			x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
+			x.InputRequests = wire.DecodeMapFunc(r, mcp.DecodeInputRequest)
 		case 2: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 3: // resultType
-			r.Const(&seen, &x.Extra, "complete")
+			o.Const("complete")
 		case 4: // status
-			r.Const(&seen, &x.Extra, "input_required")
+			o.Const("input_required")
 		case 5: // taskId
 			x.TaskID = r.Text()
 		case 6: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 7: // _meta
-			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		case 8: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 9: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 7)
+	o.Require(7)
 }
 
-var membersOfGetTaskResultWorking = codec.Members{
+var membersOfGetTaskResultWorking = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"resultType":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    18910,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *GetTaskResultWorking) DecodeJSON(r *codec.Reader) {
+func (x *GetTaskResultWorking) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultWorking{}
-	seen := r.Enter(&membersOfGetTaskResultWorking)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfGetTaskResultWorking, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 2: // resultType
-			r.Const(&seen, &x.Extra, "complete")
+			o.Const("complete")
 		case 3: // status
-			r.Const(&seen, &x.Extra, "working")
+			o.Const("working")
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // _meta
-			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		case 7: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 8: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfInputRequiredTask = codec.Members{
+var membersOfInputRequiredTask = wire.Members{
 	Names: []string{`"createdAt":`, `"inputRequests":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    42299,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *InputRequiredTask) DecodeJSON(r *codec.Reader) {
+func (x *InputRequiredTask) DecodeJSON(r *wire.Reader) {
 	*x = InputRequiredTask{}
-	seen := r.Enter(&membersOfInputRequiredTask)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfInputRequiredTask, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // inputRequests
-			x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
+			x.InputRequests = wire.DecodeMapFunc(r, mcp.DecodeInputRequest)
 		case 2: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 3: // status
-			r.Const(&seen, &x.Extra, "input_required")
+			o.Const("input_required")
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 7: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfTask = codec.Members{
+var membersOfTask = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    15756,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *Task) DecodeJSON(r *codec.Reader) {
+func (x *Task) DecodeJSON(r *wire.Reader) {
 	*x = Task{}
-	seen := r.Enter(&membersOfTask)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTask, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -480,67 +480,67 @@ func (x *Task) DecodeJSON(r *codec.Reader) {
 			x.TaskID = r.Text()
 		case 4: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 5: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 6: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfTaskStatusNotificationParamsCancelled = codec.Members{
+var membersOfTaskStatusNotificationParamsCancelled = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    47490,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *codec.Reader) {
+func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsCancelled{}
-	seen := r.Enter(&membersOfTaskStatusNotificationParamsCancelled)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskStatusNotificationParamsCancelled, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 2: // status
-			r.Const(&seen, &x.Extra, "cancelled")
+			o.Const("cancelled")
 		case 3: // taskId
 			x.TaskID = r.Text()
 		case 4: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 5: // _meta
-			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 		case 6: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 7: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfTaskStatusNotificationParamsCompleted = codec.Members{
+var membersOfTaskStatusNotificationParamsCompleted = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"result":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    18020,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *codec.Reader) {
+func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsCompleted{}
-	seen := r.Enter(&membersOfTaskStatusNotificationParamsCompleted)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskStatusNotificationParamsCompleted, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -549,37 +549,37 @@ func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *codec.Reader) {
 		case 2: // result
 			x.Result = r.RawObject()
 		case 3: // status
-			r.Const(&seen, &x.Extra, "completed")
+			o.Const("completed")
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // _meta
-			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 		case 7: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 8: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfTaskStatusNotificationParamsFailed = codec.Members{
+var membersOfTaskStatusNotificationParamsFailed = wire.Members{
 	Names: []string{`"createdAt":`, `"error":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    24310,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *codec.Reader) {
+func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsFailed{}
-	seen := r.Enter(&membersOfTaskStatusNotificationParamsFailed)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskStatusNotificationParamsFailed, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
@@ -588,215 +588,215 @@ func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *codec.Reader) {
 		case 2: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 3: // status
-			r.Const(&seen, &x.Extra, "failed")
+			o.Const("failed")
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // _meta
-			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 		case 7: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 8: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfTaskStatusNotificationParamsInputRequired = codec.Members{
+var membersOfTaskStatusNotificationParamsInputRequired = wire.Members{
 	Names: []string{`"createdAt":`, `"inputRequests":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 5,
 	ID:    46388,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *codec.Reader) {
+func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsInputRequired{}
-	seen := r.Enter(&membersOfTaskStatusNotificationParamsInputRequired)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskStatusNotificationParamsInputRequired, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // inputRequests
-			x.InputRequests = codec.DecodeMapFunc(r, mcp.DecodeInputRequest)
+			x.InputRequests = wire.DecodeMapFunc(r, mcp.DecodeInputRequest)
 		case 2: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 3: // status
-			r.Const(&seen, &x.Extra, "input_required")
+			o.Const("input_required")
 		case 4: // taskId
 			x.TaskID = r.Text()
 		case 5: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 6: // _meta
-			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 		case 7: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 8: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 6)
+	o.Require(6)
 }
 
-var membersOfTaskStatusNotificationParamsWorking = codec.Members{
+var membersOfTaskStatusNotificationParamsWorking = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"_meta":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    27962,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *codec.Reader) {
+func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsWorking{}
-	seen := r.Enter(&membersOfTaskStatusNotificationParamsWorking)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskStatusNotificationParamsWorking, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 2: // status
-			r.Const(&seen, &x.Extra, "working")
+			o.Const("working")
 		case 3: // taskId
 			x.TaskID = r.Text()
 		case 4: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 5: // _meta
-			x.Meta = codec.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.NotificationMetaObject).DecodeJSON)
 		case 6: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 7: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }
 
-var membersOfTaskSubscriptionAcknowledgedNotifications = codec.Members{
+var membersOfTaskSubscriptionAcknowledgedNotifications = wire.Members{
 	Names: []string{`"taskIds":`},
 	ID:    10895,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *codec.Reader) {
+func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *wire.Reader) {
 	*x = TaskSubscriptionAcknowledgedNotifications{}
-	seen := r.Enter(&membersOfTaskSubscriptionAcknowledgedNotifications)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskSubscriptionAcknowledgedNotifications, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskIds
-			x.TaskIDs = r.Texts()
+			x.TaskIDs = wire.ReadTexts[string](r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfTaskSubscriptionNotifications = codec.Members{
+var membersOfTaskSubscriptionNotifications = wire.Members{
 	Names: []string{`"taskIds":`},
 	ID:    40479,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *TaskSubscriptionNotifications) DecodeJSON(r *codec.Reader) {
+func (x *TaskSubscriptionNotifications) DecodeJSON(r *wire.Reader) {
 	*x = TaskSubscriptionNotifications{}
-	seen := r.Enter(&membersOfTaskSubscriptionNotifications)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfTaskSubscriptionNotifications, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // taskIds
-			x.TaskIDs = r.Texts()
+			x.TaskIDs = wire.ReadTexts[string](r)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
 }
 
-var membersOfUpdateTaskRequestParams = codec.Members{
+var membersOfUpdateTaskRequestParams = wire.Members{
 	Names: []string{`"inputResponses":`, `"taskId":`},
 	ID:    34460,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UpdateTaskRequestParams) DecodeJSON(r *codec.Reader) {
+func (x *UpdateTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = UpdateTaskRequestParams{}
-	seen := r.Enter(&membersOfUpdateTaskRequestParams)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfUpdateTaskRequestParams, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // inputResponses
-			x.InputResponses = codec.DecodeMapFunc(r, mcp.DecodeInputResponse)
+			x.InputResponses = wire.DecodeMapFunc(r, mcp.DecodeInputResponse)
 		case 1: // taskId
 			x.TaskID = r.Text()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 2)
+	o.Require(2)
 }
 
-var membersOfUpdateTaskResult = codec.Members{
+var membersOfUpdateTaskResult = wire.Members{
 	Names: []string{`"resultType":`, `"_meta":`},
 	ID:    2880,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *UpdateTaskResult) DecodeJSON(r *codec.Reader) {
+func (x *UpdateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = UpdateTaskResult{}
-	seen := r.Enter(&membersOfUpdateTaskResult)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfUpdateTaskResult, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // resultType
-			r.Const(&seen, &x.Extra, "complete")
+			o.Const("complete")
 		case 1: // _meta
-			x.Meta = codec.New(r, (*mcp.ResultMetaObject).DecodeJSON)
+			x.Meta = wire.New(r, (*mcp.ResultMetaObject).DecodeJSON)
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 1)
+	o.Require(1)
 }
 
-var membersOfWorkingTask = codec.Members{
+var membersOfWorkingTask = wire.Members{
 	Names: []string{`"createdAt":`, `"lastUpdatedAt":`, `"status":`, `"taskId":`, `"ttlMs":`, `"pollIntervalMs":`, `"statusMessage":`},
 	Null:  1 << 4,
 	ID:    12653,
 }
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
-func (x *WorkingTask) DecodeJSON(r *codec.Reader) {
+func (x *WorkingTask) DecodeJSON(r *wire.Reader) {
 	*x = WorkingTask{}
-	seen := r.Enter(&membersOfWorkingTask)
-	for i := r.Member(&seen, &x.Extra); i >= 0; i = r.Member(&seen, &x.Extra) {
+	o := r.Enter(&membersOfWorkingTask, (*wire.Extra)(&x.Extra))
+	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // createdAt
 			x.CreatedAt = r.Text()
 		case 1: // lastUpdatedAt
 			x.LastUpdatedAt = r.Text()
 		case 2: // status
-			r.Const(&seen, &x.Extra, "working")
+			o.Const("working")
 		case 3: // taskId
 			x.TaskID = r.Text()
 		case 4: // ttlMs
 			if !r.Null() {
-				x.TTLMs = r.NewInt(&x.Extra, "ttlMs")
+				x.TTLMs = o.NewInt()
 			}
 		case 5: // pollIntervalMs
-			x.PollIntervalMs = r.NewInt(&x.Extra, "pollIntervalMs")
+			x.PollIntervalMs = o.NewInt()
 		case 6: // statusMessage
 			x.StatusMessage = r.NewText()
 		default:
-			r.Extra(&x.Extra)
+			o.Extra()
 		}
 	}
-	r.Require(&seen, &x.Extra, 5)
+	o.Require(5)
 }

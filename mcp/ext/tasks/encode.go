@@ -7,31 +7,32 @@ package tasks
 
 import (
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelTaskRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *CancelTaskRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCancelTaskRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfCancelTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndOf(start, x.Extra, &membersOfCancelTaskRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
+func (x *CancelTaskResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCancelTaskResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfCancelTaskResult)
 	if !extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -39,17 +40,17 @@ func (x *CancelTaskResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfCancelTaskResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
+func (x *CancelledTask) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCancelledTask)
+	extra := wire.Extra(x.Extra).Of(&membersOfCancelledTask)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
 	}
@@ -77,17 +78,17 @@ func (x *CancelledTask) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfCancelledTask)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCancelledTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
+func (x *CompletedTask) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCompletedTask)
+	extra := wire.Extra(x.Extra).Of(&membersOfCompletedTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
 	}
@@ -119,17 +120,17 @@ func (x *CompletedTask) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfCompletedTask)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCompletedTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
+func (x *CreateTaskResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfCreateTaskResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfCreateTaskResult)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"task"`)
 	}
@@ -164,17 +165,17 @@ func (x *CreateTaskResult) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfCreateTaskResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfCreateTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *FailedTask) EncodeJSON(w *codec.Writer) {
+func (x *FailedTask) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfFailedTask)
+	extra := wire.Extra(x.Extra).Of(&membersOfFailedTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
 	}
@@ -206,31 +207,31 @@ func (x *FailedTask) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfFailedTask)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfFailedTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskResultCancelled) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskResultCancelled)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultCancelled)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -265,17 +266,17 @@ func (x *GetTaskResultCancelled) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskResultCancelled)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultCancelled)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskResultCompleted) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskResultCompleted)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultCompleted)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -314,17 +315,17 @@ func (x *GetTaskResultCompleted) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskResultCompleted)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultCompleted)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskResultFailed) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskResultFailed)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultFailed)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -363,17 +364,17 @@ func (x *GetTaskResultFailed) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskResultFailed)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultFailed)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskResultInputRequired) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskResultInputRequired)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultInputRequired)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -389,7 +390,7 @@ func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(1) || x.InputRequests != nil {
 		w.Key(`,"inputRequests":`)
-		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
+		wire.EncodeMapFunc(w, x.InputRequests, wire.WriteUnion[mcp.InputRequest])
 	}
 	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
@@ -412,17 +413,17 @@ func (x *GetTaskResultInputRequired) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskResultInputRequired)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultInputRequired)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
+func (x *GetTaskResultWorking) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfGetTaskResultWorking)
+	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultWorking)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -457,17 +458,17 @@ func (x *GetTaskResultWorking) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfGetTaskResultWorking)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfGetTaskResultWorking)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
+func (x *InputRequiredTask) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfInputRequiredTask)
+	extra := wire.Extra(x.Extra).Of(&membersOfInputRequiredTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
 	}
@@ -476,7 +477,7 @@ func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
 	}
 	if !extra.Absent(1) || x.InputRequests != nil {
 		w.Key(`,"inputRequests":`)
-		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
+		wire.EncodeMapFunc(w, x.InputRequests, wire.WriteUnion[mcp.InputRequest])
 	}
 	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
@@ -499,17 +500,17 @@ func (x *InputRequiredTask) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfInputRequiredTask)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfInputRequiredTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *Task) EncodeJSON(w *codec.Writer) {
+func (x *Task) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTask)
+	extra := wire.Extra(x.Extra).Of(&membersOfTask)
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
@@ -537,17 +538,17 @@ func (x *Task) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfTask)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTask)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
+func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsCancelled)
+	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsCancelled)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
 	}
@@ -579,17 +580,17 @@ func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsCancelled)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsCancelled)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
+func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsCompleted)
+	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsCompleted)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
 	}
@@ -625,17 +626,17 @@ func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsCompleted)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsCompleted)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
+func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsFailed)
+	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsFailed)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
 	}
@@ -671,17 +672,17 @@ func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsFailed)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsFailed)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) {
+func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsInputRequired)
+	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsInputRequired)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
 	}
@@ -694,7 +695,7 @@ func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) 
 	}
 	if !extra.Absent(1) || x.InputRequests != nil {
 		w.Key(`,"inputRequests":`)
-		codec.EncodeMapFunc(w, x.InputRequests, codec.WriteUnion[mcp.InputRequest])
+		wire.EncodeMapFunc(w, x.InputRequests, wire.WriteUnion[mcp.InputRequest])
 	}
 	if !extra.Absent(2) || x.LastUpdatedAt != "" {
 		w.KeyText(`,"lastUpdatedAt":"`, x.LastUpdatedAt)
@@ -717,17 +718,17 @@ func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *codec.Writer) 
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsInputRequired)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsInputRequired)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
+func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfTaskStatusNotificationParamsWorking)
+	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsWorking)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"working"`)
 	}
@@ -759,11 +760,11 @@ func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskStatusNotificationParamsWorking)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskStatusNotificationParamsWorking)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *codec.Writer) {
+func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -771,13 +772,13 @@ func (x *TaskSubscriptionAcknowledgedNotifications) EncodeJSON(w *codec.Writer) 
 	start := w.Begin()
 	if x.TaskIDs != nil {
 		w.Key(`,"taskIds":`)
-		codec.EncodeListFunc(w, x.TaskIDs, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.TaskIDs, (*wire.Writer).Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskSubscriptionAcknowledgedNotifications)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskSubscriptionAcknowledgedNotifications)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *TaskSubscriptionNotifications) EncodeJSON(w *codec.Writer) {
+func (x *TaskSubscriptionNotifications) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
@@ -785,37 +786,37 @@ func (x *TaskSubscriptionNotifications) EncodeJSON(w *codec.Writer) {
 	start := w.Begin()
 	if x.TaskIDs != nil {
 		w.Key(`,"taskIds":`)
-		codec.EncodeListFunc(w, x.TaskIDs, (*codec.Writer).Text)
+		wire.EncodeListFunc(w, x.TaskIDs, (*wire.Writer).Text)
 	}
-	w.EndOf(start, x.Extra, &membersOfTaskSubscriptionNotifications)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfTaskSubscriptionNotifications)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UpdateTaskRequestParams) EncodeJSON(w *codec.Writer) {
+func (x *UpdateTaskRequestParams) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUpdateTaskRequestParams)
+	extra := wire.Extra(x.Extra).Of(&membersOfUpdateTaskRequestParams)
 	if !extra.Absent(0) || x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
-		codec.EncodeMapFunc(w, x.InputResponses, codec.WriteUnion[mcp.InputResponse])
+		wire.EncodeMapFunc(w, x.InputResponses, wire.WriteUnion[mcp.InputResponse])
 	}
 	if !extra.Absent(1) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
-	w.EndOf(start, x.Extra, &membersOfUpdateTaskRequestParams)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUpdateTaskRequestParams)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *UpdateTaskResult) EncodeJSON(w *codec.Writer) {
+func (x *UpdateTaskResult) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfUpdateTaskResult)
+	extra := wire.Extra(x.Extra).Of(&membersOfUpdateTaskResult)
 	if !extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -823,17 +824,17 @@ func (x *UpdateTaskResult) EncodeJSON(w *codec.Writer) {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
 	}
-	w.EndOf(start, x.Extra, &membersOfUpdateTaskResult)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfUpdateTaskResult)
 }
 
 // EncodeJSON writes x as an object: its fields, then the members in x.Extra.
-func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
+func (x *WorkingTask) EncodeJSON(w *wire.Writer) {
 	if x == nil {
 		w.Fail("", codec.ErrNoValue)
 		return
 	}
 	start := w.Begin()
-	extra := x.Extra.Of(&membersOfWorkingTask)
+	extra := wire.Extra(x.Extra).Of(&membersOfWorkingTask)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"working"`)
 	}
@@ -861,5 +862,5 @@ func (x *WorkingTask) EncodeJSON(w *codec.Writer) {
 			w.IntExact(*x.TTLMs, extra, "ttlMs")
 		}
 	}
-	w.EndOf(start, x.Extra, &membersOfWorkingTask)
+	w.EndExtra(start, wire.Extra(x.Extra), &membersOfWorkingTask)
 }

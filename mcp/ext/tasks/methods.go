@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Direction is a set of sides that may send a message.
@@ -101,9 +102,9 @@ func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, erro
 	return decode(method, data, ReadMethodResult, opts)
 }
 
-func decode(method string, data []byte, read func(*codec.Reader, string) Value, opts []codec.Option) (Value, error) {
+func decode(method string, data []byte, read func(*wire.Reader, string) Value, opts []codec.Option) (Value, error) {
 	known := true
-	v, err := codec.UnmarshalFunc(data, func(r *codec.Reader) Value {
+	v, err := codec.UnmarshalFunc(data, func(r *wire.Reader) Value {
 		v := read(r, method)
 		if known = v != nil; !known {
 			r.Skip()
@@ -118,14 +119,14 @@ func decode(method string, data []byte, read func(*codec.Reader, string) Value, 
 
 // ReadMethodParams reads the params of a request or notification from r, as [DecodeParams] decodes
 // them. It returns nil and consumes nothing for a method that the table does not have.
-func ReadMethodParams(r *codec.Reader, method string) Value {
+func ReadMethodParams(r *wire.Reader, method string) Value {
 	switch method {
 	case "tasks/cancel":
-		return codec.New(r, (*CancelTaskRequestParams).DecodeJSON)
+		return wire.New(r, (*CancelTaskRequestParams).DecodeJSON)
 	case "tasks/get":
-		return codec.New(r, (*GetTaskRequestParams).DecodeJSON)
+		return wire.New(r, (*GetTaskRequestParams).DecodeJSON)
 	case "tasks/update":
-		return codec.New(r, (*UpdateTaskRequestParams).DecodeJSON)
+		return wire.New(r, (*UpdateTaskRequestParams).DecodeJSON)
 	case "notifications/tasks":
 		return codec.Encoder(DecodeTaskStatusNotificationParams(r)).(Value)
 	}
@@ -134,14 +135,14 @@ func ReadMethodParams(r *codec.Reader, method string) Value {
 
 // ReadMethodResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
 // returns nil and consumes nothing for a method that the table does not have.
-func ReadMethodResult(r *codec.Reader, method string) Value {
+func ReadMethodResult(r *wire.Reader, method string) Value {
 	switch method {
 	case "tasks/cancel":
-		return codec.New(r, (*CancelTaskResult).DecodeJSON)
+		return wire.New(r, (*CancelTaskResult).DecodeJSON)
 	case "tasks/get":
 		return codec.Encoder(DecodeGetTaskResult(r)).(Value)
 	case "tasks/update":
-		return codec.New(r, (*UpdateTaskResult).DecodeJSON)
+		return wire.New(r, (*UpdateTaskResult).DecodeJSON)
 	}
 	return nil
 }

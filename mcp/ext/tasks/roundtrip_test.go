@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/roundtrip"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
@@ -28,7 +29,7 @@ func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 		Revision: revision,
 		Schema:   src,
 		New:      newValue,
-		Params:   func(r *codec.Reader, method string) codec.Value { return tasks.ReadMethodParams(r, method) },
+		Params:   func(r *wire.Reader, method string) codec.Value { return tasks.ReadMethodParams(r, method) },
 		Validate: func(definition string, text []byte) error { return tasks.Validate(revision, definition, text) },
 		ValidateValue: func(v codec.Value) error {
 			if v, ok := v.(tasks.Value); ok {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Unknown is a value of a union that is none of its variants: what a newer peer may send.
@@ -17,10 +18,10 @@ import (
 type Unknown struct{ Raw json.RawMessage }
 
 // DecodeJSON reads any value.
-func (x *Unknown) DecodeJSON(r *codec.Reader) { x.Raw = r.Raw() }
+func (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }
 
 // EncodeJSON writes the value as it came.
-func (x *Unknown) EncodeJSON(w *codec.Writer) { w.Raw(x.Raw) }
+func (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }
 
 // MarshalJSON returns the value as it came.
 func (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
@@ -33,7 +34,7 @@ func (x *Unknown) Validate(rev Revision) error {
 	return fmt.Errorf("no variant of revision %s has this shape", rev)
 }
 
-func newUnknown(r *codec.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
+func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
 
 // DetailedTask is a complete task, as reported by tasks/get and notifications/tasks: a WorkingTask,
 // InputRequiredTask, CompletedTask, FailedTask or CancelledTask. The status member selects the
@@ -55,18 +56,18 @@ type DetailedTask interface {
 }
 
 // DecodeDetailedTask reads a [DetailedTask]. It finds the variant by its member "status".
-func DecodeDetailedTask(r *codec.Reader) DetailedTask {
+func DecodeDetailedTask(r *wire.Reader) DetailedTask {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
-		return codec.New(r, (*CancelledTask).DecodeJSON)
+		return wire.New(r, (*CancelledTask).DecodeJSON)
 	case "completed":
-		return codec.New(r, (*CompletedTask).DecodeJSON)
+		return wire.New(r, (*CompletedTask).DecodeJSON)
 	case "failed":
-		return codec.New(r, (*FailedTask).DecodeJSON)
+		return wire.New(r, (*FailedTask).DecodeJSON)
 	case "input_required":
-		return codec.New(r, (*InputRequiredTask).DecodeJSON)
+		return wire.New(r, (*InputRequiredTask).DecodeJSON)
 	case "working":
-		return codec.New(r, (*WorkingTask).DecodeJSON)
+		return wire.New(r, (*WorkingTask).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -90,18 +91,18 @@ type GetTaskResult interface {
 }
 
 // DecodeGetTaskResult reads a [GetTaskResult]. It finds the variant by its member "status".
-func DecodeGetTaskResult(r *codec.Reader) GetTaskResult {
+func DecodeGetTaskResult(r *wire.Reader) GetTaskResult {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
-		return codec.New(r, (*GetTaskResultCancelled).DecodeJSON)
+		return wire.New(r, (*GetTaskResultCancelled).DecodeJSON)
 	case "completed":
-		return codec.New(r, (*GetTaskResultCompleted).DecodeJSON)
+		return wire.New(r, (*GetTaskResultCompleted).DecodeJSON)
 	case "failed":
-		return codec.New(r, (*GetTaskResultFailed).DecodeJSON)
+		return wire.New(r, (*GetTaskResultFailed).DecodeJSON)
 	case "input_required":
-		return codec.New(r, (*GetTaskResultInputRequired).DecodeJSON)
+		return wire.New(r, (*GetTaskResultInputRequired).DecodeJSON)
 	case "working":
-		return codec.New(r, (*GetTaskResultWorking).DecodeJSON)
+		return wire.New(r, (*GetTaskResultWorking).DecodeJSON)
 	}
 	return newUnknown(r)
 }
@@ -126,18 +127,18 @@ type TaskStatusNotificationParams interface {
 
 // DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams]. It finds the variant
 // by its member "status".
-func DecodeTaskStatusNotificationParams(r *codec.Reader) TaskStatusNotificationParams {
+func DecodeTaskStatusNotificationParams(r *wire.Reader) TaskStatusNotificationParams {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
-		return codec.New(r, (*TaskStatusNotificationParamsCancelled).DecodeJSON)
+		return wire.New(r, (*TaskStatusNotificationParamsCancelled).DecodeJSON)
 	case "completed":
-		return codec.New(r, (*TaskStatusNotificationParamsCompleted).DecodeJSON)
+		return wire.New(r, (*TaskStatusNotificationParamsCompleted).DecodeJSON)
 	case "failed":
-		return codec.New(r, (*TaskStatusNotificationParamsFailed).DecodeJSON)
+		return wire.New(r, (*TaskStatusNotificationParamsFailed).DecodeJSON)
 	case "input_required":
-		return codec.New(r, (*TaskStatusNotificationParamsInputRequired).DecodeJSON)
+		return wire.New(r, (*TaskStatusNotificationParamsInputRequired).DecodeJSON)
 	case "working":
-		return codec.New(r, (*TaskStatusNotificationParamsWorking).DecodeJSON)
+		return wire.New(r, (*TaskStatusNotificationParamsWorking).DecodeJSON)
 	}
 	return newUnknown(r)
 }

@@ -6,37 +6,24 @@
 package tasks
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Validate checks data, JSON text, against a definition in the schema of one revision. A
 // definition may be followed by "/params" for the params of a request or notification. The
 // error lists every fault with its place ([jsonschema.Faults]); nil means there is none.
 func Validate(rev Revision, definition string, data []byte) error {
-	root, ok := table.Root(string(rev), definition)
-	if !ok {
-		return fmt.Errorf("revision %q has no definition %q", rev, definition)
-	}
-	return table.Check(root, data)
+	return table.Validate(string(rev), definition, data)
 }
 
 // validate checks x against the first of the definitions that the revision has.
 func validate(x codec.Encoder, rev Revision, definitions ...string) error {
-	for _, d := range definitions {
-		if root, ok := table.Root(string(rev), d); ok {
-			data, err := codec.Marshal(x)
-			if err != nil {
-				return err
-			}
-			return table.CheckValid(root, data)
-		}
-	}
-	return fmt.Errorf("revision %q has no definition %q", rev, definitions[0])
+	return table.ValidateValue(x, string(rev), definitions...)
 }
 
 // Validate encodes x and checks it against the schema of revision rev; see [Value].
@@ -166,6 +153,30 @@ type registered struct {
 	make func() Value
 }
 
+// definitions are sorted by name.
+var definitions = [...]registered{
+	{"CancelTaskRequest", hold("CancelTaskRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"CancelTaskResult", structOf[CancelTaskResult]},
+	{"CancelledTask", structOf[CancelledTask]},
+	{"CompletedTask", structOf[CompletedTask]},
+	{"CreateTaskResult", structOf[CreateTaskResult]},
+	{"DetailedTask", hold("DetailedTask", DecodeDetailedTask, wire.WriteUnion[DetailedTask])},
+	{"FailedTask", structOf[FailedTask]},
+	{"GetTaskRequest", hold("GetTaskRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"GetTaskResult", hold("GetTaskResult", DecodeGetTaskResult, wire.WriteUnion[GetTaskResult])},
+	{"InputRequiredTask", structOf[InputRequiredTask]},
+	{"Task", structOf[Task]},
+	{"TaskStatus", hold("TaskStatus", func(r *wire.Reader) TaskStatus { return TaskStatus(r.Text()) }, func(w *wire.Writer, v TaskStatus) { w.Text(string(v)) })},
+	{"TaskStatusNotification", hold("TaskStatusNotification", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"TaskStatusNotificationParams", hold("TaskStatusNotificationParams", DecodeTaskStatusNotificationParams, wire.WriteUnion[TaskStatusNotificationParams])},
+	{"TaskSubscriptionAcknowledgedNotifications", structOf[TaskSubscriptionAcknowledgedNotifications]},
+	{"TaskSubscriptionNotifications", structOf[TaskSubscriptionNotifications]},
+	{"TasksExtensionCapability", hold("TasksExtensionCapability", func(r *wire.Reader) TasksExtensionCapability { return wire.DecodeMapFunc(r, (*wire.Reader).Raw) }, func(w *wire.Writer, v TasksExtensionCapability) { wire.EncodeMapFunc(w, v, (*wire.Writer).Raw) })},
+	{"UpdateTaskRequest", hold("UpdateTaskRequest", (*wire.Reader).RawObject, (*wire.Writer).RawObject)},
+	{"UpdateTaskResult", structOf[UpdateTaskResult]},
+	{"WorkingTask", structOf[WorkingTask]},
+}
+
 // structOf makes a Value of a struct.
 func structOf[T any, P interface {
 	*T
@@ -174,45 +185,21 @@ func structOf[T any, P interface {
 	return P(new(T))
 }
 
-// definitions are sorted by name.
-var definitions = [...]registered{
-	{"CancelTaskRequest", hold("CancelTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"CancelTaskResult", structOf[CancelTaskResult]},
-	{"CancelledTask", structOf[CancelledTask]},
-	{"CompletedTask", structOf[CompletedTask]},
-	{"CreateTaskResult", structOf[CreateTaskResult]},
-	{"DetailedTask", hold("DetailedTask", DecodeDetailedTask, codec.WriteUnion[DetailedTask])},
-	{"FailedTask", structOf[FailedTask]},
-	{"GetTaskRequest", hold("GetTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"GetTaskResult", hold("GetTaskResult", DecodeGetTaskResult, codec.WriteUnion[GetTaskResult])},
-	{"InputRequiredTask", structOf[InputRequiredTask]},
-	{"Task", structOf[Task]},
-	{"TaskStatus", hold("TaskStatus", func(r *codec.Reader) TaskStatus { return TaskStatus(r.Text()) }, func(w *codec.Writer, v TaskStatus) { w.Text(string(v)) })},
-	{"TaskStatusNotification", hold("TaskStatusNotification", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"TaskStatusNotificationParams", hold("TaskStatusNotificationParams", DecodeTaskStatusNotificationParams, codec.WriteUnion[TaskStatusNotificationParams])},
-	{"TaskSubscriptionAcknowledgedNotifications", structOf[TaskSubscriptionAcknowledgedNotifications]},
-	{"TaskSubscriptionNotifications", structOf[TaskSubscriptionNotifications]},
-	{"TasksExtensionCapability", hold("TasksExtensionCapability", func(r *codec.Reader) TasksExtensionCapability { return codec.DecodeMapFunc(r, (*codec.Reader).Raw) }, func(w *codec.Writer, v TasksExtensionCapability) { codec.EncodeMapFunc(w, v, (*codec.Writer).Raw) })},
-	{"UpdateTaskRequest", hold("UpdateTaskRequest", (*codec.Reader).RawObject, (*codec.Writer).RawObject)},
-	{"UpdateTaskResult", structOf[UpdateTaskResult]},
-	{"WorkingTask", structOf[WorkingTask]},
-}
-
 // holder makes a Value of a definition that is not a struct.
 type holder[T any] struct {
 	value      T
 	definition string
-	read       func(*codec.Reader) T
-	write      func(*codec.Writer, T)
+	read       func(*wire.Reader) T
+	write      func(*wire.Writer, T)
 }
 
 // hold returns a function that makes a holder.
-func hold[T any](definition string, read func(*codec.Reader) T, write func(*codec.Writer, T)) func() Value {
+func hold[T any](definition string, read func(*wire.Reader) T, write func(*wire.Writer, T)) func() Value {
 	return func() Value { return &holder[T]{definition: definition, read: read, write: write} }
 }
 
-func (h *holder[T]) DecodeJSON(r *codec.Reader)  { h.value = h.read(r) }
-func (h *holder[T]) EncodeJSON(w *codec.Writer)  { h.write(w, h.value) }
+func (h *holder[T]) DecodeJSON(r *wire.Reader)   { h.value = h.read(r) }
+func (h *holder[T]) EncodeJSON(w *wire.Writer)   { h.write(w, h.value) }
 func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.definition) }
 func (h *holder[T]) Unwrap() any                 { return h.value }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // The members that carry tokens: one of params, and one of results.
@@ -15,10 +16,9 @@ const (
 
 // tokenOf returns the token that is a member of an object; ok is false if there is none.
 func tokenOf(object json.RawMessage, name string) (token string, ok bool, err error) {
-	r := codec.Borrow(object, codec.AllowSize(object)...)
-	token, kind, ok := r.PeekMember(name)
-	r.Release()
-	if ok && kind != codec.KindString {
+	var kind wire.Kind
+	codec.ReadPart(object, func(r *wire.Reader) { token, kind, ok = r.PeekMember(name) })
+	if ok && kind != wire.KindString {
 		return "", false, fmt.Errorf("partial: %s is not a string", name)
 	}
 	return token, ok, nil
@@ -32,20 +32,20 @@ type edited struct {
 }
 
 // EncodeJSON writes the object, with the token at its end.
-func (e *edited) EncodeJSON(w *codec.Writer) {
-	r := codec.Borrow(e.object, append(codec.AllowSize(e.object), codec.NoCopy())...)
-	defer r.Release()
-	start := w.Begin()
-	for r.Object(); r.More(); {
-		name, raw := r.Key(), r.Raw()
-		if name != e.name {
-			w.MapKey(name)
-			w.Raw(raw)
+func (e *edited) EncodeJSON(w *wire.Writer) {
+	w.Begin()
+	codec.ReadPart(e.object, func(r *wire.Reader) {
+		for r.Object(); r.More(); {
+			name, raw := r.Key(), r.Raw()
+			if name != e.name {
+				w.MapKey(name)
+				w.Raw(raw)
+			}
 		}
-	}
+	})
 	if e.token != nil {
 		w.MapKey(e.name)
-		w.Scalar(codec.StringScalar(*e.token))
+		w.Text(*e.token)
 	}
-	w.End(start, codec.Extra{})
+	w.End()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -42,10 +43,11 @@ func Start(caller jsonrpc.Caller, method string, params codec.Encoder) (*Operati
 			return nil, err
 		}
 	}
-	r := codec.Borrow(raw, codec.AllowSize(raw)...)
-	object := r.Kind() == codec.KindObject
-	_, _, taken := r.PeekMember(tokenMember)
-	r.Release()
+	var object, taken bool
+	codec.ReadPart(raw, func(r *wire.Reader) {
+		object = r.Kind() == wire.KindObject
+		_, _, taken = r.PeekMember(tokenMember)
+	})
 	if !object || taken {
 		return nil, fmt.Errorf("partial: params of %s must be an object without member %q", method, tokenMember)
 	}

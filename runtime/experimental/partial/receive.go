@@ -224,10 +224,8 @@ func (r *receiver) withToken(ctx context.Context, req *session.Request, part *Pa
 
 // isError reports whether a result is that of a tool that has failed.
 func isError(result json.RawMessage) bool {
-	r := codec.Borrow(result, codec.AllowSize(result)...)
-	defer r.Release()
-	text, kind, ok := r.PeekMember("isError")
-	return ok && kind == codec.KindBool && text == "true"
+	value, _ := codec.Member(result, "isError")
+	return string(value) == "true"
 }
 
 // end stores that the operation has ended. If that fails, the last part is returned nevertheless.

@@ -10,20 +10,20 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // broken panics in every method.
 type broken struct{}
 
-func (broken) Error() string            { panic("Error") }
-func (broken) String() string           { panic("String") }
-func (broken) EncodeJSON(*codec.Writer) { panic("EncodeJSON") }
-func (broken) Unwrap() error            { panic("Unwrap") }
-func (broken) LogValue() slog.Value     { panic("LogValue") }
-func (broken) As(any) bool              { panic("As") }
+func (broken) Error() string           { panic("Error") }
+func (broken) String() string          { panic("String") }
+func (broken) EncodeJSON(*wire.Writer) { panic("EncodeJSON") }
+func (broken) Unwrap() error           { panic("Unwrap") }
+func (broken) LogValue() slog.Value    { panic("LogValue") }
+func (broken) As(any) bool             { panic("As") }
 func (broken) Enabled(context.Context, slog.Level) bool {
 	panic("Enabled")
 }

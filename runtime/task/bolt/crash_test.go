@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
@@ -141,7 +142,7 @@ func outcomeOf(id string) codec.Encoder { return result{id} }
 // result is a result that contains the id of its task.
 type result struct{ id string }
 
-func (r result) EncodeJSON(w *codec.Writer) {
+func (r result) EncodeJSON(w *wire.Writer) {
 	w.Lit(`{"content":[],"of":`)
 	w.Text(r.id)
 	w.Lit(`}`)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -133,7 +134,7 @@ func (o Options) serveTasks(ctx context.Context, req *session.Request) (codec.En
 // payload is a stored result. It is sent unchanged.
 type payload struct{ raw json.RawMessage }
 
-func (p *payload) EncodeJSON(w *codec.Writer) { session.Raw(p.raw).EncodeJSON(w) }
+func (p *payload) EncodeJSON(w *wire.Writer) { session.Raw(p.raw).EncodeJSON(w) }
 
 // serveRequest serves a request whose method allows tasks.
 func (o Options) serveRequest(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
@@ -274,8 +275,12 @@ func withoutTask(req *session.Request) (*session.Request, error) {
 // without returns a copy of a JSON object without its members called name. All other bytes are
 // kept. The session has already checked that object is well formed.
 func without(object json.RawMessage, name string) (out json.RawMessage, err error) {
-	r := codec.Borrow(object, codec.AllowSize(object)...)
-	defer func() { err = errors.Join(err, r.Release()) }()
+	err = codec.ReadPart(object, func(r *wire.Reader) { out = cut(r, object, name) })
+	return out, err
+}
+
+// cut is without for the object that r reads.
+func cut(r *wire.Reader, object json.RawMessage, name string) (out json.RawMessage) {
 	r.Object()
 	last := 0 // object[:last] has been copied to out or dropped
 	for key, more := r.NextKey(); more; key, more = r.NextKey() {
@@ -299,5 +304,5 @@ func without(object json.RawMessage, name string) (out json.RawMessage, err erro
 	if cap(out) > 2*len(out) { // append has allocated too much, for dropped text or white space
 		out = bytes.Clone(out)
 	}
-	return out, nil
+	return out
 }

@@ -17,14 +17,15 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	wire "github.com/mcpwire/mcpwire/runtime/transport"
-	transport "github.com/mcpwire/mcpwire/runtime/transport/inmemory"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 // fixture is a server with tasks and a client that sends raw requests.
@@ -41,7 +42,7 @@ type fixture struct {
 
 // callUnchecked sends a request without checking the server's capabilities, on a new connection.
 func (f *fixture) callUnchecked(method, params string) (string, error) {
-	a, b := transport.Pair(transport.Options{})
+	a, b := inmemory.Pair(inmemory.Options{})
 	server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
 	defer server.Close()
 	defer a.Close()
@@ -51,7 +52,7 @@ func (f *fixture) callUnchecked(method, params string) (string, error) {
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 		`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":` + params + `}`,
 	} {
-		if err := a.Write(f.t.Context(), wire.Message{Text: []byte(text)}); err != nil {
+		if err := a.Write(f.t.Context(), transport.Message{Text: []byte(text)}); err != nil {
 			f.t.Fatal(err)
 		}
 		if !strings.Contains(text, `"id"`) {
@@ -175,7 +176,7 @@ func (f *fixture) create(params string) string {
 // rawParams are params that are sent unchecked.
 type rawParams string
 
-func (r rawParams) EncodeJSON(w *codec.Writer) { w.Raw(json.RawMessage(r)) }
+func (r rawParams) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }
 
 // wireCode returns the code of a JSON-RPC error, or 0.
 func wireCode(err error) int64 {
@@ -894,13 +895,13 @@ func TestWithdrawnInputRequestIsCancelled(t *testing.T) {
 func TestInvalidResponseFailsInputRequest(t *testing.T) {
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{"t": elicitingTool}}
 	runInBubble(t, c, func(t *testing.T, f *fixture) {
-		a, b := transport.Pair(transport.Options{})
+		a, b := inmemory.Pair(inmemory.Options{})
 		server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
 		defer server.Close()
 		defer a.Close()
 		send := func(text string) {
 			t.Helper()
-			if err := a.Write(t.Context(), wire.Message{Text: []byte(text)}); err != nil {
+			if err := a.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -1010,7 +1011,7 @@ func TestTaskDoesNotRetainMessage(t *testing.T) {
 		},
 	}}
 	runInBubble(t, c, func(t *testing.T, f *fixture) {
-		a, b := transport.Pair(transport.Options{})
+		a, b := inmemory.Pair(inmemory.Options{})
 		server := session.Serve(b, &mcp.InitializeResult{Capabilities: f.server.Server().Capabilities}, &f.config)
 		defer server.Close()
 		defer a.Close()
@@ -1027,14 +1028,14 @@ func TestTaskDoesNotRetainMessage(t *testing.T) {
 			if id == 0 {
 				text = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 			}
-			if err := a.Write(t.Context(), wire.Message{Text: []byte(text)}); err != nil {
+			if err := a.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := a.Read(); err != nil {
 				t.Fatal(err)
 			}
 			if id == 0 {
-				if err := a.Write(t.Context(), wire.Message{Text: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}); err != nil {
+				if err := a.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -1064,7 +1065,7 @@ func TestMethodsAreDeclaredSeparately(t *testing.T) {
 			defer m.Close(context.Background())
 			cfg := session.Config{Handler: session.Methods(nil, returns(`{"plain":1}`))}
 			receiver.Attach(&cfg, receiver.Options{Manager: m})
-			a, b := transport.Pair(transport.Options{})
+			a, b := inmemory.Pair(inmemory.Options{})
 			defer b.Close()
 			opened := make(chan *session.Session, 1)
 			go func() { // ends with the handshake
@@ -1091,7 +1092,7 @@ func TestMethodsAreDeclaredSeparately(t *testing.T) {
 			}
 			write := func(text string) {
 				t.Helper()
-				if err := b.Write(t.Context(), wire.Message{Text: []byte(text)}); err != nil {
+				if err := b.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
 					t.Fatal(err)
 				}
 			}

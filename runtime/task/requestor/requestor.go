@@ -280,11 +280,9 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 // createdTask decodes the response to a request that creates a task. It returns false if the
 // response is not a CreateTaskResult.
 func createdTask(raw json.RawMessage) (*mcp.CreateTaskResult, bool) {
-	r := codec.Borrow(raw, codec.AllowSize(raw)...)
-	_, kind, ok := r.PeekMember("task")
-	r.Release()
+	task, _ := codec.Member(raw, "task")
 	created := new(mcp.CreateTaskResult)
-	if !ok || kind != codec.KindObject || codec.Unmarshal(raw, created, codec.AllowSize(raw)...) != nil || created.Task.TaskID == "" {
+	if len(task) == 0 || task[0] != '{' || codec.Unmarshal(raw, created, codec.AllowSize(raw)...) != nil || created.Task.TaskID == "" {
 		return nil, false
 	}
 	return created, true

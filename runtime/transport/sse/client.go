@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -205,6 +206,8 @@ func (c *Client) hungUp(l *line, cause error) {
 
 // Reopen implements [transport.Reopener]. It returns when the server has sent the URL to post to.
 func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
+	ctx, cancel := c.end.Bounded(ctx)
+	defer cancel()
 	c.mu.Lock()
 	last := c.line
 	c.mu.Unlock()
@@ -296,10 +299,10 @@ func (c *Client) record(l *line, m *jsonrpc.Message) (wanted bool) {
 
 // revisionOf returns the revision in a result of initialize as the value of a header, or nil.
 func revisionOf(result []byte) []string {
-	r := codec.Borrow(result)
-	defer r.Release()
-	revision, kind, _ := r.PeekMember("protocolVersion")
-	if kind != codec.KindString {
+	var revision string
+	var kind wire.Kind
+	codec.ReadPart(result, func(r *wire.Reader) { revision, kind, _ = r.PeekMember("protocolVersion") })
+	if kind != wire.KindString {
 		return nil
 	}
 	return []string{revision}

@@ -170,9 +170,8 @@ func (c *Client) notify(ctx context.Context, ep *epoch, text []byte, envelope js
 			defer time.AfterFunc(cancelGrace, func() { x.cancel(errCancelled) })
 		}
 	}
-	bounded, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.end.Life(), func() { cancel(transport.ErrClosed) })()
+	bounded, cancel := c.end.Bounded(ctx)
+	defer cancel()
 	var err error
 	if envelope.Method == mcp.MethodNotificationsInitialized {
 		err = c.confirm(bounded, ep, text)

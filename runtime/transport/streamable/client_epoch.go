@@ -159,6 +159,8 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 	if old := c.old.Load(); old != nil {
 		return old.Reopen(ctx)
 	}
+	ctx, cancel := c.end.Bounded(ctx)
+	defer cancel()
 	last := c.current()
 	switch {
 	case last.used.Load():

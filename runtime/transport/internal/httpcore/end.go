@@ -369,6 +369,16 @@ func (e *End) Within(ctx context.Context) (context.Context, context.CancelCauseF
 	return context.WithCancelCause(&valued{e.life, ctx})
 }
 
+// Bounded returns a context that ends with ctx or with the connection.
+func (e *End) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.life, func() { cancel(transport.ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // valued is a context with the values of another one in addition to its own.
 type valued struct {
 	context.Context

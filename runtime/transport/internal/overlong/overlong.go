@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -51,7 +52,7 @@ func Refusal(head, tail []byte, limit int) error {
 // direction reports the kind of a message by the members that begin in its head. It reports a
 // notification as a request.
 func direction(head []byte) (isResponse, isRequest bool) {
-	r := codec.NewReader(head)
+	r := wire.NewReader(head, wire.Limits{})
 	r.Object()
 	for {
 		name, ok := r.NextKey()

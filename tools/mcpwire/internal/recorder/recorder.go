@@ -94,7 +94,10 @@ func (s Server) connect(session *trace.Session) (transport.Conn, error) {
 	if s.URL != "" {
 		o := streamable.ClientOptions{}
 		o.Header = s.Header
-		conn, err = streamable.Dial(s.URL, o)
+		var client *streamable.Client
+		if client, err = streamable.Dial(s.URL, o); err == nil {
+			conn = &reopening{Reopener: client, lost: func(err error) { session.Event(err.Error()) }}
+		}
 	} else {
 		conn, err = stdio.Start(stdio.Command{
 			Path: s.Command[0], Args: s.Command[1:], Env: os.Environ(), Stderr: s.Stderr, ExitTimeout: stopTimeout,

@@ -1,0 +1,291 @@
+package scan
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/maphash"
+)
+
+// Checker walks over values without decoding them and finds every fault in them, names that appear twice
+// included. It does not recurse, so depth costs heap, not stack. The zero Checker is ready; MaxDepth and
+// MaxString must be set.
+type Checker struct {
+	MaxDepth  int
+	MaxString int
+	open      []openValue // arrays and objects entered and not yet left
+	names     []nameAt    // the first names of all open objects, innermost last
+	big       nameSet     // all names of objects with many
+	objects   uint32      // counts objects that went into big, so that each has its own number
+}
+
+// openValue is an array or an object that the Checker is inside of.
+type openValue struct {
+	close  byte
+	names  uint32 // where its names start in Checker.names
+	count  uint32 // how many it has had
+	object uint32 // its number in Checker.big, once it has one
+}
+
+// nameAt is a member name by its place in the text, where it stands without escapes.
+type nameAt struct {
+	mark       uint64 // different marks, different names
+	start, end int
+}
+
+// FewNames is how many names are compared one by one; an object with more goes to the set.
+const FewNames = 16
+
+// Value checks the value at or after i, which has depth arrays and objects around it, and returns the offset
+// after it, or the offset of the fault.
+func (c *Checker) Value(data []byte, i, depth int) (end int, err error) {
+	c.open, c.names = c.open[:0], c.names[:0]
+	for {
+		if i >= len(data) || data[i] <= ' ' {
+			if i = SkipSpace(data, i); i >= len(data) {
+				return i, ErrEOF
+			}
+		}
+		switch b := data[i]; b {
+		case '{', '[':
+			if depth+len(c.open) >= c.MaxDepth {
+				return i, ErrDepth
+			}
+			c.open = append(c.open, openValue{close: b + 2, names: uint32(len(c.names))})
+			if i++; i >= len(data) || data[i] <= ' ' {
+				i = SkipSpace(data, i)
+			}
+			if i < len(data) && data[i] == b+2 {
+				break // it is left below
+			}
+			if b == '{' {
+				if i, err = c.name(data, i); err != nil {
+					return i, err
+				}
+			}
+			continue
+		case '"':
+			start := i
+			if last := Plain(data, i+1); last >= 0 {
+				i = last + 1
+			} else if i, _, err = String(data, i); err != nil {
+				return i, err
+			}
+			if i-start-2 > c.MaxString {
+				return start, ErrStringSize
+			}
+		case 't':
+			i, err = Literal(data, i, "true")
+		case 'f':
+			i, err = Literal(data, i, "false")
+		case 'n':
+			i, err = Literal(data, i, "null")
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			i, _, err = Number(data, i)
+		default:
+			err = Unexpected(data, i, "a value")
+		}
+		if err != nil {
+			return i, err
+		}
+		// Leave all that ends here, and go on to the next value if there is one.
+		for {
+			n := len(c.open) - 1
+			if n < 0 {
+				return i, nil
+			}
+			if i < len(data) && data[i] <= ' ' {
+				i = SkipSpace(data, i)
+			}
+			top := &c.open[n]
+			if i >= len(data) || data[i] != ',' && data[i] != top.close {
+				return i, Unexpected(data, i, CommaOr(top.close))
+			}
+			if i++; data[i-1] == ',' {
+				if top.close == '}' {
+					if i, err = c.name(data, i); err != nil {
+						return i, err
+					}
+				}
+				break
+			}
+			c.names = c.names[:top.names]
+			c.open = c.open[:n]
+		}
+	}
+}
+
+func CommaOr(close byte) string {
+	if close == '}' {
+		return "',' or '}'"
+	}
+	return "',' or ']'"
+}
+
+// name checks the member name at or after i and the colon after it, and that the innermost object has not had it.
+func (c *Checker) name(data []byte, i int) (end int, err error) {
+	if i < len(data) && data[i] <= ' ' {
+		i = SkipSpace(data, i)
+	}
+	if i >= len(data) || data[i] != '"' {
+		return i, Unexpected(data, i, "a member name")
+	}
+	escaped := false
+	last := Plain(data, i+1)
+	if last < 0 {
+		if last, escaped, err = String(data, i); err != nil {
+			return last, err
+		}
+		last--
+	}
+	if last-i-1 > c.MaxString {
+		return i, ErrStringSize
+	}
+	end = last + 1
+	if end >= len(data) || data[end] != ':' {
+		if end = SkipSpace(data, end); end >= len(data) || data[end] != ':' {
+			return end, Unexpected(data, end, "':'")
+		}
+	}
+	if c.repeated(data, i+1, last, escaped) {
+		return i, ErrDuplicate
+	}
+	return end + 1, nil
+}
+
+// repeated adds the name between start and end to the innermost object and reports whether it was there.
+func (c *Checker) repeated(data []byte, start, end int, escaped bool) bool {
+	top := &c.open[len(c.open)-1]
+	top.count++
+	if top.object == 0 && top.count <= FewNames && !escaped {
+		name := nameAt{nameMark(data, start, end), start, end}
+		for _, n := range c.names[top.names:] {
+			if n.mark == name.mark && bytes.Equal(data[n.start:n.end], data[start:end]) {
+				return true
+			}
+		}
+		c.names = append(c.names, name)
+		return false
+	}
+	if top.object == 0 {
+		top.object = c.NewObject()
+		for _, n := range c.names[top.names:] {
+			c.AddName(top.object, data[n.start:n.end])
+		}
+	}
+	name := data[start:end]
+	if escaped {
+		name = AppendUnescaped(nil, name)
+	}
+	return !c.AddName(top.object, name)
+}
+
+// nameMark is a number made of the length of a name and the bytes it starts and ends with.
+func nameMark(data []byte, start, end int) uint64 {
+	n := end - start
+	if n >= 8 {
+		return binary.LittleEndian.Uint64(data[start:]) ^ binary.LittleEndian.Uint64(data[end-8:])<<1 ^ uint64(n)
+	}
+	var first uint64
+	if start+8 <= len(data) {
+		first = binary.LittleEndian.Uint64(data[start:])
+	} else {
+		for i, b := range data[start:end] {
+			first |= uint64(b) << (8 * i)
+		}
+	}
+	return first<<(8*(8-n)) ^ uint64(n)
+}
+
+// NewObject returns a number that no object in c.big has.
+func (c *Checker) NewObject() uint32 {
+	c.objects++
+	return c.objects
+}
+
+// AddName adds name to the object with that number, which is from [Checker.NewObject], and reports whether
+// it is new there.
+func (c *Checker) AddName(object uint32, name []byte) bool { return c.big.add(object, name) }
+
+// Reset forgets all names, and with them the input they were part of.
+func (c *Checker) Reset() {
+	if cap(c.open) > KeepSlots {
+		c.open, c.names = nil, nil
+	}
+	c.big.reset()
+	c.objects = 0
+}
+
+// nameSet holds the names of many objects at once. Its hash is seeded, so that a peer cannot choose names that
+// collide.
+type nameSet struct {
+	seed  maphash.Seed
+	slots []nameSlot // a power of two, at most half of them taken
+	taken int
+}
+
+// nameSlot is free if object is 0.
+type nameSlot struct {
+	object uint32
+	hash   uint64
+	name   []byte
+}
+
+// add puts a name of an object in and reports whether it is new.
+func (s *nameSet) add(object uint32, name []byte) bool {
+	if 2*s.taken >= len(s.slots) {
+		s.grow()
+	}
+	// The multiplier spreads the numbers of objects with equal names.
+	hash := maphash.Bytes(s.seed, name) + uint64(object)*0x9E3779B97F4A7C15
+	for i := hash; ; i++ {
+		slot := &s.slots[i&uint64(len(s.slots)-1)]
+		if slot.object == 0 {
+			*slot = nameSlot{object, hash, name}
+			s.taken++
+			return true
+		}
+		if slot.hash == hash && slot.object == object && bytes.Equal(slot.name, name) {
+			return false
+		}
+	}
+}
+
+func (s *nameSet) grow() {
+	if s.slots == nil {
+		s.seed = maphash.MakeSeed()
+	}
+	old := s.slots
+	s.slots = make([]nameSlot, max(64, 2*len(old)))
+	for _, o := range old {
+		if o.object == 0 {
+			continue
+		}
+		i := o.hash
+		for s.slots[i&uint64(len(s.slots)-1)].object != 0 {
+			i++
+		}
+		s.slots[i&uint64(len(s.slots)-1)] = o
+	}
+}
+
+func (s *nameSet) reset() {
+	if s.taken == 0 {
+		return
+	}
+	s.taken = 0
+	if len(s.slots) > KeepSlots {
+		s.slots = nil
+		return
+	}
+	clear(s.slots)
+}
+
+// HoldsNames reports whether any name of an object with many is held.
+func (c *Checker) HoldsNames() bool {
+	for _, s := range c.big.slots {
+		if s.name != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,66 @@
+//go:build !purego
+
+package scan
+
+// Long texts are looked at with vector instructions, where the processor has AVX2: escaping and checking UTF-8 take
+// several times as long without. Each function here goes as far as it gets with whole blocks and says how far that is;
+// what follows is done by the code that does it all on other processors, and with the build tag purego.
+
+// vectors tells whether the functions below may be called.
+var vectors = hasAVX2() // never changes
+
+// escapeBlocks writes s to dst, with what must be escaped replaced by what table has for it, until one of them is nearly
+// at its end. It returns how much it has written of dst, where it may have changed some of what follows, and read of s,
+// and whether there were bytes beyond ASCII.
+//
+//go:noescape
+func escapeBlocks(dst []byte, s string, table *[256]uint64) (n, i int, beyond bool)
+
+// plainText returns how many bytes s begins with that are ASCII and need no escape, rounded down to a multiple of 64.
+//
+//go:noescape
+func plainText(s string) (n int)
+
+// plainBytes is plainText for bytes.
+//
+//go:noescape
+func plainBytes(data []byte) (n int)
+
+// contentBlocks goes over string content with escapes of two bytes that short has. It stops at any other one, a quote or a
+// control character, and sometimes in front of that, but never behind a lone backslash. It returns where it is,
+// and tells whether there may be bytes beyond ASCII in front of that, and whether there are escapes.
+//
+//go:noescape
+func contentBlocks(data []byte, short *[256]byte) (n int, beyond, escaped bool)
+
+// utf8Text reports whether s, which has at least 64 bytes, is UTF-8.
+//
+//go:noescape
+func utf8Text(s string) (ok bool)
+
+// utf8Bytes is utf8Text for bytes.
+//
+//go:noescape
+func utf8Bytes(data []byte) (ok bool)
+
+// hasAVX2 reports whether the processor has AVX2 and the operating system keeps its registers.
+func hasAVX2() bool {
+	const (
+		osxsave, avx = 1 << 27, 1 << 28 // of function 1, in ecx
+		avx2         = 1 << 5           // of function 7, in ebx
+		registers    = 1<<1 | 1<<2      // those of SSE and AVX
+	)
+	last, _, _ := cpuid(0)
+	if last < 7 {
+		return false
+	}
+	if _, _, ecx := cpuid(1); ecx&osxsave == 0 || ecx&avx == 0 || savedState()&registers != registers {
+		return false
+	}
+	_, ebx, _ := cpuid(7)
+	return ebx&avx2 != 0
+}
+
+func cpuid(function uint32) (eax, ebx, ecx uint32)
+
+func savedState() (low uint32)

@@ -1,0 +1,142 @@
+package scan
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/codec/internal/slow"
+)
+
+// checkText compares what the fast code makes of a text and of the same bytes as string content with what code does that
+// looks at one byte after the other. The text is given as bytes, too; both may lie wherever the caller wants. Room is
+// where to write.
+func checkText(t *testing.T, text string, data, room []byte) {
+	t.Helper()
+	end, err := slowString(`"` + text)
+	end--
+	ascii, escaped := true, false
+	for i := range max(0, end) {
+		ascii = ascii && data[i] < utf8.RuneSelf
+		escaped = escaped || data[i] == '\\'
+	}
+	got, beyond, sawEscape, gotErr := scanContent(data, 0)
+	if gotErr == nil {
+		got++
+	}
+	if beyond {
+		last := got
+		if gotErr == nil {
+			last--
+		}
+		if bad := BadUTF8(data[:last]); bad >= 0 {
+			got, gotErr = bad, ErrUTF8
+		}
+	}
+	if got != end || gotErr != err || !ascii && !beyond || err == nil && escaped != sawEscape {
+		t.Fatalf("%q ends at %d with %v, want %d with %v; beyond ASCII %t, escaped %t", text, got, gotErr, end, err, beyond, sawEscape)
+	}
+	if last := Plain(data, 0); last >= 0 && (err != nil || last != end-1 || !ascii || escaped) {
+		t.Fatalf("%q is said to be plain up to %d", text, last)
+	}
+	if valid := utf8.ValidString(text); valid != (BadUTF8(data) < 0) {
+		t.Fatalf("%q: bad UTF-8 at %d", text, BadUTF8(data))
+	} else if vectors && len(data) >= longContent && (utf8Bytes(data) != valid || utf8Text(text) != valid) {
+		t.Fatalf("%q: that it is UTF-8 is %t", text, valid)
+	}
+
+	// Written, with just as much room, with less, and with more than what is needed.
+	want := slow.Escape(text)
+	for _, n := range []int{len(want), len(want) / 2, len(room)} {
+		dst := room[len(room)-min(n, len(room)):]
+		out, ok := AppendText(dst[:0], text)
+		if ok != utf8.ValidString(text) || ok && string(out) != want {
+			t.Fatalf("%q with room for %d was written as %q, %t; want %q", text, n, out, ok, want)
+		}
+	}
+}
+
+// TestLongTexts has everything slow.Odd at every place of texts of every length, each beginning at another alignment.
+func TestLongTexts(t *testing.T) {
+	for _, filler := range []string{"x", "é"} {
+		for _, thing := range slow.Odd {
+			full := strings.Repeat(filler, 200/len(filler))
+			for n := 1; n <= len(full); n += 7 {
+				for at := 0; at <= n; at++ {
+					if filler != "x" && (at+n)%2 != 0 {
+						continue // half a character is tested elsewhere
+					}
+					text := full[:at] + thing + full[at:n]
+					align := (at + n) % 64
+					data := append(make([]byte, align, align+len(text)+1), text...)
+					room := make([]byte, 2*len(text)+1000+align)
+					checkText(t, text, data[align:], room)
+				}
+			}
+		}
+	}
+}
+
+// TestManyEscapes has runs of all lengths between things that are escaped.
+func TestManyEscapes(t *testing.T) {
+	for _, thing := range []string{`"`, `\\`, `\`, "\x01", "\n", `\n`, `\"`, `\u0041`} {
+		for run := range 140 {
+			text := strings.Repeat(strings.Repeat("x", run)+thing, 1000/(run+1)+2)
+			checkText(t, text, []byte(text), make([]byte, 7*len(text)))
+			text += `"`
+			checkText(t, text, []byte(text), make([]byte, 7*len(text)))
+		}
+	}
+}
+
+// TestPastTheRoom looks at what stands behind the memory that may be written to.
+func TestPastTheRoom(t *testing.T) {
+	for _, text := range []string{strings.Repeat("ab\"cdefghi\n", 60), strings.Repeat("\x01", 300), strings.Repeat("x", 300) + "\x01"} {
+		want := slow.Escape(text)
+		for room := range len(want) + 700 {
+			memory := bytes.Repeat([]byte{'#'}, room+500)
+			out, ok := AppendText(memory[:0:room], text)
+			if !ok || string(out) != want || strings.Trim(string(memory[room:]), "#") != "" {
+				t.Fatalf("with room for %d: %q, and behind it %q", room, out, memory[room:])
+			}
+		}
+	}
+}
+
+// TestPairsOfBytes has every two bytes, with up to two that go on behind them, where a block begins, in it, and at the end
+// of the text.
+func TestPairsOfBytes(t *testing.T) {
+	for _, at := range []int{0, 31, 40, 63, 95} {
+		text := []byte(strings.Repeat("x", at) + "....." + strings.Repeat("x", 96-at))
+		for pair := range 1 << 16 {
+			for more := range 3 {
+				copy(text[at:], "xxxxx")
+				text[at], text[at+1] = byte(pair>>8), byte(pair)
+				copy(text[at+2:at+2+more], "\xbf\xbf")
+				end := len(text)
+				if pair%2 == 0 && at > 60 {
+					end = at + 2 + more
+				}
+				if bad := BadUTF8(text[:end]); (bad < 0) != utf8.Valid(text[:end]) {
+					t.Fatalf("%q: bad UTF-8 at %d", text[:end], bad)
+				}
+			}
+		}
+	}
+}
+
+func FuzzLongText(f *testing.F) {
+	for i, thing := range slow.Odd {
+		f.Add(thing, uint8(i*5), uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, s string, before, times uint8) {
+		if len(s) > 1000 {
+			return
+		}
+		text := strings.Repeat("z", int(before)) + strings.Repeat(s, 1+int(times)%16)
+		for _, text := range []string{text, text + `"`, text + strings.Repeat("~", 100)} {
+			checkText(t, text, []byte(text), make([]byte, len(text)+100))
+		}
+	})
+}

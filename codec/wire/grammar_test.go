@@ -1,0 +1,63 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/hostile"
+)
+
+func TestTextIsAcceptedOrRefusedAtItsFault(t *testing.T) {
+	for _, c := range hostile.All(hostile.Texts()) {
+		t.Run(c.Name, func(t *testing.T) {
+			want := placeOf(c.Refusal)
+			want.check(t, c.Text, codec.Valid([]byte(c.Text)))
+
+			// Token by token it is the same.
+			var v tree
+			want.check(t, c.Text, codec.Unmarshal([]byte(c.Text), &v))
+
+			// encoding/json agrees but where we are stricter.
+			if accepted, theirs := want.err == nil, json.Valid([]byte(c.Text)); accepted != theirs && !stricter(want.err) {
+				t.Errorf("accepted: %v, by encoding/json: %v", accepted, theirs)
+			}
+		})
+	}
+}
+
+// stricter reports whether an error is for text that encoding/json lets pass.
+func stricter(err error) bool {
+	for _, e := range []error{codec.ErrUTF8, codec.ErrSurrogate, codec.ErrDuplicate, codec.ErrDepth, codec.ErrSize, codec.ErrStringSize} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Every prefix of a good text ends early, unless it is a good text itself.
+func TestTextThatIsCutOffEndsEarly(t *testing.T) {
+	const text = ` {"a":[1.5e-7,-0,true,false,null,"x\n\u00e9\ud83d\ude00€"],"b":{"c":{}},"d":[[]]} `
+	end := strings.LastIndexByte(text, '}') + 1
+	for n := range end {
+		err := codec.Valid([]byte(text[:n]))
+		if strings.HasSuffix(text[:n], "\xe2") || strings.HasSuffix(text[:n], "\xe2\x82") {
+			if !errors.Is(err, codec.ErrUTF8) {
+				t.Errorf("%q: %v", text[:n], err)
+			}
+			continue
+		}
+		var e *codec.Error
+		if !errors.As(err, &e) || !errors.Is(err, codec.ErrEOF) || e.Offset != int64(n) {
+			t.Errorf("%q: %v", text[:n], err)
+		}
+	}
+	for n := end; n <= len(text); n++ {
+		if err := codec.Valid([]byte(text[:n])); err != nil {
+			t.Errorf("%q: %v", text[:n], err)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec/internal/scan"
+)
+
+// Kind is what a JSON value is.
+type Kind byte
+
+// The kinds of values. KindInvalid is no value: the text has ended, or no value starts like that.
+const (
+	KindInvalid Kind = iota
+	KindNull
+	KindBool
+	KindNumber
+	KindString
+	KindArray
+	KindObject
+)
+
+// String returns the kind's name, such as "object".
+func (k Kind) String() string {
+	switch k {
+	case KindNull:
+		return "null"
+	case KindBool:
+		return "boolean"
+	case KindNumber:
+		return "number"
+	case KindString:
+		return "string"
+	case KindArray:
+		return "array"
+	case KindObject:
+		return "object"
+	}
+	return "invalid"
+}
+
+// kindOf returns the kind of the value that starts with c.
+func kindOf(c byte) Kind {
+	switch c {
+	case '{':
+		return KindObject
+	case '[':
+		return KindArray
+	case '"':
+		return KindString
+	case 't', 'f':
+		return KindBool
+	case 'n':
+		return KindNull
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return KindNumber
+	}
+	return KindInvalid
+}
+
+// WrongKind returns the error for a value of the kind got where want, such as "string or integer", is needed. It wraps
+// codec.ErrType.
+func WrongKind(want string, got Kind) error { return &kindFault{want, got} }
+
+type kindFault struct {
+	want string
+	got  Kind
+}
+
+func (e *kindFault) Error() string { return "want " + e.want + ", got " + e.got.String() }
+func (e *kindFault) Unwrap() error { return scan.ErrType }
+
+// ScalarKind is a set of kinds that a [Scalar] may have, or the one that it has.
+type ScalarKind uint8
+
+// The kinds of scalars, which may be combined with |. A number of integral value, such as 7, 1.0 or 6e4, has
+// the kind ScalarInteger; where ScalarNumber is allowed, integers are too.
+const (
+	ScalarString ScalarKind = 1 << iota
+	ScalarInteger
+	ScalarNumber
+	ScalarBool
+)
+
+// String names the kinds in the set, such as "string or integer".
+func (k ScalarKind) String() string {
+	var names []string
+	if k&ScalarString != 0 {
+		names = append(names, "string")
+	}
+	if k&ScalarNumber != 0 {
+		names = append(names, "number")
+	} else if k&ScalarInteger != 0 {
+		names = append(names, "integer")
+	}
+	if k&ScalarBool != 0 {
+		names = append(names, "boolean")
+	}
+	if names == nil {
+		return "nothing"
+	}
+	return strings.Join(names, " or ")
+}

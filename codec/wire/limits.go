@@ -1,0 +1,28 @@
+package wire
+
+// Limits bound what a [Reader] takes. A field that is not positive has its default.
+type Limits struct {
+	Depth  int  // arrays and objects inside each other; 512 by default
+	Size   int  // bytes of the text; 64 MiB by default
+	String int  // bytes between the quotes of a string or a member name; Size by default
+	NoCopy bool // raw values are parts of the text, which then must never change
+}
+
+// The limits that hold where none are set. Package codec exports them.
+const (
+	DefaultDepth = 512
+	DefaultSize  = 64 << 20
+)
+
+func (l Limits) orDefault() Limits {
+	if l.Depth <= 0 {
+		l.Depth = DefaultDepth
+	}
+	if l.Size <= 0 {
+		l.Size = DefaultSize
+	}
+	if l.String <= 0 {
+		l.String = l.Size
+	}
+	return l
+}

@@ -1,0 +1,188 @@
+package wire
+
+import "slices"
+
+// decoder and encoder are the methods of a generated type; package codec documents them.
+type (
+	decoder interface{ DecodeJSON(r *Reader) }
+	encoder interface{ EncodeJSON(w *Writer) }
+)
+
+// DecodeList reads an array of values that decode themselves. The slice is never nil, unless reading fails.
+func DecodeList[T any, P interface {
+	*T
+	decoder
+}](r *Reader) []T {
+	list := []T{}
+	start := r.pos
+	for r.Array(); r.More(); {
+		list = room(r, start, list)[:len(list)+1]
+		P(&list[len(list)-1]).DecodeJSON(r)
+	}
+	if r.Failed() {
+		return nil
+	}
+	return list
+}
+
+// room returns list with room for one more element at least. How many more there will be is guessed from the
+// size of those since start; a wrong guess costs no more than a few elements, or what append wastes on a long list.
+func room[T any](r *Reader, start int, list []T) []T {
+	n := len(list)
+	if n < cap(list) {
+		return list
+	}
+	more := max(n, 1)
+	if 0 < n && len(r.frames) <= 3 { // else there is too much behind the list
+		size := max((r.pos-start)/n, 1)
+		more = (len(r.data)-r.pos)/size + 1
+		more += more / 8
+		// Not much at once for a short list, and by a part of itself for a long one: growing by steps of the same
+		// size would copy it over and over.
+		more = max(min(more, 8*n, max(n, 64)), n/4)
+	}
+	grown := make([]T, n, n+more) // zero beyond its length, unlike what Grow returns
+	copy(grown, list)
+	return grown
+}
+
+// EncodeList writes list as an array; a nil slice is written as [].
+func EncodeList[T any, P interface {
+	*T
+	encoder
+}](w *Writer, list []T) {
+	w.BeginArray()
+	for i := range list {
+		w.Elem()
+		P(&list[i]).EncodeJSON(w)
+	}
+	w.EndArray()
+}
+
+// DecodeMap reads an object whose members have any name and values that decode themselves. The map is never
+// nil, unless reading fails.
+func DecodeMap[T any, P interface {
+	*T
+	decoder
+}](r *Reader) map[string]T {
+	m := make(map[string]T)
+	for r.Object(); r.More(); {
+		key := r.Key()
+		if _, ok := m[key]; ok {
+			r.Duplicate()
+		}
+		var v T
+		P(&v).DecodeJSON(r)
+		m[key] = v
+	}
+	if r.Failed() {
+		return nil
+	}
+	return m
+}
+
+// EncodeMap writes m as an object with its names in order; a nil map is written as {}.
+func EncodeMap[T any, P interface {
+	*T
+	encoder
+}](w *Writer, m map[string]T) {
+	w.Begin()
+	names := len(w.keys)
+	for _, name := range sortKeys(w, m) {
+		w.MapKey(name)
+		v := m[name]
+		P(&v).EncodeJSON(w)
+	}
+	w.keys = w.keys[:names]
+	w.End()
+}
+
+// ReadTexts reads an array of strings. The slice is never nil, unless reading fails.
+func ReadTexts[T ~string](r *Reader) []T {
+	var few [8]T // the first ones, which are all of most lists
+	var list []T
+	n := 0
+	for r.Array(); r.More(); n++ {
+		text := T(r.Text())
+		if n < len(few) {
+			few[n] = text
+			continue
+		}
+		if n == len(few) {
+			list = append(make([]T, 0, 4*n), few[:]...)
+		}
+		list = append(list, text)
+	}
+	switch {
+	case r.Failed():
+		return nil
+	case n <= len(few):
+		return append(make([]T, 0, n), few[:n]...)
+	}
+	return list
+}
+
+// DecodeListFunc is [DecodeList] for elements that read returns.
+func DecodeListFunc[T any](r *Reader, read func(*Reader) T) []T {
+	list := []T{}
+	start := r.pos
+	for r.Array(); r.More(); {
+		list = append(room(r, start, list), read(r))
+	}
+	if r.Failed() {
+		return nil
+	}
+	return list
+}
+
+// EncodeListFunc is [EncodeList] for elements that write takes.
+func EncodeListFunc[T any](w *Writer, list []T, write func(*Writer, T)) {
+	w.BeginArray()
+	for _, v := range list {
+		w.Elem()
+		write(w, v)
+	}
+	w.EndArray()
+}
+
+// DecodeMapFunc is [DecodeMap] for values that read returns.
+func DecodeMapFunc[T any](r *Reader, read func(*Reader) T) map[string]T {
+	m := make(map[string]T)
+	r.Object()
+	for _, ok := r.NextKey(); ok; _, ok = r.NextKey() {
+		Put(r, &m, read)
+	}
+	if r.Failed() {
+		return nil
+	}
+	return m
+}
+
+// EncodeMapFunc is [EncodeMap] for values that write takes.
+func EncodeMapFunc[T any](w *Writer, m map[string]T, write func(*Writer, T)) {
+	w.Begin()
+	WriteMembers(w, m, write)
+	w.End()
+}
+
+// WriteMembers writes the entries of m, sorted by name, into the object that is being
+// written.
+func WriteMembers[T any](w *Writer, m map[string]T, write func(*Writer, T)) {
+	names := len(w.keys)
+	for _, name := range sortKeys(w, m) {
+		w.MapKey(name)
+		write(w, m[name])
+	}
+	w.keys = w.keys[:names]
+}
+
+// sortKeys appends the names in m to those in w that are being used, and returns them in order.
+func sortKeys[T any](w *Writer, m map[string]T) []string {
+	before := len(w.keys)
+	for name := range m {
+		w.keys = append(w.keys, name)
+	}
+	names := w.keys[before:]
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,91 @@
+package wire
+
+import "github.com/mcpwire/mcpwire/codec/internal/scan"
+
+// This file looks ahead without checking and without failing: a fault in the text is found when the text is read.
+
+// PeekMember looks for the member name in the next value without consuming it. If the next value is no object or
+// has no such member, ok is false. Otherwise kind is the kind of the member's value, and text is what a string
+// says or how a number or a boolean is written; it is empty for all else.
+func (r *Reader) PeekMember(name string) (text string, kind Kind, ok bool) {
+	if r.next() != '{' {
+		return "", KindInvalid, false
+	}
+	for c := r.ahead.Cursor(r.data, r.pos); c.Next(); {
+		if string(c.Name) == name {
+			return r.peekScalar(c.Value)
+		}
+	}
+	return "", KindInvalid, false
+}
+
+// PeekRaw returns the value of the member name of the next value without consuming it: a part of the text, unchecked. If
+// the next value is no object or has no such member, ok is false.
+func (r *Reader) PeekRaw(name string) (value []byte, ok bool) {
+	if r.next() != '{' {
+		return nil, false
+	}
+	for c := r.ahead.Cursor(r.data, r.pos); c.Next(); {
+		if string(c.Name) == name {
+			end := c.End()
+			return r.data[c.Value:end:end], true
+		}
+	}
+	return nil, false
+}
+
+func (r *Reader) peekScalar(at int) (text string, kind Kind, ok bool) {
+	switch kind = kindOf(r.data[at]); kind {
+	case KindInvalid:
+		return "", kind, false
+	case KindString:
+		end, escaped, err := scan.String(r.data, at)
+		switch {
+		case err != nil:
+			return "", KindInvalid, false
+		case escaped:
+			return string(r.unescape(r.data[at+1 : end-1])), kind, true
+		}
+		return r.pieces.string(r.data[at+1 : end-1]), kind, true
+	case KindNumber, KindBool:
+		return r.pieces.string(r.data[at:scan.SkipWord(r.data, at)]), kind, true
+	}
+	return "", kind, true
+}
+
+// KindSet is a set of kinds: bit k stands for the [Kind] k. The zero value stands for every kind but
+// null.
+type KindSet uint16
+
+// admits reports whether the kind of a value with the first byte c is in the set.
+func (s KindSet) admits(c byte) bool {
+	kind := kindOf(c)
+	return s == 0 && kind != KindNull || s&(1<<kind) != 0
+}
+
+// Key is a member by which the types of a union are told apart. An object has it if it has a member
+// with that name whose value is of one of the kinds.
+type Key struct {
+	Name  string
+	Kinds KindSet
+}
+
+// PeekKeys returns which of the keys the next value has, without consuming it: bit i of the result
+// stands for keys[i]. Keys from the 65th on are ignored. If the next value is not an object, the
+// result is 0.
+func (r *Reader) PeekKeys(keys ...Key) (found uint64) {
+	if r.next() != '{' {
+		return 0
+	}
+	for c := r.ahead.Cursor(r.data, r.pos); c.Next(); {
+		for i, key := range keys {
+			if string(c.Name) == key.Name {
+				if key.Kinds.admits(r.data[c.Value]) {
+					found |= 1 << i
+				}
+				break
+			}
+		}
+	}
+	return found
+}

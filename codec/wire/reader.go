@@ -1,0 +1,786 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/codec/internal/scan"
+)
+
+// Reader reads JSON values from one byte slice, front to back. Its first failure stays: afterwards every method
+// returns a zero value and consumes nothing, and More returns false.
+//
+// An object is read like this, and an array with Array and More:
+//
+//	r.Object()
+//	for name, ok := r.NextKey(); ok; name, ok = r.NextKey() {
+//		switch string(name) {
+//		case "name":
+//			t.Name = r.Text()
+//		default:
+//			r.Extra(&t.Extra)
+//		}
+//	}
+//
+// Every member name must be followed by exactly one call that consumes its value. A Reader must not be copied.
+type Reader struct {
+	src    []byte // the whole text
+	data   []byte // src, or empty once reading has failed, so that the hot paths need not ask
+	pos    int    // everything in front of it is consumed
+	limits Limits
+	fresh  bool   // the innermost array or object was entered and More was not called yet
+	frames []byte // what closes the arrays and objects entered and not yet left
+
+	failure failure
+	key     keyPlace
+	scratch []byte // for strings with escapes
+	pieces  pieces
+	slabs   slabs
+	extras  extras
+	order   order
+	check   scan.Checker
+	ahead   scan.Ahead
+}
+
+// keyPlace is where the last member name stands in the text.
+type keyPlace struct {
+	start int
+	end   int // its closing quote, if NextKey saw that it has no escapes, or 0
+}
+
+// extras are the [Extra] values that the Reader is working on.
+type extras struct {
+	open    []owned              // those made for open objects, innermost last
+	lacking [lackingSlots]*extra // cache of those that hold nothing but missing members
+}
+
+// owned is an extra that the Reader made for an object that is still open. It may be changed in
+// place until the Reader leaves the object.
+type owned struct {
+	extra  *extra
+	depth  int    // how many arrays and objects were open
+	text   bool   // its text was made by pieces.extend and may be extended
+	object uint32 // the number of the object in check.big, or 0
+}
+
+// failure is the first thing that went wrong: err is nil as long as nothing has.
+type failure struct {
+	at  int
+	err error
+}
+
+// NewReader returns a Reader for data; see [Reader.Reset].
+func NewReader(data []byte, limits Limits) *Reader {
+	r := new(Reader)
+	r.Reset(data, limits)
+	return r
+}
+
+func (r *Reader) setLimits(l Limits) {
+	r.limits = l.orDefault()
+	r.check.MaxDepth, r.check.MaxString = r.limits.Depth, r.limits.String
+	r.ahead.MaxDepth = r.limits.Depth
+}
+
+// Reset makes r read data from its start, within limits, and forget all else, the former input included. The data must
+// not change while it is being read.
+func (r *Reader) Reset(data []byte, limits Limits) {
+	if r.src != nil || r.failure.err != nil {
+		r.Forget()
+	}
+	if limits.orDefault() != r.limits {
+		r.setLimits(limits)
+	}
+	r.begin(data)
+}
+
+// begin starts to read data, after Forget.
+func (r *Reader) begin(data []byte) {
+	r.src, r.data, r.pos = data, data, 0
+	r.fresh = false
+	r.frames = r.frames[:0]
+	r.key = keyPlace{}
+	r.pieces.more = 0
+	if len(data) > r.limits.Size {
+		r.fail(r.limits.Size, scan.ErrSize)
+	} else if len(data) > 0 && data[0] == bom[0] && bytes.HasPrefix(data, bom) {
+		r.fail(0, scan.ErrBOM)
+	}
+}
+
+// Forget drops the text and all that was made from it, so that r can wait for the next text without keeping them
+// alive. Reset forgets by itself.
+func (r *Reader) Forget() {
+	r.src, r.data = nil, nil
+	if r.failure.err != nil {
+		r.failure = failure{}
+		clear(r.extras.open) // without letGo: the texts are incomplete, and the caller may be using the extras
+		r.extras.open = r.extras.open[:0]
+	}
+	if r.slabs.texts != nil {
+		r.slabs.texts = nil
+	}
+	r.letGo(-1)
+	if cap(r.scratch) > scan.KeepScratch {
+		r.scratch = nil
+	}
+	r.check.Reset()
+	r.ahead.Reset()
+}
+
+var bom = []byte("\xEF\xBB\xBF")
+
+// Failure returns the offset and the cause of the first failure; err is nil if there was none.
+func (r *Reader) Failure() (offset int, err error) { return r.failure.at, r.failure.err }
+
+// Failed reports whether there was a failure.
+func (r *Reader) Failed() bool { return r.failure.err != nil }
+
+// Fail records a failure at an offset of the input, such as what Offset returned, unless there was one before.
+// A nil err is none.
+func (r *Reader) Fail(offset int, err error) {
+	if err != nil {
+		r.fail(offset, err)
+	}
+}
+
+func (r *Reader) fail(at int, err error) {
+	if r.failure.err != nil {
+		return
+	}
+	r.failure = failure{at, err}
+	r.data, r.pos = nil, 0
+}
+
+// Offset returns the offset of the next byte that is not white space: where the next value starts, when one is
+// due. After a failure it is the offset of that.
+func (r *Reader) Offset() int {
+	if r.failure.err != nil {
+		return r.failure.at
+	}
+	r.next()
+	return r.pos
+}
+
+// KeyOffset returns the offset of the member name that Key returned last.
+func (r *Reader) KeyOffset() int { return r.key.start }
+
+// End demands that nothing but white space is left; otherwise it fails with [ErrTrailing].
+func (r *Reader) End() {
+	r.next()
+	if r.pos < len(r.data) {
+		r.fail(r.pos, scan.ErrTrailing)
+	}
+}
+
+// next skips white space and returns the byte after it, which stays, or 0 if the text has ended.
+func (r *Reader) next() byte {
+	i := r.pos
+	for i < len(r.data) {
+		c := r.data[i]
+		if !scan.IsSpace(c) {
+			r.pos = i
+			return c
+		}
+		i++
+	}
+	r.pos = i
+	return 0
+}
+
+// Kind returns the kind of the next value and consumes nothing but white space. It does not fail: if no value is
+// next, it returns KindInvalid, and reading the value fails.
+func (r *Reader) Kind() Kind { return kindOf(r.next()) }
+
+// want fails because the next value is not what it should be.
+func (r *Reader) want(what string) {
+	if kind := r.Kind(); kind != KindInvalid {
+		r.fail(r.pos, WrongKind(what, kind))
+		return
+	}
+	r.fail(r.pos, scan.Unexpected(r.data, r.pos, "a value"))
+}
+
+// Null consumes a null and returns true, if that is next; otherwise it consumes nothing.
+func (r *Reader) Null() bool { return r.next() == 'n' && r.literal("null") }
+
+// Bool reads true or false.
+func (r *Reader) Bool() bool {
+	switch r.next() {
+	case 't':
+		return r.literal("true")
+	case 'f':
+		r.literal("false")
+	default:
+		r.want("boolean")
+	}
+	return false
+}
+
+// literal consumes lit, whose first byte is next.
+func (r *Reader) literal(lit string) bool {
+	end, err := scan.Literal(r.data, r.pos, lit)
+	if err != nil {
+		r.fail(end, err)
+		return false
+	}
+	r.pos = end
+	return true
+}
+
+// Text reads a string.
+func (r *Reader) Text() string {
+	// The common case first: no white space in front, ASCII without escapes.
+	if data, start := r.data, r.pos+1; start <= len(data) && data[start-1] == '"' {
+		if end := scan.Plain(data, start); end >= 0 && end-start <= r.limits.String {
+			r.pos = end + 1
+			return r.pieces.string(data[start:end])
+		}
+	}
+	return r.text()
+}
+
+func (r *Reader) text() string {
+	text, ok := r.content("string")
+	if !ok {
+		return ""
+	}
+	return r.pieces.string(text)
+}
+
+// TextBytes reads a string as Text does, without a copy: the bytes may be looked at until the next call on r, and
+// must not be changed. They are nil after a failure only.
+func (r *Reader) TextBytes() []byte {
+	text, _ := r.content("string")
+	return text
+}
+
+// TextIs consumes the next value, if it is the string want, written without escapes and without white space in front
+// of it, and otherwise nothing.
+func (r *Reader) TextIs(want string) bool {
+	i := r.pos
+	end := i + len(want) + 1
+	if end >= len(r.data) || r.data[i] != '"' || r.data[end] != '"' || string(r.data[i+1:end]) != want {
+		return false
+	}
+	r.pos = end + 1
+	return true
+}
+
+// content consumes a string and returns what it says: a part of the input, or of the scratch buffer if there were
+// escapes.
+func (r *Reader) content(what string) (text []byte, ok bool) {
+	if r.next() != '"' {
+		r.want(what)
+		return nil, false
+	}
+	data, start := r.data, r.pos+1
+	end, beyond := scan.Run(data, start)
+	text = data[start:end:end]
+	var err error
+	switch {
+	case end == len(data):
+		err = scan.ErrEOF
+	case data[end] == '\\':
+		rest := false
+		r.scratch, end, rest, err = scan.DecodeContent(append(r.scratch[:0], text...), data, end)
+		text, beyond = r.scratch, beyond || rest
+	case data[end] != '"':
+		err = scan.ErrControlChar
+	}
+	if beyond {
+		if bad := scan.BadUTF8(data[start:end]); bad >= 0 {
+			end, err = start+bad, scan.ErrUTF8
+		}
+	}
+	if err == nil && end-start > r.limits.String {
+		end, err = start-1, scan.ErrStringSize
+	}
+	if err != nil {
+		r.fail(end, err)
+		return nil, false
+	}
+	r.pos = end + 1
+	return text, true
+}
+
+// unescape decodes string content into the scratch buffer.
+func (r *Reader) unescape(content []byte) []byte {
+	r.scratch = scan.AppendUnescaped(r.scratch[:0], content)
+	return r.scratch
+}
+
+// Number reads a number as its exact text.
+func (r *Reader) Number() string {
+	text, _, ok := r.number("number")
+	if !ok {
+		return ""
+	}
+	return r.pieces.string(text)
+}
+
+// Int reads an integer in the sense of JSON Schema: 7, 60000.0 and 6e4 are integers, while 1.5 fails with
+// [ErrInteger]. What does not fit becomes the nearest int64, and exact is false. It is also false after a
+// failure.
+func (r *Reader) Int() (v int64, exact bool) {
+	// The common case first: few digits, no white space in front, the end of the value behind.
+	if data, i := r.data, r.pos; i < len(data) && data[i]-'1' < 9 {
+		for i < len(data) && scan.IsDigit(data[i]) && i-r.pos < 18 {
+			v = v*10 + int64(data[i]-'0')
+			i++
+		}
+		if i < len(data) && (data[i] == ',' || data[i] == '}') {
+			r.pos = i
+			return v, true
+		}
+	}
+	text, digits, ok := r.number("integer")
+	if !ok {
+		return 0, false
+	}
+	v, exact, ok = scan.ParseInt(text, digits)
+	if !ok {
+		r.fail(r.pos-len(text), scan.ErrInteger)
+	}
+	return v, exact
+}
+
+// Float reads a number as the nearest float64, or the largest of its sign where it is out of range. If the
+// shortest decimal for v is not the very number that was read, exact is false. It is also false after a
+// failure.
+func (r *Reader) Float() (v float64, exact bool) {
+	text, digits, ok := r.number("number")
+	if !ok {
+		return 0, false
+	}
+	return scan.ParseFloat(text, digits)
+}
+
+// number consumes a number. The text is part of the input.
+func (r *Reader) number(what string) (text []byte, digits, ok bool) {
+	if c := r.next(); c != '-' && !scan.IsDigit(c) {
+		r.want(what)
+		return nil, false, false
+	}
+	start := r.pos
+	end, digits, err := scan.Number(r.data, start)
+	if err != nil {
+		r.fail(end, err)
+		return nil, false, false
+	}
+	r.pos = end
+	return r.data[start:end:end], digits, true
+}
+
+// Scalar reads a string, a number or a boolean, if its kind is one of the allowed ones, and returns the kind and the
+// content of the string, or how the number or the boolean is written. Another kind fails with [scan.ErrType], and a
+// number that is no integer, where only integers are allowed, with ErrInteger.
+func (r *Reader) Scalar(allow ScalarKind) (kind ScalarKind, text string) {
+	switch kind := r.Kind(); {
+	case kind == KindString && allow&ScalarString != 0:
+		if text, ok := r.content("string"); ok {
+			return ScalarString, r.pieces.string(text)
+		}
+		return 0, ""
+	case kind == KindBool && allow&ScalarBool != 0:
+		return ScalarBool, strconv.FormatBool(r.Bool())
+	case kind == KindNumber && allow&(ScalarInteger|ScalarNumber) != 0:
+		return r.numberScalar(allow)
+	}
+	r.want(allow.String())
+	return 0, ""
+}
+
+func (r *Reader) numberScalar(allow ScalarKind) (kind ScalarKind, text string) {
+	// The common case first: a few digits.
+	if data, i := r.data, r.pos; data[i] != '0' {
+		for i < len(data) && scan.IsDigit(data[i]) {
+			i++
+		}
+		if i > r.pos && i < len(data) && (data[i] == ',' || data[i] == '}') {
+			text := data[r.pos:i]
+			r.pos = i
+			return ScalarInteger, r.pieces.string(text)
+		}
+	}
+	number, digits, ok := r.number("number")
+	if !ok {
+		return 0, ""
+	}
+	kind = ScalarInteger
+	if !scan.IsInteger(number, digits) {
+		kind = ScalarNumber
+		if allow&ScalarNumber == 0 {
+			r.fail(r.pos-len(number), scan.ErrInteger)
+			return 0, ""
+		}
+	}
+	return kind, r.pieces.string(number)
+}
+
+// Raw reads any value as checked JSON text, without the white space around it. The text is a copy, or part of
+// the input with [NoCopy]; it is nil after a failure only.
+func (r *Reader) Raw() json.RawMessage {
+	raw := r.RawBytes()
+	if raw == nil || r.limits.NoCopy {
+		return raw
+	}
+	return r.pieces.raw(raw)
+}
+
+// RawBytes is Raw without the copy: the bytes are part of the input, whatever the options are.
+func (r *Reader) RawBytes() []byte {
+	r.next()
+	start := r.pos
+	r.Skip()
+	if r.Failed() {
+		return nil
+	}
+	return r.data[start:r.pos:r.pos]
+}
+
+// RawObject is Raw for an object.
+func (r *Reader) RawObject() json.RawMessage {
+	if r.next() != '{' {
+		r.want("object")
+		return nil
+	}
+	return r.Raw()
+}
+
+// RawArray is Raw for an array.
+func (r *Reader) RawArray() json.RawMessage {
+	if r.next() != '[' {
+		r.want("array")
+		return nil
+	}
+	return r.Raw()
+}
+
+// Skip consumes any value, and checks it as Raw does.
+func (r *Reader) Skip() {
+	// The common case first, as in Text.
+	if data, start := r.data, r.pos+1; start <= len(data) && data[start-1] == '"' {
+		if end := scan.Plain(data, start); end >= 0 && end-start <= r.limits.String {
+			r.pos = end + 1
+			return
+		}
+	} else if start <= len(data) && data[start-1]-'1' < 9 {
+		for start < len(data) && scan.IsDigit(data[start]) {
+			start++
+		}
+		if start < len(data) && (data[start] == ',' || data[start] == '}') {
+			r.pos = start
+			return
+		}
+	}
+	if r.Failed() {
+		return
+	}
+	end, err := r.check.Value(r.data, r.pos, len(r.frames))
+	if err != nil {
+		r.fail(end, err)
+		return
+	}
+	r.pos = end
+}
+
+// Object enters an object. More and Key lead through it.
+func (r *Reader) Object() { r.enter('{', "object") }
+
+// Array enters an array. More leads through it.
+func (r *Reader) Array() { r.enter('[', "array") }
+
+func (r *Reader) enter(open byte, what string) {
+	if r.next() != open {
+		r.want(what)
+		return
+	}
+	n := len(r.frames)
+	if n >= r.limits.Depth {
+		r.fail(r.pos, scan.ErrDepth)
+		return
+	}
+	r.pos++
+	r.frames = append(r.frames, open+2)
+	r.fresh = true
+}
+
+// NextKey goes on to the next member of an object and returns its name, for comparing it with names that the
+// decoder knows. If there is no further member, it leaves the object and ok is false. Escapes are decoded, but
+// nothing else about the name is checked: what is no known name must be read with Extra or [Put], which look again.
+// The bytes may be looked at until the next call on r, and must not be changed.
+func (r *Reader) NextKey() (name []byte, ok bool) {
+	// The common case first: no white space, and a quote with a colon behind ends the name.
+	data, i := r.data, r.pos
+	if i+1 < len(data) {
+		switch {
+		case r.fresh:
+			i--
+		case data[i] == '}' && len(r.frames) > 0:
+			r.pos++
+			r.leave()
+			return nil, false
+		case data[i] != ',':
+			i = len(data)
+		}
+		if i+1 < len(data) && data[i+1] == '"' {
+			if j := scan.Plain(data, i+2); j >= 0 && j+1 < len(data) && data[j+1] == ':' && j-i-2 <= r.limits.String {
+				r.fresh = false
+				r.key, r.pos = keyPlace{i + 1, j}, j+2
+				return data[i+2 : j : j], true
+			}
+		}
+	}
+	if !r.More() {
+		return nil, false
+	}
+	return r.KeyBytes(), true
+}
+
+// again goes back to the member name that NextKey returned and reads it in full.
+func (r *Reader) again() string {
+	if r.Failed() {
+		return ""
+	}
+	if r.key.end > 0 {
+		return r.pieces.string(r.data[r.key.start+1 : r.key.end])
+	}
+	r.pos = r.key.start
+	return r.pieces.string(r.KeyBytes())
+}
+
+// More goes on to the next member or element and reports whether there is one. If there is none, it leaves the
+// array or object.
+func (r *Reader) More() bool {
+	c := r.next()
+	n := len(r.frames) - 1
+	if n < 0 || r.Failed() {
+		return false
+	}
+	fresh := r.fresh
+	r.fresh = false
+	switch {
+	case c == r.frames[n]:
+		r.pos++
+		r.leave()
+		return false
+	case fresh && r.pos < len(r.data):
+		return true
+	case !fresh && c == ',':
+		r.pos++
+		if r.next(); r.pos < len(r.data) {
+			return true
+		}
+	}
+	r.fail(r.pos, scan.Unexpected(r.data, r.pos, scan.CommaOr(r.frames[n])))
+	return false
+}
+
+// leave leaves the innermost array or object.
+func (r *Reader) leave() {
+	r.frames = r.frames[:len(r.frames)-1]
+	if n := len(r.extras.open); n > 0 && r.extras.open[n-1].depth > len(r.frames) {
+		r.letGo(len(r.frames))
+	}
+}
+
+// Key reads the name of the next member and the colon after it. It must follow a More that returned true.
+func (r *Reader) Key() string {
+	start, end, escaped := r.name()
+	if escaped {
+		return r.pieces.string(r.unescape(r.data[start:end]))
+	}
+	return r.pieces.string(r.data[start:end])
+}
+
+// KeyBytes reads a member name as Key does, without a copy: the bytes may be looked at until the next call on r,
+// and must not be changed.
+func (r *Reader) KeyBytes() []byte {
+	start, end, escaped := r.name()
+	if escaped {
+		return r.unescape(r.data[start:end])
+	}
+	return r.data[start:end:end]
+}
+
+// name consumes a member name and its colon. The name stands between start and end; both are 0 after a failure.
+func (r *Reader) name() (start, end int, escaped bool) {
+	if r.next() != '"' {
+		r.fail(r.pos, scan.Unexpected(r.data, r.pos, "a member name"))
+		return 0, 0, false
+	}
+	start = r.pos
+	end, escaped, err := scan.String(r.data, start)
+	if err == nil && end-start-2 > r.limits.String {
+		end, err = start, scan.ErrStringSize
+	}
+	if err != nil {
+		r.fail(end, err)
+		return 0, 0, false
+	}
+	r.key = keyPlace{start: start}
+	r.pos = end
+	if r.next() != ':' {
+		r.fail(r.pos, scan.Unexpected(r.data, r.pos, "':'"))
+		return 0, 0, false
+	}
+	r.pos++
+	return start + 1, end - 1, escaped
+}
+
+// Duplicate fails with [ErrDuplicate] at the member name that Key returned last. It is for decoders, which see
+// repeated names of the members they know.
+func (r *Reader) Duplicate() { r.fail(r.key.start, scan.ErrDuplicate) }
+
+// Extra reads the value of the member whose name NextKey returned last and which the type does not know, and keeps
+// it in x. It fails with [ErrDuplicate] if this object has put that name into an Extra before.
+func (r *Reader) Extra(x *Extra) {
+	start, end := r.key.start, r.key.end
+	if end == 0 || r.limits.NoCopy || r.Failed() {
+		r.keep(x, r.again())
+		return
+	}
+	// The common case: a name without escapes. The member is copied behind those that came before, nearly always just
+	// as it is, comma included.
+	name := r.data[start+1 : end]
+	if repeated(r, x, name) {
+		r.fail(start, scan.ErrDuplicate)
+		return
+	}
+	raw := r.RawBytes()
+	if raw == nil {
+		return
+	}
+	o := r.change(x)
+	e := o.extra
+	if len(e.members) > 0 || len(e.text)+len(name)+len(raw) > math.MaxInt32-4 {
+		e.unpack()
+		e.members = append(e.members, member{r.pieces.string(name), r.pieces.raw(raw)})
+		return
+	}
+	if e.spans == nil {
+		e.spans = e.few[:0]
+	}
+	from, text := len(e.text), r.data[start-1:r.pos]
+	if r.pos-len(raw) > end+2 { // white space behind the colon
+		r.scratch = append(append(r.scratch[:0], r.data[start-1:end+2]...), raw...)
+		text = r.scratch
+	}
+	e.text, o.text = r.pieces.extend(e.text, o.text, text), true
+	e.text[from] = ',' // not a brace, or white space
+	e.spans = append(e.spans, span{uint32(len(e.text) - len(raw)), uint32(len(e.text))})
+	if len(r.frames) == 0 {
+		r.letGo(-1)
+	}
+}
+
+// Keep reads the value of the member name, whose name was read last, and keeps it in x: for a member that the type
+// knows and whose value it cannot hold, such as an unexpected null or a constant with another value. See
+// [Writer.End] for how it is written again.
+func (r *Reader) Keep(x *Extra, name string) {
+	r.keep(x, name)
+	if !r.Failed() {
+		x.p.known = true // keep has made it this Reader's own
+	}
+}
+
+func (r *Reader) keep(x *Extra, name string) {
+	if r.Failed() {
+		return
+	}
+	if repeated(r, x, name) {
+		r.fail(r.key.start, scan.ErrDuplicate)
+		return
+	}
+	if raw := r.Raw(); raw != nil {
+		e := r.change(x).extra
+		e.unpack()
+		if e.members == nil {
+			e.members = make([]member, 0, 6) // where there is one, there are more
+		}
+		e.members = append(e.members, member{name, raw})
+	}
+}
+
+// keepNumber keeps the text of a number that a field cannot hold exactly.
+func (r *Reader) keepNumber(x *Extra, name, text string) {
+	e := r.change(x).extra
+	e.numbers = append(e.numbers, numberText{name, text})
+}
+
+// change returns the contents of x for changing in place. It copies them first, unless this Reader
+// made them for the object it is in: they may be shared with other copies of x. The result is valid
+// until the next call.
+func (r *Reader) change(x *Extra) *owned {
+	depth := len(r.frames)
+	if o := r.owned(x); o != nil && depth > 0 {
+		return o
+	}
+	r.letGo(depth - 1)
+	x.p = x.p.clone()
+	r.extras.open = append(r.extras.open, owned{extra: x.p, depth: depth})
+	return &r.extras.open[len(r.extras.open)-1]
+}
+
+// owned returns the entry of x in r.extras.open if x belongs to the current object, or nil.
+func (r *Reader) owned(x *Extra) *owned {
+	if n := len(r.extras.open); n > 0 && r.extras.open[n-1].extra == x.p && r.extras.open[n-1].depth == len(r.frames) {
+		return &r.extras.open[n-1]
+	}
+	return nil
+}
+
+// letGo removes the Extras of objects deeper than depth from r.extras.open, and sets the sums of their
+// texts. They are not changed in place any more.
+func (r *Reader) letGo(depth int) {
+	n := len(r.extras.open)
+	for n > 0 && r.extras.open[n-1].depth > depth {
+		n--
+		if o := &r.extras.open[n]; o.text {
+			o.extra.sum = textSum(o.extra.text)
+		}
+	}
+	clear(r.extras.open[n:])
+	r.extras.open = r.extras.open[:n]
+}
+
+// repeated reports whether x has a member with that name. If there are many, it asks the set of names instead of looking
+// through them, so that a decode stays linear.
+func repeated[T string | []byte](r *Reader, x *Extra, name T) bool {
+	if x.Len() < scan.FewNames || len(r.frames) == 0 {
+		return x.p != nil && findIn(x.p, name) >= 0
+	}
+	o := r.change(x)
+	if o.object == 0 {
+		o.object = r.check.NewObject()
+		for name := range o.extra.all {
+			r.check.AddName(o.object, []byte(name))
+		}
+	}
+	return !r.check.AddName(o.object, []byte(name))
+}
+
+// Mark is a place in the input to go back to.
+type Mark struct {
+	pos     int
+	depth   int
+	fresh   bool
+	failure failure
+}
+
+// Mark returns the present place. It is good until the array or object it is in ends, or Reset.
+func (r *Reader) Mark() Mark { return Mark{r.pos, len(r.frames), r.fresh, r.failure} }
+
+// Rewind goes back to m and forgets a failure since. What was put into an [Extra] since stays there.
+func (r *Reader) Rewind(m Mark) {
+	if m.failure.err != nil {
+		return
+	}
+	r.data, r.pos, r.fresh = r.src, m.pos, m.fresh
+	r.frames = r.frames[:m.depth]
+	r.letGo(m.depth)
+	r.failure = failure{}
+}

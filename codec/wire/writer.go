@@ -1,0 +1,426 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/mcpwire/mcpwire/codec/internal/scan"
+)
+
+// Writer appends JSON text to one byte slice. Its first failure stays, and makes all that was written void.
+//
+// An object is written like this:
+//
+//	start := w.Begin()
+//	w.KeyText(`,"name":"`, t.Name)
+//	w.Key(`,"tags":`)
+//	w.Texts(t.Tags)
+//	w.EndExtra(start, wire.Extra(t.Extra), &members)
+//
+// and an array like this:
+//
+//	w.BeginArray()
+//	for _, s := range list {
+//		w.Elem()
+//		w.Text(s)
+//	}
+//	w.EndArray()
+//
+// The text has no line breaks and no white space, other than inside raw values, and is UTF-8. A Writer must not
+// be copied.
+type Writer struct {
+	buf     []byte
+	base    int   // buf[:base] was there before
+	failure Fault // Err is nil as long as nothing has failed
+	check   scan.Checker
+	names   [][]byte    // scratch of End
+	object  uint32      // the number of their object in check.big, if there are many of them, or 0
+	keys    []string    // names in the maps that are being written
+	ends    map[int]int // where objects end whose names End has looked up, small ones left out
+}
+
+// NewWriter returns a Writer that appends to dst, and owns it from then on.
+func NewWriter(dst []byte) *Writer {
+	w := new(Writer)
+	w.check.MaxDepth, w.check.MaxString = math.MaxInt, math.MaxInt
+	w.Reset(dst)
+	return w
+}
+
+// Reset makes w append to dst and forget all else.
+func (w *Writer) Reset(dst []byte) {
+	w.buf, w.base = dst, len(dst)
+	w.names = emptied(w.names)
+	w.keys = emptied(w.keys)
+	if len(w.ends) > scan.KeepSlots {
+		w.ends = nil
+	}
+	clear(w.ends)
+	w.failure = Fault{}
+	w.check.Reset()
+}
+
+// emptied clears s and returns s[:0] for reuse. It returns nil if s has a large capacity, because
+// clearing it would take longer than writing most messages.
+func emptied[T any](s []T) []T {
+	if cap(s) > scan.KeepSlots {
+		return nil
+	}
+	clear(s[:cap(s)])
+	return s[:0]
+}
+
+// Bytes returns dst with all that was written. After a failure it is dst alone. The slice belongs to w until
+// Reset.
+func (w *Writer) Bytes() []byte {
+	if w.failure.Err != nil {
+		return w.buf[:w.base]
+	}
+	return w.buf
+}
+
+// Clone returns a copy of all that was written, which must be one value. [Writer.Raw] writes the copy again without
+// checking it.
+func (w *Writer) Clone() []byte {
+	text := bytes.Clone(w.buf[w.base:])
+	noteChecked(text)
+	return text
+}
+
+// Failure returns the first failure. Its Err is nil if there was none.
+func (w *Writer) Failure() Fault { return w.failure }
+
+// Fault is the failure of a [Writer].
+type Fault struct {
+	Offset  int    // how many bytes had been written
+	Pointer string // the JSON pointer of the value that could not be written
+	Err     error
+}
+
+// Fail records a failure, unless there was one before. It is about the member name of the object being written,
+// or, if name is empty, about the value that is due. An error with a method JSONPointer, such as a *codec.Error, leads
+// further into that value, and the error that it wraps is the cause. A nil err is none.
+func (w *Writer) Fail(name string, err error) {
+	if err == nil || w.failure.Err != nil {
+		return
+	}
+	// The byte that follows stands for the value that is due.
+	out := append(w.buf, '0')[w.base:]
+	w.failure = Fault{Offset: len(out) - 1, Pointer: scan.PointerTo(out, len(out)-1), Err: err}
+	if name != "" {
+		w.failure.Pointer += "/" + string(scan.EscapeToken(nil, []byte(name)))
+	}
+	if inner, ok := err.(interface {
+		JSONPointer() string
+		Unwrap() error
+	}); ok {
+		w.failure.Pointer += inner.JSONPointer()
+		w.failure.Err = inner.Unwrap()
+	}
+}
+
+// Lit writes s as it is. It must keep the text well formed.
+func (w *Writer) Lit(s string) { w.buf = append(w.buf, s...) }
+
+// LitBytes is Lit for bytes.
+func (w *Writer) LitBytes(b []byte) { w.buf = append(w.buf, b...) }
+
+// Begin starts an object. What it returns is for the EndExtra that belongs to it; End does without.
+func (w *Writer) Begin() int {
+	w.buf = append(w.buf, '{')
+	return len(w.buf)
+}
+
+// Key writes the name of a member of the object being written. It is given with comma, quotes and colon, such as
+// `,"name":`, and escaped as Text would; in front of the first member the comma is left out.
+func (w *Writer) Key(quoted string) {
+	if w.buf[len(w.buf)-1] == '{' {
+		quoted = quoted[1:]
+	}
+	w.buf = append(w.buf, quoted...)
+}
+
+// KeyText writes the name of a member, as Key does, and a string as its value. The name comes with the quote that
+// opens the string, such as `,"name":"`.
+func (w *Writer) KeyText(quoted, s string) {
+	buf := w.buf
+	if buf[len(buf)-1] == '{' {
+		quoted = quoted[1:]
+	}
+	buf = append(buf, quoted...)
+	if text, ok := scan.AppendPlain(buf, s); ok {
+		w.buf = append(text, '"')
+		return
+	}
+	w.buf = buf[:len(buf)-1]
+	w.Text(s)
+}
+
+// MapKey writes the name of a member, from a map with names that are not known before.
+func (w *Writer) MapKey(name string) {
+	w.comma('{')
+	w.Text(name)
+	w.buf = append(w.buf, ':')
+}
+
+// comma writes a comma, unless the last byte is open.
+func (w *Writer) comma(open byte) {
+	if w.buf[len(w.buf)-1] != open {
+		w.buf = append(w.buf, ',')
+	}
+}
+
+// End ends the object.
+func (w *Writer) End() { w.buf = append(w.buf, '}') }
+
+// EndExtra writes the members of x and ends the object, where start is what its Begin returned. It leaves out a member
+// of x whose name the object already has. It does not compare names if x was read with members, those of the object's
+// type, because then x has none that a field writes; nil members stand for an object without a table.
+func (w *Writer) EndExtra(start int, x Extra, members *Members) {
+	if x.p != nil && x.p.len() > 0 && w.failure.Err == nil {
+		w.extra(start, x.p, x.p.known || x.p.by != members)
+	}
+	w.buf = append(w.buf, '}')
+}
+
+// extra writes the members of x. If known is set, it leaves out those that the object already has.
+func (w *Writer) extra(start int, x *extra, known bool) {
+	if text := x.text; !known && len(text) > 0 && x.sum == textSum(text) && scan.OnOneLine(text) {
+		if w.buf[len(w.buf)-1] == '{' {
+			text = text[1:]
+		}
+		w.buf = append(w.buf, text...)
+		return
+	}
+	w.names, w.object = w.names[:0], 0
+	if known {
+		w.lookUpNames(start)
+	}
+	for name, raw := range x.all {
+		before := len(w.buf)
+		w.MapKey(name)
+		if w.written(bytes.TrimPrefix(w.buf[before:], []byte{','})) {
+			w.buf = w.buf[:before]
+			continue
+		}
+		w.Raw(raw)
+	}
+	if known && len(w.buf)-start > scan.SmallValue {
+		if w.ends == nil {
+			w.ends = make(map[int]int)
+		}
+		w.ends[start-1] = len(w.buf) + 1
+	}
+}
+
+// written reports whether w.names has a name, which is given with its colon.
+func (w *Writer) written(name []byte) bool {
+	if w.object != 0 {
+		return !w.check.AddName(w.object, name[:len(name)-1])
+	}
+	for _, n := range w.names {
+		if len(name) == len(n)+1 && bytes.HasPrefix(name, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// lookUpNames puts the names, in quotes, of the object that is being written into w.names. Its members start at
+// start.
+func (w *Writer) lookUpNames(start int) {
+	for i := start; i < len(w.buf); {
+		end, _ := scan.SkipString(w.buf, i)
+		w.names = append(w.names, w.buf[i:end])
+		i = w.after(end+1) + 1 // behind the comma
+	}
+	if len(w.names) > scan.FewNames {
+		w.object = w.check.NewObject()
+		for _, n := range w.names {
+			w.check.AddName(w.object, n)
+		}
+	}
+}
+
+// after returns the offset after the value that was written at i. What is inside of it has been walked over at most
+// once before, or an object inside an object inside an object would be, again and again.
+func (w *Writer) after(i int) int {
+	for depth := 0; i < len(w.buf) && (depth > 0 || w.buf[i] != ','); i++ {
+		switch w.buf[i] {
+		case '"':
+			end, _ := scan.SkipString(w.buf, i)
+			i = end - 1
+		case '{', '[':
+			if end, ok := w.ends[i]; ok {
+				i = end - 1
+			} else {
+				depth++
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return i
+}
+
+// BeginArray starts an array.
+func (w *Writer) BeginArray() { w.buf = append(w.buf, '[') }
+
+// Elem must be called in front of every element of an array.
+func (w *Writer) Elem() { w.comma('[') }
+
+// EndArray ends an array.
+func (w *Writer) EndArray() { w.buf = append(w.buf, ']') }
+
+// Null writes null.
+func (w *Writer) Null() { w.buf = append(w.buf, "null"...) }
+
+// Bool writes true or false.
+func (w *Writer) Bool(b bool) { w.buf = strconv.AppendBool(w.buf, b) }
+
+// Int writes an integer.
+func (w *Writer) Int(v int64) {
+	if v < 0 || v >= 1e8 {
+		w.buf = strconv.AppendInt(w.buf, v, 10)
+		return
+	}
+	var digits [8]byte // most integers are small, and strconv is made for all
+	i, n := len(digits)-1, uint32(v)
+	for ; n >= 10; i-- {
+		digits[i] = '0' + byte(n%10)
+		n /= 10
+	}
+	digits[i] = '0' + byte(n)
+	w.buf = append(w.buf, digits[i:]...)
+}
+
+// Float writes the shortest number that is read back as v, in the form that encoding/json uses. It fails with
+// [ErrFloat] if v is infinite or not a number.
+func (w *Writer) Float(v float64) {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		w.Fail("", scan.ErrFloat)
+		return
+	}
+	// As ECMAScript has it: an exponent only for what is very small or very large, and with no leading zero.
+	if abs := math.Abs(v); abs == 0 || 1e-6 <= abs && abs < 1e21 {
+		w.buf = strconv.AppendFloat(w.buf, v, 'f', -1, 64)
+		return
+	}
+	w.buf = strconv.AppendFloat(w.buf, v, 'e', -1, 64)
+	if n := len(w.buf); string(w.buf[n-4:n-1]) == "e-0" {
+		w.buf[n-2] = w.buf[n-1]
+		w.buf = w.buf[:n-1]
+	}
+}
+
+// IntExact writes the value of the member name: the text that [Reader.IntExact] kept in x, if v is still what it
+// returned for that, and v otherwise.
+func (w *Writer) IntExact(v int64, x Extra, name string) {
+	if text, ok := x.Number(name); ok {
+		if kept, _, ok := scan.ParseInt([]byte(text), false); ok && kept == v {
+			w.Lit(text)
+			return
+		}
+	}
+	w.Int(v)
+}
+
+// FloatExact writes the value of the member name: the text that [Reader.FloatExact] kept in x, if v is still
+// what it returned for that, and v otherwise.
+func (w *Writer) FloatExact(v float64, x Extra, name string) {
+	if text, ok := x.Number(name); ok {
+		if kept, _ := scan.ParseFloat([]byte(text), false); math.Float64bits(kept) == math.Float64bits(v) {
+			w.Lit(text)
+			return
+		}
+	}
+	w.Float(v)
+}
+
+// Number writes the text of a number as it is. It fails with ErrNoValue if that is empty, and with ErrNumber if it
+// is no JSON number.
+func (w *Writer) Number(n string) {
+	if n == "" {
+		w.Fail("", scan.ErrNoValue)
+		return
+	}
+	text := []byte(n)
+	if end, _, err := scan.Number(text, 0); err != nil || end < len(text) {
+		w.Fail("", scan.ErrNumber)
+		return
+	}
+	w.Lit(n)
+}
+
+// Raw writes a raw value, or null if it is empty. It checks the value as [Valid] does, without limits
+// on depth and size. It skips that check if a [Reader] without [NoCopy], or [Marshal], recently made
+// a value with the same text. The offset of a fault in the value counts from the start of the output.
+// White space inside it is kept, unless it contains line breaks: then all white space is removed.
+func (w *Writer) Raw(m json.RawMessage) {
+	if len(m) == 0 {
+		w.Null()
+		return
+	}
+	w.raw(m)
+}
+
+// RawObject is Raw for an object; if m is empty, it writes {}.
+func (w *Writer) RawObject(m json.RawMessage) { w.rawKind(m, KindObject, "{}") }
+
+// RawArray is Raw for an array; if m is empty, it writes [].
+func (w *Writer) RawArray(m json.RawMessage) { w.rawKind(m, KindArray, "[]") }
+
+func (w *Writer) rawKind(m json.RawMessage, want Kind, empty string) {
+	if len(m) == 0 {
+		w.Lit(empty)
+		return
+	}
+	if i := scan.SkipSpace(m, 0); i < len(m) {
+		if got := kindOf(m[i]); got != want && got != KindInvalid {
+			w.Fail("", WrongKind(want.String(), got))
+			return
+		}
+	}
+	w.raw(m)
+}
+
+func (w *Writer) raw(m []byte) {
+	if wasChecked(m) {
+		w.line(m)
+		return
+	}
+	end, err := w.check.Value(m, 0, 0)
+	if err == nil {
+		value := m[scan.SkipSpace(m, 0):end]
+		if end = scan.SkipSpace(m, end); end < len(m) {
+			err = scan.ErrTrailing
+		} else {
+			w.line(value)
+		}
+	}
+	if err != nil && w.failure.Err == nil {
+		w.Fail("", err)
+		w.failure.Offset += end
+		w.failure.Pointer += scan.PointerTo(m, end)
+	}
+}
+
+// line writes a raw value on one line.
+func (w *Writer) line(value []byte) {
+	if scan.OnOneLine(value) {
+		w.buf = append(w.buf, value...)
+	} else {
+		w.buf = scan.AppendCompact(w.buf, value)
+	}
+}
+
+// Text writes a string. Only what RFC 8259, section 7 demands is escaped: quote, backslash and control
+// characters. It fails with [ErrUTF8] if s is not UTF-8.
+func (w *Writer) Text(s string) {
+	var ok bool
+	if w.buf, ok = scan.AppendText(w.buf, s); !ok {
+		w.Fail("", scan.ErrUTF8)
+	}
+}
