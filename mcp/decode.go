@@ -14,10 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-var membersOfAnnotated = wire.Members{
-	Names: []string{`"annotations":`},
-	ID:    31271,
-}
+var membersOfAnnotated = wire.Members{Names: []string{`"annotations":`}, ID: 31271}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Annotated) DecodeJSON(r *wire.Reader) {
@@ -105,10 +102,7 @@ func (x *AudioContent) DecodeJSON(r *wire.Reader) {
 	o.Require(3)
 }
 
-var membersOfBaseMetadata = wire.Members{
-	Names: []string{`"name":`, `"title":`},
-	ID:    33389,
-}
+var membersOfBaseMetadata = wire.Members{Names: []string{`"name":`, `"title":`}, ID: 33389}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *BaseMetadata) DecodeJSON(r *wire.Reader) {
@@ -264,10 +258,7 @@ func (x *CallToolResult) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfCancelTaskRequestParams = wire.Members{
-	Names: []string{`"taskId":`},
-	ID:    59813,
-}
+var membersOfCancelTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 59813}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelTaskRequestParams) DecodeJSON(r *wire.Reader) {
@@ -394,10 +385,7 @@ func (x *ClientCapabilitiesElicitation) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfClientCapabilitiesRoots = wire.Members{
-	Names: []string{`"listChanged":`},
-	ID:    19393,
-}
+var membersOfClientCapabilitiesRoots = wire.Members{Names: []string{`"listChanged":`}, ID: 19393}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ClientCapabilitiesRoots) DecodeJSON(r *wire.Reader) {
@@ -564,10 +552,7 @@ func (x *CompleteRequestParamsArgument) DecodeJSON(r *wire.Reader) {
 	o.Require(2)
 }
 
-var membersOfCompleteRequestParamsContext = wire.Members{
-	Names: []string{`"arguments":`},
-	ID:    27956,
-}
+var membersOfCompleteRequestParamsContext = wire.Members{Names: []string{`"arguments":`}, ID: 27956}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CompleteRequestParamsContext) DecodeJSON(r *wire.Reader) {
@@ -727,10 +712,7 @@ func (x *CreateMessageResult) DecodeJSON(r *wire.Reader) {
 	o.Require(3)
 }
 
-var membersOfCreateTaskResult = wire.Members{
-	Names: []string{`"task":`, `"_meta":`},
-	ID:    14925,
-}
+var membersOfCreateTaskResult = wire.Members{Names: []string{`"task":`, `"_meta":`}, ID: 14925}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CreateTaskResult) DecodeJSON(r *wire.Reader) {
@@ -1040,10 +1022,7 @@ func (x *GetPromptResult) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfGetTaskPayloadRequestParams = wire.Members{
-	Names: []string{`"taskId":`},
-	ID:    26731,
-}
+var membersOfGetTaskPayloadRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 26731}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskPayloadRequestParams) DecodeJSON(r *wire.Reader) {
@@ -1060,10 +1039,7 @@ func (x *GetTaskPayloadRequestParams) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfGetTaskPayloadResult = wire.Members{
-	Names: []string{`"_meta":`},
-	ID:    46573,
-}
+var membersOfGetTaskPayloadResult = wire.Members{Names: []string{`"_meta":`}, ID: 46573}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskPayloadResult) DecodeJSON(r *wire.Reader) {
@@ -1079,10 +1055,7 @@ func (x *GetTaskPayloadResult) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfGetTaskRequestParams = wire.Members{
-	Names: []string{`"taskId":`},
-	ID:    9561,
-}
+var membersOfGetTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 9561}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskRequestParams) DecodeJSON(r *wire.Reader) {
@@ -1162,10 +1135,7 @@ func (x *Icon) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfIcons = wire.Members{
-	Names: []string{`"icons":`},
-	ID:    11481,
-}
+var membersOfIcons = wire.Members{Names: []string{`"icons":`}, ID: 11481}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Icons) DecodeJSON(r *wire.Reader) {
@@ -1489,10 +1459,7 @@ func (x *ListRootsRequest) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfListRootsResult = wire.Members{
-	Names: []string{`"roots":`, `"_meta":`},
-	ID:    58695,
-}
+var membersOfListRootsResult = wire.Members{Names: []string{`"roots":`, `"_meta":`}, ID: 58695}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ListRootsResult) DecodeJSON(r *wire.Reader) {
@@ -1621,10 +1588,7 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *wire.Reade
 	o.Require(1)
 }
 
-var membersOfModelHint = wire.Members{
-	Names: []string{`"name":`},
-	ID:    53975,
-}
+var membersOfModelHint = wire.Members{Names: []string{`"name":`}, ID: 53975}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ModelHint) DecodeJSON(r *wire.Reader) {
@@ -1686,10 +1650,7 @@ func (x *NotificationMetaObject) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfNotificationParams = wire.Members{
-	Names: []string{`"_meta":`},
-	ID:    24380,
-}
+var membersOfNotificationParams = wire.Members{Names: []string{`"_meta":`}, ID: 24380}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *NotificationParams) DecodeJSON(r *wire.Reader) {
@@ -1863,10 +1824,7 @@ func (x *PromptArgument) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfPromptMessage = wire.Members{
-	Names: []string{`"content":`, `"role":`},
-	ID:    6530,
-}
+var membersOfPromptMessage = wire.Members{Names: []string{`"content":`, `"role":`}, ID: 6530}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *PromptMessage) DecodeJSON(r *wire.Reader) {
@@ -1963,10 +1921,7 @@ func (x *ReadResourceResult) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfRelatedTaskMetadata = wire.Members{
-	Names: []string{`"taskId":`},
-	ID:    12776,
-}
+var membersOfRelatedTaskMetadata = wire.Members{Names: []string{`"taskId":`}, ID: 12776}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *RelatedTaskMetadata) DecodeJSON(r *wire.Reader) {
@@ -2012,10 +1967,7 @@ func (x *RequestMetaObject) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfRequestParams = wire.Members{
-	Names: []string{`"_meta":`},
-	ID:    41264,
-}
+var membersOfRequestParams = wire.Members{Names: []string{`"_meta":`}, ID: 41264}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *RequestParams) DecodeJSON(r *wire.Reader) {
@@ -2129,10 +2081,7 @@ func (x *ResourceLink) DecodeJSON(r *wire.Reader) {
 	o.Require(3)
 }
 
-var membersOfResourceRequestParams = wire.Members{
-	Names: []string{`"uri":`, `"_meta":`},
-	ID:    18656,
-}
+var membersOfResourceRequestParams = wire.Members{Names: []string{`"uri":`, `"_meta":`}, ID: 18656}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ResourceRequestParams) DecodeJSON(r *wire.Reader) {
@@ -2229,10 +2178,7 @@ func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfResult = wire.Members{
-	Names: []string{`"_meta":`, `"resultType":`},
-	ID:    61508,
-}
+var membersOfResult = wire.Members{Names: []string{`"_meta":`, `"resultType":`}, ID: 61508}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Result) DecodeJSON(r *wire.Reader) {
@@ -2273,10 +2219,7 @@ func (x *ResultMetaObject) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfRoot = wire.Members{
-	Names: []string{`"uri":`, `"_meta":`, `"name":`},
-	ID:    23141,
-}
+var membersOfRoot = wire.Members{Names: []string{`"uri":`, `"_meta":`, `"name":`}, ID: 23141}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *Root) DecodeJSON(r *wire.Reader) {
@@ -2354,10 +2297,7 @@ func (x *ServerCapabilities) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfServerCapabilitiesPrompts = wire.Members{
-	Names: []string{`"listChanged":`},
-	ID:    50299,
-}
+var membersOfServerCapabilitiesPrompts = wire.Members{Names: []string{`"listChanged":`}, ID: 50299}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesPrompts) DecodeJSON(r *wire.Reader) {
@@ -2417,10 +2357,7 @@ func (x *ServerCapabilitiesTasks) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfServerCapabilitiesTasksRequests = wire.Members{
-	Names: []string{`"tools":`},
-	ID:    25264,
-}
+var membersOfServerCapabilitiesTasksRequests = wire.Members{Names: []string{`"tools":`}, ID: 25264}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *wire.Reader) {
@@ -2455,10 +2392,7 @@ func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfServerCapabilitiesTools = wire.Members{
-	Names: []string{`"listChanged":`},
-	ID:    55855,
-}
+var membersOfServerCapabilitiesTools = wire.Members{Names: []string{`"listChanged":`}, ID: 55855}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ServerCapabilitiesTools) DecodeJSON(r *wire.Reader) {
@@ -2528,10 +2462,7 @@ func (x *StringSchema) DecodeJSON(r *wire.Reader) {
 	o.Require(1)
 }
 
-var membersOfSubscribeRequestParams = wire.Members{
-	Names: []string{`"uri":`, `"_meta":`},
-	ID:    44714,
-}
+var membersOfSubscribeRequestParams = wire.Members{Names: []string{`"uri":`, `"_meta":`}, ID: 44714}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *SubscribeRequestParams) DecodeJSON(r *wire.Reader) {
@@ -2719,10 +2650,7 @@ func (x *TaskAugmentedRequestParams) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfTaskMetadata = wire.Members{
-	Names: []string{`"ttl":`},
-	ID:    969,
-}
+var membersOfTaskMetadata = wire.Members{Names: []string{`"ttl":`}, ID: 969}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskMetadata) DecodeJSON(r *wire.Reader) {
@@ -2859,10 +2787,7 @@ func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	o.Require(2)
 }
 
-var membersOfTitledMultiSelectEnumSchemaItems = wire.Members{
-	Names: []string{`"anyOf":`},
-	ID:    47554,
-}
+var membersOfTitledMultiSelectEnumSchemaItems = wire.Members{Names: []string{`"anyOf":`}, ID: 47554}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *wire.Reader) {
@@ -3014,10 +2939,7 @@ func (x *ToolAnnotations) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfToolChoice = wire.Members{
-	Names: []string{`"mode":`},
-	ID:    51716,
-}
+var membersOfToolChoice = wire.Members{Names: []string{`"mode":`}, ID: 51716}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolChoice) DecodeJSON(r *wire.Reader) {
@@ -3033,10 +2955,7 @@ func (x *ToolChoice) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfToolExecution = wire.Members{
-	Names: []string{`"taskSupport":`},
-	ID:    17391,
-}
+var membersOfToolExecution = wire.Members{Names: []string{`"taskSupport":`}, ID: 17391}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *ToolExecution) DecodeJSON(r *wire.Reader) {

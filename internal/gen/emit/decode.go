@@ -61,13 +61,18 @@ func (w *printer) members(s *ir.Struct, fields []*ir.Field) {
 			null = append(null, fmt.Sprintf("1<<%d", f.Bit))
 		}
 	}
-	w.f("var membersOf%s = wire.Members{\nNames: []string{%s},\n", s.GoName, strings.Join(names, ", "))
+	parts := []string{"Names: []string{" + strings.Join(names, ", ") + "}"}
 	if len(null) > 0 {
-		w.f("Null: %s,\n", strings.Join(null, "|"))
+		parts = append(parts, "Null: "+strings.Join(null, "|"))
 	}
 	id := fnv.New32a()
 	id.Write([]byte(s.GoName))
-	w.f("ID: %d,\n}\n\n", id.Sum32()&0xFFFF)
+	parts = append(parts, fmt.Sprintf("ID: %d", id.Sum32()&0xFFFF))
+	line := fmt.Sprintf("var membersOf%s = wire.Members{%s}", s.GoName, strings.Join(parts, ", "))
+	if len(line) > 100 {
+		line = fmt.Sprintf("var membersOf%s = wire.Members{\n%s,\n}", s.GoName, strings.Join(parts, ",\n"))
+	}
+	w.f("%s\n\n", line)
 }
 
 func (w *printer) decodeRest(s *ir.Struct) {

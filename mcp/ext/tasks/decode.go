@@ -10,10 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-var membersOfCancelTaskRequestParams = wire.Members{
-	Names: []string{`"taskId":`},
-	ID:    59813,
-}
+var membersOfCancelTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 59813}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *CancelTaskRequestParams) DecodeJSON(r *wire.Reader) {
@@ -200,10 +197,7 @@ func (x *FailedTask) DecodeJSON(r *wire.Reader) {
 	o.Require(6)
 }
 
-var membersOfGetTaskRequestParams = wire.Members{
-	Names: []string{`"taskId":`},
-	ID:    9561,
-}
+var membersOfGetTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 9561}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *GetTaskRequestParams) DecodeJSON(r *wire.Reader) {
@@ -703,10 +697,7 @@ func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-var membersOfTaskSubscriptionNotifications = wire.Members{
-	Names: []string{`"taskIds":`},
-	ID:    40479,
-}
+var membersOfTaskSubscriptionNotifications = wire.Members{Names: []string{`"taskIds":`}, ID: 40479}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *TaskSubscriptionNotifications) DecodeJSON(r *wire.Reader) {
@@ -744,10 +735,7 @@ func (x *UpdateTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	o.Require(2)
 }
 
-var membersOfUpdateTaskResult = wire.Members{
-	Names: []string{`"resultType":`, `"_meta":`},
-	ID:    2880,
-}
+var membersOfUpdateTaskResult = wire.Members{Names: []string{`"resultType":`, `"_meta":`}, ID: 2880}
 
 // DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
 func (x *UpdateTaskResult) DecodeJSON(r *wire.Reader) {
