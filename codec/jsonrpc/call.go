@@ -33,6 +33,25 @@ func InvalidParams(err error) error {
 	return &Error{Code: CodeInvalidParams, Message: "invalid params: " + err.Error()}
 }
 
+// DecodePayload decodes the params or the result of a method with read. Read returns the zero value
+// and consumes nothing for a method that it does not know. The error is a [*codec.Error], or that of
+// [MethodNotFound].
+func DecodePayload[V comparable](method string, data []byte, read func(r *wire.Reader, method string) V, opts ...codec.Option) (V, error) {
+	var none V
+	known := true
+	v, err := codec.UnmarshalFunc(data, func(r *wire.Reader) V {
+		v := read(r, method)
+		if known = v != none; !known {
+			r.Skip()
+		}
+		return v
+	}, opts...)
+	if err == nil && !known {
+		err = MethodNotFound(method)
+	}
+	return v, err
+}
+
 // Params is params as an Encoder, where a nil pointer or interface means that there are
 // none.
 func Params[P interface {

@@ -104,29 +104,14 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	if len(data) == 0 {
 		return nil, nil
 	}
-	return decode(method, data, ReadMethodParams, opts)
+	return jsonrpc.DecodePayload(method, data, ReadMethodParams, opts...)
 }
 
 // DecodeResult decodes the result that answers a request into its type. Where a method has
 // several results, as with a task, it is one variant of their union. The error is a
 // [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
-	return decode(method, data, ReadMethodResult, opts)
-}
-
-func decode(method string, data []byte, read func(*wire.Reader, string) Value, opts []codec.Option) (Value, error) {
-	known := true
-	v, err := codec.UnmarshalFunc(data, func(r *wire.Reader) Value {
-		v := read(r, method)
-		if known = v != nil; !known {
-			r.Skip()
-		}
-		return v
-	}, opts...)
-	if err == nil && !known {
-		err = jsonrpc.MethodNotFound(method)
-	}
-	return v, err
+	return jsonrpc.DecodePayload(method, data, ReadMethodResult, opts...)
 }
 
 // ReadMethodParams reads the params of a request or notification from r, as [DecodeParams] decodes
