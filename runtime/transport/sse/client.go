@@ -41,7 +41,7 @@ import (
 type Client struct {
 	end   *httpcore.End
 	url   *url.URL
-	close func() error
+	close func()
 
 	mu       sync.Mutex
 	line     *line                   // of the newest session; it may have ended
@@ -88,13 +88,10 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 		end: httpcore.New(o), url: u,
 		calls: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
 	}
-	c.close = sync.OnceValue(func() error {
-		c.end.Stop()
-		c.end.Release()
-		return nil
-	})
-	stop := context.AfterFunc(ctx, func() { c.end.Abort(context.Cause(ctx)) })
-	l, err := c.open(c.end.Within(ctx))
+	c.close = sync.OnceFunc(func() { c.end.Close(nil) })
+	streamCtx, hangUp := c.end.Within(ctx)
+	stop := context.AfterFunc(ctx, func() { hangUp(context.Cause(ctx)) })
+	l, err := c.open(streamCtx, hangUp)
 	stop()
 	if err == nil {
 		l.number = 1
@@ -562,4 +559,7 @@ func (c *Client) refused(w *writing, resp *http.Response) {
 }
 
 // Close ends the connection. It waits up to FlushTimeout for pending messages to be sent.
-func (c *Client) Close() error { return c.close() }
+func (c *Client) Close() error {
+	c.close()
+	return nil
+}

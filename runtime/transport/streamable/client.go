@@ -60,7 +60,7 @@ type Client struct {
 	end     *httpcore.End
 	url     *url.URL
 	options ClientOptions
-	close   func() error
+	close   func()
 
 	old    atomic.Pointer[sse.Client]
 	unused int // sessions in a row that were dropped before they were used; used by Reopen
@@ -81,7 +81,7 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 		exchanges: map[jsonrpc.ID]*exchange{},
 	}
 	c.epoch = c.newEpoch(1, "", "")
-	c.close = sync.OnceValue(c.shutDown)
+	c.close = sync.OnceFunc(func() { c.end.Close(c.remove) })
 	return c, nil
 }
 
@@ -301,24 +301,17 @@ func (c *Client) cancelled(params json.RawMessage) *exchange {
 // Close ends the connection. It waits up to FlushTimeout for pending answers and notifications to
 // be accepted, closes all streams, and ends the session at the server with DELETE (MCP transports,
 // "Session Management").
-func (c *Client) Close() error { return c.close() }
-
-func (c *Client) shutDown() error {
-	c.end.Shut()
-	var err error
-	if old := c.old.Load(); old != nil {
-		err = old.Close()
-	}
-	c.end.Stop()
-	if ep := c.current(); ep.id != "" && !ep.lost.Load() {
-		c.remove(ep)
-	}
-	c.end.Release()
-	return err
+func (c *Client) Close() error {
+	c.close()
+	return nil
 }
 
-// remove ends the session at the server. It is optional: failures are only logged.
-func (c *Client) remove(ep *epoch) {
+// remove ends the session at the server, if there is one. It is optional: failures are only logged.
+func (c *Client) remove() {
+	ep := c.current()
+	if ep.id == "" || ep.lost.Load() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.FlushTimeout)
 	defer cancel()
 	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodDelete, URL: c.url, Header: ep.headers()})

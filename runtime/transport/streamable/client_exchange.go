@@ -240,7 +240,9 @@ func (x *exchange) fallBack() (*sse.Client, error) {
 
 // replaceBy replaces the transport by HTTP with SSE, and sends the request x on it.
 func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
-	started := c.end.Go(func() { // ends when old is closed, which Close does
+	started := c.end.Go(func() { // ends with the connection, or with old
+		defer old.Close()
+		defer context.AfterFunc(c.end.Life(), func() { old.Close() })()
 		for {
 			m, err := old.Read()
 			if !c.end.Forward(m, err) {
@@ -253,8 +255,5 @@ func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
 		return transport.ErrClosed
 	}
 	c.old.Store(old)
-	if c.end.Err() != nil {
-		old.Close() // Close may have run before Store
-	}
 	return old.Write(x.ctx, transport.Message{Text: x.text, Session: x.ep.number})
 }

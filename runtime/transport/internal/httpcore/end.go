@@ -39,7 +39,7 @@ type End struct {
 	stop context.CancelCauseFunc
 
 	mu      sync.Mutex
-	shut    atomic.Bool    // set by Shut, after closed is closed
+	shut    atomic.Bool    // set by Close, after closed is closed
 	closed  chan struct{}  // closed when the connection has ended
 	err     error          // the cause of the end; set before closed is closed
 	work    sync.WaitGroup // goroutines; none is added after closed is closed
@@ -305,13 +305,13 @@ func (e *End) Sending() (done func(), ok bool) {
 	return e.sending.Done, true
 }
 
-// Fail ends the connection with err, which Read and Write return from now on. It does not wait. It
-// returns false if the connection has ended before.
-func (e *End) Fail(err error) (first bool) {
+// Fail ends the connection with err. Read returns the pending messages, and then err. Fail does not
+// wait. It does nothing if the connection has ended.
+func (e *End) Fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.Err() != nil {
-		return false
+		return
 	}
 	e.err = err
 	if e.take != nil {
@@ -322,25 +322,15 @@ func (e *End) Fail(err error) (first bool) {
 		})
 	}
 	close(e.closed)
-	return true
 }
 
-// Abort is Fail, and ends the context of all goroutines.
-func (e *End) Abort(err error) {
-	e.Fail(err)
-	e.stop(err)
-}
-
-// Shut ends the connection and drops pending messages.
-func (e *End) Shut() {
+// Close ends the connection: Read and Write fail from now on, and messages pending for Read are
+// dropped. It waits until messages are sent or FlushTimeout has passed, ends all goroutines, and
+// waits for them. Then it calls last, which may send a last request and may be nil, and closes idle
+// HTTP connections.
+func (e *End) Close(last func()) {
 	e.Fail(transport.ErrClosed)
 	e.shut.Store(true)
-}
-
-// Stop closes the connection. It drops pending received messages, waits until messages are sent or
-// FlushTimeout has passed, ends all goroutines, and waits for them.
-func (e *End) Stop() {
-	e.Shut()
 	sent := make(chan struct{})
 	go func() { // ends after life has ended
 		defer close(sent)
@@ -355,10 +345,9 @@ func (e *End) Stop() {
 	e.stop(transport.ErrClosed)
 	<-sent
 	e.work.Wait()
-}
-
-// Release closes idle HTTP connections.
-func (e *End) Release() {
+	if last != nil {
+		last()
+	}
 	if e.own != nil {
 		e.own.CloseIdleConnections()
 	}
