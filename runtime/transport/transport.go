@@ -1,11 +1,11 @@
-// Package transport is what a session needs of the connection below it: messages go out and come in, whole, one
-// by one, in order.
+// Package transport defines the connection below a session: it moves whole messages in both
+// directions, in order.
 //
-// A transport moves messages. It knows nothing of tools or tasks, and of a message only what it takes to bring it
-// where it belongs (see [Message]). The packages below this one are transports: stdio, streamable and sse
-// over HTTP, and memory, a pair of connected ends in one process. A transport of somebody's own is a type with the methods of [Conn]; package
-// transporttest has the suite that it must pass. It carries JSON-RPC messages in UTF-8 and leaves them as they
-// are, whatever it wraps around them (MCP, "Custom Transports").
+// A transport knows nothing of tools or tasks. It looks at a message only as far as delivering it
+// requires (see [Message]). The packages below this one are transports: stdio, streamable and sse
+// over HTTP, and inmemory, a pair of connected ends in one process. A custom transport is a type
+// with the methods of [Conn]; package transporttest has the suite that it must pass. It carries
+// JSON-RPC messages in UTF-8 and leaves them unchanged (MCP, "Custom Transports").
 package transport
 
 import (
@@ -70,25 +70,28 @@ func As[T Conn](c Conn) (t T, ok bool) {
 	return t, false
 }
 
-// Releaser is a [Conn] that has a way of its own for each request of the peer, as HTTP has.
+// Releaser is a [Conn] with a separate path to the peer for each of its requests, as HTTP has.
 type Releaser interface {
 	Conn
 
-	// Release says that the request of the peer with an id gets no answer, as it was cancelled. What comes for it
-	// afterwards goes the way of messages that belong to no request. It waits for nothing that the peer does.
+	// Release is called when a request of the peer is cancelled and will not be answered. Later
+	// messages for it are sent like messages that belong to no request. Release does not wait for
+	// the peer.
 	Release(id jsonrpc.ID)
 }
 
-// Pusher is a [Conn] that can hand over by itself what comes in, so that no goroutine needs to wait for it in Read.
+// Pusher is a [Conn] that can pass received messages to a function, so that no goroutine needs to
+// wait in Read.
 type Pusher interface {
 	Conn
 
-	// Push makes the connection call take with all that Read would return, one after another and in order, the end
-	// of the connection included. It is called instead of Read, at most once, before the first Write. Take returns
-	// soon, and does not wait for Close, which waits for it; it may be called once more after Close has returned.
+	// Push makes the connection call take with each result of Read, one after another and in order,
+	// including the end of the connection. It replaces Read, and is called at most once, before the
+	// first Write. take returns soon and does not wait for Close, because Close waits for take. It
+	// may be called once more after Close has returned.
 	//
-	// Of is the connection that the caller has. If that is another one, which only has this one in it, nothing is
-	// pushed, and Push reports false: what is to be read is what the Read of that one returns.
+	// of is the connection that the caller uses. If that is a wrapper of this connection, Push
+	// returns false and does nothing: the caller must use the wrapper's Read.
 	Push(of Conn, take func(Message, error)) bool
 }
 
@@ -104,27 +107,28 @@ type HalfCloser interface {
 	CloseWrite() error
 }
 
-// Resumed is a [Conn] that may belong to a conversation which was opened before, over another connection.
+// Resumed is a [Conn] that may belong to a session that was opened before, over another connection.
 type Resumed interface {
 	Conn
 
-	// Resumed returns the revision that was agreed on, and the params of initialize, or nil if nothing is known of
-	// the client; ok is false if the conversation has still to be opened.
+	// Resumed returns the negotiated revision, and the params of initialize, which are nil if the
+	// client is unknown. ok is false if the session has not been opened.
 	Resumed() (revision mcp.Revision, client []byte, ok bool)
 }
 
-// Keeper is a [Conn] that can keep something for its owner where the next connection of the same conversation finds it,
-// see [Resumed], in another process maybe.
+// Keeper is a [Conn] that persists a state for its owner. A later connection of the same session
+// finds it, possibly in another process; see [Resumed].
 type Keeper interface {
 	Conn
 
-	// Kept returns what was kept last over an earlier connection, nil if nothing was; ok is false if there is no place
-	// to keep anything. It is called at most once, by the owner, to whom the state belongs then.
+	// Kept returns the state that was persisted last over an earlier connection, or nil. ok is
+	// false if the connection cannot persist a state. Kept is called at most once. The caller owns
+	// the state.
 	Kept() (state []byte, ok bool)
 
-	// Keep keeps a state in the place of the last one, for as long as there is the conversation, and returns when it is
-	// safe. It fails with an error that wraps [ErrTooLong] if the state is longer than may be, [ErrClosed] if the
-	// connection is over, or [errors.ErrUnsupported] if there is no place for it.
+	// Keep replaces the persisted state, for as long as the session exists, and returns once it is
+	// persisted. It fails with an error that wraps [ErrTooLong] if the state is too long, [ErrClosed]
+	// if the connection is closed, or [errors.ErrUnsupported] if it cannot persist a state.
 	Keep(ctx context.Context, state []byte) error
 }
 
@@ -179,12 +183,13 @@ type Owner interface {
 	Shutdown(ctx context.Context) error
 }
 
-// Suspender is a [Conn] whose conversation can be resumed over another connection, see [Resumed].
+// Suspender is a [Conn] whose session can be restored over another connection; see [Resumed].
 type Suspender interface {
 	Conn
 
-	// Suspend makes Close keep the conversation, so that another process can resume it, where the transport has a place
-	// to keep it. The peer may try again later. A server that shuts down calls it before Close.
+	// Suspend makes Close retain the session, so that another process can restore it, if the
+	// transport can persist it. The peer may try again later. A server that shuts down calls
+	// Suspend before Close.
 	Suspend()
 }
 
