@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -318,14 +317,11 @@ func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved
 	if run == nil || m.cfg.Quiet {
 		return
 	}
-	switch r.Status {
-	case mcp.TaskStatusCancelled:
+	if r.Status == mcp.TaskStatusCancelled {
 		// The requestor of the work may be slow, and the cancelling requestor must not wait for it.
 		state := *r
 		m.spawn(func() { run.notifyStatus(&state) }) // ends within statusTimeout
 		return
-	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed:
-		runtime.Gosched() // let the waiters for the outcome run first
 	}
 	run.notifyStatus(r)
 }
