@@ -10,15 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 )
 
-// Extra is what an object held beyond the fields of its Go type: unknown members, known members whose value the
-// type cannot hold, which required members were missing, and the text of numbers that do not fit their field. It
-// is one pointer; the zero value is empty.
-//
-// An Extra may be moved to a value of another type. When that value is encoded, members of the Extra
-// that have the name of a field already written are left out.
-//
-// Copies of a struct share it without harm: whatever changes an Extra copies the contents first, which takes
-// time in proportion to [Extra.Len]. The raw values it hands out belong to it and must not be changed.
+// Extra is the type behind codec.Extra, which documents it: code that reads or writes an object converts the address of
+// the one to the other. Its methods here beyond those of codec.Extra are for generated code.
 type Extra struct {
 	p *extra // never changed once it may be shared; see Reader.change
 }
@@ -187,7 +180,7 @@ func (x *Extra) SetAbsent(bits uint64) {
 
 // Of returns x if it was read with members, or with no Members at all. Otherwise it returns an empty
 // Extra. Generated code calls it before it asks x for missing members and the text of numbers, which
-// are meaningless for a value of another type. [Writer.EndOf] handles the unknown members.
+// are meaningless for a value of another type. [Writer.EndExtra] handles the unknown members.
 func (x Extra) Of(members *Members) Extra {
 	if x.p == nil || x.p.by == members || x.p.by == nil {
 		return x

@@ -375,8 +375,8 @@ func (r *Reader) number(what string) (text []byte, digits, ok bool) {
 }
 
 // Scalar reads a string, a number or a boolean, if its kind is one of the allowed ones, and returns the kind and the
-// content of the string, or how the number or the boolean is written. Another kind fails with [scan.ErrType], and a
-// number that is no integer, where only integers are allowed, with ErrInteger.
+// content of the string, or how the number or the boolean is written. Another kind fails with codec.ErrType, and a
+// number that is no integer, where only integers are allowed, with codec.ErrInteger.
 func (r *Reader) Scalar(allow ScalarKind) (kind ScalarKind, text string) {
 	switch kind := r.Kind(); {
 	case kind == KindString && allow&ScalarString != 0:
@@ -421,7 +421,7 @@ func (r *Reader) numberScalar(allow ScalarKind) (kind ScalarKind, text string) {
 }
 
 // Raw reads any value as checked JSON text, without the white space around it. The text is a copy, or part of
-// the input with [NoCopy]; it is nil after a failure only.
+// the input if [Limits] say NoCopy; it is nil after a failure only.
 func (r *Reader) Raw() json.RawMessage {
 	raw := r.RawBytes()
 	if raw == nil || r.limits.NoCopy {
@@ -679,7 +679,7 @@ func (r *Reader) Extra(x *Extra) {
 
 // Keep reads the value of the member name, whose name was read last, and keeps it in x: for a member that the type
 // knows and whose value it cannot hold, such as an unexpected null or a constant with another value. See
-// [Writer.End] for how it is written again.
+// [Writer.EndExtra] for how it is written again.
 func (r *Reader) Keep(x *Extra, name string) {
 	r.keep(x, name)
 	if !r.Failed() {
@@ -734,7 +734,7 @@ func (r *Reader) owned(x *Extra) *owned {
 }
 
 // letGo removes the Extras of objects deeper than depth from r.extras.open, and sets the sums of their
-// texts. They are not changed in place any more.
+// texts. After that, nothing changes them in place.
 func (r *Reader) letGo(depth int) {
 	n := len(r.extras.open)
 	for n > 0 && r.extras.open[n-1].depth > depth {

@@ -315,7 +315,7 @@ func (w *Writer) Float(v float64) {
 	}
 }
 
-// IntExact writes the value of the member name: the text that [Reader.IntExact] kept in x, if v is still what it
+// IntExact writes the value of the member name: the text that [Object.Int] kept in x, if v is still what it
 // returned for that, and v otherwise.
 func (w *Writer) IntExact(v int64, x Extra, name string) {
 	if text, ok := x.Number(name); ok {
@@ -327,7 +327,7 @@ func (w *Writer) IntExact(v int64, x Extra, name string) {
 	w.Int(v)
 }
 
-// FloatExact writes the value of the member name: the text that [Reader.FloatExact] kept in x, if v is still
+// FloatExact writes the value of the member name: the text that [Object.Float] kept in x, if v is still
 // what it returned for that, and v otherwise.
 func (w *Writer) FloatExact(v float64, x Extra, name string) {
 	if text, ok := x.Number(name); ok {
@@ -354,8 +354,8 @@ func (w *Writer) Number(n string) {
 	w.Lit(n)
 }
 
-// Raw writes a raw value, or null if it is empty. It checks the value as [Valid] does, without limits
-// on depth and size. It skips that check if a [Reader] without [NoCopy], or [Marshal], recently made
+// Raw writes a raw value, or null if it is empty. It checks the value as codec.Valid does, without limits
+// on depth and size. It skips that check if a [Reader] without NoCopy, or codec.Marshal, recently made
 // a value with the same text. The offset of a fault in the value counts from the start of the output.
 // White space inside it is kept, unless it contains line breaks: then all white space is removed.
 func (w *Writer) Raw(m json.RawMessage) {
