@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
@@ -47,15 +48,68 @@ type AnyResult interface {
 // them is the Payload of the message, whose Params and Result are then nil. Payloads of the wrong shape are an
 // error with code -32602, unless something is wrong with the message itself; that is read as a whole all the same.
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
-	d := decoder{types: p, opts: opts}
+	var limits wire.Limits
+	if len(opts) > 0 {
+		limits = limitsOf(opts)
+	}
+	r := borrow(data, limits)
+	d := decoders.Get().(*decoder)
+	d.r, d.types, d.limits = r, p, limits
+	d.message()
+	r.End()
+	r.Fail(d.faultAt, d.fault)
+	m := d.done()
+	at, fault := release(r)
+	if fault == nil {
+		return m, nil
+	}
 	_, err := codec.UnmarshalFunc(data, func(r *wire.Reader) struct{} {
-		d.r = r
-		d.message()
-		r.End()
-		r.Fail(d.faultAt, d.fault)
+		r.Fail(at, fault) // package codec adds line, column and pointer
 		return struct{}{}
 	}, opts...)
-	return d.m, err
+	return m, err
+}
+
+// decoders holds decoders that are not in use. They are zero.
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// done returns the message and puts d back.
+func (d *decoder) done() Message {
+	m := d.m
+	*d = decoder{}
+	decoders.Put(d)
+	return m
+}
+
+// readers holds Readers that are not in use.
+var readers = sync.Pool{New: func() any { return new(wire.Reader) }}
+
+func borrow(data []byte, limits wire.Limits) *wire.Reader {
+	r := readers.Get().(*wire.Reader)
+	r.Reset(data, limits)
+	return r
+}
+
+// release puts r back and returns its failure.
+func release(r *wire.Reader) (at int, err error) {
+	at, err = r.Failure()
+	r.Forget()
+	readers.Put(r)
+	return at, err
+}
+
+// scratchLimits holds limits for options to set.
+var scratchLimits = sync.Pool{New: func() any { return new(wire.Limits) }}
+
+func limitsOf(opts []codec.Option) wire.Limits {
+	l := scratchLimits.Get().(*wire.Limits)
+	*l = wire.Limits{}
+	for _, o := range opts {
+		o(l)
+	}
+	limits := *l
+	scratchLimits.Put(l)
+	return limits
 }
 
 // The members of the envelope, as indices of members.
@@ -95,7 +149,7 @@ type decoder struct {
 	at     struct{ id, params, result, error int } // offsets of values
 	params wire.Kind
 	types  Payloads // nil if payloads stay raw
-	opts   []codec.Option
+	limits wire.Limits
 
 	faultAt int
 	fault   error // the first one
@@ -105,10 +159,11 @@ type decoder struct {
 
 // DecodeJSON reads the message; see [Parse].
 func (m *Message) DecodeJSON(r *wire.Reader) {
-	d := decoder{r: r}
+	d := decoders.Get().(*decoder)
+	d.r = r
 	d.message()
-	*m = d.m
 	r.Fail(d.faultAt, d.fault)
+	*m = d.done()
 }
 
 // message reads the message. What is wrong with the text fails the Reader, what is wrong with the message is noted
@@ -230,16 +285,10 @@ func (d *decoder) late() {
 	if m.Payload != nil || len(raw) == 0 {
 		return
 	}
-	v, err := codec.UnmarshalFunc(raw, func(r *wire.Reader) codec.Value {
-		v := read(r)
-		if v == nil {
-			r.Skip()
-		}
-		return v
-	}, d.opts...)
-	if err != nil {
-		e := err.(*codec.Error)
-		d.fail(at+int(e.Offset), e.Err)
+	r := borrow(raw, d.limits)
+	v := read(r)
+	if failedAt, err := release(r); err != nil {
+		d.fail(at+failedAt, err)
 		return
 	}
 	if v != nil {
