@@ -324,8 +324,8 @@ func (s *Server) removePeer(p *peer) {
 
 // Run serves one connection until the client ends the session or ctx ends, and then returns nil. If
 // the connection fails, it returns the error. When ctx ends, running calls have 5 seconds to
-// finish; after that they fail with [session.CodeClosing], see [session.Session.Shutdown]. For
-// another limit, use Serve.
+// finish; after that they fail with [session.CodeClosing], see [session.Session.Shutdown]. Clients
+// that wait in tasks/result do not delay Run: their tasks continue. For another limit, use Serve.
 func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
 	sess, err := s.Serve(conn)
 	if err != nil {

@@ -264,7 +264,7 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 	}
 	if e.related != nil && e.related.state != nil {
 		e.related.state.asking.Add(1)
-		defer e.related.state.asking.Add(-1)
+		defer s.inbound.endAsking(e.related.state)
 	}
 	got, err := s.await(ctx, call, e.start, p, e.tracking.tracker)
 	if err != nil {

@@ -128,6 +128,70 @@ func TestShutdownWaitsForRequestsInFlight(t *testing.T) {
 	})
 }
 
+// A request that only waits is answered at once. One whose handler waits for the peer first
+// receives the peer's answer.
+func TestShutdownEndsRequestsThatOnlyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.IsNotification() {
+				return nil, nil
+			}
+			req.EndOnShutdown()
+			if req.Method == "ask" {
+				if _, err := req.Session.Call(ctx, "roots/list", nil); err != nil {
+					return nil, err
+				}
+			}
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}})
+		p.talk(`
+			> {"jsonrpc":"2.0","id":"a","method":"wait"}
+			> {"jsonrpc":"2.0","id":"b","method":"ask"}
+			< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+		`)
+		done := make(chan error, 1)
+		go func() { done <- s.Shutdown(t.Context()) }()
+		p.talk(`
+			< {"jsonrpc":"2.0","id":"a","error":{"code":-32051}}
+			> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}
+			< {"jsonrpc":"2.0","id":"b","error":{"code":-32051}}
+		`)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A peer that closes its sending side still receives the answers to requests that only wait.
+func TestRequestsThatOnlyWaitSurviveEndOfInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		s := session.Serve(halfClosed{conn}, nil, &session.Config{Grace: time.Minute, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.IsNotification() {
+				return nil, nil
+			}
+			req.EndOnShutdown()
+			select {
+			case <-time.After(time.Second):
+				return nil, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}})
+		for line := range strings.Lines(hello) {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(line), "> "); ok {
+				p.send(text)
+			}
+		}
+		p.take()
+		p.send(`{"jsonrpc":"2.0","id":"a","method":"wait"}`)
+		p.send("EOF")
+		s.Wait()
+		p.talk(`< {"jsonrpc":"2.0","id":"a","result":{}}`)
+	})
+}
+
 func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		why := make(chan error, 1)

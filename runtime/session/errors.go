@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -60,6 +61,11 @@ func (e *CapabilityError) Error() string {
 		return fmt.Sprintf("session: %s needs the capability %s, which was not declared", e.Method, e.Capability)
 	}
 	return fmt.Sprintf("session: %s needs the capability %s, which the peer has not declared", e.Method, e.Capability)
+}
+
+// closing returns the error that rejects or ends a request because the session is shutting down.
+func closing() error {
+	return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
 }
 
 // VersionError is returned if the peers have no common revision.

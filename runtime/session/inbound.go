@@ -15,12 +15,13 @@ type inbound struct {
 	maxRequests int
 	maxBytes    int
 
-	mu          sync.Mutex // also guards the flags of each serving
-	draining    bool       // all requests are rejected: the session is shutting down, or has ended
-	byID        map[jsonrpc.ID]*serving
-	bytes       int // of requests, until the transport has accepted their answers
-	answers     int // pending in the transport
-	answerBytes int // of answers that are pending in the transport or in a batch
+	mu           sync.Mutex // also guards the flags of each serving
+	draining     bool       // all requests are rejected: the session is shutting down, or has ended
+	shuttingDown bool       // Shutdown was called
+	byID         map[jsonrpc.ID]*serving
+	bytes        int // of requests, until the transport has accepted their answers
+	answers      int // pending in the transport
+	answerBytes  int // of answers that are pending in the transport or in a batch
 }
 
 // admit adds a request, or returns the error that rejects it.
@@ -29,7 +30,7 @@ func (in *inbound) admit(st *serving) error {
 	defer in.mu.Unlock()
 	switch {
 	case in.draining:
-		return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
+		return closing()
 	case len(in.byID) >= in.maxRequests:
 		return overloaded("%d requests are being served", len(in.byID))
 	case in.answers >= in.maxRequests:
@@ -172,6 +173,41 @@ func (in *inbound) drain() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.draining = true
+}
+
+// shutdown rejects further requests, and ends those that only wait; see Request.EndOnShutdown.
+func (in *inbound) shutdown() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.draining, in.shuttingDown = true, true
+	for _, st := range in.byID {
+		in.yield(st)
+	}
+}
+
+// yield ends the context of a request that only waits, if Shutdown was called. The caller holds mu.
+func (in *inbound) yield(st *serving) {
+	if in.shuttingDown && st.yields.Load() && st.asking.Load() == 0 {
+		st.until.Cancel(closing())
+	}
+}
+
+// endOnShutdown implements Request.EndOnShutdown.
+func (in *inbound) endOnShutdown(st *serving) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	st.yields.Store(true)
+	in.yield(st)
+}
+
+// endAsking counts the end of a request to the peer whose answer the handler waited for.
+func (in *inbound) endAsking(st *serving) {
+	if st.asking.Add(-1) > 0 || !st.yields.Load() {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.yield(st)
 }
 
 // close rejects further requests, and returns those that are being served.

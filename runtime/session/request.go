@@ -109,6 +109,16 @@ func (r *Request) Progress() *Reporter {
 // cancellation, "Behavior Requirements").
 func (r *Request) Keep() bool { return r.state == nil || r.state.s.inbound.keep(r.state) }
 
+// EndOnShutdown makes [Session.Shutdown] end the context of the request at once, with a
+// [*jsonrpc.Error] with [CodeClosing] as its cause, which the handler returns. While the handler
+// waits for the answer to a request to the peer, the context does not end. Use it for requests that
+// only wait, and that the peer can send again without losing anything.
+func (r *Request) EndOnShutdown() {
+	if r.state != nil {
+		r.state.s.inbound.endOnShutdown(r.state)
+	}
+}
+
 // Detach replaces the Params of the request by params, a copy with the same _meta, so that the
 // request no longer holds its message in memory. Use it for a request whose context outlives it,
 // such as one that has become a task. Only the handler of the request may call it, and not

@@ -28,6 +28,7 @@ type serving struct {
 	session  uint32 // in which it arrived; see reopening
 	reporter atomic.Pointer[Reporter]
 	asking   atomic.Int32    // requests to the peer whose answers the handler waits for
+	yields   atomic.Bool     // see Request.EndOnShutdown
 	opened   <-chan struct{} // closed when initialize has been answered; nil if it was when the request arrived
 }
 

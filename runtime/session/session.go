@@ -188,11 +188,12 @@ func (s *Session) Stop() { s.stop(ErrClosed) }
 
 // Shutdown ends the session in order. It rejects further requests with [CodeClosing], waits until
 // requests of the peer are answered, notifications are handled and requests to the peer have an
-// answer, and then closes. If ctx ends first, Shutdown answers open requests of the peer with
+// answer, and then closes. It does not wait for requests that only wait; see
+// [Request.EndOnShutdown]. If ctx ends first, Shutdown answers open requests of the peer with
 // CodeClosing and returns the cause of ctx. Then it does not wait for handlers that ignore the end
 // of their context; Wait does.
 func (s *Session) Shutdown(ctx context.Context) error {
-	s.inbound.drain()
+	s.inbound.shutdown()
 	s.calls.drain()
 	if s.rest(ctx) {
 		return s.Close()
@@ -221,7 +222,7 @@ func (s *Session) abandon() {
 	for _, st := range s.inbound.abandon() {
 		st.until.Cancel(ErrClosed)
 		st.reporter.Load().Stop()
-		text, _, err := encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"})
+		text, _, err := encodeAnswer(st.req.ID, nil, closing())
 		if err != nil || st.deliver(ctx, text) != nil {
 			return
 		}

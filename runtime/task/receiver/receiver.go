@@ -122,6 +122,7 @@ func (o Options) serveTasks(ctx context.Context, req *session.Request) (codec.En
 			return page, err
 		})
 	}
+	req.EndOnShutdown() // the task continues, and the requestor asks again
 	return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskPayloadRequestParams) (*payload, error) {
 		out, err := m.Result(ctx, principal, p.TaskID, via{s: req.Session, req: req})
 		if err == nil && out.Error != nil {

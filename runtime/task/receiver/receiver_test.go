@@ -973,6 +973,82 @@ func TestInputRequestSurvivesShutdownOfRequestor(t *testing.T) {
 	})
 }
 
+// A shutdown of the receiver does not wait for requestors that wait for an outcome. They can ask
+// again through another session.
+func TestShutdownEndsWaitForResult(t *testing.T) {
+	var finish chan struct{}
+	c := config{
+		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{
+			"t": func(context.Context, *session.Request) (codec.Encoder, error) {
+				<-finish
+				return session.Raw(`{"content":[]}`), nil
+			},
+		},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		finish = make(chan struct{})
+		f := setup(t, c)
+		id := fmt.Sprintf(`{"taskId":%q}`, f.create(`{"name":"t","task":{}}`))
+		failed := make(chan error, 1)
+		go func() {
+			_, err := f.call("tasks/result", id)
+			failed <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if err := f.server.Shutdown(ctx); err != nil || time.Since(began) > 0 {
+			t.Errorf("Shutdown took %v: %v", time.Since(began), err)
+		}
+		if err := <-failed; wireCode(err) != session.CodeClosing {
+			t.Errorf("tasks/result failed with %v", err)
+		}
+		f.client, f.server = sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Server: f.server.Server().Capabilities, Config: f.config})
+		close(finish)
+		if result, err := f.call("tasks/result", id); err != nil || !strings.Contains(result, "content") {
+			t.Errorf("after a reconnect: %s, %v", result, err)
+		}
+	})
+}
+
+// A shutdown of the receiver waits until the user has answered an input request. The answer is not
+// lost.
+func TestShutdownWaitsForAnswerToInputRequest(t *testing.T) {
+	var finish chan struct{}
+	c := config{
+		caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{
+			"t": func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				result, err := elicitingTool(ctx, req)
+				<-finish
+				return result, err
+			},
+		},
+		answer: session.Methods(map[string]session.Handler{"elicitation/create": func(context.Context, *session.Request) (codec.Encoder, error) {
+			time.Sleep(2 * time.Second)
+			return session.Raw(`{"action":"accept","content":{"n":"Ada"}}`), nil
+		}}, nil),
+	}
+	synctest.Test(t, func(t *testing.T) {
+		finish = make(chan struct{})
+		f := setup(t, c)
+		id := fmt.Sprintf(`{"taskId":%q}`, f.create(`{"name":"t","task":{}}`))
+		go f.call("tasks/result", id) // ends with the session
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if err := f.server.Shutdown(ctx); err != nil || time.Since(began) != 2*time.Second {
+			t.Errorf("Shutdown took %v: %v", time.Since(began), err)
+		}
+		f.client, f.server = sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Server: f.server.Server().Capabilities, Config: f.config})
+		close(finish)
+		if result, err := f.call("tasks/result", id); err != nil || !strings.Contains(result, `"Ada"`) {
+			t.Errorf("after a reconnect: %s, %v", result, err)
+		}
+	})
+}
+
 // A task whose requestor has disconnected continues: its notifications are dropped without an error.
 func TestNotificationsAreDroppedAfterDisconnect(t *testing.T) {
 	var failed error

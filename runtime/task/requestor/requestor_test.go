@@ -67,6 +67,7 @@ type server struct {
 	t       *testing.T
 	manager *task.Manager
 	handler session.Handler
+	session *session.Session // the latest
 	spy     spy
 }
 
@@ -102,7 +103,8 @@ func (s *server) connect(answer session.Handler) (*requestor.Tasks, *session.Ses
 	client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
 	client.Config.Handler = answer
 	tasks := requestor.Attach(&client.Config)
-	c, _ := sessiontest.Pair(s.t, client, side)
+	c, own := sessiontest.Pair(s.t, client, side)
+	s.session = own
 	return tasks, c
 }
 
@@ -386,6 +388,47 @@ func TestAttachAfterReconnect(t *testing.T) {
 		}
 		equal(t, "progress of another task", 0, len(reported(other)))
 		equal(t, "state", mcp.TaskStatusCompleted, func() mcp.TaskStatus { state, _ := again.Refresh(t.Context()); return state.Status }())
+	})
+}
+
+// A receiver that shuts down ends the wait for a result. That is not the outcome of the task: while
+// the session is open, Result asks again, and then it fails with ErrClosed.
+func TestShutdownOfReceiverIsNotAnOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if strings.Contains(string(req.Params), "slow") {
+				time.Sleep(10 * time.Second)
+				return text("slow"), nil
+			}
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+		tasks, c := s.connect(nil)
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := make(chan error, 1)
+		go func() {
+			_, err := h.Result(t.Context())
+			failed <- err
+		}()
+		slow := make(chan error, 1)
+		go func() { // keeps the session open after the beginning of the shutdown
+			_, err := mcp.ToServer{Caller: c}.CallTool(t.Context(), &mcp.CallToolRequestParams{Name: "slow"})
+			slow <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if err := s.session.Shutdown(t.Context()); err != nil || time.Since(began) != 10*time.Second {
+			t.Errorf("Shutdown took %v: %v", time.Since(began), err)
+		}
+		if err := <-slow; err != nil {
+			t.Error(err)
+		}
+		if err := <-failed; !errors.Is(err, session.ErrClosed) {
+			t.Errorf("Result failed with %v", err)
+		}
 	})
 }
 
