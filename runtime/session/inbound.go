@@ -19,9 +19,10 @@ type inbound struct {
 	draining     bool       // all requests are rejected: the session is shutting down, or has ended
 	shuttingDown bool       // Shutdown was called
 	byID         map[jsonrpc.ID]*serving
-	bytes        int // of requests, until the transport has accepted their answers
-	answers      int // pending in the transport
-	answerBytes  int // of answers that are pending in the transport or in a batch
+	withdrawn    map[*serving]struct{} // requests of lost sessions, until their handlers return
+	bytes        int                   // of requests, until the transport has accepted their answers
+	answers      int                   // pending in the transport
+	answerBytes  int                   // of answers that are pending in the transport or in a batch
 }
 
 // admit adds a request, or returns the error that rejects it.
@@ -31,8 +32,8 @@ func (in *inbound) admit(st *serving) error {
 	switch {
 	case in.draining:
 		return closing()
-	case len(in.byID) >= in.maxRequests:
-		return overloaded("%d requests are being served", len(in.byID))
+	case len(in.byID)+len(in.withdrawn) >= in.maxRequests:
+		return overloaded("%d requests are being served", len(in.byID)+len(in.withdrawn))
 	case in.answers >= in.maxRequests:
 		return overloaded("%d answers are pending", in.answers)
 	case in.bytes+in.answerBytes > 0 && in.bytes+in.answerBytes+st.size > in.maxBytes:
@@ -63,7 +64,11 @@ func (in *inbound) settle(st *serving, size int) (silent bool, pending int) {
 		reporter.Finish()
 		in.mu.Lock()
 	}
-	delete(in.byID, st.req.ID)
+	if in.byID[st.req.ID] == st {
+		delete(in.byID, st.req.ID)
+	} else {
+		delete(in.withdrawn, st)
+	}
 	pending = in.answerBytes
 	if !silent {
 		in.answers++
@@ -107,13 +112,22 @@ func (in *inbound) cancel(id jsonrpc.ID) *serving {
 }
 
 // withdraw marks the requests of a session and of earlier ones as not to be answered, and returns
-// them. The value is true for those that can be cancelled.
+// them. The value is true for those that can be cancelled. Their ids are free at once: the next
+// session may use them before the handlers have returned.
 func (in *inbound) withdraw(session uint32) (open map[*serving]bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	open = map[*serving]bool{}
-	for _, st := range in.byID {
-		if st.session <= session && !st.over {
+	for id, st := range in.byID {
+		if st.session > session {
+			continue
+		}
+		delete(in.byID, id)
+		if in.withdrawn == nil {
+			in.withdrawn = map[*serving]struct{}{}
+		}
+		in.withdrawn[st] = struct{}{}
+		if !st.over {
 			st.over = true
 			open[st] = !st.kept
 		}
@@ -215,8 +229,11 @@ func (in *inbound) close() []*serving {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.draining = true
-	open := make([]*serving, 0, len(in.byID))
+	open := make([]*serving, 0, len(in.byID)+len(in.withdrawn))
 	for _, st := range in.byID {
+		open = append(open, st)
+	}
+	for st := range in.withdrawn {
 		open = append(open, st)
 	}
 	return open

@@ -244,6 +244,51 @@ func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 	})
 }
 
+// A handler may ignore the end of its context, for example while it reads from a terminal. A request
+// of the next session with the same id is served nevertheless, and can be cancelled.
+func TestIDOfWithdrawnRequestIsFreeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		calls, release, ended := make(chan bool, 10), make(chan struct{}), make(chan error, 1)
+		f.connect(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.IsNotification() {
+				return nil, nil
+			}
+			calls <- true
+			switch len(calls) {
+			case 1:
+				<-release
+			case 2:
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+			}
+			return session.Raw(`{"roots":[]}`), nil
+		}})
+		const request = `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`
+		f.receive(1, request)
+		synctest.Wait()
+		f.lose()
+		synctest.Wait()
+		f.receive(2, request)
+		synctest.Wait()
+		f.receive(2, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		if err := <-ended; !errors.Is(err, session.ErrCancelled) {
+			t.Errorf("the handler ends with %v", err)
+		}
+		synctest.Wait()
+		close(release)
+		synctest.Wait()
+		f.receive(2, request)
+		want := []string{"2 initialize", "2 notifications/initialized", "2 answer to 1"}
+		if diff := cmp.Diff(want, f.take()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+		if len(calls) != 3 {
+			t.Errorf("the handler was called %d times", len(calls))
+		}
+	})
+}
+
 // A failed attempt fails the waiting requests. The session tries again unless the failure is final.
 func TestSessionIsNotReopened(t *testing.T) {
 	for _, test := range []struct {
