@@ -63,7 +63,9 @@ type Limits struct {
 	// Tasks is the maximum number of tasks that are not terminal. A cancelled or expired task
 	// counts until its work has returned. The default is [DefaultMaxTasks].
 	Tasks int
-	// Bytes is the maximum number of stored bytes of all tasks, including results and answers. The
+	// Bytes is the maximum number of stored bytes of all tasks, including results and answers. A
+	// task counts with its texts and about 500 bytes more, so that the records take at most twice
+	// the limit in memory, or in the file of a bolt store without the space of dropped tasks. The
 	// request of work that continues after its task is terminal counts, too. The default is
 	// [DefaultMaxBytes].
 	Bytes int64

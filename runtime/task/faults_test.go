@@ -25,8 +25,8 @@ import (
 // panickingValue is an error and a result; each of its methods panics.
 type panickingValue struct{}
 
-func (panickingValue) Error() string            { panic("Error") }
-func (panickingValue) Is(error) bool            { panic("Is") }
+func (panickingValue) Error() string           { panic("Error") }
+func (panickingValue) Is(error) bool           { panic("Is") }
 func (panickingValue) EncodeJSON(*wire.Writer) { panic("EncodeJSON") }
 
 // A panic in a method of what work returns fails its task alone. So does a nil *jsonrpc.Error.
@@ -178,7 +178,7 @@ func TestWriteReportedAsFailed(t *testing.T) {
 	for name, fault := range map[string]error{"context ends": nil, "store reports an error": errors.New("network timeout")} {
 		t.Run(name, func(t *testing.T) {
 			store := &slowStore{memory.New(), func() error { return fault }}
-			cfg := task.Config{Store: store, Limits: task.Limits{Tasks: 2, Bytes: 20_000}}
+			cfg := task.Config{Store: store, Limits: task.Limits{Tasks: 2, Bytes: 36_000}}
 			runInBubble(t, cfg, func(t *testing.T, m *task.Manager) {
 				params := json.RawMessage(`"` + strings.Repeat("x", 6000) + `"`)
 				for range 20 {
@@ -214,10 +214,10 @@ func TestWriteReportedAsFailed(t *testing.T) {
 				if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != task.CodeTooManyTasks {
 					t.Errorf("third task: %v", err)
 				}
-				large := task.Request{Principal: "alice", Method: "tools/call", Params: json.RawMessage(make([]byte, 20_000)), Work: untilDone}
+				large := task.Request{Principal: "alice", Method: "tools/call", Params: json.RawMessage(make([]byte, 36_000)), Work: untilDone}
 				time.Sleep(2 * time.Hour)
 				if _, err := m.Create(t.Context(), large); wireCode(err) != task.CodeTooManyBytes {
-					t.Errorf("task of 20,000 bytes: %v", err)
+					t.Errorf("task of 36,000 bytes: %v", err)
 				}
 				if s := m.Stats(); s.Cancelled != 20 {
 					t.Errorf("%+v", s)
@@ -306,7 +306,7 @@ func (s *expiringStore) Sweep(ctx context.Context, now time.Time, limit int) ([]
 func TestTaskExpiresDuringCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan bool)
-		m := newManager(t, task.Config{Store: &expiringStore{memory.New(), end}, Limits: task.Limits{Tasks: 1, Bytes: 1000}})
+		m := newManager(t, task.Config{Store: &expiringStore{memory.New(), end}, Limits: task.Limits{Tasks: 1, Bytes: 1400}})
 		created := create(t, m, task.Request{Task: &mcp.TaskMetadata{TTL: new(int64(1000))}, Work: func(context.Context, *task.Run) (codec.Encoder, error) {
 			<-end
 			return raw(`{}`), nil

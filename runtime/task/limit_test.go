@@ -239,7 +239,7 @@ func TestAnswerAtTheByteLimitFails(t *testing.T) {
 	const limit = 5000
 	for spare := range 40 {
 		runInBubble(t, task.Config{Quiet: true, Limits: task.Limits{Bytes: limit}}, func(t *testing.T, m *task.Manager) {
-			params := json.RawMessage(`"` + strings.Repeat("x", limit-200-10*spare) + `"`)
+			params := json.RawMessage(`"` + strings.Repeat("x", limit-580-10*spare) + `"`)
 			created, err := m.Create(t.Context(), task.Request{
 				Principal: "alice", Method: "tools/call", Params: params,
 				Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {

@@ -91,13 +91,20 @@ func (r *Record) openInputRequests() (n int) {
 	return n
 }
 
-// size estimates the number of bytes that the stored record takes.
+// Overheads are the bytes that count in addition to the texts. They cover the structs and the
+// indexes of a store in memory. In the pages of a bolt file a record takes about as much.
+const (
+	recordOverhead       = 512
+	inputRequestOverhead = 96
+)
+
+// size estimates the number of bytes that the record takes in a store.
 func (r *Record) size() int64 {
-	n := 128 + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) +
+	n := recordOverhead + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) +
 		len(r.Runner) + len(r.Job) + len(r.Result) + len(r.Error)
 	for i := range r.InputRequests {
 		q := &r.InputRequests[i]
-		n += 16 + len(q.Method) + len(q.Params) + len(q.Result) + len(q.Error)
+		n += inputRequestOverhead + len(q.Method) + len(q.Params) + len(q.Result) + len(q.Error)
 	}
 	return int64(n)
 }
