@@ -24,9 +24,9 @@ type peer struct {
 	roots         rootCache
 	requestsTasks atomic.Bool // the client has been asked to create a task
 
-	store     transport.Keeper // nil if the connection does not persist state
-	persistMu sync.Mutex       // held while the state is persisted
-	persisted uint64           // stateChanges in the persisted state; guarded by persistMu
+	store     transport.Persister // nil if the connection does not persist state
+	persistMu sync.Mutex          // held while the state is persisted
+	persisted uint64              // stateChanges in the persisted state; guarded by persistMu
 
 	restored      []string           // URIs of the restored subscriptions, until restoring is closed
 	restoring     chan struct{}      // closed after Subscribe was called for them; nil if there are none

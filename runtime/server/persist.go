@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// persistedState is the state of a session that a [transport.Keeper] persists: the client does not
+// persistedState is the state of a session that a [transport.Persister] persists: the client does not
 // send it again after a restart of the server.
 type persistedState struct {
 	Principal     string            `json:"principal,omitempty"` // of the latest subscription
@@ -40,7 +40,7 @@ func (p *peer) persist(ctx context.Context) error {
 	state, changes := p.state()
 	text, err := json.Marshal(state)
 	if err == nil {
-		err = p.store.Keep(context.WithoutCancel(ctx), text)
+		err = p.store.PersistState(context.WithoutCancel(ctx), text)
 	}
 	switch {
 	case err == nil:
@@ -77,12 +77,12 @@ func (p *peer) state() (k persistedState, changes uint64) {
 
 // restore restores the state that the connection has persisted. It is called before the session
 // opens.
-func (p *peer) restore(keeper transport.Keeper) {
-	text, ok := keeper.Kept()
+func (p *peer) restore(persister transport.Persister) {
+	text, ok := persister.PersistedState()
 	if !ok {
 		return
 	}
-	p.store = keeper
+	p.store = persister
 	if text == nil {
 		return
 	}

@@ -33,9 +33,9 @@ type statefulConn struct {
 	release chan struct{} // Keep waits until it is closed; nil for no wait
 }
 
-func (k *statefulConn) Kept() ([]byte, bool) { return k.state, true }
+func (k *statefulConn) PersistedState() ([]byte, bool) { return k.state, true }
 
-func (k *statefulConn) Keep(_ context.Context, state []byte) error {
+func (k *statefulConn) PersistState(_ context.Context, state []byte) error {
 	if k.release != nil {
 		k.writing <- true
 		<-k.release

@@ -233,7 +233,7 @@ func (s *Server) RecoverTask(r task.Record) task.Work {
 // Serve opens a session over conn and returns at once. The session owns conn. If the server is
 // closed, Serve fails and closes conn.
 //
-// If conn is a [transport.Keeper], the server persists the state that the client does not send
+// If conn is a [transport.Persister], the server persists the state that the client does not send
 // again: its subscriptions, its log level and its open URL elicitations. The server rejects a
 // request that changes this state if it cannot be persisted. After a restart, the next server that
 // serves the session restores it. Updates of resources in between are not reported.
@@ -242,8 +242,8 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 		return nil, errors.New("server: nil connection")
 	}
 	p := newPeer(s)
-	if keeper, ok := transport.As[transport.Keeper](conn); ok {
-		p.restore(keeper)
+	if persister, ok := transport.As[transport.Persister](conn); ok {
+		p.restore(persister)
 	}
 	sess, err := s.openFor(p, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
 		return session.Serve(conn, result, cfg)
@@ -294,7 +294,7 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 	s.mu.Unlock()
 	if closed { // endAll may have missed this session
 		suspend(p.store)
-		sess.Stop()
+		sess.StartClose()
 	}
 	sess.AfterDone(func() { s.removePeer(p) })
 	return sess, nil

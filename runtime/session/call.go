@@ -93,7 +93,7 @@ func ProgressExtends(max time.Duration) Option { return func(o *options) { o.max
 // OnProgress asks the peer for progress and calls f for each report, one at a time, in a separate
 // goroutine. The call returns after the last call of f has returned. A slow f misses reports, but
 // not the last report of a successful call. If the context of the call ends, the call does not wait
-// for a running f. To end the session, f must call [Session.Stop], because [Session.Close] waits
+// for a running f. To end the session, f must call [Session.StartClose], because [Session.Close] waits
 // for f.
 func OnProgress(f func(Progress)) Option { return func(o *options) { o.onProgress = f } }
 

@@ -73,7 +73,7 @@ func TestHandlerStopsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
-				req.Session.Stop()
+				req.Session.StartClose()
 			}
 			return nil, nil
 		}})
@@ -351,7 +351,7 @@ func TestSessionsStartAndStopUnderLoad(t *testing.T) {
 			wg.Go(func() { c.Shutdown(t.Context()) })
 			wg.Go(func() { s.Close() })
 		case 3:
-			c.Stop()
+			c.StartClose()
 			c.Close()
 		}
 		wg.Wait()

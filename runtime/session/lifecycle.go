@@ -75,7 +75,7 @@ func (s *Session) initialize(ctx context.Context, client *mcp.InitializeRequestP
 
 // Serve opens a session as the server of conn and returns at once; see [Session.Ready] and
 // [Session.Wait]. It answers initialize with result, and sets the protocol version in it. The
-// session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Resumed] that
+// session owns conn (MCP lifecycle, "Initialization"). If conn is a [transport.Restored] that
 // belongs to a stored session, Serve restores it; see [Restore].
 func Serve(conn transport.Conn, result *mcp.InitializeResult, cfg *Config) *Session {
 	if state, ok := restored(conn, result); ok {
@@ -123,11 +123,11 @@ func Restore(conn transport.Conn, state State, cfg *Config) *Session {
 // restored returns the state of the stored session that a connection belongs to. ok is false if
 // there is none.
 func restored(conn transport.Conn, result *mcp.InitializeResult) (state State, ok bool) {
-	r, ok := transport.As[transport.Resumed](conn)
+	r, ok := transport.As[transport.Restored](conn)
 	if !ok {
 		return State{}, false
 	}
-	revision, client, ok := r.Resumed()
+	revision, client, ok := r.Restored()
 	if !ok {
 		return State{}, false
 	}

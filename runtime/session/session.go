@@ -176,15 +176,15 @@ func (s *Session) Wait() error {
 
 // Close ends the session at once: it cancels the contexts of handlers, fails the calls that wait
 // for an answer, closes the connection, and waits until handlers have returned. It returns the
-// error of closing the connection. A handler must call [Session.Stop] instead.
+// error of closing the connection. A handler must call [Session.StartClose] instead.
 func (s *Session) Close() error {
 	s.stop(ErrClosed)
 	<-s.life.done
 	return s.closeErr
 }
 
-// Stop is [Session.Close] without waiting.
-func (s *Session) Stop() { s.stop(ErrClosed) }
+// StartClose is [Session.Close] without waiting.
+func (s *Session) StartClose() { s.stop(ErrClosed) }
 
 // Shutdown ends the session in order. It rejects further requests with [CodeClosing], waits until
 // requests of the peer are answered, notifications are handled and requests to the peer have an

@@ -136,7 +136,7 @@ func TestTransportPanicEndsSession(t *testing.T) {
 			p.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 			p.send(`{"jsonrpc":"2.0","id":1,"method":"x/explode"}`)
 			if in == "Close" {
-				s.Stop()
+				s.StartClose()
 			}
 			if err := s.Wait(); err == nil || !strings.Contains(err.Error(), "in "+in) {
 				t.Errorf("got %v", err)

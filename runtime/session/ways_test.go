@@ -34,7 +34,7 @@ func (w *ways) Write(ctx context.Context, m transport.Message) error {
 
 func (w *ways) Release(id jsonrpc.ID) { w.released <- id }
 
-func (w *ways) Resumed() (mcp.Revision, []byte, bool) { return w.revision, w.client, w.revision != "" }
+func (w *ways) Restored() (mcp.Revision, []byte, bool) { return w.revision, w.client, w.revision != "" }
 
 // wrapped wraps a connection.
 type wrapped struct{ transport.Conn }

@@ -107,29 +107,30 @@ type HalfCloser interface {
 	CloseWrite() error
 }
 
-// Resumed is a [Conn] that may belong to a session that was opened before, over another connection.
-type Resumed interface {
+// Restored is a [Conn] that may belong to a session that was opened before, over another connection.
+type Restored interface {
 	Conn
 
-	// Resumed returns the negotiated revision, and the params of initialize, which are nil if the
+	// Restored returns the negotiated revision, and the params of initialize, which are nil if the
 	// client is unknown. ok is false if the session has not been opened.
-	Resumed() (revision mcp.Revision, client []byte, ok bool)
+	Restored() (revision mcp.Revision, client []byte, ok bool)
 }
 
-// Keeper is a [Conn] that persists a state for its owner. A later connection of the same session
-// finds it, possibly in another process; see [Resumed].
-type Keeper interface {
+// Persister is a [Conn] that persists a state for its owner. A later connection of the same session
+// finds it, possibly in another process; see [Restored].
+type Persister interface {
 	Conn
 
-	// Kept returns the state that was persisted last over an earlier connection, or nil. ok is
-	// false if the connection cannot persist a state. Kept is called at most once. The caller owns
-	// the state.
-	Kept() (state []byte, ok bool)
+	// PersistedState returns the state that was persisted last over an earlier connection, or nil.
+	// ok is false if the connection cannot persist a state. PersistedState is called at most once.
+	// The caller owns the state.
+	PersistedState() (state []byte, ok bool)
 
-	// Keep replaces the persisted state, for as long as the session exists, and returns once it is
-	// persisted. It fails with an error that wraps [ErrTooLong] if the state is too long, [ErrClosed]
-	// if the connection is closed, or [errors.ErrUnsupported] if it cannot persist a state.
-	Keep(ctx context.Context, state []byte) error
+	// PersistState replaces the persisted state, for as long as the session exists, and returns
+	// once it is persisted. It fails with an error that wraps [ErrTooLong] if the state is too long,
+	// [ErrClosed] if the connection is closed, or [errors.ErrUnsupported] if it cannot persist a
+	// state.
+	PersistState(ctx context.Context, state []byte) error
 }
 
 // Reopener is a [Conn] of a client whose server can lose the session while the connection stays
@@ -183,7 +184,7 @@ type Owner interface {
 	Shutdown(ctx context.Context) error
 }
 
-// Suspender is a [Conn] whose session can be restored over another connection; see [Resumed].
+// Suspender is a [Conn] whose session can be restored over another connection; see [Restored].
 type Suspender interface {
 	Conn
 

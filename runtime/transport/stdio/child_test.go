@@ -101,7 +101,7 @@ func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.Ca
 		text = string(p.Arguments)
 	case "stop":
 		req, _ := session.FromContext(ctx)
-		req.Session.Stop()
+		req.Session.StartClose()
 	case "lines":
 		text = "a\nb\r\nc"
 	case "environment":

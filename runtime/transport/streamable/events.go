@@ -39,15 +39,15 @@ type EventStore interface {
 }
 
 // SessionStore is an [EventStore] that also stores sessions, so that they survive a restart of the
-// server. KeepState is called sequentially for each session.
+// server. PersistState is called sequentially for each session.
 type SessionStore interface {
 	EventStore
 
-	// Keep stores how a session was opened, except for its state.
-	Keep(ctx context.Context, session string, o Opening) error
+	// PersistOpening stores how a session was opened, except for its state.
+	PersistOpening(ctx context.Context, session string, o Opening) error
 
-	// KeepState stores the state of a session's owner, and replaces the previous one.
-	KeepState(ctx context.Context, session string, state []byte) error
+	// PersistState stores the state of a session's owner, and replaces the previous one.
+	PersistState(ctx context.Context, session string, state []byte) error
 
 	// Begin stores that a stream was opened for requests, with their ids as JSON. It is called
 	// before the first event of the stream is appended, and not for the standing stream. The store
@@ -62,7 +62,7 @@ type SessionStore interface {
 
 	// Load returns how a session was opened, and its streams. It fails with [ErrUnknown] if there
 	// is no such session.
-	Load(ctx context.Context, session string) (Opening, []KeptStream, error)
+	Load(ctx context.Context, session string) (Opening, []PersistedStream, error)
 }
 
 // Opening is the stored data of a session.
@@ -70,11 +70,11 @@ type Opening struct {
 	Principal string       // principal that opened it
 	Revision  mcp.Revision // the negotiated revision
 	Client    []byte       // the params of initialize, as JSON
-	State     []byte       // argument of the last KeepState; nil without one
+	State     []byte       // argument of the last PersistState; nil without one
 }
 
-// KeptStream is a stored stream of a session.
-type KeptStream struct {
+// PersistedStream is a stored stream of a session.
+type PersistedStream struct {
 	Stream   string
 	Requests []byte // argument of Begin; nil without one or if the stream has ended
 	Last     Event  // the newest event, without its text; the zero Event if there is none

@@ -38,14 +38,14 @@ func (g guardedEvents) Forget(ctx context.Context, session string) (err error) {
 	return g.store.Forget(ctx, session)
 }
 
-func (g guardedSessions) Keep(ctx context.Context, session string, o Opening) (err error) {
+func (g guardedSessions) PersistOpening(ctx context.Context, session string, o Opening) (err error) {
 	defer boundary.Catch(&err)
-	return g.store.Keep(ctx, session, o)
+	return g.store.PersistOpening(ctx, session, o)
 }
 
-func (g guardedSessions) KeepState(ctx context.Context, session string, state []byte) (err error) {
+func (g guardedSessions) PersistState(ctx context.Context, session string, state []byte) (err error) {
 	defer boundary.Catch(&err)
-	return g.store.KeepState(ctx, session, state)
+	return g.store.PersistState(ctx, session, state)
 }
 
 func (g guardedSessions) Begin(ctx context.Context, session, stream string, requests []byte) (err error) {
@@ -58,7 +58,7 @@ func (g guardedSessions) Touch(ctx context.Context, sessions []string) (err erro
 	return g.store.Touch(ctx, sessions)
 }
 
-func (g guardedSessions) Load(ctx context.Context, session string) (o Opening, streams []KeptStream, err error) {
+func (g guardedSessions) Load(ctx context.Context, session string) (o Opening, streams []PersistedStream, err error) {
 	defer boundary.Catch(&err)
 	return g.store.Load(ctx, session)
 }

@@ -118,7 +118,7 @@ func TestServerLoadsASessionOnce(t *testing.T) {
 		opening := streamable.Opening{Revision: "2025-11-25", Client: []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)}
 		for id, principal := range map[string]string{"kept": "", "foreign": "ann"} {
 			opening.Principal = principal
-			if err := store.Keep(t.Context(), id, opening); err != nil {
+			if err := store.PersistOpening(t.Context(), id, opening); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -179,13 +179,13 @@ func TestServerKeepsAState(t *testing.T) {
 	}
 	keep := func(state string, want error) {
 		t.Helper()
-		if err := conn.(transport.Keeper).Keep(t.Context(), []byte(state)); !errors.Is(err, want) {
+		if err := conn.(transport.Persister).PersistState(t.Context(), []byte(state)); !errors.Is(err, want) {
 			t.Errorf("keep %q: %v, want %v", state, err, want)
 		}
 	}
 	kept := func(want string, wantOK bool) {
 		t.Helper()
-		if state, ok := conn.(transport.Keeper).Kept(); string(state) != want || ok != wantOK {
+		if state, ok := conn.(transport.Persister).PersistedState(); string(state) != want || ok != wantOK {
 			t.Errorf("kept is %q, %v", state, ok)
 		}
 	}

@@ -49,7 +49,7 @@ type HandlerOptions struct {
 
 	// Store keeps events for clients that resume. The default is a [MemoryStore]. With a
 	// [SessionStore] sessions and streams survive a restart, and what their owners have had kept: a
-	// connection is a [transport.Keeper].
+	// connection is a [transport.Persister].
 	Store EventStore
 
 	// StreamAfter is how long a request may take until its answer becomes an event stream, which a
@@ -218,7 +218,7 @@ type Handler struct {
 // NewHandler returns a Handler that calls open for every conversation, with the request that began
 // it. Open hands the connection to its owner, usually by [session.Serve], and returns at once. A
 // connection of a session that was opened before, by this process or another, is a
-// [transport.Resumed].
+// [transport.Restored].
 //
 // [session.Serve]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/session#Serve
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {

@@ -35,7 +35,7 @@ type serverConn struct {
 	done      chan struct{}       // closed when the connection is over
 	closed    chan struct{}       // closed when Close has returned; closeErr is set then
 	closeErr  error
-	keeping   sync.Mutex // held while a state is kept
+	persistMu sync.Mutex // held while the opening or the state is persisted
 
 	interrupted atomic.Bool // connections take nothing any more; see interrupt
 
@@ -43,7 +43,7 @@ type serverConn struct {
 	revision   mcp.Revision // "" until initialize is answered
 	client     []byte       // the params of initialize, if it was opened before
 	resumed    bool         // it was opened before
-	state      []byte       // that was kept then, until its owner has it
+	state      []byte       // persisted earlier; nil after PersistedState
 	closing    bool         // Close was called
 	over       bool
 	suspended  bool                     // its owner closes it without ending the session
@@ -152,15 +152,15 @@ func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)
 	return true
 }
 
-// Resumed implements [transport.Resumed].
-func (c *serverConn) Resumed() (revision mcp.Revision, client []byte, ok bool) {
+// Restored implements [transport.Restored].
+func (c *serverConn) Restored() (revision mcp.Revision, client []byte, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.revision, c.client, c.resumed
 }
 
-// Kept implements [transport.Keeper].
-func (c *serverConn) Kept() (state []byte, ok bool) {
+// PersistedState implements [transport.Persister].
+func (c *serverConn) PersistedState() (state []byte, ok bool) {
 	_, ok = c.h.o.Store.(SessionStore)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,9 +168,9 @@ func (c *serverConn) Kept() (state []byte, ok bool) {
 	return state, ok && c.id != ""
 }
 
-// Keep is [transport.Keeper]. It does I/O under a lock of its own, which puts states in order and
-// the end of the session behind them: nothing is kept of one that was forgotten.
-func (c *serverConn) Keep(ctx context.Context, state []byte) error {
+// PersistState implements [transport.Persister]. It does I/O under persistMu, so that states are
+// persisted in order, and none after the session was deleted from the store.
+func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
 	store, ok := c.h.o.Store.(SessionStore)
 	switch {
 	case !ok || c.id == "":
@@ -178,15 +178,15 @@ func (c *serverConn) Keep(ctx context.Context, state []byte) error {
 	case len(state) > c.h.o.MaxState:
 		return fmt.Errorf("streamable: %d bytes of state: %w", len(state), transport.ErrTooLong)
 	}
-	c.keeping.Lock()
-	defer c.keeping.Unlock()
+	c.persistMu.Lock()
+	defer c.persistMu.Unlock()
 	c.mu.Lock()
 	over := c.over
 	c.mu.Unlock()
 	if over {
 		return transport.ErrClosed
 	}
-	return store.KeepState(ctx, c.id, state)
+	return store.PersistState(ctx, c.id, state)
 }
 
 // Write sends m on the stream of the request that it is for, or on the standing stream. An answer
@@ -307,11 +307,11 @@ func (c *serverConn) because(err error) error {
 
 // settle waits until no event is being added any more, and no state kept.
 func (c *serverConn) settle() {
-	c.keeping.Lock()
+	c.persistMu.Lock()
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()
-	c.keeping.Unlock() // an event that is being added may need it, and finds that the connection is over
+	c.persistMu.Unlock() // an event that is being added may need it, and finds that the connection is over
 	for _, st := range streams {
 		st.settle()
 	}

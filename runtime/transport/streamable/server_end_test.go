@@ -196,7 +196,7 @@ type failing struct {
 	load, append func() error
 }
 
-func (f *failing) Load(ctx context.Context, session string) (streamable.Opening, []streamable.KeptStream, error) {
+func (f *failing) Load(ctx context.Context, session string) (streamable.Opening, []streamable.PersistedStream, error) {
 	if f.load != nil {
 		if err := f.load(); err != nil {
 			return streamable.Opening{}, nil, err

@@ -116,19 +116,19 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 		if st != nil {
 			return st, after, true
 		}
-		st = &serverStream{id: name, kept: true, over: true}
-		if h.isKept(ctx, c, name, after) {
+		st = &serverStream{id: name, numbered: true, over: true}
+		if h.isStored(ctx, c, name, after) {
 			return st, after, true
 		}
 	}
-	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "what follows Last-Event-ID is not kept")
+	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the events after Last-Event-ID are not stored")
 	return nil, 0, false
 }
 
-// isKept reports whether the store has what comes on a stream that is over, after an event: other
+// isStored reports whether the store has what comes on a stream that is over, after an event: other
 // events, or nothing because that event is the last one. Without its end the client would come back
 // for it for ever.
-func (h *Handler) isKept(ctx context.Context, c *serverConn, stream string, after uint64) bool {
+func (h *Handler) isStored(ctx context.Context, c *serverConn, stream string, after uint64) bool {
 	events, err := h.o.Store.Events(ctx, c.id, stream, after)
 	if err != nil || len(events) > 0 || after == 0 {
 		return err == nil && len(events) > 0
@@ -274,7 +274,7 @@ func (s *streamWriter) flush() bool {
 	s.st.taken = max(s.st.taken, s.number)
 	s.c.mu.Unlock()
 	if first { // the next process need not send it again to a client that does not ask for it
-		s.c.keepBeginning(context.Background(), s.st)
+		s.c.persistBeginning(context.Background(), s.st)
 	}
 	return !held || !s.some || s.c.id == ""
 }

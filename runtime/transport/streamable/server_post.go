@@ -367,23 +367,23 @@ func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
 	o := Opening{Principal: c.principal, Revision: c.revision, Client: params}
 	c.mu.Unlock()
 	if store, ok := c.h.o.Store.(SessionStore); ok {
-		c.keepOpening(ctx, store, o)
+		c.persistOpening(ctx, store, o)
 	}
 	return true
 }
 
-// keepOpening keeps how the session was opened, unless it has ended and was forgotten.
-func (c *serverConn) keepOpening(ctx context.Context, store SessionStore, o Opening) {
-	c.keeping.Lock()
-	defer c.keeping.Unlock()
+// persistOpening keeps how the session was opened, unless it has ended and was forgotten.
+func (c *serverConn) persistOpening(ctx context.Context, store SessionStore, o Opening) {
+	c.persistMu.Lock()
+	defer c.persistMu.Unlock()
 	c.mu.Lock()
 	over := c.over
 	c.mu.Unlock()
 	if over {
 		return
 	}
-	if err := store.Keep(ctx, c.id, o); err != nil {
-		c.h.o.Logger.Error("session not kept", logged(c.id), "error", err)
+	if err := store.PersistOpening(ctx, c.id, o); err != nil {
+		c.h.o.Logger.Error("session not persisted", logged(c.id), "error", err)
 	}
 }
 

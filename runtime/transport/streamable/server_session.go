@@ -63,7 +63,7 @@ func (h *Handler) touch(conns []*serverConn) {
 		return
 	}
 	if err := store.Touch(context.Background(), used); err != nil {
-		h.o.Logger.Error("use of sessions not kept", "sessions", len(used), "error", err)
+		h.o.Logger.Error("use of sessions not persisted", "sessions", len(used), "error", err)
 	}
 }
 
@@ -121,8 +121,8 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 		// The store may have forgotten streams, whose names must not be used again: the names that
 		// an earlier process has given are counted from one, or from an earlier time.
 		c.nextStream = uint64(time.Now().UnixMilli())
-		for _, kept := range streams {
-			c.restore(ctx, kept)
+		for _, stream := range streams {
+			c.restore(ctx, stream)
 		}
 	})
 	if err != nil {
@@ -139,28 +139,28 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 
 // restore goes on with a stream from the store. Requests without an answer get an error: the
 // handlers that served them are gone.
-func (c *serverConn) restore(ctx context.Context, kept KeptStream) {
-	if n, err := strconv.ParseUint(kept.Stream, 36, 64); err == nil {
+func (c *serverConn) restore(ctx context.Context, stream PersistedStream) {
+	if n, err := strconv.ParseUint(stream.Stream, 36, 64); err == nil {
 		c.nextStream = max(c.nextStream, n+1)
 	}
-	if kept.Stream == standing {
+	if stream.Stream == standing {
 		st := c.streams[standing]
-		st.last = kept.Last.Number
-		if kept.Requests != nil { // some connection has taken an event, and its client knows which
+		st.last = stream.Last.Number
+		if stream.Requests != nil { // some connection has taken an event, and its client knows which
 			st.taken = st.last
 		}
 		return
 	}
-	if kept.Last.Last || kept.Requests == nil {
+	if stream.Last.Last || stream.Requests == nil {
 		return
 	}
-	ids, err := decodeIDs(kept.Requests)
+	ids, err := decodeIDs(stream.Requests)
 	if err != nil {
-		c.h.o.Logger.Error("stream not restored", logged(c.id), "stream", kept.Stream, "error", err)
+		c.h.o.Logger.Error("stream not restored", logged(c.id), "stream", stream.Stream, "error", err)
 		return
 	}
-	st := newServerStream(kept.Stream)
-	st.kept, st.last = true, kept.Last.Number
+	st := newServerStream(stream.Stream)
+	st.numbered, st.last = true, stream.Last.Number
 	for i, id := range ids {
 		m := jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: codeClosed, Message: "the server was restarted while it served the request"})
 		text, err := codec.Marshal(&m)
@@ -168,6 +168,6 @@ func (c *serverConn) restore(ctx context.Context, kept KeptStream) {
 			return // cannot be: the id was read
 		}
 		st.last++
-		c.keep(ctx, st, false, Event{Number: st.last, Text: text, Last: i == len(ids)-1}, jsonrpc.ID{})
+		c.persist(ctx, st, false, Event{Number: st.last, Text: text, Last: i == len(ids)-1}, jsonrpc.ID{})
 	}
 }

@@ -36,7 +36,7 @@ type serverStream struct {
 	order    sync.Mutex   // held while an event is added, so that they are kept and sent in order
 	requests []jsonrpc.ID // that it was opened for, until they are kept
 
-	kept       bool   // it is an event stream: what is sent has a number, and is kept
+	numbered   bool   // it is an event stream: its messages have numbers and are persisted
 	last       uint64 // number of the newest event
 	taken      uint64 // number of the newest event that some connection has taken
 	unanswered int    // requests without an answer; 0 for the standing stream
@@ -48,7 +48,7 @@ type serverStream struct {
 }
 
 func newServerStream(id string) *serverStream {
-	return &serverStream{id: id, kept: id == standing}
+	return &serverStream{id: id, numbered: id == standing}
 }
 
 // sink is the connection that takes the events of a stream. All but wake and parts is guarded by the mu of the connection.
@@ -203,14 +203,14 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	if m.Answer {
 		delete(c.calls, m.For)
 		st.unanswered--
-		if !st.kept && st.unanswered == 0 {
+		if !st.numbered && st.unanswered == 0 {
 			defer c.mu.Unlock()
 			return c.answerAlone(st, m.Text), nil
 		}
 	}
 	e := Event{Number: st.last + 1, Text: m.Text, Last: m.Answer && st.unanswered == 0}
-	begin := !st.kept
-	st.kept = true
+	begin := !st.numbered
+	st.numbered = true
 	var opening []byte
 	if e.Last {
 		opening, st.opening = st.opening, nil
@@ -224,7 +224,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	if m.Answer && m.Text != nil {
 		answers = m.For
 	}
-	keepErr := c.keep(ctx, st, begin, e, answers)
+	persistErr := c.persist(ctx, st, begin, e, answers)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,8 +235,8 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	k := st.sink
 	if k == nil || k.cut { // what a cut connection has lost leaves a gap: the client comes back for it
 		c.makeRoom(room)
-		if keepErr != nil && !m.Answer {
-			return nil, &transport.MessageError{Err: keepErr}
+		if persistErr != nil && !m.Answer {
+			return nil, &transport.MessageError{Err: persistErr}
 		}
 		return nil, nil
 	}
@@ -287,22 +287,22 @@ func (c *serverConn) finish(st *serverStream) {
 
 // keep puts an event into the store, behind the beginning of the stream if that is new. It is
 // called with the order of the stream held.
-func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e Event, answers jsonrpc.ID) error {
+func (c *serverConn) persist(ctx context.Context, st *serverStream, begin bool, e Event, answers jsonrpc.ID) error {
 	store := c.h.o.Store
 	if store == nil {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
 	if begin {
-		c.keepBeginning(ctx, st)
+		c.persistBeginning(ctx, st)
 	}
 	err := store.Append(ctx, c.id, st.id, e)
 	if err == nil {
 		return nil
 	}
-	c.h.o.Logger.Error("event not kept", logged(c.id), "stream", st.id, "bytes", len(e.Text), "error", err)
+	c.h.o.Logger.Error("event not persisted", logged(c.id), "stream", st.id, "bytes", len(e.Text), "error", err)
 	if !answers.IsZero() { // a client that comes back for the answer learns what has become of it
-		lost := jsonrpc.NewErrorResponse(answers, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer was not kept and is lost"})
+		lost := jsonrpc.NewErrorResponse(answers, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is lost: the server could not store it"})
 		if text, err := codec.Marshal(&lost); err == nil {
 			e.Text = text
 			store.Append(ctx, c.id, st.id, e) // or the client is told that the stream is unknown
@@ -311,11 +311,11 @@ func (c *serverConn) keep(ctx context.Context, st *serverStream, begin bool, e E
 	return err
 }
 
-// keepBeginning notes in the store that a stream has begun.
-func (c *serverConn) keepBeginning(ctx context.Context, st *serverStream) {
+// persistBeginning notes in the store that a stream has begun.
+func (c *serverConn) persistBeginning(ctx context.Context, st *serverStream) {
 	if store, ok := c.h.o.Store.(SessionStore); ok {
 		if err := store.Begin(ctx, c.id, st.id, encodeIDs(st.requests)); err != nil {
-			c.h.o.Logger.Error("stream not kept", logged(c.id), "stream", st.id, "error", err)
+			c.h.o.Logger.Error("stream not persisted", logged(c.id), "stream", st.id, "error", err)
 		}
 	}
 	st.requests = nil
@@ -357,15 +357,15 @@ func (c *serverConn) start(st *serverStream) (answer []byte) {
 	st.order.Lock()
 	defer st.order.Unlock()
 	c.mu.Lock()
-	begin := !st.kept && !st.over
+	begin := !st.numbered && !st.over
 	if begin {
-		st.kept = true
+		st.numbered = true
 	} else if st.sink != nil {
 		answer = st.sink.answer
 	}
 	c.mu.Unlock()
 	if begin && c.h.o.Store != nil {
-		c.keepBeginning(context.Background(), st)
+		c.persistBeginning(context.Background(), st)
 	}
 	return answer
 }

@@ -223,8 +223,8 @@ func count(tx *bbolt.Tx, b *bbolt.Bucket, by int64) error {
 	return err
 }
 
-// Keep stores how a session was opened.
-func (s *Store) Keep(ctx context.Context, session string, o streamable.Opening) error {
+// PersistOpening stores how a session was opened.
+func (s *Store) PersistOpening(ctx context.Context, session string, o streamable.Opening) error {
 	o.State = nil
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -233,8 +233,8 @@ func (s *Store) Keep(ctx context.Context, session string, o streamable.Opening) 
 	return s.update(ctx, session, func(_ *bbolt.Tx, b *bbolt.Bucket) error { return b.Put(keyOpening, text) })
 }
 
-// KeepState stores the state of a session's owner.
-func (s *Store) KeepState(ctx context.Context, session string, state []byte) error {
+// PersistState stores the state of a session's owner.
+func (s *Store) PersistState(ctx context.Context, session string, state []byte) error {
 	return s.update(ctx, session, func(_ *bbolt.Tx, b *bbolt.Bucket) error { return b.Put(keyState, state) })
 }
 
@@ -377,7 +377,7 @@ func (s *Store) Events(_ context.Context, session, stream string, after uint64) 
 }
 
 // Load returns how a session was opened, and its streams.
-func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, streams []streamable.KeptStream, err error) {
+func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, streams []streamable.PersistedStream, err error) {
 	err = s.view(session, func(b *bbolt.Bucket) error {
 		text := b.Get(keyOpening)
 		if text == nil {
@@ -389,14 +389,14 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 		if state := b.Get(keyState); state != nil {
 			o.State = append([]byte{}, state...)
 		}
-		kept := map[string]*streamable.KeptStream{}
+		found := map[string]*streamable.PersistedStream{}
 		var order []string
-		stream := func(name string) *streamable.KeptStream {
-			if kept[name] == nil {
-				kept[name] = &streamable.KeptStream{Stream: name}
+		stream := func(name string) *streamable.PersistedStream {
+			if found[name] == nil {
+				found[name] = &streamable.PersistedStream{Stream: name}
 				order = append(order, name)
 			}
-			return kept[name]
+			return found[name]
 		}
 		c := b.Cursor()
 		for k, v := c.Seek([]byte{prefixEvent}); len(k) > 9 && k[0] == prefixEvent; k, v = c.Next() {
@@ -406,7 +406,7 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 			stream(string(k[1:])).Requests = append([]byte{}, v...)
 		}
 		for _, name := range order {
-			streams = append(streams, *kept[name])
+			streams = append(streams, *found[name])
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func TestOldSessionsAreDropped(t *testing.T) {
 		}
 		reopen()
 		for _, session := range []string{"used", "left"} {
-			if err := s.Keep(t.Context(), session, streamable.Opening{}); err != nil {
+			if err := s.PersistOpening(t.Context(), session, streamable.Opening{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -162,7 +162,7 @@ func TestUpkeep(t *testing.T) {
 	dir := t.TempDir()
 	path, copied := filepath.Join(dir, "events.db"), filepath.Join(dir, "copy.db")
 	s := open(t, path, boltstore.Options{})
-	if err := s.Keep(t.Context(), "s", streamable.Opening{Principal: "ann"}); err != nil {
+	if err := s.PersistOpening(t.Context(), "s", streamable.Opening{Principal: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	event := func(n int) streamable.Event { return streamable.Event{Number: uint64(n), Text: make([]byte, 10<<10)} }

@@ -92,7 +92,7 @@ func live(s *boltstore.Store, session string, say func(...any)) error {
 	if events == eventsLong {
 		streams = streams[:1]
 	}
-	if err := s.Keep(ctx, session, streamable.Opening{Principal: session}); err != nil {
+	if err := s.PersistOpening(ctx, session, streamable.Opening{Principal: session}); err != nil {
 		return err
 	}
 	say("kept", session)

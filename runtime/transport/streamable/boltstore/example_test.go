@@ -29,7 +29,7 @@ func ExampleOpen() {
 	}
 
 	store := open()
-	if err := store.Keep(ctx, "session", streamable.Opening{Principal: "ann", Revision: mcp.Revision20251125, Client: []byte(`{}`)}); err != nil {
+	if err := store.PersistOpening(ctx, "session", streamable.Opening{Principal: "ann", Revision: mcp.Revision20251125, Client: []byte(`{}`)}); err != nil {
 		log.Fatal(err)
 	}
 	if err := store.Append(ctx, "session", "stream", streamable.Event{Number: 1, Text: []byte(`{"jsonrpc":"2.0","method":"a"}`)}); err != nil {

@@ -55,14 +55,14 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 	state := opening
 	state.State = []byte("not kept like this")
 	for _, err := range []error{
-		s.Keep(ctx, "s", state),
+		s.PersistOpening(ctx, "s", state),
 		s.Append(ctx, "s", "0", streamable.Event{Number: 1, Text: []byte("zero")}),
 		s.Begin(ctx, "s", "1", []byte(`["a"]`)),
 		s.Append(ctx, "s", "1", streamable.Event{Number: 1, Text: []byte("one")}),
 		s.Append(ctx, "s", "1", last),
 		s.Begin(ctx, "s", "2", []byte(`["a too"]`)),
 		s.Append(ctx, "other", "1", last),
-		s.KeepState(ctx, "other", []byte("of another one")),
+		s.PersistState(ctx, "other", []byte("of another one")),
 		s.Touch(ctx, []string{"s", "unknown"}),
 		s.Touch(ctx, nil),
 	} {
@@ -78,7 +78,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		if diff := cmp.Diff(opening, got); diff != "" || err != nil {
 			t.Errorf("%v, (-want +got):\n%s", err, diff)
 		}
-		want := []streamable.KeptStream{
+		want := []streamable.PersistedStream{
 			{Stream: "0", Last: streamable.Event{Number: 1}},
 			{Stream: "1", Last: streamable.Event{Number: 2, Last: true}},
 			{Stream: "2", Requests: []byte(`["a too"]`)},
@@ -100,7 +100,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		}
 	}
 	for _, text := range []string{"first", strings.Repeat("long", 100_000), "", "last"} {
-		if err := s.KeepState(ctx, "s", []byte(text)); err != nil {
+		if err := s.PersistState(ctx, "s", []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		state.State = []byte(text)
@@ -119,7 +119,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		t.Errorf("a forgotten session: %v", err)
 	}
 	s = open(t)
-	err := s.Keep(ctx, "s", opening)
+	err := s.PersistOpening(ctx, "s", opening)
 	if got, _, loadErr := s.Load(ctx, "s"); got.State != nil || err != nil || loadErr != nil {
 		t.Errorf("a new session after a forgotten one has state %q, %v, %v", got.State, err, loadErr)
 	}
