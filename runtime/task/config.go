@@ -45,6 +45,11 @@ type Config struct {
 	// Recover returns the work that [New] re-runs for an unfinished task that was created as
 	// restartable. If it returns nil, or if Recover is nil, the task fails.
 	Recover func(r Record) Work
+	// MaxReruns is the maximum number of times that the work of a task is re-run, so that work that
+	// kills its process does not do so until the task expires. After that, recovery fails the task.
+	// A re-run that Close ends does not count, but one that any other task has killed does. The
+	// default is [DefaultMaxReruns]; a negative value means no maximum.
+	MaxReruns int
 	// Jobs are the external systems that run jobs, by name; see [Request.Runner].
 	Jobs map[string]Jobs
 
@@ -87,6 +92,7 @@ const (
 	DefaultMaxTasks         = 1000
 	DefaultMaxBytes         = 256 << 20
 	DefaultMaxRate          = 1000
+	DefaultMaxReruns        = 3
 )
 
 // withDefaults returns a copy of c with all defaults set. In the copy, 0 means no limit.
@@ -115,6 +121,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.PollInterval = wholeMilliseconds(orDefault(c.PollInterval, DefaultPollInterval))
 	c.ProgressInterval = orDefault(c.ProgressInterval, DefaultProgressInterval)
 	c.PageSize = orDefault(c.PageSize, DefaultPageSize)
+	c.MaxReruns = orDefault(c.MaxReruns, DefaultMaxReruns)
 	c.Limits.Tasks = orDefault(c.Limits.Tasks, DefaultMaxTasks)
 	c.Limits.Bytes = orDefault(c.Limits.Bytes, DefaultMaxBytes)
 	c.Limits.Rate = orDefault(c.Limits.Rate, DefaultMaxRate)

@@ -25,7 +25,7 @@ type Request struct {
 	Work   Work
 	Runner string
 	// Restartable declares that Work may be re-run from its start if the receiver stops before the
-	// task is terminal.
+	// task is terminal. See also [Config.MaxReruns].
 	Restartable bool
 
 	StatusMessage string

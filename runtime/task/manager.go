@@ -251,8 +251,9 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 	r.Bytes = r.size()
 	reserved := max(0, r.Bytes-before)
 	if reserved > 0 {
-		// A small error is always stored, so that every task can become terminal.
-		must := len(r.Error) > 0 && len(r.Error) <= smallError
+		// A small error is always stored, so that every task can become terminal. Recovery does not
+		// add bytes, but a record of an earlier version may count as more than it did.
+		must := len(r.Error) > 0 && len(r.Error) <= smallError || run != nil && run.preparing
 		if err := m.limits.reserve(r.Owner, reserved, must); err != nil {
 			return err
 		}

@@ -38,6 +38,7 @@ type Record struct {
 	Token  mcp.ProgressToken
 
 	Restartable bool   // the work may be re-run from its start after a restart
+	Reruns      int    // number of re-runs of the work; see Config.MaxReruns
 	Runner      string // see Request.Runner; "" for work in this process
 	Job         string // name of the job in that system; "" until the job is started
 

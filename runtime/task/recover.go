@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -76,6 +77,10 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
 		return m.failUnrecoverable(ctx, &r, "the stored record of the task is damaged")
 	}
+	rerun := r.Runner == ""
+	if rerun && r.Restartable && m.cfg.MaxReruns > 0 && r.Reruns >= m.cfg.MaxReruns {
+		return m.failUnrecoverable(ctx, &r, fmt.Sprintf("the task was re-run %d times, and the receiver stopped unexpectedly each time", r.Reruns))
+	}
 	work, err := m.recoveredWork(r)
 	if err != nil {
 		boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
@@ -88,11 +93,15 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	if err != nil {
 		return err
 	}
-	// The work that waited for the answers to these input requests has ended with its process.
+	run.preparing, run.isRerun = true, rerun
 	_, err = m.change(ctx, r.ID, func(r *Record) error {
-		if r.InputRequests == nil {
+		if !rerun && r.InputRequests == nil {
 			return errUnchanged
 		}
+		if rerun {
+			r.Reruns++ // before the work, which may kill the process
+		}
+		// The work that waited for the answers to these input requests has ended with its process.
 		r.InputRequests = nil
 		r.leaveInputRequired()
 		return nil
@@ -101,6 +110,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 		m.removeRun(run)
 		return err
 	}
+	run.preparing = false
 	m.audit.recovered(&r)
 	go m.runWork(run, work) // ends with the work; calls removeRun
 	return nil

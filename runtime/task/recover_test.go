@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -83,6 +84,70 @@ func TestRecovery(t *testing.T) {
 		}
 		if s := second.Stats(); s.Recovered != 2 || s.Failed != 2 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// Work that kills its process is re-run a limited number of times. Then its task fails.
+func TestWorkThatKillsItsProcessIsRerunLimitedTimes(t *testing.T) {
+	for max, want := range map[int]int{0: task.DefaultMaxReruns, 1: 1, -1: 10} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memory.New()
+			lost, m := newCrashableManager(t, store)
+			created := create(t, m, task.Request{Restartable: true, Work: untilDone})
+			reruns := 0
+			for range 10 {
+				lost.setError(errors.New("killed"))
+				lost = &failingStore{Store: store}
+				m = newManager(t, task.Config{Store: lost, MaxReruns: max, Quiet: true, Logger: slog.New(slog.DiscardHandler), Recover: func(task.Record) task.Work {
+					reruns++
+					return untilDone
+				}})
+				synctest.Wait()
+			}
+			if reruns != want {
+				t.Errorf("MaxReruns %d: %d re-runs", max, reruns)
+			}
+			if max < 0 {
+				return
+			}
+			message := fmt.Sprintf("the task was re-run %d times, and the receiver stopped unexpectedly each time", want)
+			checkEqual(t, "outcome", &jsonrpc.Error{Code: -32603, Message: message}, result(t, m, created.TaskID).Error)
+		})
+	}
+}
+
+// A task that counts as more than it did in an earlier version is recovered all the same.
+func TestRecoveryAboveTheByteLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		now := time.Now().UTC()
+		old := task.Record{ID: "old", Owner: "alice", Status: mcp.TaskStatusWorking, Created: now, Updated: now, Method: "tools/call", Restartable: true, Bytes: 150}
+		if _, err := store.Create(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		m := newManager(t, task.Config{Store: store, Limits: task.Limits{Bytes: 200}, Recover: func(task.Record) task.Work { return untilDone }})
+		if state := get(t, m, "old"); state.Status != mcp.TaskStatusWorking {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+// A re-run that ends because the Manager closes does not count towards MaxReruns.
+func TestClosedManagerDoesNotCountReruns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		m := newManager(t, task.Config{Store: store})
+		created := create(t, m, task.Request{Restartable: true, Work: untilDone})
+		for range 10 {
+			if err := m.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			m = newManager(t, task.Config{Store: store, MaxReruns: 1, Recover: func(task.Record) task.Work { return untilDone }})
+			synctest.Wait()
+		}
+		if state := get(t, m, created.TaskID); state.Status != mcp.TaskStatusWorking {
+			t.Errorf("%+v", state)
 		}
 	})
 }

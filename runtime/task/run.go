@@ -63,6 +63,8 @@ type Run struct {
 	redelivery *lazyctx.Cancellable
 
 	recoverable bool // the next Manager recovers the task; never changes
+	isRerun     bool // this Manager re-runs the work; set before the work starts
+	preparing   bool // the record is being prepared for recovery; false before the work starts
 	notifying   bool // a goroutine is sending a status; guarded by mu
 }
 
@@ -140,9 +142,11 @@ func (m *Manager) runWork(run *Run, work Work) {
 			boundary.Report(m.cfg.Logger, "work panicked", err, "task", run.id)
 		}
 		m.limits.workReturned(&run.usage)
-		if !run.interrupted(err) {
-			m.publish(run, end)
+		if run.interrupted(err) {
+			run.suspend()
+			return
 		}
+		m.publish(run, end)
 	}()
 	result, failure := run.callWork(work)
 	stack.Grow() // not earlier, because work that blocks for days often needs less stack
@@ -159,6 +163,22 @@ func (run *Run) callWork(work Work) (result codec.Encoder, err error) {
 // recovers the task.
 func (run *Run) interrupted(err error) bool {
 	return err != nil && run.recoverable && run.ctx.Cause() == ErrClosed
+}
+
+// suspend prepares the record for the next Manager, after the Manager has closed: it does not count
+// this re-run.
+func (run *Run) suspend() {
+	if !run.isRerun {
+		return
+	}
+	// An error is logged. Then the re-run counts.
+	run.m.change(context.Background(), run.id, func(r *Record) error {
+		if r.terminal() || r.Reruns == 0 {
+			return errUnchanged
+		}
+		r.Reruns--
+		return nil
+	})
 }
 
 // destination returns the Requestor for the next message, or nil. The caller holds mu.

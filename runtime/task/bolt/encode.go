@@ -41,7 +41,11 @@ func encodeRecord(key []byte, r *task.Record) []byte {
 		b = appendText(b, r.Token.String())
 		b = appendText(b, r.Runner)
 		b = appendText(b, r.Job)
-		return binary.AppendVarint(b, r.Bytes)
+		b = binary.AppendVarint(b, r.Bytes)
+		if r.Reruns != 0 {
+			b = binary.AppendUvarint(b, uint64(r.Reruns))
+		}
+		return b
 	})
 	return appendBlock(dst, key, func(b []byte) []byte {
 		b = appendText(b, r.Params)
@@ -60,11 +64,20 @@ func encodeRecord(key []byte, r *task.Record) []byte {
 	})
 }
 
-func flags(r *task.Record) byte {
+// Flags of a record.
+const (
+	flagRestartable = 1 << iota
+	flagReruns      // Reruns follows at the end of the head
+)
+
+func flags(r *task.Record) (f byte) {
 	if r.Restartable {
-		return 1
+		f |= flagRestartable
 	}
-	return 0
+	if r.Reruns != 0 {
+		f |= flagReruns
+	}
+	return f
 }
 
 func appendText[T ~string | ~[]byte](dst []byte, s T) []byte {
@@ -140,9 +153,10 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 	if p.byte() != format {
 		return r, errDamaged
 	}
+	flags := p.byte()
 	r = task.Record{
 		Seq:           binary.BigEndian.Uint64(key),
-		Restartable:   p.byte()&1 != 0,
+		Restartable:   flags&flagRestartable != 0,
 		ID:            p.text(),
 		Owner:         p.text(),
 		Revision:      p.uint(),
@@ -157,6 +171,9 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 		Runner:        p.text(),
 		Job:           p.text(),
 		Bytes:         p.int(),
+	}
+	if flags&flagReruns != 0 {
+		r.Reruns = int(p.uint())
 	}
 	return r, p.end()
 }
