@@ -18,8 +18,6 @@ type serverState struct {
 	mu            sync.Mutex
 	subscriptions map[string]struct{} // by URI
 	level         *mcp.LoggingLevel   // nil if none was set
-
-	restoring sync.Mutex // held during a restore
 }
 
 // subscribe records a subscription. It returns false if the subscription is already recorded.
@@ -62,8 +60,6 @@ func (s *serverState) setLevel(level, from *mcp.LoggingLevel) (before *mcp.Loggi
 // server rejects.
 func (c *Client) restoreServerState() {
 	s := &c.serverState
-	s.restoring.Lock()
-	defer s.restoring.Unlock()
 	s.mu.Lock()
 	level, uris := s.level, slices.Sorted(maps.Keys(s.subscriptions))
 	s.mu.Unlock()

@@ -76,7 +76,9 @@ type Config struct {
 
 	// Reopened, if set, is called with the result of initialize after a lost session was replaced by
 	// a new one; see [Connect]. It runs in a goroutine that Close waits for. It must restore the
-	// state that the server held for the session, such as subscriptions and the log level.
+	// state that the server held for the session, such as subscriptions and the log level. Its calls
+	// do not overlap: if several sessions are replaced during one call, the next call is for the
+	// latest.
 	Reopened func(*mcp.InitializeResult)
 
 	// Principal is on whose authority the peer acts, unless the transport sets a principal per

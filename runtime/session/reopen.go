@@ -24,10 +24,12 @@ type reopening struct {
 	withdrawn uint32 // number of the last session whose requests were withdrawn; used by the reading goroutine
 
 	mu          sync.Mutex
-	initialize  *Call    // nil before it is sent
-	initialized *Call    // nil before it is sent
-	lost        uint32   // number of the last lost session
-	attempt     *attempt // nil while a session is open
+	initialize  *Call                 // nil before it is sent
+	initialized *Call                 // nil before it is sent
+	lost        uint32                // number of the last lost session
+	attempt     *attempt              // nil while a session is open
+	reporting   bool                  // Config.Reopened is being called
+	opened      *mcp.InitializeResult // of the latest new session; nil once Config.Reopened is called with it
 }
 
 // attempt is an attempt to open a new session.
@@ -123,11 +125,34 @@ func (s *Session) try(a *attempt, lost error) (next *attempt) {
 	}
 	s.cfg.Logger.Info("session reopened")
 	if s.cfg.Reopened != nil {
-		s.life.spawn(func() { // ends when the callback returns
-			s.panicked("Reopened", boundary.Run(func() error { s.cfg.Reopened(server); return nil }))
-		})
+		s.reportReopened(server)
 	}
 	return nil
+}
+
+// reportReopened calls Config.Reopened. One goroutine at a time does: otherwise a server that keeps
+// losing sessions could cause an unlimited number.
+func (s *Session) reportReopened(server *mcp.InitializeResult) {
+	r := &s.reopening
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.opened = server
+	if r.reporting {
+		return
+	}
+	r.reporting = true
+	s.life.spawn(func() { // ends when the callback returns and no further session was opened meanwhile
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for r.opened != nil && !s.life.over() {
+			latest := r.opened
+			r.opened = nil
+			r.mu.Unlock()
+			s.panicked("Reopened", boundary.Run(func() error { s.cfg.Reopened(latest); return nil }))
+			r.mu.Lock()
+		}
+		r.reporting = false
+	})
 }
 
 // nextSession is Reopen of the connection. It returns a panic as an error.

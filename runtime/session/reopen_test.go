@@ -244,6 +244,40 @@ func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 	})
 }
 
+// A server that keeps losing sessions does not cause a goroutine for each.
+func TestReopenedCallsDoNotOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		f.answer = func(number uint32, m jsonrpc.Message) (string, error, bool) {
+			if m.Method != "initialize" {
+				return `{}`, nil, true
+			}
+			return initializeResult(string('0'+rune(number)), ""), nil, true
+		}
+		calls, release := make(chan string, 10), make(chan struct{})
+		f.connect(t, &session.Config{Reopened: func(server *mcp.InitializeResult) {
+			calls <- server.ServerInfo.Version
+			<-release
+		}})
+		for range 4 {
+			f.lose()
+			synctest.Wait()
+		}
+		close(release)
+		synctest.Wait()
+		f.lose()
+		synctest.Wait()
+		close(calls)
+		var got []string
+		for version := range calls {
+			got = append(got, version)
+		}
+		if diff := cmp.Diff([]string{"2", "5", "6"}, got); diff != "" {
+			t.Errorf("calls of Reopened (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // A handler may ignore the end of its context, for example while it reads from a terminal. A request
 // of the next session with the same id is served nevertheless, and can be cancelled.
 func TestIDOfWithdrawnRequestIsFreeAtOnce(t *testing.T) {

@@ -48,8 +48,8 @@ type ClientOptions struct {
 //
 // The Client is a [transport.Reopener]: if the server answers with status 404 because it has dropped
 // the session, Read returns a [*transport.SessionLostError], and requests that the server had
-// accepted fail. If a server drops one session after another without accepting a message, the delay
-// of Reopen increases; see [httpclient.Options].
+// accepted fail. If a server drops one session after another without accepting a message, or within
+// RetryDelay, the delay of Reopen increases; see [httpclient.Options].
 //
 // Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with
@@ -63,7 +63,7 @@ type Client struct {
 	close   func()
 
 	old    atomic.Pointer[sse.Client]
-	unused int // sessions in a row that were dropped before they were used; used by Reopen
+	unused int // sessions in a row that were dropped unused or at once; used by Reopen
 
 	mu        sync.Mutex
 	epoch     *epoch

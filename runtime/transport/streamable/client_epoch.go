@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -24,6 +25,7 @@ type epoch struct {
 	posts    http.Header
 	lost     atomic.Bool
 	used     atomic.Bool // the server has accepted a request after the handshake
+	opened   time.Time   // when the server answered initialize
 
 	listening atomic.Bool // there is a standing stream
 
@@ -86,6 +88,7 @@ func (c *Client) opened(ep *epoch, result []byte, h http.Header) error {
 		return errors.New("streamable: session id has characters other than visible ASCII")
 	}
 	next := c.newEpoch(ep.number, id, info.ProtocolVersion)
+	next.opened = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.epoch.number == ep.number {
@@ -163,11 +166,11 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 	defer cancel()
 	last := c.current()
 	switch {
-	case last.used.Load():
-		c.unused = 0
 	case last.revision == "": // the server has not answered initialize
 		c.unused = max(c.unused+1, 2)
-	default:
+	case last.used.Load() && time.Since(last.opened) >= c.end.Options.RetryDelay:
+		c.unused = 0
+	default: // dropped unused, or at once: a host that restores its state uses every session
 		c.unused++
 	}
 	if c.unused > 1 && !httpcore.Sleep(ctx, c.end.Backoff(0, c.unused-2)) {

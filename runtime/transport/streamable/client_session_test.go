@@ -157,8 +157,15 @@ func TestClientNoticesOnAStreamThatIsRefusedWith400ThatItsSessionIsGone(t *testi
 	})
 }
 
-// A server that gives sessions and knows none of them is not flooded, however often the host comes back.
+// A server that drops its sessions at once is not flooded, however often the host comes back, even if
+// it accepts a request in each session.
 func TestClientAsksForSessionsThatAreOfNoUseMoreAndMoreSlowly(t *testing.T) {
+	for name, accepted := range map[string]int{"no request": 0, "one request": 1} {
+		t.Run(name, func(t *testing.T) { testUselessSessions(t, accepted) })
+	}
+}
+
+func testUselessSessions(t *testing.T, accepted int) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		o := f.options()
@@ -167,17 +174,58 @@ func TestClientAsksForSessionsThatAreOfNoUseMoreAndMoreSlowly(t *testing.T) {
 		connected := make(chan bool)
 		cfg := &session.Config{Timeout: -1, Reopened: func(*mcp.InitializeResult) {
 			<-connected
-			s.Ping(context.Background())
+			for range accepted + 1 {
+				s.Ping(context.Background())
+			}
 		}}
-		f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { w.WriteHeader(http.StatusNotFound) }
+		var mu sync.Mutex
+		calls := map[string]int{} // by session
+		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			mu.Lock()
+			id := r.Header.Get("Mcp-Session-Id")
+			calls[id]++
+			accept := calls[id] <= accepted || len(calls) > 1000 // or a flood would not end
+			mu.Unlock()
+			if accept {
+				f.answer(w, m, `{}`)
+				return
+			}
+			w.WriteHeader(http.StatusNotFound)
+		}
 		s = f.connect(o, cfg)
 		close(connected)
-		s.Ping(t.Context())
+		for range accepted + 1 {
+			s.Ping(t.Context())
+		}
 		time.Sleep(10 * time.Minute)
 		if f.mu.Lock(); f.sessions < 20 || f.sessions > 50 {
 			t.Errorf("%d sessions were opened in ten minutes", f.sessions)
 		}
 		f.mu.Unlock()
+	})
+}
+
+// The same holds for a server that accepts initialize and never answers it.
+func TestClientRepeatsUnansweredInitializeMoreAndMoreSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		o := f.options()
+		o.NoListen = true
+		s := f.connect(o, &session.Config{Timeout: -1})
+		var attempts atomic.Int64
+		f.hello = func(w http.ResponseWriter, _ *http.Request) bool {
+			if attempts.Add(1) > 1000 {
+				return false // or a flood would not end
+			}
+			stream(w)(": cut\n\n")
+			return true
+		}
+		f.drop()
+		s.Ping(t.Context())
+		time.Sleep(10 * time.Minute)
+		if n := attempts.Load(); n < 20 || n > 50 {
+			t.Errorf("%d attempts in ten minutes", n)
+		}
 	})
 }
 
