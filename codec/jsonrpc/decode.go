@@ -48,68 +48,47 @@ type AnyResult interface {
 // them is the Payload of the message, whose Params and Result are then nil. Payloads of the wrong shape are an
 // error with code -32602, unless something is wrong with the message itself; that is read as a whole all the same.
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
-	var limits wire.Limits
-	if len(opts) > 0 {
-		limits = limitsOf(opts)
+	parser := parsers.Get().(*parser)
+	parser.limits = wire.Limits{}
+	for _, o := range opts {
+		o(&parser.limits)
 	}
-	r := borrow(data, limits)
-	d := decoders.Get().(*decoder)
-	d.r, d.types, d.limits = r, p, limits
+	r := &parser.Reader
+	r.Reset(data, parser.limits)
+	d := decoder{r: r, extra: &parser.extra, types: p, limits: parser.limits}
 	d.message()
 	r.End()
 	r.Fail(d.faultAt, d.fault)
-	m := d.done()
-	at, fault := release(r)
+	d.m.Extra = codec.Extra(parser.extra)
+	at, fault := parser.release()
 	if fault == nil {
-		return m, nil
+		return d.m, nil
 	}
 	_, err := codec.UnmarshalFunc(data, func(r *wire.Reader) struct{} {
 		r.Fail(at, fault) // package codec adds line, column and pointer
 		return struct{}{}
 	}, opts...)
-	return m, err
+	return d.m, err
 }
 
-// decoders holds decoders that are not in use. They are zero.
-var decoders = sync.Pool{New: func() any { return new(decoder) }}
-
-// done returns the message and puts d back.
-func (d *decoder) done() Message {
-	m := d.m
-	*d = decoder{}
-	decoders.Put(d)
-	return m
+// parser holds the parts of a decoder that escape to the heap. They are allocated together, so
+// that parsing a message takes one object from a pool, and the decoder stays on the stack.
+type parser struct {
+	wire.Reader
+	limits wire.Limits // set by options
+	extra  wire.Extra
 }
 
-// readers holds Readers that are not in use.
-var readers = sync.Pool{New: func() any { return new(wire.Reader) }}
+// parsers holds parsers that are not in use. They keep nothing of the texts they have read.
+var parsers = sync.Pool{New: func() any { return new(parser) }}
 
-func borrow(data []byte, limits wire.Limits) *wire.Reader {
-	r := readers.Get().(*wire.Reader)
-	r.Reset(data, limits)
-	return r
-}
-
-// release puts r back and returns its failure.
-func release(r *wire.Reader) (at int, err error) {
-	at, err = r.Failure()
-	r.Forget()
-	readers.Put(r)
+// release puts p back into the pool and returns the failure of its Reader.
+func (p *parser) release() (at int, err error) {
+	at, err = p.Failure()
+	p.Forget()
+	p.extra = wire.Extra{}
+	parsers.Put(p)
 	return at, err
-}
-
-// scratchLimits holds limits for options to set.
-var scratchLimits = sync.Pool{New: func() any { return new(wire.Limits) }}
-
-func limitsOf(opts []codec.Option) wire.Limits {
-	l := scratchLimits.Get().(*wire.Limits)
-	*l = wire.Limits{}
-	for _, o := range opts {
-		o(l)
-	}
-	limits := *l
-	scratchLimits.Put(l)
-	return limits
 }
 
 // The members of the envelope, as indices of members.
@@ -143,7 +122,8 @@ const (
 // that malformed text is told from an invalid message.
 type decoder struct {
 	r      *wire.Reader
-	m      Message
+	m      Message // without Extra
+	extra  *wire.Extra
 	seen   uint
 	nullID bool
 	at     struct{ id, params, result, error int } // offsets of values
@@ -159,11 +139,12 @@ type decoder struct {
 
 // DecodeJSON reads the message; see [Parse].
 func (m *Message) DecodeJSON(r *wire.Reader) {
-	d := decoders.Get().(*decoder)
-	d.r = r
+	*m = Message{}
+	d := decoder{r: r, extra: (*wire.Extra)(&m.Extra)}
 	d.message()
 	r.Fail(d.faultAt, d.fault)
-	*m = d.done()
+	d.m.Extra = m.Extra
+	*m = d.m
 }
 
 // message reads the message. What is wrong with the text fails the Reader, what is wrong with the message is noted
@@ -179,7 +160,7 @@ func (d *decoder) message() {
 		}
 		return
 	}
-	o := r.Enter(&members, (*wire.Extra)(&d.m.Extra))
+	o := r.Enter(&members, d.extra)
 	for i := o.Next(); i >= 0; i = o.Next() {
 		d.member(i)
 	}
@@ -242,7 +223,7 @@ func (d *decoder) member(i int) {
 		d.at.error = r.Offset()
 		d.error()
 	default:
-		r.Extra((*wire.Extra)(&d.m.Extra))
+		r.Extra(d.extra)
 	}
 }
 
@@ -285,9 +266,10 @@ func (d *decoder) late() {
 	if m.Payload != nil || len(raw) == 0 {
 		return
 	}
-	r := borrow(raw, d.limits)
-	v := read(r)
-	if failedAt, err := release(r); err != nil {
+	p := parsers.Get().(*parser)
+	p.Reset(raw, d.limits)
+	v := read(&p.Reader)
+	if failedAt, err := p.release(); err != nil {
 		d.fail(at+failedAt, err)
 		return
 	}
@@ -319,7 +301,7 @@ func (d *decoder) id() {
 		d.m.ID = id
 	case wire.KindNull:
 		d.nullID = true
-		r.Keep((*wire.Extra)(&d.m.Extra), "id")
+		r.Keep(d.extra, "id")
 	default:
 		d.mistyped(ErrID, "string or integer")
 	}
@@ -405,7 +387,7 @@ func (d *decoder) judge(start int) {
 	}
 	switch {
 	case d.seen&seenMethod == 0:
-		m.Extra.Set("params", m.Params)
+		d.extra.Set("params", m.Params)
 		m.Params = nil
 	case d.params == wire.KindArray:
 		d.fail(d.at.params, ErrPositional)
