@@ -23,7 +23,14 @@ func jobWork(jobs Jobs) Work {
 		if err != nil {
 			return nil, err
 		}
+		polled := false
+		defer func() {
+			if !polled { // Look panicked: the task fails at once, and nothing else ends the job
+				run.m.spawn(func() { run.m.cancelJob(jobs, run.id, job) }) // ends when the Manager closes
+			}
+		}()
 		out, err := run.pollJob(ctx, jobs, job)
+		polled = true
 		switch cause := context.Cause(ctx); {
 		case cause == ErrCancelled || cause == ErrExpired:
 			run.m.cancelJob(jobs, run.id, job)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,28 @@ func (b *batchSystem) Cancel(ctx context.Context, job string) error {
 	}
 	b.cancelled = append(b.cancelled, job)
 	return ctx.Err()
+}
+
+// panickingSystem is a system of jobs whose Look panics.
+type panickingSystem struct{ batchSystem }
+
+func (*panickingSystem) Look(context.Context, string) (task.Look, error) { panic("Look") }
+
+// A job whose state cannot be polled because of a panic is cancelled, and its task fails.
+func TestJobIsCancelledAfterPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &panickingSystem{batchSystem{cancelFailures: 2}}
+		m := newManager(t, task.Config{Quiet: true, Jobs: map[string]task.Jobs{"batch": b}, Logger: slog.New(slog.DiscardHandler)})
+		began := time.Now()
+		created := create(t, m, task.Request{Runner: "batch"})
+		if out := result(t, m, created.TaskID); wireCode(out.Error) != jsonrpc.CodeInternalError || time.Since(began) > 0 {
+			t.Errorf("outcome after %v: %v", time.Since(began), out.Error)
+		}
+		time.Sleep(time.Minute)
+		if got := b.cancelledJobs(); len(got) != 1 || got[0] != "job of "+created.TaskID {
+			t.Errorf("cancelled jobs: %q", got)
+		}
+	})
 }
 
 // A task polls its job at the interval that the job suggests, until the job is done.
