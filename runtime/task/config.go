@@ -183,9 +183,10 @@ type Jobs interface {
 	// then.
 	Start(ctx context.Context, r Record) (job string, err error)
 	// Look returns the current state of a job. An error means that the state is temporarily
-	// unknown; Look is called again later.
+	// unknown; Look is called again later. A panic fails the task and cancels the job.
 	Look(ctx context.Context, job string) (Look, error)
-	// Cancel stops a job whose task was cancelled or has expired. It is called again if it fails.
+	// Cancel stops a job whose task was cancelled, has expired, or failed because Look panicked. It
+	// is called again if it fails.
 	// For cancelled tasks it is also called after each restart.
 	Cancel(ctx context.Context, job string) error
 }

@@ -246,6 +246,9 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 		return &MoveError{from, r.Status}
 	}
 	run := m.findRun(r.ID) // before the write, after which the work may return
+	if run != nil {
+		run.saveProgress(r)
+	}
 	before := r.Bytes
 	r.Updated = laterThan(r.Updated)
 	r.Bytes = r.size()
@@ -400,5 +403,5 @@ func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
 // The caller sets the outcome.
 func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
-	r.Params, r.InputRequests = nil, nil
+	r.Params, r.InputRequests, r.Progress = nil, nil, nil
 }

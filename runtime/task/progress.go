@@ -32,7 +32,8 @@ const lastReportTimeout = 100 * time.Millisecond
 // the Run. They keep their order and their rate when the destination changes. It is guarded by the
 // mu of the Run.
 type progress struct {
-	greatest float64         // greatest value reported so far
+	greatest float64         // greatest value that this run has reported
+	sent     float64         // greatest value that was sent, also by earlier runs; -Inf if none
 	pending  *Progress       // accepted and not yet sent; nil if none
 	lastSent time.Duration   // when the latest report was sent, since Manager.started
 	timer    *time.Timer     // sends the pending report; nil if not running
@@ -54,8 +55,10 @@ type progressReport struct {
 // faster, the latest is sent.
 //
 // Report fails with [ErrNotIncreasing] or [ErrProgressOver]. It drops the report without an error
-// if the requestor has not requested progress or cannot be reached. It omits a Total that is not
-// finite.
+// if the requestor has not requested progress or cannot be reached, or if the work is re-run and an
+// earlier run has sent an equal or greater value (MCP progress, "Progress Flow"). After a
+// crash, values that were sent after the last write of the record may be sent again. Report omits a
+// Total that is not finite.
 func (run *Run) Report(p Progress) error {
 	run.mu.Lock()
 	switch {
@@ -67,7 +70,7 @@ func (run *Run) Report(p Progress) error {
 		return ErrNotIncreasing
 	}
 	run.progress.greatest = p.Value
-	if run.token.IsZero() || run.destination() == nil {
+	if run.token.IsZero() || run.destination() == nil || p.Value <= run.progress.sent {
 		run.mu.Unlock()
 		return nil
 	}
@@ -105,7 +108,7 @@ func (run *Run) flushProgress() {
 			return
 		}
 		sending := &progressReport{to: to}
-		p.lastSent, p.hasSent, p.sending = now, true, sending
+		p.lastSent, p.hasSent, p.sending, p.sent = now, true, sending, report.Value
 		run.mu.Unlock()
 		err := run.sendReport(sending, to, report)
 		run.mu.Lock()
@@ -140,6 +143,20 @@ func (run *Run) sendReport(ctx context.Context, to Requestor, p *Progress) error
 		run.m.cfg.Logger.Debug("progress not sent", "task", run.id, "error", err)
 	}
 	return err
+}
+
+// saveProgress sets the Progress of a record that is about to be written.
+func (run *Run) saveProgress(r *Record) {
+	if !run.recoverable || run.token.IsZero() || r.terminal() {
+		return
+	}
+	run.mu.Lock()
+	sent := run.progress.sent
+	run.mu.Unlock()
+	if !math.IsInf(sent, 0) && (r.Progress == nil || *r.Progress < sent) {
+		value := sent // so that sent stays on the stack
+		r.Progress = &value
+	}
 }
 
 // abortProgress ends progress at once: it drops the pending report and cancels the one that is

@@ -273,3 +273,50 @@ func TestFailedCancellationDoesNotRestartProgress(t *testing.T) {
 		checkEqual(t, "progress", []float64{1}, p.progress())
 	})
 }
+
+// Work that is re-run does not repeat progress values that were sent before. After a crash, the
+// values since the last write of the record are unknown.
+func TestProgressOfRerunContinues(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(first *task.Manager, lost *failingStore)
+		want []float64
+	}{
+		"orderly": {func(first *task.Manager, _ *failingStore) { first.Close(context.Background()) }, []float64{5, 6}},
+		"crash":   {func(_ *task.Manager, lost *failingStore) { lost.setError(errors.New("killed")) }, []float64{3, 4, 5, 6}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				report := func(run *task.Run, values ...float64) {
+					for _, v := range values {
+						if err := run.Report(task.Progress{Value: v}); err != nil {
+							t.Errorf("Report(%v): %v", v, err)
+						}
+						time.Sleep(time.Second)
+					}
+				}
+				store := memory.New()
+				lost, first := newCrashableManager(t, store)
+				created := create(t, first, task.Request{Restartable: true, Via: new(peer), Token: progressToken, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					report(run, 1, 2)
+					run.SetStatusMessage(ctx, "half")
+					report(run, 3, 4)
+					return untilDone(ctx, run)
+				}})
+				time.Sleep(10 * time.Second)
+				c.end(first, lost)
+				again := newManager(t, task.Config{Store: store, Quiet: true, Recover: func(task.Record) task.Work {
+					return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+						time.Sleep(time.Second)
+						report(run, 1, 2, 3, 4, 5, 6)
+						return raw(`{}`), nil
+					}
+				}})
+				p := new(peer)
+				if _, err := again.Result(t.Context(), "alice", created.TaskID, p); err != nil {
+					t.Error(err)
+				}
+				checkEqual(t, "values", c.want, p.reports)
+			})
+		})
+	}
+}

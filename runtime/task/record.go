@@ -37,10 +37,14 @@ type Record struct {
 	Params json.RawMessage
 	Token  mcp.ProgressToken
 
-	Restartable bool   // the work may be re-run from its start after a restart
-	Reruns      int    // number of re-runs of the work; see Config.MaxReruns
-	Runner      string // see Request.Runner; "" for work in this process
-	Job         string // name of the job in that system; "" until the job is started
+	Restartable bool // the work may be re-run from its start after a restart
+	Reruns      int  // number of re-runs of the work; see Config.MaxReruns
+	// Progress is the greatest value of the progress that was sent before this write, or nil. It is
+	// set only for work that a restart does not fail. Progress that is sent is not written by itself.
+	Progress *float64
+
+	Runner string // see Request.Runner; "" for work in this process
+	Job    string // name of the job in that system; "" until the job is started
 
 	Bytes int64 // approximate size in bytes, which counts towards Limits.Bytes; set by the Manager
 

@@ -76,7 +76,10 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 		usage:       taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision, requestBytes: int64(len(r.Params))},
 	}
 	run.waiters = run.waitersBuf[:0]
-	run.progress.greatest = math.Inf(-1)
+	run.progress.greatest, run.progress.sent = math.Inf(-1), math.Inf(-1)
+	if r.Progress != nil {
+		run.progress.sent = *r.Progress
+	}
 	run.ctx.values, run.ctx.run = ctx, run
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,18 +168,23 @@ func (run *Run) interrupted(err error) bool {
 	return err != nil && run.recoverable && run.ctx.Cause() == ErrClosed
 }
 
-// suspend prepares the record for the next Manager, after the Manager has closed: it does not count
-// this re-run.
+// suspend prepares the record for the next Manager, after the Manager has closed: it stores the
+// progress, and does not count this re-run.
 func (run *Run) suspend() {
-	if !run.isRerun {
+	if !run.isRerun && run.token.IsZero() {
 		return
 	}
+	run.abortProgress() // no progress follows the write
 	// An error is logged. Then the re-run counts.
 	run.m.change(context.Background(), run.id, func(r *Record) error {
-		if r.terminal() || r.Reruns == 0 {
+		before := r.Progress
+		run.saveProgress(r)
+		if r.terminal() || r.Progress == before && !(run.isRerun && r.Reruns > 0) {
 			return errUnchanged
 		}
-		r.Reruns--
+		if run.isRerun && r.Reruns > 0 {
+			r.Reruns--
+		}
 		return nil
 	})
 }

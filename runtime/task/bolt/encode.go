@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/crc32"
+	"math"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -45,6 +46,9 @@ func encodeRecord(key []byte, r *task.Record) []byte {
 		if r.Reruns != 0 {
 			b = binary.AppendUvarint(b, uint64(r.Reruns))
 		}
+		if r.Progress != nil {
+			b = binary.AppendUvarint(b, math.Float64bits(*r.Progress))
+		}
 		return b
 	})
 	return appendBlock(dst, key, func(b []byte) []byte {
@@ -68,6 +72,7 @@ func encodeRecord(key []byte, r *task.Record) []byte {
 const (
 	flagRestartable = 1 << iota
 	flagReruns      // Reruns follows at the end of the head
+	flagProgress    // Progress follows after that
 )
 
 func flags(r *task.Record) (f byte) {
@@ -76,6 +81,9 @@ func flags(r *task.Record) (f byte) {
 	}
 	if r.Reruns != 0 {
 		f |= flagReruns
+	}
+	if r.Progress != nil {
+		f |= flagProgress
 	}
 	return f
 }
@@ -174,6 +182,11 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 	}
 	if flags&flagReruns != 0 {
 		r.Reruns = int(p.uint())
+	}
+	if flags&flagProgress != 0 {
+		sent := math.Float64frombits(p.uint())
+		p.failed = p.failed || math.IsNaN(sent)
+		r.Progress = &sent
 	}
 	return r, p.end()
 }
