@@ -20,19 +20,19 @@ import (
 
 // HandlerOptions configures a [Handler]. The zero value is useful and safe.
 type HandlerOptions struct {
-	// Stateless makes every POST a conversation of its own, that any of several processes may
-	// serve. There are no session ids and no stream for GET, connections that break cannot be
-	// resumed, and clients cannot be asked for anything.
+	// Stateless makes every POST a conversation of its own, which any of several processes may
+	// serve. There are no session ids and no standing stream, streams cannot be resumed, and the
+	// server cannot send requests to clients.
 	Stateless bool
 
 	// Origins are the origins of web pages that may use the server, such as
-	// "https://app.example.com", beside those that are surely its own; "*" stands for all. Their
-	// browsers are told what they need to know (CORS).
+	// "https://app.example.com", in addition to the server's own; "*" stands for all. Their
+	// requests are answered with CORS headers.
 	Origins []string
 
-	// Hosts are the names by which clients call the server, without a port. If there are none, what
-	// comes in over a loopback address must call the server by a loopback name. A server behind a
-	// proxy on the same machine, which keeps the name that it was called by, lists that name.
+	// Hosts are the host names by which clients may address the server, without a port. If it is
+	// empty, requests to a loopback address must use a loopback name. A server behind a proxy on the
+	// same machine that preserves the Host header lists the public name.
 	Hosts []string
 
 	// Principal returns the principal of a request. If it fails, the request is answered with 401,
@@ -41,80 +41,96 @@ type HandlerOptions struct {
 	// others. If it is nil, all requests have the same principal.
 	Principal func(*http.Request) (string, error)
 
-	// SessionID makes the id of a new session: up to 128 printable ASCII characters without spaces,
-	// which cannot be guessed and are never the same. A balancer may find there which process has
-	// the session. A client whose id is anything else, or in use, is refused with 500. Nil means 26
-	// random letters and digits, which have 130 bits.
+	// SessionID returns the id of a new session: up to 128 printable ASCII characters without
+	// spaces, unique and impossible to guess. The id may name the process for a load balancer. If
+	// the id is invalid or in use, initialize is rejected with status 500. Nil means 26 random
+	// letters and digits (130 bits).
 	SessionID func() string
 
-	// Store keeps events for clients that resume. The default is a [MemoryStore]. With a
-	// [SessionStore] sessions and streams survive a restart, and what their owners have had kept: a
-	// connection is a [transport.Persister].
+	// Store stores events for clients that resume a stream. The default is a [MemoryStore]. With a
+	// [SessionStore], sessions survive a restart, with their streams and the state that their
+	// owners have persisted: a connection is a [transport.Persister].
 	Store EventStore
 
-	// StreamAfter is how long a request may take until its answer becomes an event stream, which a
-	// client can resume. What is done sooner, and needs no other message, is answered with JSON.
-	// The default is [DefaultStreamAfter]; a negative value means at once. Requests that look at
-	// tasks, tasks/get and tasks/list, are answered with JSON however long that takes. A server
-	// whose handlers send no other messages answers all with JSON if the time is long enough.
+	// StreamAfter is how long a request may be served until the response becomes an event stream,
+	// which the client can resume. A request that is answered sooner, without other messages, is
+	// answered with JSON. The default is [DefaultStreamAfter]; a negative value means at once.
+	// tasks/get and tasks/list are always answered with JSON.
 	//
 	// An answer in JSON is lost if its connection breaks: the client does not know whether the
-	// request was served, and had better not repeat what must not happen twice. With streams at
-	// once that is so only until the first event has arrived, which does not wait for the answer;
-	// each request costs more. Clients that are older than revision 2025-11-25 get no such event,
-	// and can come back only once they have got a message. A task is there even if the answer that
-	// names it is lost: the client finds it by tasks/list.
+	// request was served, and should not repeat it unless it is idempotent. An event stream is lost
+	// only until its first event has arrived, and that event does not wait for the answer. A
+	// negative StreamAfter therefore loses fewer answers, and costs more per request. Clients of
+	// revisions before 2025-11-25 receive no such event, and can resume only after they have
+	// received a message. A task exists even if the answer with its id is lost: the client finds it
+	// with tasks/list.
 	StreamAfter time.Duration
 
 	// Retry is how long clients wait before they reconnect; default [DefaultRetry].
 	Retry time.Duration
 
-	// MaxConnection is how long a connection with an event stream is held before the client is sent
-	// to connect again. Zero means for ever.
+	// MaxConnection limits how long a connection with an event stream stays open. The client then
+	// reconnects. Zero means no limit.
 	MaxConnection time.Duration
 
-	// KeepAlive is how often something is sent on an idle connection. The default is
-	// [DefaultKeepAlive]; a negative value means never.
+	// KeepAlive is the interval of comments on an idle event stream. The default is
+	// [DefaultKeepAlive]; a negative value means none.
 	KeepAlive time.Duration
 
-	// IdleTimeout is how long a session lives without a request being made or served, or a stream
-	// being open. A handler that waits for an answer of the client, such as that of an elicitation,
-	// does not count. The default is [DefaultIdleTimeout]; a negative value means for ever.
+	// IdleTimeout is how long a session lives without an HTTP request, a request that is being
+	// served, or an open stream. A handler that waits for an answer of the client, such as that of
+	// an elicitation, does not count. The default is [DefaultIdleTimeout]; a negative value means
+	// no limit.
 	IdleTimeout time.Duration
 
-	// Linger is how long a request is served after its client has hung up, if the handler is
-	// Stateless: the client can neither come back for the answer nor cancel the request. The
-	// default is [DefaultLinger]; a negative value means not at all.
+	// Linger is how long a Stateless Handler serves a request after its client has disconnected.
+	// Such a client can neither resume the stream nor cancel the request. The default is
+	// [DefaultLinger]; a negative value means not at all.
 	Linger time.Duration
 
-	MaxMessage   int           // bytes of a message that is received, and a quarter of what a session may be sending at once; default [transport.DefaultMaxMessage]
-	MaxQueue     int           // bytes that may wait for the connections of a session, until they are written: senders of further messages wait, and one message has room whatever its length; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long a connection may take nothing before it is cut; default [transport.DefaultStallTimeout]
-	ReadTimeout  time.Duration // how long a message may take to arrive; default [DefaultReadTimeout]
-	FlushTimeout time.Duration // how long a session that ends waits for its connections; default one second. It then cuts them if its client has ended it or the Handler was closed
+	// MaxMessage is the size limit of a received message in bytes, and a quarter of the limit of
+	// all messages that a session is receiving. The default is [transport.DefaultMaxMessage].
+	MaxMessage int
 
-	// MaxSessions is how many sessions there may be, or POSTs being received or served if
-	// Stateless. The default is [DefaultMaxSessions]. One more ends the session that has been idle
-	// longest of the principal with the most sessions; if that principal has no idle session, the
-	// new one is refused with 429.
+	// MaxQueue is how many bytes may be pending for the connections of a session. Senders of
+	// further messages wait. A single message may be longer. The default is
+	// [transport.DefaultMaxQueue].
+	MaxQueue int
+
+	// StallTimeout is how long a connection may accept no data before it is closed. The default is
+	// [transport.DefaultStallTimeout].
+	StallTimeout time.Duration
+
+	// ReadTimeout is how long a message may take to arrive. The default is [DefaultReadTimeout].
+	ReadTimeout time.Duration
+
+	// FlushTimeout is how long a session that ends waits for its connections. The default is one
+	// second. After that, the connections are closed if the client has ended the session or the
+	// Handler was closed.
+	FlushTimeout time.Duration
+
+	// MaxSessions limits the sessions, or the POSTs that are being received or served if Stateless.
+	// The default is [DefaultMaxSessions]. One more session ends the one that has been idle longest
+	// among those of the principal with the most sessions. If that principal has no idle session,
+	// the new one is rejected with status 429.
 	MaxSessions int
 
-	// MaxSessionsPerPrincipal is the same for the sessions of one principal. The default is
-	// [DefaultMaxSessionsPerPrincipal], and MaxSessions if Principal is nil.
+	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal. The default is
+	// [DefaultMaxSessionsPerPrincipal], or MaxSessions if Principal is nil.
 	MaxSessionsPerPrincipal int
 
-	// MaxStreams is how many requests of one session may be unanswered, and how many connections
-	// may hold its streams. The default is [DefaultMaxStreams]. As many messages without a request
-	// may arrive at the same time.
+	// MaxStreams limits the unanswered requests of a session, and the connections that hold its
+	// streams. The default is [DefaultMaxStreams]. POSTs without requests have the same limit of
+	// their own.
 	MaxStreams int
 
-	// MaxInitialize is how many bytes the request that opens a session may have: it is kept with
-	// the session. Unless the Handler is Stateless, no more is read of any message that names no
-	// session. The default is [DefaultMaxInitialize].
+	// MaxInitialize is the size limit in bytes of initialize, which is stored with the session.
+	// Unless the Handler is Stateless, it is the size limit of all messages without a session id.
+	// The default is [DefaultMaxInitialize].
 	MaxInitialize int
 
-	// MaxState is how many bytes the owner of a session may have kept. The default is
-	// [DefaultMaxState].
+	// MaxState is the size limit in bytes of the state that the owner of a session persists. The
+	// default is [DefaultMaxState].
 	MaxState int
 
 	// Logger receives events that are not reported to clients, with the beginning of session ids.
@@ -122,7 +138,7 @@ type HandlerOptions struct {
 	Logger *slog.Logger
 }
 
-// What holds where [HandlerOptions] do not say otherwise.
+// Defaults of [HandlerOptions].
 const (
 	DefaultStreamAfter = 500 * time.Millisecond
 	DefaultRetry       = time.Second
@@ -191,32 +207,32 @@ func positive[T int | time.Duration](v, def T) T {
 	return v
 }
 
-// Handler is the server's end of the transport: an [http.Handler] for one endpoint, wherever it is
-// mounted. Make one with [NewHandler], and end it with Shutdown or Close.
+// Handler is the server end of the transport: an [http.Handler] for one endpoint, with any path.
+// Create it with [NewHandler], and end it with Shutdown or Close.
 type Handler struct {
 	o     HandlerOptions
 	open  func(*http.Request, transport.Conn)
 	guard guard.Guard
 
-	timers  sync.Pool // of *time.Timer that do not run
+	timers  sync.Pool // of stopped *time.Timer
 	buffers sync.Pool // of *[]byte for events
 
 	mu       sync.Mutex
 	sessions map[string]*serverConn
-	conns    map[*serverConn]struct{} // those of sessions, and the others
-	counts   map[string]int           // of conns by principal, and of places
-	places   int                      // that are taken; see place
-	loading  map[string]chan struct{} // sessions that are taken from the store; closed when done
-	sweep    *time.Timer              // looks for idle sessions; nil while there is none
+	conns    map[*serverConn]struct{} // with and without a session
+	counts   map[string]int           // number of conns and places by principal
+	places   int                      // number of places in use; see place
+	loading  map[string]chan struct{} // sessions being loaded from the store; closed when done
+	sweep    *time.Timer              // calls sweepIdle; nil while there is no session
 	empty    chan struct{}            // closed when draining and no conn is left
 
 	draining atomic.Bool // set with mu held
 	closed   atomic.Bool // Close was called
-	held     atomic.Bool // see warnOfHeldStreams
+	warned   atomic.Bool // see warnNoFlush
 }
 
-// NewHandler returns a Handler that calls open for every conversation, with the request that began
-// it. Open hands the connection to its owner, usually by [session.Serve], and returns at once. A
+// NewHandler returns a Handler that calls open for every conversation, with its first request. Open
+// passes the connection to its owner, usually with [session.Serve], and returns at once. The
 // connection of a session that was opened before, by this process or another, is a
 // [transport.Restored].
 //
@@ -258,13 +274,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Shutdown ends the handler in order: it refuses further sessions and requests with status 503,
-// lets the sessions answer the requests that are being served, for which clients may still be
-// asked, and returns when all sessions have ended. Sessions in a [SessionStore] are kept. When ctx
-// ends first, Shutdown answers the remaining requests with an error, closes all sessions, and returns
-// the cause of ctx. Unlike Close, it does not cut connections that are still being written: the
-// http.Server does, when it is closed. A session that is not that of package session has its own
-// grace period.
+// Shutdown ends the Handler in order. It rejects further sessions and requests with status 503, lets
+// the sessions answer the requests that are being served, and returns when all sessions have ended.
+// Handlers can still send input requests. Sessions in a [SessionStore] stay there. If ctx ends
+// first, Shutdown answers the remaining requests with an error, closes all sessions, and returns the
+// cause of ctx. Unlike Close, it does not interrupt writes to connections: closing the http.Server
+// does. Sessions of other packages than session have a grace period of their own.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	conns := h.drain()
 	h.touch(conns)
@@ -276,7 +291,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	flush := time.NewTimer(h.o.FlushTimeout) // for the sessions to answer what they give up
+	flush := time.NewTimer(h.o.FlushTimeout) // for the errors that answer the remaining requests
 	defer flush.Stop()
 	select {
 	case <-h.empty:
@@ -286,16 +301,16 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Close ends the handler at once, with all sessions, and waits until their connections are closed;
-// the sessions in a [SessionStore] are kept. Requests are refused with status 503 from then on. It
-// never fails.
+// Close ends the Handler and all sessions at once, and waits until their connections are closed.
+// Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close always
+// returns nil.
 func (h *Handler) Close() error {
 	h.closed.Store(true)
 	h.closeConns()
 	return nil
 }
 
-// closeConns closes all connections and refuses further ones.
+// closeConns closes all connections and rejects further ones.
 func (h *Handler) closeConns() {
 	var wait sync.WaitGroup
 	conns := h.drain()
@@ -307,7 +322,7 @@ func (h *Handler) closeConns() {
 	<-h.empty
 }
 
-// drain stops taking anything, and returns what is left.
+// drain rejects further sessions and requests, and returns the open connections.
 func (h *Handler) drain() []*serverConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -326,29 +341,30 @@ func (h *Handler) drain() []*serverConn {
 	return conns
 }
 
-// Why there is no connection.
+// Causes of rejected requests; see refuse.
 var (
 	errDraining = errors.New("the server is shutting down")
 	errStore    = errors.New("the session cannot be loaded")
 	errTooMany  = errors.New("too many sessions")
-	errID       = errors.New("no session id could be made")
+	errID       = errors.New("cannot create a session id")
 	errOpen     = errors.New("the server failed to open the session")
 )
 
-// newConn opens a conversation; setup completes the connection before anybody else knows of it.
+// newConn opens a conversation. setup, which may be nil, completes the connection before other
+// goroutines can find it.
 func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*serverConn)) (*serverConn, error) {
 	c := newServerConn(h, id, principal)
 	if setup != nil {
 		setup(c)
 	}
 	h.mu.Lock()
-	for !h.draining.Load() { // until there is room, which others may take first
+	for !h.draining.Load() { // again, because other goroutines may use the room that end makes
 		idle := h.mustEnd(principal)
 		if idle == nil {
 			break
 		}
 		h.mu.Unlock()
-		h.o.Logger.Info("session ended for another one", logged(idle.id))
+		h.o.Logger.Info("idle session ended for a new one", logged(idle.id))
 		idle.end()
 		h.mu.Lock()
 	}
@@ -389,8 +405,8 @@ func (h *Handler) opens(r *http.Request, c *serverConn) (err error) {
 	return nil
 }
 
-// mustEnd returns the session that has to end so that a principal can open one more, or nil if
-// there is room or no idle session. It is called with mu held.
+// mustEnd returns the session that has to end so that a principal can open one more. It returns nil
+// if there is room, or no idle session. mu must be held.
 func (h *Handler) mustEnd(principal string) *serverConn {
 	if h.counts[principal] < h.o.MaxSessionsPerPrincipal {
 		if len(h.conns) < h.o.MaxSessions {
@@ -489,7 +505,7 @@ func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, er
 		return nil, errID
 	}
 	if id == "" || len(id) > maxID || strings.ContainsFunc(id, func(c rune) bool { return c < 0x21 || c > 0x7E }) {
-		h.o.Logger.Error("no session id can be made of what SessionID returns")
+		h.o.Logger.Error("result of SessionID rejected", "bytes", len(id))
 		return nil, errID
 	}
 	return h.newConn(r, id, principal, nil)
@@ -523,8 +539,8 @@ func (h *Handler) find(ctx context.Context, r *http.Request, id, principal strin
 // logged is the attribute of a log line about a session, whose id is a secret.
 func logged(id string) slog.Attr { return slog.String("session", id[:min(len(id)/2, 8)]) }
 
-// maxID is how long an id may be that a client sends back.
+// maxID is the maximum length of a session id or event id, in bytes.
 const maxID = 128
 
-// hasBatches reports whether messages may come as a batch in a revision.
+// hasBatches reports whether a revision has batches.
 func hasBatches(rev mcp.Revision) bool { return rev.Defines("JSONRPCBatchRequest") }

@@ -19,50 +19,51 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
 
-// standing names the stream for what belongs to no request, which a client opens by GET.
+// standing is the name of the stream for messages that belong to no request. Clients open it with
+// GET.
 const standing = "0"
 
-// serverConn is the server's end of one conversation: a [transport.Conn] whose messages come in by
-// POST, and go out on one of several streams.
+// serverConn is the server end of one conversation: a [transport.Conn] that receives messages by
+// POST and sends each message on one of several streams.
 type serverConn struct {
 	h         *Handler
-	id        string // of the session; "" if there is none
-	principal string // that opened it
-	place     *place // that it has; nil unless the handler is Stateless
+	id        string // session id; empty without a session
+	principal string // principal that opened the session
+	place     *place // nil unless the handler is Stateless
 	in        *queue.Queue
-	bodies    *guard.Room         // of messages that are being received
+	bodies    *guard.Room         // limits the messages that are being received
 	batch     []transport.Message // taken from in, not yet read
-	done      chan struct{}       // closed when the connection is over
-	closed    chan struct{}       // closed when Close has returned; closeErr is set then
-	closeErr  error
-	persistMu sync.Mutex // held while the opening or the state is persisted
+	done      chan struct{}       // closed when over is set
+	closed    chan struct{}       // closed when shut has returned
+	closeErr  error               // set before closed is closed
+	persistMu sync.Mutex          // held while the opening or the state is persisted
 
-	interrupted atomic.Bool // connections take nothing any more; see interrupt
+	interrupted atomic.Bool // writes to HTTP connections fail; see interrupt
 
 	mu         sync.Mutex
-	revision   mcp.Revision // "" until initialize is answered
-	client     []byte       // the params of initialize, if it was opened before
-	resumed    bool         // it was opened before
-	state      []byte       // persisted earlier; nil after PersistedState
-	closing    bool         // Close was called
-	over       bool
-	suspended  bool                     // its owner closes it without ending the session
-	deleted    bool                     // its client has ended the session
-	owner      transport.Owner          // nil if the owner is not known
-	linger     *time.Timer              // ends a request without a session whose client has hung up; nil if it has not
-	streams    map[string]*serverStream // that may still get something
+	revision   mcp.Revision             // empty until initialize is answered
+	client     []byte                   // the params of initialize, if restored
+	restored   bool                     // the session was opened before
+	state      []byte                   // persisted earlier; nil after PersistedState
+	closing    bool                     // Close was called
+	over       bool                     // the connection has ended
+	suspended  bool                     // Suspend was called
+	deleted    bool                     // the client has ended the session
+	owner      transport.Owner          // nil if unknown
+	linger     *time.Timer              // see endAfter; nil before
+	streams    map[string]*serverStream // the streams that have not ended
 	calls      map[jsonrpc.ID]*serverStream
 	nextStream uint64
-	pending    int           // bytes that wait for connections
-	room       chan struct{} // closed when something was taken; nil while no sender waits for it
-	tickets    uint64        // the newest ticket of a message that waits for room
-	moved      atomic.Uint64 // how often a connection has written a part of something; not guarded
-	sinks      *sink         // the first of those of the exchanges
-	exchanges  int           // HTTP exchanges being served
-	brief      int           // those among them that bring no request and so hold no stream
-	quiet      chan struct{} // closed when the connection is over and no exchange is left
+	pending    int           // bytes pending for HTTP connections
+	room       chan struct{} // closed when pending decreases; nil unless await waits
+	tickets    uint64        // the newest ticket; see reserve
+	moved      atomic.Uint64 // number of partial writes of all HTTP connections; not guarded
+	sinks      *sink         // head of the list of sinks
+	exchanges  int           // number of HTTP exchanges being served
+	brief      int           // how many of them have no request, and hold no stream
+	quiet      chan struct{} // closed when over is set and no exchange is left
 	used       time.Time     // when the last exchange ended
-	touched    time.Time     // when the store was told last that the session is used
+	touched    time.Time     // when isUsed was called last
 }
 
 func newServerConn(h *Handler, id, principal string) *serverConn {
@@ -107,7 +108,7 @@ func (c *serverConn) ownedBy() transport.Owner {
 	return c.owner
 }
 
-// speaks reports whether the owner of the connection speaks a revision, as far as that is known.
+// speaks reports whether the owner speaks a revision. It returns true if the owner is unknown.
 func (c *serverConn) speaks(revision mcp.Revision) bool {
 	owner := c.ownedBy()
 	return owner == nil || owner.Speaks(revision)
@@ -116,16 +117,16 @@ func (c *serverConn) speaks(revision mcp.Revision) bool {
 // shutdown ends the session in order.
 func (c *serverConn) shutdown(ctx context.Context) {
 	if owner := c.ownedBy(); owner != nil {
-		owner.Shutdown(ctx) // its error is that of Close, or the cause of ctx
+		owner.Shutdown(ctx) // the error is that of Close, which end logs, or the cause of ctx
 		return
 	}
 	c.in.Close(io.EOF)
 }
 
-// end closes the connection and logs why its session was not forgotten.
+// end closes the connection. It logs the error if the session cannot be deleted from the store.
 func (c *serverConn) end() {
 	if err := c.Close(); err != nil {
-		c.h.o.Logger.Error("session not forgotten", logged(c.id), "error", err)
+		c.h.o.Logger.Error("session not deleted from the store", logged(c.id), "error", err)
 	}
 }
 
@@ -143,7 +144,7 @@ func (c *serverConn) Read() (transport.Message, error) {
 	return m, nil
 }
 
-// Push is [transport.Pusher]: a message is taken by the goroutine of its POST.
+// Push implements [transport.Pusher]. The goroutine of a POST calls take for its message.
 func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)) bool {
 	if of != transport.Conn(c) {
 		return false
@@ -156,7 +157,7 @@ func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)
 func (c *serverConn) Restored() (revision mcp.Revision, client []byte, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.revision, c.client, c.resumed
+	return c.revision, c.client, c.restored
 }
 
 // PersistedState implements [transport.Persister].
@@ -189,8 +190,8 @@ func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
 	return store.PersistState(ctx, c.id, state)
 }
 
-// Write sends m on the stream of the request that it is for, or on the standing stream. An answer
-// for which nobody can come any more is dropped.
+// Write sends m on the stream of the request that it belongs to, or on the standing stream. It drops
+// an answer whose stream has ended.
 func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	c.mu.Lock()
 	st, rest, over := c.calls[m.For], c.streams[standing], c.over
@@ -212,7 +213,7 @@ func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	return c.send(ctx, rest, m)
 }
 
-// Release implements [transport.Releaser]: the request gets no answer, and its stream ends.
+// Release implements [transport.Releaser]. It ends the stream of the request without an answer.
 func (c *serverConn) Release(id jsonrpc.ID) {
 	c.mu.Lock()
 	st := c.calls[id]
@@ -222,11 +223,11 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 	}
 	st.order.Lock()
 	defer st.order.Unlock()
-	c.add(context.Background(), st, transport.Message{For: id, Answer: true}, 0) // it is small: no room is needed
+	c.add(context.Background(), st, transport.Message{For: id, Answer: true}, 0) // without reserve, because it has no text
 }
 
-// Close ends the conversation. Connections that are open get what waits for them, for as long as FlushTimeout says. A
-// session does not exist any more then, unless the handler is shutting down.
+// Close ends the conversation. It waits until pending data is written to open HTTP connections, for
+// FlushTimeout at most. It deletes the session from the store, unless outlives reports true.
 func (c *serverConn) Close() error {
 	c.mu.Lock()
 	first := !c.closing
@@ -265,23 +266,23 @@ func (c *serverConn) shut() error {
 	}
 	c.settle()
 	c.in.Wait()
-	defer c.h.remove(c) // not before it is forgotten, or it could be loaded again
+	defer c.h.remove(c) // after Forget; otherwise find could load the session again
 	if c.id == "" || c.outlives() {
 		return nil
 	}
 	return c.h.o.Store.Forget(context.Background(), c.id)
 }
 
-// isUnwanted reports whether what is still being written is wanted by neither side: the client has
-// ended the session, or the handler was closed. An answer that was given before the session ended
-// in another way may be long and its connection slow.
+// isUnwanted reports whether pending writes may be interrupted, because the client has ended the
+// session or the Handler was closed. Otherwise a long answer may still be on its way over a slow
+// connection.
 func (c *serverConn) isUnwanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deleted || c.h.closed.Load()
 }
 
-// outlives reports whether a session that is over stays in the store, for another process.
+// outlives reports whether the session stays in the store after Close, for another process.
 func (c *serverConn) outlives() bool {
 	c.mu.Lock()
 	suspended, deleted := c.suspended, c.deleted
@@ -290,28 +291,28 @@ func (c *serverConn) outlives() bool {
 	return ok && !deleted && (suspended || c.h.draining.Load())
 }
 
-// because returns why a request was not taken, where err is why its message was not: errDraining if
-// the session is over because the server shuts down.
+// because returns the error of a request whose message was rejected with err. That is errDraining if
+// the session has ended because the server shuts down.
 func (c *serverConn) because(err error) error {
 	if !errors.Is(err, transport.ErrClosed) && !errors.Is(err, io.EOF) {
 		return err
 	}
 	c.mu.Lock()
-	goesOn := c.suspended || c.revision == "" // or its owner has not taken it: the server takes no sessions any more
+	retry := c.suspended || c.revision == "" // without a revision, the owner has rejected the session
 	c.mu.Unlock()
-	if goesOn || c.id == "" || c.h.draining.Load() {
+	if retry || c.id == "" || c.h.draining.Load() {
 		return errDraining
 	}
 	return err
 }
 
-// settle waits until no event is being added any more, and no state kept.
+// settle waits until no event is being added and no state is being persisted.
 func (c *serverConn) settle() {
 	c.persistMu.Lock()
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()
-	c.persistMu.Unlock() // an event that is being added may need it, and finds that the connection is over
+	c.persistMu.Unlock() // adding an event may need it; see persistOpening
 	for _, st := range streams {
 		st.settle()
 	}
@@ -339,7 +340,7 @@ func (c *serverConn) enter() error {
 }
 
 // enterBriefly is enter for messages without requests. They have a limit of their own: requests
-// that fill theirs may wait for such a message, an answer or a cancellation.
+// that have reached theirs may wait for such a message, for example an answer or a cancellation.
 func (c *serverConn) enterBriefly() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -373,18 +374,18 @@ func (c *serverConn) leave() {
 	}
 }
 
-// idleSince returns since when nothing has happened; ok is false if something is happening. A
-// handler that waits for an answer of a client that has no connection does not count: the client
-// may never come back.
+// idleSince returns when the session became idle. ok is false if it is not idle. A handler that
+// waits for an answer of a client without a connection does not count, because the client may never
+// return.
 func (c *serverConn) idleSince() (t time.Time, ok bool) {
 	c.mu.Lock()
 	t, owner := c.used, c.owner
-	free, serving := c.exchanges == 0, len(c.calls) > 0
+	connected, serving := c.exchanges > 0, len(c.calls) > 0
 	c.mu.Unlock()
-	return t, free && (!serving || owner != nil && owner.AwaitsPeer())
+	return t, !connected && (!serving || owner != nil && owner.AwaitsPeer())
 }
 
-// begin opens a stream for requests, to which k is connected.
+// begin opens a stream for requests, with the connection k.
 func (c *serverConn) begin(ids []jsonrpc.ID, k *sink) (*serverStream, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -397,7 +398,7 @@ func (c *serverConn) begin(ids []jsonrpc.ID, k *sink) (*serverStream, error) {
 	}
 	st := newServerStream(strconv.FormatUint(c.nextStream, 36))
 	for i, id := range ids {
-		if c.calls[id] != nil { // by another message, or by this one
+		if c.calls[id] != nil { // also if the same batch has the id twice
 			for _, id := range ids[:i] {
 				delete(c.calls, id)
 			}
@@ -424,7 +425,7 @@ func (c *serverConn) abandon(st *serverStream, ids []jsonrpc.ID) {
 	delete(c.streams, st.id)
 }
 
-// priming reports whether clients accept events without data, as they do since revision 2025-11-25.
+// priming reports whether the client accepts events without data, which revision 2025-11-25 added.
 func (c *serverConn) priming() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,9 +13,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// sessionOf returns the connection of the session that a GET or DELETE names, or has answered.
+// sessionOf returns the connection of the session in the header of a request. If it returns false,
+// it has answered the request.
 func (h *Handler) sessionOf(ctx context.Context, w http.ResponseWriter, r *http.Request) (c *serverConn, ok bool) {
-	if r.Method != http.MethodPost && r.ContentLength != 0 { // net/http would not see the client hang up before it is read
+	if r.Method != http.MethodPost && r.ContentLength != 0 { // net/http does not notice a disconnect while a body is unread
 		w.Header().Set("Connection", "close")
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, r.Method+" must not have a body")
 		return nil, false
@@ -45,16 +46,16 @@ func (h *Handler) delete(ctx context.Context, w http.ResponseWriter, r *http.Req
 	c.deleted = true
 	c.mu.Unlock()
 	err := c.Close()
-	if over { // and may have been kept
+	if over { // Close may have left the session in the store
 		err = h.o.Store.Forget(ctx, c.id)
 	}
 	if err != nil {
-		h.o.Logger.Error("session not forgotten", logged(c.id), "error", err)
+		h.o.Logger.Error("session not deleted from the store", logged(c.id), "error", err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// get opens the standing stream, or goes on with any.
+// get opens the standing stream, or resumes any stream.
 func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	if !accepts(r, "text/event-stream") {
 		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept text/event-stream")
@@ -98,8 +99,8 @@ func (st *serverStream) isOver(c *serverConn) bool {
 	return st.over
 }
 
-// streamFor returns the stream that a GET is for, and the number of the last event that the client
-// has; or it has answered.
+// streamFor returns the stream of a GET, and the number of the last event that the client has
+// received. If it returns false, it has answered the request.
 func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn) (st *serverStream, after uint64, ok bool) {
 	last := r.Header.Get("Last-Event-Id")
 	c.mu.Lock()
@@ -125,9 +126,9 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 	return nil, 0, false
 }
 
-// isStored reports whether the store has what comes on a stream that is over, after an event: other
-// events, or nothing because that event is the last one. Without its end the client would come back
-// for it for ever.
+// isStored reports whether the store has the rest of a stream that has ended: events after the given
+// one, or that event itself if it is the last one. Without its end, the client would resume the
+// stream again and again.
 func (h *Handler) isStored(ctx context.Context, c *serverConn, stream string, after uint64) bool {
 	events, err := h.o.Store.Events(ctx, c.id, stream, after)
 	if err != nil || len(events) > 0 || after == 0 {
@@ -147,16 +148,16 @@ type streamWriter struct {
 	st     *serverStream
 	k      *sink
 	w      http.ResponseWriter
-	room   *[]byte // whose memory buf has; nil while there is nothing to be written
-	buf    []byte  // what is to be written
-	long   []byte  // data that are to be written behind buf
-	number uint64  // of the newest event that was written, or need not be
-	some   bool    // a message was written
-	held   int     // bytes in buf that the sink holds
+	room   *[]byte // pooled memory of buf; nil while buf is empty
+	buf    []byte  // bytes to write
+	long   []byte  // data to write after buf
+	number uint64  // of the newest event that was added, or that the client has
+	some   bool    // a message was added
+	held   int     // bytes that are held by the sink until the next flush
 }
 
-// serveStream brings the events of a stream that come after one to the client, those up to another
-// from the store, until the stream or the connection ends.
+// serveStream writes the events of a stream with numbers above after, until the stream or the
+// connection ends. Those up to upTo come from the store.
 func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverConn, st *serverStream, k *sink, after, upTo uint64) {
 	header := w.Header()
 	header["Content-Type"] = []string{"text/event-stream"}
@@ -175,8 +176,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 	out.follow(r.Context(), k)
 }
 
-// prime begins with an event that gives the client the id to come back with, and how long to wait
-// before it does.
+// prime writes an event with the id from which the client can resume, and with the reconnect delay.
 func (s *streamWriter) prime() {
 	switch {
 	case s.c.priming():
@@ -192,8 +192,8 @@ func (s *streamWriter) write(e eventstream.Event) {
 	s.buf = eventstream.Append(s.buf, e)
 }
 
-// writeLong is write for data of which it makes no copy, as many connections may take them slowly;
-// ok is false if that cannot be done.
+// writeLong is write without a copy of the data, because many slow connections may write the same
+// data at once. It returns false if the data must be copied.
 func (s *streamWriter) writeLong(e eventstream.Event) (ok bool) {
 	s.begin()
 	if s.buf, ok = eventstream.AppendHead(s.buf, e); ok {
@@ -202,7 +202,7 @@ func (s *streamWriter) writeLong(e eventstream.Event) (ok bool) {
 	return ok
 }
 
-// begin gives s room for what is to be written, which end gives back.
+// begin takes memory for buf from the pool, if there is none. end returns it.
 func (s *streamWriter) begin() {
 	if s.room != nil {
 		return
@@ -214,8 +214,8 @@ func (s *streamWriter) begin() {
 	s.room, s.buf = room, (*room)[:0]
 }
 
-// end gives the room back, unless what was in it may still be on its way: HTTP/2 does not wait for
-// that when a stream breaks.
+// end returns the memory of buf to the pool, unless it may still be read: after an error, HTTP/2
+// does not wait for a pending write.
 func (s *streamWriter) end(err error) {
 	if s.room != nil && cap(s.buf) <= 2*maxBuffer && err == nil {
 		*s.room = s.buf
@@ -224,8 +224,8 @@ func (s *streamWriter) end(err error) {
 	s.room, s.buf = nil, nil
 }
 
-// add adds an event to what is to be written, and writes it when there is much. It reports false if
-// the stream ends with it, or the connection is lost.
+// add adds an event to the buffer, and flushes a large buffer. It returns false if the event is the
+// last one, or if the connection is lost.
 func (s *streamWriter) add(e Event) bool {
 	if e.Text != nil {
 		out := eventstream.Event{Data: e.Text}
@@ -246,9 +246,9 @@ func (s *streamWriter) add(e Event) bool {
 
 var longTail = []byte(eventstream.Tail)
 
-// flush writes what there is. It reports false if the connection is lost, which it is too if the
-// client takes nothing for StallTimeout. It also does if what was written arrives only when the
-// connection ends, and the client can come back for the rest.
+// flush writes the buffer. It returns false if the connection is lost, also because the client
+// accepts no data for StallTimeout. It also returns false if the writer cannot flush and the client
+// can resume the stream: then the data arrives only when the connection ends.
 func (s *streamWriter) flush() bool {
 	var err error
 	if s.long == nil {
@@ -257,9 +257,9 @@ func (s *streamWriter) flush() bool {
 		err = s.c.writeOut(s.w, s.k, s.buf, s.long, longTail)
 		s.long = nil
 	}
-	held := errors.Is(err, errors.ErrUnsupported)
-	if held {
-		s.h.warnOfHeldStreams()
+	noFlush := errors.Is(err, errors.ErrUnsupported)
+	if noFlush {
+		s.h.warnNoFlush()
 		err = nil
 	}
 	s.end(err)
@@ -273,21 +273,21 @@ func (s *streamWriter) flush() bool {
 	first := s.st.taken == 0 && s.number > 0 && s.st.id == standing
 	s.st.taken = max(s.st.taken, s.number)
 	s.c.mu.Unlock()
-	if first { // the next process need not send it again to a client that does not ask for it
+	if first { // another process need not send the event again; see restore
 		s.c.persistBeginning(context.Background(), s.st)
 	}
-	return !held || !s.some || s.c.id == ""
+	return !noFlush || !s.some || s.c.id == ""
 }
 
-// warnOfHeldStreams logs, once, that what is written on streams arrives when their connections end.
-func (h *Handler) warnOfHeldStreams() {
-	if !h.held.Swap(true) {
-		h.o.Logger.Warn("the http.ResponseWriter cannot flush, so each connection with a stream ends behind the first messages; a wrapper of the writer needs a method Flush or Unwrap")
+// warnNoFlush logs once that the data of streams arrives only when their connections end.
+func (h *Handler) warnNoFlush() {
+	if !h.warned.Swap(true) {
+		h.o.Logger.Warn("http.ResponseWriter cannot flush: each connection with a stream ends after the first messages; a wrapper of the writer needs a method Flush or Unwrap")
 	}
 }
 
-// replay writes the events up to a number from the store. It reports false if the stream ended with
-// them, or the connection is lost.
+// replay writes the events up to upTo from the store. It returns false if the last one of the stream
+// is among them, or if the connection is lost.
 func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	for s.number < upTo {
 		events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)
@@ -298,7 +298,7 @@ func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 			break
 		}
 		for _, e := range events {
-			if e.Number > upTo { // it comes to the connection itself
+			if e.Number > upTo { // it is pending in the sink
 				return s.flush()
 			}
 			if !s.add(e) {
@@ -309,7 +309,7 @@ func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	return s.flush()
 }
 
-// timer returns a timer that runs, until it is released.
+// timer returns a running timer from the pool. Return it with release.
 func (h *Handler) timer(d time.Duration) *time.Timer {
 	if t, ok := h.timers.Get().(*time.Timer); ok {
 		t.Reset(d)
@@ -318,7 +318,7 @@ func (h *Handler) timer(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// release stops a timer, whose channel is empty then, and lets others use it.
+// release stops a timer, which empties its channel, and returns it to the pool.
 func (h *Handler) release(t *time.Timer) {
 	t.Stop()
 	h.timers.Put(t)
@@ -376,7 +376,7 @@ func (s *streamWriter) hangUp() {
 	s.flush()
 }
 
-// sinkState is what becomes of a connection when it has taken all.
+// sinkState says whether a connection stays open when no events are pending.
 type sinkState uint8
 
 const (

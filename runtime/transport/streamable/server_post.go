@@ -17,30 +17,33 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
-// codeClosed is session.CodeClosing, by which requestors know that they may try again.
-const codeClosed = -32051
+// Error codes with which the client may try again: session.CodeClosing and session.CodeOverloaded.
+const (
+	codeClosed     = -32051
+	codeOverloaded = -32050
+)
 
-// The header fields of the protocol, in the form in which package http has them.
+// The header fields of the protocol, in the canonical form of package http.
 const (
 	headerSession  = "Mcp-Session-Id"
 	headerProtocol = "Mcp-Protocol-Version"
 )
 
-// posted is what a POST has brought.
+// posted is the content of a POST.
 type posted struct {
 	body     []byte
 	messages [][]byte     // one, or those of a batch
-	requests []jsonrpc.ID // the ids of requests among them
-	params   []byte       // of initialize; nil if it is something else
+	requests []jsonrpc.ID // the ids of the requests
+	params   []byte       // of initialize; otherwise nil
 	batch    bool
-	open     bool // it is initialize
-	answer   bool // it is a response
-	quiet    bool // a notification that only matters to a session
-	plain    bool // a request that is answered with JSON where that can be: it looks at tasks
+	open     bool // initialize
+	answer   bool // a response
+	quiet    bool // a notification that has no effect without a session
+	plain    bool // tasks/get or tasks/list, which are answered with JSON if possible
 }
 
-// parsePosted takes a body apart. With an error comes the id of the request that it was meant to
-// be, or zero.
+// parsePosted parses a body. The id is that of the request, also if the error is not nil; zero if it
+// is unknown or the body is no request.
 func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
 	p := posted{body: body}
 	m, err := jsonrpc.ParseReceived(body)
@@ -57,7 +60,7 @@ func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
 	return p, m.ID, err
 }
 
-// parseBatch takes the body apart as a batch, of which every message must be one.
+// parseBatch parses the body as a batch. It fails if any of the messages is invalid.
 func (p *posted) parseBatch() error {
 	p.batch = true
 	items, err := jsonrpc.ParseBatch(p.body, append(codec.AllowSize(p.body), codec.NoCopy())...)
@@ -78,7 +81,7 @@ func (p *posted) parseBatch() error {
 	return nil
 }
 
-// add notes a message.
+// add adds a message.
 func (p *posted) add(m *jsonrpc.Message, text []byte) {
 	p.messages = append(p.messages, text)
 	switch m.Kind {
@@ -97,12 +100,12 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 	}
 }
 
-// post takes a message of the client.
+// post serves a POST.
 func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	var c *serverConn
 	if !h.o.Stateless && r.Header.Get(headerSession) != "" {
 		var ok bool
-		if c, ok = h.sessionOf(ctx, w, r); !ok { // nothing is read for a session that does not exist
+		if c, ok = h.sessionOf(ctx, w, r); !ok { // before the body is read
 			return
 		}
 	}
@@ -167,7 +170,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return
 		}
 		defer c.leaveBriefly()
-		h.takeQuietly(ctx, w, r, c, &p)
+		h.receive(ctx, w, r, c, &p)
 		return
 	}
 	if err := c.enter(); err != nil {
@@ -178,8 +181,8 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	h.exchange(ctx, w, r, c, &p)
 }
 
-// connFor returns the connection for a POST that names no session, or has answered. Taken is the
-// place of the POST, nil unless the handler is Stateless.
+// connFor returns the connection for a POST without a session id. If it returns false, it has
+// answered the POST. taken is the place of the POST; nil unless the handler is Stateless.
 func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Request, p *posted, taken *place) (c *serverConn, ok bool) {
 	if !p.open && !checkProtocol(w, r, nil) {
 		return nil, false
@@ -188,7 +191,7 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 	var err error
 	switch {
 	case h.o.Stateless && p.answer:
-		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "there is no session: nothing was asked")
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "response without a request: the server is stateless")
 		return nil, false
 	case h.o.Stateless && len(p.requests) == 0 && p.quiet && !p.batch:
 		w.WriteHeader(http.StatusAccepted)
@@ -197,7 +200,7 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place = taken })
 	case h.o.Stateless:
 		revision := protocolOf(r)
-		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place, c.resumed, c.revision = taken, true, revision })
+		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place, c.restored, c.revision = taken, true, revision })
 		if err == nil && !c.speaks(revision) {
 			refuseRevision(w, revision)
 			c.end()
@@ -216,8 +219,8 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 	return c, true
 }
 
-// takeQuietly hands over what has no answer.
-func (h *Handler) takeQuietly(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
+// receive passes messages without an answer to the owner.
+func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
 			refuse(w, c.because(err))
@@ -225,12 +228,12 @@ func (h *Handler) takeQuietly(ctx context.Context, w http.ResponseWriter, r *htt
 		}
 	}
 	if c.id == "" {
-		c.in.Close(io.EOF) // the owner may finish what it is at
+		c.in.Close(io.EOF) // the owner may finish handling the messages
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// exchange hands over requests and brings their answers.
+// exchange passes requests to the owner and writes their answers.
 func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
 	k := newSink(w)
 	st, err := c.begin(p.requests, k)
@@ -258,7 +261,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	answer, how := h.await(r, c, k, opening || p.plain)
 	if how == replyStream {
-		if answer = c.start(st); answer != nil { // it came just now
+		if answer = c.start(st); answer != nil { // it arrived in between
 			how = replyJSON
 		}
 	}
@@ -274,7 +277,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		c.writeJSON(w, k, answer)
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
-		if opening && c.id != "" && st.isOver(c) && !c.isOpen() { // initialize was refused
+		if opening && c.id != "" && st.isOver(c) && !c.isOpen() { // initialize was rejected
 			c.in.Close(transport.ErrClosed)
 		}
 	case replyClosed:
@@ -288,7 +291,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 			c.in.Close(transport.ErrClosed) // no client knows the session
 		}
 	}
-	if c.id == "" && !st.isOver(c) { // the client has hung up, and cannot come back
+	if c.id == "" && !st.isOver(c) { // the client has disconnected, and cannot resume the stream
 		c.endAfter(h.o.Linger)
 	}
 }
@@ -312,11 +315,11 @@ const (
 	replyClosed // the session has ended
 )
 
-// await waits until it is clear how a request is answered. JSON alone says that it must not be a
-// stream because the answer takes long.
-func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (answer []byte, how reply) {
+// await waits until the kind of the response is known. If plain is set, the response does not become
+// a stream because the answer takes longer than StreamAfter.
+func (h *Handler) await(r *http.Request, c *serverConn, k *sink, plain bool) (answer []byte, how reply) {
 	var late <-chan time.Time
-	if !patient {
+	if !plain {
 		if h.o.StreamAfter == 0 {
 			return nil, replyStream
 		}
@@ -324,7 +327,7 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (
 		defer h.release(timer)
 		late = timer.C
 	}
-	gone := r.Context().Done()
+	disconnected := r.Context().Done()
 	for over := false; ; {
 		c.mu.Lock()
 		switch {
@@ -345,14 +348,14 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, patient bool) (
 			over = true
 		case <-late:
 			return nil, replyStream
-		case <-gone:
+		case <-disconnected:
 			return nil, replyNothing
 		}
 	}
 }
 
-// opened completes a new session with the answer to initialize. It returns false if that is not a
-// result.
+// opened completes a new session with the answer to initialize. It returns false if the answer is
+// not a result.
 func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
 	m, err := jsonrpc.ParseReceived(answer)
 	if err != nil || m.Kind != jsonrpc.KindResponse {
@@ -372,7 +375,7 @@ func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
 	return true
 }
 
-// persistOpening keeps how the session was opened, unless it has ended and was forgotten.
+// persistOpening persists how the session was opened, unless the session has ended.
 func (c *serverConn) persistOpening(ctx context.Context, store SessionStore, o Opening) {
 	c.persistMu.Lock()
 	defer c.persistMu.Unlock()
@@ -394,18 +397,18 @@ func (c *serverConn) isOpen() bool {
 	return c.revision != ""
 }
 
-// writeJSON answers with a message. It flushes the answer, or a client that sends on without
-// reading would block the goroutine after the deadline is taken away.
+// writeJSON answers with a message. It flushes the answer: otherwise a client that does not read
+// could block the goroutine after the deadline is removed.
 func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
 	guard.BeginJSON(w, http.StatusOK, text)
-	c.writeOut(w, k, text) // an error means that the client has hung up or stalled
+	c.writeOut(w, k, text) // fails if the client has disconnected or does not read
 }
 
-// writeOut writes texts to the connection of k and flushes them. It fails if the client takes
-// nothing for StallTimeout, however long the whole takes: a large message has to arrive over a slow
-// connection, too. It fails at once after interrupt.
+// writeOut writes texts to the connection of k and flushes them. It fails if the client accepts no
+// data for StallTimeout. There is no limit for the total time, because a large message may be sent
+// over a slow connection. After interrupt it fails at once.
 func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error) {
-	defer k.conn.SetWriteDeadline(time.Time{}) // or it would end the exchange when nothing is written, or a later one
+	defer k.conn.SetWriteDeadline(time.Time{}) // it must not end an idle stream, or a later exchange
 	c.limitWrite(k)
 	for _, text := range texts {
 		for len(text) > maxBuffer {
@@ -413,7 +416,7 @@ func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error)
 				return err
 			}
 			text = text[maxBuffer:]
-			c.wroteOne(k)
+			c.wrotePart(k)
 			c.limitWrite(k)
 		}
 		if _, err := w.Write(text); err != nil {
@@ -423,20 +426,20 @@ func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error)
 	if err := k.conn.Flush(); err != nil {
 		return err
 	}
-	c.wroteOne(k)
+	c.wrotePart(k)
 	return nil
 }
 
 // limitWrite sets the deadline of the next write.
 func (c *serverConn) limitWrite(k *sink) {
 	k.conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
-	if c.interrupted.Load() { // after the deadline is set, or it could replace that of interrupt
+	if c.interrupted.Load() { // checked after the deadline is set, which may have replaced that of interrupt
 		k.conn.SetWriteDeadline(time.Now())
 	}
 }
 
-// wroteOne notes that the client takes what a connection writes.
-func (c *serverConn) wroteOne(k *sink) {
+// wrotePart records that the client accepts data.
+func (c *serverConn) wrotePart(k *sink) {
 	k.parts.Add(1)
 	c.moved.Add(1)
 }
@@ -458,11 +461,9 @@ func refuse(w http.ResponseWriter, err error) {
 	guard.Refuse(w, status, code, err.Error())
 }
 
-// codeOverloaded is session.CodeOverloaded, by which requestors know that they may try again.
-const codeOverloaded = -32050
-
-// checkProtocol reports whether the revision that a request names is one that the server speaks, or
-// has answered. The connection is that of the session, or nil if there is none.
+// checkProtocol reports whether the server speaks the revision in the header of a request, if there
+// is one. If it returns false, it has answered the request. c is the connection of the session; nil
+// without one.
 func checkProtocol(w http.ResponseWriter, r *http.Request, c *serverConn) bool {
 	values := r.Header[headerProtocol]
 	if len(values) == 0 {
@@ -475,13 +476,13 @@ func checkProtocol(w http.ResponseWriter, r *http.Request, c *serverConn) bool {
 	return true
 }
 
-// refuseRevision answers a request in a revision that the server does not speak.
+// refuseRevision rejects a request in a revision that the server does not speak.
 func refuseRevision(w http.ResponseWriter, revision mcp.Revision) {
 	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("revision %.40q is not supported", string(revision)))
 }
 
-// protocolOf is the revision that a request without a session is made in (MCP transports, "Protocol
-// Version Header").
+// protocolOf returns the revision of a request without a session (MCP transports, "Protocol Version
+// Header").
 func protocolOf(r *http.Request) mcp.Revision {
 	if v := r.Header.Get(headerProtocol); v != "" {
 		return mcp.Revision(v)
@@ -508,8 +509,8 @@ func accepts(r *http.Request, kind string) bool {
 	return false
 }
 
-// origin is the context of a message, from which one gets at the stream of the exchange that
-// brought it.
+// origin is the context of a received message. It gives [Disconnect] access to the stream of the
+// message's request.
 type origin struct {
 	context.Context
 	c  *serverConn
@@ -525,10 +526,11 @@ func (o *origin) Value(key any) any {
 	return o.Context.Value(key)
 }
 
-// Disconnect sends the client of the request that is being served under ctx to connect again, so
-// that no connection is held while nothing comes: the stream goes on, and the client finds there
-// what was sent meanwhile. It reports false if there is no such connection, or the client could not
-// come back (MCP transports, "Sending Messages to the Server").
+// Disconnect closes the HTTP connection of the request that is being served under ctx, so that no
+// connection is held while the handler sends nothing. The stream continues: the client reconnects
+// and receives the messages sent in between. Disconnect returns false if there is no such
+// connection, or if the client cannot resume the stream (MCP transports, "Sending Messages to the
+// Server").
 func Disconnect(ctx context.Context) bool {
 	o, ok := ctx.Value(originKey{}).(*origin)
 	if !ok || !o.c.priming() {

@@ -25,8 +25,7 @@ func (h *Handler) sweepLater() {
 	}
 }
 
-// sweepIdle ends the sessions in which nothing has happened for long, and tells the store which
-// others are in use.
+// sweepIdle ends the sessions that have been idle for IdleTimeout, and calls touch for the others.
 func (h *Handler) sweepIdle() {
 	h.mu.Lock()
 	h.sweep = nil
@@ -76,8 +75,8 @@ func (c *serverConn) isUsed() bool {
 	return used
 }
 
-// load restores a session from the store and returns its connection. Of many requests that want the
-// same session at once, one loads it.
+// load restores a session from the store and returns its connection. Concurrent calls for the same
+// session load it once.
 func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
 	for {
 		h.mu.Lock()
@@ -112,14 +111,14 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 		return nil, ErrUnknown
 	case err != nil:
 		h.o.Logger.Error("session not loaded", logged(id), "error", err)
-		return nil, errStore // it may be there the next time
+		return nil, errStore // not ErrUnknown: the next attempt may succeed
 	case opening.Principal != principal:
 		return nil, ErrUnknown
 	}
 	c, err := h.newConn(r, id, principal, func(c *serverConn) {
-		c.resumed, c.revision, c.client, c.state = true, opening.Revision, opening.Client, opening.State
-		// The store may have forgotten streams, whose names must not be used again: the names that
-		// an earlier process has given are counted from one, or from an earlier time.
+		c.restored, c.revision, c.client, c.state = true, opening.Revision, opening.Client, opening.State
+		// The store may have dropped streams, and their names must not be used again. Names of
+		// earlier processes count from one, or from an earlier time.
 		c.nextStream = uint64(time.Now().UnixMilli())
 		for _, stream := range streams {
 			c.restore(ctx, stream)
@@ -129,7 +128,7 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 		h.o.Logger.Warn("session not loaded", logged(id), "error", err)
 		return nil, err
 	}
-	if !c.speaks(opening.Revision) { // the server has changed: the client has to agree on a revision anew
+	if !c.speaks(opening.Revision) { // the server was replaced: the client must negotiate again
 		c.end()
 		return nil, ErrUnknown
 	}
@@ -137,8 +136,8 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	return c, nil
 }
 
-// restore goes on with a stream from the store. Requests without an answer get an error: the
-// handlers that served them are gone.
+// restore restores a stream from the store. Unanswered requests are answered with an error, because
+// their handlers ended with the process.
 func (c *serverConn) restore(ctx context.Context, stream PersistedStream) {
 	if n, err := strconv.ParseUint(stream.Stream, 36, 64); err == nil {
 		c.nextStream = max(c.nextStream, n+1)
@@ -146,7 +145,7 @@ func (c *serverConn) restore(ctx context.Context, stream PersistedStream) {
 	if stream.Stream == standing {
 		st := c.streams[standing]
 		st.last = stream.Last.Number
-		if stream.Requests != nil { // some connection has taken an event, and its client knows which
+		if stream.Requests != nil { // a connection has taken events, and its client sends Last-Event-ID
 			st.taken = st.last
 		}
 		return
@@ -165,7 +164,7 @@ func (c *serverConn) restore(ctx context.Context, stream PersistedStream) {
 		m := jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: codeClosed, Message: "the server was restarted while it served the request"})
 		text, err := codec.Marshal(&m)
 		if err != nil {
-			return // cannot be: the id was read
+			return // not reached: the id was decoded
 		}
 		st.last++
 		c.persist(ctx, st, false, Event{Number: st.last, Text: text, Last: i == len(ids)-1}, jsonrpc.ID{})

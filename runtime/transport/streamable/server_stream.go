@@ -28,41 +28,41 @@ var (
 // eventOverhead is the memory of a pending event in addition to its text, in bytes.
 const eventOverhead = 128
 
-// serverStream is a sequence of events, which goes on whatever becomes of the connections that it
-// is read by. At most one connection at a time takes its events. All but id and order is guarded by
-// the mu of the connection.
+// serverStream is a sequence of events. It outlives the HTTP connections over which it is read, of
+// which there is at most one at a time. serverConn.mu guards all fields but id and order.
 type serverStream struct {
 	id       string
-	order    sync.Mutex   // held while an event is added, so that they are kept and sent in order
-	requests []jsonrpc.ID // that it was opened for, until they are kept
+	order    sync.Mutex   // held while an event is added, so that events are stored and sent in order
+	requests []jsonrpc.ID // the requests that it was opened for; nil once they are stored
 
 	numbered   bool   // it is an event stream: its messages have numbers and are persisted
 	last       uint64 // number of the newest event
-	taken      uint64 // number of the newest event that some connection has taken
-	unanswered int    // requests without an answer; 0 for the standing stream
-	over       bool   // nothing comes any more
-	opening    []byte // the params, if it was opened for the initialize of a new session
+	taken      uint64 // number of the newest event that was written to a connection
+	unanswered int    // number of requests without an answer; 0 for the standing stream
+	over       bool   // the stream has ended
+	opening    []byte // the params of initialize, if the stream was opened for a new session
 	sink       *sink  // the connection; nil if there is none
 
-	waiting []uint64 // tickets of the messages that wait for room, in their order
+	waiting []uint64 // tickets of the messages that wait for room, in order
 }
 
 func newServerStream(id string) *serverStream {
 	return &serverStream{id: id, numbered: id == standing}
 }
 
-// sink is the connection that takes the events of a stream. All but wake and parts is guarded by the mu of the connection.
+// sink is the HTTP connection to which the events of a stream are written. serverConn.mu guards all
+// fields but wake, parts and conn.
 type sink struct {
-	wake   chan struct{} // holds one: something has changed
-	events []Event       // that come after those in the store, and wait
+	wake   chan struct{} // buffers one; signals a change
+	events []Event       // pending events
 	size   int           // of events, in bytes
-	held   int           // the same of what is being written
-	answer []byte        // that is sent without a stream
-	over   bool          // nothing comes any more
-	cut    bool          // it is not wanted any more
-	hangUp bool          // it shall send the client to connect again
+	held   int           // bytes being written
+	answer []byte        // an answer without a stream; nil if there is none
+	over   bool          // no further events
+	cut    bool          // the connection is to be closed, and its pending events were dropped
+	hangUp bool          // the connection is to be closed, and the client to reconnect
 
-	parts atomic.Uint64 // how often a part of something was written
+	parts atomic.Uint64 // number of partial writes
 
 	conn           *http.ResponseController
 	previous, next *sink // in the list of the connection's sinks
@@ -100,7 +100,7 @@ func (c *serverConn) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k := c.sinks; k != nil; k = k.next {
-		k.conn.SetWriteDeadline(time.Now()) // mu keeps the exchange from ending, and its ResponseWriter from being reused
+		k.conn.SetWriteDeadline(time.Now()) // mu delays the end of the exchange, after which its ResponseWriter is reused
 	}
 }
 
@@ -112,8 +112,9 @@ func (k *sink) signal() {
 	}
 }
 
-// send adds a message to a stream. A message that is no answer first waits until the session has room for it. An answer
-// is added at once, and send returns when its connection and others of the session have less to take.
+// send adds a message to a stream. Unless the message is an answer, send first waits until the
+// session has room for it. An answer is added at once. Then send waits until no more than MaxQueue
+// is pending.
 func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
 	var room int
 	if !m.Answer {
@@ -123,7 +124,7 @@ func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Mes
 			return err
 		}
 		if ticket != 0 {
-			defer c.giveUpTicket(st, ticket)
+			defer c.releaseTicket(st, ticket)
 		}
 	}
 	st.order.Lock()
@@ -135,14 +136,14 @@ func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Mes
 	return err
 }
 
-// reserve takes room for an event of n bytes, and waits for it while too many bytes are pending in
-// the session. One event has room whatever its length. room is 0 if no connection takes the event.
-// Messages of one stream get room in order: while ticket, if it is not 0, is not given up, later
-// ones wait.
+// reserve reserves room for an event of n bytes, and waits while too many bytes are pending in the
+// session. If nothing is pending, an event of any length fits. room is 0 if the stream has no
+// connection. Messages of one stream get room in order: while a ticket other than 0 is held, later
+// messages wait.
 //
-// reserve fails when ctx or the session ends, and with [transport.ErrStalled] if no connection of
-// the session takes anything for StallTimeout. If that of the stream has something to take, it is
-// cut, and the event goes to the store alone.
+// reserve fails if ctx or the session ends, and with [transport.ErrStalled] if no connection of the
+// session accepts data for StallTimeout. If the stalled connection is that of the stream, reserve
+// cuts it, and the event is only stored.
 func (c *serverConn) reserve(ctx context.Context, st *serverStream, n int) (room int, ticket uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +151,7 @@ func (c *serverConn) reserve(ctx context.Context, st *serverStream, n int) (room
 		switch {
 		case len(st.waiting) > 0 && st.waiting[0] != ticket:
 			return false
-		case st.sink == nil || st.sink.cut || st.over: // add sees to it
+		case st.sink == nil || st.sink.cut || st.over: // no room is needed; see add
 			return true
 		case c.pending > 0 && c.pending+n > c.h.o.MaxQueue:
 			return false
@@ -172,14 +173,14 @@ func (c *serverConn) reserve(ctx context.Context, st *serverStream, n int) (room
 	return room, ticket, nil
 }
 
-// giveUpTicket lets the next message of a stream have room.
-func (c *serverConn) giveUpTicket(st *serverStream, ticket uint64) {
+// releaseTicket lets the next message of a stream reserve room.
+func (c *serverConn) releaseTicket(st *serverStream, ticket uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removeTicket(st, ticket)
 }
 
-// removeTicket is giveUpTicket with mu held.
+// removeTicket is releaseTicket for callers that hold mu.
 func (c *serverConn) removeTicket(st *serverStream, ticket uint64) {
 	i := slices.Index(st.waiting, ticket)
 	st.waiting = slices.Delete(st.waiting, i, i+1)
@@ -187,9 +188,9 @@ func (c *serverConn) removeTicket(st *serverStream, ticket uint64) {
 }
 
 // add adds a message to a stream. It returns the stream's connection if the message is an answer and
-// too many bytes are pending. It fails with errOver if nothing comes on the stream any more. room is
-// what was reserved for the message; add gives it back if no connection takes that. It is called
-// with the order of the stream held.
+// too many bytes are pending. It fails with errOver if the stream has ended. room is the room
+// reserved for the message; add releases it if the stream has no connection. The order of the
+// stream must be held.
 func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message, room int) (*sink, error) {
 	c.mu.Lock()
 	if c.over || st.over {
@@ -217,7 +218,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	}
 	c.mu.Unlock()
 
-	if opening != nil { // other messages came before the answer
+	if opening != nil { // the answer to initialize is sent as an event
 		c.opened(context.WithoutCancel(ctx), opening, m.Text)
 	}
 	var answers jsonrpc.ID
@@ -233,7 +234,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		c.finish(st)
 	}
 	k := st.sink
-	if k == nil || k.cut { // what a cut connection has lost leaves a gap: the client comes back for it
+	if k == nil || k.cut { // a client whose connection was cut resumes the stream
 		c.makeRoom(room)
 		if persistErr != nil && !m.Answer {
 			return nil, &transport.MessageError{Err: persistErr}
@@ -251,8 +252,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	return c.ifFull(k), nil
 }
 
-// ifFull returns k if too much waits for the connections of the session, else nil. It is called
-// with mu held.
+// ifFull returns k if more than MaxQueue is pending, otherwise nil. mu must be held.
 func (c *serverConn) ifFull(k *sink) *sink {
 	if c.pending <= c.h.o.MaxQueue {
 		return nil
@@ -260,12 +260,12 @@ func (c *serverConn) ifFull(k *sink) *sink {
 	return k
 }
 
-// answerAlone gives the only message of a stream to its connection, and returns that if there is
-// too much to take. It is called with mu held.
+// answerAlone passes the only message of a stream to its connection, as JSON. It returns the
+// connection if too many bytes are pending. mu must be held.
 func (c *serverConn) answerAlone(st *serverStream, text []byte) *sink {
 	c.finish(st)
 	k := st.sink
-	if k == nil { // the client has hung up, and cannot come back
+	if k == nil { // the client has disconnected, and cannot resume a stream without events
 		return nil
 	}
 	k.answer, k.over = text, true
@@ -279,14 +279,14 @@ func (c *serverConn) answerAlone(st *serverStream, text []byte) *sink {
 func (c *serverConn) finish(st *serverStream) {
 	st.over = true
 	delete(c.streams, st.id)
-	c.makeRoom(0)   // for messages that wait here and have to go elsewhere
-	if c.id == "" { // that was all
+	c.makeRoom(0)   // wakes messages that wait for room in this stream: they need another one
+	if c.id == "" { // without a session, this was the only stream
 		c.in.Close(transport.ErrClosed)
 	}
 }
 
-// keep puts an event into the store, behind the beginning of the stream if that is new. It is
-// called with the order of the stream held.
+// persist writes an event to the store. If begin is set, it first writes the beginning of the
+// stream. answers is the id of the answered request, or zero. The order of the stream must be held.
 func (c *serverConn) persist(ctx context.Context, st *serverStream, begin bool, e Event, answers jsonrpc.ID) error {
 	store := c.h.o.Store
 	if store == nil {
@@ -301,17 +301,17 @@ func (c *serverConn) persist(ctx context.Context, st *serverStream, begin bool, 
 		return nil
 	}
 	c.h.o.Logger.Error("event not persisted", logged(c.id), "stream", st.id, "bytes", len(e.Text), "error", err)
-	if !answers.IsZero() { // a client that comes back for the answer learns what has become of it
+	if !answers.IsZero() { // for a client that resumes the stream to receive the answer
 		lost := jsonrpc.NewErrorResponse(answers, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is lost: the server could not store it"})
 		if text, err := codec.Marshal(&lost); err == nil {
 			e.Text = text
-			store.Append(ctx, c.id, st.id, e) // or the client is told that the stream is unknown
+			store.Append(ctx, c.id, st.id, e) // if that fails, too, resuming the stream fails with status 400
 		}
 	}
 	return err
 }
 
-// persistBeginning notes in the store that a stream has begun.
+// persistBeginning writes the beginning of a stream to the store.
 func (c *serverConn) persistBeginning(ctx context.Context, st *serverStream) {
 	if store, ok := c.h.o.Store.(SessionStore); ok {
 		if err := store.Begin(ctx, c.id, st.id, encodeIDs(st.requests)); err != nil {
@@ -328,7 +328,7 @@ func encodeIDs(ids []jsonrpc.ID) []byte {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		if one, err := codec.Marshal(id); err == nil { // it was read
+		if one, err := codec.Marshal(id); err == nil { // always: the id was decoded
 			text = append(text, one...)
 		}
 	}
@@ -351,8 +351,8 @@ func decodeIDs(text []byte) (ids []jsonrpc.ID, err error) {
 	return ids, nil
 }
 
-// start makes a stream an event stream, before the first message if it comes to that, so that its
-// client can resume. If it is too late for that it returns the answer.
+// start makes a stream an event stream, which its client can resume, before there is a message. If
+// the request was answered with JSON in between, start returns the answer.
 func (c *serverConn) start(st *serverStream) (answer []byte) {
 	st.order.Lock()
 	defer st.order.Unlock()
@@ -370,20 +370,21 @@ func (c *serverConn) start(st *serverStream) (answer []byte) {
 	return answer
 }
 
-// waitForRoom waits until not too much waits for connections any more, or nothing for this one. One that takes nothing at
-// all for StallTimeout is cut: what waits for it is in the store.
+// waitForRoom waits until no more than MaxQueue is pending, or nothing for k. It cuts k if k accepts
+// no data for StallTimeout: the pending events are in the store.
 func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.await(ctx, func() *sink { return k }, func() bool { // an answer is on its way, whatever the error
+	c.await(ctx, func() *sink { return k }, func() bool { // the error is irrelevant: the answer is pending
 		return k.cut || k.size+k.held == 0 || c.ifFull(k) == nil
 	})
 }
 
-// await waits until ready reports true, which it calls whenever room was made. If the connection
-// that of returns takes nothing for StallTimeout although it could, it is cut. If no connection of
-// the session takes anything, await fails with [transport.ErrStalled]. It fails when ctx or the
-// session ends. It is called with mu held, as are of and ready.
+// await waits until ready returns true, and calls it whenever pending decreases. await cuts the
+// connection that of returns if data is pending for it and it accepts none for StallTimeout. If no
+// data is pending for that connection, and no other one of the session accepts data, await fails
+// with [transport.ErrStalled]. It fails if ctx or the session ends. mu must be held; of and ready
+// are called with mu held.
 func (c *serverConn) await(ctx context.Context, of func() *sink, ready func() bool) error {
 	var timer *time.Timer
 	var k *sink
@@ -444,14 +445,13 @@ func (c *serverConn) cut(k *sink) {
 	k.signal()
 }
 
-// wrote notes that a connection has brought n bytes of what it holds to the client, or never will.
-// It is called with mu held.
+// wrote records that n of the held bytes of a connection are written or dropped. mu must be held.
 func (c *serverConn) wrote(k *sink, n int) {
 	k.held -= n
 	c.makeRoom(n)
 }
 
-// makeRoom notes that less waits for connections, and wakes the senders that wait for room. It is called with mu held.
+// makeRoom subtracts n from the pending bytes and wakes calls of await. mu must be held.
 func (c *serverConn) makeRoom(n int) {
 	c.pending -= n
 	if c.room != nil {
@@ -460,8 +460,8 @@ func (c *serverConn) makeRoom(n int) {
 	}
 }
 
-// attach makes k the connection of a stream, in the place of one that it may have, from the event
-// after a number on. The events up to the one it returns are to be taken from the store.
+// attach makes k the connection of a stream, for the events after the one with the number after. It
+// replaces the current connection. The caller must write the events up to upTo from the store.
 func (c *serverConn) attach(st *serverStream, k *sink, after uint64) (upTo uint64, err error) {
 	st.order.Lock()
 	defer st.order.Unlock()
