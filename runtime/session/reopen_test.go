@@ -17,7 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// forgetful is a connection to a server that the test plays. The test loses sessions as it likes.
+// forgetful is a connection to a server that the test plays. The test decides when a session is
+// lost.
 type forgetful struct {
 	in     chan readResult
 	closed chan struct{}
@@ -25,13 +26,14 @@ type forgetful struct {
 
 	// answer answers a request of a session; nil means an empty result. done is false if the
 	// request is not answered yet.
-	answer func(session uint32, m jsonrpc.Message) (result string, err error, done bool)
-	reopen func(session uint32) error // fails Reopen; may be nil
+	answer  func(session uint32, m jsonrpc.Message) (result string, err error, done bool)
+	reopen  func(session uint32) error              // fails Reopen; may be nil
+	written func(session uint32, m jsonrpc.Message) // called after a message is written; may be nil
 
 	mu      sync.Mutex
 	session uint32
 	lost    bool
-	log     []string // what was written: the session and the method or id
+	log     []string // written messages: the session and the method or id; also of rejected answers
 }
 
 type readResult struct {
@@ -58,17 +60,21 @@ func (f *forgetful) Write(_ context.Context, m transport.Message) error {
 		return err
 	}
 	f.mu.Lock()
-	session, lost := f.session, f.lost
-	if m.Session != session || lost {
-		f.mu.Unlock()
-		return &transport.SessionLostError{Session: m.Session}
-	}
+	session, lost := f.session, f.lost || m.Session != f.session
 	name := message.Method
 	if name == "" {
 		name = "answer to " + message.ID.String()
 	}
-	f.log = append(f.log, string('0'+rune(session))+" "+name)
+	if !lost || message.Method == "" {
+		f.log = append(f.log, string('0'+rune(m.Session))+" "+name)
+	}
 	f.mu.Unlock()
+	if lost {
+		return &transport.SessionLostError{Session: m.Session}
+	}
+	if f.written != nil {
+		f.written(session, message)
+	}
 	if message.Kind != jsonrpc.KindRequest {
 		return nil
 	}
@@ -175,6 +181,30 @@ func TestLostSessionIsReopened(t *testing.T) {
 	})
 }
 
+// A new session may be lost before its handshake has returned. Then another one is opened.
+func TestSessionLostDuringHandshakeIsReopened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		reopened := make(chan bool, 10)
+		f.connect(t, &session.Config{Reopened: func(*mcp.InitializeResult) { reopened <- true }})
+		f.written = func(session uint32, m jsonrpc.Message) {
+			if session == 2 && m.Method == "notifications/initialized" {
+				f.lose()
+				synctest.Wait() // until the loss is read
+			}
+		}
+		f.lose()
+		<-reopened
+		want := []string{"2 initialize", "2 notifications/initialized", "3 initialize", "3 notifications/initialized"}
+		if diff := cmp.Diff(want, f.take()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+		if len(reopened) > 0 {
+			t.Error("the lost session was reported as reopened")
+		}
+	})
+}
+
 // Whether the server has received a request decides whether it is sent again.
 func TestRequestIsSentAgainUnlessTaken(t *testing.T) {
 	for name, taken := range map[string]bool{"rejected": false, "taken": true} {
@@ -206,17 +236,69 @@ func TestRequestIsSentAgainUnlessTaken(t *testing.T) {
 	}
 }
 
+// A notification is sent in the next session, except for a cancellation: the request that it refers
+// to is lost.
+func TestNotificationIsSentInNextSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		s := f.connect(t, nil)
+		hold := make(chan bool)
+		f.reopen = func(uint32) error { <-hold; return nil }
+		f.lose()
+		err := s.Notify(t.Context(), "notifications/cancelled", session.Raw(`{"requestId":1}`))
+		if !errors.Is(err, transport.ErrSessionLost) {
+			t.Errorf("the cancellation: %v", err)
+		}
+		go func() { hold <- true }() // ends when Reopen is called
+		if err := s.Notify(t.Context(), "x/changed", nil); err != nil {
+			t.Error(err)
+		}
+		want := []string{"2 initialize", "2 notifications/initialized", "2 x/changed"}
+		if diff := cmp.Diff(want, f.take()); diff != "" {
+			t.Errorf("written (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestShutdownWaitsForRequestOfLostSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newForgetful()
+		s := f.connect(t, nil)
+		hold := make(chan bool)
+		f.reopen = func(uint32) error { <-hold; return nil }
+		f.lose()
+		pinged, ended := make(chan error, 1), make(chan error, 1)
+		go func() { pinged <- s.Ping(t.Context()) }() // ends when the session is reopened
+		synctest.Wait()
+		go func() { ended <- s.Shutdown(t.Context()) }() // ends after the ping
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("Shutdown has not waited for the request")
+		}
+		hold <- true
+		if err := <-pinged; err != nil {
+			t.Errorf("the request: %v", err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
 // Requests of a lost session are cancelled and not answered, even if they arrive after the loss. The
 // next session may use the same ids.
 func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newForgetful()
-		ended := make(chan error, 2)
+		ended := make(chan error, 4)
 		f.connect(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			if req.ID == codec.StringScalar("kept") {
-				req.Keep()
-				time.Sleep(time.Minute)
-				return session.Raw(`{"roots":[]}`), ctx.Err()
+			switch req.ID {
+			case codec.StringScalar("late"):
+				t.Error("a request of the lost session was served")
+			case codec.StringScalar("kept"):
+				if !req.Keep() {
+					t.Error("the request was cancelled before the loss")
+				}
 			}
 			select {
 			case <-ctx.Done():
@@ -237,6 +319,9 @@ func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 		synctest.Wait()
 		f.receive(2, request("q"))
 		time.Sleep(2 * time.Minute)
+		if len(ended) > 0 {
+			t.Errorf("another request was cancelled: %v", <-ended)
+		}
 		want := []string{"2 initialize", "2 notifications/initialized", `2 answer to "q"`}
 		if diff := cmp.Diff(want, f.take()); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
@@ -305,12 +390,12 @@ func TestIDOfWithdrawnRequestIsFreeAtOnce(t *testing.T) {
 		synctest.Wait()
 		f.receive(2, request)
 		synctest.Wait()
+		close(release)
+		synctest.Wait()
 		f.receive(2, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if err := <-ended; !errors.Is(err, session.ErrCancelled) {
 			t.Errorf("the handler ends with %v", err)
 		}
-		synctest.Wait()
-		close(release)
 		synctest.Wait()
 		f.receive(2, request)
 		want := []string{"2 initialize", "2 notifications/initialized", "2 answer to 1"}
