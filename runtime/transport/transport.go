@@ -23,22 +23,24 @@ import (
 //
 // Read is called by one goroutine at a time, Write by many at once, and Close by any.
 type Conn interface {
-	// Read returns the next message. It waits for one until the connection is closed. The error is a
-	// [*MessageError] if one message was refused, a [*DeliveryError] if one that was written is lost, or a
-	// [*SessionLostError] if the server has lost the session, and the connection goes on; [io.EOF] if the peer sends nothing any more but may still read what is written; and any
-	// other error if the connection is over, one that wraps [ErrClosed] if one of the ends was closed.
+	// Read returns the next message. It waits for one until the connection is closed. After these
+	// errors the connection stays open: a [*MessageError] if a received message was rejected, a
+	// [*DeliveryError] if a written message is lost, and a [*SessionLostError] if the server has
+	// lost the session. The error is [io.EOF] if the peer sends no further messages but may still
+	// read. After any other error the connection has ended. The error wraps [ErrClosed] if one of
+	// the ends was closed.
 	Read() (Message, error)
 
-	// Write hands a message over for delivery, behind all that were handed over before, and waits while too much
-	// is on the way already, until ctx ends. Success does not mean that the message has arrived. It fails with a
-	// [*MessageError] if this message cannot be sent, or a [*SessionLostError] if its session is lost, and the
-	// connection goes on, with an error that wraps [ErrClosed] if the connection is over, and with [ErrStalled] if the peer has left no room for so long that
-	// it must be taken for gone.
+	// Write queues a message for delivery, after those written before. It waits while too many bytes
+	// are pending, until ctx ends. Success does not mean that the message has arrived. After a
+	// [*MessageError], if this message cannot be sent, and a [*SessionLostError], if its session is
+	// lost, the connection stays open. The error wraps [ErrClosed] if the connection has ended, and
+	// is [ErrStalled] if the peer has accepted no data for too long.
 	Write(ctx context.Context, m Message) error
 
-	// Close ends the connection, waits for what the transport has started, and returns what went wrong with the
-	// connection as a whole. Messages handed over before are still delivered if the peer takes them soon.
-	// Calling it again does no harm.
+	// Close ends the connection, waits for the goroutines of the transport, and returns the error of
+	// the connection as a whole. Messages written before are delivered if the peer accepts them
+	// soon. Later calls have no effect.
 	Close() error
 }
 
@@ -95,15 +97,15 @@ type Pusher interface {
 	Push(of Conn, take func(Message, error)) bool
 }
 
-// HalfCloser is a [Conn] that can be closed in one direction, as streams can: a gateway passes on with it that one side
-// sends nothing any more, and still gets the answers of the other.
+// HalfCloser is a [Conn] that can be closed in one direction. A gateway uses it to forward the end
+// of one side's messages while it still receives the answers of the other.
 type HalfCloser interface {
 	Conn
 
-	// CloseWrite ends what goes to the peer, whose Read returns [io.EOF] behind what was written before. It returns
-	// when that has gone out, or with an error that wraps [ErrClosed] when Close does not wait for it any more. What
-	// the peer sends can still be read; Write fails with an error that wraps ErrClosed. Close is still needed.
-	// Calling it again does no harm.
+	// CloseWrite ends the direction to the peer: the peer's Read returns [io.EOF] after the messages
+	// written before. CloseWrite returns when they are sent, or with an error that wraps [ErrClosed]
+	// when Close stops waiting for them. Messages of the peer can still be read; Write fails with an
+	// error that wraps ErrClosed. Close is still needed. Later calls have no effect.
 	CloseWrite() error
 }
 
@@ -151,7 +153,8 @@ type Reopener interface {
 	Reopen(ctx context.Context) (session uint32, err error)
 }
 
-// Forgetter is a [Conn] that holds something for each request that was written, such as a stream, until the answer comes.
+// Forgetter is a [Conn] that holds a resource, such as a stream, for each written request until its
+// answer arrives.
 type Forgetter interface {
 	Conn
 
@@ -160,7 +163,7 @@ type Forgetter interface {
 	Forget(id jsonrpc.ID)
 }
 
-// Owned is a [Conn] that asks something of the session that owns it, as the connections of an HTTP server do.
+// Owned is a [Conn] that calls the session that owns it, for example one of an HTTP server.
 type Owned interface {
 	Conn
 
@@ -175,12 +178,13 @@ type Owner interface {
 	// Speaks reports whether the session speaks a revision.
 	Speaks(mcp.Revision) bool
 
-	// AwaitsPeer reports whether every request of the peer that is being served waits for an answer of the peer, such
-	// as that of an elicitation. It returns true if none is being served.
+	// AwaitsPeer reports whether every request of the peer that is being served waits for an answer
+	// of the peer, such as that of an elicitation. It returns true if none is being served.
 	AwaitsPeer() bool
 
-	// Shutdown ends the session in order: it takes no further requests, answers those that are being served, and closes
-	// the connection. When ctx ends first, it answers the rest with an error and returns the cause of ctx.
+	// Shutdown ends the session in order: it rejects further requests, answers those that are being
+	// served, and closes the connection. If ctx ends first, it answers the rest with an error and
+	// returns the cause of ctx.
 	Shutdown(ctx context.Context) error
 }
 
@@ -196,31 +200,32 @@ type Suspender interface {
 
 // Message is a message on its way through a transport.
 type Message struct {
-	// Text is the message as JSON. It belongs to whom the message is given: neither side changes it afterwards.
+	// Text is the message as JSON. It belongs to the receiver of the Message. Neither side changes it
+	// afterwards.
 	Text []byte
 
-	// For, of a message that is sent, is the id of the request of the peer on whose behalf it is: that which it
-	// answers, or during whose work it came up. The zero ID means none. Transports that have several ways to
-	// the peer send the message on the way of that request.
+	// For is the id of the peer's request that a sent message belongs to: the request that it
+	// answers, or during which it is sent. The zero ID means none. A transport with several paths to
+	// the peer uses the path of that request.
 	For jsonrpc.ID
 
-	// Answer, of a message that is sent, says that it is the answer to For: nothing comes for it any more.
+	// Answer says that a sent message is the answer to For, and so the last message for it.
 	Answer bool
 
 	// Session is the number of the session that the message belongs to; see [Reopener]. A message
 	// of another session than the current one is not sent. Zero means the current one.
 	Session uint32
 
-	// Context, of a message that was received, holds values that whoever handles it shall see, such as the
-	// [Principal]. Only its values count. Nil means none.
+	// Context holds values for the handler of a received message, such as the [Principal]. Only its
+	// values are used. Nil means none.
 	Context context.Context
 }
 
-// Why a connection does not carry a message.
+// Causes of messages that a connection does not deliver.
 var (
-	// ErrClosed says that the connection is over.
+	// ErrClosed says that the connection has ended.
 	ErrClosed = errors.New("transport: connection closed")
-	// ErrStalled says that the peer has taken nothing for a long time (see StallTimeout), with as much waiting as may.
+	// ErrStalled says that the queue is full and the peer has accepted no data for StallTimeout.
 	ErrStalled = errors.New("transport: the peer has stopped reading")
 	// ErrTooLong says that a message is longer than allowed.
 	ErrTooLong = errors.New("transport: message is too long")
@@ -252,13 +257,13 @@ func (e *SessionLostError) Unwrap() []error {
 	return []error{ErrSessionLost, e.Err}
 }
 
-// MessageError says that a transport has refused one message. The messages after it are not affected.
+// MessageError says that a transport has rejected one message. Later messages are not affected.
 type MessageError struct {
-	ID  jsonrpc.ID // of a request that was received, if it could be read
-	Err error      // what is wrong with it, such as ErrTooLong
+	ID  jsonrpc.ID // of a received request; the zero ID if it cannot be read
+	Err error      // the cause, such as ErrTooLong
 }
 
-// Error says that a message was refused, and why.
+// Error returns the text of Err with a prefix.
 func (e *MessageError) Error() string { return fmt.Sprintf("transport: message refused: %v", e.Err) }
 
 // Unwrap returns Err.
@@ -275,7 +280,7 @@ type DeliveryError struct {
 	Err     error      // the cause; never nil
 }
 
-// Error says what has happened.
+// Error returns the text of Err with a prefix.
 func (e *DeliveryError) Error() string { return fmt.Sprintf("transport: message lost: %v", e.Err) }
 
 // Unwrap returns Err.
@@ -294,26 +299,26 @@ func (e *ChallengeError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *ChallengeError) Unwrap() error { return e.Err }
 
-// The limits of the transports here, where their options do not say otherwise.
+// Default limits of the transports below this package.
 const (
-	// DefaultMaxMessage is how many bytes a message may have that is received.
+	// DefaultMaxMessage is the size limit of a received message in bytes.
 	DefaultMaxMessage = 16 << 20
-	// DefaultMaxQueue is how many bytes may wait to be delivered. One message may wait whatever its length.
+	// DefaultMaxQueue is how many bytes may be pending. A single message may be longer.
 	DefaultMaxQueue = 4 << 20
-	// DefaultStallTimeout is how long a writer waits for a peer that takes nothing at all.
+	// DefaultStallTimeout is how long a writer waits for a peer that accepts no data.
 	DefaultStallTimeout = 30 * time.Second
 )
 
 type principalKey struct{ lazyctx.Key }
 
-// WithPrincipal returns a context that says on whose authority a message came. A transport that knows sets it in
-// [Message.Context].
+// WithPrincipal returns a context with the principal of a message. A transport that authenticates its
+// peer sets it in [Message.Context].
 func WithPrincipal(ctx context.Context, principal string) context.Context {
 	return context.WithValue(ctx, principalKey{}, principal)
 }
 
-// Principal returns the identity that the sender of a message was found to have; ok is false if nobody has
-// looked.
+// Principal returns the principal of a message. ok is false if the transport does not authenticate
+// its peer.
 func Principal(ctx context.Context) (principal string, ok bool) {
 	principal, ok = ctx.Value(principalKey{}).(string)
 	return principal, ok

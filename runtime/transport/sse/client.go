@@ -89,7 +89,7 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 		calls: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
 	}
 	c.close = sync.OnceFunc(func() { c.end.Close(nil) })
-	streamCtx, hangUp := c.end.Within(ctx)
+	streamCtx, hangUp := c.end.Detach(ctx)
 	stop := context.AfterFunc(ctx, func() { hangUp(context.Cause(ctx)) })
 	l, err := c.open(streamCtx, hangUp)
 	stop()
@@ -196,7 +196,7 @@ func (c *Client) hungUp(l *line, cause error) {
 		return
 	}
 	for id := range calls {
-		c.end.Lose(id, true, lost)
+		c.end.ReportLost(id, true, lost)
 	}
 	c.end.Report(lost)
 }
@@ -235,7 +235,7 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 
 // openSoon is open with a timeout.
 func (c *Client) openSoon(ctx context.Context) (*line, error) {
-	life, hangUp := c.end.Within(context.Background())
+	life, hangUp := c.end.Detach(context.Background())
 	timer := time.AfterFunc(c.end.Options.StallTimeout, func() { hangUp(transport.ErrStalled) })
 	defer timer.Stop()
 	defer context.AfterFunc(ctx, func() { hangUp(context.Cause(ctx)) })()
@@ -328,14 +328,14 @@ func (c *Client) Read() (transport.Message, error) { return c.end.Read() }
 
 // Write sends a message.
 func (c *Client) Write(ctx context.Context, m transport.Message) error {
-	done, ok := c.end.Sending()
+	done, ok := c.end.BeginSend()
 	if !ok {
 		return transport.ErrClosed
 	}
 	w := inspect(m)
-	room, giveRoom := c.end.Room, c.end.GiveRoom
+	room, giveRoom := c.end.Reserve, c.end.Release
 	if w.answer {
-		room, giveRoom = c.end.AnswerRoom, c.end.GiveAnswerRoom
+		room, giveRoom = c.end.ReserveAnswer, c.end.ReleaseAnswer
 	}
 	err := room(ctx, len(m.Text))
 	if err == nil {
@@ -473,7 +473,7 @@ func (c *Client) lose(w *writing, taken bool, err error) {
 			return
 		}
 	}
-	c.end.Lose(w.id, taken, err)
+	c.end.ReportLost(w.id, taken, err)
 }
 
 // confirm repeats notifications/initialized after it was lost or rejected, until the server accepts
@@ -508,7 +508,7 @@ func (c *Client) postAgain(w *writing) error {
 // send posts a message. If the message is lost, it reports that to Read. It fails if the connection
 // ends.
 func (c *Client) send(values context.Context, w *writing) error {
-	ctx, cancel := c.end.Within(values)
+	ctx, cancel := c.end.Detach(values)
 	defer cancel(nil)
 	ctx, release := c.end.WithStallTimeout(ctx)
 	defer release()
@@ -526,7 +526,7 @@ func (c *Client) send(values context.Context, w *writing) error {
 		if httpcore.Unreached(err) && failures < c.end.Options.MaxRetries && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOpen(w.line) {
 			continue
 		}
-		if c.end.Stalled(err) || c.end.Err() != nil {
+		if c.end.CountStall(err) || c.end.Err() != nil {
 			return err
 		}
 		if w.isOut() && !w.id.IsZero() {

@@ -133,19 +133,19 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 // it.
 func (c *Client) answer(ctx context.Context, ep *epoch, text []byte) error {
 	n := len(text)
-	if err := c.end.AnswerRoom(ctx, n); err != nil {
+	if err := c.end.ReserveAnswer(ctx, n); err != nil {
 		return err
 	}
 	started := c.end.GoSend(func() { // ends after StallTimeout at the latest
-		defer c.end.GiveAnswerRoom(n)
-		ctx, cancel := c.end.Within(ctx)
+		defer c.end.ReleaseAnswer(n)
+		ctx, cancel := c.end.Detach(ctx)
 		defer cancel(nil)
 		if err := c.send(ctx, ep, text); err != nil {
-			c.end.Lose(jsonrpc.ID{}, false, err)
+			c.end.ReportLost(jsonrpc.ID{}, false, err)
 		}
 	})
 	if !started {
-		c.end.GiveAnswerRoom(n)
+		c.end.ReleaseAnswer(n)
 		return transport.ErrClosed
 	}
 	return nil
@@ -153,15 +153,15 @@ func (c *Client) answer(ctx context.Context, ep *epoch, text []byte) error {
 
 // notify sends a notification, or an invalid message, and waits until the server has accepted it.
 func (c *Client) notify(ctx context.Context, ep *epoch, text []byte, envelope jsonrpc.Message) error {
-	done, ok := c.end.Sending()
+	done, ok := c.end.BeginSend()
 	if !ok {
 		return transport.ErrClosed
 	}
 	defer done()
-	if err := c.end.Room(ctx, len(text)); err != nil {
+	if err := c.end.Reserve(ctx, len(text)); err != nil {
 		return err
 	}
-	defer c.end.GiveRoom(len(text))
+	defer c.end.Release(len(text))
 	if envelope.Method == mcp.MethodNotificationsCancelled {
 		if x := c.cancelled(envelope.Params); x != nil {
 			if !x.withdraw(ctx) {
@@ -185,13 +185,13 @@ func (c *Client) notify(ctx context.Context, ep *epoch, text []byte, envelope js
 		return context.Cause(ctx)
 	case c.end.Life().Err() != nil:
 		return transport.ErrClosed
-	case c.end.Stalled(err):
+	case c.end.CountStall(err):
 		return err
 	}
 	if lost, ok := errors.AsType[*transport.SessionLostError](err); ok {
 		return lost
 	}
-	c.end.Lose(jsonrpc.ID{}, false, err)
+	c.end.ReportLost(jsonrpc.ID{}, false, err)
 	return nil
 }
 

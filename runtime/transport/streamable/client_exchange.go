@@ -50,14 +50,14 @@ type exchange struct {
 
 // request sends a request. Its goroutine ends with the answer or the connection.
 func (c *Client) request(ctx context.Context, ep *epoch, text []byte, envelope jsonrpc.Message) error {
-	if err := c.end.Room(ctx, len(text)); err != nil {
+	if err := c.end.Reserve(ctx, len(text)); err != nil {
 		return err
 	}
 	x := &exchange{c: c, ep: ep, id: envelope.ID, text: text, first: envelope.Method == mcp.MethodInitialize, out: make(chan struct{})}
 	if x.first && ep.revision != "" {
 		x.ep = c.newEpoch(ep.number, "", "") // initialize names no session
 	}
-	x.ctx, x.cancel = c.end.Within(ctx)
+	x.ctx, x.cancel = c.end.Detach(ctx)
 	c.mu.Lock()
 	c.exchanges[x.id] = x
 	c.mu.Unlock()
@@ -73,7 +73,7 @@ func (x *exchange) run() {
 	err := x.do()
 	x.over()
 	if err != nil {
-		x.c.end.Lose(x.id, x.taken(err), err)
+		x.c.end.ReportLost(x.id, x.taken(err), err)
 	}
 }
 
@@ -108,7 +108,7 @@ func (x *exchange) markSent() {
 func (x *exchange) settle() {
 	x.sending.Do(func() {
 		close(x.out)
-		x.c.end.GiveRoom(len(x.text))
+		x.c.end.Release(len(x.text))
 	})
 }
 
@@ -182,7 +182,7 @@ func (x *exchange) take(text []byte, h http.Header) (done bool) {
 	x.answered = true
 	if x.first && m.Kind == jsonrpc.KindResponse {
 		if err := x.c.opened(x.ep, m.Result, h); err != nil {
-			x.c.end.Lose(x.id, true, err)
+			x.c.end.ReportLost(x.id, true, err)
 			return true
 		}
 	}

@@ -192,9 +192,9 @@ func (e *End) Forward(m transport.Message, err error) (ok bool) {
 	return e.put(e.life, received{m, err})
 }
 
-// Lose delivers a [*transport.DeliveryError] for a lost message. It does not wait. id is that of a
-// request, or zero. taken reports whether the server may have received the message.
-func (e *End) Lose(id jsonrpc.ID, taken bool, err error) {
+// ReportLost delivers a [*transport.DeliveryError] for a lost message. It does not wait. id is that
+// of a request, or zero. taken reports whether the server may have received the message.
+func (e *End) ReportLost(id jsonrpc.ID, taken bool, err error) {
 	e.Report(&transport.DeliveryError{ID: id, Taken: taken, Refused: !Passing(err), Err: err})
 }
 
@@ -296,9 +296,9 @@ func (e *End) enter(group *sync.WaitGroup) (ok bool) {
 	return true
 }
 
-// Sending registers a message that Close lets finish until FlushTimeout. The caller must call done
+// BeginSend registers a message that Close lets finish until FlushTimeout. The caller must call done
 // after sending it. ok is false if the connection has ended.
-func (e *End) Sending() (done func(), ok bool) {
+func (e *End) BeginSend() (done func(), ok bool) {
 	if !e.enter(&e.sending) {
 		return nil, false
 	}
@@ -353,8 +353,8 @@ func (e *End) Close(last func()) {
 	}
 }
 
-// Within returns a context with the values of ctx that ends with the connection and not with ctx.
-func (e *End) Within(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+// Detach returns a context with the values of ctx that ends with the connection and not with ctx.
+func (e *End) Detach(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	return context.WithCancelCause(&valued{e.life, ctx})
 }
 
@@ -391,30 +391,30 @@ func (e *End) WithStallTimeout(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeoutCause(ctx, stall, fmt.Errorf("%w: no answer within %v", transport.ErrStalled, stall))
 }
 
-// Stalled counts err if it is [transport.ErrStalled]. It returns true if the count has reached
+// CountStall counts err if it is [transport.ErrStalled]. It returns true if the count has reached
 // maxStalls. Any response of the server resets the count.
-func (e *End) Stalled(err error) bool {
+func (e *End) CountStall(err error) bool {
 	return errors.Is(err, transport.ErrStalled) && e.stalls.Add(1) >= maxStalls
 }
 
 // Life returns the context of all goroutines of the connection.
 func (e *End) Life() context.Context { return e.life }
 
-// Room waits for room for a message of n bytes. Release it with GiveRoom.
-func (e *End) Room(ctx context.Context, n int) error { return e.room.take(ctx, e.closed, n) }
+// Reserve waits for room for a message of n bytes, and reserves it until Release.
+func (e *End) Reserve(ctx context.Context, n int) error { return e.room.reserve(ctx, e.closed, n) }
 
 // maxAnswers is how many answers to requests of the server are posted concurrently. Each one uses
 // an HTTP connection. A server that sends many requests and accepts no answers must not make the
 // client open an unlimited number.
 const maxAnswers = 64
 
-// AnswerRoom is [End.Room] for an answer of n bytes. It also waits while maxAnswers are being
-// posted. Release the room with GiveAnswerRoom.
-func (e *End) AnswerRoom(ctx context.Context, n int) error {
+// ReserveAnswer is [End.Reserve] for an answer of n bytes. It also waits while maxAnswers are being
+// posted. It reserves the room until ReleaseAnswer.
+func (e *End) ReserveAnswer(ctx context.Context, n int) error {
 	if err := e.awaitPost(ctx); err != nil {
 		return err
 	}
-	err := e.Room(ctx, n)
+	err := e.Reserve(ctx, n)
 	if err != nil {
 		e.donePost()
 	}
@@ -455,11 +455,11 @@ func (e *End) donePost() {
 	<-e.posts
 }
 
-// GiveAnswerRoom releases room for an answer of n bytes.
-func (e *End) GiveAnswerRoom(n int) {
-	e.GiveRoom(n)
+// ReleaseAnswer releases room for an answer of n bytes.
+func (e *End) ReleaseAnswer(n int) {
+	e.Release(n)
 	e.donePost()
 }
 
-// GiveRoom releases room for a message of n bytes.
-func (e *End) GiveRoom(n int) { e.room.give(n) }
+// Release releases room for a message of n bytes.
+func (e *End) Release(n int) { e.room.release(n) }

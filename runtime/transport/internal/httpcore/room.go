@@ -19,14 +19,14 @@ type room struct {
 	mu    sync.Mutex
 	used  int
 	given uint64        // number of releases
-	freed chan struct{} // closed on release; nil unless take waits
+	freed chan struct{} // closed on release; nil unless reserve waits
 }
 
-// take waits for room for n bytes. It fails if ctx ends, over is closed, or nothing is released for
+// reserve waits for room for n bytes. It fails if ctx ends, over is closed, or nothing is released for
 // stall. If the room is empty, a message of any length fits.
-func (r *room) take(ctx context.Context, over <-chan struct{}, n int) error {
+func (r *room) reserve(ctx context.Context, over <-chan struct{}, n int) error {
 	n += overhead
-	var timer *time.Timer // started only if take must wait
+	var timer *time.Timer // started only if reserve must wait
 	var given uint64
 	for {
 		r.mu.Lock()
@@ -62,7 +62,7 @@ func (r *room) take(ctx context.Context, over <-chan struct{}, n int) error {
 	}
 }
 
-func (r *room) give(n int) {
+func (r *room) release(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used -= n + overhead
