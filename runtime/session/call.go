@@ -185,6 +185,8 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 		s.reopening.record(call)
 		err := s.sendNotification(ctx, call, related, s.reopening.current.Load())
 		if err != nil {
+			s.activity.begin() // Shutdown waits until the notification is sent again
+			defer s.activity.end()
 			if err = s.awaitReopened(ctx, call, time.Time{}, err); err == nil {
 				err = s.sendNotification(ctx, call, related, s.reopening.current.Load())
 			}
@@ -210,6 +212,8 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	e := exchange{related: related, inside: inside, tracking: tracker, start: time.Now(), session: s.reopening.current.Load()}
 	result, err := s.exchange(ctx, call, e)
 	if err != nil {
+		s.activity.begin() // Shutdown waits until the request is sent again and answered
+		defer s.activity.end()
 		if err = s.awaitReopened(ctx, call, e.start, err); err == nil {
 			e.again, e.session = true, s.reopening.current.Load()
 			result, err = s.exchange(ctx, call, e)

@@ -229,8 +229,6 @@ func (s *Session) awaitReopened(ctx context.Context, call *Call, start time.Time
 		defer timer.Stop()
 		timedOut = timer.C
 	}
-	s.activity.begin() // Shutdown waits for the call
-	defer s.activity.end()
 	select {
 	case <-a.done:
 		if a.err != nil {
