@@ -380,6 +380,33 @@ func TestCloseRetriesOutcomes(t *testing.T) {
 }
 
 // If the store is not a HealthChecker, the health of a Manager is the result of the last write.
+// An answer that the store refuses, for example because the disk is full, is stored later. The
+// requestor is not asked again.
+func TestAnswerIsStoredOnceStoreWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &failingStore{Store: memory.New()}
+		m := newManager(t, task.Config{Store: store, Quiet: true})
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			answer, err := run.Call(ctx, "roots/list", nil)
+			return raw(answer), err
+		})
+		p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			store.setError(errors.New("no space left"))
+			time.AfterFunc(time.Minute, func() { store.setError(nil) })
+			return json.RawMessage(`{"roots":[]}`), nil
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		out, err := m.Result(ctx, "alice", created.TaskID, p)
+		if err != nil || out.Error != nil || !strings.Contains(string(out.Result), `"roots":[]`) {
+			t.Errorf("got %s, %v, %v", out.Result, out.Error, err)
+		}
+		if got := p.received(); len(got) != 1 {
+			t.Errorf("the requestor received %q", got)
+		}
+	})
+}
+
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -250,12 +251,28 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 		}
 		failure = boundary.WireError(err)
 	}
-	err = m.answer(id, q.Number, result, failure)
-	if limit, ok := errors.AsType[*LimitError](err); ok {
-		err = m.answer(id, q.Number, nil, WireError(limit))
-	}
+	err = m.storeAnswer(c, id, result, failure)
 	m.endClaim(inputRequestID{id, q.Number}, c)
 	return err == nil
+}
+
+// storeAnswer stores the answer to a claimed input request. If the store fails, it tries again until
+// the claim ends: otherwise the answer of the user would be lost.
+func (m *Manager) storeAnswer(c *claim, id string, result json.RawMessage, failure *jsonrpc.Error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		err := m.answer(id, c.request.Number, result, failure)
+		if limit, ok := errors.AsType[*LimitError](err); ok {
+			err = m.answer(id, c.request.Number, nil, WireError(limit))
+		}
+		if err == nil || expectedError(err) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-c.ctx.Done():
+			return err
+		}
+	}
 }
 
 // call sends an input request. Related messages, such as its cancellation, belong to the task.
