@@ -258,11 +258,11 @@ func (s *Store) Begin(ctx context.Context, session, stream string, requests []by
 		return fmt.Errorf("boltstore: ids of %d bytes: %w", len(requests), transport.ErrTooLong)
 	}
 	return s.update(ctx, session, func(tx *bbolt.Tx, b *bbolt.Bucket) error {
-		key := beginKey(stream)
+		key, more := beginKey(stream), size // size must not change: the function may be called again
 		if old := b.Get(key); old != nil {
-			size -= len(old) + overhead
+			more -= len(old) + overhead
 		}
-		err := errors.Join(b.Put(key, requests), count(tx, b, int64(size)))
+		err := errors.Join(b.Put(key, requests), count(tx, b, int64(more)))
 		if err != nil {
 			return err
 		}
