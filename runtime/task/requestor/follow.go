@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -185,7 +186,14 @@ func (f *follower) failedWith(e *jsonrpc.Error) bool {
 	if state.StatusMessage != nil {
 		message = *state.StatusMessage
 	}
-	return state.Status == mcp.TaskStatusFailed && message == e.Message
+	if state.Status != mcp.TaskStatusFailed {
+		return false
+	}
+	if message == e.Message {
+		return true
+	}
+	start, cut := strings.CutSuffix(message, "\u2026") // as receivers of this module cut long messages
+	return cut && start != "" && strings.HasPrefix(e.Message, start)
 }
 
 // lastState returns the latest known state.

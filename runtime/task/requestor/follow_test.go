@@ -119,9 +119,15 @@ func TestLostResultIsAnError(t *testing.T) {
 // The work of a task may fail with a code that is otherwise temporary. Result returns that error,
 // and repeats the request if the receiver is overloaded.
 func TestOutcomeWithTemporaryCodeIsReturned(t *testing.T) {
+	for name, message := range map[string]string{"same text": "quota exceeded", "text cut": "quota ex\u2026"} {
+		t.Run(name, func(t *testing.T) { testOutcomeWithTemporaryCode(t, message) })
+	}
+}
+
+func testOutcomeWithTemporaryCode(t *testing.T, message string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedReceiver{
-			get: always(taskJSON("failed", `,"statusMessage":"quota exceeded"`)),
+			get: always(taskJSON("failed", `,"statusMessage":"`+message+`"`)),
 			result: func(_ context.Context, n int) (codec.Encoder, error) {
 				if n == 1 {
 					return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "not now"}
