@@ -8,17 +8,18 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// GeneratedVersion2 is mentioned by generated code that needs this version of the package. When a later
-// version of the package no longer fits, the name goes away and the mismatch is a compile error.
+// GeneratedVersion2 is referenced by generated code that needs this version of the package. A
+// later, incompatible version of the package has another name, so that a mismatch is a compile
+// error.
 const GeneratedVersion2 = true
 
-// Decoder is a value that reads itself from the next value of r. It overwrites what it held before. It reports
-// a failure through r, see [wire.Reader.Fail].
+// Decoder is a value that decodes itself from the next value of r, and overwrites its former
+// contents. It reports a failure with [wire.Reader.Fail].
 type Decoder interface {
 	DecodeJSON(r *wire.Reader)
 }
 
-// Encoder is a value that writes itself as one JSON value to w. It reports a failure through w, see
+// Encoder is a value that writes itself as one JSON value to w. It reports a failure with
 // [wire.Writer.Fail].
 type Encoder interface {
 	EncodeJSON(w *wire.Writer)
@@ -30,7 +31,8 @@ type Value interface {
 	Decoder
 }
 
-// readers and writers hold Readers and Writers that are not in use. They keep nothing of what they have read.
+// readers and writers hold Readers and Writers that are not in use. They keep no reference to a
+// text.
 var (
 	readers = sync.Pool{New: func() any { return new(reader) }}
 	writers = sync.Pool{New: func() any { return &scratchWriter{Writer: wire.NewWriter(nil)} }}
@@ -42,7 +44,7 @@ type reader struct {
 	limits wire.Limits
 }
 
-// scratchWriter is a Writer with a buffer that it keeps from one use to the next.
+// scratchWriter is a Writer with a reusable buffer.
 type scratchWriter struct {
 	*wire.Writer
 	scratch []byte
@@ -59,7 +61,8 @@ func borrow(data []byte, opts []Option) *reader {
 	return r
 }
 
-// release puts r, which has read data, back into the pool and returns its failure as an *Error, or nil.
+// release puts r, which has read data, back into the pool and returns its failure as an *Error, or
+// nil.
 func release(r *reader, data []byte) error {
 	err := failure(&r.Reader, data)
 	r.Forget()
@@ -67,8 +70,9 @@ func release(r *reader, data []byte) error {
 	return err
 }
 
-// Unmarshal decodes data, which must be one JSON value and nothing more, into v. An error is an [*Error]; v is
-// then only partly filled. Unless [NoCopy] is among the options, v shares no memory with data afterwards.
+// Unmarshal decodes data, which must be exactly one JSON value, into v. An error is an [*Error]; v
+// may then be partly filled. Unless [NoCopy] is among the options, v shares no memory with data
+// afterwards.
 func Unmarshal(data []byte, v Decoder, opts ...Option) error {
 	r := borrow(data, opts)
 	v.DecodeJSON(&r.Reader)
@@ -76,8 +80,8 @@ func Unmarshal(data []byte, v Decoder, opts ...Option) error {
 	return release(r, data)
 }
 
-// UnmarshalFunc is [Unmarshal] for a value that read returns, such as a variant of a union. After an error it is
-// the zero value.
+// UnmarshalFunc is [Unmarshal] for a value that read returns, such as a variant of a union. After
+// an error it is the zero value.
 func UnmarshalFunc[T any](data []byte, read func(*wire.Reader) T, opts ...Option) (T, error) {
 	r := borrow(data, opts)
 	v := read(&r.Reader)
@@ -89,9 +93,9 @@ func UnmarshalFunc[T any](data []byte, read func(*wire.Reader) T, opts ...Option
 	return v, err
 }
 
-// ReadPart calls read with a Reader for part, a value out of a text that was received and checked, such as the params
-// of a message. It does not limit the length of part. Raw values that read keeps are parts of it, as with [NoCopy]. An
-// error is an [*Error]; read need not consume all of part.
+// ReadPart calls read with a Reader for part, which belongs to a text that was received and
+// checked, such as the params of a message. The length of part is not limited. Raw values share the
+// memory of part, as with [NoCopy]. An error is an [*Error]. read need not consume all of part.
 func ReadPart(part []byte, read func(r *wire.Reader)) error {
 	r := readers.Get().(*reader)
 	r.Reset(part, wire.Limits{Size: max(len(part), DefaultMaxSize), NoCopy: true})
@@ -99,8 +103,8 @@ func ReadPart(part []byte, read func(r *wire.Reader)) error {
 	return release(r, part)
 }
 
-// Member returns the value of a member of an object out of a text that was received and checked; ok is false if there
-// is no such member, or part is no object. The value is a part of the object.
+// Member returns the value of a member of an object that was received and checked. ok is false if
+// there is no such member or object is not a JSON object. The value shares the memory of object.
 func Member(object []byte, name string) (value json.RawMessage, ok bool) {
 	ReadPart(object, func(r *wire.Reader) { value, ok = r.PeekRaw(name) })
 	return value, ok
@@ -124,8 +128,8 @@ func Marshal(v Encoder) ([]byte, error) {
 	return text, err
 }
 
-// Append appends v as JSON text without line breaks to dst and returns the longer slice. An error is an
-// [*Error], and dst comes back with the length it had, though bytes between its length and its capacity may
+// Append appends v as JSON text without line breaks to dst and returns the longer slice. On failure
+// it returns an [*Error] and dst with its original length; bytes between length and capacity may
 // have changed.
 func Append(dst []byte, v Encoder) ([]byte, error) {
 	w := writers.Get().(*scratchWriter)
@@ -140,8 +144,8 @@ func Append(dst []byte, v Encoder) ([]byte, error) {
 	return text, nil
 }
 
-// Valid reports whether data is one well-formed JSON value, by the rules of this package. The error is nil or
-// an [*Error].
+// Valid reports whether data is one well-formed JSON value, by the rules of this package. The error
+// is nil or an [*Error].
 func Valid(data []byte, opts ...Option) error {
 	r := borrow(data, opts)
 	r.Skip()

@@ -12,18 +12,18 @@ import (
 
 // Error is the one error type of this package: what is wrong, and where.
 type Error struct {
-	// Offset counts the bytes in front of the fault: in the whole input when reading, in the output written so
-	// far when writing.
+	// Offset counts the bytes in front of the fault: in the whole input when reading, in the output
+	// written so far when writing.
 	Offset int64
-	// Line and Column are Offset as an editor shows it. Both start at 1. A line ends with a line feed; a
-	// column is a byte, not a character.
+	// Line and Column are Offset as an editor shows it. Both start at 1. A line ends with a line
+	// feed; a column is a byte, not a character.
 	Line, Column int
-	// Pointer is the place as a JSON pointer (RFC 6901), such as "/params/name"; "" is the whole value. A wrong
-	// member value and a repeated member are pointed at; for broken grammar it is the value that was being
-	// read.
+	// Pointer is the place as a JSON pointer (RFC 6901), such as "/params/name"; "" is the whole
+	// value. It points at a wrong member value, at a repeated member, or, for broken grammar, at
+	// the value that was being read.
 	Pointer string
-	// Err is what is wrong, never nil: one of the errors below, perhaps with detail wrapped around, or what
-	// was given to Fail.
+	// Err is the cause, never nil: one of the errors below, possibly wrapped with detail, or the
+	// error given to Fail.
 	Err error
 
 	writing bool // it comes from a Writer
@@ -92,7 +92,7 @@ func writeFailure(w *wire.Writer) error {
 	return &Error{Offset: int64(f.Offset), Line: 1, Column: f.Offset + 1, Pointer: f.Pointer, Err: f.Err, writing: true}
 }
 
-// Malformed text: wrong whatever type was wanted. See the package comment for the rule behind each.
+// Malformed text: wrong for every type. See the package comment for the rule behind each.
 var (
 	ErrSyntax      = scan.ErrSyntax      // the grammar is broken
 	ErrBOM         = scan.ErrBOM         // byte order mark; wraps ErrSyntax
@@ -118,9 +118,10 @@ var (
 	ErrNoValue = scan.ErrNoValue // when writing: nil or empty, where a value must stand
 )
 
-// Code gives the JSON-RPC 2.0 error code for an error that came from reading: -32700 (parse error) for malformed
-// text, texts over a limit included, and -32602 (invalid params) for text of the wrong shape, which is any other
-// [*Error]. It is 0 for nil, for errors from writing, and for those that are not from this package.
+// Code gives the JSON-RPC 2.0 error code for an error that came from reading: -32700 (parse error)
+// for malformed text, texts over a limit included, and -32602 (invalid params) for text of the
+// wrong shape, which is any other [*Error]. It is 0 for nil, for errors from writing, and for those
+// that are not from this package.
 func Code(err error) int {
 	e, ok := errors.AsType[*Error](err)
 	switch {

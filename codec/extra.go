@@ -7,15 +7,15 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Extra is what an object held beyond the fields of its Go type: unknown members, known members whose value the
-// type cannot hold, which required members were missing, and the text of numbers that do not fit their field. It
-// is one pointer; the zero value is empty.
+// Extra holds the parts of an object that have no place in the fields of its Go type: unknown
+// members, known members whose value the type cannot hold, the set of missing required members, and
+// the text of numbers that do not fit their field. It is one pointer; the zero value is empty.
 //
-// An Extra may be moved to a value of another type. When that value is encoded, members of the Extra
-// that have the name of a field already written are left out.
+// An Extra may be moved to a value of another type. When that value is encoded, members of the
+// Extra that have the name of a field already written are left out.
 //
-// Copies of a struct share it without harm: whatever changes an Extra copies the contents first, which takes
-// time in proportion to [Extra.Len]. The raw values it hands out belong to it and must not be changed.
+// Copies of a struct may share an Extra: a method that changes it copies the contents first, in
+// time proportional to [Extra.Len]. The raw values it returns must not be changed.
 //
 // Code that reads and writes an object converts its address to a [*wire.Extra].
 type Extra wire.Extra
@@ -29,17 +29,18 @@ func (x Extra) Get(name string) (value json.RawMessage, ok bool) { return wire.E
 // Has reports whether x holds the member name.
 func (x Extra) Has(name string) bool { return wire.Extra(x).Has(name) }
 
-// Set adds the member name, or replaces its value in place. The value is kept as it is and checked when it is
-// written; it must not be changed afterwards.
+// Set adds the member name, or replaces its value in place. The value is not copied, and is checked
+// when it is written; it must not be changed afterwards.
 func (x *Extra) Set(name string, value json.RawMessage) { (*wire.Extra)(x).Set(name, value) }
 
 // Delete removes the member name, if there is one.
 func (x *Extra) Delete(name string) { (*wire.Extra)(x).Delete(name) }
 
-// All goes over the members in the order they came.
+// All iterates over the members in the order in which they were read or set.
 func (x Extra) All() iter.Seq2[string, json.RawMessage] { return wire.Extra(x).All() }
 
-// Equal reports whether both hold the same, whatever the order of members and the white space in raw values.
+// Equal reports whether both hold the same, whatever the order of members and the white space in
+// raw values.
 func (x Extra) Equal(y Extra) bool { return wire.Extra(x).Equal(wire.Extra(y)) }
 
 // IsZero reports whether x holds nothing.

@@ -10,8 +10,8 @@ import (
 // Number is the exact text of a JSON number. The zero value is no number and cannot be written.
 type Number string
 
-// Int returns the number as an int64; ok is false if it is not an integer, out of range, or no number at all.
-// 6e4 is an integer.
+// Int returns the number as an int64; ok is false if it is not an integer, out of range, or no
+// number at all. 6e4 is an integer.
 func (n Number) Int() (v int64, ok bool) {
 	text, digits, ok := n.scan()
 	if !ok {
@@ -24,7 +24,8 @@ func (n Number) Int() (v int64, ok bool) {
 	return v, true
 }
 
-// Float returns the float64 nearest to the number; ok is false if it is out of range or no number at all.
+// Float returns the float64 nearest to the number; ok is false if it is out of range or no number
+// at all.
 func (n Number) Float() (v float64, ok bool) {
 	if _, _, ok := n.scan(); !ok {
 		return 0, false
@@ -54,8 +55,8 @@ func (n Number) scan() (text []byte, digits, ok bool) {
 // DecodeJSON reads the number.
 func (n *Number) DecodeJSON(r *wire.Reader) { *n = Number(r.Number()) }
 
-// EncodeJSON writes the number. It fails with [ErrNoValue] if n is empty, and with [ErrNumber] if it is no JSON
-// number.
+// EncodeJSON writes the number. It fails with [ErrNoValue] if n is empty, and with [ErrNumber] if
+// it is no JSON number.
 func (n Number) EncodeJSON(w *wire.Writer) { w.Number(string(n)) }
 
 // MarshalJSON is EncodeJSON for encoding/json.

@@ -7,8 +7,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Scalar is a string, a number or a boolean. The zero value is none of them. Scalars may be compared with == and
-// used as map keys; a number is compared by its text, so that 1 and 1.0 differ, and "1" is neither.
+// Scalar is a string, a number or a boolean. The zero value is none of them. Scalars may be
+// compared with == and used as map keys; a number is compared by its text, so that 1 and 1.0
+// differ, and "1" is neither.
 type Scalar struct {
 	kind wire.ScalarKind
 	text string // a string's content, a number's text, true or false
@@ -23,8 +24,8 @@ func IntScalar(i int64) Scalar { return Scalar{wire.ScalarInteger, strconv.Forma
 // BoolScalar returns the boolean b as a Scalar.
 func BoolScalar(b bool) Scalar { return Scalar{wire.ScalarBool, strconv.FormatBool(b)} }
 
-// NumberScalar returns the number n as a Scalar that keeps its text. It fails with an error that wraps
-// [ErrNumber] if n is no JSON number.
+// NumberScalar returns the number n as a Scalar that keeps its text. It fails with an error that
+// wraps [ErrNumber] if n is no JSON number.
 func NumberScalar(n Number) (Scalar, error) {
 	if _, _, ok := n.scan(); !ok {
 		return Scalar{}, fmt.Errorf("%w: %q", ErrNumber, string(n))
@@ -78,8 +79,8 @@ func (s Scalar) Bool() (v, ok bool) {
 	return s.text == "true" && s.kind == wire.ScalarBool, s.kind == wire.ScalarBool
 }
 
-// String returns s for people to read: as JSON text, and a string that is not UTF-8 quoted as Go does. It is
-// empty for the zero value.
+// String returns s for people to read: as JSON text, and a string that is not UTF-8 quoted as Go
+// does. It is empty for the zero value.
 func (s Scalar) String() string {
 	if s.kind != wire.ScalarString {
 		return s.text
@@ -91,8 +92,8 @@ func (s Scalar) String() string {
 	return string(text)
 }
 
-// ReadScalar reads a scalar of one of the allowed kinds. Another kind fails with [ErrType], and a number that is
-// no integer, where only integers are allowed, with [ErrInteger].
+// ReadScalar reads a scalar of one of the allowed kinds. Another kind fails with [ErrType], and a
+// number that is no integer, where only integers are allowed, with [ErrInteger].
 func ReadScalar(r *wire.Reader, allow wire.ScalarKind) Scalar {
 	kind, text := r.Scalar(allow)
 	return Scalar{kind, text}

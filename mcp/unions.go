@@ -84,10 +84,10 @@ func DecodeCallToolOutcome(r *wire.Reader) CallToolOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
 	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
-		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("resultType")) {
+		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, !x.Extra.Has("resultType")) {
 			return x
 		}
-	} else if x := wire.New(r, (*CallToolResult).DecodeJSON); r.BornOut(start, !wire.Is(x.ResultType, "input_required") && !x.Extra.Has("task")) {
+	} else if x := wire.New(r, (*CallToolResult).DecodeJSON); r.Confirm(start, !wire.Is(x.ResultType, "input_required") && !x.Extra.Has("task")) {
 		return x
 	}
 	if r.Kind() != wire.KindObject {
@@ -185,10 +185,10 @@ func DecodeCreateMessageOutcome(r *wire.Reader) CreateMessageOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
 	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
-		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
+		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, true) {
 			return x
 		}
-	} else if x := wire.New(r, (*CreateMessageResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("task")) {
+	} else if x := wire.New(r, (*CreateMessageResult).DecodeJSON); r.Confirm(start, !x.Extra.Has("task")) {
 		return x
 	}
 	if r.Kind() != wire.KindObject {
@@ -218,10 +218,10 @@ func DecodeElicitOutcome(r *wire.Reader) ElicitOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
 	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
-		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.BornOut(start, true) {
+		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, true) {
 			return x
 		}
-	} else if x := wire.New(r, (*ElicitResult).DecodeJSON); r.BornOut(start, !x.Extra.Has("task")) {
+	} else if x := wire.New(r, (*ElicitResult).DecodeJSON); r.Confirm(start, !x.Extra.Has("task")) {
 		return x
 	}
 	if r.Kind() != wire.KindObject {
@@ -351,7 +351,7 @@ type GetPromptOutcome interface {
 func DecodeGetPromptOutcome(r *wire.Reader) GetPromptOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if x := wire.New(r, (*GetPromptResult).DecodeJSON); r.BornOut(start, !wire.Is(x.ResultType, "input_required")) {
+	if x := wire.New(r, (*GetPromptResult).DecodeJSON); r.Confirm(start, !wire.Is(x.ResultType, "input_required")) {
 		return x
 	}
 	if r.Kind() != wire.KindObject {
@@ -528,7 +528,7 @@ type ReadResourceOutcome interface {
 func DecodeReadResourceOutcome(r *wire.Reader) ReadResourceOutcome {
 	// Its first member nearly always tells what it is.
 	start := r.Mark()
-	if x := wire.New(r, (*ReadResourceResult).DecodeJSON); r.BornOut(start, !wire.Is(x.ResultType, "input_required")) {
+	if x := wire.New(r, (*ReadResourceResult).DecodeJSON); r.Confirm(start, !wire.Is(x.ResultType, "input_required")) {
 		return x
 	}
 	if r.Kind() != wire.KindObject {

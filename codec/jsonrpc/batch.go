@@ -7,10 +7,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// MaxBatch is how many messages a batch may have.
+// MaxBatch is the largest number of messages in a batch.
 const MaxBatch = 1000
 
-// Item is one element of a batch: a message, or why it is none, and then, as with [Parse], what could be read.
+// Item is one element of a batch: a message, or an error and the parts of the message that could be
+// read, as from [Parse].
 type Item struct {
 	Message Message
 	Err     error // nil or a *codec.Error
@@ -21,9 +22,10 @@ func IsBatch(data []byte) bool {
 	return wire.NewReader(data, wire.Limits{Size: max(len(data), 1)}).Kind() == wire.KindArray
 }
 
-// ParseBatch decodes a batch. Batches exist in protocol revision 2025-03-26 alone; elsewhere use [Parse], which
-// refuses them. If the text as a whole is wrong, the error says so: because it is malformed, or with [ErrNoBatch],
-// [ErrEmptyBatch] or [ErrBatchSize]. Otherwise every element is judged by itself.
+// ParseBatch decodes a batch. Batches exist only in protocol revision 2025-03-26; for other
+// revisions use [Parse], which rejects them. The error is not nil if the text is malformed, not an
+// array ([ErrNoBatch]), empty ([ErrEmptyBatch]) or too long ([ErrBatchSize]). Otherwise each Item
+// has the error of its own element.
 func ParseBatch(data []byte, opts ...codec.Option) ([]Item, error) {
 	spans, err := codec.UnmarshalFunc(data, elements, opts...)
 	if err != nil {
@@ -75,8 +77,8 @@ func elements(r *wire.Reader) []span {
 	return spans
 }
 
-// AppendBatch appends messages as a batch to dst; see [codec.Append]. It fails with [ErrEmptyBatch] if there are
-// none.
+// AppendBatch appends messages as a batch to dst; see [codec.Append]. It fails with [ErrEmptyBatch]
+// if there are none.
 func AppendBatch(dst []byte, messages []Message) ([]byte, error) {
 	return codec.Append(dst, batch(messages))
 }

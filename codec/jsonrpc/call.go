@@ -34,8 +34,8 @@ func InvalidParams(err error) error {
 }
 
 // DecodePayload decodes the params or the result of a method with read. Read returns the zero value
-// and consumes nothing for a method that it does not know. The error is a [*codec.Error], or that of
-// [MethodNotFound].
+// and consumes nothing for a method that it does not know. The error is a [*codec.Error], or that
+// of [MethodNotFound].
 func DecodePayload[V comparable](method string, data []byte, read func(r *wire.Reader, method string) V, opts ...codec.Option) (V, error) {
 	var none V
 	known := true
@@ -155,7 +155,7 @@ func decodeParams[P any](params json.RawMessage, optional bool, read func(*wire.
 		if optional {
 			return none, nil
 		}
-		return none, &Error{Code: CodeInvalidParams, Message: "invalid params: there are none"}
+		return none, &Error{Code: CodeInvalidParams, Message: "invalid params: no params"}
 	}
 	v, err := codec.UnmarshalFunc(params, read, codec.AllowSize(params)...)
 	if err != nil {

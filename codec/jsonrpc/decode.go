@@ -10,12 +10,12 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Parse decodes one message; data holds that and nothing more. The error is a [*codec.Error], see the package
-// comment for what it may wrap.
+// Parse decodes data, which must be exactly one message. The error is a [*codec.Error]; the package
+// comment lists the errors it may wrap.
 //
-// Together with an error comes what could be read, so that one knows whether and how to answer: Kind is what the
-// message was meant to be, as far as its members tell, and ID its id, if it has a valid one. Of malformed text
-// only the members in front of the fault count.
+// With an error, Parse also returns the parts of the message that could be read, so that the caller
+// can decide whether and how to answer: Kind is the kind that the members indicate, and ID is the
+// id if it is valid. In malformed text only the members before the fault count.
 func Parse(data []byte, opts ...codec.Option) (Message, error) {
 	return ParseTyped(data, nil, opts...)
 }
@@ -30,23 +30,24 @@ func ParseReceived(text []byte) (Message, error) {
 	return Parse(text, codec.NoCopy())
 }
 
-// Payloads reads params and results into types of their own. A method that returns nil has consumed nothing, and
-// leaves the payload raw.
+// Payloads decodes params and results into their own types. A method that returns nil has consumed
+// nothing, and the payload stays raw.
 type Payloads interface {
 	ReadParams(r *wire.Reader, method string) codec.Value
 	ReadResult(r *wire.Reader, id ID) codec.Value
 }
 
-// AnyResult is for [Payloads] that know what a result is without the id of the response: it may then come before
-// the id and is decoded all the same on the way.
+// AnyResult is implemented by [Payloads] that can decode a result without the id of the response. A
+// result in front of the id is then decoded in the same pass, too.
 type AnyResult interface {
 	Payloads
 	ReadsAnyResult()
 }
 
-// ParseTyped is [Parse] with params and results decoded on the way, in one pass over the text: what p returns for
-// them is the Payload of the message, whose Params and Result are then nil. Payloads of the wrong shape are an
-// error with code -32602, unless something is wrong with the message itself; that is read as a whole all the same.
+// ParseTyped is [Parse] that also decodes params and results with p, in one pass over the text. The
+// value that p returns becomes the Payload of the message; Params and Result are then nil. A
+// payload of the wrong shape is an error with code -32602, unless the message itself is invalid.
+// The rest of the message is read in both cases.
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
 	parser := parsers.Get().(*parser)
 	parser.limits = wire.Limits{}
@@ -101,7 +102,8 @@ const (
 	memberError
 )
 
-// Null is let through for all of them: what cannot be null says so itself, when the whole message is judged.
+// Null is allowed for all of them here: decoder.judge checks the whole message and reports a null
+// with its own error.
 var members = wire.Members{
 	Names: []string{`"jsonrpc":`, `"id":`, `"method":`, `"params":`, `"result":`, `"error":`},
 	Null:  1<<6 - 1,
@@ -118,8 +120,8 @@ const (
 	seenError   = 1 << memberError
 )
 
-// decoder decodes one message. It goes on after a fault of the message, so that the id is found behind it, and so
-// that malformed text is told from an invalid message.
+// decoder decodes one message. It continues after a fault of the message, to find an id behind the
+// fault and to distinguish malformed text from an invalid message.
 type decoder struct {
 	r      *wire.Reader
 	m      Message // without Extra
@@ -147,8 +149,8 @@ func (m *Message) DecodeJSON(r *wire.Reader) {
 	*m = d.m
 }
 
-// message reads the message. What is wrong with the text fails the Reader, what is wrong with the message is noted
-// in the decoder with its place.
+// message reads the message. Malformed text fails the Reader; a fault of the message is recorded in
+// the decoder with its offset.
 func (d *decoder) message() {
 	r := d.r
 	start := r.Offset()
@@ -236,8 +238,8 @@ func (d *decoder) readsResult() bool {
 	return any
 }
 
-// payload takes the payload that was read from mark on, and reports whether there is one. If it has the wrong
-// shape, it is skipped instead, so that the rest of the message is read.
+// payload stores v, which was read from mark on, and reports whether it is not nil. It skips a
+// payload of the wrong shape, so that the rest of the message is read.
 func (d *decoder) payload(mark wire.Mark, v codec.Value) bool {
 	if v == nil {
 		return false
@@ -254,7 +256,7 @@ func (d *decoder) payload(mark wire.Mark, v codec.Value) bool {
 	return true
 }
 
-// late decodes a payload that came before the method or the id that tells its type.
+// late decodes a payload that stands before the method or the id that determines its type.
 func (d *decoder) late() {
 	m := &d.m
 	raw, at := m.Params, d.at.params
@@ -278,12 +280,12 @@ func (d *decoder) late() {
 	}
 }
 
-// see notes that a member is there, and that it is so only once.
+// see records that a member is present, and fails if it is repeated.
 func (d *decoder) see(bit uint) {
 	if d.seen&bit != 0 {
 		d.r.Duplicate()
 		if bit == seenID {
-			d.m.ID = ID{} // nobody can say which
+			d.m.ID = ID{} // ambiguous
 		}
 	}
 	d.seen |= bit
@@ -327,21 +329,21 @@ func (d *decoder) error() {
 	r.Skip()
 }
 
-// mistyped skips the next value and notes that it should be of another kind.
+// mistyped skips the next value and records that its kind is wrong.
 func (d *decoder) mistyped(rule error, want string) {
 	at, got := d.r.Offset(), d.r.Kind()
 	d.r.Skip()
 	d.fail(at, fmt.Errorf("%w: %w", rule, wire.WrongKind(want, got)))
 }
 
-// fail notes a fault of the message, unless there was one before.
+// fail records a fault of the message, unless there was one before.
 func (d *decoder) fail(at int, err error) {
 	if d.fault == nil {
 		d.faultAt, d.fault = at, err
 	}
 }
 
-// kind tells from the members what the message is meant to be.
+// kind returns the kind that the members of the message indicate.
 func (d *decoder) kind() Kind {
 	switch {
 	case d.seen&seenMethod != 0 && d.seen&seenID != 0:
@@ -359,7 +361,7 @@ func (d *decoder) kind() Kind {
 	return KindInvalid
 }
 
-// judge looks at the members together. The message starts at start.
+// judge checks the combination of members. The message starts at start.
 func (d *decoder) judge(start int) {
 	if d.r.Failed() {
 		return
@@ -396,7 +398,8 @@ func (d *decoder) judge(start int) {
 	}
 }
 
-// DecodeJSON reads an error object. It fails with [ErrError] if it is no object, or one without code or message.
+// DecodeJSON reads an error object. It fails with [ErrError] if the value is not an object or has
+// no code or no message.
 func (e *Error) DecodeJSON(r *wire.Reader) {
 	*e = Error{}
 	start := r.Offset()
@@ -422,7 +425,8 @@ func (e *Error) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-// Null is let through for all of them: a code or a message that is null is of the wrong kind.
+// Null is allowed for all of them here, so that reading a code or a message that is null fails with
+// ErrType.
 var errorMembers = wire.Members{
 	Names: []string{`"code":`, `"message":`, `"data":`},
 	Null:  1<<3 - 1,

@@ -5,8 +5,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// EncodeJSON writes the message. It fails with the error that [Parse] would have for the result: a message that
-// lacks what its kind needs, or has what belongs to another, is not written.
+// EncodeJSON writes the message. It fails with the error that [Parse] would return for the result
+// if a member that the kind requires is missing, or if a field of another kind is set.
 func (m *Message) EncodeJSON(w *wire.Writer) {
 	start := w.Begin()
 	w.Key(`,"jsonrpc":`)

@@ -17,8 +17,8 @@ const (
 	CodeInternalError  = -32603 // something failed on the receiver's side
 )
 
-// Error is what an error response carries. As a Go error it stands for "the peer said so", or for what shall be
-// said to the peer.
+// Error is the error object of an error response. As a Go error it is an error that the peer sent,
+// or one to be sent to the peer.
 type Error struct {
 	Code    int64           // saturated if it does not fit; Extra then has its text
 	Message string          // one short sentence
@@ -26,7 +26,7 @@ type Error struct {
 	Extra   codec.Extra     // unknown members
 }
 
-// Error gives code and message.
+// Error returns the message and the code.
 func (e *Error) Error() string {
 	if e == nil {
 		return "jsonrpc: error is nil"
@@ -62,9 +62,9 @@ var (
 	ErrBatchSize  error = &fault{"too many messages in a batch", CodeInvalidRequest} // more than MaxBatch
 )
 
-// CodeOf returns the error code to answer with because of err: that of an [*Error] itself; that of the rule an
-// invalid message breaks; what [codec.Code] says of an error from reading; [CodeInternalError] for any other
-// error, including a nil *Error; and 0 for a nil error.
+// CodeOf returns the error code to answer with because of err: that of an [*Error] itself; that of
+// the rule an invalid message breaks; what [codec.Code] says of an error from reading;
+// [CodeInternalError] for any other error, including a nil *Error; and 0 for a nil error.
 func CodeOf(err error) int64 {
 	if err == nil {
 		return 0

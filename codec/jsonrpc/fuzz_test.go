@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
-// FuzzMessage checks that a message is taken or refused for a reason, that what is taken is written as an equal
-// JSON value and parsed as the same message, and that a batch of it agrees.
+// FuzzMessage checks that a message is taken or refused for a reason, that what is taken is written
+// as an equal JSON value and parsed as the same message, and that a batch of it agrees.
 func FuzzMessage(f *testing.F) {
 	for _, c := range hostile.All(hostile.Messages()) {
 		f.Add([]byte(c.Text))
@@ -116,7 +116,8 @@ func checkItem(t *testing.T, data []byte, m Message, err error) {
 	}
 }
 
-// sameJSON compares well-formed texts: members in any order, numbers by their text, but for white space.
+// sameJSON compares well-formed texts: members in any order, numbers by their text, but for white
+// space.
 func sameJSON(t *testing.T, a, b []byte) bool {
 	var values [2]any
 	for i, text := range [][]byte{a, b} {

@@ -6,10 +6,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// ID is the id of a request: a string or an integer, compared by its exact text and type. The zero ID is none.
+// ID is the id of a request: a string or an integer, compared by its exact text and type. The zero
+// ID is none.
 type ID = codec.Scalar
 
-// Kind is what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
 // The kinds of messages. KindInvalid is none of them.
@@ -36,8 +37,9 @@ func (k Kind) String() string {
 	return "invalid"
 }
 
-// Message is one message. Which fields it has depends on its kind; the others are zero. The functions
-// [NewRequest], [NewNotification], [NewResponse] and [NewErrorResponse] set the right ones.
+// Message is one message. Which fields it has depends on its kind; the others are zero. The
+// functions [NewRequest], [NewNotification], [NewResponse] and [NewErrorResponse] set the right
+// ones.
 type Message struct {
 	Kind   Kind
 	ID     ID              // of all but notifications; an error response may have none
@@ -45,8 +47,8 @@ type Message struct {
 	Params json.RawMessage // of requests and notifications: an object, or nil if absent
 	Result json.RawMessage // of responses: an object
 	Error  *Error          // of error responses
-	// Payload, if it is not nil, is the params or the result as a value of its own type, in the place of Params or
-	// Result, which must then be nil.
+	// Payload, if it is not nil, is the params or the result as a value of its own type, in the
+	// place of Params or Result, which must then be nil.
 	Payload codec.Value
 	// Extra holds unknown members. The id of an error response is there if it is null.
 	Extra codec.Extra
@@ -67,8 +69,8 @@ func NewResponse(id ID, result json.RawMessage) Message {
 	return Message{Kind: KindResponse, ID: id, Result: result}
 }
 
-// NewErrorResponse returns the answer to the request id that failed with err. The zero ID is for a request whose
-// id could not be read.
+// NewErrorResponse returns the answer to the request id that failed with err. The zero ID is for a
+// request whose id could not be read.
 func NewErrorResponse(id ID, err *Error) Message {
 	return Message{Kind: KindErrorResponse, ID: id, Error: err}
 }

@@ -116,7 +116,8 @@ func permute(list []string, f func([]string)) {
 	rec(0)
 }
 
-// refusal pins an error: which sentinel, where, at which pointer, with which code, and what was read all the same.
+// refusal pins an error: which sentinel, where, at which pointer, with which code, and what was
+// read all the same.
 type refusal struct {
 	err     error
 	offset  int64

@@ -32,8 +32,8 @@ func (t *Table) CheckValid(root int32, data []byte) error {
 	return c.result()
 }
 
-// Validate checks data against a definition of a revision, as [Table.Check] does. It returns another
-// error if the revision has no such definition.
+// Validate checks data against a definition of a revision, as [Table.Check] does. It returns
+// another error if the revision has no such definition.
 func (t *Table) Validate(revision, definition string, data []byte) error {
 	root, ok := t.Root(revision, definition)
 	if !ok {

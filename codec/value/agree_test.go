@@ -234,7 +234,8 @@ func TestNamedEmptyInterface(t *testing.T) {
 }
 
 // Random types have the same JSON form as in encoding/json. Half of them have fields with the tag
-// option string, the others have named empty interface types. Package value refuses types with both.
+// option string, the others have named empty interface types. Package value refuses types with
+// both.
 func TestAgreesWithEncodingJSON(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -30,10 +30,11 @@ var form = engine.JoinOptions(
 type mode uint8
 
 const (
-	// exact reads integers in every notation and every float32, and reads named empty interface types
-	// like any.
+	// exact reads integers in every notation and every float32, and reads named empty interface
+	// types like any.
 	exact mode = 1 << iota
-	// lenient accepts struct definitions that encoding/json accepts and the engine otherwise refuses.
+	// lenient accepts struct definitions that encoding/json accepts and the engine otherwise
+	// refuses.
 	lenient
 )
 
@@ -138,8 +139,9 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 // open, and length counts the names and values read from it so far.
 func isName(kind jsontext.Kind, length int64) bool { return kind == '{' && length%2 == 0 }
 
-// readExact reads named empty interface types like any, reads numbers with a fraction or an exponent
-// into integer types, and reads numbers into float32 types. It leaves everything else to the engine.
+// readExact reads named empty interface types like any, reads numbers with a fraction or an
+// exponent into integer types, and reads numbers into float32 types. It leaves everything else to
+// the engine.
 func readExact(d *jsontext.Decoder, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
@@ -190,8 +192,8 @@ func readExact(d *jsontext.Decoder, v any) error {
 		if err != nil {
 			return err
 		}
-		// The engine compares the float64 with [math.MaxFloat32], which the shortest decimal of that
-		// number exceeds.
+		// The engine compares the float64 with [math.MaxFloat32], which the shortest decimal of
+		// that number exceeds.
 		n, err := strconv.ParseFloat(string(text), 32)
 		if err != nil {
 			return fmt.Errorf("%w of Go type %v", ErrRange, target.Type())

@@ -50,8 +50,8 @@ func remedy(err error) mode {
 }
 
 // plainTags reports whether the json tags of struct type t have the same meaning in the engine and
-// in encoding/json, apart from options that only one of them knows. If the meanings differ, the type
-// has no JSON form that both agree on.
+// in encoding/json, apart from options that only one of them knows. If the meanings differ, the
+// type has no JSON form that both agree on.
 func plainTags(t reflect.Type) bool {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -211,8 +211,8 @@ func wants(t reflect.Type) string {
 	return ""
 }
 
-// unwritten converts an error of the engine in encoding to one of package codec, with the pointer to
-// the value that cannot be encoded.
+// unwritten converts an error of the engine in encoding to one of package codec, with the pointer
+// to the value that cannot be encoded.
 func unwritten(err error) error {
 	if e, ok := errors.AsType[*engine.SemanticError](err); ok {
 		out := &codec.Error{Pointer: string(e.JSONPointer), Err: e.Err}

@@ -29,8 +29,8 @@ func Decode(text json.RawMessage, v any) error {
 	return codec.Unmarshal(text, Of(v), codec.AllowSize(text)...) // returns the error with its place
 }
 
-// decode decodes text with the engine. If that fails, it tries again in other modes that the type or
-// the text may need.
+// decode decodes text with the engine. If that fails, it tries again in other modes that the type
+// or the text may need.
 func decode(text []byte, v any) error {
 	m := modeOf(reflect.TypeOf(v))
 	for {

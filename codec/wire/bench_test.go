@@ -9,7 +9,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// call is a typical message: an object some levels deep, short names, short and long strings, a few numbers.
+// call is a typical message: an object some levels deep, short names, short and long strings, a few
+// numbers.
 var call = []byte(`{"id":"call-17","name":"search_documents","count":25,"ratio":0.75,"tags":["alpha","beta","gamma","delta"],` +
 	`"inner":{"id":42,"name":"The quick brown fox jumps over the lazy dog, and then over the next one as well.","count":1234567890},` +
 	`"list":[{"id":1,"name":"first result"},{"id":2,"name":"second result\nwith a line break"},{"id":3,"name":"drittes Ergebnis für später"}],` +

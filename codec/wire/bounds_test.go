@@ -9,8 +9,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// exact returns s in a slice without spare capacity. The slice starts align bytes into its array, so
-// that different values of align give different alignments.
+// exact returns s in a slice without spare capacity. The slice starts align bytes into its array,
+// so that different values of align give different alignments.
 func exact(s string, align int) []byte {
 	b := append(make([]byte, align, align+len(s)), s...)
 	return b[align:len(b):len(b)]

@@ -15,13 +15,13 @@ var (
 	checkedTexts [1 << 13]atomic.Uint64
 )
 
-// fewBytes is the size in bytes up to which checking a value again is as cheap as looking up its
-// hash.
-const fewBytes = 4
+// cheapToCheck is the size in bytes up to which checking a value again is as cheap as looking up
+// its hash.
+const cheapToCheck = 4
 
 // noteChecked stores the hash of s, which must be one JSON value without white space around it.
 func noteChecked(s []byte) {
-	if len(s) <= fewBytes {
+	if len(s) <= cheapToCheck {
 		return
 	}
 	sum := textSum(s)
@@ -33,7 +33,7 @@ func noteChecked(s []byte) {
 // wasChecked reports whether noteChecked was called with the same text. It returns false if another
 // text has since taken the same slot.
 func wasChecked(s []byte) bool {
-	if len(s) <= fewBytes {
+	if len(s) <= cheapToCheck {
 		return false
 	}
 	sum := textSum(s)

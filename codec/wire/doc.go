@@ -1,11 +1,13 @@
-// Package wire is the support for generated encoders and decoders: a Reader and a Writer for JSON text, tables of the
-// members that a type knows, and ways to look ahead at the variants of a union. Code written by hand needs it only to
-// give a type of its own the methods DecodeJSON and EncodeJSON of [codec.Decoder] and [codec.Encoder], as the example
-// shows. To decode and encode values call package codec, which also describes what is refused, memory and limits.
+// Package wire is the support for generated encoders and decoders: a Reader and a Writer for JSON
+// text, tables of the members that a type knows, and ways to look ahead at the variants of a union.
+// Code written by hand needs it only to give a type of its own the methods DecodeJSON and
+// EncodeJSON of [codec.Decoder] and [codec.Encoder], as the example shows. To decode and encode
+// values call package codec, which also describes what is refused, memory and limits.
 //
-// A [Reader] walks over one byte slice. Its first failure stays: from then on every method returns a zero value and
-// every loop ends. Code that decodes therefore checks nothing on the way, and package codec asks [Reader.Failure] at
-// the end. A [Writer] appends to one byte slice and keeps its first failure in the same way.
+// A [Reader] walks over one byte slice. Its first failure is final: afterwards every method returns
+// a zero value and every loop ends. Decoders therefore need no error checks; package codec calls
+// [Reader.Failure] at the end. A [Writer] appends to one byte slice and its first failure is final,
+// too.
 //
 // A Reader or a Writer belongs to one goroutine at a time.
 //

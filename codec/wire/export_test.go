@@ -6,7 +6,7 @@ import "strconv"
 const (
 	PieceSize = pieceSize
 	SmallCopy = smallCopy
-	FewBytes  = fewBytes
+	FewBytes  = cheapToCheck
 )
 
 var (

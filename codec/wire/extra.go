@@ -10,14 +10,15 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 )
 
-// Extra is the type behind codec.Extra, which documents it: code that reads or writes an object converts the address of
-// the one to the other. Its methods here beyond those of codec.Extra are for generated code.
+// Extra is the type behind codec.Extra, which documents it: code that reads or writes an object
+// converts the address of the one to the other. Its methods here beyond those of codec.Extra are
+// for generated code.
 type Extra struct {
 	p *extra // never changed once it may be shared; see Reader.change
 }
 
-// extra has its members, in the order they came and no name twice, either in text and spans, as a Reader puts them, or
-// in members.
+// extra has its members, in the order they came and no name twice, either in text and spans, as a
+// Reader puts them, or in members.
 type extra struct {
 	text    []byte // as in ,"a":1,"b":[2]; never returned as a whole; names in it have no escapes
 	sum     uint64 // textSum of text, once text is complete
@@ -43,7 +44,7 @@ type numberText struct {
 	name, text string
 }
 
-// clone returns a copy that shares nothing which a change could touch; of nil it is an empty one.
+// clone returns a copy that can be changed without effect on e. The clone of nil is empty.
 func (e *extra) clone() *extra {
 	if e == nil {
 		return new(extra)
@@ -132,8 +133,8 @@ func (x Extra) Get(name string) (value json.RawMessage, ok bool) {
 // Has reports whether x holds the member name.
 func (x Extra) Has(name string) bool { return x.p != nil && findIn(x.p, name) >= 0 }
 
-// Set adds the member name, or replaces its value in place. The value is kept as it is and checked when it is
-// written; it must not be changed afterwards.
+// Set adds the member name, or replaces its value in place. The value is not copied, and is checked
+// when it is written; it must not be changed afterwards.
 func (x *Extra) Set(name string, value json.RawMessage) {
 	x.p = x.p.clone()
 	x.p.unpack()
@@ -159,7 +160,7 @@ func (x *Extra) Delete(name string) {
 	x.p.members = slices.Delete(x.p.members, i, i+1)
 }
 
-// All goes over the members in the order they came.
+// All iterates over the members in the order in which they were read or set.
 func (x Extra) All() iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		if x.p == nil {
@@ -169,7 +170,8 @@ func (x Extra) All() iter.Seq2[string, json.RawMessage] {
 	}
 }
 
-// SetAbsent records which required members were missing: bit i stands for the i-th required member of the type.
+// SetAbsent records which required members were missing: bit i stands for the i-th required member
+// of the type.
 func (x *Extra) SetAbsent(bits uint64) {
 	if x.p == nil && bits == 0 {
 		return
@@ -178,9 +180,10 @@ func (x *Extra) SetAbsent(bits uint64) {
 	x.p.absent = bits
 }
 
-// Of returns x if it was read with members, or with no Members at all. Otherwise it returns an empty
-// Extra. Generated code calls it before it asks x for missing members and the text of numbers, which
-// are meaningless for a value of another type. [Writer.EndExtra] handles the unknown members.
+// Of returns x if it was read with members, or with no Members at all. Otherwise it returns an
+// empty Extra. Generated code calls it before it asks x for missing members and the text of
+// numbers, which are meaningless for a value of another type. [Writer.EndExtra] handles the unknown
+// members.
 func (x Extra) Of(members *Members) Extra {
 	if x.p == nil || x.p.by == members || x.p.by == nil {
 		return x
@@ -204,7 +207,8 @@ func (x Extra) Number(name string) (text string, ok bool) {
 	return "", false
 }
 
-// Equal reports whether both hold the same, whatever the order of members and the white space in raw values.
+// Equal reports whether both hold the same, whatever the order of members and the white space in
+// raw values.
 func (x Extra) Equal(y Extra) bool {
 	var none extra
 	a, b := x.p, y.p

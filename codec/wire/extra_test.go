@@ -283,8 +283,8 @@ func TestNumberThatWasChangedIsNotWrittenAsItCame(t *testing.T) {
 	}
 }
 
-// TestMembersStayApart has objects with unknown members of all sizes, with known ones in between that also keep raw
-// text, and other objects with unknown members inside.
+// TestMembersStayApart has objects with unknown members of all sizes, with known ones in between
+// that also keep raw text, and other objects with unknown members inside.
 func TestMembersStayApart(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	type want struct {

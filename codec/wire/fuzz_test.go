@@ -102,7 +102,8 @@ func checkPlace(t *testing.T, data []byte, err error) {
 	if e.Pointer != "" && e.Pointer[0] != '/' {
 		t.Fatalf("pointer %q", e.Pointer)
 	}
-	// What is in front of the fault is not to blame: with anything else behind it, the fault is no earlier.
+	// What is in front of the fault is not to blame: with anything else behind it, the fault is no
+	// earlier.
 	var shorter *codec.Error
 	if errors.As(codec.Valid(data[:e.Offset]), &shorter) && shorter.Offset < e.Offset && !errors.Is(shorter, codec.ErrNumber) && !errors.Is(shorter, codec.ErrUTF8) {
 		t.Fatalf("%v, but before that %v", err, shorter)
@@ -153,8 +154,8 @@ func checkSame(t *testing.T, data []byte, v *tree) {
 	}
 }
 
-// checkPlaces checks that for every value of a good text, its offset and its pointer lead to each other, and that
-// looking ahead finds what is there.
+// checkPlaces checks that for every value of a good text, its offset and its pointer lead to each
+// other, and that looking ahead finds what is there.
 func checkPlaces(t *testing.T, data []byte) {
 	r := newReader(data)
 	checked := 0
@@ -227,7 +228,8 @@ func checkPlaces(t *testing.T, data []byte) {
 	}
 }
 
-// FuzzRoundTrip checks that a type with unknown members, missing members and numbers of any size loses nothing.
+// FuzzRoundTrip checks that a type with unknown members, missing members and numbers of any size
+// loses nothing.
 func FuzzRoundTrip(f *testing.F) {
 	addTexts(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

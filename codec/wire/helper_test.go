@@ -38,8 +38,8 @@ var rules = map[hostile.Rule]error{
 	hostile.Depth: codec.ErrDepth, hostile.Size: codec.ErrSize, hostile.StringSize: codec.ErrStringSize,
 }
 
-// check fails the test unless err is what the place says; a zero place wants no error. Line and column must be
-// those of the offset.
+// check fails the test unless err is what the place says; a zero place wants no error. Line and
+// column must be those of the offset.
 func (p place) check(t *testing.T, text string, err error) {
 	t.Helper()
 	if p.err == nil {
@@ -142,7 +142,8 @@ func (v *tree) EncodeJSON(w *wire.Writer) {
 	}
 }
 
-// record is what a generated type looks like: required members, optional ones, nested values, unknown members.
+// record is what a generated type looks like: required members, optional ones, nested values,
+// unknown members.
 type record struct {
 	ID    codec.Scalar // required, member 0
 	Name  string       // required, member 1

@@ -58,8 +58,8 @@ func kindOf(c byte) Kind {
 	return KindInvalid
 }
 
-// WrongKind returns the error for a value of the kind got where want, such as "string or integer", is needed. It wraps
-// codec.ErrType.
+// WrongKind returns the error for a value of the kind got where want, such as "string or integer",
+// is needed. It wraps codec.ErrType.
 func WrongKind(want string, got Kind) error { return &kindFault{want, got} }
 
 type kindFault struct {
@@ -73,8 +73,8 @@ func (e *kindFault) Unwrap() error { return scan.ErrType }
 // ScalarKind is a set of kinds that a [Scalar] may have, or the one that it has.
 type ScalarKind uint8
 
-// The kinds of scalars, which may be combined with |. A number of integral value, such as 7, 1.0 or 6e4, has
-// the kind ScalarInteger; where ScalarNumber is allowed, integers are too.
+// The kinds of scalars, which may be combined with |. A number of integral value, such as 7, 1.0 or
+// 6e4, has the kind ScalarInteger; where ScalarNumber is allowed, integers are too.
 const (
 	ScalarString ScalarKind = 1 << iota
 	ScalarInteger

@@ -1,6 +1,6 @@
 package wire
 
-// Limits bound what a [Reader] takes. A field that is not positive has its default.
+// Limits bound the texts that a [Reader] accepts. A field that is not positive means its default.
 type Limits struct {
 	Depth  int  // arrays and objects inside each other; 512 by default
 	Size   int  // bytes of the text; 64 MiB by default
@@ -8,7 +8,7 @@ type Limits struct {
 	NoCopy bool // raw values are parts of the text, which then must never change
 }
 
-// The limits that hold where none are set. Package codec exports them.
+// The default limits.
 const (
 	DefaultDepth = 512
 	DefaultSize  = 64 << 20

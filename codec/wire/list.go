@@ -8,7 +8,8 @@ type (
 	encoder interface{ EncodeJSON(w *Writer) }
 )
 
-// DecodeList reads an array of values that decode themselves. The slice is never nil, unless reading fails.
+// DecodeList reads an array of values that decode themselves. The slice is never nil, unless
+// reading fails.
 func DecodeList[T any, P interface {
 	*T
 	decoder
@@ -25,8 +26,9 @@ func DecodeList[T any, P interface {
 	return list
 }
 
-// room returns list with room for one more element at least. How many more there will be is guessed from the
-// size of those since start; a wrong guess costs no more than a few elements, or what append wastes on a long list.
+// room returns list with room for one more element at least. How many more there will be is guessed
+// from the size of those since start; a wrong guess costs no more than a few elements, or what
+// append wastes on a long list.
 func room[T any](r *Reader, start int, list []T) []T {
 	n := len(list)
 	if n < cap(list) {
@@ -37,8 +39,8 @@ func room[T any](r *Reader, start int, list []T) []T {
 		size := max((r.pos-start)/n, 1)
 		more = (len(r.data)-r.pos)/size + 1
 		more += more / 8
-		// Not much at once for a short list, and by a part of itself for a long one: growing by steps of the same
-		// size would copy it over and over.
+		// Not much at once for a short list, and by a part of itself for a long one: growing by
+		// steps of the same size would copy it over and over.
 		more = max(min(more, 8*n, max(n, 64)), n/4)
 	}
 	grown := make([]T, n, n+more) // zero beyond its length, unlike what Grow returns
@@ -59,8 +61,8 @@ func EncodeList[T any, P interface {
 	w.EndArray()
 }
 
-// DecodeMap reads an object whose members have any name and values that decode themselves. The map is never
-// nil, unless reading fails.
+// DecodeMap reads an object whose members have any name and values that decode themselves. The map
+// is never nil, unless reading fails.
 func DecodeMap[T any, P interface {
 	*T
 	decoder

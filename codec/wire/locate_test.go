@@ -67,7 +67,8 @@ func TestLocateFindsWhatPointersLeadTo(t *testing.T) {
 	}
 }
 
-// A fault is planted at every value and name of a document with everything in it, and must be found there.
+// A fault is planted at every value and name of a document with everything in it, and must be found
+// there.
 func TestPlantedFaultIsFoundWhereItWasPlanted(t *testing.T) {
 	const text = "{ \"a\" : [ 1 , { \"b\" : \"x\\n\" } ,\r\n [ [ ] , { } , true ] ] ,\n\t\"c/d\":{\"e~\":{\"\":null,\"\\u0066\":-1.5}}, \"g\" : false }"
 	type spot struct {

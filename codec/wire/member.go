@@ -6,62 +6,65 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 )
 
-// Members are the names of the members that a type knows, at most 64 of them, the required ones first. A Members must
-// not be changed.
+// Members is the table of the members that a type knows: at most 64, the required ones first. It
+// must not be changed.
 type Members struct {
-	Names []string // in JSON, with quotes and colon, such as `"name":`
-	Null  uint64   // bit i stands for Names[i]: its field can hold null
-	ID    uint     // tells the types of a package apart: only for speed
+	Names []string // as JSON text with quotes and colon, such as `"name":`
+	Null  uint64   // bit i is set if the field of Names[i] can hold null
+	ID    uint     // differs between the types of a package; it only affects speed
 }
 
-// Object reads one object of a type that knows its members. Like the Reader, it stops at the first failure: Next
-// then returns a negative number.
+// Object reads one object of a type that knows its members. Like the Reader, it stops at the first
+// failure: Next then returns a negative number.
 type Object struct {
 	r       *Reader
 	extra   *Extra
 	members *Members
-	last    int    // the member that came last, plus one
-	came    uint64 // which members came: bit i stands for the i-th
-	absent  uint64 // came, but with a value that leaves the field unset
-	at      int    // where the value of the last member starts, or the white space before it
-	depth   int    // how many arrays and objects are open
+	last    int    // the index of the last member read, plus one
+	seen    uint64 // bit i is set if the i-th member was read
+	absent  uint64 // bit i is set if the i-th member was read but left its field unset
+	at      int    // the offset of the last member's value, or of the white space before it
+	depth   int    // the number of open arrays and objects
 }
 
-// Enter enters an object whose type knows members. The Object keeps in x what has no field or does not fit its field.
+// Enter enters an object whose type knows members. The Object stores in x the members that have no
+// field and the values that do not fit theirs.
 func (r *Reader) Enter(members *Members, x *Extra) Object {
 	r.Object()
 	return Object{r: r, extra: x, members: members, depth: len(r.frames)}
 }
 
-// Require records which of the first n members are missing or left their fields unset; see [Extra.Absent].
+// Require records which of the first n members are missing or left their fields unset; see
+// [Extra.Absent].
 func (o *Object) Require(n int) {
 	mask := uint64(1)<<n - 1
-	if missing := (^o.came | o.absent) & mask; missing != 0 {
-		o.r.lack(o.members, o.extra, missing)
+	if missing := (^o.seen | o.absent) & mask; missing != 0 {
+		o.r.recordMissing(o.members, o.extra, missing)
 	}
 }
 
-// lackingSlots is the number of extras in the cache that [Reader.lack] uses.
-const lackingSlots = 16
+// missingSlots is the number of extras in the cache that [Reader.recordMissing] uses.
+const missingSlots = 16
 
-// lack records in x that members are missing. Objects that lack the same members share one extra
-// from a cache, because an extra may take more memory than the text of such an object.
-func (r *Reader) lack(members *Members, x *Extra, missing uint64) {
+// recordMissing records in x that members are missing. Objects with the same missing members share
+// one extra from a cache, because an extra may take more memory than the text of such an object.
+func (r *Reader) recordMissing(members *Members, x *Extra, missing uint64) {
 	if x.p != nil {
 		x.SetAbsent(missing)
 		return
 	}
-	slot := &r.extras.lacking[(uint64(members.ID)^missing*0x9E3779B97F4A7C15>>60)%lackingSlots]
+	slot := &r.extras.missing[(uint64(members.ID)^missing*0x9E3779B97F4A7C15>>60)%missingSlots]
 	if *slot == nil || (*slot).by != members || (*slot).absent != missing {
 		*slot = &extra{by: members, absent: missing}
 	}
 	x.p = *slot
 }
 
-// Next goes on to the next member and returns the index of its name, whose value must then be read. For a name that
-// the type does not know it returns len(Names): the value must be read with [Object.Extra]. If there is no further
-// member, Next leaves the object and returns a negative number. It keeps a null whose field cannot hold one, and
-// passes over it. A known name that comes again fails with ErrDuplicate.
+// Next advances to the next member and returns the index of its name, whose value must then be
+// read. For a name that the type does not know it returns len(Names): the value must be read with
+// [Object.Extra]. If there is no further member, Next leaves the object and returns a negative
+// number. A null whose field cannot hold one is stored in the Extra and skipped. A repeated name
+// fails with ErrDuplicate.
 func (o *Object) Next() int {
 	r := o.r
 	for {
@@ -81,9 +84,9 @@ func (o *Object) Next() int {
 			*r.order.after(o) = uint8(i)
 		}
 		o.last, o.at = i+1, r.pos
-		// The common case first: a first value, not null, right here.
-		if b := uint64(1) << i; o.came&b == 0 && r.pos < len(r.data) && r.data[r.pos] > ' ' && r.data[r.pos] != 'n' {
-			o.came |= b
+		// Fast path: the first value of this member, not null and without white space before it.
+		if b := uint64(1) << i; o.seen&b == 0 && r.pos < len(r.data) && r.data[r.pos] > ' ' && r.data[r.pos] != 'n' {
+			o.seen |= b
 			return i
 		}
 		if o.take(i) {
@@ -92,17 +95,18 @@ func (o *Object) Next() int {
 	}
 }
 
-// Has reports whether the i-th member has come.
-func (o *Object) Has(i int) bool { return o.came&(1<<i) != 0 }
+// Has reports whether the i-th member was read.
+func (o *Object) Has(i int) bool { return o.seen&(1<<i) != 0 }
 
 // name returns the name of the member that Next returned, which must be a known one.
-func (o *Object) name() string { return bare(o.members.Names[o.last-1]) }
+func (o *Object) name() string { return unquoted(o.members.Names[o.last-1]) }
 
-// Extra reads and keeps the value of a member that the type does not know. It fails with ErrDuplicate if the object
-// has had the member before.
+// Extra reads the value of a member that the type does not know and stores it in the Extra. It
+// fails with ErrDuplicate if the name is repeated.
 func (o *Object) Extra() { o.r.Extra(o.extra) }
 
-// Int reads an integer like [Reader.Int]. If it does not fit, Int keeps its text for [Writer.IntExact].
+// Int reads an integer like [Reader.Int]. If the integer does not fit an int64, Int keeps its text
+// for [Writer.IntExact].
 func (o *Object) Int() int64 {
 	r := o.r
 	start := r.Offset()
@@ -131,16 +135,18 @@ func (o *Object) NewInt() *int64 { return slab(&o.r.slabs.ints, o.Int()) }
 // NewFloat is Float that returns a pointer; see [Reader.NewText].
 func (o *Object) NewFloat() *float64 { return slab(&o.r.slabs.floats, o.Float()) }
 
-// order remembers what members followed others in the objects read so far. Objects of a type nearly always have theirs
-// in the same order, so that a name need only be compared with the one that is to be expected.
+// order predicts the next member from the objects read so far. Objects of one type nearly always
+// have their members in the same order, so that most names are compared with one expected name
+// only.
 type order [1 << 10]uint8
 
-// after returns the place for what follows the last member of an object.
+// after returns the slot that predicts the member after the last one read.
 func (o *order) after(s *Object) *uint8 {
 	return &o[(s.members.ID*61+uint(s.last))%uint(len(o))]
 }
 
-// has consumes the name of the next member, if it is the one that quoted has, and nothing stands in between.
+// has consumes the next member name and reports true if it equals quoted and has no white space
+// around it. Otherwise it consumes nothing.
 func (r *Reader) has(quoted string) bool {
 	data, at := r.data, r.pos
 	if !r.fresh {
@@ -158,22 +164,22 @@ func (r *Reader) has(quoted string) bool {
 	return true
 }
 
-// find returns the index of a name, or how many there are if it is none of them.
+// find returns the index of name, or len(Names) if the type does not know it.
 func (o *Object) find(name []byte) int {
 	for i, n := range o.members.Names {
-		// Few names begin alike.
+		// Comparing the first byte excludes most names.
 		if len(name) > 0 && n[1] != name[0] && n[1] != '\\' {
 			continue
 		}
-		if string(name) == bare(n) {
+		if string(name) == unquoted(n) {
 			return i
 		}
 	}
 	return len(o.members.Names)
 }
 
-// bare takes quotes, colon and escapes off a name.
-func bare(quoted string) string {
+// unquoted returns a quoted name without quotes and colon, and with its escapes decoded.
+func unquoted(quoted string) string {
 	name := quoted[1 : len(quoted)-2]
 	if strings.IndexByte(name, '\\') < 0 {
 		return name
@@ -181,29 +187,31 @@ func bare(quoted string) string {
 	return string(scan.AppendUnescaped(nil, []byte(name)))
 }
 
-// take records that the i-th member has come and reports whether its value is to be read into its field.
+// take records that the i-th member was read. It reports whether the value must be read into its
+// field.
 func (o *Object) take(i int) bool {
 	b := uint64(1) << i
-	if o.came&b != 0 {
+	if o.seen&b != 0 {
 		o.r.fail(o.r.key.start, scan.ErrDuplicate)
 	}
-	o.came |= b
+	o.seen |= b
 	if o.members.Null&b == 0 && o.r.next() == 'n' {
-		o.refuse()
+		o.keepValue()
 		return false
 	}
 	return true
 }
 
-// refuse keeps the value of the member that came last, which its field cannot hold.
-func (o *Object) refuse() {
+// keepValue stores the value of the last member in the Extra, because its field cannot hold it.
+func (o *Object) keepValue() {
 	o.absent |= 1 << (o.last - 1)
 	o.r.Keep(o.extra, o.name())
 }
 
-// OrKeep is for a member that some revision leaves open. It returns v, the value that was just read for the member
-// that [Object.Next] returned. If reading failed because the value does not fit the type, OrKeep takes the failure
-// back, keeps the value and returns the zero value. Malformed text stays a failure.
+// OrKeep returns v, the value just read for the member that [Object.Next] returned. If reading v
+// failed because the value does not fit the type, OrKeep clears the failure, stores the value in
+// the Extra and returns the zero value. Malformed text stays a failure. OrKeep is for a member that
+// some protocol revision allows to have any value.
 func OrKeep[T any](o *Object, v T) T {
 	if o.r.failure.err != nil && o.orKeep() {
 		v = *new(T)
@@ -221,8 +229,8 @@ func (o *Object) orKeep() bool {
 	return true
 }
 
-// Const reads the value of the member that Next returned and that always is the string want, so that there is no
-// field for it. It keeps any other value.
+// Const reads the value of the member that Next returned. The schema requires the string want, so
+// the type has no field for it. Any other value is stored in the Extra.
 func (o *Object) Const(want string) {
 	r := o.r
 	if r.TextIs(want) {
@@ -235,7 +243,7 @@ func (o *Object) Const(want string) {
 		}
 		r.Rewind(m)
 	}
-	o.refuse()
+	o.keepValue()
 }
 
 // ConstInt is Const for an integer.
@@ -248,14 +256,14 @@ func (o *Object) ConstInt(want int64) {
 		}
 		r.Rewind(m)
 	}
-	o.refuse()
+	o.keepValue()
 }
 
-// PeekText returns the string value of the member name of the object that is next, or
-// nothing if the next value is no object, or has no such member, or not with a string. Nothing
-// is consumed. The bytes may be looked at until the next call on r.
+// PeekText returns the string value of the member name of the next value, without consuming it. It
+// returns nil if the next value is not an object or has no such member with a string value. The
+// bytes are valid until the next call on r.
 func (r *Reader) PeekText(name string) []byte {
-	// The common case first: it is the first member, in ASCII without escapes or white space.
+	// Fast path: it is the first member, in ASCII without escapes or white space.
 	data, i := r.data, r.pos+2
 	if i < len(data) && data[i-2] == '{' && data[i-1] == '"' {
 		if end := scan.Plain(data, i); end >= 0 && string(data[i:end]) == name && end+3 < len(data) && data[end+1] == ':' && data[end+2] == '"' {
@@ -271,8 +279,8 @@ func (r *Reader) PeekText(name string) []byte {
 	return []byte(text)
 }
 
-// Leads reports whether the next value is an object in which key comes before all other members but
-// _meta. It consumes nothing.
+// Leads reports whether the next value is an object whose first member, apart from _meta, is key.
+// It consumes nothing.
 func (r *Reader) Leads(key Key) bool {
 	if r.next() != '{' {
 		return false
@@ -285,9 +293,9 @@ func (r *Reader) Leads(key Key) bool {
 	return false
 }
 
-// BornOut is for a value that was read from start on by guessing its type. It reports whether the value agrees with
-// that and there was no failure; otherwise the Reader is back at start.
-func (r *Reader) BornOut(start Mark, agrees bool) bool {
+// Confirm ends a speculative read of a value that began at start. It returns true if the read did
+// not fail and agrees is set, and otherwise rewinds the Reader to start.
+func (r *Reader) Confirm(start Mark, agrees bool) bool {
 	if agrees && !r.Failed() {
 		return true
 	}
@@ -298,9 +306,9 @@ func (r *Reader) BornOut(start Mark, agrees bool) bool {
 // Is reports whether s points at want.
 func Is(s *string, want string) bool { return s != nil && *s == want }
 
-// NewText reads a string like Text and returns a pointer to it. What the New methods return
-// for one message lies together in memory, so that optional members do not cost an allocation
-// each; as long as one is in use, a few neighbours are kept, too.
+// NewText reads a string like Text and returns a pointer to it. The New methods allocate their
+// values in groups, so that optional members do not cost an allocation each. A pointer keeps its
+// group in memory.
 func (r *Reader) NewText() *string {
 	return slab(&r.slabs.texts, r.Text())
 }
@@ -308,8 +316,8 @@ func (r *Reader) NewText() *string {
 // NewBool reads a boolean and returns a pointer to it; see [Reader.NewText].
 func (r *Reader) NewBool() *bool { return slab(&r.slabs.bools, r.Bool()) }
 
-// slabs are where the New methods put values. Texts are never shared between messages: one that stays in use keeps what
-// the others point at.
+// slabs holds the values that the New methods allocate. Texts of different messages are in
+// different slabs, because a text keeps the strings beside it in memory.
 type slabs struct {
 	texts  []string
 	ints   []int64
@@ -317,8 +325,8 @@ type slabs struct {
 	bools  []bool
 }
 
-// slab puts v in the next free place of s and returns a pointer to it. The first places are few, and more of them are
-// made at once later.
+// slab stores v in the next free slot of s and returns a pointer to it. It starts with 2 slots and
+// allocates more at a time as it grows.
 func slab[T any](s *[]T, v T) *T {
 	if n := cap(*s); len(*s) == n {
 		*s = make([]T, 0, max(2, min(4*n, 64)))
@@ -327,9 +335,9 @@ func slab[T any](s *[]T, v T) *T {
 	return &(*s)[len(*s)-1]
 }
 
-// PeekBool returns how the member name of the object that is next is written, "true" or
-// "false", or "" if the next value is no object, or has no such member, or not with a boolean.
-// Nothing is consumed.
+// PeekBool returns "true" or "false", the boolean value of the member name of the next value,
+// without consuming it. It returns "" if the next value is not an object or has no such member with
+// a boolean value.
 func (r *Reader) PeekBool(name string) string {
 	text, kind, _ := r.PeekMember(name)
 	if kind != KindBool {
@@ -352,8 +360,8 @@ func Read[T any](r *Reader, decode func(*T, *Reader)) T {
 	return v
 }
 
-// ReadInt reads an integer of a named type. It fails with [ErrInteger] where the integer
-// does not fit.
+// ReadInt reads an integer of a named type. It fails with ErrInteger if the integer does not fit an
+// int64.
 func ReadInt[T ~int64](r *Reader) T {
 	at := r.Offset()
 	v, exact := r.Int()
@@ -390,10 +398,10 @@ func WriteUnion[T encoder](w *Writer, v T) {
 	v.EncodeJSON(w)
 }
 
-// Put reads the value of the member whose name NextKey returned last into the map at m, which
-// it makes if need be. A repeated name fails with [ErrDuplicate].
+// Put reads the value of the member whose name NextKey returned last into the map at m. It makes
+// the map if it is nil. A repeated name fails with [ErrDuplicate].
 func Put[T any](r *Reader, m *map[string]T, read func(*Reader) T) {
-	name := r.again()
+	name := r.lastKey()
 	if _, ok := (*m)[name]; ok {
 		r.fail(r.key.start, scan.ErrDuplicate)
 		return

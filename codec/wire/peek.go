@@ -2,11 +2,12 @@ package wire
 
 import "github.com/mcpwire/mcpwire/codec/internal/scan"
 
-// This file looks ahead without checking and without failing: a fault in the text is found when the text is read.
+// The functions in this file look ahead without checking the text and without failing. Faults are
+// found when the text is read.
 
-// PeekMember looks for the member name in the next value without consuming it. If the next value is no object or
-// has no such member, ok is false. Otherwise kind is the kind of the member's value, and text is what a string
-// says or how a number or a boolean is written; it is empty for all else.
+// PeekMember looks for the member name in the next value without consuming it. If the next value is
+// no object or has no such member, ok is false. Otherwise kind is the kind of the member's value,
+// and text is what a string says or how a number or a boolean is written; it is empty for all else.
 func (r *Reader) PeekMember(name string) (text string, kind Kind, ok bool) {
 	if r.next() != '{' {
 		return "", KindInvalid, false
@@ -19,8 +20,8 @@ func (r *Reader) PeekMember(name string) (text string, kind Kind, ok bool) {
 	return "", KindInvalid, false
 }
 
-// PeekRaw returns the value of the member name of the next value without consuming it: a part of the text, unchecked. If
-// the next value is no object or has no such member, ok is false.
+// PeekRaw returns the value of the member name of the next value without consuming it: a part of
+// the text, unchecked. If the next value is no object or has no such member, ok is false.
 func (r *Reader) PeekRaw(name string) (value []byte, ok bool) {
 	if r.next() != '{' {
 		return nil, false
@@ -53,8 +54,8 @@ func (r *Reader) peekScalar(at int) (text string, kind Kind, ok bool) {
 	return "", kind, true
 }
 
-// KindSet is a set of kinds: bit k stands for the [Kind] k. The zero value stands for every kind but
-// null.
+// KindSet is a set of kinds: bit k stands for the [Kind] k. The zero value stands for every kind
+// but null.
 type KindSet uint16
 
 // admits reports whether the kind of a value with the first byte c is in the set.

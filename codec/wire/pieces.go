@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// Small copies share memory: pieceSize at first, and up to four times as much within a large message. A small copy
-// that stays in use keeps no more than its piece alive.
+// Small copies share a piece of memory: of pieceSize at first, and up to four times as much within
+// a large message. A small copy keeps only its piece in memory.
 const (
 	pieceSize = 2 << 10
 	maxPiece  = 4 * pieceSize
 	smallCopy = pieceSize / 4 // a larger one stands alone
 )
 
-// pieces makes copies of parts of the input. Small ones lie next to each other in memory, those of consecutive
-// messages too, so that they do not cost an allocation each. What was copied is never written to again.
+// pieces makes copies of parts of the input. Small ones lie next to each other in memory, those of
+// consecutive messages too, so that they do not cost an allocation each. What was copied is never
+// written to again.
 type pieces struct {
 	text  strings.Builder // hands out parts of what it has built so far, and is never asked to move
 	bytes []byte
@@ -43,8 +44,8 @@ func (p *pieces) string(s []byte) string {
 	return p.text.String()[at:]
 }
 
-// raw returns a copy of s, which must have been checked. Changing the copy, or appending to it, does
-// not affect other copies.
+// raw returns a copy of s, which must have been checked. Changing the copy, or appending to it,
+// does not affect other copies.
 func (p *pieces) raw(s []byte) json.RawMessage {
 	noteChecked(s)
 	if len(s) > smallCopy {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 )
 
-// Reader reads JSON values from one byte slice, front to back. Its first failure stays: afterwards every method
-// returns a zero value and consumes nothing, and More returns false.
+// Reader reads JSON values from one byte slice, front to back. The first failure is final:
+// afterwards every method returns a zero value and consumes nothing, and More returns false.
 //
 // An object is read like this, and an array with Array and More:
 //
@@ -24,14 +24,15 @@ import (
 //		}
 //	}
 //
-// Every member name must be followed by exactly one call that consumes its value. A Reader must not be copied.
+// Every member name must be followed by exactly one call that consumes its value. A Reader must not
+// be copied.
 type Reader struct {
 	src    []byte // the whole text
-	data   []byte // src, or empty once reading has failed, so that the hot paths need not ask
-	pos    int    // everything in front of it is consumed
+	data   []byte // src, or empty after a failure, so that the fast paths need no check of their own
+	pos    int    // everything before it is consumed
 	limits Limits
 	fresh  bool   // the innermost array or object was entered and More was not called yet
-	frames []byte // what closes the arrays and objects entered and not yet left
+	frames []byte // the closing bytes of the open arrays and objects
 
 	failure failure
 	key     keyPlace
@@ -44,16 +45,16 @@ type Reader struct {
 	ahead   scan.Ahead
 }
 
-// keyPlace is where the last member name stands in the text.
+// keyPlace is the position of the last member name in the text.
 type keyPlace struct {
 	start int
-	end   int // its closing quote, if NextKey saw that it has no escapes, or 0
+	end   int // the closing quote if NextKey found no escapes, or 0
 }
 
 // extras are the [Extra] values that the Reader is working on.
 type extras struct {
 	open    []owned              // those made for open objects, innermost last
-	lacking [lackingSlots]*extra // cache of those that hold nothing but missing members
+	missing [missingSlots]*extra // cache of extras that record only missing members
 }
 
 // owned is an extra that the Reader made for an object that is still open. It may be changed in
@@ -65,7 +66,7 @@ type owned struct {
 	object uint32 // the number of the object in check.big, or 0
 }
 
-// failure is the first thing that went wrong: err is nil as long as nothing has.
+// failure is the first failure; err is nil if there was none.
 type failure struct {
 	at  int
 	err error
@@ -84,7 +85,7 @@ func (r *Reader) setLimits(l Limits) {
 	r.ahead.MaxDepth = r.limits.Depth
 }
 
-// Reset makes r read data from its start, within limits, and forget all else, the former input included. The data must
+// Reset makes r read data from the start within limits, and discards all other state. The data must
 // not change while it is being read.
 func (r *Reader) Reset(data []byte, limits Limits) {
 	if r.src != nil || r.failure.err != nil {
@@ -110,19 +111,19 @@ func (r *Reader) begin(data []byte) {
 	}
 }
 
-// Forget drops the text and all that was made from it, so that r can wait for the next text without keeping them
-// alive. Reset forgets by itself.
+// Forget releases the text and everything decoded from it, so that an unused Reader does not keep
+// them in memory. Reset includes Forget.
 func (r *Reader) Forget() {
 	r.src, r.data = nil, nil
 	if r.failure.err != nil {
 		r.failure = failure{}
-		clear(r.extras.open) // without letGo: the texts are incomplete, and the caller may be using the extras
+		clear(r.extras.open) // without closeExtras: the texts are incomplete, and the caller may be using the extras
 		r.extras.open = r.extras.open[:0]
 	}
 	if r.slabs.texts != nil {
 		r.slabs.texts = nil
 	}
-	r.letGo(-1)
+	r.closeExtras(-1)
 	if cap(r.scratch) > scan.KeepScratch {
 		r.scratch = nil
 	}
@@ -138,8 +139,8 @@ func (r *Reader) Failure() (offset int, err error) { return r.failure.at, r.fail
 // Failed reports whether there was a failure.
 func (r *Reader) Failed() bool { return r.failure.err != nil }
 
-// Fail records a failure at an offset of the input, such as what Offset returned, unless there was one before.
-// A nil err is none.
+// Fail records a failure at an offset of the input, such as what Offset returned, unless there was
+// one before. It ignores a nil err.
 func (r *Reader) Fail(offset int, err error) {
 	if err != nil {
 		r.fail(offset, err)
@@ -154,8 +155,8 @@ func (r *Reader) fail(at int, err error) {
 	r.data, r.pos = nil, 0
 }
 
-// Offset returns the offset of the next byte that is not white space: where the next value starts, when one is
-// due. After a failure it is the offset of that.
+// Offset returns the offset of the next byte that is not white space: the start of the next value.
+// After a failure it returns the offset of the failure.
 func (r *Reader) Offset() int {
 	if r.failure.err != nil {
 		return r.failure.at
@@ -167,7 +168,7 @@ func (r *Reader) Offset() int {
 // KeyOffset returns the offset of the member name that Key returned last.
 func (r *Reader) KeyOffset() int { return r.key.start }
 
-// End demands that nothing but white space is left; otherwise it fails with [ErrTrailing].
+// End fails with ErrTrailing unless only white space is left.
 func (r *Reader) End() {
 	r.next()
 	if r.pos < len(r.data) {
@@ -175,7 +176,8 @@ func (r *Reader) End() {
 	}
 }
 
-// next skips white space and returns the byte after it, which stays, or 0 if the text has ended.
+// next skips white space and returns the byte after it without consuming it, or 0 at the end of the
+// text.
 func (r *Reader) next() byte {
 	i := r.pos
 	for i < len(r.data) {
@@ -190,11 +192,11 @@ func (r *Reader) next() byte {
 	return 0
 }
 
-// Kind returns the kind of the next value and consumes nothing but white space. It does not fail: if no value is
-// next, it returns KindInvalid, and reading the value fails.
+// Kind returns the kind of the next value and consumes nothing but white space. It does not fail:
+// if the next byte cannot start a value, it returns KindInvalid, and reading the value fails.
 func (r *Reader) Kind() Kind { return kindOf(r.next()) }
 
-// want fails because the next value is not what it should be.
+// want fails because the next value is of the wrong kind or missing.
 func (r *Reader) want(what string) {
 	if kind := r.Kind(); kind != KindInvalid {
 		r.fail(r.pos, WrongKind(what, kind))
@@ -203,7 +205,7 @@ func (r *Reader) want(what string) {
 	r.fail(r.pos, scan.Unexpected(r.data, r.pos, "a value"))
 }
 
-// Null consumes a null and returns true, if that is next; otherwise it consumes nothing.
+// Null returns true and consumes the next value if that is null. Otherwise it consumes nothing.
 func (r *Reader) Null() bool { return r.next() == 'n' && r.literal("null") }
 
 // Bool reads true or false.
@@ -232,7 +234,7 @@ func (r *Reader) literal(lit string) bool {
 
 // Text reads a string.
 func (r *Reader) Text() string {
-	// The common case first: no white space in front, ASCII without escapes.
+	// Fast path: ASCII without escapes, and no white space before it.
 	if data, start := r.data, r.pos+1; start <= len(data) && data[start-1] == '"' {
 		if end := scan.Plain(data, start); end >= 0 && end-start <= r.limits.String {
 			r.pos = end + 1
@@ -250,15 +252,15 @@ func (r *Reader) text() string {
 	return r.pieces.string(text)
 }
 
-// TextBytes reads a string as Text does, without a copy: the bytes may be looked at until the next call on r, and
-// must not be changed. They are nil after a failure only.
+// TextBytes reads a string like Text, without a copy. The bytes are valid until the next call on r
+// and must not be changed. They are nil only after a failure.
 func (r *Reader) TextBytes() []byte {
 	text, _ := r.content("string")
 	return text
 }
 
-// TextIs consumes the next value, if it is the string want, written without escapes and without white space in front
-// of it, and otherwise nothing.
+// TextIs consumes the next value, if it is the string want, written without escapes and without
+// white space in front of it, and otherwise nothing.
 func (r *Reader) TextIs(want string) bool {
 	i := r.pos
 	end := i + len(want) + 1
@@ -269,8 +271,8 @@ func (r *Reader) TextIs(want string) bool {
 	return true
 }
 
-// content consumes a string and returns what it says: a part of the input, or of the scratch buffer if there were
-// escapes.
+// content consumes a string and returns what it says: a part of the input, or of the scratch buffer
+// if there were escapes.
 func (r *Reader) content(what string) (text []byte, ok bool) {
 	if r.next() != '"' {
 		r.want(what)
@@ -321,11 +323,11 @@ func (r *Reader) Number() string {
 	return r.pieces.string(text)
 }
 
-// Int reads an integer in the sense of JSON Schema: 7, 60000.0 and 6e4 are integers, while 1.5 fails with
-// [ErrInteger]. What does not fit becomes the nearest int64, and exact is false. It is also false after a
-// failure.
+// Int reads an integer in the sense of JSON Schema: 7, 60000.0 and 6e4 are integers, while 1.5
+// fails with [ErrInteger]. If the integer does not fit, v is the nearest int64 and exact is false.
+// After a failure exact is false, too.
 func (r *Reader) Int() (v int64, exact bool) {
-	// The common case first: few digits, no white space in front, the end of the value behind.
+	// Fast path: few digits without white space, followed by a comma or a brace.
 	if data, i := r.data, r.pos; i < len(data) && data[i]-'1' < 9 {
 		for i < len(data) && scan.IsDigit(data[i]) && i-r.pos < 18 {
 			v = v*10 + int64(data[i]-'0')
@@ -347,9 +349,9 @@ func (r *Reader) Int() (v int64, exact bool) {
 	return v, exact
 }
 
-// Float reads a number as the nearest float64, or the largest of its sign where it is out of range. If the
-// shortest decimal for v is not the very number that was read, exact is false. It is also false after a
-// failure.
+// Float reads a number as the nearest float64, or as the largest float64 of its sign if it is out
+// of range. exact reports whether the shortest decimal of v equals the number read; it is false
+// after a failure.
 func (r *Reader) Float() (v float64, exact bool) {
 	text, digits, ok := r.number("number")
 	if !ok {
@@ -374,9 +376,10 @@ func (r *Reader) number(what string) (text []byte, digits, ok bool) {
 	return r.data[start:end:end], digits, true
 }
 
-// Scalar reads a string, a number or a boolean, if its kind is one of the allowed ones, and returns the kind and the
-// content of the string, or how the number or the boolean is written. Another kind fails with codec.ErrType, and a
-// number that is no integer, where only integers are allowed, with codec.ErrInteger.
+// Scalar reads a string, a number or a boolean, if its kind is one of the allowed ones, and returns
+// the kind and the content of the string, or how the number or the boolean is written. Another kind
+// fails with codec.ErrType, and a number that is no integer, where only integers are allowed, with
+// codec.ErrInteger.
 func (r *Reader) Scalar(allow ScalarKind) (kind ScalarKind, text string) {
 	switch kind := r.Kind(); {
 	case kind == KindString && allow&ScalarString != 0:
@@ -394,7 +397,7 @@ func (r *Reader) Scalar(allow ScalarKind) (kind ScalarKind, text string) {
 }
 
 func (r *Reader) numberScalar(allow ScalarKind) (kind ScalarKind, text string) {
-	// The common case first: a few digits.
+	// Fast path: a few digits.
 	if data, i := r.data, r.pos; data[i] != '0' {
 		for i < len(data) && scan.IsDigit(data[i]) {
 			i++
@@ -420,8 +423,8 @@ func (r *Reader) numberScalar(allow ScalarKind) (kind ScalarKind, text string) {
 	return kind, r.pieces.string(number)
 }
 
-// Raw reads any value as checked JSON text, without the white space around it. The text is a copy, or part of
-// the input if [Limits] say NoCopy; it is nil after a failure only.
+// Raw reads any value as checked JSON text, without the white space around it. The text is a copy,
+// or part of the input if [Limits].NoCopy is set. It is nil only after a failure.
 func (r *Reader) Raw() json.RawMessage {
 	raw := r.RawBytes()
 	if raw == nil || r.limits.NoCopy {
@@ -430,7 +433,7 @@ func (r *Reader) Raw() json.RawMessage {
 	return r.pieces.raw(raw)
 }
 
-// RawBytes is Raw without the copy: the bytes are part of the input, whatever the options are.
+// RawBytes is Raw without the copy: the bytes are always part of the input.
 func (r *Reader) RawBytes() []byte {
 	r.next()
 	start := r.pos
@@ -459,9 +462,9 @@ func (r *Reader) RawArray() json.RawMessage {
 	return r.Raw()
 }
 
-// Skip consumes any value, and checks it as Raw does.
+// Skip consumes any value and checks it like Raw.
 func (r *Reader) Skip() {
-	// The common case first, as in Text.
+	// Fast path, as in Text.
 	if data, start := r.data, r.pos+1; start <= len(data) && data[start-1] == '"' {
 		if end := scan.Plain(data, start); end >= 0 && end-start <= r.limits.String {
 			r.pos = end + 1
@@ -487,10 +490,10 @@ func (r *Reader) Skip() {
 	r.pos = end
 }
 
-// Object enters an object. More and Key lead through it.
+// Object enters an object. Read its members with More and Key, or with NextKey.
 func (r *Reader) Object() { r.enter('{', "object") }
 
-// Array enters an array. More leads through it.
+// Array enters an array. Read its elements with More.
 func (r *Reader) Array() { r.enter('[', "array") }
 
 func (r *Reader) enter(open byte, what string) {
@@ -508,12 +511,13 @@ func (r *Reader) enter(open byte, what string) {
 	r.fresh = true
 }
 
-// NextKey goes on to the next member of an object and returns its name, for comparing it with names that the
-// decoder knows. If there is no further member, it leaves the object and ok is false. Escapes are decoded, but
-// nothing else about the name is checked: what is no known name must be read with Extra or [Put], which look again.
-// The bytes may be looked at until the next call on r, and must not be changed.
+// NextKey advances to the next member of an object and returns its name, to compare with the names
+// that the decoder knows. If there is no further member, it leaves the object and ok is false.
+// Escapes are decoded, but the name is not checked further: the value of an unknown name must be
+// read with Extra or [Put], which check it. The bytes are valid until the next call on r and must
+// not be changed.
 func (r *Reader) NextKey() (name []byte, ok bool) {
-	// The common case first: no white space, and a quote with a colon behind ends the name.
+	// Fast path: no white space and no escapes.
 	data, i := r.data, r.pos
 	if i+1 < len(data) {
 		switch {
@@ -540,8 +544,8 @@ func (r *Reader) NextKey() (name []byte, ok bool) {
 	return r.KeyBytes(), true
 }
 
-// again goes back to the member name that NextKey returned and reads it in full.
-func (r *Reader) again() string {
+// lastKey rewinds to the member name that NextKey returned, and reads and checks it.
+func (r *Reader) lastKey() string {
 	if r.Failed() {
 		return ""
 	}
@@ -552,8 +556,8 @@ func (r *Reader) again() string {
 	return r.pieces.string(r.KeyBytes())
 }
 
-// More goes on to the next member or element and reports whether there is one. If there is none, it leaves the
-// array or object.
+// More advances to the next member or element and returns true. If there is none, it leaves the
+// array or object and returns false.
 func (r *Reader) More() bool {
 	c := r.next()
 	n := len(r.frames) - 1
@@ -583,11 +587,12 @@ func (r *Reader) More() bool {
 func (r *Reader) leave() {
 	r.frames = r.frames[:len(r.frames)-1]
 	if n := len(r.extras.open); n > 0 && r.extras.open[n-1].depth > len(r.frames) {
-		r.letGo(len(r.frames))
+		r.closeExtras(len(r.frames))
 	}
 }
 
-// Key reads the name of the next member and the colon after it. It must follow a More that returned true.
+// Key reads the name of the next member and the colon after it. It must follow a More that returned
+// true.
 func (r *Reader) Key() string {
 	start, end, escaped := r.name()
 	if escaped {
@@ -596,8 +601,8 @@ func (r *Reader) Key() string {
 	return r.pieces.string(r.data[start:end])
 }
 
-// KeyBytes reads a member name as Key does, without a copy: the bytes may be looked at until the next call on r,
-// and must not be changed.
+// KeyBytes reads a member name like Key, without a copy. The bytes are valid until the next call on
+// r and must not be changed.
 func (r *Reader) KeyBytes() []byte {
 	start, end, escaped := r.name()
 	if escaped {
@@ -606,7 +611,8 @@ func (r *Reader) KeyBytes() []byte {
 	return r.data[start:end:end]
 }
 
-// name consumes a member name and its colon. The name stands between start and end; both are 0 after a failure.
+// name consumes a member name and its colon. The name is data[start:end]; both are 0 after a
+// failure.
 func (r *Reader) name() (start, end int, escaped bool) {
 	if r.next() != '"' {
 		r.fail(r.pos, scan.Unexpected(r.data, r.pos, "a member name"))
@@ -631,20 +637,18 @@ func (r *Reader) name() (start, end int, escaped bool) {
 	return start + 1, end - 1, escaped
 }
 
-// Duplicate fails with [ErrDuplicate] at the member name that Key returned last. It is for decoders, which see
-// repeated names of the members they know.
+// Duplicate fails with ErrDuplicate at the member name that Key returned last.
 func (r *Reader) Duplicate() { r.fail(r.key.start, scan.ErrDuplicate) }
 
-// Extra reads the value of the member whose name NextKey returned last and which the type does not know, and keeps
-// it in x. It fails with [ErrDuplicate] if this object has put that name into an Extra before.
+// Extra reads the value of the unknown member whose name NextKey returned last, and stores it in x.
+// It fails with ErrDuplicate if x has that name already.
 func (r *Reader) Extra(x *Extra) {
 	start, end := r.key.start, r.key.end
 	if end == 0 || r.limits.NoCopy || r.Failed() {
-		r.keep(x, r.again())
+		r.keep(x, r.lastKey())
 		return
 	}
-	// The common case: a name without escapes. The member is copied behind those that came before, nearly always just
-	// as it is, comma included.
+	// The name has no escapes. Append the member to the text of the earlier ones, comma included.
 	name := r.data[start+1 : end]
 	if repeated(r, x, name) {
 		r.fail(start, scan.ErrDuplicate)
@@ -670,15 +674,15 @@ func (r *Reader) Extra(x *Extra) {
 		text = r.scratch
 	}
 	e.text, o.text = r.pieces.extend(e.text, o.text, text), true
-	e.text[from] = ',' // not a brace, or white space
+	e.text[from] = ',' // it may be a brace or white space
 	e.spans = append(e.spans, span{uint32(len(e.text) - len(raw)), uint32(len(e.text))})
 	if len(r.frames) == 0 {
-		r.letGo(-1)
+		r.closeExtras(-1)
 	}
 }
 
-// Keep reads the value of the member name, whose name was read last, and keeps it in x: for a member that the type
-// knows and whose value it cannot hold, such as an unexpected null or a constant with another value. See
+// Keep reads the value of the member whose name was read last, and stores it in x under name. It is
+// for a known member whose field cannot hold the value, such as an unexpected null. See
 // [Writer.EndExtra] for how it is written again.
 func (r *Reader) Keep(x *Extra, name string) {
 	r.keep(x, name)
@@ -699,7 +703,7 @@ func (r *Reader) keep(x *Extra, name string) {
 		e := r.change(x).extra
 		e.unpack()
 		if e.members == nil {
-			e.members = make([]member, 0, 6) // where there is one, there are more
+			e.members = make([]member, 0, 6) // most objects with one such member have more
 		}
 		e.members = append(e.members, member{name, raw})
 	}
@@ -719,7 +723,7 @@ func (r *Reader) change(x *Extra) *owned {
 	if o := r.owned(x); o != nil && depth > 0 {
 		return o
 	}
-	r.letGo(depth - 1)
+	r.closeExtras(depth - 1)
 	x.p = x.p.clone()
 	r.extras.open = append(r.extras.open, owned{extra: x.p, depth: depth})
 	return &r.extras.open[len(r.extras.open)-1]
@@ -733,9 +737,9 @@ func (r *Reader) owned(x *Extra) *owned {
 	return nil
 }
 
-// letGo removes the Extras of objects deeper than depth from r.extras.open, and sets the sums of their
-// texts. After that, nothing changes them in place.
-func (r *Reader) letGo(depth int) {
+// closeExtras removes the Extras of objects deeper than depth from r.extras.open, and sets the sums
+// of their texts. After that, nothing changes them in place.
+func (r *Reader) closeExtras(depth int) {
 	n := len(r.extras.open)
 	for n > 0 && r.extras.open[n-1].depth > depth {
 		n--
@@ -747,8 +751,8 @@ func (r *Reader) letGo(depth int) {
 	r.extras.open = r.extras.open[:n]
 }
 
-// repeated reports whether x has a member with that name. If there are many, it asks the set of names instead of looking
-// through them, so that a decode stays linear.
+// repeated reports whether x has a member with that name. For many members it uses a set of names,
+// so that decoding takes linear time.
 func repeated[T string | []byte](r *Reader, x *Extra, name T) bool {
 	if x.Len() < scan.FewNames || len(r.frames) == 0 {
 		return x.p != nil && findIn(x.p, name) >= 0
@@ -763,7 +767,7 @@ func repeated[T string | []byte](r *Reader, x *Extra, name T) bool {
 	return !r.check.AddName(o.object, []byte(name))
 }
 
-// Mark is a place in the input to go back to.
+// Mark is a position in the input for [Reader.Rewind].
 type Mark struct {
 	pos     int
 	depth   int
@@ -771,16 +775,18 @@ type Mark struct {
 	failure failure
 }
 
-// Mark returns the present place. It is good until the array or object it is in ends, or Reset.
+// Mark returns the current position. It is valid until the Reader leaves the array or object around
+// it, or until Reset.
 func (r *Reader) Mark() Mark { return Mark{r.pos, len(r.frames), r.fresh, r.failure} }
 
-// Rewind goes back to m and forgets a failure since. What was put into an [Extra] since stays there.
+// Rewind returns to m and clears a failure that happened since. Members stored in an [Extra] since
+// stay there.
 func (r *Reader) Rewind(m Mark) {
 	if m.failure.err != nil {
 		return
 	}
 	r.data, r.pos, r.fresh = r.src, m.pos, m.fresh
 	r.frames = r.frames[:m.depth]
-	r.letGo(m.depth)
+	r.closeExtras(m.depth)
 	r.failure = failure{}
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // TestReaderDecodesTextWithAnyScratch decodes prose with many escapes, such as encoders that write
-// only ASCII produce. The Readers have scratch buffers of every capacity up to 300 bytes, as if left
-// over from an earlier message.
+// only ASCII produce. The Readers have scratch buffers of every capacity up to 300 bytes, as if
+// left over from an earlier message.
 func TestReaderDecodesTextWithAnyScratch(t *testing.T) {
 	words := []string{
 		"the", "file", `\u0444\u0430\u0439\u043b`, `\u65e5\u672c\u8a9e`, "server", `\u2014`, `na\u00efve`, "tool,", `\ud83d\ude00`,

@@ -9,7 +9,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 )
 
-// Writer appends JSON text to one byte slice. Its first failure stays, and makes all that was written void.
+// Writer appends JSON text to one byte slice. Its first failure is final and discards everything
+// written.
 //
 // An object is written like this:
 //
@@ -28,11 +29,11 @@ import (
 //	}
 //	w.EndArray()
 //
-// The text has no line breaks and no white space, other than inside raw values, and is UTF-8. A Writer must not
-// be copied.
+// The text has no line breaks and no white space, other than inside raw values, and is UTF-8. A
+// Writer must not be copied.
 type Writer struct {
 	buf     []byte
-	base    int   // buf[:base] was there before
+	base    int   // buf[:base] is the dst given to Reset
 	failure Fault // Err is nil as long as nothing has failed
 	check   scan.Checker
 	names   [][]byte    // scratch of End
@@ -41,7 +42,7 @@ type Writer struct {
 	ends    map[int]int // where objects end whose names End has looked up, small ones left out
 }
 
-// NewWriter returns a Writer that appends to dst, and owns it from then on.
+// NewWriter returns a Writer that appends to dst. The Writer owns dst from then on.
 func NewWriter(dst []byte) *Writer {
 	w := new(Writer)
 	w.check.MaxDepth, w.check.MaxString = math.MaxInt, math.MaxInt
@@ -49,7 +50,7 @@ func NewWriter(dst []byte) *Writer {
 	return w
 }
 
-// Reset makes w append to dst and forget all else.
+// Reset makes w append to dst and discards all other state.
 func (w *Writer) Reset(dst []byte) {
 	w.buf, w.base = dst, len(dst)
 	w.names = emptied(w.names)
@@ -72,8 +73,8 @@ func emptied[T any](s []T) []T {
 	return s[:0]
 }
 
-// Bytes returns dst with all that was written. After a failure it is dst alone. The slice belongs to w until
-// Reset.
+// Bytes returns dst with all that was written. After a failure it is dst alone. The slice belongs
+// to w until Reset.
 func (w *Writer) Bytes() []byte {
 	if w.failure.Err != nil {
 		return w.buf[:w.base]
@@ -81,8 +82,8 @@ func (w *Writer) Bytes() []byte {
 	return w.buf
 }
 
-// Clone returns a copy of all that was written, which must be one value. [Writer.Raw] writes the copy again without
-// checking it.
+// Clone returns a copy of all that was written, which must be one value. [Writer.Raw] writes the
+// copy again without checking it.
 func (w *Writer) Clone() []byte {
 	text := bytes.Clone(w.buf[w.base:])
 	noteChecked(text)
@@ -99,14 +100,15 @@ type Fault struct {
 	Err     error
 }
 
-// Fail records a failure, unless there was one before. It is about the member name of the object being written,
-// or, if name is empty, about the value that is due. An error with a method JSONPointer, such as a *codec.Error, leads
-// further into that value, and the error that it wraps is the cause. A nil err is none.
+// Fail records a failure, unless there was one before. The pointer of the failure is that of the
+// member name of the object being written or, if name is empty, that of the value to be written
+// next. An error with a method JSONPointer, such as a *codec.Error, extends the pointer, and the
+// error that it wraps becomes the cause. It ignores a nil err.
 func (w *Writer) Fail(name string, err error) {
 	if err == nil || w.failure.Err != nil {
 		return
 	}
-	// The byte that follows stands for the value that is due.
+	// The appended byte stands for the value to be written next.
 	out := append(w.buf, '0')[w.base:]
 	w.failure = Fault{Offset: len(out) - 1, Pointer: scan.PointerTo(out, len(out)-1), Err: err}
 	if name != "" {
@@ -127,14 +129,15 @@ func (w *Writer) Lit(s string) { w.buf = append(w.buf, s...) }
 // LitBytes is Lit for bytes.
 func (w *Writer) LitBytes(b []byte) { w.buf = append(w.buf, b...) }
 
-// Begin starts an object. What it returns is for the EndExtra that belongs to it; End does without.
+// Begin starts an object. EndExtra needs the result; End does not.
 func (w *Writer) Begin() int {
 	w.buf = append(w.buf, '{')
 	return len(w.buf)
 }
 
-// Key writes the name of a member of the object being written. It is given with comma, quotes and colon, such as
-// `,"name":`, and escaped as Text would; in front of the first member the comma is left out.
+// Key writes the name of a member of the object being written. quoted has the comma, the quotes and
+// the colon, such as `,"name":`, and is escaped like the output of Text. The comma is omitted
+// before the first member.
 func (w *Writer) Key(quoted string) {
 	if w.buf[len(w.buf)-1] == '{' {
 		quoted = quoted[1:]
@@ -142,8 +145,8 @@ func (w *Writer) Key(quoted string) {
 	w.buf = append(w.buf, quoted...)
 }
 
-// KeyText writes the name of a member, as Key does, and a string as its value. The name comes with the quote that
-// opens the string, such as `,"name":"`.
+// KeyText writes the name of a member, as Key does, and a string as its value. The name comes with
+// the quote that opens the string, such as `,"name":"`.
 func (w *Writer) KeyText(quoted, s string) {
 	buf := w.buf
 	if buf[len(buf)-1] == '{' {
@@ -175,9 +178,10 @@ func (w *Writer) comma(open byte) {
 // End ends the object.
 func (w *Writer) End() { w.buf = append(w.buf, '}') }
 
-// EndExtra writes the members of x and ends the object, where start is what its Begin returned. It leaves out a member
-// of x whose name the object already has. It does not compare names if x was read with members, those of the object's
-// type, because then x has none that a field writes; nil members stand for an object without a table.
+// EndExtra writes the members of x and ends the object, where start is what its Begin returned. It
+// leaves out a member of x whose name the object already has. It does not compare names if x was
+// read with members, those of the object's type, because then x has none that a field writes; nil
+// members stand for an object without a table.
 func (w *Writer) EndExtra(start int, x Extra, members *Members) {
 	if x.p != nil && x.p.len() > 0 && w.failure.Err == nil {
 		w.extra(start, x.p, x.p.known || x.p.by != members)
@@ -228,8 +232,8 @@ func (w *Writer) written(name []byte) bool {
 	return false
 }
 
-// lookUpNames puts the names, in quotes, of the object that is being written into w.names. Its members start at
-// start.
+// lookUpNames puts the names, in quotes, of the object that is being written into w.names. Its
+// members start at start.
 func (w *Writer) lookUpNames(start int) {
 	for i := start; i < len(w.buf); {
 		end, _ := scan.SkipString(w.buf, i)
@@ -244,8 +248,8 @@ func (w *Writer) lookUpNames(start int) {
 	}
 }
 
-// after returns the offset after the value that was written at i. What is inside of it has been walked over at most
-// once before, or an object inside an object inside an object would be, again and again.
+// after returns the offset after the value written at i. It skips nested objects in w.ends, so that
+// the bytes of deeply nested objects are not scanned once per level.
 func (w *Writer) after(i int) int {
 	for depth := 0; i < len(w.buf) && (depth > 0 || w.buf[i] != ','); i++ {
 		switch w.buf[i] {
@@ -268,7 +272,7 @@ func (w *Writer) after(i int) int {
 // BeginArray starts an array.
 func (w *Writer) BeginArray() { w.buf = append(w.buf, '[') }
 
-// Elem must be called in front of every element of an array.
+// Elem must be called before every element of an array.
 func (w *Writer) Elem() { w.comma('[') }
 
 // EndArray ends an array.
@@ -286,7 +290,7 @@ func (w *Writer) Int(v int64) {
 		w.buf = strconv.AppendInt(w.buf, v, 10)
 		return
 	}
-	var digits [8]byte // most integers are small, and strconv is made for all
+	var digits [8]byte // faster than strconv for small integers
 	i, n := len(digits)-1, uint32(v)
 	for ; n >= 10; i-- {
 		digits[i] = '0' + byte(n%10)
@@ -296,14 +300,15 @@ func (w *Writer) Int(v int64) {
 	w.buf = append(w.buf, digits[i:]...)
 }
 
-// Float writes the shortest number that is read back as v, in the form that encoding/json uses. It fails with
-// [ErrFloat] if v is infinite or not a number.
+// Float writes the shortest number that is read back as v, in the form that encoding/json uses. It
+// fails with [ErrFloat] if v is infinite or not a number.
 func (w *Writer) Float(v float64) {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		w.Fail("", scan.ErrFloat)
 		return
 	}
-	// As ECMAScript has it: an exponent only for what is very small or very large, and with no leading zero.
+	// As in ECMAScript: an exponent only for very small and very large numbers, and without a
+	// leading zero.
 	if abs := math.Abs(v); abs == 0 || 1e-6 <= abs && abs < 1e21 {
 		w.buf = strconv.AppendFloat(w.buf, v, 'f', -1, 64)
 		return
@@ -315,8 +320,8 @@ func (w *Writer) Float(v float64) {
 	}
 }
 
-// IntExact writes the value of the member name: the text that [Object.Int] kept in x, if v is still what it
-// returned for that, and v otherwise.
+// IntExact writes the value of the member name: the text that [Object.Int] kept in x if v is
+// unchanged since, and v otherwise.
 func (w *Writer) IntExact(v int64, x Extra, name string) {
 	if text, ok := x.Number(name); ok {
 		if kept, _, ok := scan.ParseInt([]byte(text), false); ok && kept == v {
@@ -327,8 +332,8 @@ func (w *Writer) IntExact(v int64, x Extra, name string) {
 	w.Int(v)
 }
 
-// FloatExact writes the value of the member name: the text that [Object.Float] kept in x, if v is still
-// what it returned for that, and v otherwise.
+// FloatExact writes the value of the member name: the text that [Object.Float] kept in x if v is
+// unchanged since, and v otherwise.
 func (w *Writer) FloatExact(v float64, x Extra, name string) {
 	if text, ok := x.Number(name); ok {
 		if kept, _ := scan.ParseFloat([]byte(text), false); math.Float64bits(kept) == math.Float64bits(v) {
@@ -339,8 +344,8 @@ func (w *Writer) FloatExact(v float64, x Extra, name string) {
 	w.Float(v)
 }
 
-// Number writes the text of a number as it is. It fails with ErrNoValue if that is empty, and with ErrNumber if it
-// is no JSON number.
+// Number writes the text of a number as it is. It fails with ErrNoValue if that is empty, and with
+// ErrNumber if it is no JSON number.
 func (w *Writer) Number(n string) {
 	if n == "" {
 		w.Fail("", scan.ErrNoValue)
@@ -354,10 +359,11 @@ func (w *Writer) Number(n string) {
 	w.Lit(n)
 }
 
-// Raw writes a raw value, or null if it is empty. It checks the value as codec.Valid does, without limits
-// on depth and size. It skips that check if a [Reader] without NoCopy, or codec.Marshal, recently made
-// a value with the same text. The offset of a fault in the value counts from the start of the output.
-// White space inside it is kept, unless it contains line breaks: then all white space is removed.
+// Raw writes a raw value, or null if it is empty. It checks the value as codec.Valid does, without
+// limits on depth and size. It skips that check if a [Reader] without NoCopy, or codec.Marshal,
+// recently made a value with the same text. The offset of a fault in the value counts from the
+// start of the output. White space inside it is kept, unless it contains line breaks: then all
+// white space is removed.
 func (w *Writer) Raw(m json.RawMessage) {
 	if len(m) == 0 {
 		w.Null()
@@ -416,8 +422,8 @@ func (w *Writer) line(value []byte) {
 	}
 }
 
-// Text writes a string. Only what RFC 8259, section 7 demands is escaped: quote, backslash and control
-// characters. It fails with [ErrUTF8] if s is not UTF-8.
+// Text writes a string. Only what RFC 8259, section 7 demands is escaped: quote, backslash and
+// control characters. It fails with [ErrUTF8] if s is not UTF-8.
 func (w *Writer) Text(s string) {
 	var ok bool
 	if w.buf, ok = scan.AppendText(w.buf, s); !ok {

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// Ahead looks at members of objects and elements of arrays before they are read, without checking them. It
-// remembers where large values end, so that unions inside unions do not make the same bytes be walked over again at
-// every level. MaxDepth must be set.
+// Ahead looks at members of objects and elements of arrays before they are read, without checking
+// them. It caches the ends of large values, so that nested unions do not scan the same bytes once
+// per level. MaxDepth must be set.
 type Ahead struct {
 	MaxDepth int
 	ends     map[int]int // where arrays and objects that start at an offset end, small ones left out
@@ -48,7 +48,8 @@ type Cursor struct {
 // Cursor returns a Cursor in front of the array or object that starts at i.
 func (p *Ahead) Cursor(data []byte, i int) Cursor { return Cursor{ahead: p, data: data, start: i} }
 
-// Next goes on to the next member or element, if there is one as far as one can see without checking.
+// Next goes on to the next member or element, if there is one as far as one can see without
+// checking.
 func (c *Cursor) Next() bool {
 	data := c.data
 	i := c.start + 1
@@ -92,7 +93,8 @@ func (c *Cursor) Next() bool {
 // End returns the offset after the value, as far as one can see without checking.
 func (c *Cursor) End() int { return c.ahead.after(c.data, c.Value) }
 
-// after returns the offset after the value that starts at i, as far as one can see without checking.
+// after returns the offset after the value that starts at i, as far as one can see without
+// checking.
 func (p *Ahead) after(data []byte, i int) int {
 	switch data[i] {
 	case '"':

@@ -13,15 +13,15 @@ import (
 // checked itself. They try every length and offset at which it could fail. Slices have no spare
 // capacity, so that an access beyond the end panics.
 
-// exact returns s in a slice without spare capacity. The slice starts align bytes into its array, so
-// that different values of align give different alignments.
+// exact returns s in a slice without spare capacity. The slice starts align bytes into its array,
+// so that different values of align give different alignments.
 func exact(s string, align int) []byte {
 	b := append(make([]byte, align, align+len(s)), s...)
 	return b[align:len(b):len(b)]
 }
 
-// firstOf returns the index of the first byte of data at or after i for which stops returns true. It
-// returns len(data) if there is none.
+// firstOf returns the index of the first byte of data at or after i for which stops returns true.
+// It returns len(data) if there is none.
 func firstOf(data []byte, i int, stops func(c byte) bool) int {
 	for i < len(data) && !stops(data[i]) {
 		i++

@@ -6,9 +6,9 @@ import (
 	"hash/maphash"
 )
 
-// Checker walks over values without decoding them and finds every fault in them, names that appear twice
-// included. It does not recurse, so depth costs heap, not stack. The zero Checker is ready; MaxDepth and
-// MaxString must be set.
+// Checker walks over values without decoding them and finds every fault in them, names that appear
+// twice included. It does not recurse, so depth costs heap, not stack. The zero Checker is ready;
+// MaxDepth and MaxString must be set.
 type Checker struct {
 	MaxDepth  int
 	MaxString int
@@ -35,8 +35,8 @@ type nameAt struct {
 // FewNames is how many names are compared one by one; an object with more goes to the set.
 const FewNames = 16
 
-// Value checks the value at or after i, which has depth arrays and objects around it, and returns the offset
-// after it, or the offset of the fault.
+// Value checks the value at or after i, which has depth arrays and objects around it, and returns
+// the offset after it, or the offset of the fault.
 func (c *Checker) Value(data []byte, i, depth int) (end int, err error) {
 	c.open, c.names = c.open[:0], c.names[:0]
 	for {
@@ -121,7 +121,8 @@ func CommaOr(close byte) string {
 	return "',' or ']'"
 }
 
-// name checks the member name at or after i and the colon after it, and that the innermost object has not had it.
+// name checks the member name at or after i and the colon after it, and that the innermost object
+// has not had it.
 func (c *Checker) name(data []byte, i int) (end int, err error) {
 	if i < len(data) && data[i] <= ' ' {
 		i = SkipSpace(data, i)
@@ -152,7 +153,8 @@ func (c *Checker) name(data []byte, i int) (end int, err error) {
 	return end + 1, nil
 }
 
-// repeated adds the name between start and end to the innermost object and reports whether it was there.
+// repeated adds the name between start and end to the innermost object and reports whether it was
+// there.
 func (c *Checker) repeated(data []byte, start, end int, escaped bool) bool {
 	top := &c.open[len(c.open)-1]
 	top.count++
@@ -202,8 +204,8 @@ func (c *Checker) NewObject() uint32 {
 	return c.objects
 }
 
-// AddName adds name to the object with that number, which is from [Checker.NewObject], and reports whether
-// it is new there.
+// AddName adds name to the object with that number, which is from [Checker.NewObject], and reports
+// whether it is new there.
 func (c *Checker) AddName(object uint32, name []byte) bool { return c.big.add(object, name) }
 
 // Reset forgets all names, and with them the input they were part of.
@@ -215,8 +217,8 @@ func (c *Checker) Reset() {
 	c.objects = 0
 }
 
-// nameSet holds the names of many objects at once. Its hash is seeded, so that a peer cannot choose names that
-// collide.
+// nameSet holds the names of many objects at once. Its hash is seeded, so that a peer cannot choose
+// names that collide.
 type nameSet struct {
 	seed  maphash.Seed
 	slots []nameSlot // a power of two, at most half of them taken

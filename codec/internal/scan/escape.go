@@ -19,10 +19,12 @@ func AppendText(dst []byte, s string) (out []byte, ok bool) {
 	return append(out, '"'), true
 }
 
-// longText is the size from which on looking at a text first and copying it then is faster than both at once.
+// longText is the size from which on looking at a text first and copying it then is faster than
+// both at once.
 const longText = 128
 
-// AppendPlain appends s, if that is ASCII and has nothing to escape. Otherwise ok is false, and nothing is appended.
+// AppendPlain appends s, if that is ASCII and has nothing to escape. Otherwise ok is false, and
+// nothing is appended.
 func AppendPlain(dst []byte, s string) (out []byte, ok bool) {
 	n := len(dst)
 	if cap(dst)-n < len(s)+8 || len(s) > longText {
@@ -81,7 +83,8 @@ func isPlain(s string) bool {
 	return true
 }
 
-// appendEscaped appends s with what must be escaped escaped, and tells whether it has bytes beyond ASCII.
+// appendEscaped appends s, escaped where JSON requires it, and reports whether s has bytes beyond
+// ASCII.
 func appendEscaped(dst []byte, s string) (out []byte, beyond bool) {
 	var seen uint64 // all bytes, one over the other
 	n := len(dst)   // how much of out is text
@@ -100,7 +103,7 @@ func appendEscaped(dst []byte, s string) (out []byte, beyond bool) {
 		}
 		for i+8 <= len(s) && n+mostOfWord <= len(out) {
 			x := load64(s[i : i+8])
-			binary.LittleEndian.PutUint64(out[n:], x) // what is too much will be written over
+			binary.LittleEndian.PutUint64(out[n:], x) // later writes overwrite the excess
 			seen |= x
 			m := special(x)
 			if m == 0 {
@@ -136,8 +139,8 @@ func appendEscaped(dst []byte, s string) (out []byte, beyond bool) {
 // mostOfWord is how much room a word takes whose last byte is escaped.
 const mostOfWord = 8 + 8
 
-// escapes has what stands for each character that must be escaped: its bytes in order, and how many in the topmost
-// byte. Whatever else is 0.
+// escapes has the escape of each character that must be escaped: its bytes in order, and their
+// number in the topmost byte. The entries of other characters are 0.
 var escapes = func() (table [256]uint64) {
 	for c := range byte(' ') {
 		const hex = "0123456789abcdef"

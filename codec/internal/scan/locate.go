@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Position returns the line and the column of the byte at an offset, both counted from 1. An offset beyond
-// the end stands for the end.
+// Position returns the line and the column of the byte at an offset, both counted from 1. An offset
+// beyond the end counts as the end.
 func Position(data []byte, offset int) (line, col int) {
 	data = data[:min(max(offset, 0), len(data))]
 	return bytes.Count(data, []byte{'\n'}) + 1, len(data) - bytes.LastIndexByte(data, '\n')
 }
 
-// Locate returns the offset of the value that a JSON pointer (RFC 6901) leads to; ok is false if there is none.
-// The text should be well formed; if a name appears twice, the first counts.
+// Locate returns the offset of the value that a JSON pointer (RFC 6901) leads to; ok is false if
+// there is none. The text should be well formed; if a name appears twice, the first counts.
 func Locate(data []byte, pointer string) (offset int, ok bool) {
 	ahead := Ahead{MaxDepth: math.MaxInt}
 	i := SkipSpace(data, 0)
@@ -58,8 +58,9 @@ type step struct {
 	index  int    // of the present element
 }
 
-// PointerTo returns the JSON pointer of what stands at an offset of data: a value, or a member whose name stands
-// there. Between values it is what is around them. The text in front of offset should be well formed.
+// PointerTo returns the JSON pointer of the value at offset, or of the member whose name is there.
+// Between values it returns the pointer of the array or object around offset. The text before
+// offset should be well formed.
 func PointerTo(data []byte, offset int) string {
 	var path []step
 	top := &step{} // the whole text counts as one, which adds nothing
@@ -178,9 +179,11 @@ func unescapeToken(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 }
 
-// The functions below find the end of things without checking them, for text that was checked or will be.
+// The functions below find the end of things without checking them, for text that was checked or
+// will be.
 
-// SkipString returns the offset after the string that starts at i, and whether its closing quote is there.
+// SkipString returns the offset after the string that starts at i, and whether its closing quote is
+// there.
 func SkipString(data []byte, i int) (end int, closed bool) {
 	for i++; i < len(data); {
 		if i+8 <= len(data) {

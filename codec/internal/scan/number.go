@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// ParseInt returns the int64 nearest to a number and whether it is that number; ok is false if the number is no
-// integer. digits is what Number said.
+// ParseInt returns the int64 nearest to a number and whether it is that number; ok is false if the
+// number is no integer. digits is the result of Number.
 func ParseInt(text []byte, digits bool) (v int64, exact, ok bool) {
 	if digits && len(text) <= 18 {
 		return smallInt(text), true, true
@@ -32,8 +32,8 @@ func smallInt(text []byte) int64 {
 	return v
 }
 
-// ParseFloat returns the finite float64 nearest to a number, and whether the shortest decimal for it is that
-// number.
+// ParseFloat returns the finite float64 nearest to a number, and whether the shortest decimal for
+// it is that number.
 func ParseFloat(text []byte, digits bool) (v float64, exact bool) {
 	if digits && len(text) <= 15 && text[0] != '-' {
 		return float64(smallInt(text)), true // below 2^53
@@ -49,8 +49,8 @@ func ParseFloat(text []byte, digits bool) (v float64, exact bool) {
 	return v, newDecimal(text).equal(newDecimal(strconv.AppendFloat(buf[:0], v, 'e', -1, 64)))
 }
 
-// decimal is a number as 0.d1d2d3… × 10^exp, with neither leading nor trailing zeros. Zero has no digits. It
-// costs no memory of its own, however long the number is.
+// decimal is a number as 0.d1d2d3… × 10^exp, with neither leading nor trailing zeros. Zero has no
+// digits. It costs no memory of its own, however long the number is.
 type decimal struct {
 	neg    bool
 	digits []byte // of the text: may have one '.' among them
@@ -58,7 +58,8 @@ type decimal struct {
 	exp    int64
 }
 
-// hugeExp stands for every exponent beyond it. No text is long enough for its digits to make up for that.
+// hugeExp stands for every exponent beyond it. No text is long enough for its digits to make up for
+// that.
 const hugeExp = 1 << 60
 
 func newDecimal(text []byte) decimal {
@@ -174,8 +175,8 @@ func (d decimal) equal(e decimal) bool {
 	return true
 }
 
-// IsInteger reports whether a number, which [Number] has checked, is an integer of any size. digits is what Number
-// returned for it.
+// IsInteger reports whether a number, which [Number] has checked, is an integer of any size. digits
+// is what Number returned for it.
 func IsInteger(text []byte, digits bool) bool { return digits || newDecimal(text).integer() }
 
 // SameNumber reports whether two numbers, which [Number] has checked, have the same value.

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The functions in this file are the grammar of RFC 8259 on bytes: they hold no state. Those that return an
-// error return with it the offset of the fault instead of the end.
+// The functions in this file are the grammar of RFC 8259 on bytes: they hold no state. Those that
+// return an error return with it the offset of the fault instead of the end.
 
 // SkipSpace returns the offset of the first byte from i on that is not white space (section 2).
 func SkipSpace(data []byte, i int) int {
@@ -27,33 +27,36 @@ const (
 	highs = 0x8080808080808080
 )
 
-// marks marks the bytes of x that are c. The lowest mark is always right; marks above it may be false.
+// marks marks the bytes of x that are c. The lowest mark is always right; marks above it may be
+// false.
 func marks(x uint64, c byte) uint64 {
 	x ^= ones * uint64(c)
 	return (x - ones) &^ x & highs
 }
 
-// brackets marks the bytes of x that are brackets or braces, as marks does, and some others that JSON has in strings
-// only.
+// brackets marks the bytes of x that are brackets or braces, as marks does, and some others that
+// JSON has in strings only.
 func brackets(x uint64) uint64 { return marks(x&(ones*0xD9), '['&0xD9) }
 
-// special marks bytes of x that end a run of plain string content: quotes, backslashes and control characters.
-// The lowest mark is always right; marks above it may be false.
+// special marks bytes of x that end a run of plain string content: quotes, backslashes and control
+// characters. The lowest mark is always right; marks above it may be false.
 func special(x uint64) uint64 {
 	quote := x ^ ones*'"'
 	slash := x ^ ones*'\\'
 	return ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs
 }
 
-// stop marks the bytes of x at which plain string content ends: quotes, backslashes, control characters and bytes
-// beyond ASCII. The lowest mark is always right; marks above it may be false. It is special and the high bits in
-// fewer steps: among bytes below 0x80, subtracting one sets the high bit of zero alone.
+// stop marks the bytes of x at which plain string content ends: quotes, backslashes, control
+// characters and bytes beyond ASCII. The lowest mark is always right; marks above it may be false.
+// It is special and the high bits in fewer steps: among bytes below 0x80, subtracting one sets the
+// high bit of zero alone.
 func stop(x uint64) uint64 {
 	return (x | (x - ones*0x20) | (x ^ ones*'"' - ones) | (x ^ ones*'\\' - ones)) & highs
 }
 
-// Plain returns the offset of the quote that ends the string content at i, if that has neither escapes nor
-// bytes beyond ASCII and does not end within the last bytes of the data; otherwise -1, which says nothing.
+// Plain returns the offset of the quote that ends the string content at i, if that has neither
+// escapes nor bytes beyond ASCII and does not end within the last bytes of the data; otherwise it
+// returns -1, which proves nothing about the content.
 func Plain(data []byte, i int) int {
 	long := i + 64
 	for i+8 <= len(data) {
@@ -83,8 +86,9 @@ func plainLong(data []byte, i int) int {
 	return i
 }
 
-// nameEnd returns the offset of the quote that ends the member name whose content starts at i, if that has no
-// escapes and a colon follows; otherwise -1, which says nothing. Nothing else about the name is checked.
+// nameEnd returns the offset of the quote that ends the member name whose content starts at i, if
+// that has no escapes and a colon follows; otherwise it returns -1, which proves nothing about the
+// content. Nothing else about the name is checked.
 func nameEnd(data []byte, i int) int {
 	for ; i+8 <= len(data); i += 8 {
 		x := binary.LittleEndian.Uint64(data[i:])
@@ -108,8 +112,8 @@ func closing(data []byte, i int) int {
 	return -1
 }
 
-// String checks the string that opens with the quote at i and returns the offset after its closing quote,
-// and whether there are escapes in it (section 7).
+// String checks the string that opens with the quote at i and returns the offset after its closing
+// quote, and whether there are escapes in it (section 7).
 func String(data []byte, i int) (end int, escaped bool, err error) {
 	start := i + 1
 	end, beyond, escaped, err := scanContent(data, start)
@@ -124,8 +128,8 @@ func String(data []byte, i int) (end int, escaped bool, err error) {
 	return end, escaped, err
 }
 
-// Run returns the offset of the first quote, backslash or control character from i on, or the length of the
-// data, and whether there may be bytes beyond ASCII in front of it.
+// Run returns the offset of the first quote, backslash or control character from i on, or the
+// length of the data, and whether there may be bytes beyond ASCII in front of it.
 func Run(data []byte, i int) (end int, beyond bool) {
 	var seen uint64 // all bytes, one over the other
 	for i+8 <= len(data) {
@@ -143,8 +147,8 @@ func Run(data []byte, i int) (end int, beyond bool) {
 	return i, seen&highs != 0
 }
 
-// scanContent checks string content, but for its encoding, and returns the offset of the closing quote, whether
-// there may be bytes beyond ASCII in front of it, and whether there are escapes.
+// scanContent checks string content, but for its encoding, and returns the offset of the closing
+// quote, whether there may be bytes beyond ASCII in front of it, and whether there are escapes.
 func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) {
 	var seen uint64 // all bytes, one over the other
 	long := i + longContent
@@ -208,16 +212,17 @@ func BadUTF8(s []byte) int {
 	}
 }
 
-// short is what stands for a character behind the backslash, by that byte.
+// short maps the byte after a backslash to the character that the escape stands for.
 var short = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// DecodeContent is scanContent that also appends to dst what the content says.
+// DecodeContent is scanContent that also appends the decoded content to dst.
 func DecodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, err error) {
 	var seen uint64 // all bytes, one over the other
 	n := len(dst)   // how much of out is text
 	out = dst[:cap(dst)]
 	for {
-		// The loop below stops when less than 8 bytes of room are left. A character must still fit then.
+		// The loop below stops when less than 8 bytes of room are left. A character must still fit
+		// then.
 		if n+8+utf8.UTFMax > len(out) {
 			more := make([]byte, min(2*len(out)+1024, n+len(data)-i+16))
 			copy(more, out[:n])
@@ -275,8 +280,8 @@ func DecodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, e
 	}
 }
 
-// scanEscape checks the escape whose backslash is at i and returns the offset after it. The two escapes of a
-// surrogate pair count as one.
+// scanEscape checks the escape whose backslash is at i and returns the offset after it. The two
+// escapes of a surrogate pair count as one.
 func scanEscape(data []byte, i int) (end int, err error) {
 	if i+1 < len(data) && short[data[i+1]] != 0 {
 		return i + 2, nil
@@ -364,8 +369,8 @@ func AppendUnescaped(dst, s []byte) []byte {
 	}
 }
 
-// Number checks the number that starts at i and returns the offset after it, and whether it is digits
-// only, without fraction and exponent (section 6).
+// Number checks the number that starts at i and returns the offset after it, and whether it is
+// digits only, without fraction and exponent (section 6).
 func Number(data []byte, i int) (end int, digits bool, err error) {
 	start := i
 	if data[i] == '-' {
@@ -411,7 +416,8 @@ func scanDigits(data []byte, i int) (end int, err error) {
 	return i, nil
 }
 
-// numberFault puts the fault of a number at its start, or at the end of a text that ends in the number.
+// numberFault puts the fault of a number at its start, or at the end of a text that ends in the
+// number.
 func numberFault(data []byte, start, i int) (int, bool, error) {
 	if i == len(data) {
 		return i, false, ErrEOF

@@ -2,21 +2,23 @@
 
 package scan
 
-// Long texts are looked at with vector instructions, where the processor has AVX2: escaping and checking UTF-8 take
-// several times as long without. Each function here goes as far as it gets with whole blocks and says how far that is;
-// what follows is done by the code that does it all on other processors, and with the build tag purego.
+// Long texts are scanned with vector instructions if the processor has AVX2: escaping and checking
+// UTF-8 are several times faster with them. Each function here processes whole blocks and returns
+// how far it got. The portable code, which other processors and the build tag purego use for all of
+// the text, processes the rest.
 
 // vectors tells whether the functions below may be called.
 var vectors = hasAVX2() // never changes
 
-// escapeBlocks writes s to dst, with what must be escaped replaced by what table has for it, until one of them is nearly
-// at its end. It returns how much it has written of dst, where it may have changed some of what follows, and read of s,
-// and whether there were bytes beyond ASCII.
+// escapeBlocks writes s to dst with the escapes in table, until s or dst is nearly at its end. It
+// returns how many bytes of dst it has written and of s it has read, and whether these had bytes
+// beyond ASCII. It may change bytes of dst after those written.
 //
 //go:noescape
 func escapeBlocks(dst []byte, s string, table *[256]uint64) (n, i int, beyond bool)
 
-// plainText returns how many bytes s begins with that are ASCII and need no escape, rounded down to a multiple of 64.
+// plainText returns how many bytes s begins with that are ASCII and need no escape, rounded down to
+// a multiple of 64.
 //
 //go:noescape
 func plainText(s string) (n int)
@@ -26,9 +28,10 @@ func plainText(s string) (n int)
 //go:noescape
 func plainBytes(data []byte) (n int)
 
-// contentBlocks goes over string content with escapes of two bytes that short has. It stops at any other one, a quote or a
-// control character, and sometimes in front of that, but never behind a lone backslash. It returns where it is,
-// and tells whether there may be bytes beyond ASCII in front of that, and whether there are escapes.
+// contentBlocks goes over string content with escapes of two bytes that short has. It stops at any
+// other one, a quote or a control character, and sometimes in front of that, but never behind a
+// lone backslash. It returns where it is, and tells whether there may be bytes beyond ASCII in
+// front of that, and whether there are escapes.
 //
 //go:noescape
 func contentBlocks(data []byte, short *[256]byte) (n int, beyond, escaped bool)

@@ -2,8 +2,8 @@
 
 package scan
 
-// On these processors, and with the build tag purego, there are no vector instructions to use: the code that
-// otherwise follows these functions does everything.
+// On these processors, and with the build tag purego, there are no vector instructions to use: the
+// code that otherwise follows these functions does everything.
 
 const vectors = false
 

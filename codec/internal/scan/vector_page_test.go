@@ -10,7 +10,8 @@ import (
 	"unsafe"
 )
 
-// TestPageEdges puts texts directly in front of memory that must not be touched, and directly behind it.
+// TestPageEdges puts texts directly in front of memory that must not be touched, and directly
+// behind it.
 func TestPageEdges(t *testing.T) {
 	size := os.Getpagesize()
 	page := func() []byte {

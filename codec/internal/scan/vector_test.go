@@ -9,9 +9,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/slow"
 )
 
-// checkText compares what the fast code makes of a text and of the same bytes as string content with what code does that
-// looks at one byte after the other. The text is given as bytes, too; both may lie wherever the caller wants. Room is
-// where to write.
+// checkText compares what the fast code makes of a text and of the same bytes as string content
+// with what code does that looks at one byte after the other. The text is given as bytes, too; both
+// may lie wherever the caller wants. Room is where to write.
 func checkText(t *testing.T, text string, data, room []byte) {
 	t.Helper()
 	end, err := slowString(`"` + text)
@@ -57,7 +57,8 @@ func checkText(t *testing.T, text string, data, room []byte) {
 	}
 }
 
-// TestLongTexts has everything slow.Odd at every place of texts of every length, each beginning at another alignment.
+// TestLongTexts has everything slow.Odd at every place of texts of every length, each beginning at
+// another alignment.
 func TestLongTexts(t *testing.T) {
 	for _, filler := range []string{"x", "é"} {
 		for _, thing := range slow.Odd {
@@ -104,8 +105,8 @@ func TestPastTheRoom(t *testing.T) {
 	}
 }
 
-// TestPairsOfBytes has every two bytes, with up to two that go on behind them, where a block begins, in it, and at the end
-// of the text.
+// TestPairsOfBytes has every two bytes, with up to two that go on behind them, where a block
+// begins, in it, and at the end of the text.
 func TestPairsOfBytes(t *testing.T) {
 	for _, at := range []int{0, 31, 40, 63, 95} {
 		text := []byte(strings.Repeat("x", at) + "....." + strings.Repeat("x", 96-at))

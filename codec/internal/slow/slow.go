@@ -1,4 +1,5 @@
-// Package slow has simple twins of the fast code for strings, and texts that are hard for it, for tests.
+// Package slow has simple counterparts of the fast string code, and texts that are hard for it. It
+// is for tests.
 package slow
 
 import (
@@ -10,7 +11,8 @@ import (
 
 const hexDigits = "0123456789abcdefABCDEF"
 
-// Odd are the things that the fast code for texts looks for, and some that it must not take for one of them.
+// Odd has the byte sequences that the fast code for texts looks for, and some similar ones that it
+// must not confuse with them.
 var Odd = []string{
 	`"`, `\`, "\x00", "\x1f", "\n", " ", "\x7f", "]", "#", `\"`, `\\`, `\n`, `\u0041`, `\ud83c\udf0a`, `\x`, `\ud800`, "é", "灯", "🌊", "\u0080", "\u0800", "\ud7ff",
 	"\ue000", "\U00010000", "\U0010ffff", "\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xc2", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe7\x81", "\xef\xbf",
@@ -26,7 +28,7 @@ var EscapeShapes = []string{
 	`\n\n\n\n\n\n\n\n\u65e5`, `\n12345678\u65e5\n1234567\u65e5\n123456\u65e5`,
 }
 
-// Escape is what Text writes for s.
+// Escape returns the text that Writer.Text writes for s.
 func Escape(s string) string {
 	const hex = "0123456789abcdef"
 	b := []byte{'"'}

@@ -161,7 +161,7 @@ func guess(list []ir.Guess) string {
 		if len(conditions) == 0 {
 			conditions = append(conditions, "true")
 		}
-		try := fmt.Sprintf("if x := wire.New(r, (*%s).DecodeJSON); r.BornOut(start, %s) {\nreturn x\n}\n", goType(g.Variant.Type), strings.Join(conditions, " && "))
+		try := fmt.Sprintf("if x := wire.New(r, (*%s).DecodeJSON); r.Confirm(start, %s) {\nreturn x\n}\n", goType(g.Variant.Type), strings.Join(conditions, " && "))
 		if g.First != nil {
 			try = fmt.Sprintf("if r.Leads(%s) {\n%s} else ", key(*g.First), try)
 		}
