@@ -52,7 +52,7 @@ func (d descriptions) Field(rev, def, path string) string {
 	return ": " + s.Description
 }
 
-// property finds a member in s or in what s is put together from.
+// property returns a member of s or of the schemas that s combines.
 func property(s *load.Schema, name string) *load.Schema {
 	if p := s.Property(name); p != nil {
 		return p

@@ -89,7 +89,7 @@ func TestEverySchemaGenerates(t *testing.T) {
 	t.Run("compiled", func(t *testing.T) { tryDrafts(t, sound) })
 }
 
-// unsound returns what an independent validator finds wrong with a schema, or nil.
+// unsound returns the error of an independent validator for a schema, or nil.
 func unsound(t *testing.T, src []byte) error {
 	t.Helper()
 	schemas, err := oracle.Compile(src)

@@ -30,7 +30,7 @@ type Schema struct {
 	Src      []byte // JSON text
 }
 
-// Capabilities is a JSON array of rows that say which capabilities messages need. The table of this
+// Capabilities is a JSON array of rows that state the capabilities that messages need. The table of this
 // module, internal/gen/protocol/capabilities.json, shows their forms.
 type Capabilities struct {
 	File string // its name, for errors
@@ -73,22 +73,21 @@ type Docs interface {
 	Value(rev, def, path, value string) string
 }
 
-// Config says what to generate.
+// Config configures [Generate].
 type Config struct {
 	Package   string   // name of the Go package
 	Doc       string   // package comment, to follow "Package NAME "; empty for a plain one
 	Schemas   []Schema // from the oldest revision to the newest; at least one
 	Overrides Overrides
-	// Capabilities is the table of the capabilities that messages need. Without Src nothing is known of
-	// them.
+	// Capabilities is the table of the capabilities that messages need. Without Src the output has no
+	// functions for capabilities.
 	Capabilities Capabilities
-	// Docs documents the output. If it is nil, the output has the descriptions in the
-	// schemas.
+	// Docs documents the output. If it is nil, the output has the descriptions of the schemas.
 	Docs Docs
 	// Link returns the address of the page that specifies a definition in a revision. It may be nil.
 	Link func(rev, def string) string
-	// Base is a package generated before: definitions that say the same in its schema of
-	// BaseRevision are not generated again. An empty BaseRevision is its newest.
+	// Base is a package generated before. Definitions that are equal in its schema of BaseRevision are
+	// not generated again. BaseRevision defaults to its newest revision.
 	Base         *Output
 	BaseRevision string
 	Path         string // import path of the output; needed if it is to be a Base
@@ -121,13 +120,13 @@ type Output struct {
 type Error struct {
 	File    string // name of the file
 	Pointer string // RFC 6901 pointer of the place at fault
-	Message string // what is wrong and what to do about it
+	Message string // the fault and its remedy
 }
 
 func (e *Error) Error() string { return (*load.Error)(e).Error() }
 
-// Generate makes a package. It is a function of its argument alone. An error in or about a
-// schema or the overrides is an [*Error].
+// Generate generates a package. The output depends only on c. An error about a schema or the overrides
+// is an [*Error].
 func Generate(c Config) (*Output, error) {
 	out, err := generate(c)
 	if fault := (*load.Error)(nil); errors.As(err, &fault) {
@@ -210,8 +209,8 @@ func generate(c Config) (*Output, error) {
 }
 
 // addParams adds to each document a definition "NAME/params" for the params of every
-// request and notification, so that they can be checked alone in revisions that state them
-// inside the message.
+// request and notification. Revisions that define the params inside the message can then check them on
+// their own.
 func addParams(docs []*load.Document) {
 	for _, doc := range docs {
 		for _, name := range doc.Names() {
@@ -230,7 +229,7 @@ func addParams(docs []*load.Document) {
 	}
 }
 
-// paramsOf lists what s says of its member params, itself and through allOf.
+// paramsOf lists the schemas of the member params in s and, through allOf, in its parts.
 func paramsOf(s *load.Schema) []*load.Schema {
 	var all []*load.Schema
 	if s.Ref != "" {

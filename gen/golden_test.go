@@ -27,30 +27,30 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the want sections of the golden cases")
 
-// A golden case is a file testdata/NAME.txtar. Its head says in prose which rule it shows
-// and why the rule is as it is. Then come what the generator gets:
+// A golden case is a file testdata/NAME.txtar. Its head explains in prose a rule and the reason for it.
+// These sections are the input of the generator:
 //
 //	REV.json        schema of revision REV, from the oldest to the newest
 //	base.json       schema of a package generated before, for Config.Base
 //	overrides.json  the overrides file
-//	capabilities.json  the table of what messages need
+//	capabilities.json  the table of the capabilities that messages need
 //	docs.md         documentation; without it there are the schemas' descriptions
 //
-// what is looked at:
+// these select what to compare:
 //
 //	show            declarations to compare, by name: "T", "T.DecodeJSON", "*.isU"
 //	in.json         lines "DEFINITION VALUE" to decode and encode again
 //	run.go          a file of the package, package p, with a func Run(w io.Writer)
 //
-// and what must come of it:
+// and these are the expected output:
 //
 //	want.go         the declarations; constants come with their type, functions without comment
 //	want.json       for each line of in.json the Go type and the value encoded, or where decoding failed
-//	want.faults     what Validate says: line, revision, place and the keyword of the schema
-//	want.out        what Run wrote
+//	want.faults     the faults that Validate reports: line, revision, place and schema keyword
+//	want.out        the output of Run
 //	want.err        the error, in a case whose name starts with "error-"
 //
-// Every value must come back as it was, whether the case says so or not.
+// Every case also checks that each value is unchanged after a round trip.
 type golden struct {
 	name    string
 	file    string
@@ -280,7 +280,7 @@ func (c *golden) declarations(t *testing.T) []declaration {
 	return out
 }
 
-// report is what the driver says of one case.
+// report is the output of the driver for one case.
 type report struct{ JSON, Faults, Out string }
 
 // run writes all cases into one module that requires this one, checks them with go vet and
@@ -357,7 +357,7 @@ func run(t *testing.T, cases []*golden) map[string]report {
 	return reports
 }
 
-// The comment of a union's decoder says how the variants are told apart.
+// The comment of a union's decoder states its discriminator.
 func TestUnionDecoderComment(t *testing.T) {
 	out, err := gen.Generate(gen.Config{Package: "p", Schemas: []gen.Schema{{Revision: "2025", File: "2025.json", Src: []byte(`{"$defs": {
 		"A": {"type": "object", "properties": {"type": {"const": "a"}}, "required": ["type"]},
@@ -367,7 +367,7 @@ func TestUnionDecoderComment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "\n// DecodeU reads a [U]. It finds the variant by its member \"type\".\nfunc DecodeU("
+	const want = "\n// DecodeU reads a [U]. It selects the variant by its member \"type\".\nfunc DecodeU("
 	for _, f := range out.Files {
 		if f.Name == "unions.go" && !bytes.Contains(f.Src, []byte(want)) {
 			t.Errorf("%s lacks %q:\n%s", f.Name, want, f.Src)

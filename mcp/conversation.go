@@ -9,21 +9,21 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// DecodeRequest decodes a request or notification from JSON text, its params included, in one
-// pass: they are its Payload, a pointer to a struct. Params of a method that the table does not
-// have stay raw. For a response, and for the error, see [jsonrpc.Parse].
+// DecodeRequest decodes a request or notification and its params from JSON text in one pass. The
+// Payload of the message is a pointer to the struct of the params. Params of an unknown method stay
+// raw. DecodeRequest handles responses, and returns errors, like [jsonrpc.Parse].
 func DecodeRequest(data []byte, opts ...codec.Option) (jsonrpc.Message, error) {
 	return jsonrpc.ParseTyped(data, answerTo(""), opts...)
 }
 
-// DecodeResponse decodes the response to a request of the given method from JSON text, its
-// result included, in one pass: that is its Payload, as [DecodeResult] returns it. For an
-// error response and for the error see [jsonrpc.Parse].
+// DecodeResponse decodes the response to a request of the given method, and its result, from JSON text
+// in one pass. The Payload of the message is the value that [DecodeResult] returns. DecodeResponse
+// handles error responses, and returns errors, like [jsonrpc.Parse].
 func DecodeResponse(method string, data []byte, opts ...codec.Option) (jsonrpc.Message, error) {
 	return jsonrpc.ParseTyped(data, answerTo(method), opts...)
 }
 
-// answerTo types requests, and responses as what answers a method.
+// answerTo selects the types of payloads: results are those of the method that it names.
 type answerTo string
 
 func (a answerTo) ReadParams(r *wire.Reader, method string) codec.Value {
@@ -34,21 +34,23 @@ func (a answerTo) ReadResult(r *wire.Reader, id jsonrpc.ID) codec.Value {
 	return ReadMethodResult(r, string(a))
 }
 
-// ReadsAnyResult says that the id does not matter: the method is known.
+// ReadsAnyResult marks that ReadResult does not need the id, because the method is known.
 func (a answerTo) ReadsAnyResult() {}
 
-// Conversation gives types to the messages of one connection, recorded in the order they
-// went over it, both directions together. A response has no type of its own: it takes that
-// of the request with its id, and what answers tasks/result takes that of the request that
-// created the task. Each side numbers its requests on its own: where both have one with the
-// same id under way, [Conversation.DecodeFrom], which is told who speaks, pairs the answers
-// for certain; the other methods go by which request's results have such a schema, and leave
-// the answer without a request if that does not settle it. A Conversation keeps each request until its
-// answer comes, and the id and the method of each task for as long as it is in use itself. The zero value
-// is ready to use. A Conversation belongs to one goroutine at a time.
+// Conversation gives types to the messages of one connection, both directions together, in the order
+// in which they were sent. The type of a result depends on the request with the same id, and the type
+// of the result of tasks/result on the request that created the task.
+//
+// Each side chooses the ids of its requests, so both sides may have pending requests with the same id.
+// [Conversation.DecodeFrom] knows the sender and always finds the right request. The other methods
+// choose the request whose result schema admits the result. If that does not determine the request,
+// the response has none.
+//
+// A Conversation keeps each request until it is answered, and the id and method of each task forever.
+// The zero value is ready to use. A Conversation is not safe for concurrent use.
 type Conversation struct {
-	// Params and Result read payloads by method, as [ReadMethodParams] and [ReadMethodResult] do, which
-	// are used where they are nil. They are for methods of extensions.
+	// Params and Result read payloads by method. Set them to support the methods of extensions. They
+	// default to [ReadMethodParams] and [ReadMethodResult].
 	Params func(r *wire.Reader, method string) codec.Value
 	Result func(r *wire.Reader, method string) codec.Value
 
@@ -56,21 +58,21 @@ type Conversation struct {
 	tasks   map[string]string // method that created a task, by task id
 }
 
-// requests are some that were not answered yet, all alike.
+// requests counts equal requests that are pending.
 type requests struct {
 	request
 	count int
 }
 
 type request struct {
-	method string    // what it calls; "" if it is one of several and nobody knows which
-	result string    // whose result answers it
-	from   Direction // who may have sent it
+	method string    // "" if it is one of several requests and it is not known which
+	result string    // the method whose result type the response has
+	from   Direction // the sides that may have sent it
 }
 
-// maxPending is how many requests that differ may be pending under one id. Two are in order, one from each side. With
-// more than maxPending nobody can tell which of them an answer belongs to, and all are the same to a Conversation,
-// so that a peer that uses one id for everything makes no more work than another.
+// maxPending limits the number of different requests that may be pending under one id. A valid
+// conversation has at most two, one from each side. Beyond maxPending, a Conversation no longer
+// distinguishes them, so that a peer that uses one id for all requests causes no extra work.
 const maxPending = 8
 
 // Typed is a message with its place in a conversation. Its Payload is the decoded params or
@@ -125,13 +127,12 @@ func (c *Conversation) Next(m jsonrpc.Message) (Typed, error) {
 	return p.take(m, err)
 }
 
-// payloads are the types of a conversation's payloads, for one message.
+// payloads reads the payload of one message of a conversation.
 type payloads struct {
 	c    *Conversation
-	from Direction // who may have sent it
+	from Direction // the sides that may have sent it
 	opts []codec.Option
-	// settled is the request that a response turned out to answer, where the id alone does
-	// not tell.
+	// settled is the request that a response answers, if its result determined the request.
 	settled request
 }
 
@@ -160,8 +161,8 @@ func (p *payloads) result(r *wire.Reader, method string) codec.Value {
 	return ReadMethodResult(r, method)
 }
 
-// settle finds the only one of the candidates whose results have a schema that admits the
-// result which is next. It consumes nothing.
+// settle returns the only candidate whose result schema admits the next value of r, or the zero
+// request. It consumes nothing.
 func (p *payloads) settle(r *wire.Reader, id jsonrpc.ID, candidates []int) request {
 	mark := r.Mark()
 	raw := r.Raw()
@@ -206,20 +207,20 @@ func (p *payloads) take(m jsonrpc.Message, err error) (Typed, error) {
 	return t, err
 }
 
-// follow takes note of a message.
+// follow records a valid message.
 func (p *payloads) follow(m jsonrpc.Message) Typed {
 	c := p.c
 	t := Typed{Message: m, For: m.Method}
 	switch m.Kind {
 	case jsonrpc.KindRequest:
-		c.note(t, p.from)
+		c.record(t, p.from)
 	case jsonrpc.KindResponse:
 		t.For = p.answered(m.ID)
 		if created, ok := m.Payload.(*CreateTaskResult); ok {
 			if c.tasks == nil {
 				c.tasks = map[string]string{}
 			}
-			c.tasks[strings.Clone(created.Task.TaskID)] = t.For // without the message that it is part of
+			c.tasks[strings.Clone(created.Task.TaskID)] = t.For // a copy, so that it does not keep the whole message in memory
 		}
 	case jsonrpc.KindErrorResponse:
 		t.For = p.answered(m.ID)
@@ -227,17 +228,16 @@ func (p *payloads) follow(m jsonrpc.Message) Typed {
 	return t
 }
 
-// Expect notes a request that was not part of the record, so that the response with its id
-// is typed.
+// Expect records a request that was not decoded by c, so that c can give a type to its response.
 func (c *Conversation) Expect(id jsonrpc.ID, method string) {
-	c.note(Typed{Message: jsonrpc.Message{ID: id, Method: method}}, FromClient|FromServer)
+	c.record(Typed{Message: jsonrpc.Message{ID: id, Method: method}}, FromClient|FromServer)
 }
 
-// Expects reports whether there is a request with that id and without an answer.
+// Expects reports whether a request with that id is pending.
 func (c *Conversation) Expects(id jsonrpc.ID) bool { return len(c.pending[id]) > 0 }
 
-func (c *Conversation) note(t Typed, from Direction) {
-	method := strings.Clone(t.Method) // without the message that it is part of
+func (c *Conversation) record(t Typed, from Direction) {
+	method := strings.Clone(t.Method) // a copy, so that it does not keep the whole message in memory
 	req := request{method, method, from}
 	if m, ok := LookupMethod(method); ok && m.From&from != 0 {
 		req.from &= m.From
@@ -252,7 +252,7 @@ func (c *Conversation) note(t Typed, from Direction) {
 	}
 	open := add(c.pending[t.ID], req, 1)
 	if len(open) > maxPending {
-		open = forget(open, func(request) bool { return true })
+		open = merge(open, func(request) bool { return true })
 	}
 	c.pending[t.ID] = open
 }
@@ -266,27 +266,27 @@ func add(open []requests, req request, count int) []requests {
 	return append(open, requests{req, count})
 }
 
-// forget makes one of all requests in open that match, of which nobody knows any more what they call.
-func forget(open []requests, match func(request) bool) []requests {
-	var lost requests
+// merge replaces all requests in open that match by requests of an unknown method.
+func merge(open []requests, match func(request) bool) []requests {
+	var merged requests
 	open = slices.DeleteFunc(open, func(r requests) bool {
 		if !match(r.request) {
 			return false
 		}
-		lost.count += r.count
-		lost.from |= r.from
+		merged.count += r.count
+		merged.from |= r.from
 		return true
 	})
-	return add(open, lost.request, lost.count)
+	return add(open, merged.request, merged.count)
 }
 
 // mayAnswer reports whether a message from one side may answer the request.
 func (r request) mayAnswer(from Direction) bool {
-	return r.from != from || from == FromClient|FromServer // nobody answers himself
+	return r.from != from || from == FromClient|FromServer // a side does not answer its own requests
 }
 
-// asked returns the request that a response from one side answers, and which of the pending
-// ones it can be. If these want different results, the request is the zero one.
+// asked returns the request that a response from one side answers, and the indexes of the pending
+// requests that it can be. If their results differ in type, the request is the zero value.
 func (c *Conversation) asked(id jsonrpc.ID, from Direction) (req request, candidates []int) {
 	for i, open := range c.pending[id] {
 		p := open.request
@@ -304,25 +304,25 @@ func (c *Conversation) asked(id jsonrpc.ID, from Direction) (req request, candid
 	return req, candidates
 }
 
-// answered takes the request that was answered off the list and returns its method. If it is
-// not known which one it was, those that remain of the candidates are no longer known either.
+// answered removes the answered request and returns its method. If several requests can be meant, it
+// merges them first and removes one of the result.
 func (p *payloads) answered(id jsonrpc.ID) string {
 	req, candidates := p.c.asked(id, p.from)
 	if len(candidates) == 0 {
 		return ""
 	}
 	open := p.c.pending[id]
-	gone := candidates[0]
+	answered := candidates[0]
 	switch {
 	case p.settled.method != "":
 		req = p.settled
-		gone = slices.IndexFunc(open, func(r requests) bool { return r.request == req })
+		answered = slices.IndexFunc(open, func(r requests) bool { return r.request == req })
 	case req.method == "":
-		open = forget(open, func(r request) bool { return r.mayAnswer(p.from) })
-		gone = len(open) - 1
+		open = merge(open, func(r request) bool { return r.mayAnswer(p.from) })
+		answered = len(open) - 1
 	}
-	if open[gone].count--; open[gone].count == 0 {
-		open = slices.Delete(open, gone, gone+1)
+	if open[answered].count--; open[answered].count == 0 {
+		open = slices.Delete(open, answered, answered+1)
 	}
 	if len(open) == 0 {
 		delete(p.c.pending, id)

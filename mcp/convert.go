@@ -9,7 +9,7 @@
 
 package mcp
 
-// AsTask returns the members of x that Task has, too. It leaves out Extra.
+// AsTask returns the members that x shares with [Task], without Extra.
 func (x *CancelTaskResult) AsTask() Task {
 	return Task{
 		CreatedAt: x.CreatedAt, LastUpdatedAt: x.LastUpdatedAt, PollInterval: x.PollInterval, Status: x.Status,
@@ -17,7 +17,7 @@ func (x *CancelTaskResult) AsTask() Task {
 	}
 }
 
-// AsCancelTaskResult returns a CancelTaskResult with the members of x. It leaves out Extra.
+// AsCancelTaskResult returns a [CancelTaskResult] with the members of x, without Extra.
 func (x *Task) AsCancelTaskResult() *CancelTaskResult {
 	return &CancelTaskResult{
 		CreatedAt: x.CreatedAt, LastUpdatedAt: x.LastUpdatedAt, PollInterval: x.PollInterval, Status: x.Status,
@@ -25,7 +25,7 @@ func (x *Task) AsCancelTaskResult() *CancelTaskResult {
 	}
 }
 
-// AsTask returns the members of x that Task has, too. It leaves out Extra.
+// AsTask returns the members that x shares with [Task], without Extra.
 func (x *GetTaskResult) AsTask() Task {
 	return Task{
 		CreatedAt: x.CreatedAt, LastUpdatedAt: x.LastUpdatedAt, PollInterval: x.PollInterval, Status: x.Status,
@@ -33,7 +33,7 @@ func (x *GetTaskResult) AsTask() Task {
 	}
 }
 
-// AsGetTaskResult returns a GetTaskResult with the members of x. It leaves out Extra.
+// AsGetTaskResult returns a [GetTaskResult] with the members of x, without Extra.
 func (x *Task) AsGetTaskResult() *GetTaskResult {
 	return &GetTaskResult{
 		CreatedAt: x.CreatedAt, LastUpdatedAt: x.LastUpdatedAt, PollInterval: x.PollInterval, Status: x.Status,
@@ -41,7 +41,7 @@ func (x *Task) AsGetTaskResult() *GetTaskResult {
 	}
 }
 
-// AsTask returns the members of x that Task has, too. It leaves out Extra.
+// AsTask returns the members that x shares with [Task], without Extra.
 func (x *TaskStatusNotificationParams) AsTask() Task {
 	return Task{
 		CreatedAt: x.CreatedAt, LastUpdatedAt: x.LastUpdatedAt, PollInterval: x.PollInterval, Status: x.Status,
@@ -49,8 +49,8 @@ func (x *TaskStatusNotificationParams) AsTask() Task {
 	}
 }
 
-// AsTaskStatusNotificationParams returns a TaskStatusNotificationParams with the members of x. It
-// leaves out Extra.
+// AsTaskStatusNotificationParams returns a [TaskStatusNotificationParams] with the members of x,
+// without Extra.
 func (x *Task) AsTaskStatusNotificationParams() *TaskStatusNotificationParams {
 	return &TaskStatusNotificationParams{
 		CreatedAt: x.CreatedAt, LastUpdatedAt: x.LastUpdatedAt, PollInterval: x.PollInterval, Status: x.Status,

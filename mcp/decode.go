@@ -16,7 +16,8 @@ import (
 
 var membersOfAnnotated = wire.Members{Names: []string{`"annotations":`}, ID: 31271}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Annotated) DecodeJSON(r *wire.Reader) {
 	*x = Annotated{}
 	o := r.Enter(&membersOfAnnotated, (*wire.Extra)(&x.Extra))
@@ -35,7 +36,8 @@ var membersOfAnnotatedAnnotations = wire.Members{
 	ID:    22823,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *AnnotatedAnnotations) DecodeJSON(r *wire.Reader) {
 	*x = AnnotatedAnnotations{}
 	o := r.Enter(&membersOfAnnotatedAnnotations, (*wire.Extra)(&x.Extra))
@@ -56,7 +58,8 @@ var membersOfAnnotations = wire.Members{
 	ID:    60705,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Annotations) DecodeJSON(r *wire.Reader) {
 	*x = Annotations{}
 	o := r.Enter(&membersOfAnnotations, (*wire.Extra)(&x.Extra))
@@ -79,7 +82,8 @@ var membersOfAudioContent = wire.Members{
 	ID:    19838,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *AudioContent) DecodeJSON(r *wire.Reader) {
 	*x = AudioContent{}
 	o := r.Enter(&membersOfAudioContent, (*wire.Extra)(&x.Extra))
@@ -104,7 +108,8 @@ func (x *AudioContent) DecodeJSON(r *wire.Reader) {
 
 var membersOfBaseMetadata = wire.Members{Names: []string{`"name":`, `"title":`}, ID: 33389}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *BaseMetadata) DecodeJSON(r *wire.Reader) {
 	*x = BaseMetadata{}
 	o := r.Enter(&membersOfBaseMetadata, (*wire.Extra)(&x.Extra))
@@ -126,7 +131,8 @@ var membersOfBlobResourceContents = wire.Members{
 	ID:    57784,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *BlobResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = BlobResourceContents{}
 	o := r.Enter(&membersOfBlobResourceContents, (*wire.Extra)(&x.Extra))
@@ -152,7 +158,8 @@ var membersOfBooleanSchema = wire.Members{
 	ID:    9632,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *BooleanSchema) DecodeJSON(r *wire.Reader) {
 	*x = BooleanSchema{}
 	o := r.Enter(&membersOfBooleanSchema, (*wire.Extra)(&x.Extra))
@@ -178,7 +185,8 @@ var membersOfCacheableResult = wire.Members{
 	ID:    35796,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CacheableResult) DecodeJSON(r *wire.Reader) {
 	*x = CacheableResult{}
 	o := r.Enter(&membersOfCacheableResult, (*wire.Extra)(&x.Extra))
@@ -204,7 +212,8 @@ var membersOfCallToolRequestParams = wire.Members{
 	ID:    52418,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CallToolRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CallToolRequestParams{}
 	o := r.Enter(&membersOfCallToolRequestParams, (*wire.Extra)(&x.Extra))
@@ -235,7 +244,8 @@ var membersOfCallToolResult = wire.Members{
 	ID:    41778,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CallToolResult) DecodeJSON(r *wire.Reader) {
 	*x = CallToolResult{}
 	o := r.Enter(&membersOfCallToolResult, (*wire.Extra)(&x.Extra))
@@ -260,7 +270,8 @@ func (x *CallToolResult) DecodeJSON(r *wire.Reader) {
 
 var membersOfCancelTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 59813}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CancelTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskRequestParams{}
 	o := r.Enter(&membersOfCancelTaskRequestParams, (*wire.Extra)(&x.Extra))
@@ -281,7 +292,8 @@ var membersOfCancelTaskResult = wire.Members{
 	ID:    47155,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CancelTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskResult{}
 	o := r.Enter(&membersOfCancelTaskResult, (*wire.Extra)(&x.Extra))
@@ -317,7 +329,8 @@ var membersOfCancelledNotificationParams = wire.Members{
 	ID:    36841,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CancelledNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelledNotificationParams{}
 	o := r.Enter(&membersOfCancelledNotificationParams, (*wire.Extra)(&x.Extra))
@@ -340,7 +353,8 @@ var membersOfClientCapabilities = wire.Members{
 	ID:    32848,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ClientCapabilities) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilities{}
 	o := r.Enter(&membersOfClientCapabilities, (*wire.Extra)(&x.Extra))
@@ -369,7 +383,8 @@ var membersOfClientCapabilitiesElicitation = wire.Members{
 	ID:    60841,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ClientCapabilitiesElicitation) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesElicitation{}
 	o := r.Enter(&membersOfClientCapabilitiesElicitation, (*wire.Extra)(&x.Extra))
@@ -387,7 +402,8 @@ func (x *ClientCapabilitiesElicitation) DecodeJSON(r *wire.Reader) {
 
 var membersOfClientCapabilitiesRoots = wire.Members{Names: []string{`"listChanged":`}, ID: 19393}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ClientCapabilitiesRoots) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesRoots{}
 	o := r.Enter(&membersOfClientCapabilitiesRoots, (*wire.Extra)(&x.Extra))
@@ -406,7 +422,8 @@ var membersOfClientCapabilitiesSampling = wire.Members{
 	ID:    64437,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ClientCapabilitiesSampling) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesSampling{}
 	o := r.Enter(&membersOfClientCapabilitiesSampling, (*wire.Extra)(&x.Extra))
@@ -427,7 +444,8 @@ var membersOfClientCapabilitiesTasks = wire.Members{
 	ID:    5506,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ClientCapabilitiesTasks) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasks{}
 	o := r.Enter(&membersOfClientCapabilitiesTasks, (*wire.Extra)(&x.Extra))
@@ -450,7 +468,8 @@ var membersOfClientCapabilitiesTasksRequests = wire.Members{
 	ID:    49588,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ClientCapabilitiesTasksRequests) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequests{}
 	o := r.Enter(&membersOfClientCapabilitiesTasksRequests, (*wire.Extra)(&x.Extra))
@@ -471,7 +490,8 @@ var membersOfClientCapabilitiesTasksRequestsElicitation = wire.Members{
 	ID:    63285,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ClientCapabilitiesTasksRequestsElicitation) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequestsElicitation{}
 	o := r.Enter(&membersOfClientCapabilitiesTasksRequestsElicitation, (*wire.Extra)(&x.Extra))
@@ -490,7 +510,8 @@ var membersOfClientCapabilitiesTasksRequestsSampling = wire.Members{
 	ID:    63529,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ClientCapabilitiesTasksRequestsSampling) DecodeJSON(r *wire.Reader) {
 	*x = ClientCapabilitiesTasksRequestsSampling{}
 	o := r.Enter(&membersOfClientCapabilitiesTasksRequestsSampling, (*wire.Extra)(&x.Extra))
@@ -509,7 +530,8 @@ var membersOfCompleteRequestParams = wire.Members{
 	ID:    24285,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CompleteRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParams{}
 	o := r.Enter(&membersOfCompleteRequestParams, (*wire.Extra)(&x.Extra))
@@ -535,7 +557,8 @@ var membersOfCompleteRequestParamsArgument = wire.Members{
 	ID:    19342,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CompleteRequestParamsArgument) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParamsArgument{}
 	o := r.Enter(&membersOfCompleteRequestParamsArgument, (*wire.Extra)(&x.Extra))
@@ -554,7 +577,8 @@ func (x *CompleteRequestParamsArgument) DecodeJSON(r *wire.Reader) {
 
 var membersOfCompleteRequestParamsContext = wire.Members{Names: []string{`"arguments":`}, ID: 27956}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CompleteRequestParamsContext) DecodeJSON(r *wire.Reader) {
 	*x = CompleteRequestParamsContext{}
 	o := r.Enter(&membersOfCompleteRequestParamsContext, (*wire.Extra)(&x.Extra))
@@ -573,7 +597,8 @@ var membersOfCompleteResult = wire.Members{
 	ID:    45051,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CompleteResult) DecodeJSON(r *wire.Reader) {
 	*x = CompleteResult{}
 	o := r.Enter(&membersOfCompleteResult, (*wire.Extra)(&x.Extra))
@@ -597,7 +622,8 @@ var membersOfCompleteResultCompletion = wire.Members{
 	ID:    12965,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CompleteResultCompletion) DecodeJSON(r *wire.Reader) {
 	*x = CompleteResultCompletion{}
 	o := r.Enter(&membersOfCompleteResultCompletion, (*wire.Extra)(&x.Extra))
@@ -621,7 +647,8 @@ var membersOfCreateMessageRequest = wire.Members{
 	ID:    5349,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CreateMessageRequest) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageRequest{}
 	o := r.Enter(&membersOfCreateMessageRequest, (*wire.Extra)(&x.Extra))
@@ -647,7 +674,8 @@ var membersOfCreateMessageRequestParams = wire.Members{
 	ID:    10067,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CreateMessageRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageRequestParams{}
 	o := r.Enter(&membersOfCreateMessageRequestParams, (*wire.Extra)(&x.Extra))
@@ -689,7 +717,8 @@ var membersOfCreateMessageResult = wire.Members{
 	ID:    14469,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CreateMessageResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateMessageResult{}
 	o := r.Enter(&membersOfCreateMessageResult, (*wire.Extra)(&x.Extra))
@@ -714,7 +743,8 @@ func (x *CreateMessageResult) DecodeJSON(r *wire.Reader) {
 
 var membersOfCreateTaskResult = wire.Members{Names: []string{`"task":`, `"_meta":`}, ID: 14925}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CreateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateTaskResult{}
 	o := r.Enter(&membersOfCreateTaskResult, (*wire.Extra)(&x.Extra))
@@ -736,7 +766,8 @@ var membersOfDiscoverResult = wire.Members{
 	ID:    55335,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *DiscoverResult) DecodeJSON(r *wire.Reader) {
 	*x = DiscoverResult{}
 	o := r.Enter(&membersOfDiscoverResult, (*wire.Extra)(&x.Extra))
@@ -768,7 +799,8 @@ var membersOfElicitRequest = wire.Members{
 	ID:    58006,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ElicitRequest) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequest{}
 	o := r.Enter(&membersOfElicitRequest, (*wire.Extra)(&x.Extra))
@@ -794,7 +826,8 @@ var membersOfElicitRequestFormParams = wire.Members{
 	ID:    33606,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ElicitRequestFormParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestFormParams{}
 	o := r.Enter(&membersOfElicitRequestFormParams, (*wire.Extra)(&x.Extra))
@@ -822,7 +855,8 @@ var membersOfElicitRequestFormParamsRequestedSchema = wire.Members{
 	ID:    1301,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestFormParamsRequestedSchema{}
 	o := r.Enter(&membersOfElicitRequestFormParamsRequestedSchema, (*wire.Extra)(&x.Extra))
@@ -848,7 +882,8 @@ var membersOfElicitRequestURLParams = wire.Members{
 	ID:    20837,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ElicitRequestURLParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitRequestURLParams{}
 	o := r.Enter(&membersOfElicitRequestURLParams, (*wire.Extra)(&x.Extra))
@@ -878,7 +913,8 @@ var membersOfElicitResult = wire.Members{
 	ID:    53648,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ElicitResult) DecodeJSON(r *wire.Reader) {
 	*x = ElicitResult{}
 	o := r.Enter(&membersOfElicitResult, (*wire.Extra)(&x.Extra))
@@ -902,7 +938,8 @@ var membersOfElicitationCompleteNotificationParams = wire.Members{
 	ID:    39128,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ElicitationCompleteNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ElicitationCompleteNotificationParams{}
 	o := r.Enter(&membersOfElicitationCompleteNotificationParams, (*wire.Extra)(&x.Extra))
@@ -922,7 +959,8 @@ var membersOfEmbeddedResource = wire.Members{
 	ID:    15451,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *EmbeddedResource) DecodeJSON(r *wire.Reader) {
 	*x = EmbeddedResource{}
 	o := r.Enter(&membersOfEmbeddedResource, (*wire.Extra)(&x.Extra))
@@ -949,7 +987,8 @@ var membersOfError = wire.Members{
 	ID:    40177,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Error) DecodeJSON(r *wire.Reader) {
 	*x = Error{}
 	o := r.Enter(&membersOfError, (*wire.Extra)(&x.Extra))
@@ -973,7 +1012,8 @@ var membersOfGetPromptRequestParams = wire.Members{
 	ID:    28216,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetPromptRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetPromptRequestParams{}
 	o := r.Enter(&membersOfGetPromptRequestParams, (*wire.Extra)(&x.Extra))
@@ -1001,7 +1041,8 @@ var membersOfGetPromptResult = wire.Members{
 	ID:    57372,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetPromptResult) DecodeJSON(r *wire.Reader) {
 	*x = GetPromptResult{}
 	o := r.Enter(&membersOfGetPromptResult, (*wire.Extra)(&x.Extra))
@@ -1024,7 +1065,8 @@ func (x *GetPromptResult) DecodeJSON(r *wire.Reader) {
 
 var membersOfGetTaskPayloadRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 26731}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskPayloadRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskPayloadRequestParams{}
 	o := r.Enter(&membersOfGetTaskPayloadRequestParams, (*wire.Extra)(&x.Extra))
@@ -1041,7 +1083,8 @@ func (x *GetTaskPayloadRequestParams) DecodeJSON(r *wire.Reader) {
 
 var membersOfGetTaskPayloadResult = wire.Members{Names: []string{`"_meta":`}, ID: 46573}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskPayloadResult) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskPayloadResult{}
 	o := r.Enter(&membersOfGetTaskPayloadResult, (*wire.Extra)(&x.Extra))
@@ -1057,7 +1100,8 @@ func (x *GetTaskPayloadResult) DecodeJSON(r *wire.Reader) {
 
 var membersOfGetTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 9561}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskRequestParams{}
 	o := r.Enter(&membersOfGetTaskRequestParams, (*wire.Extra)(&x.Extra))
@@ -1078,7 +1122,8 @@ var membersOfGetTaskResult = wire.Members{
 	ID:    535,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResult{}
 	o := r.Enter(&membersOfGetTaskResult, (*wire.Extra)(&x.Extra))
@@ -1114,7 +1159,8 @@ var membersOfIcon = wire.Members{
 	ID:    51984,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Icon) DecodeJSON(r *wire.Reader) {
 	*x = Icon{}
 	o := r.Enter(&membersOfIcon, (*wire.Extra)(&x.Extra))
@@ -1137,7 +1183,8 @@ func (x *Icon) DecodeJSON(r *wire.Reader) {
 
 var membersOfIcons = wire.Members{Names: []string{`"icons":`}, ID: 11481}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Icons) DecodeJSON(r *wire.Reader) {
 	*x = Icons{}
 	o := r.Enter(&membersOfIcons, (*wire.Extra)(&x.Extra))
@@ -1156,7 +1203,8 @@ var membersOfImageContent = wire.Members{
 	ID:    53587,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ImageContent) DecodeJSON(r *wire.Reader) {
 	*x = ImageContent{}
 	o := r.Enter(&membersOfImageContent, (*wire.Extra)(&x.Extra))
@@ -1184,7 +1232,8 @@ var membersOfImplementation = wire.Members{
 	ID:    38279,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Implementation) DecodeJSON(r *wire.Reader) {
 	*x = Implementation{}
 	o := r.Enter(&membersOfImplementation, (*wire.Extra)(&x.Extra))
@@ -1214,7 +1263,8 @@ var membersOfInitializeRequestParams = wire.Members{
 	ID:    40594,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *InitializeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = InitializeRequestParams{}
 	o := r.Enter(&membersOfInitializeRequestParams, (*wire.Extra)(&x.Extra))
@@ -1240,7 +1290,8 @@ var membersOfInitializeResult = wire.Members{
 	ID:    21346,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *InitializeResult) DecodeJSON(r *wire.Reader) {
 	*x = InitializeResult{}
 	o := r.Enter(&membersOfInitializeResult, (*wire.Extra)(&x.Extra))
@@ -1268,7 +1319,8 @@ var membersOfInputRequiredResult = wire.Members{
 	ID:    43759,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *InputRequiredResult) DecodeJSON(r *wire.Reader) {
 	*x = InputRequiredResult{}
 	o := r.Enter(&membersOfInputRequiredResult, (*wire.Extra)(&x.Extra))
@@ -1294,7 +1346,8 @@ var membersOfInputResponseRequestParams = wire.Members{
 	ID:    36767,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *InputResponseRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = InputResponseRequestParams{}
 	o := r.Enter(&membersOfInputResponseRequestParams, (*wire.Extra)(&x.Extra))
@@ -1318,7 +1371,8 @@ var membersOfLegacyTitledEnumSchema = wire.Members{
 	ID:    27890,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *LegacyTitledEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = LegacyTitledEnumSchema{}
 	o := r.Enter(&membersOfLegacyTitledEnumSchema, (*wire.Extra)(&x.Extra))
@@ -1348,7 +1402,8 @@ var membersOfListPromptsResult = wire.Members{
 	ID:    42701,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ListPromptsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListPromptsResult{}
 	o := r.Enter(&membersOfListPromptsResult, (*wire.Extra)(&x.Extra))
@@ -1378,7 +1433,8 @@ var membersOfListResourceTemplatesResult = wire.Members{
 	ID:    36709,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ListResourceTemplatesResult) DecodeJSON(r *wire.Reader) {
 	*x = ListResourceTemplatesResult{}
 	o := r.Enter(&membersOfListResourceTemplatesResult, (*wire.Extra)(&x.Extra))
@@ -1408,7 +1464,8 @@ var membersOfListResourcesResult = wire.Members{
 	ID:    43423,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ListResourcesResult) DecodeJSON(r *wire.Reader) {
 	*x = ListResourcesResult{}
 	o := r.Enter(&membersOfListResourcesResult, (*wire.Extra)(&x.Extra))
@@ -1438,7 +1495,8 @@ var membersOfListRootsRequest = wire.Members{
 	ID:    49571,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ListRootsRequest) DecodeJSON(r *wire.Reader) {
 	*x = ListRootsRequest{}
 	o := r.Enter(&membersOfListRootsRequest, (*wire.Extra)(&x.Extra))
@@ -1461,7 +1519,8 @@ func (x *ListRootsRequest) DecodeJSON(r *wire.Reader) {
 
 var membersOfListRootsResult = wire.Members{Names: []string{`"roots":`, `"_meta":`}, ID: 58695}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ListRootsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListRootsResult{}
 	o := r.Enter(&membersOfListRootsResult, (*wire.Extra)(&x.Extra))
@@ -1483,7 +1542,8 @@ var membersOfListTasksResult = wire.Members{
 	ID:    65240,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ListTasksResult) DecodeJSON(r *wire.Reader) {
 	*x = ListTasksResult{}
 	o := r.Enter(&membersOfListTasksResult, (*wire.Extra)(&x.Extra))
@@ -1507,7 +1567,8 @@ var membersOfListToolsResult = wire.Members{
 	ID:    16777,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ListToolsResult) DecodeJSON(r *wire.Reader) {
 	*x = ListToolsResult{}
 	o := r.Enter(&membersOfListToolsResult, (*wire.Extra)(&x.Extra))
@@ -1538,7 +1599,8 @@ var membersOfLoggingMessageNotificationParams = wire.Members{
 	ID:    17780,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *LoggingMessageNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = LoggingMessageNotificationParams{}
 	o := r.Enter(&membersOfLoggingMessageNotificationParams, (*wire.Extra)(&x.Extra))
@@ -1559,7 +1621,8 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *wire.Reader) {
 	o.Require(2)
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *MetaObject) DecodeJSON(r *wire.Reader) {
 	*x = MetaObject{}
 	r.Object()
@@ -1573,7 +1636,8 @@ var membersOfMissingRequiredClientCapabilityErrorErrorData = wire.Members{
 	ID:    10715,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *wire.Reader) {
 	*x = MissingRequiredClientCapabilityErrorErrorData{}
 	o := r.Enter(&membersOfMissingRequiredClientCapabilityErrorErrorData, (*wire.Extra)(&x.Extra))
@@ -1590,7 +1654,8 @@ func (x *MissingRequiredClientCapabilityErrorErrorData) DecodeJSON(r *wire.Reade
 
 var membersOfModelHint = wire.Members{Names: []string{`"name":`}, ID: 53975}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ModelHint) DecodeJSON(r *wire.Reader) {
 	*x = ModelHint{}
 	o := r.Enter(&membersOfModelHint, (*wire.Extra)(&x.Extra))
@@ -1609,7 +1674,8 @@ var membersOfModelPreferences = wire.Members{
 	ID:    23912,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ModelPreferences) DecodeJSON(r *wire.Reader) {
 	*x = ModelPreferences{}
 	o := r.Enter(&membersOfModelPreferences, (*wire.Extra)(&x.Extra))
@@ -1634,7 +1700,8 @@ var membersOfNotificationMetaObject = wire.Members{
 	ID:    13168,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *NotificationMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = NotificationMetaObject{}
 	o := r.Enter(&membersOfNotificationMetaObject, (*wire.Extra)(&x.Extra))
@@ -1652,7 +1719,8 @@ func (x *NotificationMetaObject) DecodeJSON(r *wire.Reader) {
 
 var membersOfNotificationParams = wire.Members{Names: []string{`"_meta":`}, ID: 24380}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *NotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = NotificationParams{}
 	o := r.Enter(&membersOfNotificationParams, (*wire.Extra)(&x.Extra))
@@ -1671,7 +1739,8 @@ var membersOfNumberSchema = wire.Members{
 	ID:    5403,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *NumberSchema) DecodeJSON(r *wire.Reader) {
 	*x = NumberSchema{}
 	o := r.Enter(&membersOfNumberSchema, (*wire.Extra)(&x.Extra))
@@ -1701,7 +1770,8 @@ var membersOfPaginatedRequestParams = wire.Members{
 	ID:    23159,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *PaginatedRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = PaginatedRequestParams{}
 	o := r.Enter(&membersOfPaginatedRequestParams, (*wire.Extra)(&x.Extra))
@@ -1722,7 +1792,8 @@ var membersOfPaginatedResult = wire.Members{
 	ID:    53049,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *PaginatedResult) DecodeJSON(r *wire.Reader) {
 	*x = PaginatedResult{}
 	o := r.Enter(&membersOfPaginatedResult, (*wire.Extra)(&x.Extra))
@@ -1745,7 +1816,8 @@ var membersOfProgressNotificationParams = wire.Members{
 	ID:    36683,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ProgressNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ProgressNotificationParams{}
 	o := r.Enter(&membersOfProgressNotificationParams, (*wire.Extra)(&x.Extra))
@@ -1773,7 +1845,8 @@ var membersOfPrompt = wire.Members{
 	ID:    61275,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Prompt) DecodeJSON(r *wire.Reader) {
 	*x = Prompt{}
 	o := r.Enter(&membersOfPrompt, (*wire.Extra)(&x.Extra))
@@ -1803,7 +1876,8 @@ var membersOfPromptArgument = wire.Members{
 	ID:    59384,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *PromptArgument) DecodeJSON(r *wire.Reader) {
 	*x = PromptArgument{}
 	o := r.Enter(&membersOfPromptArgument, (*wire.Extra)(&x.Extra))
@@ -1826,7 +1900,8 @@ func (x *PromptArgument) DecodeJSON(r *wire.Reader) {
 
 var membersOfPromptMessage = wire.Members{Names: []string{`"content":`, `"role":`}, ID: 6530}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *PromptMessage) DecodeJSON(r *wire.Reader) {
 	*x = PromptMessage{}
 	o := r.Enter(&membersOfPromptMessage, (*wire.Extra)(&x.Extra))
@@ -1848,7 +1923,8 @@ var membersOfPromptReference = wire.Members{
 	ID:    25600,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *PromptReference) DecodeJSON(r *wire.Reader) {
 	*x = PromptReference{}
 	o := r.Enter(&membersOfPromptReference, (*wire.Extra)(&x.Extra))
@@ -1872,7 +1948,8 @@ var membersOfReadResourceRequestParams = wire.Members{
 	ID:    54336,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ReadResourceRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = ReadResourceRequestParams{}
 	o := r.Enter(&membersOfReadResourceRequestParams, (*wire.Extra)(&x.Extra))
@@ -1898,7 +1975,8 @@ var membersOfReadResourceResult = wire.Members{
 	ID:    51508,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ReadResourceResult) DecodeJSON(r *wire.Reader) {
 	*x = ReadResourceResult{}
 	o := r.Enter(&membersOfReadResourceResult, (*wire.Extra)(&x.Extra))
@@ -1923,7 +2001,8 @@ func (x *ReadResourceResult) DecodeJSON(r *wire.Reader) {
 
 var membersOfRelatedTaskMetadata = wire.Members{Names: []string{`"taskId":`}, ID: 12776}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *RelatedTaskMetadata) DecodeJSON(r *wire.Reader) {
 	*x = RelatedTaskMetadata{}
 	o := r.Enter(&membersOfRelatedTaskMetadata, (*wire.Extra)(&x.Extra))
@@ -1943,7 +2022,8 @@ var membersOfRequestMetaObject = wire.Members{
 	ID:    37308,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *RequestMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = RequestMetaObject{}
 	o := r.Enter(&membersOfRequestMetaObject, (*wire.Extra)(&x.Extra))
@@ -1969,7 +2049,8 @@ func (x *RequestMetaObject) DecodeJSON(r *wire.Reader) {
 
 var membersOfRequestParams = wire.Members{Names: []string{`"_meta":`}, ID: 41264}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *RequestParams) DecodeJSON(r *wire.Reader) {
 	*x = RequestParams{}
 	o := r.Enter(&membersOfRequestParams, (*wire.Extra)(&x.Extra))
@@ -1988,7 +2069,8 @@ var membersOfResource = wire.Members{
 	ID:    55317,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Resource) DecodeJSON(r *wire.Reader) {
 	*x = Resource{}
 	o := r.Enter(&membersOfResource, (*wire.Extra)(&x.Extra))
@@ -2024,7 +2106,8 @@ var membersOfResourceContents = wire.Members{
 	ID:    33267,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = ResourceContents{}
 	o := r.Enter(&membersOfResourceContents, (*wire.Extra)(&x.Extra))
@@ -2048,7 +2131,8 @@ var membersOfResourceLink = wire.Members{
 	ID:    1689,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ResourceLink) DecodeJSON(r *wire.Reader) {
 	*x = ResourceLink{}
 	o := r.Enter(&membersOfResourceLink, (*wire.Extra)(&x.Extra))
@@ -2083,7 +2167,8 @@ func (x *ResourceLink) DecodeJSON(r *wire.Reader) {
 
 var membersOfResourceRequestParams = wire.Members{Names: []string{`"uri":`, `"_meta":`}, ID: 18656}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ResourceRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = ResourceRequestParams{}
 	o := r.Enter(&membersOfResourceRequestParams, (*wire.Extra)(&x.Extra))
@@ -2105,7 +2190,8 @@ var membersOfResourceTemplate = wire.Members{
 	ID:    22235,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ResourceTemplate) DecodeJSON(r *wire.Reader) {
 	*x = ResourceTemplate{}
 	o := r.Enter(&membersOfResourceTemplate, (*wire.Extra)(&x.Extra))
@@ -2139,7 +2225,8 @@ var membersOfResourceTemplateReference = wire.Members{
 	ID:    41600,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ResourceTemplateReference) DecodeJSON(r *wire.Reader) {
 	*x = ResourceTemplateReference{}
 	o := r.Enter(&membersOfResourceTemplateReference, (*wire.Extra)(&x.Extra))
@@ -2161,7 +2248,8 @@ var membersOfResourceUpdatedNotificationParams = wire.Members{
 	ID:    57485,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = ResourceUpdatedNotificationParams{}
 	o := r.Enter(&membersOfResourceUpdatedNotificationParams, (*wire.Extra)(&x.Extra))
@@ -2180,7 +2268,8 @@ func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *wire.Reader) {
 
 var membersOfResult = wire.Members{Names: []string{`"_meta":`, `"resultType":`}, ID: 61508}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Result) DecodeJSON(r *wire.Reader) {
 	*x = Result{}
 	o := r.Enter(&membersOfResult, (*wire.Extra)(&x.Extra))
@@ -2201,7 +2290,8 @@ var membersOfResultMetaObject = wire.Members{
 	ID:    19518,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ResultMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = ResultMetaObject{}
 	o := r.Enter(&membersOfResultMetaObject, (*wire.Extra)(&x.Extra))
@@ -2221,7 +2311,8 @@ func (x *ResultMetaObject) DecodeJSON(r *wire.Reader) {
 
 var membersOfRoot = wire.Members{Names: []string{`"uri":`, `"_meta":`, `"name":`}, ID: 23141}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Root) DecodeJSON(r *wire.Reader) {
 	*x = Root{}
 	o := r.Enter(&membersOfRoot, (*wire.Extra)(&x.Extra))
@@ -2245,7 +2336,8 @@ var membersOfSamplingMessage = wire.Members{
 	ID:    45127,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *SamplingMessage) DecodeJSON(r *wire.Reader) {
 	*x = SamplingMessage{}
 	o := r.Enter(&membersOfSamplingMessage, (*wire.Extra)(&x.Extra))
@@ -2269,7 +2361,8 @@ var membersOfServerCapabilities = wire.Members{
 	ID:    4956,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ServerCapabilities) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilities{}
 	o := r.Enter(&membersOfServerCapabilities, (*wire.Extra)(&x.Extra))
@@ -2299,7 +2392,8 @@ func (x *ServerCapabilities) DecodeJSON(r *wire.Reader) {
 
 var membersOfServerCapabilitiesPrompts = wire.Members{Names: []string{`"listChanged":`}, ID: 50299}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ServerCapabilitiesPrompts) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesPrompts{}
 	o := r.Enter(&membersOfServerCapabilitiesPrompts, (*wire.Extra)(&x.Extra))
@@ -2318,7 +2412,8 @@ var membersOfServerCapabilitiesResources = wire.Members{
 	ID:    9513,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ServerCapabilitiesResources) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesResources{}
 	o := r.Enter(&membersOfServerCapabilitiesResources, (*wire.Extra)(&x.Extra))
@@ -2339,7 +2434,8 @@ var membersOfServerCapabilitiesTasks = wire.Members{
 	ID:    18190,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ServerCapabilitiesTasks) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasks{}
 	o := r.Enter(&membersOfServerCapabilitiesTasks, (*wire.Extra)(&x.Extra))
@@ -2359,7 +2455,8 @@ func (x *ServerCapabilitiesTasks) DecodeJSON(r *wire.Reader) {
 
 var membersOfServerCapabilitiesTasksRequests = wire.Members{Names: []string{`"tools":`}, ID: 25264}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ServerCapabilitiesTasksRequests) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasksRequests{}
 	o := r.Enter(&membersOfServerCapabilitiesTasksRequests, (*wire.Extra)(&x.Extra))
@@ -2378,7 +2475,8 @@ var membersOfServerCapabilitiesTasksRequestsTools = wire.Members{
 	ID:    34171,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTasksRequestsTools{}
 	o := r.Enter(&membersOfServerCapabilitiesTasksRequestsTools, (*wire.Extra)(&x.Extra))
@@ -2394,7 +2492,8 @@ func (x *ServerCapabilitiesTasksRequestsTools) DecodeJSON(r *wire.Reader) {
 
 var membersOfServerCapabilitiesTools = wire.Members{Names: []string{`"listChanged":`}, ID: 55855}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ServerCapabilitiesTools) DecodeJSON(r *wire.Reader) {
 	*x = ServerCapabilitiesTools{}
 	o := r.Enter(&membersOfServerCapabilitiesTools, (*wire.Extra)(&x.Extra))
@@ -2413,7 +2512,8 @@ var membersOfSetLevelRequestParams = wire.Members{
 	ID:    29306,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *SetLevelRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SetLevelRequestParams{}
 	o := r.Enter(&membersOfSetLevelRequestParams, (*wire.Extra)(&x.Extra))
@@ -2435,7 +2535,8 @@ var membersOfStringSchema = wire.Members{
 	ID:    1043,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *StringSchema) DecodeJSON(r *wire.Reader) {
 	*x = StringSchema{}
 	o := r.Enter(&membersOfStringSchema, (*wire.Extra)(&x.Extra))
@@ -2464,7 +2565,8 @@ func (x *StringSchema) DecodeJSON(r *wire.Reader) {
 
 var membersOfSubscribeRequestParams = wire.Members{Names: []string{`"uri":`, `"_meta":`}, ID: 44714}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *SubscribeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscribeRequestParams{}
 	o := r.Enter(&membersOfSubscribeRequestParams, (*wire.Extra)(&x.Extra))
@@ -2486,7 +2588,8 @@ var membersOfSubscriptionFilter = wire.Members{
 	ID:    63382,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *SubscriptionFilter) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionFilter{}
 	o := r.Enter(&membersOfSubscriptionFilter, (*wire.Extra)(&x.Extra))
@@ -2511,7 +2614,8 @@ var membersOfSubscriptionsAcknowledgedNotificationParams = wire.Members{
 	ID:    28268,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *SubscriptionsAcknowledgedNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsAcknowledgedNotificationParams{}
 	o := r.Enter(&membersOfSubscriptionsAcknowledgedNotificationParams, (*wire.Extra)(&x.Extra))
@@ -2533,7 +2637,8 @@ var membersOfSubscriptionsListenRequestParams = wire.Members{
 	ID:    15425,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *SubscriptionsListenRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenRequestParams{}
 	o := r.Enter(&membersOfSubscriptionsListenRequestParams, (*wire.Extra)(&x.Extra))
@@ -2555,7 +2660,8 @@ var membersOfSubscriptionsListenResult = wire.Members{
 	ID:    62255,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *SubscriptionsListenResult) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenResult{}
 	o := r.Enter(&membersOfSubscriptionsListenResult, (*wire.Extra)(&x.Extra))
@@ -2577,7 +2683,8 @@ var membersOfSubscriptionsListenResultMetaObject = wire.Members{
 	ID:    56761,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *SubscriptionsListenResultMetaObject) DecodeJSON(r *wire.Reader) {
 	*x = SubscriptionsListenResultMetaObject{}
 	o := r.Enter(&membersOfSubscriptionsListenResultMetaObject, (*wire.Extra)(&x.Extra))
@@ -2600,7 +2707,8 @@ var membersOfTask = wire.Members{
 	ID:    15756,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Task) DecodeJSON(r *wire.Reader) {
 	*x = Task{}
 	o := r.Enter(&membersOfTask, (*wire.Extra)(&x.Extra))
@@ -2634,7 +2742,8 @@ var membersOfTaskAugmentedRequestParams = wire.Members{
 	ID:    20945,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskAugmentedRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = TaskAugmentedRequestParams{}
 	o := r.Enter(&membersOfTaskAugmentedRequestParams, (*wire.Extra)(&x.Extra))
@@ -2652,7 +2761,8 @@ func (x *TaskAugmentedRequestParams) DecodeJSON(r *wire.Reader) {
 
 var membersOfTaskMetadata = wire.Members{Names: []string{`"ttl":`}, ID: 969}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskMetadata) DecodeJSON(r *wire.Reader) {
 	*x = TaskMetadata{}
 	o := r.Enter(&membersOfTaskMetadata, (*wire.Extra)(&x.Extra))
@@ -2672,7 +2782,8 @@ var membersOfTaskStatusNotificationParams = wire.Members{
 	ID:    4859,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskStatusNotificationParams) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParams{}
 	o := r.Enter(&membersOfTaskStatusNotificationParams, (*wire.Extra)(&x.Extra))
@@ -2708,7 +2819,8 @@ var membersOfTextContent = wire.Members{
 	ID:    29503,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TextContent) DecodeJSON(r *wire.Reader) {
 	*x = TextContent{}
 	o := r.Enter(&membersOfTextContent, (*wire.Extra)(&x.Extra))
@@ -2734,7 +2846,8 @@ var membersOfTextResourceContents = wire.Members{
 	ID:    44924,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TextResourceContents) DecodeJSON(r *wire.Reader) {
 	*x = TextResourceContents{}
 	o := r.Enter(&membersOfTextResourceContents, (*wire.Extra)(&x.Extra))
@@ -2760,7 +2873,8 @@ var membersOfTitledMultiSelectEnumSchema = wire.Members{
 	ID:    46534,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchema{}
 	o := r.Enter(&membersOfTitledMultiSelectEnumSchema, (*wire.Extra)(&x.Extra))
@@ -2789,7 +2903,8 @@ func (x *TitledMultiSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 
 var membersOfTitledMultiSelectEnumSchemaItems = wire.Members{Names: []string{`"anyOf":`}, ID: 47554}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TitledMultiSelectEnumSchemaItems) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchemaItems{}
 	o := r.Enter(&membersOfTitledMultiSelectEnumSchemaItems, (*wire.Extra)(&x.Extra))
@@ -2809,7 +2924,8 @@ var membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem = wire.Members{
 	ID:    8662,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) DecodeJSON(r *wire.Reader) {
 	*x = TitledMultiSelectEnumSchemaItemsAnyOfItem{}
 	o := r.Enter(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem, (*wire.Extra)(&x.Extra))
@@ -2831,7 +2947,8 @@ var membersOfTitledSingleSelectEnumSchema = wire.Members{
 	ID:    64081,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TitledSingleSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = TitledSingleSelectEnumSchema{}
 	o := r.Enter(&membersOfTitledSingleSelectEnumSchema, (*wire.Extra)(&x.Extra))
@@ -2859,7 +2976,8 @@ var membersOfTitledSingleSelectEnumSchemaOneOfItem = wire.Members{
 	ID:    39277,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TitledSingleSelectEnumSchemaOneOfItem) DecodeJSON(r *wire.Reader) {
 	*x = TitledSingleSelectEnumSchemaOneOfItem{}
 	o := r.Enter(&membersOfTitledSingleSelectEnumSchemaOneOfItem, (*wire.Extra)(&x.Extra))
@@ -2881,7 +2999,8 @@ var membersOfTool = wire.Members{
 	ID:    23271,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Tool) DecodeJSON(r *wire.Reader) {
 	*x = Tool{}
 	o := r.Enter(&membersOfTool, (*wire.Extra)(&x.Extra))
@@ -2917,7 +3036,8 @@ var membersOfToolAnnotations = wire.Members{
 	ID:    35815,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ToolAnnotations) DecodeJSON(r *wire.Reader) {
 	*x = ToolAnnotations{}
 	o := r.Enter(&membersOfToolAnnotations, (*wire.Extra)(&x.Extra))
@@ -2941,7 +3061,8 @@ func (x *ToolAnnotations) DecodeJSON(r *wire.Reader) {
 
 var membersOfToolChoice = wire.Members{Names: []string{`"mode":`}, ID: 51716}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ToolChoice) DecodeJSON(r *wire.Reader) {
 	*x = ToolChoice{}
 	o := r.Enter(&membersOfToolChoice, (*wire.Extra)(&x.Extra))
@@ -2957,7 +3078,8 @@ func (x *ToolChoice) DecodeJSON(r *wire.Reader) {
 
 var membersOfToolExecution = wire.Members{Names: []string{`"taskSupport":`}, ID: 17391}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ToolExecution) DecodeJSON(r *wire.Reader) {
 	*x = ToolExecution{}
 	o := r.Enter(&membersOfToolExecution, (*wire.Extra)(&x.Extra))
@@ -2976,7 +3098,8 @@ var membersOfToolInputSchema = wire.Members{
 	ID:    30326,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ToolInputSchema) DecodeJSON(r *wire.Reader) {
 	*x = ToolInputSchema{}
 	o := r.Enter(&membersOfToolInputSchema, (*wire.Extra)(&x.Extra))
@@ -3002,7 +3125,8 @@ var membersOfToolOutputSchema = wire.Members{
 	ID:    41045,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ToolOutputSchema) DecodeJSON(r *wire.Reader) {
 	*x = ToolOutputSchema{}
 	o := r.Enter(&membersOfToolOutputSchema, (*wire.Extra)(&x.Extra))
@@ -3028,7 +3152,8 @@ var membersOfToolResultContent = wire.Members{
 	ID:    16287,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ToolResultContent) DecodeJSON(r *wire.Reader) {
 	*x = ToolResultContent{}
 	o := r.Enter(&membersOfToolResultContent, (*wire.Extra)(&x.Extra))
@@ -3058,7 +3183,8 @@ var membersOfToolUseContent = wire.Members{
 	ID:    32399,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *ToolUseContent) DecodeJSON(r *wire.Reader) {
 	*x = ToolUseContent{}
 	o := r.Enter(&membersOfToolUseContent, (*wire.Extra)(&x.Extra))
@@ -3086,7 +3212,8 @@ var membersOfURLElicitationRequiredErrorErrorData = wire.Members{
 	ID:    25618,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *URLElicitationRequiredErrorErrorData) DecodeJSON(r *wire.Reader) {
 	*x = URLElicitationRequiredErrorErrorData{}
 	o := r.Enter(&membersOfURLElicitationRequiredErrorErrorData, (*wire.Extra)(&x.Extra))
@@ -3106,7 +3233,8 @@ var membersOfUnsubscribeRequestParams = wire.Members{
 	ID:    46033,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *UnsubscribeRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = UnsubscribeRequestParams{}
 	o := r.Enter(&membersOfUnsubscribeRequestParams, (*wire.Extra)(&x.Extra))
@@ -3128,7 +3256,8 @@ var membersOfUnsupportedProtocolVersionErrorErrorData = wire.Members{
 	ID:    13488,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *UnsupportedProtocolVersionErrorErrorData) DecodeJSON(r *wire.Reader) {
 	*x = UnsupportedProtocolVersionErrorErrorData{}
 	o := r.Enter(&membersOfUnsupportedProtocolVersionErrorErrorData, (*wire.Extra)(&x.Extra))
@@ -3150,7 +3279,8 @@ var membersOfUntitledMultiSelectEnumSchema = wire.Members{
 	ID:    33787,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *UntitledMultiSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = UntitledMultiSelectEnumSchema{}
 	o := r.Enter(&membersOfUntitledMultiSelectEnumSchema, (*wire.Extra)(&x.Extra))
@@ -3182,7 +3312,8 @@ var membersOfUntitledMultiSelectEnumSchemaItems = wire.Members{
 	ID:    21597,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *UntitledMultiSelectEnumSchemaItems) DecodeJSON(r *wire.Reader) {
 	*x = UntitledMultiSelectEnumSchemaItems{}
 	o := r.Enter(&membersOfUntitledMultiSelectEnumSchemaItems, (*wire.Extra)(&x.Extra))
@@ -3204,7 +3335,8 @@ var membersOfUntitledSingleSelectEnumSchema = wire.Members{
 	ID:    10378,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *UntitledSingleSelectEnumSchema) DecodeJSON(r *wire.Reader) {
 	*x = UntitledSingleSelectEnumSchema{}
 	o := r.Enter(&membersOfUntitledSingleSelectEnumSchema, (*wire.Extra)(&x.Extra))

@@ -12,7 +12,7 @@ package mcp
 // CacheScope is the value of cacheScope of CacheableResult. It sets the scope of a cached result:
 // one user or all.
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type CacheScope string
 
 // The values of [CacheScope].
@@ -27,7 +27,7 @@ const (
 
 // ElicitAction is the value of action of ElicitResult. It names the action that the user took.
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type ElicitAction string
 
 // The values of [ElicitAction].
@@ -43,7 +43,7 @@ const (
 // IconTheme is the value of theme of Icon. It names the background for which the image is designed.
 // Absent means either.
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type IconTheme string
 
 // The values of [IconTheme].
@@ -58,7 +58,7 @@ const (
 // to add context from MCP servers to the conversation. The client may decline. Absent means "none".
 // Other values are discouraged and need the sampling.context capability.
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type IncludeContext string
 
 // The values of [IncludeContext].
@@ -76,7 +76,7 @@ const (
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#logginglevel
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type LoggingLevel string
 
 // The values of [LoggingLevel].
@@ -101,7 +101,7 @@ const (
 
 // NumberSchemaType is the value of type of NumberSchema. It sets whether fractions are allowed.
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type NumberSchemaType string
 
 // The values of [NumberSchemaType].
@@ -116,7 +116,7 @@ const (
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#role
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type Role string
 
 // The values of [Role].
@@ -130,7 +130,7 @@ const (
 // StringSchemaFormat is the value of format of StringSchema. It restricts the format of the text.
 // If absent, any text is valid.
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type StringSchemaFormat string
 
 // The values of [StringSchemaFormat].
@@ -152,7 +152,7 @@ const (
 //
 // See https://modelcontextprotocol.io/specification/2025-11-25/schema#taskstatus
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type TaskStatus string
 
 // The values of [TaskStatus].
@@ -174,7 +174,7 @@ const (
 // become tasks, if the server's capabilities list tasks.requests.tools.call. Absent means
 // "forbidden".
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type TaskSupport string
 
 // The values of [TaskSupport].
@@ -189,7 +189,7 @@ const (
 
 // ToolChoiceMode is the value of mode of ToolChoice. It selects the rule. Absent means "auto".
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type ToolChoiceMode string
 
 // The values of [ToolChoiceMode].

@@ -17,151 +17,151 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// ServerHandler answers the requests that a client sends to a server. Embed [UnimplementedServerHandler]
-// to implement some of them. Params that may be left out are nil if they are. A
-// [*jsonrpc.Error] goes to the peer as it is.
+// ServerHandler handles the requests that a client sends to a server. Embed [UnimplementedServerHandler]
+// to implement only some of them. Optional params are nil if absent. A [*jsonrpc.Error] is sent to
+// the peer unchanged.
 type ServerHandler interface {
-	// Complete answers completion/complete.
+	// Complete handles completion/complete.
 	Complete(ctx context.Context, params *CompleteRequestParams) (*CompleteResult, error)
-	// Initialize answers initialize.
+	// Initialize handles initialize.
 	Initialize(ctx context.Context, params *InitializeRequestParams) (*InitializeResult, error)
-	// SetLevel answers logging/setLevel.
+	// SetLevel handles logging/setLevel.
 	SetLevel(ctx context.Context, params *SetLevelRequestParams) (*Result, error)
-	// Ping answers ping.
+	// Ping handles ping.
 	Ping(ctx context.Context, params *RequestParams) (*Result, error)
-	// GetPrompt answers prompts/get.
+	// GetPrompt handles prompts/get.
 	GetPrompt(ctx context.Context, params *GetPromptRequestParams) (GetPromptOutcome, error)
-	// ListPrompts answers prompts/list.
+	// ListPrompts handles prompts/list.
 	ListPrompts(ctx context.Context, params *PaginatedRequestParams) (*ListPromptsResult, error)
-	// ListResources answers resources/list.
+	// ListResources handles resources/list.
 	ListResources(ctx context.Context, params *PaginatedRequestParams) (*ListResourcesResult, error)
-	// ReadResource answers resources/read.
+	// ReadResource handles resources/read.
 	ReadResource(ctx context.Context, params *ReadResourceRequestParams) (ReadResourceOutcome, error)
-	// Subscribe answers resources/subscribe.
+	// Subscribe handles resources/subscribe.
 	Subscribe(ctx context.Context, params *SubscribeRequestParams) (*Result, error)
-	// ListResourceTemplates answers resources/templates/list.
+	// ListResourceTemplates handles resources/templates/list.
 	ListResourceTemplates(ctx context.Context, params *PaginatedRequestParams) (*ListResourceTemplatesResult, error)
-	// Unsubscribe answers resources/unsubscribe.
+	// Unsubscribe handles resources/unsubscribe.
 	Unsubscribe(ctx context.Context, params *UnsubscribeRequestParams) (*Result, error)
-	// Discover answers server/discover.
+	// Discover handles server/discover.
 	Discover(ctx context.Context, params *RequestParams) (*DiscoverResult, error)
-	// SubscriptionsListen answers subscriptions/listen.
+	// SubscriptionsListen handles subscriptions/listen.
 	SubscriptionsListen(ctx context.Context, params *SubscriptionsListenRequestParams) (*SubscriptionsListenResult, error)
-	// CancelTask answers tasks/cancel.
+	// CancelTask handles tasks/cancel.
 	CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error)
-	// GetTask answers tasks/get.
+	// GetTask handles tasks/get.
 	GetTask(ctx context.Context, params *GetTaskRequestParams) (*GetTaskResult, error)
-	// ListTasks answers tasks/list.
+	// ListTasks handles tasks/list.
 	ListTasks(ctx context.Context, params *PaginatedRequestParams) (*ListTasksResult, error)
-	// GetTaskPayload answers tasks/result.
+	// GetTaskPayload handles tasks/result.
 	GetTaskPayload(ctx context.Context, params *GetTaskPayloadRequestParams) (*GetTaskPayloadResult, error)
-	// CallTool answers tools/call.
+	// CallTool handles tools/call.
 	CallTool(ctx context.Context, params *CallToolRequestParams) (CallToolOutcome, error)
-	// ListTools answers tools/list.
+	// ListTools handles tools/list.
 	ListTools(ctx context.Context, params *PaginatedRequestParams) (*ListToolsResult, error)
 }
 
-// UnimplementedServerHandler answers every request with the error that there is no such method.
+// UnimplementedServerHandler rejects every request with the error for an unknown method.
 type UnimplementedServerHandler struct{}
 
-// Complete refuses completion/complete.
+// Complete rejects completion/complete.
 func (UnimplementedServerHandler) Complete(ctx context.Context, params *CompleteRequestParams) (*CompleteResult, error) {
 	return nil, jsonrpc.MethodNotFound("completion/complete")
 }
 
-// Initialize refuses initialize.
+// Initialize rejects initialize.
 func (UnimplementedServerHandler) Initialize(ctx context.Context, params *InitializeRequestParams) (*InitializeResult, error) {
 	return nil, jsonrpc.MethodNotFound("initialize")
 }
 
-// SetLevel refuses logging/setLevel.
+// SetLevel rejects logging/setLevel.
 func (UnimplementedServerHandler) SetLevel(ctx context.Context, params *SetLevelRequestParams) (*Result, error) {
 	return nil, jsonrpc.MethodNotFound("logging/setLevel")
 }
 
-// Ping refuses ping.
+// Ping rejects ping.
 func (UnimplementedServerHandler) Ping(ctx context.Context, params *RequestParams) (*Result, error) {
 	return nil, jsonrpc.MethodNotFound("ping")
 }
 
-// GetPrompt refuses prompts/get.
+// GetPrompt rejects prompts/get.
 func (UnimplementedServerHandler) GetPrompt(ctx context.Context, params *GetPromptRequestParams) (GetPromptOutcome, error) {
 	return nil, jsonrpc.MethodNotFound("prompts/get")
 }
 
-// ListPrompts refuses prompts/list.
+// ListPrompts rejects prompts/list.
 func (UnimplementedServerHandler) ListPrompts(ctx context.Context, params *PaginatedRequestParams) (*ListPromptsResult, error) {
 	return nil, jsonrpc.MethodNotFound("prompts/list")
 }
 
-// ListResources refuses resources/list.
+// ListResources rejects resources/list.
 func (UnimplementedServerHandler) ListResources(ctx context.Context, params *PaginatedRequestParams) (*ListResourcesResult, error) {
 	return nil, jsonrpc.MethodNotFound("resources/list")
 }
 
-// ReadResource refuses resources/read.
+// ReadResource rejects resources/read.
 func (UnimplementedServerHandler) ReadResource(ctx context.Context, params *ReadResourceRequestParams) (ReadResourceOutcome, error) {
 	return nil, jsonrpc.MethodNotFound("resources/read")
 }
 
-// Subscribe refuses resources/subscribe.
+// Subscribe rejects resources/subscribe.
 func (UnimplementedServerHandler) Subscribe(ctx context.Context, params *SubscribeRequestParams) (*Result, error) {
 	return nil, jsonrpc.MethodNotFound("resources/subscribe")
 }
 
-// ListResourceTemplates refuses resources/templates/list.
+// ListResourceTemplates rejects resources/templates/list.
 func (UnimplementedServerHandler) ListResourceTemplates(ctx context.Context, params *PaginatedRequestParams) (*ListResourceTemplatesResult, error) {
 	return nil, jsonrpc.MethodNotFound("resources/templates/list")
 }
 
-// Unsubscribe refuses resources/unsubscribe.
+// Unsubscribe rejects resources/unsubscribe.
 func (UnimplementedServerHandler) Unsubscribe(ctx context.Context, params *UnsubscribeRequestParams) (*Result, error) {
 	return nil, jsonrpc.MethodNotFound("resources/unsubscribe")
 }
 
-// Discover refuses server/discover.
+// Discover rejects server/discover.
 func (UnimplementedServerHandler) Discover(ctx context.Context, params *RequestParams) (*DiscoverResult, error) {
 	return nil, jsonrpc.MethodNotFound("server/discover")
 }
 
-// SubscriptionsListen refuses subscriptions/listen.
+// SubscriptionsListen rejects subscriptions/listen.
 func (UnimplementedServerHandler) SubscriptionsListen(ctx context.Context, params *SubscriptionsListenRequestParams) (*SubscriptionsListenResult, error) {
 	return nil, jsonrpc.MethodNotFound("subscriptions/listen")
 }
 
-// CancelTask refuses tasks/cancel.
+// CancelTask rejects tasks/cancel.
 func (UnimplementedServerHandler) CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/cancel")
 }
 
-// GetTask refuses tasks/get.
+// GetTask rejects tasks/get.
 func (UnimplementedServerHandler) GetTask(ctx context.Context, params *GetTaskRequestParams) (*GetTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/get")
 }
 
-// ListTasks refuses tasks/list.
+// ListTasks rejects tasks/list.
 func (UnimplementedServerHandler) ListTasks(ctx context.Context, params *PaginatedRequestParams) (*ListTasksResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/list")
 }
 
-// GetTaskPayload refuses tasks/result.
+// GetTaskPayload rejects tasks/result.
 func (UnimplementedServerHandler) GetTaskPayload(ctx context.Context, params *GetTaskPayloadRequestParams) (*GetTaskPayloadResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/result")
 }
 
-// CallTool refuses tools/call.
+// CallTool rejects tools/call.
 func (UnimplementedServerHandler) CallTool(ctx context.Context, params *CallToolRequestParams) (CallToolOutcome, error) {
 	return nil, jsonrpc.MethodNotFound("tools/call")
 }
 
-// ListTools refuses tools/list.
+// ListTools rejects tools/list.
 func (UnimplementedServerHandler) ListTools(ctx context.Context, params *PaginatedRequestParams) (*ListToolsResult, error) {
 	return nil, jsonrpc.MethodNotFound("tools/list")
 }
 
-// DispatchServer decodes the params of a request and calls the method of h that answers it. With
-// a revision the params are checked against its schema first; faults are a [*jsonrpc.Error]
-// with the code for invalid params.
+// DispatchServer decodes the params of a request and calls the method of h that handles it. If
+// rev is not empty, it first checks the params against the schema of that revision. It returns faults
+// as a [*jsonrpc.Error] with the code for invalid params.
 func DispatchServer(ctx context.Context, h ServerHandler, rev Revision, method string, params json.RawMessage) (codec.Encoder, error) {
 	if rev != "" {
 		if err := ValidateParams(rev, method, params); err != nil {
@@ -211,8 +211,8 @@ func DispatchServer(ctx context.Context, h ServerHandler, rev Revision, method s
 	return nil, jsonrpc.MethodNotFound(method)
 }
 
-// ToServer sends typed requests to a server through a [jsonrpc.Caller]. It may be used by many
-// goroutines if the caller may.
+// ToServer sends typed requests to a server through a [jsonrpc.Caller]. It is safe for concurrent
+// use if Caller is.
 type ToServer struct{ Caller jsonrpc.Caller }
 
 // Complete sends completion/complete and returns its result.
@@ -310,19 +310,19 @@ func (c ToServer) ListTools(ctx context.Context, params *PaginatedRequestParams)
 	return jsonrpc.CallInto(ctx, c.Caller, "tools/list", jsonrpc.Params(params), new(ListToolsResult))
 }
 
-// ServerNotificationHandler takes the notifications that a client sends to a server. Embed
-// [UnimplementedServerNotificationHandler] to implement some of them. Params that may be left
-// out are nil if they are. Nobody is told of an error but the caller of [DispatchServerNotification].
+// ServerNotificationHandler handles the notifications that a client sends to a server. Embed
+// [UnimplementedServerNotificationHandler] to implement only some of them. Optional params are nil if
+// absent. [DispatchServerNotification] returns errors to its caller; the peer does not receive them.
 type ServerNotificationHandler interface {
-	// Cancelled takes notifications/cancelled.
+	// Cancelled handles notifications/cancelled.
 	Cancelled(ctx context.Context, params *CancelledNotificationParams) error
-	// Initialized takes notifications/initialized.
+	// Initialized handles notifications/initialized.
 	Initialized(ctx context.Context, params *NotificationParams) error
-	// Progress takes notifications/progress.
+	// Progress handles notifications/progress.
 	Progress(ctx context.Context, params *ProgressNotificationParams) error
-	// RootsListChanged takes notifications/roots/list_changed.
+	// RootsListChanged handles notifications/roots/list_changed.
 	RootsListChanged(ctx context.Context, params *NotificationParams) error
-	// TaskStatus takes notifications/tasks/status.
+	// TaskStatus handles notifications/tasks/status.
 	TaskStatus(ctx context.Context, params *TaskStatusNotificationParams) error
 }
 
@@ -355,7 +355,7 @@ func (UnimplementedServerNotificationHandler) TaskStatus(ctx context.Context, pa
 }
 
 // DispatchServerNotification decodes the params of a notification and calls the method of h that
-// takes it. With a revision the params are checked against its schema first.
+// handles it. If rev is not empty, it first checks the params against the schema of that revision.
 func DispatchServerNotification(ctx context.Context, h ServerNotificationHandler, rev Revision, method string, params json.RawMessage) error {
 	if rev != "" {
 		if err := ValidateParams(rev, method, params); err != nil {
@@ -377,8 +377,8 @@ func DispatchServerNotification(ctx context.Context, h ServerNotificationHandler
 	return jsonrpc.MethodNotFound(method)
 }
 
-// NotifyServer sends typed notifications to a server through a [jsonrpc.Notifier]. It may be used by
-// many goroutines if the notifier may.
+// NotifyServer sends typed notifications to a server through a [jsonrpc.Notifier]. It is safe for
+// concurrent use if Notifier is.
 type NotifyServer struct{ Notifier jsonrpc.Notifier }
 
 // Cancelled sends notifications/cancelled.
@@ -406,74 +406,74 @@ func (n NotifyServer) TaskStatus(ctx context.Context, params *TaskStatusNotifica
 	return n.Notifier.Notify(ctx, "notifications/tasks/status", jsonrpc.Params(params))
 }
 
-// ClientHandler answers the requests that a server sends to a client. Embed [UnimplementedClientHandler]
-// to implement some of them. Params that may be left out are nil if they are. A
-// [*jsonrpc.Error] goes to the peer as it is.
+// ClientHandler handles the requests that a server sends to a client. Embed [UnimplementedClientHandler]
+// to implement only some of them. Optional params are nil if absent. A [*jsonrpc.Error] is sent to
+// the peer unchanged.
 type ClientHandler interface {
-	// Elicit answers elicitation/create.
+	// Elicit handles elicitation/create.
 	Elicit(ctx context.Context, params ElicitRequestParams) (ElicitOutcome, error)
-	// Ping answers ping.
+	// Ping handles ping.
 	Ping(ctx context.Context, params *RequestParams) (*Result, error)
-	// ListRoots answers roots/list.
+	// ListRoots handles roots/list.
 	ListRoots(ctx context.Context, params *RequestParams) (*ListRootsResult, error)
-	// CreateMessage answers sampling/createMessage.
+	// CreateMessage handles sampling/createMessage.
 	CreateMessage(ctx context.Context, params *CreateMessageRequestParams) (CreateMessageOutcome, error)
-	// CancelTask answers tasks/cancel.
+	// CancelTask handles tasks/cancel.
 	CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error)
-	// GetTask answers tasks/get.
+	// GetTask handles tasks/get.
 	GetTask(ctx context.Context, params *GetTaskRequestParams) (*GetTaskResult, error)
-	// ListTasks answers tasks/list.
+	// ListTasks handles tasks/list.
 	ListTasks(ctx context.Context, params *PaginatedRequestParams) (*ListTasksResult, error)
-	// GetTaskPayload answers tasks/result.
+	// GetTaskPayload handles tasks/result.
 	GetTaskPayload(ctx context.Context, params *GetTaskPayloadRequestParams) (*GetTaskPayloadResult, error)
 }
 
-// UnimplementedClientHandler answers every request with the error that there is no such method.
+// UnimplementedClientHandler rejects every request with the error for an unknown method.
 type UnimplementedClientHandler struct{}
 
-// Elicit refuses elicitation/create.
+// Elicit rejects elicitation/create.
 func (UnimplementedClientHandler) Elicit(ctx context.Context, params ElicitRequestParams) (ElicitOutcome, error) {
 	return nil, jsonrpc.MethodNotFound("elicitation/create")
 }
 
-// Ping refuses ping.
+// Ping rejects ping.
 func (UnimplementedClientHandler) Ping(ctx context.Context, params *RequestParams) (*Result, error) {
 	return nil, jsonrpc.MethodNotFound("ping")
 }
 
-// ListRoots refuses roots/list.
+// ListRoots rejects roots/list.
 func (UnimplementedClientHandler) ListRoots(ctx context.Context, params *RequestParams) (*ListRootsResult, error) {
 	return nil, jsonrpc.MethodNotFound("roots/list")
 }
 
-// CreateMessage refuses sampling/createMessage.
+// CreateMessage rejects sampling/createMessage.
 func (UnimplementedClientHandler) CreateMessage(ctx context.Context, params *CreateMessageRequestParams) (CreateMessageOutcome, error) {
 	return nil, jsonrpc.MethodNotFound("sampling/createMessage")
 }
 
-// CancelTask refuses tasks/cancel.
+// CancelTask rejects tasks/cancel.
 func (UnimplementedClientHandler) CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/cancel")
 }
 
-// GetTask refuses tasks/get.
+// GetTask rejects tasks/get.
 func (UnimplementedClientHandler) GetTask(ctx context.Context, params *GetTaskRequestParams) (*GetTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/get")
 }
 
-// ListTasks refuses tasks/list.
+// ListTasks rejects tasks/list.
 func (UnimplementedClientHandler) ListTasks(ctx context.Context, params *PaginatedRequestParams) (*ListTasksResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/list")
 }
 
-// GetTaskPayload refuses tasks/result.
+// GetTaskPayload rejects tasks/result.
 func (UnimplementedClientHandler) GetTaskPayload(ctx context.Context, params *GetTaskPayloadRequestParams) (*GetTaskPayloadResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/result")
 }
 
-// DispatchClient decodes the params of a request and calls the method of h that answers it. With
-// a revision the params are checked against its schema first; faults are a [*jsonrpc.Error]
-// with the code for invalid params.
+// DispatchClient decodes the params of a request and calls the method of h that handles it. If
+// rev is not empty, it first checks the params against the schema of that revision. It returns faults
+// as a [*jsonrpc.Error] with the code for invalid params.
 func DispatchClient(ctx context.Context, h ClientHandler, rev Revision, method string, params json.RawMessage) (codec.Encoder, error) {
 	if rev != "" {
 		if err := ValidateParams(rev, method, params); err != nil {
@@ -501,8 +501,8 @@ func DispatchClient(ctx context.Context, h ClientHandler, rev Revision, method s
 	return nil, jsonrpc.MethodNotFound(method)
 }
 
-// ToClient sends typed requests to a client through a [jsonrpc.Caller]. It may be used by many
-// goroutines if the caller may.
+// ToClient sends typed requests to a client through a [jsonrpc.Caller]. It is safe for concurrent
+// use if Caller is.
 type ToClient struct{ Caller jsonrpc.Caller }
 
 // Elicit sends elicitation/create and returns its result.
@@ -545,29 +545,29 @@ func (c ToClient) GetTaskPayload(ctx context.Context, params *GetTaskPayloadRequ
 	return jsonrpc.CallInto(ctx, c.Caller, "tasks/result", jsonrpc.Params(params), new(GetTaskPayloadResult))
 }
 
-// ClientNotificationHandler takes the notifications that a server sends to a client. Embed
-// [UnimplementedClientNotificationHandler] to implement some of them. Params that may be left
-// out are nil if they are. Nobody is told of an error but the caller of [DispatchClientNotification].
+// ClientNotificationHandler handles the notifications that a server sends to a client. Embed
+// [UnimplementedClientNotificationHandler] to implement only some of them. Optional params are nil if
+// absent. [DispatchClientNotification] returns errors to its caller; the peer does not receive them.
 type ClientNotificationHandler interface {
-	// Cancelled takes notifications/cancelled.
+	// Cancelled handles notifications/cancelled.
 	Cancelled(ctx context.Context, params *CancelledNotificationParams) error
-	// ElicitationComplete takes notifications/elicitation/complete.
+	// ElicitationComplete handles notifications/elicitation/complete.
 	ElicitationComplete(ctx context.Context, params *ElicitationCompleteNotificationParams) error
-	// LoggingMessage takes notifications/message.
+	// LoggingMessage handles notifications/message.
 	LoggingMessage(ctx context.Context, params *LoggingMessageNotificationParams) error
-	// Progress takes notifications/progress.
+	// Progress handles notifications/progress.
 	Progress(ctx context.Context, params *ProgressNotificationParams) error
-	// PromptListChanged takes notifications/prompts/list_changed.
+	// PromptListChanged handles notifications/prompts/list_changed.
 	PromptListChanged(ctx context.Context, params *NotificationParams) error
-	// ResourceListChanged takes notifications/resources/list_changed.
+	// ResourceListChanged handles notifications/resources/list_changed.
 	ResourceListChanged(ctx context.Context, params *NotificationParams) error
-	// ResourceUpdated takes notifications/resources/updated.
+	// ResourceUpdated handles notifications/resources/updated.
 	ResourceUpdated(ctx context.Context, params *ResourceUpdatedNotificationParams) error
-	// SubscriptionsAcknowledged takes notifications/subscriptions/acknowledged.
+	// SubscriptionsAcknowledged handles notifications/subscriptions/acknowledged.
 	SubscriptionsAcknowledged(ctx context.Context, params *SubscriptionsAcknowledgedNotificationParams) error
-	// TaskStatus takes notifications/tasks/status.
+	// TaskStatus handles notifications/tasks/status.
 	TaskStatus(ctx context.Context, params *TaskStatusNotificationParams) error
-	// ToolListChanged takes notifications/tools/list_changed.
+	// ToolListChanged handles notifications/tools/list_changed.
 	ToolListChanged(ctx context.Context, params *NotificationParams) error
 }
 
@@ -625,7 +625,7 @@ func (UnimplementedClientNotificationHandler) ToolListChanged(ctx context.Contex
 }
 
 // DispatchClientNotification decodes the params of a notification and calls the method of h that
-// takes it. With a revision the params are checked against its schema first.
+// handles it. If rev is not empty, it first checks the params against the schema of that revision.
 func DispatchClientNotification(ctx context.Context, h ClientNotificationHandler, rev Revision, method string, params json.RawMessage) error {
 	if rev != "" {
 		if err := ValidateParams(rev, method, params); err != nil {
@@ -657,8 +657,8 @@ func DispatchClientNotification(ctx context.Context, h ClientNotificationHandler
 	return jsonrpc.MethodNotFound(method)
 }
 
-// NotifyClient sends typed notifications to a client through a [jsonrpc.Notifier]. It may be used by
-// many goroutines if the notifier may.
+// NotifyClient sends typed notifications to a client through a [jsonrpc.Notifier]. It is safe for
+// concurrent use if Notifier is.
 type NotifyClient struct{ Notifier jsonrpc.Notifier }
 
 // Cancelled sends notifications/cancelled.

@@ -15,12 +15,12 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// Revisions returns the revisions that the types of this package serve, the oldest first.
+// Revisions returns the revisions that this package supports, oldest first.
 func Revisions() []Revision {
 	return []Revision{Revision20241105, Revision20250326, Revision20250618, Revision20251125, Revision20260728}
 }
 
-// Defines reports whether the schema of the revision has a definition.
+// Defines reports whether the schema of the revision has the definition.
 func (rev Revision) Defines(definition string) bool {
 	_, ok := table.Root(string(rev), definition)
 	return ok
@@ -29,13 +29,13 @@ func (rev Revision) Defines(definition string) bool {
 // bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
 func (rev Revision) bit() uint64 { return table.Bit(string(rev)) }
 
-// Has reports whether the revision has a method.
+// Has reports whether the revision has the method.
 func (rev Revision) Has(method string) bool {
 	m, ok := LookupMethod(method)
 	return ok && m.In(rev)
 }
 
-// The names of the methods, as on the wire.
+// The names of the methods on the wire.
 const (
 	MethodCompletionComplete                     = "completion/complete"
 	MethodElicitationCreate                      = "elicitation/create"
@@ -73,8 +73,8 @@ const (
 	MethodNotificationsToolsListChanged          = "notifications/tools/list_changed"
 )
 
-// Declares reports whether c declares a capability. Its name is made of the members that lead to it,
-// joined with dots, such as "tasks.requests.elicitation.create". A boolean must be true, and a value not null.
+// Declares reports whether c declares a capability. The name of a capability is the path of its member,
+// joined by dots, such as "tasks.requests.elicitation.create". A boolean member must be true, and any other must not be null.
 func (c *ClientCapabilities) Declares(capability string) bool {
 	switch capability {
 	case "elicitation":
@@ -117,8 +117,8 @@ func (c *ClientCapabilities) Declares(capability string) bool {
 	return false
 }
 
-// Declares reports whether c declares a capability. Its name is made of the members that lead to it,
-// joined with dots, such as "tasks.requests.tools.call". A boolean must be true, and a value not null.
+// Declares reports whether c declares a capability. The name of a capability is the path of its member,
+// joined by dots, such as "tasks.requests.tools.call". A boolean member must be true, and any other must not be null.
 func (c *ServerCapabilities) Declares(capability string) bool {
 	switch capability {
 	case "completions":
@@ -163,9 +163,9 @@ func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// ParamsNeed returns the capability that a peer must have declared to be sent these params, apart
-// from that of the method; "" if there is none in revision rev. It is false if the revision does
-// not have such params at all.
+// ParamsNeed returns the capability that the receiver of params must have declared in addition to that
+// of the method, or "" if revision rev defines none. It returns false if the revision does not allow
+// such params.
 func ParamsNeed(rev Revision, params codec.Encoder) (capability string, ok bool) {
 	switch x := params.(type) {
 	case *CreateMessageRequestParams:
@@ -180,7 +180,7 @@ func ParamsNeed(rev Revision, params codec.Encoder) (capability string, ok bool)
 	return "", true
 }
 
-// need is ParamsNeed for params that the revisions in are of, where those in capabilityIn have the
+// need implements ParamsNeed for params that exist in the revisions in. Those in capabilityIn have the
 // capability.
 func need(rev Revision, capability string, capabilityIn, in uint64) (string, bool) {
 	switch bit := rev.bit(); {

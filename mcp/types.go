@@ -7,15 +7,16 @@
 //   - 2025-11-25 schema/2025-11-25/schema.json, sha256 232dccf00371ad3438d71e719ad588b53aa384c1470107fc70caec1041f9a94c
 //   - 2026-07-28 schema/2026-07-28/schema.json, sha256 42218ae1c2c821f3acab496eb5ef048b38df7512d25372fb2b52fc4721e209c8
 
-// Package mcp holds the params and the results of all messages of the Model Context Protocol as Go
-// types: one package for all published revisions. [DecodeRequest] and [DecodeResponse] decode a
-// message together with them.
+// Package mcp defines Go types for the params and results of all messages of the Model Context
+// Protocol, in one package for all published revisions. [DecodeRequest] and [DecodeResponse] decode
+// a message together with them.
 //
-// A member that every revision requires is a plain field; any other is a pointer, or a slice, map,
-// raw value or union whose nil means absent. Unions are interfaces whose variants are pointers, for
-// a type switch; what is no variant comes as [*Unknown]. Every struct keeps the members it has no
-// field for in its field Extra, so that decoding and encoding loses nothing. Decoding is lenient
-// where nothing is lost by it; Validate says what a revision finds wrong.
+// A member that every revision requires is a plain field. Any other member is a pointer, or a
+// slice, map, raw value or union; nil means absent. Unions are interfaces whose variants are
+// pointers, for use in a type switch. A value that matches no variant is decoded as [*Unknown].
+// Each struct keeps members without a field in its field Extra, so that decoding and encoding again
+// loses no data. Decoding accepts a value that violates the schema if it can keep it; Validate
+// reports what a revision does not allow.
 package mcp
 
 import (
@@ -24,13 +25,13 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// Generated code of this version needs this version of package codec.
+// This generated code needs a version of package codec that declares this constant.
 const _ = codec.GeneratedVersion2
 
-// Revision is a revision of the protocol, as the protocol itself writes it.
+// Revision names a revision of the protocol, in the protocol's own notation.
 type Revision string
 
-// The revisions that the types of this package serve.
+// The revisions that this package supports.
 const (
 	Revision20241105 Revision = "2024-11-05"
 	Revision20250326 Revision = "2025-03-26"
@@ -39,8 +40,8 @@ const (
 	Revision20260728 Revision = "2026-07-28"
 )
 
-// Value is a value of a definition in the protocol's schemas, such as *Task: it reads and
-// writes itself and says what a revision finds wrong with it.
+// Value is a value of a definition in the protocol's schemas, such as *Task. It
+// decodes, encodes and validates itself.
 type Value interface {
 	codec.Value
 
@@ -309,7 +310,7 @@ type CancelledNotificationParams struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#clientcapabilities
 type ClientCapabilities struct {
-	// Elicitation is present if the server can ask the user for input through the client. An empty
+	// Elicitation declares that the server can ask the user for input through the client. An empty
 	// object means form mode only. (Since 2025-06-18.)
 	Elicitation *ClientCapabilitiesElicitation
 	// Experimental maps the names of features outside the specification to their settings.
@@ -318,12 +319,12 @@ type ClientCapabilities struct {
 	// "io.modelcontextprotocol/tasks", to their settings. Identifiers always have a prefix.
 	// Settings may be empty. (In 2026-07-28 only.)
 	Extensions json.RawMessage
-	// Roots is present if servers can list the client's roots. Deprecated from 2026-07-28 on.
+	// Roots declares that servers can list the client's roots. Deprecated from 2026-07-28 on.
 	Roots *ClientCapabilitiesRoots
-	// Sampling is present if the client can sample a language model for the server. Deprecated from
+	// Sampling declares that the client can sample a language model for the server. Deprecated from
 	// 2026-07-28 on.
 	Sampling *ClientCapabilitiesSampling
-	// Tasks is present if the client can run some requests from the server as tasks. (In 2025-11-25
+	// Tasks declares that the client can run some requests from the server as tasks. (In 2025-11-25
 	// only.)
 	Tasks *ClientCapabilitiesTasks
 
@@ -331,12 +332,12 @@ type ClientCapabilities struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesElicitation is the value of elicitation of ClientCapabilities. It is present if
+// ClientCapabilitiesElicitation is the value of elicitation of ClientCapabilities. It declares that
 // the server can ask the user for input through the client. An empty object means form mode only.
 type ClientCapabilitiesElicitation struct {
-	// Form is present if the client supports form mode. (Since 2025-11-25.)
+	// Form declares that the client supports form mode. (Since 2025-11-25.)
 	Form json.RawMessage
-	// URL is present if the client supports URL mode, in which the user visits a web page. (Since
+	// URL declares that the client supports URL mode, in which the user visits a web page. (Since
 	// 2025-11-25.)
 	URL json.RawMessage
 
@@ -344,7 +345,7 @@ type ClientCapabilitiesElicitation struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesRoots is the value of roots of ClientCapabilities. It is present if servers can
+// ClientCapabilitiesRoots is the value of roots of ClientCapabilities. It declares that servers can
 // list the client's roots. Deprecated from 2026-07-28 on.
 type ClientCapabilitiesRoots struct {
 	// ListChanged reports whether the client sends notifications/roots/list_changed when its roots
@@ -355,13 +356,13 @@ type ClientCapabilitiesRoots struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesSampling is the value of sampling of ClientCapabilities. It is present if the
+// ClientCapabilitiesSampling is the value of sampling of ClientCapabilities. It declares that the
 // client can sample a language model for the server. Deprecated from 2026-07-28 on.
 type ClientCapabilitiesSampling struct {
-	// Context is present if includeContext may ask for "thisServer" or "allServers". If absent,
+	// Context declares that includeContext may ask for "thisServer" or "allServers". If absent,
 	// only "none" is allowed. (Since 2025-11-25.)
 	Context json.RawMessage
-	// Tools is present if sampling requests may contain tools and toolChoice. If absent, the client
+	// Tools declares that sampling requests may contain tools and toolChoice. If absent, the client
 	// rejects such requests. (Since 2025-11-25.)
 	Tools json.RawMessage
 
@@ -369,12 +370,12 @@ type ClientCapabilitiesSampling struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesTasks is the value of tasks of ClientCapabilities. It is present if the client
+// ClientCapabilitiesTasks is the value of tasks of ClientCapabilities. It declares that the client
 // can run some requests from the server as tasks.
 type ClientCapabilitiesTasks struct {
-	// Cancel is present, as an empty object, if the client supports tasks/cancel.
+	// Cancel declares, as an empty object, that the client supports tasks/cancel.
 	Cancel json.RawMessage
-	// List is present, as an empty object, if the client supports tasks/list.
+	// List declares, as an empty object, that the client supports tasks/list.
 	List json.RawMessage
 	// Requests lists the request types that can become tasks, grouped by feature. All others
 	// cannot.
@@ -399,7 +400,7 @@ type ClientCapabilitiesTasksRequests struct {
 // ClientCapabilitiesTasksRequestsElicitation is the value of tasks.requests.elicitation of
 // ClientCapabilities. It groups the elicitation requests that can become tasks.
 type ClientCapabilitiesTasksRequestsElicitation struct {
-	// Create is present, as an empty object, if elicitation/create can become a task.
+	// Create declares, as an empty object, that elicitation/create can become a task.
 	Create json.RawMessage
 
 	// Extra keeps the members that have no field here.
@@ -409,7 +410,7 @@ type ClientCapabilitiesTasksRequestsElicitation struct {
 // ClientCapabilitiesTasksRequestsSampling is the value of tasks.requests.sampling of
 // ClientCapabilities. It groups the sampling requests that can become tasks.
 type ClientCapabilitiesTasksRequestsSampling struct {
-	// CreateMessage is present, as an empty object, if sampling/createMessage can become a task.
+	// CreateMessage declares, as an empty object, that sampling/createMessage can become a task.
 	CreateMessage json.RawMessage
 
 	// Extra keeps the members that have no field here.
@@ -1832,7 +1833,7 @@ type SamplingMessage struct {
 //
 // See https://modelcontextprotocol.io/specification/2026-07-28/schema#servercapabilities
 type ServerCapabilities struct {
-	// Completions is present if the server supports completion/complete. (Since 2025-03-26.)
+	// Completions declares that the server supports completion/complete. (Since 2025-03-26.)
 	Completions json.RawMessage
 	// Experimental maps the names of features outside the specification to their settings.
 	Experimental json.RawMessage
@@ -1840,23 +1841,23 @@ type ServerCapabilities struct {
 	// "io.modelcontextprotocol/tasks", to their settings. Identifiers always have a prefix.
 	// Settings may be empty. (In 2026-07-28 only.)
 	Extensions json.RawMessage
-	// Logging is present if the server may send log records to the client. Deprecated from
+	// Logging declares that the server may send log records to the client. Deprecated from
 	// 2026-07-28 on.
 	Logging json.RawMessage
-	// Prompts is present if the server has prompts.
+	// Prompts declares that the server has prompts.
 	Prompts *ServerCapabilitiesPrompts
-	// Resources is present if the server has resources.
+	// Resources declares that the server has resources.
 	Resources *ServerCapabilitiesResources
-	// Tasks is present if the server can run some requests as tasks. (In 2025-11-25 only.)
+	// Tasks declares that the server can run some requests as tasks. (In 2025-11-25 only.)
 	Tasks *ServerCapabilitiesTasks
-	// Tools is present if the server has tools.
+	// Tools declares that the server has tools.
 	Tools *ServerCapabilitiesTools
 
 	// Extra keeps the members that have no field here.
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesPrompts is the value of prompts of ServerCapabilities. It is present if the
+// ServerCapabilitiesPrompts is the value of prompts of ServerCapabilities. It declares that the
 // server has prompts.
 type ServerCapabilitiesPrompts struct {
 	// ListChanged reports whether the server notifies clients when its list of prompts changes.
@@ -1867,7 +1868,7 @@ type ServerCapabilitiesPrompts struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesResources is the value of resources of ServerCapabilities. It is present if the
+// ServerCapabilitiesResources is the value of resources of ServerCapabilities. It declares that the
 // server has resources.
 type ServerCapabilitiesResources struct {
 	// ListChanged reports whether the server notifies clients when its list of resources changes.
@@ -1881,12 +1882,12 @@ type ServerCapabilitiesResources struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTasks is the value of tasks of ServerCapabilities. It is present if the server
+// ServerCapabilitiesTasks is the value of tasks of ServerCapabilities. It declares that the server
 // can run some requests as tasks.
 type ServerCapabilitiesTasks struct {
-	// Cancel is present, as an empty object, if the server supports tasks/cancel.
+	// Cancel declares, as an empty object, that the server supports tasks/cancel.
 	Cancel json.RawMessage
-	// List is present, as an empty object, if the server supports tasks/list.
+	// List declares, as an empty object, that the server supports tasks/list.
 	List json.RawMessage
 	// Requests lists the request types that can become tasks, grouped by feature. All others
 	// cannot.
@@ -1909,7 +1910,7 @@ type ServerCapabilitiesTasksRequests struct {
 // ServerCapabilitiesTasksRequestsTools is the value of tasks.requests.tools of ServerCapabilities.
 // It groups the tool requests that can become tasks.
 type ServerCapabilitiesTasksRequestsTools struct {
-	// Call is present, as an empty object, if tools/call can become a task. The taskSupport of each
+	// Call declares, as an empty object, that tools/call can become a task. The taskSupport of each
 	// tool then decides.
 	Call json.RawMessage
 
@@ -1917,7 +1918,7 @@ type ServerCapabilitiesTasksRequestsTools struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTools is the value of tools of ServerCapabilities. It is present if the server
+// ServerCapabilitiesTools is the value of tools of ServerCapabilities. It declares that the server
 // has tools.
 type ServerCapabilitiesTools struct {
 	// ListChanged reports whether the server notifies clients when its list of tools changes.

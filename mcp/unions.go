@@ -17,23 +17,23 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Unknown is a value of a union that is none of its variants: what a newer peer may send.
-// It is a variant of every union here and keeps the value as it came.
+// Unknown holds a value that matches no variant of its union. A newer peer may send such a value.
+// Unknown is a variant of every union in this package and keeps the JSON text unchanged.
 type Unknown struct{ Raw json.RawMessage }
 
 // DecodeJSON reads any value.
 func (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }
 
-// EncodeJSON writes the value as it came.
+// EncodeJSON writes the value unchanged.
 func (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }
 
-// MarshalJSON returns the value as it came.
+// MarshalJSON returns the value unchanged.
 func (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON keeps any value.
 func (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
-// Validate says that no revision knows the value.
+// Validate returns an error, because no revision defines the value.
 func (x *Unknown) Validate(rev Revision) error {
 	return fmt.Errorf("no variant of revision %s has this shape", rev)
 }
@@ -53,8 +53,8 @@ type AnyResourceContents interface {
 	isAnyResourceContents() // only the types above
 }
 
-// DecodeAnyResourceContents reads an [AnyResourceContents]. It finds the variant by the members
-// that are there.
+// DecodeAnyResourceContents reads an [AnyResourceContents]. It selects the variant by the members
+// present.
 func DecodeAnyResourceContents(r *wire.Reader) AnyResourceContents {
 	switch keys := r.PeekKeys(wire.Key{Name: "text", Kinds: 1 << wire.KindString}, wire.Key{Name: "blob", Kinds: 1 << wire.KindString}); {
 	case keys&0x1 != 0:
@@ -79,9 +79,10 @@ type CallToolOutcome interface {
 	isCallToolOutcome() // only the types above
 }
 
-// DecodeCallToolOutcome reads a [CallToolOutcome]. It finds the variant by its member "resultType".
+// DecodeCallToolOutcome reads a [CallToolOutcome]. It selects the variant by its member
+// "resultType".
 func DecodeCallToolOutcome(r *wire.Reader) CallToolOutcome {
-	// Its first member nearly always tells what it is.
+	// The first member nearly always determines the variant.
 	start := r.Mark()
 	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
 		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, !x.Extra.Has("resultType")) {
@@ -117,7 +118,7 @@ type CompletionReference interface {
 	isCompletionReference() // only the types above
 }
 
-// DecodeCompletionReference reads a [CompletionReference]. It finds the variant by its member
+// DecodeCompletionReference reads a [CompletionReference]. It selects the variant by its member
 // "type".
 func DecodeCompletionReference(r *wire.Reader) CompletionReference {
 	switch string(r.PeekText("type")) {
@@ -149,7 +150,7 @@ type ContentBlock interface {
 	isContentBlock() // only the types above
 }
 
-// DecodeContentBlock reads a [ContentBlock]. It finds the variant by its member "type".
+// DecodeContentBlock reads a [ContentBlock]. It selects the variant by its member "type".
 func DecodeContentBlock(r *wire.Reader) ContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
@@ -179,10 +180,10 @@ type CreateMessageOutcome interface {
 	isCreateMessageOutcome() // only the types above
 }
 
-// DecodeCreateMessageOutcome reads a [CreateMessageOutcome]. It finds the variant by the members
-// that are there.
+// DecodeCreateMessageOutcome reads a [CreateMessageOutcome]. It selects the variant by the members
+// present.
 func DecodeCreateMessageOutcome(r *wire.Reader) CreateMessageOutcome {
-	// Its first member nearly always tells what it is.
+	// The first member nearly always determines the variant.
 	start := r.Mark()
 	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
 		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, true) {
@@ -213,9 +214,9 @@ type ElicitOutcome interface {
 	isElicitOutcome() // only the types above
 }
 
-// DecodeElicitOutcome reads an [ElicitOutcome]. It finds the variant by the members that are there.
+// DecodeElicitOutcome reads an [ElicitOutcome]. It selects the variant by the members present.
 func DecodeElicitOutcome(r *wire.Reader) ElicitOutcome {
-	// Its first member nearly always tells what it is.
+	// The first member nearly always determines the variant.
 	start := r.Mark()
 	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
 		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, true) {
@@ -250,7 +251,7 @@ type ElicitRequestParams interface {
 	isElicitRequestParams() // only the types above
 }
 
-// DecodeElicitRequestParams reads an [ElicitRequestParams]. It finds the variant by its member
+// DecodeElicitRequestParams reads an [ElicitRequestParams]. It selects the variant by its member
 // "mode".
 func DecodeElicitRequestParams(r *wire.Reader) ElicitRequestParams {
 	if r.Kind() != wire.KindObject {
@@ -277,7 +278,7 @@ type ElicitResultContentValue interface {
 	isElicitResultContentValue() // only the types above
 }
 
-// DecodeElicitResultContentValue reads an [ElicitResultContentValue]. It finds the variant by its
+// DecodeElicitResultContentValue reads an [ElicitResultContentValue]. It selects the variant by its
 // JSON type.
 func DecodeElicitResultContentValue(r *wire.Reader) ElicitResultContentValue {
 	switch r.Kind() {
@@ -309,8 +310,8 @@ type EnumSchema interface {
 	isEnumSchema() // only the types above
 }
 
-// DecodeEnumSchema reads an [EnumSchema]. It finds the variant by its member "type" and the members
-// that are there.
+// DecodeEnumSchema reads an [EnumSchema]. It selects the variant by its member "type" and the
+// members present.
 func DecodeEnumSchema(r *wire.Reader) EnumSchema {
 	switch string(r.PeekText("type")) {
 	case "array":
@@ -346,10 +347,10 @@ type GetPromptOutcome interface {
 	isGetPromptOutcome() // only the types above
 }
 
-// DecodeGetPromptOutcome reads a [GetPromptOutcome]. It finds the variant by its member
+// DecodeGetPromptOutcome reads a [GetPromptOutcome]. It selects the variant by its member
 // "resultType".
 func DecodeGetPromptOutcome(r *wire.Reader) GetPromptOutcome {
-	// Its first member nearly always tells what it is.
+	// The first member nearly always determines the variant.
 	start := r.Mark()
 	if x := wire.New(r, (*GetPromptResult).DecodeJSON); r.Confirm(start, !wire.Is(x.ResultType, "input_required")) {
 		return x
@@ -384,7 +385,7 @@ type InputRequest interface {
 	isInputRequest() // only the types above
 }
 
-// DecodeInputRequest reads an [InputRequest]. It finds the variant by its member "method".
+// DecodeInputRequest reads an [InputRequest]. It selects the variant by its member "method".
 func DecodeInputRequest(r *wire.Reader) InputRequest {
 	switch string(r.PeekText("method")) {
 	case "elicitation/create":
@@ -415,7 +416,7 @@ type InputResponse interface {
 	isInputResponse() // only the types above
 }
 
-// DecodeInputResponse reads an [InputResponse]. It finds the variant by the members that are there.
+// DecodeInputResponse reads an [InputResponse]. It selects the variant by the members present.
 func DecodeInputResponse(r *wire.Reader) InputResponse {
 	if r.Kind() != wire.KindObject {
 		return newUnknown(r)
@@ -446,8 +447,8 @@ type MultiSelectEnumSchema interface {
 	isMultiSelectEnumSchema() // only the types above
 }
 
-// DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema]. It finds the variant by the members
-// that are there.
+// DecodeMultiSelectEnumSchema reads a [MultiSelectEnumSchema]. It selects the variant by the
+// members present.
 func DecodeMultiSelectEnumSchema(r *wire.Reader) MultiSelectEnumSchema {
 	switch {
 	case r.PeekPath(1<<wire.KindArray, "items", "enum"):
@@ -481,8 +482,8 @@ type PrimitiveSchemaDefinition interface {
 	isPrimitiveSchemaDefinition() // only the types above
 }
 
-// DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition]. It finds the variant by its
-// member "type" and the members that are there.
+// DecodePrimitiveSchemaDefinition reads a [PrimitiveSchemaDefinition]. It selects the variant by
+// its member "type" and the members present.
 func DecodePrimitiveSchemaDefinition(r *wire.Reader) PrimitiveSchemaDefinition {
 	switch string(r.PeekText("type")) {
 	case "array":
@@ -523,10 +524,10 @@ type ReadResourceOutcome interface {
 	isReadResourceOutcome() // only the types above
 }
 
-// DecodeReadResourceOutcome reads a [ReadResourceOutcome]. It finds the variant by its member
+// DecodeReadResourceOutcome reads a [ReadResourceOutcome]. It selects the variant by its member
 // "resultType".
 func DecodeReadResourceOutcome(r *wire.Reader) ReadResourceOutcome {
-	// Its first member nearly always tells what it is.
+	// The first member nearly always determines the variant.
 	start := r.Mark()
 	if x := wire.New(r, (*ReadResourceResult).DecodeJSON); r.Confirm(start, !wire.Is(x.ResultType, "input_required")) {
 		return x
@@ -562,8 +563,8 @@ type SamplingMessageContentBlock interface {
 	isSamplingMessageContentBlock() // only the types above
 }
 
-// DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock]. It finds the variant by
-// its member "type".
+// DecodeSamplingMessageContentBlock reads a [SamplingMessageContentBlock]. It selects the variant
+// by its member "type".
 func DecodeSamplingMessageContentBlock(r *wire.Reader) SamplingMessageContentBlock {
 	switch string(r.PeekText("type")) {
 	case "audio":
@@ -597,8 +598,8 @@ type SingleSelectEnumSchema interface {
 	isSingleSelectEnumSchema() // only the types above
 }
 
-// DecodeSingleSelectEnumSchema reads a [SingleSelectEnumSchema]. It finds the variant by the
-// members that are there.
+// DecodeSingleSelectEnumSchema reads a [SingleSelectEnumSchema]. It selects the variant by the
+// members present.
 func DecodeSingleSelectEnumSchema(r *wire.Reader) SingleSelectEnumSchema {
 	switch keys := r.PeekKeys(wire.Key{Name: "enum", Kinds: 1 << wire.KindArray}, wire.Key{Name: "oneOf", Kinds: 1 << wire.KindArray}); {
 	case keys&0x1 != 0:

@@ -18,9 +18,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Validate checks data, JSON text, against a definition in the schema of one revision. A
-// definition may be followed by "/params" for the params of a request or notification. The
-// error lists every fault with its place ([jsonschema.Faults]); nil means there is none.
+// Validate checks data, JSON text, against a definition in the schema of one revision. The suffix
+// "/params" selects the params of a request or notification. The error lists every fault with its JSON
+// pointer ([jsonschema.Faults]); nil means there is none.
 func Validate(rev Revision, definition string, data []byte) error {
 	return table.Validate(string(rev), definition, data)
 }
@@ -449,10 +449,10 @@ func (x *UntitledSingleSelectEnumSchema) Validate(rev Revision) error {
 	return validate(x, rev, "UntitledSingleSelectEnumSchema")
 }
 
-// New returns a new value for a definition of the schemas, by the name that the definition has
-// there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
-// it is a holder whose method Unwrap returns the value. A JSON-RPC message is raw JSON text there:
-// its type is [jsonrpc.Message].
+// New returns a new value of the definition with that name in the schemas, or nil if there is none. A
+// struct is returned as a pointer. Any other value is returned in a holder, whose method Unwrap returns
+// the value itself. The holder of a JSON-RPC message contains raw JSON text; package jsonrpc decodes
+// it as a [jsonrpc.Message].
 func New(definition string) Value {
 	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
 	if !ok {
@@ -698,7 +698,7 @@ func (h *holder[T]) EncodeJSON(w *wire.Writer)   { h.write(w, h.value) }
 func (h *holder[T]) Validate(rev Revision) error { return validate(h, rev, h.definition) }
 func (h *holder[T]) Unwrap() any                 { return h.value }
 
-// table is what each revision's schema says, as published. Nodes carry the place where
+// table has the rules of each revision's published schema. Nodes carry the place where
 // they are met first.
 var table = jsonschema.Table{
 	Revisions: []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"},

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Docs is the documentation of all revisions. It is not changed once parsed, so any
-// number of goroutines may read it.
+// Docs is the documentation of all revisions. It does not change and is safe for concurrent use.
 type Docs struct {
 	rows map[row]text
 }
@@ -22,31 +21,30 @@ type text struct {
 	text string
 }
 
-// everywhere is the section whose rows serve all definitions without a row of their own.
+// everywhere is the section whose rows apply to all definitions without a row of their own.
 const everywhere = "*"
 
-// Definition returns what is said of the definition called name in revision rev, or "".
-// A section for that revision comes before the one for all; with rev "" only the latter
-// counts. So it is with rows in [Docs.Field] and [Docs.Value].
+// Definition returns the text for the definition called name in revision rev, or "". A section for that
+// revision takes precedence over the one for all revisions. If rev is "", only the latter is used. The
+// same rule holds for the rows of [Docs.Field] and [Docs.Value].
 func (d *Docs) Definition(rev, name string) string {
 	return d.find(rev, Member{Definition: name})
 }
 
-// Field returns what is said of the field at path in a definition, or "". A definition
-// without a row for it takes that of the section * for the field's name, the last segment
-// of path.
+// Field returns the text for the field at path in a definition, or "". If the definition has no row for
+// the field, Field returns the row of section * for the field's name, the last segment of path.
 func (d *Docs) Field(rev, def, path string) string {
 	return d.find(rev, Member{Definition: def, Path: path})
 }
 
-// Value returns what is said of a value of an enum or const at path in a definition ("" if
-// the definition itself is the enum), or "". It looks where [Docs.Field] looks.
+// Value returns the text for a value of an enum or const at path in a definition, or "". If the
+// definition itself is the enum, path is "". Value searches the same sections as [Docs.Field].
 func (d *Docs) Value(rev, def, path, value string) string {
 	return d.find(rev, Member{Definition: def, Path: path, Value: value, IsValue: true})
 }
 
-// Undocumented returns those of the members of revision rev that need a text and have
-// none. Definitions and fields need one; values may have one.
+// Undocumented returns the members of revision rev that need a text and have none. Definitions and
+// fields need a text; for values it is optional.
 func (d *Docs) Undocumented(rev string, members []Member) []Member {
 	var missing []Member
 	for _, m := range members {
@@ -61,7 +59,7 @@ func (d *Docs) find(rev string, m Member) string {
 	return d.rows[d.serving(rev, m)].text
 }
 
-// serving returns the row that serves m in revision rev, or no row's place.
+// serving returns the row for m in revision rev, or the zero row.
 func (d *Docs) serving(rev string, m Member) row {
 	for _, r := range candidates(rev, m) {
 		if _, ok := d.rows[r]; ok {
@@ -71,14 +69,14 @@ func (d *Docs) serving(rev string, m Member) row {
 	return row{}
 }
 
-// candidates lists the rows that may serve m in revision rev, the first one first.
+// candidates lists the possible rows for m in revision rev in order of precedence.
 func candidates(rev string, m Member) []row {
 	rows := []row{{rev, m}, {"", m}}
 	if m.Path == "" {
 		return rows
 	}
-	// Names have dots too, as in _meta.io.modelcontextprotocol/related-task, so which dot
-	// the last segment starts behind is found by trying, the longest first.
+	// Names can contain dots, as in _meta.io.modelcontextprotocol/related-task. The start of the last
+	// segment is found by trying the longest one first.
 	m.Definition = everywhere
 	for {
 		rows = append(rows, row{rev, m}, row{"", m})
@@ -94,23 +92,23 @@ func candidates(rev string, m Member) []row {
 //	# Task
 //	A unit of work that the receiver runs. The text may wrap; a blank line ends it.
 //
-//	- ttl: Says of the field ttl what follows its name, such as "Names the tool." Further
-//	  lines are indented by two spaces.
-//	- ttl (2024-11-05): What is said of it in that revision.
-//	- status=working: What is said of the value working of the field status.
+//	- ttl: Describes the field ttl in a sentence without a subject, such as "Names the tool."
+//	  Further lines are indented by two spaces.
+//	- ttl (2024-11-05): Describes the field in that revision.
+//	- status=working: Describes the value working of the field status.
 //
 //	# TaskStatus
 //	A definition that is an enum has rows for its own values.
 //
-//	- =working: What is said of the value working.
+//	- =working: Describes the value working.
 //
 //	# Task (ext-tasks)
-//	What is said of the definition in that revision alone.
+//	The text for the definition in that revision alone.
 //
 //	# *
-//	- ttl: What is said of fields of that name that have no row in their section.
+//	- ttl: Describes fields of that name that have no row in their section.
 //
-// Lines before the first heading are an introduction for whoever edits the file. Errors are
+// Lines before the first heading are an introduction for editors of the file. Errors are
 // of type [*Error], with the line.
 func ParseDocs(src []byte) (*Docs, error) {
 	p := docsParser{docs: &Docs{rows: map[row]text{}}}
@@ -126,13 +124,12 @@ func ParseDocs(src []byte) (*Docs, error) {
 	return p.docs, nil
 }
 
-// docsParser reads a line at a time. The text being read belongs to at and is filed once
-// the next one begins.
+// docsParser reads a line at a time. The current text belongs to at and is stored when the next begins.
 type docsParser struct {
 	docs    *Docs
 	line    int    // the line being read, from 1
 	section row    // the definition whose section it is; zero before the first heading
-	at      row    // what the text is about
+	at      row    // the subject of the text
 	start   int    // the line that at stands on
 	text    string // the text so far
 	closed  bool   // a blank line has ended the text

@@ -11,7 +11,7 @@ type Error struct {
 	Line    int    // from 1
 	Column  int    // in bytes, from 1; 0 if the fault is the whole line's
 	Pointer string // RFC 6901 pointer to the faulty value, "" for the root or in the documentation
-	Err     error  // what is wrong; never nil
+	Err     error  // the cause; never nil
 }
 
 // Error returns LINE:COLUMN: POINTER: MESSAGE, without the parts that are not known.
@@ -26,7 +26,7 @@ func (e *Error) Error() string {
 	return s + " " + e.Err.Error()
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // errorAt returns an Error for the byte at offset in src.

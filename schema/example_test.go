@@ -17,7 +17,7 @@ func ExampleRead() {
 	// true <nil>
 }
 
-// What the documentation of the project says, and what it does not say yet.
+// The documentation of a member, and the members that are not documented yet.
 func ExampleParseDocs() {
 	docs, err := schema.ParseDocs([]byte("# Task\nSome work.\n\n- ttl: How long it is kept.\n- ttl (2024-11-05): In seconds.\n"))
 	if err != nil {

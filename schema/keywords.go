@@ -1,6 +1,6 @@
 package schema
 
-// kind says what a keyword's value is, and so where the schemas below it are.
+// kind classifies the value of a keyword and locates the schemas in it.
 type kind int
 
 const (
@@ -27,10 +27,9 @@ func (k kind) String() string {
 	return "any value"
 }
 
-// kindOf knows the keywords of JSON Schema draft-07 and 2020-12, but for those that change
-// what a $ref means ($anchor, $dynamicRef and their kin) and those that mix schemas with
-// plain values (dependencies). The protocol's schemas use none of these; one that comes
-// with a new revision is an error until somebody has thought about it.
+// kindOf returns the kind of a keyword of JSON Schema draft-07 or 2020-12. It does not support keywords
+// that change the meaning of $ref, such as $anchor and $dynamicRef, or that mix schemas with plain values,
+// such as dependencies. The protocol's schemas use none of these, and in a new revision they are an error.
 func kindOf(keyword string) kind {
 	switch keyword {
 	case "title", "description", "$comment", "examples":

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Member is what documentation can be about: a definition, one of its fields, or a value.
+// Member is a subject of documentation: a definition, one of its fields, or a value.
 type Member struct {
 	Definition string // name of the definition
 	Path       string // path of the field, or of the one that has the value; "" is the definition itself
 	Value      string // the value: a string as it is, any other as JSON text
-	IsValue    bool   // tells the value "" from no value
+	IsValue    bool   // distinguishes the value "" from no value
 }
 
 // String returns the member as the rows of docs.md name it, behind the definition's name
@@ -32,7 +32,7 @@ func (m Member) String() string {
 // Members returns the definitions, fields and values of the schema src, sorted by
 // definition, path and value. Errors are those of [Canonical].
 func Members(src []byte) ([]Member, error) {
-	src, err := Canonical(src) // refuses what the walk below would pass over
+	src, err := Canonical(src) // rejects faults that the walk below would skip
 	if err != nil {
 		return nil, err
 	}

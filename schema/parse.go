@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// parse reads one JSON value into the types of encoding/json, with numbers as [json.Number] so that their text is kept. What
-// encoding/json lets pass is refused: duplicate names and invalid UTF-8. Errors are of type *Error.
+// parse reads one JSON value into the types of encoding/json, with numbers as [json.Number] to keep their
+// text. Unlike encoding/json, it rejects duplicate names and invalid UTF-8. Errors are of type *Error.
 func parse(src []byte) (any, error) {
 	if i := invalidUTF8(src); i >= 0 {
 		return nil, errorAt(src, int64(i), "", errors.New("invalid UTF-8"))
 	}
 	p := newParser(src)
 	v, err := p.value()
-	// The parser takes tokens one by one and says where it stands; whether the whole is JSON, and at which byte it is not, is
-	// what Unmarshal says.
+	// The parser reads tokens one by one and knows the current place. Unmarshal reports whether the
+	// whole text is JSON, and the byte where it is not.
 	var whole json.RawMessage
 	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(src, &whole)); ok {
 		offset := syntax.Offset - 1 // the offending byte is counted in
@@ -46,7 +46,7 @@ func locate(src []byte, pointer string) int64 {
 
 var errFound = errors.New("found")
 
-// parser builds values from a decoder's tokens and knows the path it is on.
+// parser builds values from the tokens of a decoder and tracks the current path.
 type parser struct {
 	src    []byte
 	dec    *json.Decoder
@@ -77,7 +77,7 @@ func (p *parser) token() (json.Token, error) {
 	return p.dec.Token()
 }
 
-// enter adds a step to the path and leave takes it off. After an error the path stays as it is: it names the place.
+// enter adds a step to the path, and leave removes it. After an error the path stays at the fault.
 func (p *parser) enter(step string) { p.path = append(p.path, escapePointer(step)) }
 func (p *parser) leave()            { p.path = p.path[:len(p.path)-1] }
 

@@ -1,10 +1,10 @@
 // Package schema holds the protocol's schemas, one folder per revision, and the
-// documentation of what they define.
+// documentation of their definitions.
 //
 // A schema here is the published one without its prose: every name, type, required list,
-// const, enum, default and bound, in the form that [Canonical] gives. What the definitions
-// and fields mean is said in our own sentences in docs.md, once for all revisions;
-// [ParseDocs] reads that file.
+// const, enum, default and bound, in the form that [Canonical] gives. The file docs.md
+// documents the definitions and fields in our own sentences, once for all revisions. [ParseDocs]
+// reads it.
 //
 // Words used throughout:
 //   - A revision is a folder's name: a protocol revision such as 2025-11-25, or an
@@ -63,8 +63,8 @@ func folders(keep func(name string) bool) []string {
 	return names
 }
 
-// Read returns the embedded schema of a revision or an extension, in canonical form. If
-// rev is none of them, the error wraps [fs.ErrNotExist] and lists those there are.
+// Read returns the embedded schema of a revision or an extension, in canonical form. If there
+// is no such schema, the error wraps [fs.ErrNotExist] and lists those that exist.
 func Read(rev string) ([]byte, error) {
 	src, err := embedded.ReadFile(path.Join(rev, "schema.json"))
 	if err != nil {

@@ -66,8 +66,7 @@ func TestEmbeddedSchemasAreCanonical(t *testing.T) {
 	}
 }
 
-// The embedded schemas say what the published ones say, keyword by keyword: what is missing
-// is prose, and nothing is there that was not published.
+// The embedded schemas equal the published ones, keyword by keyword, except for the prose.
 func TestEmbeddedSchemasEqualThePublished(t *testing.T) {
 	dir := published(t)
 	for _, rev := range all() {

@@ -7,21 +7,21 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
 
-// convert prints the conversions between structs and those that have all of their fields.
+// convert prints the conversions between a struct and the structs that consist of some of its fields.
 func (w *printer) convert() {
 	for _, s := range w.p.Structs {
 		for _, part := range s.Parts {
-			comment(&w.b, "", fmt.Sprintf("As%s returns the members of x that %[1]s has, too. It leaves out Extra.", part.GoName))
+			comment(&w.b, "", fmt.Sprintf("As%s returns the members that x shares with [%[1]s], without Extra.", part.GoName))
 			w.f("func (x *%s) As%s() %[2]s {\n\treturn %[2]s{", s.GoName, part.GoName)
 			w.fields(part)
-			comment(&w.b, "", fmt.Sprintf("As%s returns %s %[1]s with the members of x. It leaves out Extra.", s.GoName, article(s.GoName)))
+			comment(&w.b, "", fmt.Sprintf("As%s returns %s [%[1]s] with the members of x, without Extra.", s.GoName, article(s.GoName)))
 			w.f("func (x *%s) As%s() *%[2]s {\n\treturn &%[2]s{", part.GoName, s.GoName)
 			w.fields(part)
 		}
 	}
 }
 
-// fields prints the rest of a literal with the fields of part, of the same names in x.
+// fields prints the rest of a literal that copies the fields of part from x.
 func (w *printer) fields(part *ir.Struct) {
 	named := slices.DeleteFunc(slices.Clone(part.Fields), func(f *ir.Field) bool { return f.GoName == "" })
 	for i, f := range named {

@@ -28,7 +28,7 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 	if len(fields) > 0 {
 		w.members(s, fields)
 	}
-	w.f("// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.\n")
+	w.f("// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,\n// go to x.Extra.\n")
 	w.f("func (x *%s) DecodeJSON(r *wire.Reader) {\n\t*x = %[1]s{}\n", s.GoName)
 	if len(fields) == 0 {
 		w.f("\tr.Object()\n\tfor _, ok := r.NextKey(); ok; _, ok = r.NextKey() {\n")
@@ -51,7 +51,7 @@ func (w *printer) decodeStruct(s *ir.Struct) {
 	w.f("}\n\n")
 }
 
-// members prints the table of what s knows.
+// members prints the table of the members that have a field in s.
 func (w *printer) members(s *ir.Struct, fields []*ir.Field) {
 	var names, null []string
 	for _, f := range fields {
@@ -120,7 +120,7 @@ func (w *printer) decodeField(f *ir.Field) {
 	}
 }
 
-// newMember is the expression that reads the member name of x and returns a pointer to it.
+// newMember returns the expression that reads a member and returns a pointer to its value.
 func newMember(t ir.Type) string {
 	if byPointer(t) {
 		return fmt.Sprintf("wire.New(r, (*%s).DecodeJSON)", goType(t))
@@ -144,7 +144,7 @@ func newMember(t ir.Type) string {
 	return "new(" + readMember(t) + ")"
 }
 
-// byPointer reports whether values of t decode into a place they are given.
+// byPointer reports whether values of t have a method DecodeJSON with a pointer receiver.
 func byPointer(t ir.Type) bool {
 	t, _ = underlying(t)
 	switch t.(type) {
@@ -154,7 +154,8 @@ func byPointer(t ir.Type) bool {
 	return false
 }
 
-// readMember is read for the member that o.Next returned, where a number that Go cannot hold exactly leaves its text.
+// readMember is like [read], but for the member that o.Next returned. Extra keeps the text of a number
+// that the Go type cannot represent exactly.
 func readMember(t ir.Type) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
@@ -173,7 +174,7 @@ func readMember(t ir.Type) string {
 	return read(t)
 }
 
-// read is the expression that reads a value of type t from r.
+// read returns the expression that reads a value of type t from r.
 func read(t ir.Type) string {
 	under, pkg := underlying(t)
 	switch u := under.(type) {
@@ -218,7 +219,7 @@ func isText(t ir.Type) bool {
 	return ok && e.String
 }
 
-// reader is a function that reads a value of type t.
+// reader returns the expression for a function that reads a value of type t.
 func reader(t ir.Type) string {
 	under, pkg := underlying(t)
 	switch u := under.(type) {

@@ -1,5 +1,4 @@
-// Package emit prints an [ir.Package] as Go source. It decides nothing: whatever the
-// output says is in the IR.
+// Package emit prints an [ir.Package] as Go source. All decisions are in the IR.
 package emit
 
 import (
@@ -19,11 +18,10 @@ type File struct {
 	Src  []byte
 }
 
-// Sources are what the header of every file names: the schemas that it was made from.
+// Sources describe the schemas of a package, for the header of each of its files.
 type Sources []string
 
-// Package prints p. Tables is the Go source of the validation tables, declared as the
-// variable table.
+// Package prints p. Tables is Go source that declares the validation tables as the variable table.
 func Package(p *ir.Package, sources Sources, tables string) ([]File, error) {
 	parts := []struct {
 		name  string
@@ -100,7 +98,7 @@ func (w *printer) doc(indent string, d ir.Doc) {
 	}
 }
 
-// fieldDoc prints a member's comment; what is said about revisions follows the text.
+// fieldDoc prints the comment of a member: its text, then its revisions in parentheses.
 func (w *printer) fieldDoc(d ir.Doc) {
 	text := d.Text
 	if d.Revisions != "" {
@@ -121,7 +119,7 @@ func comment(b *bytes.Buffer, indent, text string) {
 		}
 		line := ""
 		for _, word := range strings.Fields(strings.Map(printable, paragraph)) {
-			if word == "+build" { // at the start of a line it would be a build constraint
+			if word == "+build" { // at the start of a line it would look like a build constraint
 				word = "(+build)"
 			}
 			if line != "" && len(line)+1+len(word) > width {
@@ -137,8 +135,8 @@ func comment(b *bytes.Buffer, indent, text string) {
 	}
 }
 
-// printable returns -1 for control characters other than white space, and r for all others. Go
-// source cannot have all control characters in comments.
+// printable returns -1 for control characters other than white space, and r for all others. Some
+// control characters are not allowed in Go comments.
 func printable(r rune) rune {
 	if unicode.IsControl(r) && !unicode.IsSpace(r) {
 		return -1
@@ -146,7 +144,7 @@ func printable(r rune) rune {
 	return r
 }
 
-// goType is t as Go source.
+// goType returns t as Go source.
 func goType(t ir.Type) string {
 	switch t := t.(type) {
 	case *ir.Struct:
@@ -179,8 +177,8 @@ func goType(t ir.Type) string {
 	panic(fmt.Sprintf("unreachable: %T", t))
 }
 
-// underlying looks through aliases and package borders. pkg is the qualifier, with its
-// dot, of names declared where the type is.
+// underlying resolves aliases and types of other packages. Pkg is the qualifier of names in the package
+// that declares the type, with its dot, or "".
 func underlying(t ir.Type) (under ir.Type, pkg string) {
 	name := ""
 	for {
@@ -198,7 +196,7 @@ func underlying(t ir.Type) (under ir.Type, pkg string) {
 	}
 }
 
-// qualify marks the types inside of a list or map of another package as that package's.
+// qualify marks the types inside a list or map of package pkg as types of that package.
 func qualify(t ir.Type, pkg string) ir.Type {
 	mark := func(t ir.Type) ir.Type {
 		switch t.(type) {
@@ -218,15 +216,15 @@ func qualify(t ir.Type, pkg string) ir.Type {
 	return t
 }
 
-// nullable looks through names for a value that may be null.
+// nullable returns the underlying type of t if that is nullable.
 func nullable(t ir.Type) (*ir.Nullable, bool) {
 	under, _ := underlying(t)
 	n, ok := under.(*ir.Nullable)
 	return n, ok
 }
 
-// valueType is the Go type of what read returns. It is that of t but for integers and
-// floats, which have no text beside them outside of a struct.
+// valueType returns the Go type of the expression that [read] returns. It differs from t for integers
+// and floats, because only a struct has an Extra that can keep their exact text.
 func valueType(t ir.Type) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
@@ -240,7 +238,7 @@ func valueType(t ir.Type) string {
 	return goType(t)
 }
 
-// fieldType is the Go type of a struct field.
+// fieldType returns the Go type of a struct field.
 func fieldType(f *ir.Field) string {
 	if f.Presence == ir.Pointer {
 		if n, ok := nullable(f.Type); ok {

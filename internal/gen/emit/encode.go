@@ -85,7 +85,7 @@ func asksExtra(f *ir.Field) bool {
 	return under == ir.Type(ir.Int) || under == ir.Type(ir.Float) || isEnum && !e.String
 }
 
-// writeKeyed is the code that writes the member name with the value v.
+// writeKeyed returns the code that writes the member name with the value v.
 func writeKeyed(t ir.Type, v, name string) string {
 	under, _ := underlying(t)
 	if under == ir.Type(ir.String) {
@@ -97,24 +97,24 @@ func writeKeyed(t ir.Type, v, name string) string {
 	return fmt.Sprintf("w.Key(%s)\n\t\t%s", literal(","+quote(name)+":"), writeMember(t, v, name))
 }
 
-// tagsFirst puts the constants, which tell the variants of unions apart, in front: then a
-// reader need not look for them behind a large value.
+// tagsFirst moves the constants to the front. They select the variants of unions, and a reader need not
+// skip a large value to find them.
 func tagsFirst(fields []*ir.Field) []*ir.Field {
 	return slices.SortedStableFunc(slices.Values(fields), func(a, b *ir.Field) int {
 		return cmp.Compare(min(len(a.GoName), 1), min(len(b.GoName), 1))
 	})
 }
 
-// quote is s as JSON text.
+// quote returns s as JSON text.
 func quote(s string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string has a text, and a Builder takes it
+	_ = enc.Encode(s) // encoding a string to a Builder cannot fail
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// literal is s as a Go literal, between backquotes if it can be.
+// literal returns s as a Go string literal, a raw one if possible.
 func literal(s string) string {
 	if strconv.CanBackquote(s) {
 		return "`" + s + "`"
@@ -122,8 +122,8 @@ func literal(s string) string {
 	return strconv.Quote(s)
 }
 
-// isSet is the condition under which a required field is not zero, or an optional one
-// without pointer is there.
+// isSet returns the condition under which a required field is not zero, or an optional field without
+// pointer is present.
 func isSet(t ir.Type, field string) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
@@ -147,7 +147,7 @@ func isSet(t ir.Type, field string) string {
 	return field + " != nil"
 }
 
-// each lists a condition for each field of x, of type s.
+// each returns a condition for each field of x, which has type s.
 func each(s *ir.Struct, x string, condition func(t ir.Type, field string) string) (list []string) {
 	for _, f := range s.Fields {
 		switch {
@@ -164,7 +164,7 @@ func each(s *ir.Struct, x string, condition func(t ir.Type, field string) string
 	return append(list, condition(&ir.OneOrMany{}, x+".Extra"))
 }
 
-// isUnset is the opposite of [isSet].
+// isUnset returns the opposite of [isSet].
 func isUnset(t ir.Type, field string) string {
 	s := isSet(t, field)
 	if strings.Contains(s, " || ") {
@@ -179,7 +179,7 @@ func isUnset(t ir.Type, field string) string {
 	return "!" + s
 }
 
-// writeMember is write for the member name of x, where a number may have left its text.
+// writeMember is like [write], but for a member: Extra may have the exact text of its number.
 func writeMember(t ir.Type, v, name string) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
@@ -198,7 +198,7 @@ func writeMember(t ir.Type, v, name string) string {
 	return write(t, v)
 }
 
-// write is the statement that writes v, of type t, to w.
+// write returns the statement that writes v, of type t, to w.
 func write(t ir.Type, v string) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/tables"
 )
 
-// The stages of the generator one by one: what two revisions say of a definition becomes one type.
+// The stages of the generator one by one: a definition of two revisions becomes one type.
 func ExamplePackage() {
 	var docs []*load.Document
 	for _, s := range [][2]string{

@@ -11,7 +11,7 @@ func (w *printer) methods() {
 	if len(w.p.Methods) == 0 {
 		return
 	}
-	w.f(`// Direction is a set of sides that may send a message.
+	w.f(`// Direction is the set of sides that may send a message.
 type Direction uint8
 
 // The sides.
@@ -23,18 +23,19 @@ const (
 // Method is one request or notification of the protocol.
 type Method struct {
 	Name         string    // as on the wire
-	Notification bool      // a notification, else a request
-	From         Direction // who may send it
-	Task         bool      // a request that may be run as a task
+	Notification bool      // true for a notification, false for a request
+	From         Direction // the sides that may send it
+	Task         bool      // true for a request that may run as a task
 	Params       string    // Go type of the params; "" if there are none
 	Result       string    // Go type of the result; "" for notifications
 
-	// Capability is what the message needs, such as "resources.subscribe"; "" if it needs nothing.
-	// The receiver must have declared it, or the sender if SenderDeclares is set. See Needs.
+	// Capability names the capability that the message needs, such as "resources.subscribe", or is ""
+	// if there is none. The receiver must have declared it, or the sender if SenderDeclares is set.
+	// See Needs.
 	Capability     string
 	SenderDeclares bool
-	// TaskCapability is what the receiver must have declared to run the request as a task; "" if it
-	// cannot be one. See NeedsAsTask.
+	// TaskCapability names the capability that the receiver must have declared to run the request as a
+	// task, or is "" if the request cannot be a task. See NeedsAsTask.
 	TaskCapability string
 
 	definition   string
@@ -46,7 +47,7 @@ type Method struct {
 // In reports whether revision rev has the method.
 func (m Method) In(rev Revision) bool { return m.revisions&rev.bit() != 0 }
 
-// Needs returns the Capability if revision rev has it, else "".
+// Needs returns Capability if revision rev defines it, otherwise "".
 func (m Method) Needs(rev Revision) (capability string) {
 	if m.capabilityIn&rev.bit() == 0 {
 		return ""
@@ -54,7 +55,7 @@ func (m Method) Needs(rev Revision) (capability string) {
 	return m.Capability
 }
 
-// NeedsAsTask returns the TaskCapability if revision rev has it, else "".
+// NeedsAsTask returns TaskCapability if revision rev defines it, otherwise "".
 func (m Method) NeedsAsTask(rev Revision) (capability string) {
 	if m.taskIn&rev.bit() == 0 {
 		return ""
@@ -65,7 +66,7 @@ func (m Method) NeedsAsTask(rev Revision) (capability string) {
 // Methods returns the method table: requests, then notifications, each sorted by name.
 func Methods() []Method { return slices.Clone(methods[:]) }
 
-// LookupMethod returns the row of a method.
+// LookupMethod returns the method called name. It returns false if there is none.
 func LookupMethod(name string) (Method, bool) {
 	for i := range methods {
 		if methods[i].Name == name {
@@ -97,9 +98,9 @@ var methods = [...]Method{
 	}
 	w.f("}\n\n")
 
-	w.f(`// DecodeParams decodes the params of a request or notification into their type, a pointer
-// to a struct. It returns nil for params that are absent, as data of no length. The error
-// is a [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
+	w.f(`// DecodeParams decodes the params of a request or notification. The result is a pointer to a struct,
+// or nil if data is empty, which means that the message has no params. The error is a [*codec.Error],
+// or a [*jsonrpc.Error] if the method is unknown.
 func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -107,29 +108,29 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	return jsonrpc.DecodePayload(method, data, ReadMethodParams, opts...)
 }
 
-// DecodeResult decodes the result that answers a request into its type. Where a method has
-// several results, as with a task, it is one variant of their union. The error is a
-// [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
+// DecodeResult decodes the result of a request. It is a pointer to a struct. If the method has several
+// kinds of results, it is a variant of their union. The error is a [*codec.Error], or a
+// [*jsonrpc.Error] if the method is unknown.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
 	return jsonrpc.DecodePayload(method, data, ReadMethodResult, opts...)
 }
 
-// ReadMethodParams reads the params of a request or notification from r, as [DecodeParams] decodes
-// them. It returns nil and consumes nothing for a method that the table does not have.
+// ReadMethodParams reads the params of a request or notification from r, like [DecodeParams]. If the
+// method is unknown, it returns nil and consumes nothing.
 func ReadMethodParams(r *wire.Reader, method string) Value {
 `)
 	w.readBy(func(m *ir.Method) ir.Type { return m.Params })
 	w.f(`}
 
-// ReadMethodResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
-// returns nil and consumes nothing for a method that the table does not have.
+// ReadMethodResult reads the result of a request from r, like [DecodeResult]. If the method is unknown,
+// it returns nil and consumes nothing.
 func ReadMethodResult(r *wire.Reader, method string) Value {
 `)
 	w.readBy(func(m *ir.Method) ir.Type { return m.Result })
 	w.f(`}
 
-// ValidateParams checks the params of a request or notification against the schema of one
-// revision. Params that are absent are data of no length.
+// ValidateParams checks the params of a request or notification against the schema of one revision.
+// Empty data means that the message has no params.
 func ValidateParams(rev Revision, method string, data []byte) error {
 	m, ok := LookupMethod(method)
 	if !ok || !m.In(rev) {
@@ -139,15 +140,15 @@ func ValidateParams(rev Revision, method string, data []byte) error {
 		return Validate(rev, m.definition+"/params", data)
 	}
 	if root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params") {
-		return fmt.Errorf("the method %%q must have params", method)
+		return fmt.Errorf("params of %%q are missing", method)
 	}
 	return nil
 }
 `)
 }
 
-// readBy prints the code that reads what pick names for the method. Methods with the same
-// type share a case.
+// readBy prints the code that reads a value of the type that pick returns for the method. Methods with
+// the same type share a case.
 func (w *printer) readBy(pick func(*ir.Method) ir.Type) {
 	var order []string
 	cases := map[string][]string{}
@@ -183,10 +184,10 @@ func isUnion(t ir.Type) bool { _, ok := t.(*ir.Union); return ok }
 
 func goName(t ir.Type) string { return t.(*ir.Union).GoName }
 
-// role is one side of the protocol, in its part of answering the other.
+// role is one side of the protocol as a receiver.
 type role struct {
 	name  string // Server or Client
-	other string // who sends to it
+	other string // the sender: client or server
 	from  ir.Direction
 }
 
@@ -217,7 +218,7 @@ func paramsArg(m *ir.Method) string {
 	return ", params " + pointerTo(m.Params)
 }
 
-// pointerTo is the type by which a value of t is passed: a union as it is, else a pointer.
+// pointerTo returns the Go type of a parameter for t: a union itself, or a pointer to any other type.
 func pointerTo(t ir.Type) string {
 	if under, _ := underlying(t); isUnion(under) {
 		return goType(t)
@@ -230,23 +231,23 @@ func (w *printer) requests(side role, ms []*ir.Method) {
 		return
 	}
 	lower := strings.ToLower(side.name)
-	w.f("// %sHandler answers the requests that a %s sends to a %s. Embed [Unimplemented%[1]sHandler]\n// to implement some of them. Params that may be left out are nil if they are. A\n// [*jsonrpc.Error] goes to the peer as it is.\ntype %[1]sHandler interface {\n", side.name, side.other, lower)
+	w.f("// %sHandler handles the requests that a %s sends to a %s. Embed [Unimplemented%[1]sHandler]\n// to implement only some of them. Optional params are nil if absent. A [*jsonrpc.Error] is sent to\n// the peer unchanged.\ntype %[1]sHandler interface {\n", side.name, side.other, lower)
 	for _, m := range ms {
-		w.f("\t// %s answers %s.\n\t%[1]s(ctx context.Context%[3]s) (%s, error)\n", m.GoName, m.Name, paramsArg(m), pointerTo(m.Result))
+		w.f("\t// %s handles %s.\n\t%[1]s(ctx context.Context%[3]s) (%s, error)\n", m.GoName, m.Name, paramsArg(m), pointerTo(m.Result))
 	}
-	w.f("}\n\n// Unimplemented%sHandler answers every request with the error that there is no such method.\ntype Unimplemented%[1]sHandler struct{}\n\n", side.name)
+	w.f("}\n\n// Unimplemented%sHandler rejects every request with the error for an unknown method.\ntype Unimplemented%[1]sHandler struct{}\n\n", side.name)
 	for _, m := range ms {
-		w.f("// %s refuses %s.\nfunc (Unimplemented%sHandler) %[1]s(ctx context.Context%[4]s) (%s, error) {\n\treturn nil, jsonrpc.MethodNotFound(%q)\n}\n\n",
+		w.f("// %s rejects %s.\nfunc (Unimplemented%sHandler) %[1]s(ctx context.Context%[4]s) (%s, error) {\n\treturn nil, jsonrpc.MethodNotFound(%q)\n}\n\n",
 			m.GoName, m.Name, side.name, paramsArg(m), pointerTo(m.Result), m.Name)
 	}
-	w.f("// Dispatch%s decodes the params of a request and calls the method of h that answers it. With\n// a revision the params are checked against its schema first; faults are a [*jsonrpc.Error]\n// with the code for invalid params.\nfunc Dispatch%[1]s(ctx context.Context, h %[1]sHandler, rev Revision, method string, params json.RawMessage) (codec.Encoder, error) {\n", side.name)
+	w.f("// Dispatch%s decodes the params of a request and calls the method of h that handles it. If\n// rev is not empty, it first checks the params against the schema of that revision. It returns faults\n// as a [*jsonrpc.Error] with the code for invalid params.\nfunc Dispatch%[1]s(ctx context.Context, h %[1]sHandler, rev Revision, method string, params json.RawMessage) (codec.Encoder, error) {\n", side.name)
 	w.f("\tif rev != \"\" {\n\t\tif err := ValidateParams(rev, method, params); err != nil {\n\t\t\treturn nil, jsonrpc.InvalidParams(err)\n\t\t}\n\t}\n\tswitch method {\n")
 	for _, m := range ms {
 		w.f("\tcase %q:\n\t\t", m.Name)
 		w.serve("h."+m.GoName, m)
 	}
 	w.f("\t}\n\treturn nil, jsonrpc.MethodNotFound(method)\n}\n\n")
-	w.f("// To%s sends typed requests to a %s through a [jsonrpc.Caller]. It may be used by many\n// goroutines if the caller may.\ntype To%[1]s struct{ Caller jsonrpc.Caller }\n\n", side.name, lower)
+	w.f("// To%s sends typed requests to a %s through a [jsonrpc.Caller]. It is safe for concurrent\n// use if Caller is.\ntype To%[1]s struct{ Caller jsonrpc.Caller }\n\n", side.name, lower)
 	for _, m := range ms {
 		w.f("// %s sends %s and returns its result.\nfunc (c To%s) %[1]s(ctx context.Context%[4]s) (%s, error) {\n\treturn ", m.GoName, m.Name, side.name, paramsArg(m), pointerTo(m.Result))
 		params := "nil"
@@ -273,11 +274,7 @@ func (w *printer) serve(method string, m *ir.Method) {
 	}
 	switch under, pkg := underlying(m.Params); {
 	case m.Params == nil:
-		if m.Notification {
-			w.f("return %s(ctx)\n", method)
-		} else {
-			w.f("return %s(ctx)\n", method)
-		}
+		w.f("return %s(ctx)\n", method)
 	case isUnion(under):
 		w.f("return jsonrpc.%sFor(ctx, params, %s, %sDecode%s, %s)\n", kind, opt, pkg, goName(under), method)
 	default:
@@ -290,22 +287,22 @@ func (w *printer) notifications(side role, ms []*ir.Method) {
 		return
 	}
 	lower := strings.ToLower(side.name)
-	w.f("// %sNotificationHandler takes the notifications that a %s sends to a %s. Embed\n// [Unimplemented%[1]sNotificationHandler] to implement some of them. Params that may be left\n// out are nil if they are. Nobody is told of an error but the caller of [Dispatch%[1]sNotification].\ntype %[1]sNotificationHandler interface {\n", side.name, side.other, lower)
+	w.f("// %sNotificationHandler handles the notifications that a %s sends to a %s. Embed\n// [Unimplemented%[1]sNotificationHandler] to implement only some of them. Optional params are nil if\n// absent. [Dispatch%[1]sNotification] returns errors to its caller; the peer does not receive them.\ntype %[1]sNotificationHandler interface {\n", side.name, side.other, lower)
 	for _, m := range ms {
-		w.f("\t// %s takes %s.\n\t%[1]s(ctx context.Context%[3]s) error\n", m.GoName, m.Name, paramsArg(m))
+		w.f("\t// %s handles %s.\n\t%[1]s(ctx context.Context%[3]s) error\n", m.GoName, m.Name, paramsArg(m))
 	}
 	w.f("}\n\n// Unimplemented%sNotificationHandler ignores every notification.\ntype Unimplemented%[1]sNotificationHandler struct{}\n\n", side.name)
 	for _, m := range ms {
 		w.f("// %s ignores %s.\nfunc (Unimplemented%sNotificationHandler) %[1]s(ctx context.Context%[4]s) error { return nil }\n\n", m.GoName, m.Name, side.name, paramsArg(m))
 	}
-	w.f("// Dispatch%sNotification decodes the params of a notification and calls the method of h that\n// takes it. With a revision the params are checked against its schema first.\nfunc Dispatch%[1]sNotification(ctx context.Context, h %[1]sNotificationHandler, rev Revision, method string, params json.RawMessage) error {\n", side.name)
+	w.f("// Dispatch%sNotification decodes the params of a notification and calls the method of h that\n// handles it. If rev is not empty, it first checks the params against the schema of that revision.\nfunc Dispatch%[1]sNotification(ctx context.Context, h %[1]sNotificationHandler, rev Revision, method string, params json.RawMessage) error {\n", side.name)
 	w.f("\tif rev != \"\" {\n\t\tif err := ValidateParams(rev, method, params); err != nil {\n\t\t\treturn jsonrpc.InvalidParams(err)\n\t\t}\n\t}\n\tswitch method {\n")
 	for _, m := range ms {
 		w.f("\tcase %q:\n\t\t", m.Name)
 		w.serve("h."+m.GoName, m)
 	}
 	w.f("\t}\n\treturn jsonrpc.MethodNotFound(method)\n}\n\n")
-	w.f("// Notify%s sends typed notifications to a %s through a [jsonrpc.Notifier]. It may be used by\n// many goroutines if the notifier may.\ntype Notify%[1]s struct{ Notifier jsonrpc.Notifier }\n\n", side.name, lower)
+	w.f("// Notify%s sends typed notifications to a %s through a [jsonrpc.Notifier]. It is safe for\n// concurrent use if Notifier is.\ntype Notify%[1]s struct{ Notifier jsonrpc.Notifier }\n\n", side.name, lower)
 	for _, m := range ms {
 		params := "nil"
 		if m.Params != nil {

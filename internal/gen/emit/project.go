@@ -42,7 +42,7 @@ func (w *printer) project() {
 	}
 }
 
-// projection notes which helpers the output calls.
+// projection records the helpers that the output calls.
 type projection struct{ used map[string]bool }
 
 func (p *projection) use(name string) string {
@@ -50,7 +50,7 @@ func (p *projection) use(name string) string {
 	return name
 }
 
-// copied returns the case of a struct, which projects a copy of it.
+// copied returns the case that projects a struct.
 func (p *projection) copied(name string, varies ir.Revs, fields ...*ir.Field) string {
 	var parts []string
 	for _, f := range fields {
@@ -152,13 +152,12 @@ func (p *projection) of(t ir.Type) string {
 	return p.use("object") + "[" + goType(under) + "]"
 }
 
-const projectHead = `// Project returns v as revision rev has it: without the members, and the elements of lists and maps,
-// that the revision does not have. V is a pointer to the params or the result of a message, or to a
-// part of one. Project does not change it: it copies what loses something, and returns v itself if
-// nothing does.
+const projectHead = `// Project returns v without the members, list elements and map values that revision rev does not
+// define. V is a pointer to the params or the result of a message, or to a part of one. Project does
+// not modify v. It copies only the parts that lose something, and returns v itself if none does.
 //
 // Project keeps Extra, the members of objects that some revision leaves open, such as _meta, and
-// required members whose variant the revision does not have. An unknown revision has everything.
+// required members whose variant the revision lacks. If rev is unknown, Project returns v.
 func Project[T codec.Encoder](rev Revision, v T) T {
 	if p := project(v, rev.bit()); p != nil {
 		return p.(T)
@@ -166,8 +165,8 @@ func Project[T codec.Encoder](rev Revision, v T) T {
 	return v
 }
 
-// copied returns a copy of x. It returns false if x is nil or varies, those of the revisions in which
-// x varies that x is projected to, is empty.
+// copied returns a copy of x. It returns false if x is nil or varies is 0. Varies is the bit of the
+// target revision if the type of x varies in it, and 0 otherwise.
 func copied[T any](x *T, varies uint64) (y T, ok bool) {
 	if x == nil || varies == 0 {
 		return y, false
@@ -175,11 +174,12 @@ func copied[T any](x *T, varies uint64) (y T, ok bool) {
 	return *x, true
 }
 
-// own returns a pointer to y. The copies that project makes stay on the stack unless they change.
+// own returns a pointer to y. Copies that do not change stay on the stack.
 func own[T any](y T) *T { return &y }
 
-// project is Project for the revision with the bit. Other functions of its kind take a pointer to a
-// part of x, and return it, one to a new value, or nil for a value that the revision lacks.
+// project is Project for the revision with the bit. Functions for a part of a value take and return a
+// pointer to it. They return the same pointer, one to a new value, or nil if the revision lacks the
+// value.
 func project(v codec.Encoder, bit uint64) codec.Encoder {
 	switch x := v.(type) {
 `
@@ -189,8 +189,9 @@ var projectHelpers = []struct{ name, source string }{
 	{"changed", `// changed reports whether one of the parts of a copy has changed.
 func changed(parts ...bool) bool { return slices.Contains(parts, true) }
 `},
-	{"drop", `// drop removes a member if it is set and lacking, the revision among those that lack it, is not
-// empty. It reports whether the member has changed, as the functions that follow do.
+	{"drop", `// drop clears a member if it is set and lacking is not 0. Lacking is the bit of the target revision if
+// that lacks the member, and 0 otherwise. Like the functions below, drop reports whether the member has
+// changed.
 func drop[T any](lacking uint64, set bool, member *T) bool {
 	if lacking == 0 || !set {
 		return false

@@ -6,9 +6,9 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
 
-// protocol prints what is known of revisions, methods and capabilities apart from the types.
+// protocol prints the functions and constants for revisions, methods and capabilities.
 func (w *printer) protocol() {
-	w.f(`// Revisions returns the revisions that the types of this package serve, the oldest first.
+	w.f(`// Revisions returns the revisions that this package supports, oldest first.
 func Revisions() []Revision {
 	return []Revision{`)
 	for i, r := range w.p.Revisions {
@@ -17,7 +17,7 @@ func Revisions() []Revision {
 	w.f(`}
 }
 
-// Defines reports whether the schema of the revision has a definition.
+// Defines reports whether the schema of the revision has the definition.
 func (rev Revision) Defines(definition string) bool {
 	_, ok := table.Root(string(rev), definition)
 	return ok
@@ -31,7 +31,7 @@ func (rev Revision) bit() uint64 { return table.Bit(string(rev)) }
 `)
 	}
 	if len(w.p.Methods) > 0 {
-		w.f(`// Has reports whether the revision has a method.
+		w.f(`// Has reports whether the revision has the method.
 func (rev Revision) Has(method string) bool {
 	m, ok := LookupMethod(method)
 	return ok && m.In(rev)
@@ -46,7 +46,7 @@ func (rev Revision) Has(method string) bool {
 
 // methodNames prints a constant for the name of each method.
 func (w *printer) methodNames() {
-	w.f("// The names of the methods, as on the wire.\nconst (\n")
+	w.f("// The names of the methods on the wire.\nconst (\n")
 	for _, m := range w.p.Methods {
 		w.f("\t%s = %q\n", m.Const, m.Name)
 	}
@@ -66,7 +66,7 @@ func (w *printer) methodColumns(m *ir.Method) {
 	}
 }
 
-// capabilities prints for each side how to tell what it has declared.
+// capabilities prints the method Declares for the capabilities of each side.
 func (w *printer) capabilities() {
 	if len(w.p.Capabilities) == 0 {
 		return
@@ -78,8 +78,8 @@ func (w *printer) capabilities() {
 				w.f("\t}\n\treturn false\n}\n\n")
 			}
 			last = c.Type
-			w.f(`// Declares reports whether c declares a capability. Its name is made of the members that lead to it,
-// joined with dots, such as %q. A boolean must be true, and a value not null.
+			w.f(`// Declares reports whether c declares a capability. The name of a capability is the path of its member,
+// joined by dots, such as %q. A boolean member must be true, and any other must not be null.
 func (c *%s) Declares(capability string) bool {
 	switch capability {
 `, longest(w.p.Capabilities, c.Type), c.Type.GoName)
@@ -91,7 +91,7 @@ func (c *%s) Declares(capability string) bool {
 	w.f("func isTrue(b *bool) bool { return b != nil && *b }\n\n")
 }
 
-// longest is the name of a capability of st to serve as an example: the first of the deepest.
+// longest returns the name of the first of the most deeply nested capabilities of st, as an example.
 func longest(all []*ir.Capability, st *ir.Struct) string {
 	var best *ir.Capability
 	for _, c := range all {
@@ -102,7 +102,7 @@ func longest(all []*ir.Capability, st *ir.Struct) string {
 	return best.Name
 }
 
-// declares is the condition under which c is declared.
+// declares returns the condition under which c is declared.
 func declares(c *ir.Capability) string {
 	var conditions []string
 	place := "c"
@@ -118,7 +118,7 @@ func declares(c *ir.Capability) string {
 	return strings.Join(append(conditions, own), " && ")
 }
 
-// declared is the condition under which the member f of the object at place declares something.
+// declared returns the condition under which the member f of the object at place is declared.
 func declared(f *ir.Field, place string) string {
 	v := place + "." + f.GoName
 	switch under, _ := underlying(f.Type); under.(type) {
@@ -130,14 +130,14 @@ func declared(f *ir.Field, place string) string {
 	return v + " != nil"
 }
 
-// needs prints what params need beyond what their method needs.
+// needs prints the capabilities that params need in addition to that of their method.
 func (w *printer) needs() {
 	if len(w.p.Needs) == 0 {
 		return
 	}
-	w.f(`// ParamsNeed returns the capability that a peer must have declared to be sent these params, apart
-// from that of the method; "" if there is none in revision rev. It is false if the revision does
-// not have such params at all.
+	w.f(`// ParamsNeed returns the capability that the receiver of params must have declared in addition to that
+// of the method, or "" if revision rev defines none. It returns false if the revision does not allow
+// such params.
 func ParamsNeed(rev Revision, params codec.Encoder) (capability string, ok bool) {
 `)
 	x := ""
@@ -172,7 +172,7 @@ func ParamsNeed(rev Revision, params codec.Encoder) (capability string, ok bool)
 	return "", true
 }
 
-// need is ParamsNeed for params that the revisions in are of, where those in capabilityIn have the
+// need implements ParamsNeed for params that exist in the revisions in. Those in capabilityIn have the
 // capability.
 func need(rev Revision, capability string, capabilityIn, in uint64) (string, bool) {
 	switch bit := rev.bit(); {

@@ -8,14 +8,14 @@ import (
 )
 
 func (w *printer) types() {
-	w.f("// Generated code of this version needs this version of package codec.\nconst _ = codec.GeneratedVersion2\n\n")
-	w.f("// Revision is a revision of the protocol, as the protocol itself writes it.\ntype Revision string\n\n")
-	w.f("// The revisions that the types of this package serve.\nconst (\n")
+	w.f("// This generated code needs a version of package codec that declares this constant.\nconst _ = codec.GeneratedVersion2\n\n")
+	w.f("// Revision names a revision of the protocol, in the protocol's own notation.\ntype Revision string\n\n")
+	w.f("// The revisions that this package supports.\nconst (\n")
 	for _, r := range w.p.Revisions {
 		w.f("\t%s Revision = %q\n", r.Const, r.Label)
 	}
 	w.f(")\n\n")
-	w.f("// Value is a value of a definition in the protocol's schemas, such as *%s: it reads and\n// writes itself and says what a revision finds wrong with it.\n", w.example())
+	w.f("// Value is a value of a definition in the protocol's schemas, such as *%s. It\n// decodes, encodes and validates itself.\n", w.example())
 	w.f("type Value interface {\n\tcodec.Value\n\n\t// Validate encodes the value and checks it against the schema of one revision. The\n\t// error lists every fault with its JSON pointer ([jsonschema.Faults]); nil means there is none.\n\tValidate(rev Revision) error\n}\n\n")
 	for _, s := range w.p.Structs {
 		w.structType(s)
@@ -35,7 +35,7 @@ func (w *printer) types() {
 	}
 }
 
-// example is the name of some struct of the package, for comments.
+// example returns the name of a struct of the package for use in comments: Task if there is one.
 func (w *printer) example() string {
 	name := "T"
 	for _, s := range w.p.Structs {
@@ -82,7 +82,7 @@ func (w *printer) enums() {
 			base = "string"
 		}
 		w.doc("", e.Doc)
-		w.f("//\n// Values that have no constant are kept as they are; Validate reports them.\ntype %s %s\n\n", e.GoName, base)
+		w.f("//\n// Decoding keeps a value that has no constant; Validate reports it.\ntype %s %s\n\n", e.GoName, base)
 		w.f("// The values of [%s].\nconst (\n", e.GoName)
 		for _, v := range e.Values {
 			w.fieldDoc(v.Doc)
@@ -96,12 +96,12 @@ func (w *printer) unions() {
 	if len(w.p.Unions) == 0 {
 		return
 	}
-	w.f("// Unknown is a value of a union that is none of its variants: what a newer peer may send.\n// It is a variant of every union here and keeps the value as it came.\ntype Unknown struct{ Raw json.RawMessage }\n\n")
+	w.f("// Unknown holds a value that matches no variant of its union. A newer peer may send such a value.\n// Unknown is a variant of every union in this package and keeps the JSON text unchanged.\ntype Unknown struct{ Raw json.RawMessage }\n\n")
 	w.f("// DecodeJSON reads any value.\nfunc (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }\n\n")
-	w.f("// EncodeJSON writes the value as it came.\nfunc (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }\n\n")
-	w.f("// MarshalJSON returns the value as it came.\nfunc (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }\n\n")
+	w.f("// EncodeJSON writes the value unchanged.\nfunc (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }\n\n")
+	w.f("// MarshalJSON returns the value unchanged.\nfunc (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }\n\n")
 	w.f("// UnmarshalJSON keeps any value.\nfunc (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }\n\n")
-	w.f("// Validate says that no revision knows the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"no variant of revision %%s has this shape\", rev)\n}\n\n")
+	w.f("// Validate returns an error, because no revision defines the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"no variant of revision %%s has this shape\", rev)\n}\n\n")
 	w.f("func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }\n\n")
 	for _, u := range w.p.Unions {
 		w.union(u)
@@ -126,13 +126,13 @@ func (w *printer) union(u *ir.Union) {
 	}
 	w.f("//   - [*Unknown]\n")
 	if u.ByMethod {
-		w.f("//\n// Only the request tells which; see [DecodeResult].\n")
+		w.f("//\n// The method of the request determines the variant; see [DecodeResult].\n")
 	}
 	w.f("type %s interface {\n\tcodec.Encoder\n\n\tis%[1]s() // only the types above\n}\n\n", u.GoName)
 	if u.ByMethod {
-		comment(&w.b, "", fmt.Sprintf("Decode%s reads a result whose request is not known, as its base [*%s].", u.GoName, goType(u.Pick.Default.Type)))
+		comment(&w.b, "", fmt.Sprintf("Decode%s reads a result of an unknown method as its base [*%s].", u.GoName, goType(u.Pick.Default.Type)))
 	} else {
-		comment(&w.b, "", fmt.Sprintf("Decode%s reads %s [%[1]s]. It finds the variant %[3]s.", u.GoName, article(u.GoName), pickWords(u.Pick)))
+		comment(&w.b, "", fmt.Sprintf("Decode%s reads %s [%[1]s]. It selects the variant %[3]s.", u.GoName, article(u.GoName), pickWords(u.Pick)))
 	}
 	w.f("func Decode%s(r *wire.Reader) %[1]s {\n", u.GoName)
 	code, final := pick(u.Pick, true)
@@ -143,7 +143,7 @@ func (w *printer) union(u *ir.Union) {
 	w.f("}\n\n")
 }
 
-// guess is the code that tries the guesses in turn.
+// guess returns the code that tries the guesses in turn.
 func guess(list []ir.Guess) string {
 	if list == nil {
 		return ""
@@ -167,10 +167,10 @@ func guess(list []ir.Guess) string {
 		}
 		code += try
 	}
-	return "// Its first member nearly always tells what it is.\nstart := r.Mark()\n" + code
+	return "// The first member nearly always determines the variant.\nstart := r.Mark()\n" + code
 }
 
-// article is the indefinite article for a name.
+// article returns the indefinite article for a name.
 func article(name string) string {
 	if strings.ContainsRune("AEIO", rune(name[0])) {
 		return "an"
@@ -178,7 +178,7 @@ func article(name string) string {
 	return "a"
 }
 
-// pickWords says in a few words how variants are told apart.
+// pickWords describes how the decoder selects a variant.
 func pickWords(p ir.Pick) string {
 	var how []string
 	if p.Kinds != nil {
@@ -188,20 +188,20 @@ func pickWords(p ir.Pick) string {
 		how = append(how, fmt.Sprintf("its member %q", t.Member))
 	}
 	if p.Keys != nil || p.Default != nil && how == nil {
-		how = append(how, "the members that are there")
+		how = append(how, "the members present")
 	}
 	for _, t := range p.Tags {
 		for _, v := range t.Values {
 			if len(v.Pick.Keys) > 0 {
-				return "by " + strings.Join(append(how, "the members that are there"), " and ")
+				return "by " + strings.Join(append(how, "the members present"), " and ")
 			}
 		}
 	}
 	return "by " + strings.Join(how, " and ")
 }
 
-// pick is the code of a decision, and whether control never gets past it. Top is set for
-// the decision that stands for the whole union.
+// pick returns the code of a decision and reports whether the code always returns. Top is set for the
+// decision about the whole union.
 func pick(p ir.Pick, top bool) (code string, final bool) {
 	var b strings.Builder
 	if len(p.Kinds) > 0 {
@@ -238,7 +238,7 @@ func pick(p ir.Pick, top bool) (code string, final bool) {
 	return b.String(), final
 }
 
-// lenient reports whether a value without any of the members asked for gets a variant.
+// lenient reports whether a value without any of the tag members still has a variant.
 func lenient(p ir.Pick) bool {
 	for _, t := range p.Tags {
 		if t.Absent != nil || t.Other != nil {
@@ -296,7 +296,7 @@ func pickTag(t ir.TagCase) (code string, final bool) {
 	return b.String(), final
 }
 
-// pickKeys switches on which members are there.
+// pickKeys switches on the members present.
 func pickKeys(keys []ir.KeyCase) string {
 	var names []string
 	for _, k := range keys {

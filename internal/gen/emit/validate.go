@@ -8,11 +8,11 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
 
-// validate prints what checks values, and the tables behind it.
+// validate prints the functions that check values, and their tables.
 func (w *printer) validate(tables string) {
-	w.f(`// Validate checks data, JSON text, against a definition in the schema of one revision. A
-// definition may be followed by "/params" for the params of a request or notification. The
-// error lists every fault with its place ([jsonschema.Faults]); nil means there is none.
+	w.f(`// Validate checks data, JSON text, against a definition in the schema of one revision. The suffix
+// "/params" selects the params of a request or notification. The error lists every fault with its JSON
+// pointer ([jsonschema.Faults]); nil means there is none.
 func Validate(rev Revision, definition string, data []byte) error {
 	return table.Validate(string(rev), definition, data)
 }
@@ -47,8 +47,8 @@ func validate(x codec.Encoder, rev Revision, definitions ...string) error {
 	w.f("%s\n", tables)
 }
 
-// validateMethod prints the method of a type that is checked against one of the definitions
-// called roots; there is none if there are none.
+// validateMethod prints the method Validate of a type that is checked against one of the definitions
+// in roots. It prints nothing if there are none.
 func (w *printer) validateMethod(name string, roots []string) {
 	if len(roots) > 0 {
 		quoted := make([]string, len(roots))
@@ -59,8 +59,8 @@ func (w *printer) validateMethod(name string, roots []string) {
 	}
 }
 
-// unionsOf lists the unions that are definitions: a variant without a definition of its own
-// is checked against them.
+// unionsOf lists the unions that are definitions. A variant without a definition of its own is checked
+// against them.
 func unionsOf(unions []*ir.Union) []string {
 	var defs []string
 	for _, u := range unions {
@@ -71,8 +71,8 @@ func unionsOf(unions []*ir.Union) []string {
 	return defs
 }
 
-// paramsOf finds for each struct the requests and notifications whose params it is. A
-// struct that serves several is found under its own name in every revision.
+// paramsOf returns for each struct the requests and notifications whose params it is. A struct with a
+// definition that several messages use is checked under its own name instead.
 func (w *printer) paramsOf() map[*ir.Struct][]string {
 	out := map[*ir.Struct][]string{}
 	for _, m := range w.p.Methods {
@@ -111,10 +111,10 @@ func (w *printer) registry() {
 		others = true
 		fmt.Fprintf(&rows, "\t{%q, hold(%[1]q, %s, %s)},\n", d.Name, reader(d.Type), writer(d.Type))
 	}
-	w.f(`// New returns a new value for a definition of the schemas, by the name that the definition has
-// there, or nil if there is none of that name. For a struct it is a pointer to it; for anything else
-// it is a holder whose method Unwrap returns the value. A JSON-RPC message is raw JSON text there:
-// its type is [jsonrpc.Message].
+	w.f(`// New returns a new value of the definition with that name in the schemas, or nil if there is none. A
+// struct is returned as a pointer. Any other value is returned in a holder, whose method Unwrap returns
+// the value itself. The holder of a JSON-RPC message contains raw JSON text; package jsonrpc decodes
+// it as a [jsonrpc.Message].
 func New(definition string) Value {
 	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
 	if !ok {

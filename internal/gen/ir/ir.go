@@ -1,9 +1,9 @@
-// Package ir is the generator's intermediate form: every decision about the Go package
-// that will be written, and nothing about how to write it.
+// Package ir is the generator's intermediate representation: all decisions about the Go package, but not
+// its source text.
 //
 // A [Package] holds the declared types and the method table. Types are linked by
 // pointer. Declared types are *[Struct], *[Union], *[Enum], *[OneOrMany], *[Wrapper] and
-// *[Alias]; the others stand in fields: [Prim], *[Scalar], [Raw], *[List], *[Map],
+// *[Alias]. Other types occur in fields: [Prim], *[Scalar], [Raw], *[List], *[Map],
 // *[Nullable] and *[External]. Package plan makes it, package emit prints it.
 package ir
 
@@ -48,7 +48,7 @@ type Def struct {
 	Base bool // the package generated before has the definition
 }
 
-// Doc is what the comment of a declaration or field says.
+// Doc is the comment of a declaration or field.
 type Doc struct {
 	Text      string // our own sentences; may be empty
 	Revisions string // which revisions have it, in words; "" when all do
@@ -79,7 +79,7 @@ type Struct struct {
 	Parts []*Struct
 }
 
-// Presence says how a member that may be missing is told from one that is there.
+// Presence is the way in which a field distinguishes an absent member from a present one.
 type Presence int
 
 // The presences.
@@ -98,8 +98,8 @@ type Field struct {
 	In     Revs // revisions that have the member
 
 	Presence Presence
-	// Open reports that some revision has the struct but not the member, and so leaves open
-	// what the member holds. A value that does not fit the field is then kept beside it.
+	// Open reports that some revision has the struct but not the member, so that the member may have any
+	// value there. A value that does not fit the field is kept in Extra.
 	Open bool
 	// Bit is the position in the set of required members, or -1. Optional members have
 	// bits after those, which serve only to find duplicates.
@@ -120,8 +120,8 @@ type Union struct {
 	Variants []*Variant
 	Pick     Pick
 	Guesses  []Guess // variants to try in turn before Pick, for speed; may be nil
-	// ByMethod marks the union of all results of one side, which only the request tells
-	// apart: it is decoded through the method table.
+	// ByMethod marks a union of all results of one side. The method of the request determines the
+	// variant, so the union is decoded through the method table.
 	ByMethod bool
 	Varies   Revs // as in Struct
 }
@@ -135,25 +135,25 @@ type Variant struct {
 	Revs    string // which revisions have it, in words; "" when all do
 }
 
-// Pick is how the variant of a union is told from the value, tried in the order of the
-// fields. What nothing selects is an unknown variant.
+// Pick selects the variant of a union by the value. The fields apply in their order. A value that none
+// of them selects has an unknown variant.
 type Pick struct {
 	Kinds   []KindCase // by JSON type
 	Tags    []TagCase  // by the values of string members, the member most variants share first
 	Keys    []KeyCase  // by the presence of a member
-	Default *Variant   // for an object that nothing else selects, or nil
+	Default *Variant   // for an object without a selected variant, or nil
 }
 
-// Guess is a variant to read before anything is known of an object but its first member. The value
-// read is right if none of the contradictions is found in it.
+// Guess is a variant to read when only the first member of an object is known. The guess is right if the
+// value read has none of the contradictions.
 type Guess struct {
 	First   *KeyCase // first member of an object that the guess is for, or nil for any object
 	Variant *Variant // a *Struct
 	Unless  []Contradiction
 }
 
-// Contradiction is what shows that a value is of another variant than the one it was read as: a
-// member without a field, or a certain string in a field.
+// Contradiction shows that a value has another variant than the one that it was read as: a member without
+// a field, or a certain string in a field.
 type Contradiction struct {
 	Member string // a member without a field, or "" for a Field
 	Field  *Field // optional
@@ -172,13 +172,13 @@ type TagCase struct {
 	Member string
 	Bool   bool // it is a boolean
 	Values []TagValue
-	// Absent is how to go on when the member is missing, or nil to go on with Keys.
+	// Absent applies if the member is missing; nil means to continue with Keys.
 	Absent *Pick
-	// Other is how to go on for values that are not listed; nil means an unknown variant.
+	// Other applies to values that are not listed; nil means an unknown variant.
 	Other *Pick
 }
 
-// TagValue is one value of a tag and what it leads to.
+// TagValue is one value of a tag and the decision that follows.
 type TagValue struct {
 	Value string
 	Pick  *Pick
@@ -199,7 +199,7 @@ type Enum struct {
 	GoName string
 	Def    string
 	Doc    Doc
-	String bool // strings, else integers
+	String bool // strings; otherwise integers
 	Values []EnumValue
 }
 
@@ -239,8 +239,8 @@ type Alias struct {
 // Prim is a Go type with no parts.
 type Prim int
 
-// The primitive types. Integers and floats in a field keep beside them the exact text of
-// a number they cannot hold; in lists and maps Number keeps the text itself.
+// The primitive types. Extra keeps the exact text of a number that an integer or float field cannot
+// represent. In lists and maps, Number keeps the text itself.
 const (
 	String Prim = iota
 	Bool
@@ -252,7 +252,7 @@ const (
 // Scalar is a string, number or boolean with its exact text: codec.Scalar.
 type Scalar struct{ String, Integer, Number, Bool bool }
 
-// Raw is JSON text kept as it is. Kind is the JSON type that it must have.
+// Raw is unchanged JSON text. Its value is the JSON type that the text must have.
 type Raw int
 
 // The raw kinds.
@@ -315,7 +315,7 @@ func Varies(t Type) Revs {
 	return 0
 }
 
-// Direction says which side sends a message.
+// Direction is the set of sides that send a message.
 type Direction int
 
 // The directions. A message whose direction no schema states may come from either side.
@@ -325,7 +325,7 @@ const (
 	FromBoth = FromClient | FromServer
 )
 
-// Other returns the sides that receive what d sends.
+// Other returns the sides that receive messages from d.
 func (d Direction) Other() (other Direction) {
 	if d&FromClient != 0 {
 		other |= FromServer
@@ -345,14 +345,14 @@ type Method struct {
 	Notification bool
 	From         Direction
 	Params       Type // *Struct, *Union or *External; nil if the method has none
-	OptParams    bool // params may be left out
+	OptParams    bool // params are optional
 	Result       Type // *Struct, *Union or *External; nil for notifications
 	Task         bool // the request may be run as a task (2025-11-25)
 	In           Revs // revisions that have the method
 
 	Capability     string // that the message needs, or ""
 	CapabilityIn   Revs   // revisions that have the capability
-	SenderDeclares bool   // it is the sender who must have declared Capability, else the receiver
+	SenderDeclares bool   // the sender must have declared Capability; otherwise the receiver
 	TaskCapability string // that the receiver needs to run the request as a task; "" if it cannot be one
 	TaskIn         Revs   // revisions that have the capability
 }
@@ -360,7 +360,7 @@ type Method struct {
 // Capability is one that a side can declare.
 type Capability struct {
 	Name string    // names of the members that lead to it, joined with dots
-	Of   Direction // FromClient or FromServer: who declares it
+	Of   Direction // FromClient or FromServer: the side that declares it
 	Type *Struct   // where the path begins
 	Path []*Field
 	In   Revs // revisions that have it

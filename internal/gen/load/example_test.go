@@ -6,7 +6,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
-// A keyword that the generator does not know is an error, and not ignored.
+// An unknown keyword is an error.
 func ExampleParse() {
 	doc, err := load.Parse("2025", "2025.json", []byte(`{"$defs": {"Name": {"type": "string"}, "Age": {"type": "integer", "minimum": 0}}}`))
 	fmt.Println(doc.Names(), err)

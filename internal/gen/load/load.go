@@ -85,7 +85,7 @@ func (s *Schema) Property(name string) *Schema {
 type Error struct {
 	File    string // name of the schema file
 	Pointer string // RFC 6901 pointer of the node at fault
-	Message string // what is wrong and what to do about it
+	Message string // the fault and its remedy
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s#%s: %s", e.File, e.Pointer, e.Message) }
@@ -180,13 +180,13 @@ func plainCounts(src []byte) []byte {
 	})
 }
 
-// ends fails if s leads back to itself without going into a member or an element: then it
-// describes no value, and walking through it would not end. Ended holds false for the
-// schemas on the way to s and true for those that are known to end.
+// ends fails if s refers back to itself without an object member or a list element between. Such a
+// schema describes no value, and walking it would not end. Ended is false for the schemas on the path to
+// s and true for those that are known to end.
 func (s *Schema) ends(ended map[*Schema]bool) error {
 	if done, seen := ended[s]; seen {
 		if !done {
-			return s.Errorf("the schema leads back to itself through $ref, allOf, anyOf, oneOf or not, so it describes no value; break the circle")
+			return s.Errorf("the schema refers back to itself through $ref, allOf, anyOf, oneOf or not, so it describes no value; break the cycle")
 		}
 		return nil
 	}
@@ -362,8 +362,8 @@ func (l *loader) list(s *Schema, at string, raw json.RawMessage, ts []*schemas.T
 	return out, nil
 }
 
-// locate finds the place below the schema raw, at pointer, that the model cannot read for
-// the reason cause.
+// locate returns an error for the place below the schema raw, at pointer, where the model fails with
+// cause.
 func locate(doc *Document, pointer string, raw json.RawMessage, cause error) error {
 	s := &Schema{Doc: doc, Pointer: pointer}
 	if text := string(bytes.TrimSpace(raw)); text == "true" || text == "false" {
@@ -383,7 +383,7 @@ func locate(doc *Document, pointer string, raw json.RawMessage, cause error) err
 			}
 		case "properties", "definitions", "$defs":
 			var named map[string]json.RawMessage
-			_ = json.Unmarshal(keys[key], &named) // what is no object is found below
+			_ = json.Unmarshal(keys[key], &named) // a value that is not an object is reported below
 			for _, name := range slices.Sorted(maps.Keys(named)) {
 				if !readable(named[name]) {
 					return locate(doc, at+"/"+escape(name), named[name], cause)

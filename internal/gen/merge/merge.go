@@ -8,9 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
-// Merge resolves the documents, which stand from the oldest revision to the newest, and
-// folds them into one graph. Overrides may be nil. Shapes that cannot be reconciled are
-// an error that names both.
+// Merge resolves the documents and merges them into one graph. Docs are sorted from the oldest revision
+// to the newest. Overrides may be nil. If two shapes cannot be reconciled, the error names both.
 func Merge(docs []*load.Document, overrides *Overrides) (*Graph, error) {
 	m := &merger{g: &Graph{Defs: map[string]*Def{}, Renamed: map[string]string{}}, refers: overrides.rows("refer"), settled: map[string]bool{}}
 	for i, doc := range docs {
@@ -46,7 +45,7 @@ type merger struct {
 	pending []fold
 	refers  []*Override
 
-	place   []string        // what is being merged: the definition, then the members that lead there
+	place   []string        // place being merged: the definition, then the path of members
 	settled map[string]bool // places where a refer row ended a conflict
 	folding []fold          // shapes that are being merged, outermost first
 }
@@ -58,7 +57,7 @@ type fold struct {
 	in   Revs
 }
 
-// add notes the definitions of the next newer document. Definitions are all known before
+// add records the definitions of the next newer document. Definitions are all known before
 // any two shapes are merged, since merging looks through references.
 func (m *merger) add(defs map[string]*Def) {
 	for name, d := range defs {
@@ -93,7 +92,7 @@ func (m *merger) run() error {
 	return nil
 }
 
-// fold merges n, as of the older revisions in, into the definition called name.
+// fold merges n, the shape in the older revisions in, into the definition called name.
 func (m *merger) fold(name string, n Node, in Revs) error {
 	d := m.g.Defs[name]
 	outer := m.place
@@ -116,7 +115,7 @@ func (m *merger) fold(name string, n Node, in Revs) error {
 	return nil
 }
 
-// merge is the shape that holds what the older shape a and the newer shape b hold.
+// merge returns the shape that can hold the values of the older shape a and the newer shape b.
 func (m *merger) merge(a, b Node) (Node, error) {
 	if _, never := a.(*Never); never {
 		return b, nil
@@ -196,8 +195,8 @@ func (m *merger) merge(a, b Node) (Node, error) {
 	return nil, m.conflict(a, b)
 }
 
-// inside merges shapes one step into the shapes being merged. A conflict there can be ended
-// by a refer row: each of the shapes is then one of the definition's.
+// inside merges shapes at one step below the shapes being merged. A refer row can resolve a conflict:
+// each of the shapes then belongs to the definition.
 func (m *merger) inside(step string, a, b Node) (Node, error) {
 	m.place = append(m.place, step)
 	defer func() { m.place = m.place[:len(m.place)-1] }()
@@ -238,7 +237,7 @@ func (m *merger) conflict(a, b Node) error {
 // Kind is the JSON type of the values: KindString, KindInteger or KindBool.
 func (e *Enum) Kind() Kinds { return e.Values[0].kind() }
 
-// Text is what a string says, and the JSON text of any other value.
+// Text returns the value of a string, or the JSON text of any other value.
 func (v *EnumValue) Text() string {
 	var text string
 	if json.Unmarshal([]byte(v.JSON), &text) != nil {
@@ -257,7 +256,7 @@ func (v *EnumValue) kind() Kinds {
 	return KindInteger
 }
 
-// refs merges references to different definitions: the one that can hold both.
+// refs merges references to different definitions. It returns the one that can hold both.
 func (m *merger) refs(a, b *Ref) (Node, error) {
 	in := a.In | b.In
 	if a.Name == b.Name {
@@ -361,8 +360,7 @@ func (m *merger) unions(a, b *Union) (Node, error) {
 	return b, nil
 }
 
-// intoUnion adds the shape n, of the revisions in, to u: to the variant that can hold it, or
-// as a new one.
+// intoUnion adds the shape n of the revisions in to u, in the variant that can hold it or as a new one.
 func (m *merger) intoUnion(u *Union, n Node, in Revs) (*Union, error) {
 	out := &Union{pos: u.pos}
 	for _, v := range u.Variants {
@@ -400,8 +398,8 @@ func (m *merger) intoUnion(u *Union, n Node, in Revs) (*Union, error) {
 	return out, err
 }
 
-// fits reports whether variant v is the one to hold shape n: the same JSON type, and for
-// objects every member of n.
+// fits reports whether variant v can hold shape n: it has the same JSON type and, if it is an object,
+// every member of n.
 func (m *merger) fits(n, v Node) bool {
 	switch n := n.(type) {
 	case *Object:

@@ -3,13 +3,13 @@
 //
 // It is the second stage of the generator. Each document is first resolved: allOf is
 // flattened, enumerations and unions get one form each. Then the revisions are merged
-// from the oldest to the newest: the newest shape wins, what older revisions had stays,
+// from the oldest to the newest. The newest shape wins, members of older revisions stay,
 // and every member, variant and value remembers which revisions have it and which
 // require it. One document in is the degenerate case.
 //
-// The merged graph says what a Go type must be able to hold. What each single revision
-// demands of a value is not read from here but from that revision's own document
-// (package tables), so nothing is approximated by merging.
+// The merged graph determines which values a Go type must be able to hold. Package tables
+// compiles the rules for valid values from the document of each revision, so merging does not
+// weaken them.
 package merge
 
 import (
@@ -75,7 +75,7 @@ type Ref struct {
 type Object struct {
 	pos
 	Members []*Member // sorted by name
-	Rest    Node      // what further members hold: *Any where the schema leaves them open
+	Rest    Node      // shape of further members: *Any if the schema leaves them open
 	In      Revs      // revisions in which the object has this form
 	// Struct asks for a struct type even if there is no member to name (an override).
 	Struct bool
@@ -92,7 +92,7 @@ type Member struct {
 	Required Revs // revisions that require it
 	Default  json.RawMessage
 	Doc      string          // documentation of a member that an override adds
-	Tag      json.RawMessage // value that tells a union's variant by this member though the schema has no const (an override)
+	Tag      json.RawMessage // value that identifies a union's variant, from an override
 }
 
 // Array is a list of Elem.

@@ -15,7 +15,7 @@ import (
 // Override is one row of the overrides file: a decision that no schema states. A row
 // that finds nothing to apply to is an error, so the file never outlives its reasons.
 type Override struct {
-	// Rule says what the row does; package gen documents the rules at its type Overrides.
+	// Rule is the effect of the row. The type Overrides of package gen documents the rules.
 	Rule string `json:"rule"`
 
 	Def      string `json:"def,omitempty"`
@@ -69,7 +69,7 @@ func ParseOverrides(file string, src []byte) (*Overrides, error) {
 			"revision": row.Revision, "method": row.Method, "from": row.From, "reason": row.Reason}
 		need, ok := needs[row.Rule]
 		if !ok {
-			return nil, o.errorf(i, "rule %q is none of rename, refer, add, struct, tag, widen, name, field, direction", row.Rule)
+			return nil, o.errorf(i, "rule %q is not one of rename, refer, add, struct, tag, widen, name, field, direction", row.Rule)
 		}
 		for _, f := range append(need, "reason") {
 			if fields[f] == "" {
@@ -83,7 +83,7 @@ func ParseOverrides(file string, src []byte) (*Overrides, error) {
 			return nil, o.errorf(i, "from is %q; it must be client, server or both", row.From)
 		}
 		if (row.Rule == "name" || row.Rule == "field") && (!token.IsIdentifier(row.As) || !token.IsExported(row.As)) {
-			return nil, o.errorf(i, "%q is no exported Go identifier", row.As)
+			return nil, o.errorf(i, "%q is not an exported Go identifier", row.As)
 		}
 	}
 	return o, nil
@@ -93,7 +93,7 @@ func (o *Overrides) errorf(i int, format string, args ...any) error {
 	return &load.Error{File: o.File, Pointer: fmt.Sprintf("/%d", i), Message: fmt.Sprintf(format, args...)}
 }
 
-// rows yields the rows of a rule; taking one counts as using it only through use.
+// rows returns the rows of a rule. It does not mark them as used.
 func (o *Overrides) rows(rule string) []*Override {
 	if o == nil {
 		return nil
@@ -120,7 +120,7 @@ func (o *Overrides) Unused() error {
 	return nil
 }
 
-// Name returns the Go name that a name row gives to what is at the given place, written as
+// Name returns the Go name that a name row gives to the shape at a place, written as
 // "Definition/member/member".
 func (o *Overrides) Name(at string) (string, bool) { return o.as("name", at) }
 
@@ -137,7 +137,7 @@ func (o *Overrides) as(rule, at string) (string, bool) {
 	return "", false
 }
 
-// Direction returns who sends method according to a direction row.
+// Direction returns the sender of method according to a direction row.
 func (o *Overrides) Direction(method string) (from string, ok bool) {
 	for _, row := range o.rows("direction") {
 		if row.Method == method {

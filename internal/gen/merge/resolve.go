@@ -54,7 +54,7 @@ func (r *resolver) node(s *load.Schema) (Node, error) {
 	return r.flatten(s)
 }
 
-// flatten is the conjunction of everything that the keywords of s say.
+// flatten returns the conjunction of all keywords of s.
 func (r *resolver) flatten(s *load.Schema) (Node, error) {
 	parts, err := r.parts(s)
 	if err != nil {
@@ -73,13 +73,13 @@ func (r *resolver) flatten(s *load.Schema) (Node, error) {
 	return n, nil
 }
 
-// parts lists the shapes that a value must have all at once to satisfy s.
+// parts lists the shapes of which a value must have all to satisfy s.
 func (r *resolver) parts(s *load.Schema) ([]Node, error) {
 	at := pos{s}
 	if s.False || isNothing(s.Not) {
 		return []Node{&Never{at}}, nil
 	}
-	// Any other not only narrows what is valid (package tables sees to that); the Go
+	// Any other not only narrows the valid values, which package tables checks; the Go
 	// type may hold more.
 	var parts []Node
 	if s.Ref != "" {
@@ -112,7 +112,7 @@ func (r *resolver) parts(s *load.Schema) ([]Node, error) {
 	return parts, nil
 }
 
-// own resolves what s says without the help of other schemas, or nil if that is nothing.
+// own resolves the keywords of s that involve no other schema. It returns nil if there are none.
 func (r *resolver) own(s *load.Schema) (Node, error) {
 	at := pos{s}
 	values := s.Enum
@@ -175,7 +175,7 @@ func (r *resolver) own(s *load.Schema) (Node, error) {
 	return n, nil
 }
 
-// oneOf is the node for a choice of alternatives; none at all leaves only null.
+// oneOf returns the node for a choice of alternatives. Without alternatives only null is left.
 func (r *resolver) oneOf(s *load.Schema, alternatives []Node) Node {
 	switch len(alternatives) {
 	case 0:
@@ -261,7 +261,7 @@ func (r *resolver) enum(s *load.Schema, values []json.RawMessage) (Node, error) 
 	return &Nullable{pos{s}, e}, nil
 }
 
-// quote is the JSON text of a string, the same for all its spellings.
+// quote returns the canonical JSON text of a string.
 func quote(text string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -312,7 +312,7 @@ func (r *resolver) union(s *load.Schema, alternatives []*load.Schema) (Node, err
 	return n, nil
 }
 
-// enumOf is the enum that u amounts to if every variant is one, or nil.
+// enumOf returns the enum that is equivalent to u if every variant is an enum, or nil.
 func enumOf(u *Union) *Enum {
 	e := &Enum{pos: u.pos}
 	for _, v := range u.Variants {
@@ -329,7 +329,7 @@ func enumOf(u *Union) *Enum {
 	return e
 }
 
-// both is the shape of values that have shape a and shape b.
+// both returns the shape of the values that have shape a and shape b.
 func (r *resolver) both(s *load.Schema, a, b Node) (Node, error) {
 	if _, any := a.(*Any); any {
 		return b, nil
@@ -415,7 +415,7 @@ func (r *resolver) both(s *load.Schema, a, b Node) (Node, error) {
 	return nil, errNoValue
 }
 
-// errNoValue says that shapes contradict each other: no value has both.
+// errNoValue reports that two shapes contradict each other.
 var errNoValue = errors.New("no value has both shapes")
 
 // objects reports whether n admits objects only.
@@ -469,8 +469,7 @@ func (r *resolver) bothObjects(s *load.Schema, a, b *Object) (Node, error) {
 	return o, nil
 }
 
-// either is both for values that may be left out, as where a and b contradict each other
-// they must be.
+// either is both for optional values. If a and b contradict each other, the value must be absent.
 func (r *resolver) either(s *load.Schema, a, b Node) (Node, error) {
 	n, err := r.both(s, a, b)
 	if errors.Is(err, errNoValue) {
@@ -479,9 +478,8 @@ func (r *resolver) either(s *load.Schema, a, b Node) (Node, error) {
 	return n, err
 }
 
-// beside is what o says of members that it does not name but another part of an allOf does.
-// If it forbids them, that only narrows what is valid, mostly to nothing at all; the type
-// holds the members of all parts.
+// beside returns the shape of members that o does not name but another part of an allOf does. If o
+// forbids them, that only narrows the valid values, and the type still holds the members of all parts.
 func beside(o *Object) Node {
 	if _, never := o.Rest.(*Never); never {
 		return &Any{o.pos}
@@ -514,7 +512,7 @@ func (r *resolver) each(s *load.Schema, u *Union, f func(Node) (Node, error)) (N
 
 func (r *resolver) deref(s *load.Schema, ref *Ref, f func(Node) (Node, error)) (Node, error) {
 	if slices.Contains(r.busy, ref.Name) {
-		return nil, s.Errorf("the definition %q is narrowed here inside of itself, so that it never ends; refer to it without further keywords", ref.Name)
+		return nil, s.Errorf("the definition %q is narrowed inside itself here, so that it never ends; refer to it without further keywords", ref.Name)
 	}
 	r.busy = append(r.busy, ref.Name)
 	defer func() { r.busy = r.busy[:len(r.busy)-1] }()
@@ -533,8 +531,8 @@ func isNothing(s *load.Schema) bool {
 		s.AnyOf == nil && s.OneOf == nil && s.AllOf == nil && s.Not == nil
 }
 
-// fingerprint is a text that two schemas share exactly if they say the same, prose and
-// position aside.
+// fingerprint returns a text that is equal for two schemas if and only if they are equal apart from prose
+// and position.
 func fingerprint(s *load.Schema) string {
 	if s == nil {
 		return "-"
@@ -575,8 +573,7 @@ func fingerprint(s *load.Schema) string {
 	return b.String()
 }
 
-// Same returns the definitions that say the same in both documents, and refer only to
-// definitions that do, too.
+// Same returns the definitions that are equal in both documents and refer only to such definitions.
 func Same(a, b *load.Document) map[string]bool {
 	same := map[string]bool{}
 	for name, s := range a.Defs {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
-// Capabilities is the table of what messages need, which no schema states. It has a row for each
+// Capabilities is the table of the capabilities that messages need, which no schema states. It has a row for each
 // method.
 type Capabilities struct {
 	File string
@@ -28,7 +28,7 @@ type CapabilityRow struct {
 	Members []string `json:"members,omitempty"`
 
 	Needs string `json:"needs,omitempty"` // members of the capabilities object that lead to it, joined with dots
-	Of    string `json:"of,omitempty"`    // who must have declared Needs: "sender" or "receiver"
+	Of    string `json:"of,omitempty"`    // the side that must have declared Needs: "sender" or "receiver"
 
 	// Capability is also declared by the object around it if that has no Unless.
 	Capability string `json:"capability,omitempty"`
@@ -68,7 +68,7 @@ func (c *Capabilities) errorf(row int, format string, args ...any) error {
 	return &load.Error{File: c.File, Pointer: fmt.Sprintf("/%d", row), Message: fmt.Sprintf(format, args...)}
 }
 
-// capabilities lists the capabilities of both sides and says which messages need them.
+// capabilities lists the capabilities of both sides and the messages that need them.
 func (b *builder) capabilities() error {
 	for def, of := range map[string]ir.Direction{"ClientCapabilities": ir.FromClient, "ServerCapabilities": ir.FromServer} {
 		if st, ok := b.defs[def].(*ir.Struct); ok {
@@ -112,7 +112,7 @@ func (b *builder) capabilities() error {
 	return nil
 }
 
-// addCapabilities lists what the fields of st declare, which path leads to.
+// addCapabilities lists the capabilities that the fields of st, the value at path, declare.
 func (b *builder) addCapabilities(root *ir.Struct, of ir.Direction, st *ir.Struct, path []*ir.Field, in ir.Revs) {
 	for _, f := range st.Fields {
 		c := &ir.Capability{Of: of, Type: root, Path: append(slices.Clip(path), f), In: in & f.In}

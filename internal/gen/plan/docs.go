@@ -7,7 +7,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// doc is the documentation of a type declared at s.
+// doc returns the documentation of a type declared at s.
 func (b *builder) doc(s scope, n merge.Node) ir.Doc {
 	var d ir.Doc
 	rev := b.g.Revisions[s.in.Last()]
@@ -38,8 +38,8 @@ func (b *builder) doc(s scope, n merge.Node) ir.Doc {
 	return d
 }
 
-// predicate joins a subject and the documentation of a field, which says of it "Names the tool." or
-// ": The name of the tool."
+// predicate joins a subject and the documentation of a field, such as "Names the tool." or ": The name of
+// the tool."
 func predicate(subject, text string) string {
 	switch {
 	case text == "":
@@ -50,7 +50,7 @@ func predicate(subject, text string) string {
 	return subject + " " + strings.ToLower(text[:1]) + text[1:]
 }
 
-// fieldDoc is the documentation of the field called name for the member m of o.
+// fieldDoc returns the documentation of the field called name for the member m of o.
 func (b *builder) fieldDoc(s scope, name string, m *merge.Member, o *merge.Object) ir.Doc {
 	var d ir.Doc
 	if b.Docs != nil {
@@ -88,7 +88,7 @@ func join(sep string, parts ...string) string {
 
 func (b *builder) all() merge.Revs { return 1<<len(b.g.Revisions) - 1 }
 
-// since says which revisions are in the set, or nothing if it covers whole.
+// since describes the revisions in the set, or returns "" if it covers whole.
 func (b *builder) since(in, whole merge.Revs) string {
 	if in&whole == whole || len(b.g.Revisions) == 1 {
 		return ""
@@ -123,7 +123,7 @@ func (b *builder) spell(in merge.Revs) string {
 	return "from " + label(first) + " to " + label(last)
 }
 
-// place says in words where an inline shape stands.
+// place describes the place of an inline shape in words.
 func place(path, def string) string {
 	if outer, ok := strings.CutSuffix(path, "[]"); ok {
 		return strings.TrimSuffix("one element of "+outer, " ") + of(outer, def)

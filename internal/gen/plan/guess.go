@@ -8,7 +8,7 @@ import (
 
 // guesses lists the variants to read without looking ahead, by the first member of the object. They
 // spare looking through all of a value to find that nothing marks it as anything but the plain
-// variant. There are none if what was read could not confirm them.
+// variant. There are none if the value read could not confirm them.
 func guesses(p ir.Pick) []ir.Guess {
 	rest, tag := p, ir.TagCase{}
 	if len(p.Tags) == 1 && p.Tags[0].Absent != nil && p.Tags[0].Other != nil {

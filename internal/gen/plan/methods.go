@@ -9,8 +9,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// messages makes structs of params and results that name no members, so that handlers can
-// be given them like any other.
+// messages makes structs of params and results without named members, so that handlers can take and
+// return them like any other.
 func (b *builder) messages() {
 	mark := func(n merge.Node) {
 		if r, ok := n.(*merge.Ref); ok && !strings.HasSuffix(r.Name, "Params") && !strings.HasSuffix(r.Name, "Result") {
@@ -62,7 +62,7 @@ func (b *builder) paired(name string) string {
 // before a rename row, whose member "method" is a constant.
 func (b *builder) methods() error {
 	sent := map[string]ir.Direction{} // by method
-	listed := map[merge.Node]bool{}   // what the sides say they send
+	listed := map[merge.Node]bool{}   // the messages that the sides list
 	for union, from := range sides {
 		d := b.g.Defs[union]
 		if d == nil {
@@ -96,7 +96,7 @@ func (b *builder) methods() error {
 		}
 		method := methodOf(o)
 		if method == "" || sent[method] != 0 && !listed[o] {
-			continue // what is listed is the message; this one is part of another
+			continue // the listed definition is the message; this one is part of another
 		}
 		m := &ir.Method{Name: method, GoName: goName(stems[0]), Def: name, Notification: !request, From: sent[method], In: ir.Revs(o.In)}
 		if other, taken := byName[m.Name]; taken {
@@ -117,7 +117,7 @@ func (b *builder) methods() error {
 			m.OptParams = p.Required != o.In
 			m.Params = b.paramsType(name)
 			if m.Params != nil && !isMessage(m.Params) {
-				return p.Node.At().Errorf("the params of the method %q are no object that handlers could be given as a struct; "+
+				return p.Node.At().Errorf("the params of the method %q are not an object, so handlers cannot take them as a struct; "+
 					"if they refer to an open object, a struct row in the overrides makes one of it", m.Name)
 			}
 		}
@@ -126,7 +126,7 @@ func (b *builder) methods() error {
 				return err
 			}
 			if !isMessage(m.Result) {
-				return o.At().Errorf("the result of the method %q is no object that handlers could return as a struct; "+
+				return o.At().Errorf("the result of the method %q is not an object, so handlers cannot return it as a struct; "+
 					"if it is an open object, a struct row in the overrides makes one of it", m.Name)
 			}
 		}
@@ -144,7 +144,7 @@ func (b *builder) methods() error {
 	return nil
 }
 
-// sides are the definitions that list what one side may send.
+// sides are the definitions that list the messages of one side.
 var sides = map[string]ir.Direction{
 	"ClientRequest": ir.FromClient, "ClientNotification": ir.FromClient,
 	"ServerRequest": ir.FromServer, "ServerNotification": ir.FromServer,
@@ -176,8 +176,8 @@ func isMessage(t ir.Type) bool {
 	return false
 }
 
-// paramsType is the Go type of the member params of a request or notification; nil if it
-// has none.
+// paramsType returns the Go type of the member params of a request or notification, or nil if it has
+// none.
 func (b *builder) paramsType(def string) ir.Type {
 	st, ok := b.defs[def].(*ir.Struct)
 	if !ok {
@@ -234,7 +234,7 @@ func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) er
 		break
 	}
 	if !primary && !ref("EmptyResult") && !ref("Result") {
-		return request.At().Errorf("no definition says what answers the method %q: neither %sResult nor %[2]sResultResponse nor EmptyResult nor Result exists", m.Name, stems[0])
+		return request.At().Errorf("the method %q has no result: none of the definitions %sResult, %[2]sResultResponse, EmptyResult and Result exists", m.Name, stems[0])
 	}
 	if b.taskable(request) && ref("CreateTaskResult") {
 		m.Task = true
@@ -267,7 +267,7 @@ func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) er
 			st, _ = t.(*ir.Struct)
 		}
 		if st == nil {
-			return v.node.At().Errorf("this is one of several results of the method %q, but it is no object that this package declares; "+
+			return v.node.At().Errorf("this is one of several results of the method %q, but it is not an object that this package declares; "+
 				"only such can be told apart", m.Name)
 		}
 		st.Unions = append(st.Unions, union)
@@ -282,14 +282,13 @@ func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) er
 	if union.Pick, err = b.pick(p); err != nil {
 		return err
 	}
-	// What nothing marks as anything else is the plain result.
+	// A result without a mark is the plain result.
 	settleDefault(&union.Pick, union.Variants[0])
 	m.Result = union
 	return nil
 }
 
-// settleDefault makes v the choice wherever a decision would end with an unknown variant
-// for want of a member.
+// settleDefault selects v wherever a missing member would otherwise select the unknown variant.
 func settleDefault(p *ir.Pick, v *ir.Variant) {
 	p.Keys = slices.DeleteFunc(p.Keys, func(k ir.KeyCase) bool { return k.Variant == v })
 	for i := range p.Tags {

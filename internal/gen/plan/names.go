@@ -18,7 +18,7 @@ func goName(name string) string {
 	return s
 }
 
-// valueName is what the Go name of an enum's constant has after the name of its type.
+// valueName returns the part of an enum constant's Go name after the name of its type.
 func valueName(value string) string {
 	s := joined(value)
 	switch {

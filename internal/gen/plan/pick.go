@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// picks finds how the variants of every union are told apart.
+// picks finds the discriminator of every union.
 func (b *builder) picks() error {
 	for _, p := range b.pending {
 		if p.union.ByMethod {
@@ -28,7 +28,7 @@ func (b *builder) picks() error {
 	return nil
 }
 
-// kinds lists the JSON types, as package codec names them, that a shape admits.
+// kinds lists the JSON types that a shape admits, by their names in package codec.
 func (b *builder) kinds(n merge.Node) []string {
 	switch n := b.g.Follow(n).(type) {
 	case *merge.Object:
@@ -53,7 +53,7 @@ func (b *builder) kinds(n merge.Node) []string {
 	return nil
 }
 
-// pick decides first by JSON type, and for several objects by what is in them.
+// pick decides by JSON type first, and among several objects by their members.
 func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
 	var pick ir.Pick
 	var objects []variant
@@ -64,7 +64,7 @@ func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
 		}
 		kinds := b.kinds(v.node)
 		if kinds == nil {
-			return pick, p.node.At().Errorf("the alternative %s admits any value, so no other one can be told from it; "+
+			return pick, p.node.At().Errorf("the alternative %s admits any value, so no other alternative can be distinguished from it; "+
 				"only the schema can say more", v.node.At().Pointer)
 		}
 		for _, k := range kinds { // flatten leaves one alternative for each
@@ -83,8 +83,8 @@ func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
 	return rest, err
 }
 
-// pickObject tells objects apart: by a member whose values are constants, else by the
-// members that must or can be there.
+// pickObject distinguishes objects by a member with constant values or, if there is none, by the members
+// that are required or allowed.
 func (b *builder) pickObject(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	if tag := b.tagMember(vs); tag != "" {
 		return b.pickTag(p, vs, tag)
@@ -92,8 +92,8 @@ func (b *builder) pickObject(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	return b.pickKeys(p, vs)
 }
 
-// tagValues are the strings or booleans that mark v by the member called name; free is true
-// if v may have other values there.
+// tagValues returns the strings or booleans that identify v by the member called name. Free reports
+// whether v may have other values there.
 func tagValues(v variant, name string) (values []string, free bool) {
 	m := v.node.(*merge.Object).Member(name)
 	if m == nil {
@@ -112,7 +112,7 @@ func tagValues(v variant, name string) (values []string, free bool) {
 	return values, false
 }
 
-// tagMember is the member that separates the most variants by its value, or "".
+// tagMember returns the member whose value separates the most variants, or "".
 func (b *builder) tagMember(vs []variant) string {
 	best, most := "", 0
 	names := map[string]bool{}
@@ -206,7 +206,7 @@ func (b *builder) pickTag(p *pendingUnion, vs []variant, name string) (ir.Pick, 
 	return ir.Pick{Tags: []ir.TagCase{c}}, nil
 }
 
-// pickGroup goes on with the variants that a tag has left, if any.
+// pickGroup decides among the variants that a tag leaves, if any.
 func (b *builder) pickGroup(p *pendingUnion, group, before []variant) (*ir.Pick, error) {
 	switch {
 	case len(group) == 0:
@@ -221,9 +221,9 @@ func (b *builder) pickGroup(p *pendingUnion, group, before []variant) (*ir.Pick,
 	return &sub, err
 }
 
-// pickKeys takes the variants one by one: the next is one with a required member that no
-// other remaining variant has; failing that, one with an optional member that no other
-// has, if another variant can hold the value when that member is missing.
+// pickKeys selects the variants one by one. The next is a variant with a required member that no other
+// remaining variant has. If there is none, it is a variant with an optional member that no other has,
+// provided that another variant can hold a value without that member.
 func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	var pick ir.Pick
 	rest := slices.Clone(vs)
@@ -234,7 +234,7 @@ func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 			for _, v := range rest {
 				names = append(names, v.node.At().Pointer)
 			}
-			return pick, p.node.At().Errorf("nothing tells the alternatives %s apart: no constant member, no JSON type, no member that only one of them has; "+
+			return pick, p.node.At().Errorf("the alternatives %s cannot be distinguished by a constant member, by JSON type or by a member that only one of them has; "+
 				"if one has a member that always has some string value, say so with a tag row in the overrides", strings.Join(names, ", "))
 		}
 		for _, path := range paths {
@@ -265,7 +265,7 @@ func (b *builder) keyKinds(v variant, path []string) []string {
 	return b.kinds(n)
 }
 
-// exclusive finds the variant to take next and the paths of the members that mark it.
+// exclusive returns the variant to select next and the paths of the members that identify it.
 func (b *builder) exclusive(vs []variant) (int, [][]string) {
 	objects := make([]*merge.Object, len(vs))
 	for i, v := range vs {
@@ -287,7 +287,7 @@ func (b *builder) exclusive(vs []variant) (int, [][]string) {
 			return i, [][]string{{m.Name, key}}
 		}
 	}
-	// Optional members, where another variant can hold what has none of them.
+	// Optional members, if another variant can hold a value without them.
 	for i, v := range vs {
 		if !slices.ContainsFunc(vs, func(w variant) bool { return w.out != v.out && holds(w, v) }) {
 			continue
@@ -330,7 +330,7 @@ func (b *builder) exclusive(vs []variant) (int, [][]string) {
 	return -1, nil
 }
 
-// inner is the object that the required member of o called name is, or nil.
+// inner returns the object that is the required member of o called name, or nil.
 func (b *builder) inner(o *merge.Object, name string) *merge.Object {
 	m := o.Member(name)
 	if m == nil || m.Required != o.In {
@@ -352,7 +352,7 @@ func exclusiveMember(objects []*merge.Object) (int, string) {
 	return -1, ""
 }
 
-// only reports whether of all the objects just number i has the member name.
+// only reports whether object i alone has the member called name.
 func only(objects []*merge.Object, i int, name string) bool {
 	for j, o := range objects {
 		if j != i && o.Member(name) != nil {
@@ -362,7 +362,7 @@ func only(objects []*merge.Object, i int, name string) bool {
 	return true
 }
 
-// holds reports whether w asks for no member that v does not ask for, too.
+// holds reports whether v requires all members that w requires.
 func holds(w, v variant) bool {
 	ov := v.node.(*merge.Object)
 	ow := w.node.(*merge.Object)
@@ -376,8 +376,8 @@ func holds(w, v variant) bool {
 	return true
 }
 
-// lastKey is the path of the member to recognize the last variant by: a required one that is
-// not constant, best one that no other variant has, itself or inside of it.
+// lastKey returns the path of the member that identifies the last variant: a required member that is not
+// constant. It prefers one that no other variant has, or that contains such a member.
 func (b *builder) lastKey(v variant, all []variant) []string {
 	others := slices.DeleteFunc(slices.Clone(all), func(w variant) bool { return w.out == v.out })
 	o := v.node.(*merge.Object)
@@ -386,7 +386,7 @@ func (b *builder) lastKey(v variant, all []variant) []string {
 		if _, constant := m.Node.(*merge.Enum); constant || m.Required != o.In {
 			continue
 		}
-		var inner []*merge.Object // what the others have there
+		var inner []*merge.Object // the same member of the others
 		for _, w := range others {
 			if wm := w.node.(*merge.Object).Member(m.Name); wm != nil {
 				wo, _ := b.g.Follow(wm.Node).(*merge.Object)
@@ -411,8 +411,8 @@ func (b *builder) lastKey(v variant, all []variant) []string {
 	return best
 }
 
-// unions settles what depends on all definitions: which unions only the method table can
-// decide, which structs belong to which unions, and which unions lie inside others.
+// unions makes the decisions that depend on all definitions: the unions that only the method table can
+// decide, the unions of each struct, and the unions inside others.
 func (b *builder) unions() error {
 	for _, p := range b.pending {
 		if base := b.byMethod(p, admits); base != nil {
@@ -434,9 +434,8 @@ func (b *builder) unions() error {
 	return nil
 }
 
-// byMethod finds the base of a union of the results that one side may send: each variant
-// is a result, and by the given measure the base admits all of them. It returns nil for
-// other unions.
+// byMethod returns the base of a union of results: each variant is a result, and the base admits all of
+// them according to admits. It returns nil for other unions.
 func (b *builder) byMethod(p *pendingUnion, admits func(o *merge.Object, n merge.Node) bool) *ir.Variant {
 	for _, v := range p.variants {
 		if !strings.HasSuffix(v.name, "Result") {
@@ -454,8 +453,8 @@ func (b *builder) byMethod(p *pendingUnion, admits func(o *merge.Object, n merge
 	return base.out
 }
 
-// holdsAny reports whether o requires nothing and names no member that n has with another
-// shape. It is the measure for unions that nothing tells apart.
+// holdsAny reports whether o requires no member and has no member that n has with another shape. It
+// applies to unions without a discriminator.
 func holdsAny(o *merge.Object, n merge.Node) bool {
 	other, ok := n.(*merge.Object)
 	return ok && !slices.ContainsFunc(o.Members, func(m *merge.Member) bool {
@@ -464,7 +463,7 @@ func holdsAny(o *merge.Object, n merge.Node) bool {
 	})
 }
 
-// admits reports whether o names no member that n does not have as well.
+// admits reports whether n has all members that o has.
 func admits(o *merge.Object, n merge.Node) bool {
 	other, ok := n.(*merge.Object)
 	if !ok {

@@ -1,6 +1,5 @@
-// Package plan decides the Go package for a merged graph: names, types, presence, how
-// the variants of each union are told apart, and the method table. Its result says
-// everything that package emit prints.
+// Package plan decides the Go package for a merged graph: names, types, presence, the discriminators of
+// unions, and the method table. Its result determines the output of package emit.
 package plan
 
 import (
@@ -15,14 +14,14 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// Config says what to build.
+// Config configures [Build].
 type Config struct {
 	Name      string // package name
 	Doc       string // package comment, after "Package NAME "
 	Overrides *merge.Overrides
 	Docs      Docs     // nil for no documentation
 	Link      LinkFunc // page of the specification for a definition, or nil
-	// Capabilities says which capabilities messages need; nil if nothing is known of that.
+	// Capabilities lists the capabilities that messages need, or is nil.
 	Capabilities *Capabilities
 	Base         *Base // generated package whose types are used where definitions are the same, or nil
 }
@@ -41,7 +40,7 @@ type LinkFunc func(rev, def string) string
 type Base struct {
 	Path    string                // import path
 	Package *ir.Package           //
-	Same    func(def string) bool // whether a definition says the same in both
+	Same    func(def string) bool // whether a definition is the same in both
 }
 
 // Build decides the package for g.
@@ -73,8 +72,8 @@ func Build(g *merge.Graph, c Config) (*ir.Package, error) {
 			b.named[b.defName(name)] = true
 		}
 	}
-	// What is put together from other definitions comes after them, so that an inline shape
-	// is named after the definition that it stands in.
+	// Definitions composed of others come after those, so that an inline shape is named after the
+	// definition that contains it.
 	for _, composed := range []bool{false, true} {
 		for _, name := range g.Names() {
 			if at := g.Defs[name].Node.At(); composed != (at.Ref != "" || at.AllOf != nil) {
@@ -134,7 +133,7 @@ type builder struct {
 
 	defs   map[string]ir.Type // by definition name
 	inline map[string]ir.Type // shared inline enums and unions, by content
-	taken  map[string]string  // Go names in use, and by what
+	taken  map[string]string  // owner of each Go name in use
 	named  map[string]bool    // Go names that definitions have
 	free   map[string]bool    // definitions that say nothing about the shape of values
 
@@ -142,7 +141,7 @@ type builder struct {
 
 	// pickers are unions whose discriminator is still to be found, with their variants.
 	pending []*pendingUnion
-	// others are places where a union stands that was declared for another one.
+	// others are uses of a union that was declared for another place.
 	others []other
 }
 
@@ -166,8 +165,8 @@ type variant struct {
 	out  *ir.Variant
 }
 
-// claim reserves a Go name for n; two owners of one name are an error. At is the place that a
-// name row would give to change it, or "" if none can.
+// claim reserves a Go name for n. It fails if the name has an owner. At is the place for a name row that
+// changes the name, or "" if no row can.
 func (b *builder) claim(name, at string, n merge.Node) error {
 	if owner, ok := b.taken[name]; ok {
 		row := ""
@@ -182,7 +181,7 @@ func (b *builder) claim(name, at string, n merge.Node) error {
 
 func (b *builder) external(name string) bool { return b.Base != nil && b.Base.Same(name) }
 
-// scope is where in the graph an inline shape stands.
+// scope is the place of a shape in the graph.
 type scope struct {
 	def  string // definition
 	path string // documentation path below it, such as "tasks.requests" or "items[]"
@@ -193,7 +192,7 @@ type scope struct {
 	part bool // a part of the definition's own shape that no member leads to
 }
 
-// isDef reports whether s is a definition, rather than a place inside of one.
+// isDef reports whether s is a definition and not a place inside one.
 func (s scope) isDef() bool { return s.path == "" && !s.part }
 
 func (s scope) member(m *merge.Member) scope {
@@ -212,7 +211,7 @@ func (s scope) elem(mark, suffix string) scope {
 	return s
 }
 
-// declare settles the Go name for a type declared at s.
+// declare chooses the Go name for a type declared at s.
 func (b *builder) declare(s scope, n merge.Node) (string, error) {
 	if s.isDef() {
 		return s.name, nil // claimed before
@@ -220,13 +219,13 @@ func (b *builder) declare(s scope, n merge.Node) (string, error) {
 	if name, ok := b.Overrides.Name(s.at); ok {
 		return name, b.claim(name, s.at, n)
 	}
-	if b.named[s.name] { // by a definition, which may be about something else
+	if b.named[s.name] { // by a definition, which may be unrelated
 		s.name += "Value"
 	}
 	return s.name, b.claim(s.name, s.at, n)
 }
 
-// defName is the Go name of a definition.
+// defName returns the Go name of a definition.
 func (b *builder) defName(def string) string {
 	if name, ok := b.Overrides.Name(def); ok {
 		return name
@@ -234,7 +233,7 @@ func (b *builder) defName(def string) string {
 	return goName(def)
 }
 
-// def returns the type of the definition called name, building it if need be.
+// def returns the type of the definition called name. It builds the type on first use.
 func (b *builder) def(name string) (ir.Type, error) {
 	if t := b.defs[name]; t != nil {
 		return t, nil
@@ -305,7 +304,7 @@ func (b *builder) define(s scope, t ir.Type) {
 	b.defs[s.def] = t
 }
 
-// fromBase is t, a type of the base package, as it is called here.
+// fromBase returns the reference to t, a type of the base package.
 func (b *builder) fromBase(t ir.Type) ir.Type {
 	switch u := t.(type) {
 	case *ir.Struct, *ir.Union, *ir.Enum, *ir.Alias, *ir.OneOrMany, *ir.Wrapper:
@@ -345,7 +344,7 @@ func (b *builder) docText(rev, def string) string {
 	return b.Docs.Definition(rev, def)
 }
 
-// typ is the Go type for n.
+// typ returns the Go type for n.
 func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 	const maxLists = 32 // the Go compiler fails on types that are nested much deeper
 	if b.isFree(n) {
@@ -399,8 +398,7 @@ func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 	panic(fmt.Sprintf("unreachable: %T", n))
 }
 
-// elem is typ for the elements of lists and maps, where a number has no member beside it
-// to keep its exact text in.
+// elem is typ for the elements of lists and maps, where no Extra can keep the exact text of a number.
 func (b *builder) elem(n merge.Node, s scope) (ir.Type, error) {
 	t, err := b.typ(n, s)
 	if t == nil || err != nil {
@@ -428,7 +426,7 @@ func exact(t ir.Type) ir.Type {
 	return t
 }
 
-// notNull is t without the null that it may be.
+// notNull returns t without null.
 func notNull(t ir.Type) ir.Type {
 	if n, ok := resolveAlias(t).(*ir.Nullable); ok {
 		return n.Elem
@@ -498,7 +496,7 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 		st.Fields = append(st.Fields, f)
 	}
 	if st.Required = bit; len(st.Fields) > 64 {
-		return n.At().Errorf("%d members, but the generated code can note of at most 64 whether they came", len(st.Fields))
+		return n.At().Errorf("%d members, but the generated code can track the presence of at most 64", len(st.Fields))
 	}
 	for _, f := range st.Fields {
 		if f.Bit < 0 {
@@ -520,12 +518,12 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 	return nil
 }
 
-// finite fails if a value of st must hold another one of st. Known holds false for the
-// structs that st is inside of and true for those that are finite.
+// finite fails if each value of st must contain another value of st. Known is false for the structs that
+// contain st and true for those that are finite.
 func (b *builder) finite(st *ir.Struct, known map[*ir.Struct]bool) error {
 	if done, seen := known[st]; seen {
 		if !done {
-			return b.objects[st].At().Errorf("an object of this kind must hold another one of it, inside of its required members, and so never ends; " +
+			return b.objects[st].At().Errorf("each object of this kind must contain another one in its required members, so that it never ends; " +
 				"one of them must be optional")
 		}
 		return nil
@@ -592,8 +590,8 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 	return e, nil
 }
 
-// union is the type for a choice: an interface, or something simpler where the choice is
-// between one value and a list of them.
+// union returns the type for a choice: an interface, or a simpler type for a choice between one value
+// and a list of such values.
 func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	flat := b.flatten(n)
 	switch {
@@ -647,7 +645,7 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	return u, nil
 }
 
-// shapeKey is a text that two alternatives share exactly if they admit the same values.
+// shapeKey returns a text that is equal for two alternatives if and only if they admit the same values.
 func (b *builder) shapeKey(v variant) string {
 	if v.name != "" {
 		return v.name
@@ -655,9 +653,8 @@ func (b *builder) shapeKey(v variant) string {
 	return merge.Describe(v.node)
 }
 
-// flatten lists the alternatives of u with those of unions inside it, each once. Several
-// lists become one list of everything that they hold, several scalars one scalar, several
-// enums of one type one enum, and constants that a scalar admits anyway are part of it.
+// flatten lists the alternatives of u and of unions inside it, each once. It joins lists into one list,
+// scalars into one scalar, and enums of one type into one enum. It drops constants that a scalar admits.
 func (b *builder) flatten(u *merge.Union) []variant {
 	var out []variant
 	var array *merge.Array
@@ -743,7 +740,7 @@ func (b *builder) mayBeNull(u *merge.Union) bool {
 	})
 }
 
-// lastRef is the name of the definition at the end of a chain of references.
+// lastRef returns the name of the definition at the end of a chain of references.
 func (b *builder) lastRef(r *merge.Ref) string {
 	for {
 		next, ok := b.g.Defs[r.Name].Node.(*merge.Ref)
@@ -754,7 +751,7 @@ func (b *builder) lastRef(r *merge.Ref) string {
 	}
 }
 
-// join is the union of two shapes.
+// join returns the union of two shapes.
 func (b *builder) join(x, y merge.Node) merge.Node {
 	u := merge.NewUnion(x.At())
 	for _, n := range []merge.Node{x, y} {
@@ -767,7 +764,7 @@ func (b *builder) join(x, y merge.Node) merge.Node {
 	return u
 }
 
-// oneOrMany recognizes a union of some shapes and of the list of just these shapes.
+// oneOrMany recognizes a union of some shapes and of a list of the same shapes.
 func (b *builder) oneOrMany(n *merge.Union, flat []variant, s scope) (ir.Type, error) {
 	i := slices.IndexFunc(flat, func(v variant) bool { _, ok := v.node.(*merge.Array); return ok })
 	if i < 0 || len(flat) == 1 || s.path == "" {
@@ -802,7 +799,7 @@ func (b *builder) oneOrMany(n *merge.Union, flat []variant, s scope) (ir.Type, e
 	return o, nil
 }
 
-// variant is the Go type for one alternative: a struct, or a wrapper around anything else.
+// variant returns the Go type for one alternative: a struct, or a wrapper around any other type.
 func (b *builder) variant(v variant, all []variant, s scope) (ir.Type, error) {
 	if v.name != "" {
 		t, err := b.def(v.name)
@@ -875,8 +872,8 @@ func kindWords(kinds []string) string {
 	return strings.Join(out, " or ")
 }
 
-// variantName names an inline variant by a constant or by a member that it requires, best one
-// that no other variant has.
+// variantName names an inline variant after a constant or a required member. It prefers a member that no
+// other variant has.
 func variantName(o *merge.Object, all []variant) string {
 	shared := func(name, value string) bool {
 		return slices.ContainsFunc(all, func(v variant) bool {
@@ -911,7 +908,7 @@ func variantName(o *merge.Object, all []variant) string {
 	return append(names, "Object")[0]
 }
 
-// constant is the JSON text of the only value that m can have, or "".
+// constant returns the JSON text of the only value that m can have, or "".
 func constant(m *merge.Member) string {
 	if m == nil {
 		return ""
@@ -922,9 +919,8 @@ func constant(m *merge.Member) string {
 	return ""
 }
 
-// findFree marks the definitions that admit any value of their JSON type: nothing below
-// them names a member or tells kinds apart. A definition that refers to itself only in
-// such places is one too.
+// findFree marks the definitions that admit any value of their JSON type, because nothing below them
+// names a member or distinguishes JSON types. References of such a definition to itself are allowed.
 func (b *builder) findFree() {
 	for name := range b.g.Defs {
 		b.free[name] = true
@@ -968,7 +964,7 @@ func (b *builder) isFree(n merge.Node) bool {
 	return false
 }
 
-// raw is the type of a free-form value.
+// raw returns the type of a free-form value.
 func (b *builder) raw(n merge.Node) ir.Type {
 	switch b.g.Follow(n).(type) {
 	case *merge.Object:
@@ -979,8 +975,7 @@ func (b *builder) raw(n merge.Node) ir.Type {
 	return ir.RawAny
 }
 
-// finish sorts what was declared, so that the output does not depend on the order in
-// which it was found.
+// finish sorts the declarations, so that the output does not depend on the order of discovery.
 func (b *builder) finish() {
 	p := b.pkg
 	slices.SortFunc(p.Structs, func(a, b *ir.Struct) int { return cmp.Compare(a.GoName, b.GoName) })

@@ -1,4 +1,4 @@
-// Package protocol says how this module generates its own packages: mcp from all published
+// Package protocol configures the generator for the packages of this module: mcp from all published
 // revisions, and mcp/ext/tasks from the Tasks extension.
 package protocol
 
@@ -16,7 +16,7 @@ var overrides []byte
 //go:embed capabilities.json
 var capabilities []byte
 
-// Package is a generated package and where it stands in the module.
+// Package is a generated package and its directory.
 type Package struct {
 	Dir string // slash-separated, below the root of the module
 	*gen.Output
@@ -36,12 +36,13 @@ func Generate() ([]Package, error) {
 	core := gen.Config{
 		Package: "mcp",
 		Path:    module + "mcp",
-		Doc: "holds the params and the results of all messages of the Model Context Protocol as Go types: one package for " +
-			"all published revisions. [DecodeRequest] and [DecodeResponse] decode a message together with them.\n\n" +
-			"A member that every revision requires is a plain field; any other is a pointer, or a slice, map, raw value or union " +
-			"whose nil means absent. Unions are interfaces whose variants are pointers, for a type switch; what is no variant " +
-			"comes as [*Unknown]. Every struct keeps the members it has no field for in its field Extra, so that decoding and " +
-			"encoding loses nothing. Decoding is lenient where nothing is lost by it; Validate says what a revision finds wrong.",
+		Doc: "defines Go types for the params and results of all messages of the Model Context Protocol, in one package " +
+			"for all published revisions. [DecodeRequest] and [DecodeResponse] decode a message together with them.\n\n" +
+			"A member that every revision requires is a plain field. Any other member is a pointer, or a slice, map, raw value " +
+			"or union; nil means absent. Unions are interfaces whose variants are pointers, for use in a type switch. A value " +
+			"that matches no variant is decoded as [*Unknown]. Each struct keeps members without a field in its field Extra, " +
+			"so that decoding and encoding again loses no data. Decoding accepts a value that violates the schema if it can " +
+			"keep it; Validate reports what a revision does not allow.",
 		Overrides:    gen.Overrides{File: "internal/gen/protocol/overrides.json", Src: overrides},
 		Capabilities: gen.Capabilities{File: "internal/gen/protocol/capabilities.json", Src: capabilities},
 		Docs:         docs,
@@ -59,8 +60,8 @@ func Generate() ([]Package, error) {
 	ext := gen.Config{
 		Package: "tasks",
 		Path:    module + "mcp/ext/tasks",
-		Doc: "holds the messages of the Tasks extension (io.modelcontextprotocol/tasks). Definitions that the " +
-			"extension shares with the protocol are those of package mcp.",
+		Doc: "defines Go types for the messages of the Tasks extension (io.modelcontextprotocol/tasks). Definitions that " +
+			"the extension shares with the protocol have their types in package mcp.",
 		Docs: docs,
 		Link: link,
 		Base: mcp,
@@ -82,8 +83,8 @@ func add(schemas []gen.Schema, rev string) ([]gen.Schema, error) {
 	return append(schemas, gen.Schema{Revision: rev, File: "schema/" + rev + "/schema.json", Src: src}), err
 }
 
-// link is the page of the specification for a definition; it exists from the revision on
-// that has a schema reference with anchors.
+// link returns the address of the page that specifies a definition. Revisions before 2025-06-18 have
+// no schema reference with anchors, so their definitions link to the whole revision.
 func link(rev, def string) string {
 	switch rev {
 	case extTasks:

@@ -10,8 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/protocol"
 )
 
-// The generated packages in the repository are what the generator makes of the schemas, and
-// it makes the same of them each time.
+// The generated packages in the repository equal the output of the generator, which is deterministic.
 func TestOutputIsFresh(t *testing.T) {
 	packages, err := protocol.Generate()
 	if err != nil {

@@ -97,7 +97,7 @@ logging/setLevel: accepted
 	}
 }
 
-// copyModule copies what the generator and the runtime are built from, without tests.
+// copyModule copies the sources of the generator and the runtime, without tests.
 func copyModule(t *testing.T, dir string) {
 	const root = "../../.."
 	for _, part := range []string{"go.mod", "go.sum", "codec", "gen", "internal", "mcp", "runtime", "schema", "tools/generate"} {

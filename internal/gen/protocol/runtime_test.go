@@ -15,7 +15,7 @@ import (
 )
 
 // revisionsNamed are the files of the runtime that name revisions, with the reason why the generator
-// cannot know what they do.
+// cannot derive that code.
 var revisionsNamed = map[string]string{
 	"server/sample.go":                    "only prose says that clients before 2025-11-25 need not declare sampling.context",
 	"transport/streamable/server_conn.go": "only prose says that clients before 2025-11-25 reject events without data",

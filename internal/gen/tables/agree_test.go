@@ -58,8 +58,8 @@ func read(t testing.TB, file string) *load.Document {
 	return doc
 }
 
-// A table says of random instances and mutants of every definition what an
-// independent validator says, and finds at least the faults that it finds.
+// A table agrees with an independent validator on random instances and mutants of every definition, and
+// finds at least the same faults.
 func TestTableAgreesWithJSONSchema(t *testing.T) {
 	current, history := published(t)
 	if len(history) == 0 {
@@ -83,7 +83,7 @@ func TestTableAgreesWithJSONSchema(t *testing.T) {
 	}
 }
 
-// So does one table of all revisions together.
+// The table of all revisions together agrees with the validator, too.
 func TestTableOfAllRevisionsAgreesWithJSONSchema(t *testing.T) {
 	current, _ := published(t)
 	var docs []*load.Document

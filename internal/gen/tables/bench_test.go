@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/instance"
 )
 
-// messages are values that servers see all day.
+// messages are typical values.
 var messages = []struct{ name, definition, text string }{
 	{"task", "Task", `{"taskId":"786512e2-9e0d-44bd-8f29-789f320fe840","status":"working","statusMessage":"The operation is now in progress.","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttl":60000,"pollInterval":5000}`},
 	{"get task result", "GetTaskResult", `{"taskId":"786512e2-9e0d-44bd-8f29-789f320fe840","status":"working","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttl":60000,"pollInterval":5000,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}`},
@@ -26,7 +26,7 @@ func latest(tb testing.TB) (*load.Document, *jsonschema.Table) {
 	return doc, table(tb, doc)
 }
 
-// The promise of CheckValid, on messages and on instances of all definitions.
+// CheckValid does not allocate for valid messages and instances of all definitions.
 func TestNothingIsAllocatedForValidValues(t *testing.T) {
 	doc, table := latest(t)
 	for _, m := range messages {

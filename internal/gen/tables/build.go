@@ -34,7 +34,7 @@ var typeNames = map[string]types{
 // node is one schema; see jsonschema.Node for the meaning of the fields. Every pointer
 // but not and alias is never nil once built.
 type node struct {
-	from  *load.Schema // where it was first met; nil for any and none
+	from  *load.Schema // its first place; nil for any and none
 	place string       // the same, in a few words: "Task.status"
 	alias *node        // while building: the node that stands for this one
 	index int32        // place in the table

@@ -19,7 +19,7 @@ func ExampleCompile() {
 	}
 	fmt.Print(tables.Source("table"))
 	// Output:
-	// // table is what each revision's schema says, as published. Nodes carry the place where
+	// // table has the rules of each revision's published schema. Nodes carry the place where
 	// // they are met first.
 	// var table = jsonschema.Table{
 	// 	Revisions: []string{"2025"},

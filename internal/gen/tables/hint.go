@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// hint fills in what tells the variants of n apart.
+// hint fills in the discriminators of the variants of n.
 func (n *node) hint() {
 	if len(n.union) == 0 {
 		return
@@ -17,7 +17,7 @@ func (n *node) hint() {
 			v.node.members(names)
 		}
 	}
-	best := 1 // a member that has one value in all variants tells nothing
+	best := 1 // a member with one value in all variants distinguishes none
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		texts := map[string]bool{}
 		for _, v := range n.union {

@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/tables"
 )
 
-// Schemas that nobody would write, made of all keywords, over few enough names and
-// values that unions overlap and constants are hit.
+// The random schemas combine all keywords. They have so few names and values that unions overlap and
+// values match constants.
 func TestTableAgreesOnRandomSchemas(t *testing.T) {
 	count := 1500
 	if *long {

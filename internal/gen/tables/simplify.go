@@ -70,7 +70,7 @@ func target(n *node) *node {
 	return n
 }
 
-// each replaces every node that n refers to by what f returns for it, in the order
+// each replaces every node that n refers to by the result of f for it, in the order
 // of the fields of jsonschema.Node.
 func (n *node) each(f func(*node) *node) {
 	for i := range n.props {

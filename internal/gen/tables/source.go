@@ -12,7 +12,7 @@ import (
 // github.com/mcpwire/mcpwire/codec/jsonschema and needs nothing else.
 func (t *Tables) Source(name string) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "// %s is what each revision's schema says, as published. Nodes carry the place where\n", name)
+	fmt.Fprintf(&s, "// %s has the rules of each revision's published schema. Nodes carry the place where\n", name)
 	s.WriteString("// they are met first.\n")
 	fmt.Fprintf(&s, "var %s = jsonschema.Table{\n", name)
 	fmt.Fprintf(&s, "\tRevisions: []string{%s},\n", list(t.revisions, strconv.Quote))

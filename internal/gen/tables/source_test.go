@@ -17,7 +17,7 @@ import (
 )
 
 // table compiles docs and evaluates the Go source that comes out, so that tests run
-// on what is printed and not on what was meant.
+// on the printed source.
 func table(t testing.TB, docs ...*load.Document) *jsonschema.Table {
 	t.Helper()
 	tables, err := tables.Compile(docs)

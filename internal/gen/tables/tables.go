@@ -4,14 +4,14 @@
 // It works on the documents as they were published, before merge folds them into
 // one set of Go types, so that validation is exact for each revision. The steps:
 //
-//   - build turns each schema into a [node], with every $ref replaced by what it
+//   - build turns each schema into a [node], with every $ref replaced by its
 //     leads to;
 //   - simplify rewrites a node where the result admits the same values and reads
 //     better in a fault: an anyOf of constants becomes an enum, an anyOf inside of
 //     an anyOf is laid flat, a required member without a property gets one;
 //   - fold finds the nodes that are alike, recursive ones included, and keeps one
 //     of each for all revisions;
-//   - hint computes what tells the variants of a union apart;
+//   - hint computes the discriminators of unions;
 //   - [Tables.Source] prints the result.
 package tables
 

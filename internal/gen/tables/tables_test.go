@@ -12,8 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/tables"
 )
 
-// One case per rule: what schemas come down to, as it is printed. The first two nodes,
-// which are always there, are left out.
+// One case per rule: the printed nodes of a schema, without the first two, which are always present.
 func TestCompile(t *testing.T) {
 	for _, test := range []struct {
 		name, defs, want string
@@ -142,7 +141,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// Revisions share what is alike in them; the index says what is where.
+// Revisions share equal nodes, and the index locates them.
 func TestRevisionsShareNodes(t *testing.T) {
 	a := parse(t, "1", `"T": {"type": "object", "properties": {"s": {"$ref": "#/$defs/S"}, "next": {"$ref": "#/$defs/T"}}}, "S": {"enum": ["x"]}, "Old": {"type": "null"}`)
 	b := parse(t, "2", `"T": {"type": "object", "properties": {"s": {"$ref": "#/$defs/S"}, "next": {"$ref": "#/$defs/T"}}}, "S": {"enum": ["x", "y"]}, "Same": {"enum": ["x"]}`)
@@ -180,7 +179,7 @@ func TestRevisionsShareNodes(t *testing.T) {
 	}
 }
 
-// What cannot be compiled is an error at the schema's place, when it is loaded or later.
+// A schema that cannot be compiled is an error at its place, from loading or from compiling.
 func TestCompileErrors(t *testing.T) {
 	var many []string
 	for range jsonschema.MaxVariants + 1 {
@@ -208,8 +207,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// The table of all revisions stays one that can be read, and comes out the same
-// each time.
+// The table of all revisions stays readable, and its source is deterministic.
 func TestSource(t *testing.T) {
 	current, _ := published(t)
 	source := func() string {

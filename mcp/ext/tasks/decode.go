@@ -12,7 +12,8 @@ import (
 
 var membersOfCancelTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 59813}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CancelTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskRequestParams{}
 	o := r.Enter(&membersOfCancelTaskRequestParams, (*wire.Extra)(&x.Extra))
@@ -32,7 +33,8 @@ var membersOfCancelTaskResult = wire.Members{
 	ID:    47155,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CancelTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CancelTaskResult{}
 	o := r.Enter(&membersOfCancelTaskResult, (*wire.Extra)(&x.Extra))
@@ -55,7 +57,8 @@ var membersOfCancelledTask = wire.Members{
 	ID:    55593,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CancelledTask) DecodeJSON(r *wire.Reader) {
 	*x = CancelledTask{}
 	o := r.Enter(&membersOfCancelledTask, (*wire.Extra)(&x.Extra))
@@ -90,7 +93,8 @@ var membersOfCompletedTask = wire.Members{
 	ID:    29695,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CompletedTask) DecodeJSON(r *wire.Reader) {
 	*x = CompletedTask{}
 	o := r.Enter(&membersOfCompletedTask, (*wire.Extra)(&x.Extra))
@@ -127,7 +131,8 @@ var membersOfCreateTaskResult = wire.Members{
 	ID:    14925,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *CreateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = CreateTaskResult{}
 	o := r.Enter(&membersOfCreateTaskResult, (*wire.Extra)(&x.Extra))
@@ -166,7 +171,8 @@ var membersOfFailedTask = wire.Members{
 	ID:    33073,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *FailedTask) DecodeJSON(r *wire.Reader) {
 	*x = FailedTask{}
 	o := r.Enter(&membersOfFailedTask, (*wire.Extra)(&x.Extra))
@@ -199,7 +205,8 @@ func (x *FailedTask) DecodeJSON(r *wire.Reader) {
 
 var membersOfGetTaskRequestParams = wire.Members{Names: []string{`"taskId":`}, ID: 9561}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskRequestParams{}
 	o := r.Enter(&membersOfGetTaskRequestParams, (*wire.Extra)(&x.Extra))
@@ -220,7 +227,8 @@ var membersOfGetTaskResultCancelled = wire.Members{
 	ID:    62502,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskResultCancelled) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultCancelled{}
 	o := r.Enter(&membersOfGetTaskResultCancelled, (*wire.Extra)(&x.Extra))
@@ -259,7 +267,8 @@ var membersOfGetTaskResultCompleted = wire.Members{
 	ID:    50480,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskResultCompleted) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultCompleted{}
 	o := r.Enter(&membersOfGetTaskResultCompleted, (*wire.Extra)(&x.Extra))
@@ -300,7 +309,8 @@ var membersOfGetTaskResultFailed = wire.Members{
 	ID:    45314,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskResultFailed) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultFailed{}
 	o := r.Enter(&membersOfGetTaskResultFailed, (*wire.Extra)(&x.Extra))
@@ -341,7 +351,8 @@ var membersOfGetTaskResultInputRequired = wire.Members{
 	ID:    2448,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskResultInputRequired) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultInputRequired{}
 	o := r.Enter(&membersOfGetTaskResultInputRequired, (*wire.Extra)(&x.Extra))
@@ -382,7 +393,8 @@ var membersOfGetTaskResultWorking = wire.Members{
 	ID:    18910,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *GetTaskResultWorking) DecodeJSON(r *wire.Reader) {
 	*x = GetTaskResultWorking{}
 	o := r.Enter(&membersOfGetTaskResultWorking, (*wire.Extra)(&x.Extra))
@@ -421,7 +433,8 @@ var membersOfInputRequiredTask = wire.Members{
 	ID:    42299,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *InputRequiredTask) DecodeJSON(r *wire.Reader) {
 	*x = InputRequiredTask{}
 	o := r.Enter(&membersOfInputRequiredTask, (*wire.Extra)(&x.Extra))
@@ -458,7 +471,8 @@ var membersOfTask = wire.Members{
 	ID:    15756,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *Task) DecodeJSON(r *wire.Reader) {
 	*x = Task{}
 	o := r.Enter(&membersOfTask, (*wire.Extra)(&x.Extra))
@@ -493,7 +507,8 @@ var membersOfTaskStatusNotificationParamsCancelled = wire.Members{
 	ID:    47490,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskStatusNotificationParamsCancelled) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsCancelled{}
 	o := r.Enter(&membersOfTaskStatusNotificationParamsCancelled, (*wire.Extra)(&x.Extra))
@@ -530,7 +545,8 @@ var membersOfTaskStatusNotificationParamsCompleted = wire.Members{
 	ID:    18020,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskStatusNotificationParamsCompleted) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsCompleted{}
 	o := r.Enter(&membersOfTaskStatusNotificationParamsCompleted, (*wire.Extra)(&x.Extra))
@@ -569,7 +585,8 @@ var membersOfTaskStatusNotificationParamsFailed = wire.Members{
 	ID:    24310,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskStatusNotificationParamsFailed) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsFailed{}
 	o := r.Enter(&membersOfTaskStatusNotificationParamsFailed, (*wire.Extra)(&x.Extra))
@@ -608,7 +625,8 @@ var membersOfTaskStatusNotificationParamsInputRequired = wire.Members{
 	ID:    46388,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskStatusNotificationParamsInputRequired) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsInputRequired{}
 	o := r.Enter(&membersOfTaskStatusNotificationParamsInputRequired, (*wire.Extra)(&x.Extra))
@@ -647,7 +665,8 @@ var membersOfTaskStatusNotificationParamsWorking = wire.Members{
 	ID:    27962,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskStatusNotificationParamsWorking) DecodeJSON(r *wire.Reader) {
 	*x = TaskStatusNotificationParamsWorking{}
 	o := r.Enter(&membersOfTaskStatusNotificationParamsWorking, (*wire.Extra)(&x.Extra))
@@ -683,7 +702,8 @@ var membersOfTaskSubscriptionAcknowledgedNotifications = wire.Members{
 	ID:    10895,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *wire.Reader) {
 	*x = TaskSubscriptionAcknowledgedNotifications{}
 	o := r.Enter(&membersOfTaskSubscriptionAcknowledgedNotifications, (*wire.Extra)(&x.Extra))
@@ -699,7 +719,8 @@ func (x *TaskSubscriptionAcknowledgedNotifications) DecodeJSON(r *wire.Reader) {
 
 var membersOfTaskSubscriptionNotifications = wire.Members{Names: []string{`"taskIds":`}, ID: 40479}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *TaskSubscriptionNotifications) DecodeJSON(r *wire.Reader) {
 	*x = TaskSubscriptionNotifications{}
 	o := r.Enter(&membersOfTaskSubscriptionNotifications, (*wire.Extra)(&x.Extra))
@@ -718,7 +739,8 @@ var membersOfUpdateTaskRequestParams = wire.Members{
 	ID:    34460,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *UpdateTaskRequestParams) DecodeJSON(r *wire.Reader) {
 	*x = UpdateTaskRequestParams{}
 	o := r.Enter(&membersOfUpdateTaskRequestParams, (*wire.Extra)(&x.Extra))
@@ -737,7 +759,8 @@ func (x *UpdateTaskRequestParams) DecodeJSON(r *wire.Reader) {
 
 var membersOfUpdateTaskResult = wire.Members{Names: []string{`"resultType":`, `"_meta":`}, ID: 2880}
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *UpdateTaskResult) DecodeJSON(r *wire.Reader) {
 	*x = UpdateTaskResult{}
 	o := r.Enter(&membersOfUpdateTaskResult, (*wire.Extra)(&x.Extra))
@@ -760,7 +783,8 @@ var membersOfWorkingTask = wire.Members{
 	ID:    12653,
 }
 
-// DecodeJSON reads x from an object; x.Extra keeps what has no field or does not fit its field.
+// DecodeJSON reads x from an object. Members without a field, and values that do not fit their field,
+// go to x.Extra.
 func (x *WorkingTask) DecodeJSON(r *wire.Reader) {
 	*x = WorkingTask{}
 	o := r.Enter(&membersOfWorkingTask, (*wire.Extra)(&x.Extra))

@@ -9,7 +9,7 @@ package tasks
 //
 // See https://modelcontextprotocol.io/extensions/tasks/overview
 //
-// Values that have no constant are kept as they are; Validate reports them.
+// Decoding keeps a value that has no constant; Validate reports it.
 type TaskStatus string
 
 // The values of [TaskStatus].

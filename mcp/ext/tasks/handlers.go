@@ -13,39 +13,39 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// ServerHandler answers the requests that a client sends to a server. Embed [UnimplementedServerHandler]
-// to implement some of them. Params that may be left out are nil if they are. A
-// [*jsonrpc.Error] goes to the peer as it is.
+// ServerHandler handles the requests that a client sends to a server. Embed [UnimplementedServerHandler]
+// to implement only some of them. Optional params are nil if absent. A [*jsonrpc.Error] is sent to
+// the peer unchanged.
 type ServerHandler interface {
-	// CancelTask answers tasks/cancel.
+	// CancelTask handles tasks/cancel.
 	CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error)
-	// GetTask answers tasks/get.
+	// GetTask handles tasks/get.
 	GetTask(ctx context.Context, params *GetTaskRequestParams) (GetTaskResult, error)
-	// UpdateTask answers tasks/update.
+	// UpdateTask handles tasks/update.
 	UpdateTask(ctx context.Context, params *UpdateTaskRequestParams) (*UpdateTaskResult, error)
 }
 
-// UnimplementedServerHandler answers every request with the error that there is no such method.
+// UnimplementedServerHandler rejects every request with the error for an unknown method.
 type UnimplementedServerHandler struct{}
 
-// CancelTask refuses tasks/cancel.
+// CancelTask rejects tasks/cancel.
 func (UnimplementedServerHandler) CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/cancel")
 }
 
-// GetTask refuses tasks/get.
+// GetTask rejects tasks/get.
 func (UnimplementedServerHandler) GetTask(ctx context.Context, params *GetTaskRequestParams) (GetTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/get")
 }
 
-// UpdateTask refuses tasks/update.
+// UpdateTask rejects tasks/update.
 func (UnimplementedServerHandler) UpdateTask(ctx context.Context, params *UpdateTaskRequestParams) (*UpdateTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/update")
 }
 
-// DispatchServer decodes the params of a request and calls the method of h that answers it. With
-// a revision the params are checked against its schema first; faults are a [*jsonrpc.Error]
-// with the code for invalid params.
+// DispatchServer decodes the params of a request and calls the method of h that handles it. If
+// rev is not empty, it first checks the params against the schema of that revision. It returns faults
+// as a [*jsonrpc.Error] with the code for invalid params.
 func DispatchServer(ctx context.Context, h ServerHandler, rev Revision, method string, params json.RawMessage) (codec.Encoder, error) {
 	if rev != "" {
 		if err := ValidateParams(rev, method, params); err != nil {
@@ -63,8 +63,8 @@ func DispatchServer(ctx context.Context, h ServerHandler, rev Revision, method s
 	return nil, jsonrpc.MethodNotFound(method)
 }
 
-// ToServer sends typed requests to a server through a [jsonrpc.Caller]. It may be used by many
-// goroutines if the caller may.
+// ToServer sends typed requests to a server through a [jsonrpc.Caller]. It is safe for concurrent
+// use if Caller is.
 type ToServer struct{ Caller jsonrpc.Caller }
 
 // CancelTask sends tasks/cancel and returns its result.
@@ -82,11 +82,11 @@ func (c ToServer) UpdateTask(ctx context.Context, params *UpdateTaskRequestParam
 	return jsonrpc.CallInto(ctx, c.Caller, "tasks/update", jsonrpc.Params(params), new(UpdateTaskResult))
 }
 
-// ServerNotificationHandler takes the notifications that a client sends to a server. Embed
-// [UnimplementedServerNotificationHandler] to implement some of them. Params that may be left
-// out are nil if they are. Nobody is told of an error but the caller of [DispatchServerNotification].
+// ServerNotificationHandler handles the notifications that a client sends to a server. Embed
+// [UnimplementedServerNotificationHandler] to implement only some of them. Optional params are nil if
+// absent. [DispatchServerNotification] returns errors to its caller; the peer does not receive them.
 type ServerNotificationHandler interface {
-	// TaskStatus takes notifications/tasks.
+	// TaskStatus handles notifications/tasks.
 	TaskStatus(ctx context.Context, params TaskStatusNotificationParams) error
 }
 
@@ -99,7 +99,7 @@ func (UnimplementedServerNotificationHandler) TaskStatus(ctx context.Context, pa
 }
 
 // DispatchServerNotification decodes the params of a notification and calls the method of h that
-// takes it. With a revision the params are checked against its schema first.
+// handles it. If rev is not empty, it first checks the params against the schema of that revision.
 func DispatchServerNotification(ctx context.Context, h ServerNotificationHandler, rev Revision, method string, params json.RawMessage) error {
 	if rev != "" {
 		if err := ValidateParams(rev, method, params); err != nil {
@@ -113,8 +113,8 @@ func DispatchServerNotification(ctx context.Context, h ServerNotificationHandler
 	return jsonrpc.MethodNotFound(method)
 }
 
-// NotifyServer sends typed notifications to a server through a [jsonrpc.Notifier]. It may be used by
-// many goroutines if the notifier may.
+// NotifyServer sends typed notifications to a server through a [jsonrpc.Notifier]. It is safe for
+// concurrent use if Notifier is.
 type NotifyServer struct{ Notifier jsonrpc.Notifier }
 
 // TaskStatus sends notifications/tasks.
@@ -122,39 +122,39 @@ func (n NotifyServer) TaskStatus(ctx context.Context, params TaskStatusNotificat
 	return n.Notifier.Notify(ctx, "notifications/tasks", jsonrpc.Params(params))
 }
 
-// ClientHandler answers the requests that a server sends to a client. Embed [UnimplementedClientHandler]
-// to implement some of them. Params that may be left out are nil if they are. A
-// [*jsonrpc.Error] goes to the peer as it is.
+// ClientHandler handles the requests that a server sends to a client. Embed [UnimplementedClientHandler]
+// to implement only some of them. Optional params are nil if absent. A [*jsonrpc.Error] is sent to
+// the peer unchanged.
 type ClientHandler interface {
-	// CancelTask answers tasks/cancel.
+	// CancelTask handles tasks/cancel.
 	CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error)
-	// GetTask answers tasks/get.
+	// GetTask handles tasks/get.
 	GetTask(ctx context.Context, params *GetTaskRequestParams) (GetTaskResult, error)
-	// UpdateTask answers tasks/update.
+	// UpdateTask handles tasks/update.
 	UpdateTask(ctx context.Context, params *UpdateTaskRequestParams) (*UpdateTaskResult, error)
 }
 
-// UnimplementedClientHandler answers every request with the error that there is no such method.
+// UnimplementedClientHandler rejects every request with the error for an unknown method.
 type UnimplementedClientHandler struct{}
 
-// CancelTask refuses tasks/cancel.
+// CancelTask rejects tasks/cancel.
 func (UnimplementedClientHandler) CancelTask(ctx context.Context, params *CancelTaskRequestParams) (*CancelTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/cancel")
 }
 
-// GetTask refuses tasks/get.
+// GetTask rejects tasks/get.
 func (UnimplementedClientHandler) GetTask(ctx context.Context, params *GetTaskRequestParams) (GetTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/get")
 }
 
-// UpdateTask refuses tasks/update.
+// UpdateTask rejects tasks/update.
 func (UnimplementedClientHandler) UpdateTask(ctx context.Context, params *UpdateTaskRequestParams) (*UpdateTaskResult, error) {
 	return nil, jsonrpc.MethodNotFound("tasks/update")
 }
 
-// DispatchClient decodes the params of a request and calls the method of h that answers it. With
-// a revision the params are checked against its schema first; faults are a [*jsonrpc.Error]
-// with the code for invalid params.
+// DispatchClient decodes the params of a request and calls the method of h that handles it. If
+// rev is not empty, it first checks the params against the schema of that revision. It returns faults
+// as a [*jsonrpc.Error] with the code for invalid params.
 func DispatchClient(ctx context.Context, h ClientHandler, rev Revision, method string, params json.RawMessage) (codec.Encoder, error) {
 	if rev != "" {
 		if err := ValidateParams(rev, method, params); err != nil {
@@ -172,8 +172,8 @@ func DispatchClient(ctx context.Context, h ClientHandler, rev Revision, method s
 	return nil, jsonrpc.MethodNotFound(method)
 }
 
-// ToClient sends typed requests to a client through a [jsonrpc.Caller]. It may be used by many
-// goroutines if the caller may.
+// ToClient sends typed requests to a client through a [jsonrpc.Caller]. It is safe for concurrent
+// use if Caller is.
 type ToClient struct{ Caller jsonrpc.Caller }
 
 // CancelTask sends tasks/cancel and returns its result.
@@ -191,11 +191,11 @@ func (c ToClient) UpdateTask(ctx context.Context, params *UpdateTaskRequestParam
 	return jsonrpc.CallInto(ctx, c.Caller, "tasks/update", jsonrpc.Params(params), new(UpdateTaskResult))
 }
 
-// ClientNotificationHandler takes the notifications that a server sends to a client. Embed
-// [UnimplementedClientNotificationHandler] to implement some of them. Params that may be left
-// out are nil if they are. Nobody is told of an error but the caller of [DispatchClientNotification].
+// ClientNotificationHandler handles the notifications that a server sends to a client. Embed
+// [UnimplementedClientNotificationHandler] to implement only some of them. Optional params are nil if
+// absent. [DispatchClientNotification] returns errors to its caller; the peer does not receive them.
 type ClientNotificationHandler interface {
-	// TaskStatus takes notifications/tasks.
+	// TaskStatus handles notifications/tasks.
 	TaskStatus(ctx context.Context, params TaskStatusNotificationParams) error
 }
 
@@ -208,7 +208,7 @@ func (UnimplementedClientNotificationHandler) TaskStatus(ctx context.Context, pa
 }
 
 // DispatchClientNotification decodes the params of a notification and calls the method of h that
-// takes it. With a revision the params are checked against its schema first.
+// handles it. If rev is not empty, it first checks the params against the schema of that revision.
 func DispatchClientNotification(ctx context.Context, h ClientNotificationHandler, rev Revision, method string, params json.RawMessage) error {
 	if rev != "" {
 		if err := ValidateParams(rev, method, params); err != nil {
@@ -222,8 +222,8 @@ func DispatchClientNotification(ctx context.Context, h ClientNotificationHandler
 	return jsonrpc.MethodNotFound(method)
 }
 
-// NotifyClient sends typed notifications to a client through a [jsonrpc.Notifier]. It may be used by
-// many goroutines if the notifier may.
+// NotifyClient sends typed notifications to a client through a [jsonrpc.Notifier]. It is safe for
+// concurrent use if Notifier is.
 type NotifyClient struct{ Notifier jsonrpc.Notifier }
 
 // TaskStatus sends notifications/tasks.

@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Direction is a set of sides that may send a message.
+// Direction is the set of sides that may send a message.
 type Direction uint8
 
 // The sides.
@@ -26,18 +26,19 @@ const (
 // Method is one request or notification of the protocol.
 type Method struct {
 	Name         string    // as on the wire
-	Notification bool      // a notification, else a request
-	From         Direction // who may send it
-	Task         bool      // a request that may be run as a task
+	Notification bool      // true for a notification, false for a request
+	From         Direction // the sides that may send it
+	Task         bool      // true for a request that may run as a task
 	Params       string    // Go type of the params; "" if there are none
 	Result       string    // Go type of the result; "" for notifications
 
-	// Capability is what the message needs, such as "resources.subscribe"; "" if it needs nothing.
-	// The receiver must have declared it, or the sender if SenderDeclares is set. See Needs.
+	// Capability names the capability that the message needs, such as "resources.subscribe", or is ""
+	// if there is none. The receiver must have declared it, or the sender if SenderDeclares is set.
+	// See Needs.
 	Capability     string
 	SenderDeclares bool
-	// TaskCapability is what the receiver must have declared to run the request as a task; "" if it
-	// cannot be one. See NeedsAsTask.
+	// TaskCapability names the capability that the receiver must have declared to run the request as a
+	// task, or is "" if the request cannot be a task. See NeedsAsTask.
 	TaskCapability string
 
 	definition   string
@@ -49,7 +50,7 @@ type Method struct {
 // In reports whether revision rev has the method.
 func (m Method) In(rev Revision) bool { return m.revisions&rev.bit() != 0 }
 
-// Needs returns the Capability if revision rev has it, else "".
+// Needs returns Capability if revision rev defines it, otherwise "".
 func (m Method) Needs(rev Revision) (capability string) {
 	if m.capabilityIn&rev.bit() == 0 {
 		return ""
@@ -57,7 +58,7 @@ func (m Method) Needs(rev Revision) (capability string) {
 	return m.Capability
 }
 
-// NeedsAsTask returns the TaskCapability if revision rev has it, else "".
+// NeedsAsTask returns TaskCapability if revision rev defines it, otherwise "".
 func (m Method) NeedsAsTask(rev Revision) (capability string) {
 	if m.taskIn&rev.bit() == 0 {
 		return ""
@@ -68,7 +69,7 @@ func (m Method) NeedsAsTask(rev Revision) (capability string) {
 // Methods returns the method table: requests, then notifications, each sorted by name.
 func Methods() []Method { return slices.Clone(methods[:]) }
 
-// LookupMethod returns the row of a method.
+// LookupMethod returns the method called name. It returns false if there is none.
 func LookupMethod(name string) (Method, bool) {
 	for i := range methods {
 		if methods[i].Name == name {
@@ -85,9 +86,9 @@ var methods = [...]Method{
 	{Name: "notifications/tasks", Notification: true, From: FromClient | FromServer, Params: "TaskStatusNotificationParams", definition: "TaskStatusNotification", revisions: 0b1},
 }
 
-// DecodeParams decodes the params of a request or notification into their type, a pointer
-// to a struct. It returns nil for params that are absent, as data of no length. The error
-// is a [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
+// DecodeParams decodes the params of a request or notification. The result is a pointer to a struct,
+// or nil if data is empty, which means that the message has no params. The error is a [*codec.Error],
+// or a [*jsonrpc.Error] if the method is unknown.
 func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -95,15 +96,15 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	return jsonrpc.DecodePayload(method, data, ReadMethodParams, opts...)
 }
 
-// DecodeResult decodes the result that answers a request into its type. Where a method has
-// several results, as with a task, it is one variant of their union. The error is a
-// [*codec.Error], or a [*jsonrpc.Error] for a method that the table does not have.
+// DecodeResult decodes the result of a request. It is a pointer to a struct. If the method has several
+// kinds of results, it is a variant of their union. The error is a [*codec.Error], or a
+// [*jsonrpc.Error] if the method is unknown.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
 	return jsonrpc.DecodePayload(method, data, ReadMethodResult, opts...)
 }
 
-// ReadMethodParams reads the params of a request or notification from r, as [DecodeParams] decodes
-// them. It returns nil and consumes nothing for a method that the table does not have.
+// ReadMethodParams reads the params of a request or notification from r, like [DecodeParams]. If the
+// method is unknown, it returns nil and consumes nothing.
 func ReadMethodParams(r *wire.Reader, method string) Value {
 	switch method {
 	case "tasks/cancel":
@@ -118,8 +119,8 @@ func ReadMethodParams(r *wire.Reader, method string) Value {
 	return nil
 }
 
-// ReadMethodResult reads the result that answers a request from r, as [DecodeResult] decodes it. It
-// returns nil and consumes nothing for a method that the table does not have.
+// ReadMethodResult reads the result of a request from r, like [DecodeResult]. If the method is unknown,
+// it returns nil and consumes nothing.
 func ReadMethodResult(r *wire.Reader, method string) Value {
 	switch method {
 	case "tasks/cancel":
@@ -132,8 +133,8 @@ func ReadMethodResult(r *wire.Reader, method string) Value {
 	return nil
 }
 
-// ValidateParams checks the params of a request or notification against the schema of one
-// revision. Params that are absent are data of no length.
+// ValidateParams checks the params of a request or notification against the schema of one revision.
+// Empty data means that the message has no params.
 func ValidateParams(rev Revision, method string, data []byte) error {
 	m, ok := LookupMethod(method)
 	if !ok || !m.In(rev) {
@@ -143,7 +144,7 @@ func ValidateParams(rev Revision, method string, data []byte) error {
 		return Validate(rev, m.definition+"/params", data)
 	}
 	if root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params") {
-		return fmt.Errorf("the method %q must have params", method)
+		return fmt.Errorf("params of %q are missing", method)
 	}
 	return nil
 }

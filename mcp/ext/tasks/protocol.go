@@ -5,12 +5,12 @@
 
 package tasks
 
-// Revisions returns the revisions that the types of this package serve, the oldest first.
+// Revisions returns the revisions that this package supports, oldest first.
 func Revisions() []Revision {
 	return []Revision{RevisionExtTasks}
 }
 
-// Defines reports whether the schema of the revision has a definition.
+// Defines reports whether the schema of the revision has the definition.
 func (rev Revision) Defines(definition string) bool {
 	_, ok := table.Root(string(rev), definition)
 	return ok
@@ -19,13 +19,13 @@ func (rev Revision) Defines(definition string) bool {
 // bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
 func (rev Revision) bit() uint64 { return table.Bit(string(rev)) }
 
-// Has reports whether the revision has a method.
+// Has reports whether the revision has the method.
 func (rev Revision) Has(method string) bool {
 	m, ok := LookupMethod(method)
 	return ok && m.In(rev)
 }
 
-// The names of the methods, as on the wire.
+// The names of the methods on the wire.
 const (
 	MethodTasksCancel        = "tasks/cancel"
 	MethodTasksGet           = "tasks/get"

@@ -3,8 +3,9 @@
 // From:
 //   - ext-tasks schema/ext-tasks/schema.json, sha256 117f616f4f8afaf589088fc862c31bac7cbef383d2614eec7cccecd25560d0ff
 
-// Package tasks holds the messages of the Tasks extension (io.modelcontextprotocol/tasks).
-// Definitions that the extension shares with the protocol are those of package mcp.
+// Package tasks defines Go types for the messages of the Tasks extension
+// (io.modelcontextprotocol/tasks). Definitions that the extension shares with the protocol have
+// their types in package mcp.
 package tasks
 
 import (
@@ -14,19 +15,19 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Generated code of this version needs this version of package codec.
+// This generated code needs a version of package codec that declares this constant.
 const _ = codec.GeneratedVersion2
 
-// Revision is a revision of the protocol, as the protocol itself writes it.
+// Revision names a revision of the protocol, in the protocol's own notation.
 type Revision string
 
-// The revisions that the types of this package serve.
+// The revisions that this package supports.
 const (
 	RevisionExtTasks Revision = "ext-tasks"
 )
 
-// Value is a value of a definition in the protocol's schemas, such as *Task: it reads and
-// writes itself and says what a revision finds wrong with it.
+// Value is a value of a definition in the protocol's schemas, such as *Task. It
+// decodes, encodes and validates itself.
 type Value interface {
 	codec.Value
 

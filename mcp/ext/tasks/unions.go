@@ -13,23 +13,23 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Unknown is a value of a union that is none of its variants: what a newer peer may send.
-// It is a variant of every union here and keeps the value as it came.
+// Unknown holds a value that matches no variant of its union. A newer peer may send such a value.
+// Unknown is a variant of every union in this package and keeps the JSON text unchanged.
 type Unknown struct{ Raw json.RawMessage }
 
 // DecodeJSON reads any value.
 func (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }
 
-// EncodeJSON writes the value as it came.
+// EncodeJSON writes the value unchanged.
 func (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }
 
-// MarshalJSON returns the value as it came.
+// MarshalJSON returns the value unchanged.
 func (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
 // UnmarshalJSON keeps any value.
 func (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
-// Validate says that no revision knows the value.
+// Validate returns an error, because no revision defines the value.
 func (x *Unknown) Validate(rev Revision) error {
 	return fmt.Errorf("no variant of revision %s has this shape", rev)
 }
@@ -55,7 +55,7 @@ type DetailedTask interface {
 	isDetailedTask() // only the types above
 }
 
-// DecodeDetailedTask reads a [DetailedTask]. It finds the variant by its member "status".
+// DecodeDetailedTask reads a [DetailedTask]. It selects the variant by its member "status".
 func DecodeDetailedTask(r *wire.Reader) DetailedTask {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
@@ -90,7 +90,7 @@ type GetTaskResult interface {
 	isGetTaskResult() // only the types above
 }
 
-// DecodeGetTaskResult reads a [GetTaskResult]. It finds the variant by its member "status".
+// DecodeGetTaskResult reads a [GetTaskResult]. It selects the variant by its member "status".
 func DecodeGetTaskResult(r *wire.Reader) GetTaskResult {
 	switch string(r.PeekText("status")) {
 	case "cancelled":
@@ -125,7 +125,7 @@ type TaskStatusNotificationParams interface {
 	isTaskStatusNotificationParams() // only the types above
 }
 
-// DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams]. It finds the variant
+// DecodeTaskStatusNotificationParams reads a [TaskStatusNotificationParams]. It selects the variant
 // by its member "status".
 func DecodeTaskStatusNotificationParams(r *wire.Reader) TaskStatusNotificationParams {
 	switch string(r.PeekText("status")) {
