@@ -12,9 +12,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// raw is an encoded result.
-type raw json.RawMessage
-
 // Small finished tasks take the most memory beside their texts. They stay within twice the bytes that
 // count towards Limits.Bytes.
 func TestMemoryOfSmallTasksIsWithinTwiceTheirBytes(t *testing.T) {
