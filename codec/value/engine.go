@@ -250,7 +250,7 @@ func plainInteger(text []byte) (digits string, ok bool) {
 		}
 		return string(out[:len(out)+e]), true
 	}
-	if len(out)+e > 20 {
+	if e > 20-len(out) { // not len(out)+e, which may overflow
 		return "", false
 	}
 	return string(append(out, bytes.Repeat([]byte{'0'}, e)...)), true

@@ -90,6 +90,8 @@ func TestFaults(t *testing.T) {
 		{`{"args":{"count":§1e-1}}`, "/args/count", codec.ErrInteger, ""},
 		{`{"args":{"count":§9223372036854775808}}`, "/args/count", value.ErrRange, ""},
 		{`{"args":{"count":§1e400}}`, "/args/count", value.ErrRange, ""},
+		{`{"args":{"count":§1e9223372036854775807}}`, "/args/count", value.ErrRange, ""},
+		{`{"args":{"size":§12e9223372036854775806}}`, "/args/size", value.ErrRange, ""},
 		{`{"args":{"small":§128}}`, "/args/small", value.ErrRange, ""},
 		{`{"args":{"small":§1.28e2}}`, "/args/small", value.ErrRange, ""},
 		{`{"args":{"size":§-1}}`, "/args/size", value.ErrRange, ""},

@@ -41,11 +41,15 @@ func Dialects() []string {
 	}
 }
 
-// Compile checks a schema against its dialect and compiles it. It does not load other schemas.
+// Compile checks a schema against its dialect and compiles it. It does not load other schemas, and
+// rejects numbers that Check would reject in a value.
 func Compile(text json.RawMessage) (*Schema, error) {
 	var doc any
 	if err := codec.Unmarshal(text, value.Of(&doc)); err != nil {
 		return nil, err
+	}
+	if n, ok := hugeNumber(doc); ok {
+		return nil, errors.New(outOfRange(n))
 	}
 	object, _ := doc.(map[string]any)
 	if dialect, ok := object["$schema"].(string); ok && !supported(dialect) {
@@ -113,7 +117,7 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 		return err.Error()
 	}
 	if n, ok := hugeNumber(v); ok {
-		return "the number " + n[:min(len(n), 20)] + " is out of range"
+		return outOfRange(n)
 	}
 	if s.tooMuchWork(v, len(text)) {
 		return "the value takes too many steps to check"
@@ -151,13 +155,14 @@ func explain(err error) string {
 // calculates with fractions, whose size grows with the exponent.
 const maxNumber = 400
 
-// hugeNumber returns a number that the validator would need too long for.
+// hugeNumber returns a number in v that the validator would need too long for, or that it panics
+// at.
 func hugeNumber(v any) (n string, ok bool) {
 	switch v := v.(type) {
 	case json.Number:
 		digits, exponent, _ := strings.Cut(strings.ToLower(string(v)), "e")
 		e, err := strconv.Atoi(cmp.Or(exponent, "0"))
-		return string(v), err != nil || len(digits) > maxNumber || max(e, -e) > maxNumber
+		return string(v), err != nil || len(digits) > maxNumber || e > maxNumber || e < -maxNumber
 	case []any:
 		for _, element := range v {
 			if n, ok = hugeNumber(element); ok {
@@ -173,6 +178,9 @@ func hugeNumber(v any) (n string, ok bool) {
 	}
 	return "", false
 }
+
+// outOfRange returns the fault of a number that hugeNumber has found.
+func outOfRange(n string) string { return "the number " + n[:min(len(n), 20)] + " is out of range" }
 
 // Limits of a report. It quotes values, whose length the peer controls.
 const (

@@ -14,9 +14,23 @@ func TestCompileReportsSchemaFaults(t *testing.T) {
 		`{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`:    `failing loading "file:///etc/passwd": references to other schemas are not supported`,
 		`{"properties":{"a":{"$ref":"other.json"}}}`:            `failing loading "other.json": references to other schemas are not supported`,
 		`{"properties":{"a":{"$ref":"#/nope"}}}`:                `json-pointer in "#/nope" not found`,
+		`{"properties":{"a":{"multipleOf":1e-2000000}}}`:        "the number 1e-2000000 is out of range",
+		`{"properties":{"a":{"enum":[1e999999]}}}`:              "the number 1e999999 is out of range",
 	} {
 		if _, err := Compile(json.RawMessage(text)); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "tool:") {
 			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestCheckRejectsHugeExponents(t *testing.T) {
+	s, err := Compile(json.RawMessage(`{"properties":{"a":{"minimum":0.5}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"1e401", "1e-401", "1e9223372036854775807", "1e-9223372036854775808"} {
+		if got, want := s.Check(json.RawMessage(`{"a":`+n+`}`)), "the number "+n[:min(len(n), 20)]+" is out of range"; got != want {
+			t.Errorf("%s: %q, want %q", n, got, want)
 		}
 	}
 }
