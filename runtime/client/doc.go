@@ -33,12 +33,12 @@
 // opened. [Icons] come from the server's own origin, or from public addresses of trusted hosts;
 // [PickIcon] selects the one to fetch.
 //
-// # What a host owes its users
+// # Duties of the host
 //
-// Some duties are left to the host. Show which server sent an input request, and let the user
-// decline it. Show a URL in full, with its host, and warn if it is [URLRequest].International. Open
-// or fetch nothing before the user has agreed, and open the URL where neither the host nor a model
-// can see the page. Let the user continue by hand if a server never reports that the elicitation is
-// complete. Ask for confirmation of sensitive tool calls. Trust the descriptions of tools,
-// annotations included, no more than the server that sent them.
+// The client leaves some duties to the host. Show which server sent an input request, and let the
+// user decline it. Show a URL in full, with its host, and warn if it is [URLRequest].International.
+// Open or fetch nothing before the user has agreed, and open the URL where neither the host nor a
+// model can see the page. Let the user continue by hand if a server never reports that the
+// elicitation is complete. Ask for confirmation of sensitive tool calls. Trust the descriptions of
+// tools, annotations included, no more than the server that sent them.
 package client

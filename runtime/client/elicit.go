@@ -20,7 +20,7 @@ import (
 )
 
 // FormRequest is a form that a server asks the user to fill in (MCP elicitation, "Form Mode
-// Elicitation Requests"). It is answered with [Accept], [Decline] or [Cancel].
+// Elicitation Requests"). [Accept], [Decline] and [Cancel] return the possible responses.
 type FormRequest struct {
 	Server mcp.Implementation // the server that sent the request
 	*mcp.ElicitRequestFormParams
@@ -150,7 +150,7 @@ func loopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// international reports whether a host has letters beyond ASCII, in Punycode or as they are.
+// international reports whether a host has letters beyond ASCII, literally or in Punycode.
 func international(host string) bool {
 	for label := range strings.SplitSeq(strings.ToLower(host), ".") {
 		if strings.HasPrefix(label, "xn--") {
@@ -213,7 +213,8 @@ func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
 	return data.Elicitations, true
 }
 
-// recordURLs is sending middleware that records the URLs which a server requires before a request.
+// recordURLs is sending middleware. It records the URLs that the user must open before the server
+// accepts a request.
 func (c *Client) recordURLs(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		result, err := next(ctx, call)
@@ -234,7 +235,7 @@ func (c *Client) recordURLs(next session.Sender) session.Sender {
 // remembers the ids of the latest 1024 URLs that the server has sent.
 func (c *Client) URLDone(id string) (done <-chan struct{}, ok bool) { return c.urls.done(id) }
 
-// maxURLs limits the elicitations that urls remembers.
+// maxURLs limits the elicitations that urls records.
 const maxURLs = 1024
 
 // urls records the elicitations with URLs that the server has sent. The zero value is empty. It

@@ -288,7 +288,7 @@ func isSVG(data []byte) bool {
 }
 
 // checkSize returns an error if a picture exceeds the limits or if its size cannot be read. An SVG
-// picture has no size of its own.
+// picture has no size in pixels.
 func checkSize(kind string, data []byte) error {
 	width, height, frames := 0, 0, 1
 	switch kind {

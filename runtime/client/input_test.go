@@ -171,7 +171,7 @@ func TestURLCompletionIsReported(t *testing.T) {
 		complete("other")
 		<-u.Done
 		if done, ok := c.URLDone("e1"); !ok || done != u.Done {
-			t.Error("the client has forgotten the URL")
+			t.Error("the id of the elicitation is unknown")
 		}
 		if _, ok := c.URLDone("other"); ok {
 			t.Error("the client knows an id that was never sent")

@@ -77,7 +77,7 @@ func TestLongElicitationIDsAreNotRetained(t *testing.T) {
 	id := long + "1"
 	done, ok := c.URLDone(id)
 	if !ok {
-		t.Fatal("the first id is forgotten")
+		t.Fatal("the first id is unknown")
 	}
 	to := mcp.NotifyClient{Notifier: s.Session}
 	if err := to.ElicitationComplete(t.Context(), &mcp.ElicitationCompleteNotificationParams{ElicitationID: id}); err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 )
 
-// Limits of a cached list. A longer list is fetched anew each time.
+// Limits of a cached list. A longer list is fetched again each time.
 const (
 	maxCached      = 10_000   // items
 	maxCachedBytes = 16 << 20 // bytes of all pages
 )
 
-// ErrUnknown is returned if the server offers nothing of the given name.
+// ErrUnknown is returned if the server's list has no item with the given name.
 var ErrUnknown = errors.New("client: unknown to the server")
 
 // ErrListCut ends a list if the session was lost and replaced between two pages. Cursors are not
@@ -64,8 +64,8 @@ func (l *list[T]) session() uint64 {
 	return l.sessions
 }
 
-// all iterates over the list. It uses the cache if that is fresh and the server announces changes.
-// Otherwise it fetches the list page by page.
+// all iterates over the list. It uses the cache if the list is fresh and the server announces
+// changes. Otherwise it fetches the list page by page.
 func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		l.mu.Lock()
@@ -149,8 +149,8 @@ func (c *counter) Call(ctx context.Context, method string, params codec.Encoder)
 	return result, err
 }
 
-// find returns the first item for which match returns true. It uses the cache if that is fresh and
-// has such an item. Otherwise it fetches the list. It fails with ErrUnknown if there is no such
+// find returns the first item for which match returns true. It uses the cache if the list is fresh
+// and has such an item. Otherwise it fetches the list. It fails with ErrUnknown if there is no such
 // item.
 func (l *list[T]) find(ctx context.Context, match func(*T) bool) (*T, error) {
 	l.mu.Lock()

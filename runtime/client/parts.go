@@ -16,8 +16,8 @@ const (
 	maxPartsBytes = 64 << 20 // in all parts except the first
 )
 
-// fetchParts fetches the remaining parts of a result and returns the combined result. It returns
-// first if the tool does not announce partial results.
+// fetchParts fetches the remaining parts of a result and returns the combined result. If the tool
+// does not announce partial results, it returns first.
 func (c *Client) fetchParts(ctx context.Context, k *call, first *mcp.CallToolResult) (*mcp.CallToolResult, error) {
 	tool := c.cachedTool(k.params.Name)
 	if tool == nil || tool.Meta == nil {

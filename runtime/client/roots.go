@@ -69,7 +69,7 @@ func without(roots []mcp.Root, uri string) []mcp.Root {
 	return slices.DeleteFunc(slices.Clone(roots), func(x mcp.Root) bool { return x.URI == uri })
 }
 
-// change replaces the roots by f of them and notifies the servers.
+// change replaces the roots by the result of f and notifies the servers.
 func (r *Roots) change(ctx context.Context, f func([]mcp.Root) []mcp.Root) error {
 	r.mu.Lock()
 	r.roots = f(r.roots)

@@ -12,8 +12,9 @@ import (
 )
 
 // serverState records the state that the server keeps for the session: the client requests it again
-// when a lost session is replaced. A request is recorded before it is sent; otherwise one that the
-// server grants just before the session is lost would be missing. The zero value is empty.
+// when a lost session is replaced. A request is recorded before it is sent, because the session may
+// be lost after the server has granted the request and before its response arrives. The zero value
+// is empty.
 type serverState struct {
 	mu            sync.Mutex
 	subscriptions map[string]struct{} // by URI
@@ -45,7 +46,8 @@ func (s *serverState) subscribed(uri string) bool {
 	return ok
 }
 
-// setLevel records a level and returns the previous one. If from is not nil, it replaces only from.
+// setLevel records a level and returns the previous one. If from is not nil, it records the level
+// only if the current level is from.
 func (s *serverState) setLevel(level, from *mcp.LoggingLevel) (before *mcp.LoggingLevel) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

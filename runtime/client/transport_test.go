@@ -126,7 +126,7 @@ func TestListIsFetchedAgainInNewSession(t *testing.T) {
 		names(t, c.Tools(t.Context()), toolName)
 	}
 	if len(lists) != 1 {
-		t.Errorf("the list was asked for %d times", len(lists))
+		t.Errorf("the list was requested %d times", len(lists))
 	}
 	old := current.Swap(newHandler())
 	old.Close()
@@ -134,6 +134,6 @@ func TestListIsFetchedAgainInNewSession(t *testing.T) {
 	<-reopened
 	names(t, c.Tools(t.Context()), toolName)
 	if len(lists) != 2 {
-		t.Errorf("the list was asked for %d times", len(lists))
+		t.Errorf("the list was requested %d times", len(lists))
 	}
 }

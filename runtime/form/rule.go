@@ -18,8 +18,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// textRule returns the check of a Text field. It honours "pattern", which the prose of the
-// specification has but its schema lacks, if package regexp can compile it.
+// textRule returns the check of a Text field. It applies "pattern" if package regexp can compile
+// it. The text of the specification has this keyword, but its schema lacks it.
 func textRule(s *mcp.StringSchema) func(Value) error {
 	pattern := patternOf(s.Extra)
 	return func(v Value) error {
@@ -85,8 +85,8 @@ func mustEscape(c rune) bool {
 // dateTime matches the syntax of a date-time (RFC 3339, section 5.6).
 var dateTime = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// isDateTime reports whether text is a date-time. It accepts a leap second only at the end of a month
-// in UTC.
+// isDateTime reports whether text is a date-time. It accepts a leap second only at the end of a
+// month, in UTC.
 func isDateTime(text string) bool {
 	text = strings.ToUpper(text)
 	if !dateTime.MatchString(text) {

@@ -14,9 +14,9 @@ import (
 )
 
 // Call is a request that a handler serves, as a plain call or as a task. Its methods reach the
-// client that sent the request; those of a task reach it even over a later connection. They are
-// safe for concurrent use until the handler returns. The zero Call is not usable: its methods
-// panic.
+// client that sent the request. If the call runs as a task, they reach the client even over a later
+// connection. They are safe for concurrent use until the handler returns. The zero Call is not
+// usable: its methods panic.
 type Call struct {
 	p *peer
 	// ctx is the handler's context. Session, task and peer are looked up in its values on demand,
@@ -72,8 +72,8 @@ func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) 
 }
 
 // client returns a sender of input requests to the client. A user may take long to respond, so
-// requests of a plain call have the InputTimeout. Only ctx limits requests of a task, because a
-// task waits for its client to reconnect.
+// requests of a plain call have the timeout [Config.InputTimeout]. Requests of a task have no
+// timeout, because a task waits for its client to reconnect.
 func (c *Call) client() mcp.ToClient {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
@@ -87,7 +87,7 @@ func (c *Call) client() mcp.ToClient {
 	return mcp.ToClient{Caller: to}
 }
 
-// noClient sends the requests of a call without a client: they fail.
+// noClient fails all requests of a call without a client.
 type noClient struct{}
 
 func (noClient) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
@@ -109,11 +109,11 @@ type handler struct {
 	p *peer
 }
 
-// maxQuotedBytes limits how much of a text of the client an error repeats.
+// maxQuotedBytes limits the length of a client's text that an error quotes.
 const maxQuotedBytes = 200
 
-// invalidParams returns an error that rejects params. It truncates texts among args, because the
-// client has sent them.
+// invalidParams returns an error that rejects params. It truncates the texts among args, because
+// they are from the client.
 func invalidParams(format string, args ...any) error {
 	for i, arg := range args {
 		switch text := arg.(type) {

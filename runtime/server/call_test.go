@@ -258,7 +258,7 @@ func TestElicitURL(t *testing.T) {
 			t.Errorf("notifications to another client: %v", got)
 		}
 		if _, ok := s.ElicitationPrincipal("one"); ok {
-			t.Error("the elicitation is still there")
+			t.Error("the elicitation is still open")
 		}
 	})
 }

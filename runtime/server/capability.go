@@ -66,10 +66,10 @@ func (s *Server) hasMethod(methods ...string) bool {
 	return false
 }
 
-// receive is the middleware that removes members from the result of initialize that its revision
-// does not define, drops cached roots when the client announces changes, and enforces
-// [Config.CallRate]. The limit applies to the request and not to the work of its task, which may
-// run much later, or again.
+// receive is the receiving middleware of a session. It removes members from the result of
+// initialize that the negotiated revision does not define. It drops the cached roots when the
+// client announces a change. It enforces [Config.CallRate] on requests, but not on the work of
+// their tasks, which may run much later, or again.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if p.calls != nil && p.s.limited(req) && !p.calls.Allow() {

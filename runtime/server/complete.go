@@ -11,7 +11,7 @@ import (
 
 // CompleteFunc proposes values for an argument of a prompt or a variable of a template, the most
 // relevant first. Value is the text typed so far, and others are the values of other arguments that
-// are known already. The server sends the first 100 proposals, and the number of all.
+// are known already. The server sends the first 100 proposals and the total number.
 type CompleteFunc func(ctx context.Context, c *Call, value string, others map[string]string) ([]string, error)
 
 // maxValues limits the values in a result (MCP completion, "Completion Results").
@@ -29,8 +29,7 @@ func Complete(name string, f CompleteFunc) Completion { return Completion{name, 
 func (c Completion) forPrompt(p *prompt)     { p.completers[c.name] = c.f }
 func (c Completion) forTemplate(t *template) { t.completers[c.name] = c.f }
 
-// OneOf returns a function that proposes those of the values that begin with the typed text,
-// ignoring case.
+// OneOf returns a function that proposes the values that begin with the typed text, ignoring case.
 func OneOf(values ...string) CompleteFunc {
 	values = slices.Clone(values)
 	return func(_ context.Context, _ *Call, value string, _ map[string]string) ([]string, error) {

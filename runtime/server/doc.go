@@ -43,7 +43,7 @@
 // respond to an input request, and the rounds of tool calls in a conversation. [session.Config]
 // limits the length of messages and the number of concurrent requests. Arguments and output are
 // rejected if validation takes more than a million steps, plus 8 for each byte. A schema that
-// refers to itself in several branches can reach that with a few levels of nesting.
+// refers to itself in several branches can reach this limit with a few levels of nesting.
 //
 // # Access
 //
@@ -69,6 +69,7 @@
 //
 // A [*jsonrpc.Error] that a handler returns is sent to the client unchanged. Any other error of a
 // tool, and arguments that do not comply with its schema, become results with isError. The model
-// reads their text: return no error whose text the model must not see. Any other error of another
-// handler becomes an internal error, and its text is sent to the client.
+// reads their text: return no error whose text the model must not see. Any other error of a handler
+// for prompts, resources or completion becomes an internal error, and its text is sent to the
+// client.
 package server

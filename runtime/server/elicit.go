@@ -184,9 +184,9 @@ func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp
 	return result, nil
 }
 
-// isElicitResult reports whether the protocol defines the action and the values of a result. The
-// schema of revision 2025-11-25 is stricter: it admits no fractions as values, although forms may
-// have number fields.
+// isElicitResult reports whether the protocol defines the action and the values of a result. Unlike
+// the schema of revision 2025-11-25, it admits fractions as values, because forms may have number
+// fields.
 func isElicitResult(result *mcp.ElicitResult) bool {
 	switch result.Action {
 	case mcp.ElicitActionAccept, mcp.ElicitActionDecline, mcp.ElicitActionCancel:
@@ -369,8 +369,9 @@ func (c *Call) registerElicitation(ctx context.Context, id string) error {
 	return nil
 }
 
-// moveElicitation moves the elicitation of a task that has ended to the session of the task. If the
-// session has ended or has too many elicitations, it removes the elicitation and returns false.
+// moveElicitation is called when a task has ended. It moves an open elicitation of the task to p,
+// the peer of the task's session. If the session has ended or has too many elicitations, it removes
+// the elicitation and returns false.
 func (p *peer) moveElicitation(id string, e *elicitation) bool {
 	p.s.claiming.Lock()
 	defer p.s.claiming.Unlock()
@@ -398,8 +399,9 @@ func (p *peer) removeTaskElicitation(id string) *elicitation {
 	return p.removeElicitation(id)
 }
 
-// claimElicitation records an elicitation. It fails if the id is in use in the server, or if the
-// session, or the running tasks of the principal, have maxElicitations.
+// claimElicitation records an elicitation. It fails if the id is in use in the server. It also
+// fails if the session already has maxElicitations or, for the elicitation of a task, if the
+// running tasks of the principal do.
 func (p *peer) claimElicitation(id string, e *elicitation) error {
 	p.s.claiming.Lock()
 	defer p.s.claiming.Unlock()
@@ -433,7 +435,7 @@ func (p *peer) addElicitation(id string, e *elicitation) {
 	p.stateChanges++
 }
 
-// endElicitation removes an elicitation and persists that. It reports whether there was one.
+// endElicitation removes an elicitation and persists the state. It reports whether there was one.
 func (p *peer) endElicitation(ctx context.Context, id string) bool {
 	removed := p.removeElicitation(id) != nil
 	if removed {
@@ -454,7 +456,7 @@ func (p *peer) removeElicitation(id string) *elicitation {
 	return e
 }
 
-// ElicitationPrincipal returns the principal that a page is meant for: the page must check that its
+// ElicitationPrincipal returns the principal of an elicitation: the page must check that its
 // visitor is the same user. It returns false if the elicitation is unknown, completed or declined,
 // if its session has ended, or if its session is not restored yet after a restart of the server.
 // While a task runs, its elicitations need no session.

@@ -27,8 +27,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// connectInMemory connects a client to a server in the same process. A server in a process of its
-// own uses stdio.Server or a streamable.Handler.
+// connectInMemory connects a client to a server in the same process. A server in a separate process
+// uses stdio.Server or a streamable.Handler.
 func connectInMemory(ctx context.Context, s *server.Server) *client.Client {
 	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(serverConn); err != nil {
@@ -294,8 +294,8 @@ func ExampleServer_Serve() {
 	// greeter says: Be polite.
 }
 
-// This server serves one client and returns when the client disconnects. In a program of its own,
-// the connection is stdio.Server(stdio.Options{}).
+// This server serves one client and returns when the client disconnects. In a separate program, the
+// connection would be stdio.Server(stdio.Options{}).
 func ExampleServer_Run() {
 	ctx := context.Background()
 	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}})

@@ -196,7 +196,7 @@ func (x *inference) form(t reflect.Type) jsonForm {
 	return formKind
 }
 
-// hasNoJSONMethods reports whether a type has JSON or text methods in neither direction.
+// hasNoJSONMethods reports whether a type has no methods that encode or decode it as JSON or text.
 func hasNoJSONMethods(t reflect.Type) bool {
 	return (&inference{dir: reading}).form(t) == formKind && (&inference{dir: writing}).form(t) == formKind
 }
@@ -328,9 +328,9 @@ type embedded struct {
 	optional bool // the path to it has a pointer
 }
 
-// fieldsOf returns the members of a struct by the rules of encoding/json. If several fields have a
-// name, it belongs to the one with the shortest path. Among fields of that depth it belongs to the
-// one with the name in a tag, and to no field if there is not exactly one.
+// fieldsOf returns the members of a struct by the rules of encoding/json. If several fields have
+// the same name, the one with the shortest path takes precedence. At equal depth, a field whose
+// name is from a tag takes precedence. If several fields remain, none of them is a member.
 func (x *inference) fieldsOf(t reflect.Type) ([]field, error) {
 	var members []field
 	taken := map[string]bool{}

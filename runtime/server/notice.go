@@ -110,8 +110,9 @@ func (p *peer) canMerge(n notice) bool {
 
 func (p *peer) sendNotices() {
 	defer p.s.running.Done()
-	// A client may have fetched a list before the handshake is complete, so notices of that time
-	// are not dropped but sent after the handshake. Ready also returns when the session ends.
+	// A client may fetch a list before the handshake is complete. Notices of changes during the
+	// handshake are therefore not dropped, but sent after it. Ready also returns when the session
+	// ends.
 	p.session.Load().Ready(context.Background())
 	for {
 		p.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// place is the start of a page in a list: after the feature with its key. Because lists are sorted,
-// a cursor stays valid when features are added or removed, and in any process with the same
-// features (MCP pagination).
+// place is the start of a page in a list: the page begins after the feature with the key of the
+// place. Because lists are sorted, a cursor stays valid when features are added or removed, and in
+// any process with the same features (MCP pagination).
 type place struct {
 	list   string // the method of the list
 	key    string // of the last feature on the previous page

@@ -46,8 +46,8 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// randomTemplate returns a template without prefix modifiers, whose lengths the library counts in
-// another way.
+// randomTemplate returns a template without prefix modifiers, because the library counts their
+// lengths differently.
 func randomTemplate(r *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("t:")

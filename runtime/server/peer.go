@@ -109,7 +109,7 @@ func serves(method string) bool {
 	return callsAuthor(method)
 }
 
-// callsAuthor reports whether handler calls a function of the author for requests of a method.
+// callsAuthor reports whether requests of a method call a function of the server's author.
 func callsAuthor(method string) bool {
 	switch method {
 	case mcp.MethodCompletionComplete, mcp.MethodPromptsGet, mcp.MethodResourcesList, mcp.MethodResourcesRead,

@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// persistedState is the state of a session that a [transport.Persister] persists: the client does not
-// send it again after a restart of the server.
+// persistedState is the state of a session that a [transport.Persister] persists, because the
+// client does not send it again after a restart of the server.
 type persistedState struct {
 	Principal     string            `json:"principal,omitempty"` // of the latest subscription
 	Level         mcp.LoggingLevel  `json:"level,omitempty"`     // set by the client; empty if none
@@ -22,9 +22,9 @@ type persistedState struct {
 	Elicitations  map[string]string `json:"elicitations,omitempty"` // principals by id
 }
 
-// persist writes the current state to the store, unless another call has done so, and returns when
-// the state is persisted. Changes made while another call writes are written together. The error is
-// the response to the client's request.
+// persist returns once the current state is persisted. It writes the state to the store unless
+// another call has done so. All changes made while another call writes are persisted by a single
+// write after it. The error of persist is for the client.
 func (p *peer) persist(ctx context.Context) error {
 	if p.store == nil {
 		return nil

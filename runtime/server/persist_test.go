@@ -26,11 +26,11 @@ type statefulConn struct {
 
 	mu     sync.Mutex
 	state  []byte
-	writes int   // number of calls of Keep
-	err    error // returned by Keep
+	writes int   // number of calls of PersistState
+	err    error // returned by PersistState
 
-	writing chan bool     // receives a value when Keep begins, if release is not nil
-	release chan struct{} // Keep waits until it is closed; nil for no wait
+	writing chan bool     // receives a value when PersistState begins, if release is not nil
+	release chan struct{} // PersistState waits until it is closed; nil for no wait
 }
 
 func (k *statefulConn) PersistedState() ([]byte, bool) { return k.state, true }
@@ -270,8 +270,8 @@ func TestConcurrentChangesArePersistedTogether(t *testing.T) {
 	}
 }
 
-// If a session ends while its subscriptions are restored, Unsubscribe is called for those for which
-// Subscribe was called.
+// If a session ends while its subscriptions are restored, Unsubscribe is called for each
+// subscription for which Subscribe was called, and for no other.
 func TestSessionEndsDuringRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var subscribed, unsubscribed []string

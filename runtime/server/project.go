@@ -8,9 +8,10 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// project converts a result to a revision. [mcp.Project] removes what the revision does not have. The
-// code here replaces removed parts, which no schema describes. It copies content before it changes it,
-// because handlers can return the same content again.
+// project converts a result to a revision. [mcp.Project] removes the members that the revision does
+// not define. In addition, project replaces some parts with an equivalent that the revision
+// defines. It copies content before it changes it, because handlers can return the same content
+// again.
 func project(rev mcp.Revision, result codec.Encoder) codec.Encoder {
 	switch r := result.(type) {
 	case *mcp.CallToolResult:
@@ -41,8 +42,8 @@ func project(rev mcp.Revision, result codec.Encoder) codec.Encoder {
 	return mcp.Project(rev, result)
 }
 
-// describe replaces the blocks that a revision does not have with texts, so that older clients can
-// show that something was there. It reports whether it replaced any.
+// describe replaces the blocks that a revision does not define with texts, so that older clients
+// can show that content is missing. It reports whether it replaced any.
 func describe(rev mcp.Revision, blocks []mcp.ContentBlock) (content []mcp.ContentBlock, changed bool) {
 	content = blocks
 	for i, before := range blocks {
@@ -58,8 +59,8 @@ func describe(rev mcp.Revision, blocks []mcp.ContentBlock) (content []mcp.Conten
 	return content, changed
 }
 
-// describeBlock returns a text that describes the block if the revision does not have the block, else
-// the block.
+// describeBlock returns the block, or a text that describes it if the revision does not define its
+// type.
 func describeBlock(rev mcp.Revision, block mcp.ContentBlock) mcp.ContentBlock {
 	switch b := block.(type) {
 	case *mcp.AudioContent:
@@ -83,8 +84,8 @@ func linkText(b *mcp.ResourceLink) string {
 	return strings.Join(parts, " ") + ": " + b.URI + "]"
 }
 
-// moveTitle copies the title of a tool to its annotations, where revisions before 2025-06-18 have it.
-// The definition BaseMetadata came with the member title of tools.
+// moveTitle copies the title of a tool to its annotations, where revisions before 2025-06-18 have
+// it. Revisions with the definition BaseMetadata have the member title of tools, too.
 func moveTitle(rev mcp.Revision, t *mcp.Tool) {
 	if t.Title == nil || t.Annotations != nil && t.Annotations.Title != nil || rev.Defines("BaseMetadata") {
 		return
@@ -97,8 +98,8 @@ func moveTitle(rev mcp.Revision, t *mcp.Tool) {
 	t.Annotations = &hints
 }
 
-// projectInitialize converts the result of initialize to a revision. It keeps the extensions: clients
-// negotiate them in all revisions, although only 2026-07-28 names the member.
+// projectInitialize converts the result of initialize to a revision. It keeps the extensions:
+// clients negotiate them in all revisions, although only 2026-07-28 defines the member.
 func projectInitialize(rev mcp.Revision, result *mcp.InitializeResult) *mcp.InitializeResult {
 	out := mcp.Project(rev, result)
 	if out != result {

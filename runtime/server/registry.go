@@ -154,9 +154,9 @@ type Handle[D any] struct {
 }
 
 // Change changes the description of the feature. F receives a copy, which shares its lists with the
-// original: f may replace a list, but must not modify it. Change calls f again if another change
-// comes first. If the new description is invalid, Change fails and the feature stays as it was. The
-// name, or the URI, cannot be changed: remove the feature and add another.
+// original: f may replace a list, but must not modify it. Change calls f again if another call has
+// changed the feature in between. If the new description is invalid, Change fails and the feature
+// stays as it was. The name, or the URI, cannot be changed: remove the feature and add another.
 func (h *Handle[D]) Change(f func(*D)) error {
 	if f == nil {
 		return errors.New("server: change a feature: nil function")
@@ -190,7 +190,7 @@ func (h *Handle[D]) Remove() error {
 }
 
 // addTo adds the feature that build returns for def, and returns its handle. Key returns the key of
-// a description, and define the description of a feature.
+// a description. Define returns the description of a feature.
 func addTo[T comparable, D any](x *set[T], def D, key func(*D) string, build func(D) (T, error), define func(T) D) (*Handle[D], error) {
 	value, err := build(def)
 	if err != nil {

@@ -119,8 +119,8 @@ func hasParentSegment(path string) bool {
 	return false
 }
 
-// find returns the function that reads a resource, its argument, and the media type, or nil if that
-// is unknown. It fails when ctx ends.
+// find returns the function that reads a resource, the argument of that function, and the media
+// type of the resource (nil if unknown). It fails when ctx ends.
 func (s *Server) find(ctx context.Context, uri string) (read ReadFunc, r Resource, mime *string, err error) {
 	if err := s.checkURI(uri); err != nil {
 		return nil, r, nil, invalidParams("%v", err)

@@ -80,8 +80,7 @@ func serveNewsServer(file string) error {
 	}))
 }
 
-// startNewsServer starts the server in a process of its own, and returns the function that kills
-// it.
+// startNewsServer starts the server in a child process, and returns the function that kills it.
 func startNewsServer(t *testing.T, listener *os.File, file string) (kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

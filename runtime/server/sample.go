@@ -14,7 +14,8 @@ import (
 // It fails
 //
 //   - if the conversation is invalid, such as a tool call without a result,
-//   - with a [*session.CapabilityError] if the client has not declared a capability that params need,
+//   - with a [*session.CapabilityError] if params need a capability that the client has not
+//     declared,
 //   - with [ErrToolRounds] if the conversation has more than [Config.MaxToolRounds] rounds of tool
 //     calls,
 //   - with [session.ErrTimeout] after [Config.InputTimeout],

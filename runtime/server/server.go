@@ -43,10 +43,10 @@ type Config struct {
 
 	// PageSize is the number of features on a page of a list. The default is [DefaultPageSize].
 	PageSize int
-	// CursorKey is a secret that authenticates the cursors of a [ListFunc] within those of
-	// resources/list, so that a client cannot forge one. Servers with the same key, such as those
-	// behind one load balancer, accept each other's cursors. The default is a random key: clients
-	// must begin such a list anew after a restart of the server.
+	// CursorKey is a secret that authenticates the cursors of a [ListFunc], so that a client cannot
+	// forge one. They are part of the cursors of resources/list. Servers with the same key, such as
+	// those behind one load balancer, accept each other's cursors. The default is a random key:
+	// after a restart of the server, clients must fetch such a list from its beginning.
 	CursorKey []byte
 	// Debounce merges list_changed notifications: one is sent when this time has passed after the
 	// first change. Zero sends one for each change.
@@ -132,9 +132,9 @@ type Server struct {
 	peers     map[*peer]struct{}
 	tasks     *task.Manager
 	listTasks bool                   // tasks may be listed
-	timers    map[string]*time.Timer // of notices that wait, by method
+	timers    map[string]*time.Timer // of debounced notices, by method
 	closed    bool
-	running   sync.WaitGroup // sessions that are not over, or not yet forgotten
+	running   sync.WaitGroup // sessions in peers, and goroutines that send notices
 }
 
 // New returns a server without features.
@@ -236,7 +236,7 @@ func (s *Server) RecoverTask(r task.Record) task.Work {
 // If conn is a [transport.Persister], the server persists the state that the client does not send
 // again: its subscriptions, its log level and its open URL elicitations. The server rejects a
 // request that changes this state if it cannot be persisted. After a restart, the next server that
-// serves the session restores it. Updates of resources in between are not reported.
+// serves the session restores this state. Updates of resources in between are not reported.
 func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	if conn == nil {
 		return nil, errors.New("server: nil connection")

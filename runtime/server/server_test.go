@@ -46,7 +46,7 @@ func connect(t testing.TB, s *server.Server, with clientConfig) *testClient {
 	return connectOver(t, s, with, clientConn, serverConn)
 }
 
-// connectOver is connect over the connection with the given ends.
+// connectOver is connect for an existing connection, given by its two ends.
 func connectOver(t testing.TB, s *server.Server, with clientConfig, clientConn, serverConn transport.Conn) *testClient {
 	t.Helper()
 	sess, err := s.Serve(serverConn)

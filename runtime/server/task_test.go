@@ -315,8 +315,8 @@ func TestRunShutsDownWhenContextEnds(t *testing.T) {
 }
 
 // A handler has the client run an input request as a task, which may take longer than InputTimeout.
-// The client notifies it of the task's states before it polls. Messages sent while the server
-// serves a request of the task are related to the task.
+// The handler receives the status notifications of the client without polling. Messages sent while
+// the server serves a request of the task are related to the task.
 //
 // Proves TASK-03, TASK-46.
 func TestHandlerCreatesTasksOfClient(t *testing.T) {
@@ -433,8 +433,8 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 	})
 }
 
-// checkUpdates checks the states of a task that sends a request of its own. Intermediate states may
-// be missing, because a later state may arrive first.
+// checkUpdates checks the states of a task whose work sends a request. Intermediate states may be
+// missing, because a later state may arrive first.
 func checkUpdates(t *testing.T, updates iter.Seq2[mcp.Task, error]) {
 	var got []mcp.TaskStatus
 	for state, err := range updates {

@@ -12,9 +12,9 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// ListFunc lists resources of a template, a page at a time. Cursor is "" for the first page, and
-// for each other page the next that the call before returned. Next is "" after the last page.
-// Clients cannot forge a cursor; see [Config.CursorKey].
+// ListFunc lists resources of a template, a page at a time. Cursor is "" for the first page. For
+// each further page it is the next that was returned with the page before. Next is "" for the last
+// page. Clients cannot forge a cursor; see [Config.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
 // TemplateOption is an option of [Server.AddTemplate]: a [ListFunc] or a [Completion].
@@ -35,9 +35,9 @@ type template struct {
 
 // AddTemplate adds the resources whose URIs match an RFC 6570 template. If several features match a
 // URI, a static resource takes precedence, then the template that sorts first. The options are a
-// [ListFunc], whose resources resources/list includes, and completions of variables, see
-// [Complete]. It fails if the template is invalid or the protocol does not admit the description,
-// and with [ErrExists] if the server has the template already.
+// [ListFunc] and completions of variables, see [Complete]. The result of resources/list includes
+// the resources of the ListFunc. It fails if the template is invalid or the protocol does not admit
+// the description, and with [ErrExists] if the server has the template already.
 func (s *Server) AddTemplate(def mcp.ResourceTemplate, read ReadFunc, options ...TemplateOption) (*Handle[mcp.ResourceTemplate], error) {
 	if read == nil {
 		return nil, fmt.Errorf("server: resource template %q: nil function", def.URITemplate)

@@ -71,8 +71,8 @@ type tool struct {
 	defaults []defaultMember
 }
 
-// AddTool adds a tool whose calls f serves. In is a struct, or a map with string keys: its schema
-// is inferred, see [SchemaFor], unless def has one. Absent members get their defaults from the
+// AddTool adds a tool whose calls f serves. In is a struct, or a map with string keys. Its schema
+// is inferred unless def has one, see [SchemaFor]. Absent members get their defaults from the
 // properties of the schema before f is called. Members that the client has sent are never changed.
 // Out is one of
 //
@@ -183,8 +183,8 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 	return t, nil
 }
 
-// declareTasks copies the task support from the option [Tasks] to the description or, without that
-// option, from the description.
+// declareTasks sets the task support of the description to that of the option [Tasks]. Without the
+// option, the tool has the task support of its description.
 func (t *tool) declareTasks() {
 	switch {
 	case t.support.Mode != "":
@@ -312,7 +312,7 @@ func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: structured output does not comply with the output schema of the tool: " + firstFault(faults)}
 }
 
-// support returns the support for a request as a task; see [receiver.Options].
+// support returns the task support of a request; see [receiver.Options].
 func (s *Server) support(ctx context.Context, req *session.Request) receiver.Support {
 	name, ok := toolNameOf(req.Params)
 	if t, found := s.tools.get(name); ok && found {
@@ -321,7 +321,7 @@ func (s *Server) support(ctx context.Context, req *session.Request) receiver.Sup
 		}
 		return t.support
 	}
-	// The handler answers a call of an unknown tool with an error, as a task or not.
+	// The handler rejects a call of an unknown tool, whether as a task or not.
 	return receiver.Support{Mode: mcp.TaskSupportOptional}
 }
 

@@ -39,13 +39,14 @@ type Event struct {
 type Stats struct {
 	Created, Completed, Failed, Cancelled, Expired, Recovered uint64
 	// Reads counts successful calls of tasks/get, tasks/result and tasks/list. Refused counts
-	// failed calls of all methods, and Foreign those among them for a task of another principal.
+	// failed calls of all methods. Foreign counts the refused calls about a task of another
+	// principal.
 	Reads, Refused, Foreign uint64
 
 	Running int // tasks whose work is running in this process
 	Waiting int // calls blocked in tasks/result
-	// Unstored is the number of outcomes that the store has refused so far. The Manager retries
-	// them.
+	// Unstored is the number of outcomes that wait to be stored because the store has failed. The
+	// Manager retries them.
 	Unstored int
 }
 

@@ -45,10 +45,11 @@ type Config struct {
 	// Recover returns the work that [New] re-runs for an unfinished task that was created as
 	// restartable. If it returns nil, or if Recover is nil, the task fails.
 	Recover func(r Record) Work
-	// MaxReruns is the maximum number of times that the work of a task is re-run, so that work that
-	// kills its process does not do so until the task expires. After that, recovery fails the task.
-	// A re-run that Close ends does not count, but one that any other task has killed does. The
-	// default is [DefaultMaxReruns]; a negative value means no maximum.
+	// MaxReruns is the maximum number of times that the work of a task is re-run. After that,
+	// recovery fails the task. Without a maximum, work that crashes its process could do so again
+	// after every restart, until the task expires. A re-run that Close ends does not count. A
+	// re-run that a crash ends counts, even if another task has caused the crash. The default is
+	// [DefaultMaxReruns]; a negative value means no maximum.
 	MaxReruns int
 	// Jobs are the external systems that run jobs, by name; see [Request.Runner].
 	Jobs map[string]Jobs
@@ -69,10 +70,10 @@ type Limits struct {
 	// counts until its work has returned. The default is [DefaultMaxTasks].
 	Tasks int
 	// Bytes is the maximum number of stored bytes of all tasks, including results and answers. A
-	// task counts with its texts and about 500 bytes more, so that the records take at most twice
-	// the limit in memory, or in the file of a bolt store without the space of dropped tasks. The
-	// request of work that continues after its task is terminal counts, too. The default is
-	// [DefaultMaxBytes].
+	// task counts as the length of its texts plus about 500 bytes. In memory, the records take at
+	// most twice the limit. The same holds for the file of a bolt store, apart from the space of
+	// dropped tasks. If work continues after its task is terminal, the params of its request still
+	// count. The default is [DefaultMaxBytes].
 	Bytes int64
 	// Rate is the maximum number of task calls per second, of all methods together. The default is
 	// [DefaultMaxRate].
@@ -126,7 +127,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Limits.Bytes = orDefault(c.Limits.Bytes, DefaultMaxBytes)
 	c.Limits.Rate = orDefault(c.Limits.Rate, DefaultMaxRate)
 	if c.Limits.Burst < 0 {
-		c.Limits.Rate = 0 // any number of calls may come at once
+		c.Limits.Rate = 0 // any number of calls is accepted at once
 	}
 	c.Limits.Burst = orDefault(c.Limits.Burst, max(1, int(2*c.Limits.Rate)))
 	c.Logger = boundary.Logger(c.Logger)
@@ -157,7 +158,8 @@ type Requestor interface {
 	// the input request has no answer yet; it stays pending for the next waiter in
 	// [Manager.Result].
 	jsonrpc.Caller
-	// Notify sends notifications about the task: its status, its progress, and those of the work.
+	// Notify sends notifications about the task: its status, its progress, and the notifications of
+	// the work.
 	jsonrpc.Notifier
 }
 
@@ -186,8 +188,8 @@ type Jobs interface {
 	// unknown; Look is called again later. A panic fails the task and cancels the job.
 	Look(ctx context.Context, job string) (Look, error)
 	// Cancel stops a job whose task was cancelled, has expired, or failed because Look panicked. It
-	// is called again if it fails.
-	// For cancelled tasks it is also called after each restart.
+	// also stops a job whose name could not be stored. It is called again if it fails. For
+	// cancelled tasks it is also called after each restart.
 	Cancel(ctx context.Context, job string) error
 }
 
@@ -196,7 +198,7 @@ type Look struct {
 	Done    bool
 	Outcome Outcome       // outcome of a job that is Done
 	Message string        // new status message of the task; "" keeps the current one
-	After   time.Duration // time until the next call of Look; 0 means the default of the Manager
+	After   time.Duration // time until the next call of Look; 0 means one second
 	// Progress is reported to the requestor; nil reports nothing.
 	Progress *Progress
 }

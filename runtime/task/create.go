@@ -29,7 +29,7 @@ type Request struct {
 	Restartable bool
 
 	StatusMessage string
-	PollInterval  time.Duration // 0 means Config.PollInterval; less suggests none
+	PollInterval  time.Duration // 0 means Config.PollInterval; a negative value suggests none
 
 	// Via is the requestor, or nil if it cannot be reached.
 	Via Requestor
@@ -106,6 +106,7 @@ func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, w
 		if failed := m.store.get(context.Background(), r.ID, r); failed == nil {
 			err = nil // the task was stored although Create failed
 		} else if !errors.Is(failed, ErrNotFound) {
+			// The task may have been stored nevertheless. If so, notCreated makes it fail.
 			m.setWriteError(err)
 			run.seq = 0
 			notCreated := func(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }
@@ -150,7 +151,7 @@ func (m *Manager) ttl(requested *mcp.TaskMetadata) (time.Duration, error) {
 	if ms <= 0 {
 		return 0, ErrTTL
 	}
-	if ms > m.cfg.MaxTTL.Milliseconds() { // as a Duration, ms may overflow
+	if ms > m.cfg.MaxTTL.Milliseconds() { // ms may be too large for a Duration
 		return m.cfg.MaxTTL, nil
 	}
 	return time.Duration(ms) * time.Millisecond, nil

@@ -3,13 +3,13 @@
 //
 // # Words
 //
-// The requestor sends a request, and the receiver runs it. A client and a server can be either. A
-// task is the state of one request that its receiver runs. The work is the function that the
-// receiver runs for the task. The outcome of the work is a result or a JSON-RPC error. A principal
-// is the user on whose authority a requestor sends requests. Tasks belong to principals, not to
-// sessions or connections. A record is the copy of a task in a [Store]. A brief is a record without
-// payloads. An input request is a request from the work to the requestor. A job is work that an
-// external system does.
+// The requestor sends a request, and the receiver runs it. A client can have either role, and so
+// can a server. A task is the state of one request that its receiver runs. The work is the function
+// that the receiver runs for the task. The outcome of the work is a result or a JSON-RPC error. A
+// principal is the user on whose authority a requestor sends requests. Tasks belong to principals,
+// not to sessions or connections. A record is the copy of a task in a [Store]. A brief is a record
+// without payloads. An input request is a request from the work to the requestor. A job is work
+// that an external system does.
 //
 // # Changes
 //

@@ -12,10 +12,10 @@ import (
 
 // Errors of a [Manager], possibly wrapped. A Manager also returns the errors of its [Store].
 var (
-	// ErrExpired reports that the task existed and has expired. It is also the cause with which the
-	// context of the task's work ends.
+	// ErrExpired reports that the task existed and has expired. It is also the cause of the context
+	// of the task's work after the expiry.
 	ErrExpired = errors.New("task: expired")
-	// ErrCancelled is the cause with which the context of work ends when its task is cancelled.
+	// ErrCancelled is the cause of the context of work whose task was cancelled.
 	ErrCancelled = errors.New("task: cancelled")
 	// ErrCursor reports that a cursor is malformed or belongs to another principal.
 	ErrCursor = errors.New("task: invalid cursor")

@@ -125,7 +125,7 @@ type expiredSet struct {
 // maxExpiredIDs is the capacity of an expiredSet.
 const maxExpiredIDs = 4096
 
-// hash returns the hash of a task id, which depends on the principal.
+// hash returns the hash of a principal and a task id.
 func (s *expiredSet) hash(principal, id string) uint64 {
 	s.once.Do(func() { s.seed = maphash.MakeSeed() })
 	return maphash.Comparable(s.seed, [2]string{principal, id})

@@ -84,7 +84,7 @@ func TestTTL(t *testing.T) {
 }
 
 // Tasks are dropped when they expire, in whatever status. Later calls of the principal fail with
-// ErrExpired, and those of others with ErrNotFound.
+// ErrExpired, and calls of other principals with ErrNotFound.
 //
 // Proves TASK-35, TASK-64, TASK-74.
 func TestExpiry(t *testing.T) {

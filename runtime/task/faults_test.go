@@ -29,7 +29,8 @@ func (panickingValue) Error() string           { panic("Error") }
 func (panickingValue) Is(error) bool           { panic("Is") }
 func (panickingValue) EncodeJSON(*wire.Writer) { panic("EncodeJSON") }
 
-// A panic in a method of what work returns fails its task alone. So does a nil *jsonrpc.Error.
+// If a method of the result or the error of work panics, only its task fails. The same holds for a
+// nil *jsonrpc.Error.
 func TestPanickingOutcomeFailsTask(t *testing.T) {
 	for name, tt := range map[string]struct {
 		result codec.Encoder
@@ -172,8 +173,8 @@ func (s *slowStore) Create(ctx context.Context, r task.Record) (task.Record, err
 	return stored, err
 }
 
-// The stored record counts, not the error of the write. Work of a task that is stored as cancelled
-// ends, and the task no longer counts towards the limits.
+// The stored record decides the outcome of a write, not the error that the store returns. Work of a
+// task that is stored as cancelled ends, and the task no longer counts towards the limits.
 func TestWriteReportedAsFailed(t *testing.T) {
 	for name, fault := range map[string]error{"context ends": nil, "store reports an error": errors.New("network timeout")} {
 		t.Run(name, func(t *testing.T) {
@@ -379,9 +380,8 @@ func TestCloseRetriesOutcomes(t *testing.T) {
 	}
 }
 
-// If the store is not a HealthChecker, the health of a Manager is the result of the last write.
-// An answer that the store refuses, for example because the disk is full, is stored later. The
-// requestor is not asked again.
+// If the store refuses an answer, for example because the disk is full, the answer is stored later.
+// The requestor does not receive the input request again.
 func TestAnswerIsStoredOnceStoreWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}
@@ -407,6 +407,7 @@ func TestAnswerIsStoredOnceStoreWorks(t *testing.T) {
 	})
 }
 
+// If the store is not a HealthChecker, the health of a Manager is the result of the last write.
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}

@@ -177,8 +177,8 @@ func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter ui
 }
 
 // leavesToOthers reports whether a waiter leaves input requests of a method to other requestors. It
-// does so if it does not support them, and another waiter or the creator of the task does. An
-// unknown creator counts as one that does. If no requestor supports the method, the waiter takes
+// does so if it does not support the method, but another waiter or the creator of the task does. An
+// unknown creator counts as supporting it. If no requestor supports the method, the waiter takes
 // the input request, which then fails.
 func (run *Run) leavesToOthers(via Requestor, method string) bool {
 	if supports(via, method) {
@@ -202,7 +202,7 @@ func supports(via Requestor, method string) (yes bool) {
 	return yes || err != nil
 }
 
-// endClaim cancels the delivery of an input request, unless its claim is own.
+// endClaim cancels the delivery of an input request, unless that delivery belongs to the claim own.
 func (m *Manager) endClaim(key inputRequestID, own *claim) {
 	m.mu.Lock()
 	c := m.claims[key]
@@ -256,8 +256,8 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	return err == nil
 }
 
-// storeAnswer stores the answer to a claimed input request. If the store fails, it tries again until
-// the claim ends: otherwise the answer of the user would be lost.
+// storeAnswer stores the answer to a claimed input request. If the store fails, it tries again
+// until the claim ends, because the answer of the user would be lost otherwise.
 func (m *Manager) storeAnswer(c *claim, id string, result json.RawMessage, failure *jsonrpc.Error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := m.answer(id, c.request.Number, result, failure)
@@ -275,7 +275,8 @@ func (m *Manager) storeAnswer(c *claim, id string, result json.RawMessage, failu
 	}
 }
 
-// call sends an input request. Related messages, such as its cancellation, belong to the task.
+// call sends an input request. Its context holds the Run, so that messages about it, such as its
+// cancellation, name the task.
 func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRequest) (result json.RawMessage, err error) {
 	defer func() { boundary.Report(m.cfg.Logger, "requestor panicked", err, "task", id) }()
 	defer boundary.Catch(&err)
@@ -324,7 +325,7 @@ func (m *Manager) redeliver(id string) {
 	}
 }
 
-// undelivered returns a context that ends with the next redeliver.
+// undelivered returns a context that ends with the next call of redeliver.
 func (run *Run) undelivered() context.Context {
 	run.mu.Lock()
 	defer run.mu.Unlock()

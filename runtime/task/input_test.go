@@ -515,7 +515,7 @@ func TestInputRequestEndsWithTask(t *testing.T) {
 	})
 }
 
-// Waiters that come and go do not cause writes of the task, whose record may be long.
+// Waiters that join and leave cause no writes of the record, which may be long.
 func TestDepartingWaitersCauseNoWrites(t *testing.T) {
 	store := &countingStore{Store: memory.New()}
 	runInBubble(t, task.Config{Store: store, Quiet: true}, func(t *testing.T, m *task.Manager) {

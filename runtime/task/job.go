@@ -25,7 +25,7 @@ func jobWork(jobs Jobs) Work {
 		}
 		polled := false
 		defer func() {
-			if !polled { // Look panicked: the task fails at once, and nothing else ends the job
+			if !polled { // Look panicked: the task fails, but the job still runs
 				run.m.spawn(func() { run.m.cancelJob(jobs, run.id, job) }) // ends when the Manager closes
 			}
 		}()
@@ -108,8 +108,8 @@ func (run *Run) reportJob(ctx context.Context, look Look) {
 	})
 }
 
-// cancelJob cancels a job whose task is terminal. It retries until the Manager closes,
-// jobCancelAttempts times in all.
+// cancelJob cancels a job whose task has ended. It makes at most jobCancelAttempts attempts and
+// stops when the Manager closes.
 func (m *Manager) cancelJob(jobs Jobs, id, job string) {
 	wait := jobPollInterval
 	for range jobCancelAttempts {

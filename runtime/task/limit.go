@@ -79,7 +79,7 @@ func (l *limiter) allowCall(principal string) error {
 	return &LimitError{CodeTooManyCalls, int64(l.limits.Rate), time.Duration(missing / l.limits.Rate * float64(time.Second))}
 }
 
-// addTask counts a new task. It fails above a limit.
+// addTask counts a new task. It fails if the task would exceed a limit.
 func (l *limiter) addTask(t *taskUsage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +106,8 @@ func (l *limiter) addExisting(principal string, bytes int64, live bool) {
 	}
 }
 
-// reserve counts bytes that are about to be stored. It fails above the limit unless must is true.
+// reserve counts bytes that are about to be stored. It fails if they would exceed the limit, unless
+// must is true.
 func (l *limiter) reserve(principal string, more int64, must bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,8 +177,8 @@ func (l *limiter) dropTaskWithoutWork(r *Record) {
 	}
 }
 
-// dropTaskWithWork stops counting a dropped task that has work in this process, except for what
-// that work still holds.
+// dropTaskWithWork stops counting the record of a dropped task that has work in this process. Until
+// the work returns, the task itself and the bytes of its request still count.
 func (l *limiter) dropTaskWithWork(t *taskUsage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -85,7 +85,7 @@ func TestByteLimit(t *testing.T) {
 	})
 }
 
-// A negative Burst means that any number of calls may come at once.
+// A negative Burst means that any number of calls is accepted at once.
 func TestNegativeBurstIsNoLimit(t *testing.T) {
 	runInBubble(t, task.Config{Limits: task.Limits{Rate: 10, Burst: -1}}, func(t *testing.T, m *task.Manager) {
 		for range 100 {

@@ -33,7 +33,7 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 	if err != nil {
 		return nil, "", err
 	}
-	// One record more than fits on the page tells whether there is a next page.
+	// One record more than fits on the page shows whether there is a next page.
 	records, err := m.store.list(ctx, principal, after, m.cfg.PageSize+1)
 	if err != nil {
 		return nil, "", m.logFault("list tasks", err)

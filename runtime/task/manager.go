@@ -19,9 +19,9 @@ import (
 // concurrently.
 //
 // Methods about tasks take the principal of the caller. A task of another principal does not exist
-// for the caller. The empty principal is one like any other. Where requestors are not told apart,
-// all of them are the empty principal, and any of them can use a task if it knows the id. Do not
-// offer tasks/list there.
+// for the caller. The empty principal is a principal like any other. If requestors cannot be
+// distinguished, all of them have the empty principal, and each can use any task whose id it knows.
+// Do not offer tasks/list in that case.
 type Manager struct {
 	cfg     Config
 	store   safeStore
@@ -37,7 +37,7 @@ type Manager struct {
 	expiredIDs  expiredSet
 
 	lastWaiter   atomic.Uint64         // number of the latest call that began to wait for a result
-	unstored     atomic.Int64          // outcomes that the store has refused so far
+	unstored     atomic.Int64          // outcomes that wait to be stored because the store has failed
 	lostOutcomes atomic.Int64          // outcomes that were not stored when the Manager closed
 	writeError   atomic.Pointer[error] // error of the last write; nil if it succeeded
 
@@ -214,13 +214,13 @@ func (m *Manager) setWriteError(err error) {
 // errUnchanged makes change leave the record as it is.
 var errUnchanged = errors.New("task: nothing to change")
 
-// change applies f to the record of a task and stores it. It starts again if the record was written
-// in between. An illegal move fails with a [*MoveError], and too many bytes fail with a
+// change applies f to the record of a task and stores it. If the record was written in between,
+// change starts again. An illegal move fails with a [*MoveError], and too many bytes fail with a
 // [*LimitError]. If f returns errUnchanged, change returns the record as it is, without a write; f
 // must not have modified the record.
 //
-// The end of ctx interrupts change before the write, but not the write itself, whose outcome would
-// be unknown.
+// The end of ctx interrupts change before the write, but not the write itself: it would be unknown
+// whether an interrupted write has happened.
 func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error) (r Record, err error) {
 	for {
 		if err := m.store.get(ctx, id, &r); err != nil {
@@ -254,8 +254,9 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 	r.Bytes = r.size()
 	reserved := max(0, r.Bytes-before)
 	if reserved > 0 {
-		// A small error is always stored, so that every task can become terminal. Recovery does not
-		// add bytes, but a record of an earlier version may count as more than it did.
+		// A small error is always stored, so that every task can become terminal. Recovery must not
+		// fail either: it adds nothing, but this version may count more bytes for a record of an
+		// earlier version.
 		must := len(r.Error) > 0 && len(r.Error) <= smallError || run != nil && run.preparing
 		if err := m.limits.reserve(r.Owner, reserved, must); err != nil {
 			return err
@@ -310,8 +311,8 @@ func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved
 	if run == nil { // the Manager is closed and did not wait for the work
 		m.limits.reserve(r.Owner, -reserved, true)
 	} else if !m.limits.commit(&run.usage, r, reserved) && !r.terminal() {
-		// A later change was counted first, or the task has been dropped. No status follows a
-		// terminal one.
+		// A later change was counted first, or the task has been dropped, so the status of r is out
+		// of date. A terminal status is never out of date.
 		return
 	}
 	if r.Status == from {

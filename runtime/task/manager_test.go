@@ -319,8 +319,8 @@ func TestCancelledWaitLeavesTaskRunning(t *testing.T) {
 	})
 }
 
-// A task of another principal does not exist for the caller. The empty principal is one like any
-// other.
+// A task of another principal does not exist for the caller. The empty principal is a principal
+// like any other.
 //
 // Proves TASK-61, TASK-68.
 func TestPrincipalsAreIsolated(t *testing.T) {

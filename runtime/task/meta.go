@@ -16,7 +16,7 @@ const RelatedTask = "io.modelcontextprotocol/related-task"
 // other bytes stay as they are. An empty text is treated as {}. Relate fails if the text is not a
 // JSON object.
 func Relate(object json.RawMessage, id string) (json.RawMessage, error) {
-	// The scan for the place of the edit compares names only and does not check the syntax.
+	// relate finds the position of the edit without checking the syntax.
 	if len(object) > 0 {
 		if err := codec.Valid(object, codec.AllowSize(object)...); err != nil {
 			return nil, err

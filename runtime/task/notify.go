@@ -12,7 +12,7 @@ import (
 
 // Notify sends a notification about the task to the requestor, such as a log message. It drops the
 // notification and returns nil if no requestor is known or progress has ended. It returns the error
-// of the [Requestor], for example if that has disconnected.
+// of the [Requestor], for example after a disconnect.
 func (run *Run) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	raw, err := related(params, run.id)
 	if err != nil {

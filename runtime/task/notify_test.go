@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// The requestor receives a notification for every move, in order and where it was last seen. The
-// notification holds the whole task, without related-task metadata.
+// The Requestor of the latest call about a task receives a notification for every move, in order.
+// The notification holds the whole task, without related-task metadata.
 //
 // Proves TASK-48, TASK-50.
 func TestStatusNotifications(t *testing.T) {

@@ -38,7 +38,7 @@ type progress struct {
 	lastSent time.Duration   // when the latest report was sent, since Manager.started
 	timer    *time.Timer     // sends the pending report; nil if not running
 	sending  *progressReport // the report that is being sent; nil if none
-	pauses   int32           // number of running cancellations; nothing is sent during them
+	pauses   int32           // number of cancellations in progress; nothing is sent during them
 	hasSent  bool            // lastSent is set
 	ended    bool            // no report is accepted or sent
 }
@@ -51,14 +51,14 @@ type progressReport struct {
 }
 
 // Report sends a progress report to the requestor, with the progress token of the request that
-// created the task. At most one report is sent per [Config.ProgressInterval]. Of reports that come
-// faster, the latest is sent.
+// created the task. At most one report is sent per [Config.ProgressInterval]. If reports arrive
+// faster, only the latest is sent.
 //
 // Report fails with [ErrNotIncreasing] or [ErrProgressOver]. It drops the report without an error
 // if the requestor has not requested progress or cannot be reached, or if the work is re-run and an
-// earlier run has sent an equal or greater value (MCP progress, "Progress Flow"). After a
-// crash, values that were sent after the last write of the record may be sent again. Report omits a
-// Total that is not finite.
+// earlier run has sent an equal or greater value (MCP progress, "Progress Flow"). After a crash,
+// values that were sent after the last write of the record may be sent again. Report omits a Total
+// that is not finite.
 func (run *Run) Report(p Progress) error {
 	run.mu.Lock()
 	switch {

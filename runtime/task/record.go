@@ -30,17 +30,17 @@ type Record struct {
 	TTL              time.Duration // lifetime from Created on; 0 means unlimited
 	PollInterval     time.Duration // suggested to the requestor; 0 suggests none
 
-	// Method, Params and Token are those of the request that created the task: its params without
-	// the task member, and its progress token or the zero token. Params are dropped when the task
-	// becomes terminal.
+	// Method, Params and Token are from the request that created the task: its method, its params
+	// without the task member, and its progress token or the zero token. Params are dropped when
+	// the task becomes terminal.
 	Method string
 	Params json.RawMessage
 	Token  mcp.ProgressToken
 
 	Restartable bool // the work may be re-run from its start after a restart
 	Reruns      int  // number of re-runs of the work; see Config.MaxReruns
-	// Progress is the greatest value of the progress that was sent before this write, or nil. It is
-	// set only for work that a restart does not fail. Progress that is sent is not written by itself.
+	// Progress is the greatest progress value that was sent before this write, or nil. It is set
+	// only for tasks that can be recovered. Sending progress alone does not write the record.
 	Progress *float64
 
 	Runner string // see Request.Runner; "" for work in this process
@@ -97,7 +97,7 @@ func (r *Record) openInputRequests() (n int) {
 }
 
 // Overheads are the bytes that count in addition to the texts. They cover the structs and the
-// indexes of a store in memory. In the pages of a bolt file a record takes about as much.
+// indexes of a store in memory. The overhead in the pages of a bolt file is about the same.
 const (
 	recordOverhead       = 512
 	inputRequestOverhead = 96

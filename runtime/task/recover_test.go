@@ -18,8 +18,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// newCrashableManager returns a Manager and its store. Once the store is set to fail, the Manager
-// has lost it as in a crash of the process. The inner store keeps what was written.
+// newCrashableManager returns a Manager and its store. Setting an error of the store simulates a
+// crash of the process: the Manager can write nothing from then on. The inner store keeps the
+// records written before.
 func newCrashableManager(t *testing.T, store task.Store) (*failingStore, *task.Manager) {
 	t.Helper()
 	lost := &failingStore{Store: store}
@@ -117,7 +118,8 @@ func TestWorkThatKillsItsProcessIsRerunLimitedTimes(t *testing.T) {
 	}
 }
 
-// A task that counts as more than it did in an earlier version is recovered all the same.
+// A task of an earlier version is recovered even if this version counts more bytes for it and the
+// limit is exceeded.
 func TestRecoveryAboveTheByteLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -43,7 +43,7 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 	return Outcome{Result: r.Result}, nil
 }
 
-// wait sets r to the record of the task with its outcome, once that is stored.
+// wait waits until the outcome of a task is stored, and sets r to the record with it.
 func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
@@ -63,7 +63,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 			if d == nil {
 				d = &delivery{waiter: waiter}
 			}
-			// Before start, so that no redeliver between the two is missed.
+			// Called before start, so that a call of redeliver in between is not missed.
 			until = lazyctx.WithBoth(both, run.undelivered())
 			d.start(both, m, via, r)
 		}
@@ -107,9 +107,9 @@ func (d *delivery) wait() {
 	}
 }
 
-// start claims the open input requests of a task that no later waiter delivers, and delivers each
-// in its own goroutine, which ends with the answer or with ctx. If a delivery fails, the other
-// waiters of the task may claim the input request.
+// start claims the open input requests of a task, except those that a later waiter delivers. It
+// delivers each in a separate goroutine, which ends with the answer or with ctx. If a delivery
+// fails, the other waiters of the task may claim the input request.
 func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Record) {
 	d.mu.Lock()
 	claims := m.claim(ctx, via, r, d.waiter, d.failed)
@@ -129,7 +129,7 @@ func (d *delivery) start(ctx context.Context, m *Manager, via Requestor, r *Reco
 	}
 }
 
-// markFailed excludes an input request from further claims by this call.
+// markFailed excludes an input request from further claims by this call of Result.
 func (d *delivery) markFailed(number uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -64,7 +64,7 @@ type Run struct {
 
 	recoverable bool // the next Manager recovers the task; never changes
 	isRerun     bool // this Manager re-runs the work; set before the work starts
-	preparing   bool // the record is being prepared for recovery; false before the work starts
+	preparing   bool // the record is being prepared for recovery; reset before the work starts
 	notifying   bool // a goroutine is sending a status; guarded by mu
 }
 
@@ -169,13 +169,13 @@ func (run *Run) interrupted(err error) bool {
 }
 
 // suspend prepares the record for the next Manager, after the Manager has closed: it stores the
-// progress, and does not count this re-run.
+// progress, and subtracts this re-run from Reruns.
 func (run *Run) suspend() {
 	if !run.isRerun && run.token.IsZero() {
 		return
 	}
 	run.abortProgress() // no progress follows the write
-	// An error is logged. Then the re-run counts.
+	// If this fails, the error is logged and the re-run counts.
 	run.m.change(context.Background(), run.id, func(r *Record) error {
 		before := r.Progress
 		run.saveProgress(r)

@@ -10,7 +10,7 @@ import (
 
 // safeStore calls a Store and returns its panics as errors. Its methods take Records by pointer and
 // change them only if the Store returns one. Copies of Records would make the stack of each
-// goroutine grow, which costs more than the rest of a call.
+// goroutine grow. That would cost more than the rest of the call.
 type safeStore struct{ store Store }
 
 func (g safeStore) create(r *Record) (err error) {

@@ -7,14 +7,14 @@
 //
 // # Damage
 //
-// [Open] reads the whole index and the head of every record, and fails with [task.ErrCorrupt] if
+// [Open] reads all indexes and every record except its payload, and fails with [task.ErrCorrupt] if
 // the file is truncated or damaged. Payloads are checked when they are read. Damaged data is never
 // returned.
 //
 // When a transaction fails, because the disk is full or broken, its writes fail and [Store.Health]
 // returns the error. Reads continue. Part of the transaction may have reached the disk, so the
-// store reopens and checks the file before it writes again. It does so with the first write that
-// comes a second or more after the failure, and thus recovers by itself once there is free space.
+// store reopens and checks the file before it writes again. The first write a second or more after
+// the failure triggers this check. The store thus recovers by itself once there is free space.
 //
 // # Locking
 //
@@ -121,9 +121,10 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// initialize creates an empty store in the file path. The file gets its name once it is complete,
-// so that an incomplete file under that name is always damaged. link is [os.Link]; where it fails,
-// on file systems without hard links, the file has its name from the start.
+// initialize creates an empty store in the file path. It completes a temporary file and links it to
+// path, so that an incomplete file at path is a damaged store and never one that is being created.
+// link is [os.Link]. If it fails, as on file systems without hard links, the store is created at
+// path directly.
 func initialize(path string, link func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".task-*.tmp")
 	if err != nil {

@@ -114,7 +114,8 @@ func corrupt(path string) bool {
 	return errors.Is(err, task.ErrCorrupt)
 }
 
-// Pages are cleared, changed or overwritten by others. A read returns the right record or an error.
+// Pages are cleared, changed or overwritten with other pages. A read returns the right record or an
+// error.
 func TestDamagedFileIsReported(t *testing.T) {
 	path, want := createFile(t)
 	whole, err := os.ReadFile(path)

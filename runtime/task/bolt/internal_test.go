@@ -11,8 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// closingContext closes a store when its Done is called: submit has checked that the store is open,
-// and is about to queue a write.
+// closingContext closes a store when its Done method is called. At that moment, submit has checked
+// that the store is open, and is about to queue a write.
 type closingContext struct {
 	context.Context
 	s *Store
@@ -41,7 +41,7 @@ func TestWriteWhileClosingReturns(t *testing.T) {
 	}
 }
 
-// doneOnce passes on the first call of Done. Later calls return nil.
+// doneOnce is a closingContext that closes the store at the first call of Done only.
 type doneOnce struct {
 	closingContext
 	first *bool

@@ -36,9 +36,9 @@ func (s *Store) Compact() (err error) {
 	})
 }
 
-// Backup writes a consistent copy of the store to the file path, for [Open]. While it is
-// incomplete, the copy is in path + ".partial"; a file that an interrupted Backup has left there is
-// replaced. The complete copy replaces an existing file at path.
+// Backup writes a consistent copy of the store to the file path. [Open] accepts the copy. While it
+// is incomplete, the copy is in path + ".partial"; a file that an interrupted Backup has left there
+// is replaced. The complete copy replaces an existing file at path.
 //
 // Reads and writes continue during the call, unless a write needs a larger memory map of the
 // store's file. That write, and all reads and writes after it, block until the copy is complete.

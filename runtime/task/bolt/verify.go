@@ -12,8 +12,9 @@ import (
 )
 
 // verify checks the whole file except the payloads: its length, the head of each record, and that
-// the indexes match the records. It reads each bucket once, in order. It compares sums over all
-// entries of an index, which differ if an entry is missing, changed or superfluous.
+// the indexes match the records. It reads each bucket once, in order. To compare an index with the
+// records, it sums the hashes of all entries: the sums differ if an entry is missing, changed or
+// superfluous.
 func verify(db *bbolt.DB, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -21,8 +21,8 @@ const maxBatch = 512
 // write is a change that is queued for a transaction.
 type write struct {
 	ctx context.Context
-	// do makes the change. A refusal, which it returns before it has changed anything, fails this
-	// write alone. Any other error fails the transaction.
+	// do makes the change. If it returns a refusal, it has changed nothing, and only this write
+	// fails. Any other error fails the transaction.
 	do      func(b buckets) error
 	publish func() // called once the change is durable
 
@@ -58,7 +58,7 @@ func (s *Store) submit(ctx context.Context, do func(b buckets) error, publish fu
 	case <-w.done:
 		return w.err
 	case <-ctx.Done():
-		// The writer may have checked ctx before it ended, and then still makes the change.
+		// If the writer has checked ctx before ctx ended, it still makes the change.
 		return ctx.Err()
 	case <-s.stopped:
 		select {
@@ -179,7 +179,8 @@ func (s *Store) refuse(err error) {
 	}
 }
 
-// commit writes a batch in one transaction. An error that it returns concerns all its writes.
+// commit writes a batch in one transaction. If it returns an error, all writes of the batch have
+// failed. The error of a single write is in its err.
 func (s *Store) commit(batch []*write) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -294,7 +295,8 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []
 	if err != nil || !due || limit < 1 {
 		return nil, next, err
 	}
-	// These are not the result parameters: the writer may set them after submit has returned.
+	// Separate from the result parameters, because the writer may set them after submit has
+	// returned.
 	var briefs []task.Record
 	var following time.Time
 	err = s.submit(ctx, func(b buckets) (err error) {

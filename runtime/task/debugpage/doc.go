@@ -4,7 +4,9 @@
 //	history := debugpage.NewHistory(0)
 //	tasks, err := task.New(ctx, task.Config{Store: store, Audit: history.Add})
 //	…
-//	debug.Handle("/tasks", debugpage.New(debugpage.Config{Store: store, Stats: tasks.Stats, History: history}))
+//	debug.Handle("/tasks", debugpage.New(debugpage.Config{
+//		Store: store, Stats: tasks.Stats, History: history,
+//	}))
 //
 // The page shows the tasks of every principal, with their ids, and does not authenticate its users.
 // Serve it on a debug port that only operators can reach, never beside the endpoint of the

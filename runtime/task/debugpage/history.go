@@ -83,7 +83,7 @@ func (h *History) refusals(n int) []entry {
 	return list
 }
 
-// ring holds the last limit entries that were added.
+// ring holds the entries that were added last, at most limit of them.
 type ring struct {
 	limit int
 	list  []entry

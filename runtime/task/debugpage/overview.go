@@ -68,7 +68,7 @@ func parseQuery(v url.Values) (q query, ok bool) {
 	return q, true
 }
 
-// link returns the URL of the view, relative to that of any view.
+// link returns the URL of the view, relative to the URL of any other view.
 func (q query) link() string {
 	v := url.Values{"status": {q.status}}
 	if q.owner != nil {

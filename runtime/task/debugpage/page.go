@@ -44,8 +44,8 @@ type Config struct {
 
 // New returns a handler that serves the page. All views have the same URL with different queries.
 // It allows GET and HEAD. To prevent DNS rebinding, the Host of a request must be an IP address, a
-// loopback name or one of cfg.Hosts. On a connection to a loopback address, it must be a loopback
-// address or name, or one of cfg.Hosts.
+// loopback name or one of cfg.Hosts. If the request arrives at a loopback address, an IP address as
+// Host must be a loopback address, too, or one of cfg.Hosts.
 //
 // New panics if cfg has no Store.
 func New(cfg Config) http.Handler {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// Small finished tasks take the most memory beside their texts. They stay within twice the bytes that
-// count towards Limits.Bytes.
+// Small finished tasks have the largest overhead in relation to their texts. They take at most
+// twice the bytes that count towards Limits.Bytes.
 func TestMemoryOfSmallTasksIsWithinTwiceTheirBytes(t *testing.T) {
 	const tasks = 20_000
 	store := memory.New()

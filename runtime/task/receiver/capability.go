@@ -6,7 +6,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// declared returns an empty object, which declares a capability, or nil.
+// declared returns {}, which declares a capability, if yes is true, and otherwise nil.
 func declared(yes bool) json.RawMessage {
 	if !yes {
 		return nil

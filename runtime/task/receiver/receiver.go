@@ -56,8 +56,8 @@ type Support struct {
 // inside existing middleware.
 //
 // The handler serves a request that runs as a task like a plain one. Its context ends with the
-// task, not with the request, and [session.PeerFrom] returns the requestor of the task, even if
-// that has connected again.
+// task, not with the request, and [session.PeerFrom] returns the requestor of the task, even after
+// it has reconnected.
 func Attach(cfg *session.Config, o Options) {
 	cfg.Receiving = append(cfg.Receiving, o.receive)
 	cfg.Sending = append(cfg.Sending, relate)
@@ -252,8 +252,8 @@ func (r taskPeer) Report(p session.Progress) error {
 	return err
 }
 
-// Notify drops the notification if the requestor has disconnected. The task continues without it, so
-// this is not an error of the work.
+// Notify drops the notification if the requestor has disconnected. This is not an error of the
+// work, because the task continues.
 func (r taskPeer) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	err := r.Run.Notify(ctx, method, params)
 	if err != nil && ctx.Err() == nil && disconnected(err) {
@@ -280,7 +280,7 @@ func without(object json.RawMessage, name string) (out json.RawMessage, err erro
 	return out, err
 }
 
-// cut is without for the object that r reads.
+// cut implements without for the object that r reads.
 func cut(r *wire.Reader, object json.RawMessage, name string) (out json.RawMessage) {
 	r.Object()
 	last := 0 // object[:last] has been copied to out or dropped

@@ -225,7 +225,8 @@ const relatedKey = task.RelatedTask
 // The messages of a task from the call to the result. The result is that of a plain call, byte for
 // byte except for the related task.
 //
-// Proves TASK-02, TASK-10, TASK-13, TASK-19, TASK-21, TASK-32, TASK-33, TASK-34, TASK-42, TASK-43, TASK-47.
+// Proves TASK-02, TASK-10, TASK-13, TASK-19, TASK-21, TASK-32, TASK-33, TASK-34, TASK-42, TASK-43,
+// TASK-47.
 func TestTaskOverTheWire(t *testing.T) {
 	const plain = `{"content":[{"type":"text","text":"é","annotations":{"priority":1.0}}],"structuredContent":{"n":1e2},"_meta":{"x/y":[]}}`
 	c := config{
@@ -518,7 +519,7 @@ func TestToolReachesItsRequestor(t *testing.T) {
 				t.Errorf("related is %v: %s", related, m)
 			}
 		}
-		// Working, after the answer, is not sent if the task is completed by then.
+		// The status working, after the answer, is not sent if the task is already completed.
 		if n := kinds["notifications/tasks/status"]; n != 2 && n != 3 {
 			t.Errorf("%d status notifications", n)
 		}
@@ -1049,7 +1050,8 @@ func TestShutdownWaitsForAnswerToInputRequest(t *testing.T) {
 	})
 }
 
-// A task whose requestor has disconnected continues: its notifications are dropped without an error.
+// A task whose requestor has disconnected continues. Its notifications are dropped without an
+// error.
 func TestNotificationsAreDroppedAfterDisconnect(t *testing.T) {
 	var failed error
 	c := config{caps: receiver.ServerCapabilities(false), support: optional("t"), tools: map[string]session.Handler{

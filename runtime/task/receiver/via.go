@@ -59,8 +59,9 @@ func disconnected(err error) bool {
 	return undelivered || errors.Is(err, session.ErrClosed) || errors.Is(err, session.ErrNotInitialized)
 }
 
-// Notify sends a notification, on the stream of tasks/result if there is one. Otherwise it belongs
-// to no request: the one that created the task has its response.
+// Notify sends a notification, on the stream of tasks/result if there is one. Otherwise the
+// notification belongs to no request, because the one that created the task has already been
+// answered.
 func (v via) Notify(ctx context.Context, method string, params codec.Encoder) error {
 	return v.s.Notify(v.context(ctx), method, params)
 }

@@ -46,8 +46,9 @@ const (
 	maxUnclear = 8
 )
 
-// ErrNoResult is returned if the task is terminal, or its state is unclear, and its result did not
-// arrive. The session may have dropped a result that is longer than the transport's MaxMessage.
+// ErrNoResult is returned if the result of a terminal task did not arrive, or if the responses of
+// the receiver leave the state of the task unclear. The session may have dropped a result that is
+// longer than the transport's MaxMessage.
 var ErrNoResult = errors.New("requestor: the result of the task did not arrive")
 
 // follower follows one task while it has users. It keeps one tasks/result request open, during
@@ -192,7 +193,7 @@ func (f *follower) failedWith(e *jsonrpc.Error) bool {
 	if message == e.Message {
 		return true
 	}
-	start, cut := strings.CutSuffix(message, "\u2026") // as receivers of this module cut long messages
+	start, cut := strings.CutSuffix(message, "\u2026") // as package task truncates messages
 	return cut && start != "" && strings.HasPrefix(e.Message, start)
 }
 
@@ -215,9 +216,10 @@ func (f *follower) current() (mcp.Task, uint64, <-chan struct{}) {
 }
 
 // observe processes a state that the receiver has sent. version is that of the known state when the
-// state was requested, or 0 for a notification. A terminal state is always accepted and is the
-// last. Another one is dropped if it is older than the known state. A response is dropped only if
-// the state has changed since the request, because the receiver's clock may have been set back.
+// state was requested, or 0 for a notification. A terminal state is always accepted, and no state
+// is accepted after it. A notification of another state is dropped if it is older than the known
+// state. A response that is older is dropped only if the known state has changed since the request,
+// because the receiver's clock may have been set back.
 func (f *follower) observe(state mcp.Task, version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -300,8 +302,9 @@ type followPeriod struct {
 	repeat context.CancelFunc
 }
 
-// tick runs when the poll interval has passed, or when the result of a terminal task is overdue. It
-// requests the state, or the result again, beside the open request.
+// tick runs when the poll interval has passed, or when the result of a terminal task is overdue. In
+// the first case it requests the state, in the second the result, while the earlier tasks/result is
+// still open.
 func (p *followPeriod) tick() {
 	defer p.group.Done()
 	f := p.f
@@ -385,8 +388,9 @@ func (p *followPeriod) awaitResult() {
 }
 
 // request sends tasks/result and waits for the response. If it sets the outcome, err is nil.
-// Otherwise retryable reports whether another request may succeed: there was no response, or a
-// valid one. tick limits how long responses may be missing after the end of the task.
+// Otherwise retryable is true if there was no response, the error is temporary, or the task is not
+// terminal. It is false if the response leaves the state of the task unclear. tick limits how often
+// the request is repeated without a response once the task is terminal.
 func (p *followPeriod) request(ctx context.Context) (retryable bool, err error) {
 	f := p.f
 	raw, err := f.s.With(session.Timeout(0)).Call(ctx, mcp.MethodTasksResult, &mcp.GetTaskPayloadRequestParams{TaskID: f.id})
@@ -403,9 +407,9 @@ func (p *followPeriod) request(ctx context.Context) (retryable bool, err error) 
 	return false, nil
 }
 
-// classify handles an error of tasks/result. It is the outcome of the task, means that the task or
-// the session does not exist, or is temporary. Only the state of the task shows whether the error
-// is its outcome. The results are those of request.
+// classify handles an error of tasks/result. The error is the outcome of the task, or it reports
+// that the task or the session does not exist, or it is temporary. Only the state of the task shows
+// whether the error is its outcome. The results are those of request.
 func (p *followPeriod) classify(ctx context.Context, err error) (retryable bool, _ error) {
 	f := p.f
 	_, undeclared := errors.AsType[*session.CapabilityError](err)

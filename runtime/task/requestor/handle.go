@@ -41,8 +41,7 @@ func (h *Handle[R]) Refresh(ctx context.Context) (mcp.Task, error) { return h.f.
 //
 // One tasks/result request stays open while the task runs. If it fails, Result sends it again, at
 // growing intervals. If the result of a terminal task is overdue, Result sends another request
-// beside the open one. Result has no timeout of its own: it waits as long as the receiver keeps the
-// task.
+// beside the open one. Result has no timeout: it waits as long as the receiver keeps the task.
 //
 // The error is a [*jsonrpc.Error] if the task ended with an error, or if the receiver does not have
 // the task. It is [task.ErrCancelled] if the task was cancelled, and the cause of ctx if ctx ended

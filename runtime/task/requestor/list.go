@@ -11,8 +11,8 @@ import (
 )
 
 // List iterates over the tasks that the peer of a session runs for this side (MCP tasks, "Task
-// Listing"). It requests pages as needed. Iteration stops at the first error. A cursor of an
-// earlier page, and more than 10,000 pages, are errors.
+// Listing"). It requests pages as needed. Iteration stops at the first error. Cursors that lead
+// back to an earlier page and lists of more than 10,000 pages are errors.
 func List(ctx context.Context, s *session.Session) iter.Seq2[mcp.Task, error] {
 	return func(yield func(mcp.Task, error) bool) {
 		var cursors pages.Cursors

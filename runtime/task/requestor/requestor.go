@@ -4,7 +4,8 @@
 // process.
 //
 //	tasks := requestor.Attach(cfg) // before the session is opened
-//	h, err := tasks.CallTool(ctx, s, &mcp.CallToolRequestParams{Name: "render"}, requestor.TTL(time.Hour))
+//	params := &mcp.CallToolRequestParams{Name: "render"}
+//	h, err := tasks.CallTool(ctx, s, params, requestor.TTL(time.Hour))
 //	…
 //	result, err := h.Result(ctx)
 package requestor
@@ -65,7 +66,7 @@ func (t *Tasks) receive(next session.Handler) session.Handler {
 	}
 }
 
-// relatedTo returns the task that a message of the peer belongs to, or "".
+// relatedTo returns the id of the task that a message of the peer belongs to, or "".
 func relatedTo(req *session.Request) string {
 	switch req.Method {
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList, mcp.MethodTasksCancel:

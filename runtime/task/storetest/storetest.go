@@ -566,7 +566,7 @@ func waitAll(t *testing.T, s task.Store) {
 					return
 				}
 				if r.Revision <= seen {
-					t.Errorf("revision %d came after %d", r.Revision, seen)
+					t.Errorf("revision %d was returned after %d", r.Revision, seen)
 					return
 				}
 				seen = r.Revision
@@ -669,8 +669,8 @@ func endedContext(t *testing.T, s task.Store) {
 }
 
 // interrupt calls write with a context that ends during the call, at a different moment for each n.
-// It returns the error of write and checks that it is that of the context. The store may still make
-// the change, but not after a later write whose context has not ended.
+// It returns the error of write, which must be that of the context. The store may still make the
+// change, but only before the next write that is not interrupted.
 func interrupt(t *testing.T, n int, write func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -713,11 +713,11 @@ func interruptedUpdate(t *testing.T, s task.Store) {
 		err := interrupt(t, n, func(ctx context.Context) error { _, err := s.Update(ctx, changed); return err })
 		got := afterPendingWrites(t, s, id)
 		want := changed
-		want.Revision = 3 // after settled
+		want.Revision = 3 // afterPendingWrites updates once more
 		if err != nil && got.Revision == 2 {
 			want, want.Revision = old, 2
 		}
-		equal(t, "settled", want, got)
+		equal(t, "after pending writes", want, got)
 		list, err := s.List(t.Context(), id, 0, 10)
 		if err != nil {
 			t.Fatal(err)
@@ -739,7 +739,7 @@ func interruptedCreate(t *testing.T, s task.Store) {
 		}
 		got := afterPendingWrites(t, s, id)
 		want.Seq, want.Revision = got.Seq, 2
-		equal(t, "settled", want, got)
+		equal(t, "after pending writes", want, got)
 		list, err := s.List(t.Context(), id, 0, 10)
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Claim implements [task.Exclusive] for stores that one process uses. The zero value is not
-// acquired. It may be used concurrently.
+// Claim implements [task.Exclusive] for stores that only one process uses at a time. The zero value
+// is not acquired. It may be used concurrently.
 type Claim struct{ taken atomic.Bool }
 
 // Acquire acquires the claim until release is called. It fails with [task.ErrInUse] if the claim is
