@@ -12,7 +12,7 @@ import (
 // Only revision 2025-03-26 has batches.
 type batch struct {
 	s       *Session
-	session uint32 // in which it arrived; see reopening
+	session uint32 // number of the session in which it arrived; see reopening
 
 	mu   sync.Mutex
 	open int // answers still missing, plus one for receiveBatch itself
@@ -22,7 +22,8 @@ type batch struct {
 
 // receiveBatch serves the messages of a batch.
 func (s *Session) receiveBatch(m transport.Message) {
-	items, err := jsonrpc.ParseBatch(m.Text, codec.AllowSize(m.Text)...) // copies, so that one item does not retain the whole text
+	// The items are copies, so that one item does not retain the whole text.
+	items, err := jsonrpc.ParseBatch(m.Text, codec.AllowSize(m.Text)...)
 	if err != nil {
 		s.refuse(jsonrpc.Message{}, err, m, nil)
 		return
@@ -49,7 +50,8 @@ func (b *batch) add(text []byte) {
 	b.skip()
 }
 
-// skip records that one answer less is missing. The last call sends the batch.
+// skip decrements the number of missing answers. When it becomes 0, skip sends the batch, if that
+// has any answers.
 func (b *batch) skip() {
 	b.mu.Lock()
 	b.open--

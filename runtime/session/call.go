@@ -93,8 +93,8 @@ func ProgressExtends(max time.Duration) Option { return func(o *options) { o.max
 // OnProgress asks the peer for progress and calls f for each report, one at a time, in a separate
 // goroutine. The call returns after the last call of f has returned. A slow f misses reports, but
 // not the last report of a successful call. If the context of the call ends, the call does not wait
-// for a running f. To end the session, f must call [Session.StartClose], because [Session.Close] waits
-// for f.
+// for a running f. To end the session, f must call [Session.StartClose], because [Session.Close]
+// waits for f.
 func OnProgress(f func(Progress)) Option { return func(o *options) { o.onProgress = f } }
 
 // Track asks the peer for progress and delivers it to t. Use it for progress that outlives the
@@ -247,7 +247,7 @@ type exchange struct {
 
 // exchange sends a request and waits for its result.
 func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.RawMessage, error) {
-	id, p, err := s.calls.add(e.inside || e.again) // Shutdown waits for a request that is sent again
+	id, p, err := s.calls.add(e.inside || e.again)
 	if err != nil {
 		return nil, err
 	}
@@ -344,8 +344,8 @@ func (s *Session) answered(id jsonrpc.ID, a answer) {
 	}
 }
 
-// forget tells the transport that the answer to a request is not needed. It does nothing for the
-// zero id.
+// forget lets the transport release its resources for a request whose answer is not needed. It does
+// nothing for the zero id.
 func (s *Session) forget(id jsonrpc.ID) {
 	if f, ok := transport.As[transport.Forgetter](s.conn); ok && !id.IsZero() {
 		f.Forget(id)
@@ -362,7 +362,7 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 	open, dropped := false, jsonrpc.ID{}
 	if late := call.opts.late; late != nil {
 		if open, dropped = s.calls.awaitLate(id, p, late); !open {
-			go func() { s.callLate(late, <-p.answer) }() // ends when late returns: the answer has been sent, or is about to be
+			go func() { s.callLate(late, <-p.answer) }() // ends when late returns
 		}
 		s.forget(dropped)
 	} else {
@@ -383,7 +383,7 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 		return
 	}
 	sent := make(chan struct{})
-	started := s.life.spawn(func() { // ends when the transport has accepted the notification, or with the session
+	started := s.life.spawn(func() { // ends when the notification is written
 		defer close(sent)
 		reason := boundary.ErrorText(cause)
 		err := s.Notify(&requestContext{s.life.ctx, ctx, nil}, mcp.MethodNotificationsCancelled,
@@ -392,7 +392,8 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 			s.cfg.Logger.Debug("cancellation not sent", "method", call.Method, "error", err)
 		}
 	})
-	if started { // The caller's next message must come after the cancellation, unless writing blocks.
+	// The caller's next message must come after the cancellation, unless writing blocks.
+	if started {
 		timer := time.NewTimer(cancelGrace)
 		defer timer.Stop()
 		select {

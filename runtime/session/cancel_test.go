@@ -58,7 +58,7 @@ func TestCancelledRequestIsNotAnswered(t *testing.T) {
 			< {"jsonrpc":"2.0","id":2,"result":{}}
 		`)
 		if err := <-why; !errors.Is(err, session.ErrCancelled) || !strings.Contains(err.Error(), "lunch") {
-			t.Errorf("the handler was told %v", err)
+			t.Errorf("the handler's context ended with %v", err)
 		}
 		if !strings.Contains(log.String(), "reason=lunch") {
 			t.Errorf("the reason is not in the log:\n%s", &log)
@@ -97,7 +97,7 @@ func TestRequestorCancels(t *testing.T) {
 			> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}
 		`)
 		if _, err := s.Call(ctx, "roots/list", nil); err != cause {
-			t.Errorf("a call that is over before it begins: %v", err)
+			t.Errorf("a call with an ended context: %v", err)
 		}
 		p.talk("")
 	})

@@ -17,7 +17,7 @@ func (a *agreement) missing(method string, notification, sending bool) error {
 	}
 	sender := a.role
 	if !sending {
-		sender = 3 - sender
+		sender = 3 - sender // the other role
 	}
 	if !m.In(a.revision) || m.Notification != notification || m.From&direction(sender) == 0 {
 		return &CapabilityError{Method: method, Revision: a.revision}

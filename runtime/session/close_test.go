@@ -47,11 +47,11 @@ func TestCloseEndsEverything(t *testing.T) {
 				t.Errorf("a call failed with %v", err)
 			}
 			if err := <-why; err != session.ErrClosed {
-				t.Errorf("a handler was told %v", err)
+				t.Errorf("a handler's context ended with %v", err)
 			}
 		}
 		for range tracker.Updates(t.Context()) {
-			t.Error("progress")
+			t.Error("a report after Close")
 		}
 		if err := s.Wait(); err != nil {
 			t.Error(err)
@@ -107,7 +107,7 @@ func TestShutdownWaitsForRequestsInFlight(t *testing.T) {
 		go func() { done <- s.Shutdown(t.Context()) }()
 		synctest.Wait()
 		if _, err := s.Call(t.Context(), "roots/list", nil); !errors.Is(err, session.ErrClosed) {
-			t.Errorf("a new call: %v", err)
+			t.Errorf("a call during Shutdown: %v", err)
 		}
 		p.talk(`
 			> {"jsonrpc":"2.0","id":"b","method":"x"}
@@ -204,13 +204,13 @@ func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 		}
 		p.talk(`< {"jsonrpc":"2.0","id":"a","error":{"code":-32051}}`)
 		if err := <-why; err != session.ErrClosed {
-			t.Errorf("the handler was told %v", err)
+			t.Errorf("the handler's context ended with %v", err)
 		}
 	})
 }
 
-// A batch is answered even if some of its requests are abandoned: the same array holds the answers
-// to all.
+// A batch is answered even if some of its requests are abandoned, because one array holds the
+// answers to all.
 func TestShutdownAnswersBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := serve(t, &session.Config{Handler: waiting(make(chan error, 1))})
@@ -245,7 +245,7 @@ func TestEndOfOneSideEndsTheOther(t *testing.T) {
 			t.Errorf("the server ended with %v", err)
 		}
 		if err := <-why; !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("the handler was told %v", err)
+			t.Errorf("the handler's context ended with %v", err)
 		}
 		if _, err := s.Call(t.Context(), "ping", nil); !errors.Is(err, session.ErrClosed) || !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("got %v", err)
@@ -281,7 +281,7 @@ func TestHandlersFinishAfterPeerClosesSending(t *testing.T) {
 					return nil, nil
 				}
 				if _, err := req.Session.Call(context.Background(), "ping", nil); c.takes > 0 && !errors.Is(err, session.ErrClosed) {
-					t.Errorf("a call that cannot be answered: %v", err)
+					t.Errorf("a call after the end of the peer's messages: %v", err)
 				}
 				select {
 				case <-ctx.Done():
@@ -370,14 +370,14 @@ func TestAfterDone(t *testing.T) {
 			case <-s.Done():
 				over++
 			default:
-				t.Error("the session is not over")
+				t.Error("AfterDone was called before the session ended")
 			}
 		}
 		s.AfterDone(note)
 		s.AfterDone(note)
 		synctest.Wait()
 		if over != 0 {
-			t.Errorf("%d were called while the session was open", over)
+			t.Errorf("%d functions were called while the session was open", over)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -386,7 +386,7 @@ func TestAfterDone(t *testing.T) {
 		s.AfterDone(note)
 		synctest.Wait()
 		if over != 3 {
-			t.Errorf("%d of 3 were called", over)
+			t.Errorf("%d of 3 functions were called", over)
 		}
 	})
 }

@@ -58,9 +58,9 @@ type Config struct {
 	// logged. The default is [DefaultMaxNotifications].
 	MaxNotifications int
 
-	// MaxInitialize is the maximum size of the params of initialize in bytes. The session of a
-	// server holds them until it ends. Longer params are rejected with [jsonrpc.CodeInvalidParams].
-	// The default is [DefaultMaxInitialize].
+	// MaxInitialize is the maximum size of the params of initialize in bytes. A server session
+	// holds them until it ends. Longer params are rejected with [jsonrpc.CodeInvalidParams]. The
+	// default is [DefaultMaxInitialize].
 	MaxInitialize int
 
 	// KeepAlive is the interval between pings to the peer. If a ping is not answered within
@@ -74,15 +74,15 @@ type Config struct {
 	// close its stores.
 	Grace time.Duration
 
-	// Reopened, if set, is called with the result of initialize after a lost session was replaced by
-	// a new one; see [Connect]. It runs in a goroutine that Close waits for. It must restore the
-	// state that the server held for the session, such as subscriptions and the log level. Its calls
-	// do not overlap: if several sessions are replaced during one call, the next call is for the
-	// latest.
+	// Reopened, if set, is called with the result of initialize after a lost session was replaced
+	// by a new one; see [Connect]. It runs in a goroutine that Close waits for. It must restore the
+	// state that the server held for the session, such as subscriptions and the log level. Its
+	// calls do not overlap: if several sessions are replaced during one call, the next call is for
+	// the latest.
 	Reopened func(*mcp.InitializeResult)
 
-	// Principal is on whose authority the peer acts, unless the transport sets a principal per
-	// message. The empty string is a valid principal.
+	// Principal identifies the user or client on whose behalf the peer acts, unless the transport
+	// sets a principal per message. The empty string is a valid principal.
 	Principal string
 
 	// Logger receives events that are not reported to the peer: rejected and unexpected messages,

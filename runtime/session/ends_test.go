@@ -21,7 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// Only Wait waits for a handler that ignores its context.
+// Shutdown returns when its context ends, even if a handler ignores its own context. Only Wait
+// waits for that handler.
 func TestShutdownReturnsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -42,7 +43,7 @@ func TestShutdownReturnsWithItsContext(t *testing.T) {
 		p.talk(`< {"jsonrpc":"2.0","id":1,"error":{"code":-32051}}`)
 		select {
 		case <-s.Done():
-			t.Error("the session is over, and a handler runs")
+			t.Error("the session ended although a handler runs")
 		default:
 		}
 		close(release)
@@ -52,7 +53,7 @@ func TestShutdownReturnsWithItsContext(t *testing.T) {
 	})
 }
 
-// The same applies if the peer does not read.
+// Shutdown also returns with its context if the peer does not read.
 func TestShutdownReturnsWhenPeerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1})
@@ -119,7 +120,7 @@ func TestPendingNotificationsAreHandledAtTheEnd(t *testing.T) {
 	}
 }
 
-// Calls that have returned and still wait for a late answer do not delay the end.
+// Calls that have returned and still wait for a late answer do not delay Shutdown.
 func TestUnansweredCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Timeout: time.Second})
@@ -145,7 +146,7 @@ func TestUnansweredCallsEnd(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.take()
 		if got := timedOut.Load(); got != n-1024 {
-			t.Errorf("%d were given up for good, want %d", got, n-1024)
+			t.Errorf("%d late answers timed out, want %d", got, n-1024)
 		}
 		start := time.Now()
 		if err := s.Shutdown(t.Context()); err != nil {
@@ -155,7 +156,7 @@ func TestUnansweredCallsEnd(t *testing.T) {
 			t.Errorf("Shutdown took %v", took)
 		}
 		if got := closed.Load(); got != 1024 {
-			t.Errorf("%d were told of the end, want 1024", got)
+			t.Errorf("%d late answers ended with the session, want 1024", got)
 		}
 	})
 }
@@ -178,7 +179,7 @@ func TestLateAnswerIsDelivered(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(late) > 0 {
-			t.Errorf("an answer was taken twice: %s", <-late)
+			t.Errorf("an answer was delivered twice: %s", <-late)
 		}
 	})
 }
@@ -203,7 +204,7 @@ func TestOnProgressIsNotCalledAfterReturn(t *testing.T) {
 			var begun, ended, returned atomic.Int32
 			_, err := c.With(timeout, session.OnProgress(func(session.Progress) {
 				if returned.Load() > 0 {
-					t.Error("it was called after the return")
+					t.Error("OnProgress was called after the return of the call")
 				}
 				begun.Add(1)
 				time.Sleep(700 * time.Millisecond)
@@ -214,7 +215,7 @@ func TestOnProgressIsNotCalledAfterReturn(t *testing.T) {
 				t.Error("the call succeeded")
 			}
 			if by == "its timeout" && begun.Load() != ended.Load() {
-				t.Error("it was at work when the call returned")
+				t.Error("OnProgress was running when the call returned")
 			}
 			time.Sleep(time.Minute)
 		}))
@@ -333,7 +334,8 @@ func (m *methods) String() string {
 	return strings.Join(m.names, " ")
 }
 
-// instant is a context that ends. The answer to the call arrives during the call of its Err.
+// instant is a context whose Err calls answer once done is closed, so that the answer arrives while
+// the call fails.
 type instant struct {
 	context.Context
 	done   chan struct{}
@@ -496,7 +498,7 @@ func TestUnreachableTrackersAreRemoved(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if held >= 1<<20 { // a map keeps its size
-		t.Errorf("they hold %d KiB", held>>10)
+		t.Errorf("unreachable trackers hold %d KiB", held>>10)
 	}
 	if _, err := c.NewTrackerFor(kept.Token()); err != session.ErrTokenInUse {
 		t.Errorf("a Tracker that is in use: %v", err)
@@ -504,8 +506,8 @@ func TestUnreachableTrackersAreRemoved(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// If the transport rejects an answer, its call fails. If it rejects a request, that is answered
-// with an error.
+// If the transport rejects an answer, its call fails. If it rejects a request, the session answers
+// the request with an error.
 func TestMessagesRejectedByTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)

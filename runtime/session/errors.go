@@ -46,13 +46,15 @@ func (*timeoutError) Is(e error) bool { return e == context.DeadlineExceeded }
 // CapabilityError is returned for a message that was not sent because a side has not declared the
 // capability, or the revision does not have the method (MCP lifecycle, "Capability Negotiation").
 type CapabilityError struct {
-	Method     string       // of the message
-	Capability string       // the missing one, such as "resources.subscribe"; "" if the revision lacks the method
+	Method string // of the message
+	// Capability is the missing capability, such as "resources.subscribe", or "" if the revision
+	// lacks the method.
+	Capability string
 	Own        bool         // this side has not declared it; otherwise the peer has not
 	Revision   mcp.Revision // of the session
 }
 
-// Error names the message and what it lacks.
+// Error names the method and the missing capability or revision.
 func (e *CapabilityError) Error() string {
 	switch {
 	case e.Capability == "":

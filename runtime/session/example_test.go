@@ -169,7 +169,7 @@ func ExampleRestore() {
 	// {"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"done"}]}} <nil>
 }
 
-// Add metadata to a message that comes from elsewhere.
+// AddMeta adds metadata to a message that another program has created.
 func ExampleAddMeta() {
 	out, err := session.AddMeta([]byte(`{"name":"add","_meta":{"progressToken":1}}`), "example.com/trace", session.Raw(`{"id":"7f"}`))
 	fmt.Println(string(out), err)

@@ -50,7 +50,7 @@ func FuzzServer(f *testing.F) {
 				if last, _ := m.ID.Text(); last == "the last one" {
 					alive = true
 				} else if asked[m.ID]--; asked[m.ID] < 0 {
-					t.Errorf("%s answers nothing", text)
+					t.Errorf("%s answers no request", text)
 				}
 			}
 			if !alive {

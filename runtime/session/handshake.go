@@ -35,7 +35,7 @@ type handshake struct {
 	current atomic.Pointer[agreement]
 
 	mu        sync.Mutex
-	answered  chan struct{} // closed when initialize has been answered; nil unless it is being handled
+	answered  chan struct{} // closed when initialize is answered; nil unless it is being handled
 	confirmed bool          // initialized arrived while initialize was being handled
 }
 

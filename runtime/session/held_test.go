@@ -74,7 +74,8 @@ func TestHostilePeerCannotExceedLimits(t *testing.T) {
 			send := func(text string) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				x.Write(ctx, transport.Message{Text: []byte(text)}) // fails once the session has stopped reading
+				// Fails once the session has stopped reading.
+				x.Write(ctx, transport.Message{Text: []byte(text)})
 				synctest.Wait()
 			}
 			revision := "2025-11-25"
@@ -88,7 +89,7 @@ func TestHostilePeerCannotExceedLimits(t *testing.T) {
 				send(c.message(i + 1))
 			}
 			if held := heap() - before; held > 2*limit+1<<20 {
-				t.Errorf("it holds %d MiB", held>>20)
+				t.Errorf("the session holds %d MiB", held>>20)
 			}
 			runtime.KeepAlive(s)
 		}))
@@ -104,7 +105,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// Many short answers.
+// Many short answers stay within the limits, too.
 func TestOwnAnswersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 10_000, StallTimeout: time.Hour})
@@ -122,7 +123,7 @@ func TestOwnAnswersAreLimited(t *testing.T) {
 			}
 		}
 		if held := heap() - before; held > 16<<20 {
-			t.Errorf("it holds %d MiB", held>>20)
+			t.Errorf("the session holds %d MiB", held>>20)
 		}
 	})
 }
@@ -211,7 +212,8 @@ func TestTransportLimitsMessageLength(t *testing.T) {
 	}
 }
 
-// All requests are within the limits. They end at the same time, with answers above the limits.
+// All requests are within the limits. They end at the same time, and their answers together are
+// above the limits.
 func TestAnswersAboveLimitAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 1000, StallTimeout: time.Hour})
@@ -249,7 +251,7 @@ func TestAnswersAboveLimitAreDropped(t *testing.T) {
 			}
 		}
 		if results > 12 || results+dropped != n {
-			t.Errorf("%d results of 100 KiB and %d errors came, with a limit of 1 MiB", results, dropped)
+			t.Errorf("%d results of 100 KiB and %d errors arrived, with a limit of 1 MiB", results, dropped)
 		}
 	})
 }

@@ -20,7 +20,7 @@ type inbound struct {
 	shuttingDown bool       // Shutdown was called
 	byID         map[jsonrpc.ID]*serving
 	withdrawn    map[*serving]struct{} // requests of lost sessions, until their handlers return
-	bytes        int                   // of requests, until the transport has accepted their answers
+	bytes        int                   // of requests whose answers the transport has not accepted
 	answers      int                   // pending in the transport
 	answerBytes  int                   // of answers that are pending in the transport or in a batch
 }
@@ -111,9 +111,9 @@ func (in *inbound) cancel(id jsonrpc.ID) *serving {
 	return st
 }
 
-// withdraw marks the requests of a session and of earlier ones as not to be answered, and returns
-// them. The value is true for those that can be cancelled. Their ids are free at once: the next
-// session may use them before the handlers have returned.
+// withdraw marks the requests of a session and of earlier ones as not to be answered. It returns
+// those that were not marked before. The value is true if the request can be cancelled. Their ids
+// are free at once: the next session may use them before the handlers have returned.
 func (in *inbound) withdraw(session uint32) (open map[*serving]bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -199,7 +199,7 @@ func (in *inbound) shutdown() {
 	}
 }
 
-// yield ends the context of a request that only waits, if Shutdown was called. The caller holds mu.
+// yield ends the context of a request that only waits, if Shutdown was called. mu must be held.
 func (in *inbound) yield(st *serving) {
 	if in.shuttingDown && st.yields.Load() && st.asking.Load() == 0 {
 		st.until.Cancel(closing())

@@ -341,7 +341,7 @@ func TestClientHandlerServesRequests(t *testing.T) {
 			> {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":7}
 		`)
 		if h.told != 1 {
-			t.Errorf("it was told %d times", h.told)
+			t.Errorf("the handler received %d notifications, want 1", h.told)
 		}
 	})
 	for name, handler := range map[string]session.Handler{

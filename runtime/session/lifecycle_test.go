@@ -153,8 +153,8 @@ func TestClientHandshake(t *testing.T) {
 	})
 }
 
-// A client without the newest revision requests the first of its own, whatever the version in its
-// params is.
+// A client that does not support the newest revision requests the first of its own revisions. It
+// ignores the version in its params.
 func TestClientRequestsSupportedRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
@@ -348,7 +348,7 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 					}
 				}
 				if err := side.s.Notify(t.Context(), "x/y", nil); err != nil {
-					t.Errorf("a notification of one's own: %v", err)
+					t.Errorf("a custom notification: %v", err)
 				}
 			}
 			asTask := &mcp.CallToolRequestParams{Name: "t", Task: &mcp.TaskMetadata{}}
@@ -365,7 +365,7 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 				}
 			}
 			if client.PeerTakesTask("tools/list") || server.TakesTask("tools/list") {
-				t.Error("tools/list is no task")
+				t.Error("tools/list was declared as a task method")
 			}
 		}))
 	}
@@ -507,7 +507,7 @@ func TestProgressExtendsTimeout(t *testing.T) {
 			default:
 			}
 		}
-		t.Error("the call does not end")
+		t.Error("the call did not end")
 	})
 }
 
@@ -531,12 +531,12 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := serve(t, nil)
 		if _, ok := s.State(); ok {
-			t.Error("there is a state before the opening")
+			t.Error("State is set before the handshake")
 		}
 		p.talk(hello)
 		state, ok := s.State()
 		if !ok {
-			t.Fatal("there is no state after the opening")
+			t.Fatal("State is not set after the handshake")
 		}
 		s.Close()
 		for range 2 {
@@ -556,7 +556,8 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 			for range 2 {
 				got := make(chan error)
 				go func() {
-					_, err := s.Call(t.Context(), "roots/list", nil) // the client has declared roots
+					// The client has declared roots.
+					_, err := s.Call(t.Context(), "roots/list", nil)
 					got <- err
 				}()
 				m, err := jsonrpc.Parse([]byte(p.take()[0]))

@@ -99,7 +99,7 @@ func TestNotificationsAreOrderedAndLimited(t *testing.T) {
 	})
 }
 
-// Both sides reject most messages of the other one, through queues of a few messages.
+// Both sides reject most messages of the other side, through queues of a few messages.
 func TestPeersThatFloodEachOtherMakeProgress(t *testing.T) {
 	side := sessiontest.Side{Config: session.Config{MaxRequests: 2, Timeout: -1, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.Method == "x/nested" {
@@ -141,13 +141,14 @@ func TestPeerThatDoesNotReadEndsSession(t *testing.T) {
 			if sent%1000 == 0 {
 				synctest.Wait() // until the session has read all it can
 			}
-			if time.Since(start) >= time.Minute { // the session has ended and drops messages until the connection is closed
+			// The session has ended and drops messages until the connection is closed.
+			if time.Since(start) >= time.Minute {
 				break
 			}
 			err = x.Write(t.Context(), transport.Message{Text: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, sent)})
 		}
 		if sent < 10_000 || sent > 40_000 {
-			t.Errorf("%d pings were taken", sent)
+			t.Errorf("%d pings were accepted", sent)
 		}
 		if err := s.Wait(); !errors.Is(err, transport.ErrStalled) {
 			t.Errorf("the session ends with %v", err)

@@ -75,7 +75,7 @@ func TestLostMessageFailsOnlyItsCall(t *testing.T) {
 			t.Errorf("a lost request fails with %v", lost)
 		}
 		if err := s.Ping(context.Background()); err != nil {
-			t.Errorf("the request after it: %v", err)
+			t.Errorf("the request after the lost one: %v", err)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -76,7 +76,7 @@ func TestMiddlewareWrapsBothWays(t *testing.T) {
 		c.Notify(t.Context(), "x/n", session.Raw(`{"p":2}`))
 		synctest.Wait()
 	})
-	// Notify does not wait for the peer, so its entries of the two sides have no common order.
+	// Notify does not wait for the peer, so the log entries of the two sides have no common order.
 	slices.SortStableFunc(trace[min(9, len(trace)):], func(a, b string) int {
 		received := func(entry string) bool {
 			return strings.HasPrefix(entry, "first ") || strings.HasPrefix(entry, "second ")

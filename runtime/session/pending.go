@@ -52,15 +52,17 @@ type calls struct {
 
 	mu        sync.Mutex
 	closed    error // the error of add after close; nil before
-	draining  bool  // add accepts only requests that belong to a request of the peer
+	draining  bool  // add accepts only requests with inside set
 	lastID    int64
 	byID      map[jsonrpc.ID]*pending
-	lateCount int          // of byID, the calls that have returned
-	late      []jsonrpc.ID // ids of the returned calls, the oldest first; may include some that were answered
+	lateCount int // of byID, the calls that have returned
+	// Ids of the returned calls, the oldest first. It may include calls that were answered.
+	late []jsonrpc.ID
 }
 
-// add adds a request and returns its id. inside reports whether it belongs to a request of the
-// peer. It fails with ErrClosed while the session shuts down, and later with the error of close.
+// add adds a request and returns its id. inside is true for a request that belongs to a request of
+// the peer or is sent again in a new session: Shutdown waits for these. It fails with ErrClosed
+// while the session shuts down, unless inside is true, and later with the error of close.
 func (c *calls) add(inside bool) (jsonrpc.ID, *pending, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,9 +119,9 @@ func (c *calls) deliver(id jsonrpc.ID, a answer) bool {
 	return true
 }
 
-// awaitLate registers late for the answer of a request whose call returns. open is false if the
-// answer is in p, or about to be. If too many calls wait, the oldest one ends with ErrTimeout, and
-// dropped is its id.
+// awaitLate makes late receive the answer to a request whose call returns without it. open is false
+// if the answer is in p already, or about to be: then the caller must pass it on. If more than
+// maxLate calls wait, the oldest one ends with ErrTimeout, and dropped is its id.
 func (c *calls) awaitLate(id jsonrpc.ID, p *pending, late lateFunc) (open bool, dropped jsonrpc.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +146,7 @@ func (c *calls) awaitLate(id jsonrpc.ID, p *pending, late lateFunc) (open bool, 
 	return true, dropped
 }
 
-// drain rejects further requests that do not belong to a request of the peer.
+// drain rejects further requests, except those with inside set; see add.
 func (c *calls) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

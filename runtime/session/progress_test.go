@@ -311,7 +311,7 @@ func TestTaskProgressIsTrackedWithoutToken(t *testing.T) {
 		a, b, over := s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A")
 		over.Close()
 		if _, err := s.With(session.Track(a)).Call(t.Context(), "roots/list", nil); err == nil {
-			t.Error("the tracker of a task was taken for a request")
+			t.Error("a request with the tracker of a task succeeded")
 		}
 		for i, related := range []string{`{"taskId":"A"}`, `{"taskId":"B"}`, `{"taskId":"A"}`, `7`, `{"taskId":""}`} {
 			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":%d,"_meta":{"io.modelcontextprotocol/related-task":%s}}}`, i, related))

@@ -18,18 +18,20 @@ import (
 
 // reopening replaces a session that the server has lost; see [transport.Reopener].
 type reopening struct {
-	conn    transport.Reopener // nil if the connection is none
+	conn    transport.Reopener // nil if the connection is not a Reopener
 	current atomic.Uint32      // number of the open session; 0 if conn is nil
 
-	withdrawn uint32 // number of the last session whose requests were withdrawn; used by the reading goroutine
+	// Number of the last session whose requests were withdrawn; used by the reading goroutine.
+	withdrawn uint32
 
 	mu          sync.Mutex
-	initialize  *Call                 // nil before it is sent
-	initialized *Call                 // nil before it is sent
-	lost        uint32                // number of the last lost session
-	attempt     *attempt              // nil while a session is open
-	reporting   bool                  // Config.Reopened is being called
-	opened      *mcp.InitializeResult // of the latest new session; nil once Config.Reopened is called with it
+	initialize  *Call    // nil before it is sent
+	initialized *Call    // nil before it is sent
+	lost        uint32   // number of the last lost session
+	attempt     *attempt // nil while a session is open
+	reporting   bool     // Config.Reopened is being called
+	// Result of initialize in the latest new session; nil once Config.Reopened is called with it.
+	opened *mcp.InitializeResult
 }
 
 // attempt is an attempt to open a new session.
@@ -45,7 +47,7 @@ func (r *reopening) init(conn transport.Conn) {
 	}
 }
 
-// record records the messages of the handshake, which reopen repeats.
+// record stores the messages of the handshake, which repeatHandshake sends again.
 func (r *reopening) record(call *Call) {
 	if r.conn == nil {
 		return
@@ -130,8 +132,9 @@ func (s *Session) try(a *attempt, lost error) (next *attempt) {
 	return nil
 }
 
-// reportReopened calls Config.Reopened. One goroutine at a time does: otherwise a server that keeps
-// losing sessions could cause an unlimited number.
+// reportReopened calls Config.Reopened in a goroutine. If a call is running, that goroutine makes
+// another call afterwards. Otherwise a server that keeps losing sessions could cause an unlimited
+// number of goroutines.
 func (s *Session) reportReopened(server *mcp.InitializeResult) {
 	r := &s.reopening
 	r.mu.Lock()
@@ -141,7 +144,7 @@ func (s *Session) reportReopened(server *mcp.InitializeResult) {
 		return
 	}
 	r.reporting = true
-	s.life.spawn(func() { // ends when the callback returns and no further session was opened meanwhile
+	s.life.spawn(func() { // ends when the callback has the latest session
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for r.opened != nil && !s.life.over() {
@@ -155,7 +158,7 @@ func (s *Session) reportReopened(server *mcp.InitializeResult) {
 	})
 }
 
-// nextSession is Reopen of the connection. It returns a panic as an error.
+// nextSession calls Reopen of the connection. It returns a panic as an error.
 func (s *Session) nextSession() (session uint32, err error) {
 	defer boundary.Catch(&err)
 	if s.reopening.conn == nil {

@@ -181,7 +181,7 @@ func TestLostSessionIsReopened(t *testing.T) {
 	})
 }
 
-// A new session may be lost before its handshake has returned. Then another one is opened.
+// A new session may be lost before its handshake has returned. Then the client opens another one.
 func TestSessionLostDuringHandshakeIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newForgetful()
@@ -285,8 +285,8 @@ func TestShutdownWaitsForRequestOfLostSession(t *testing.T) {
 	})
 }
 
-// Requests of a lost session are cancelled and not answered, even if they arrive after the loss. The
-// next session may use the same ids.
+// Requests of a lost session are cancelled and not answered, even if they arrive after the loss.
+// The next session may use the same ids.
 func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newForgetful()
@@ -363,8 +363,8 @@ func TestReopenedCallsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// A handler may ignore the end of its context, for example while it reads from a terminal. A request
-// of the next session with the same id is served nevertheless, and can be cancelled.
+// A handler may ignore the end of its context, for example while it reads from a terminal. A
+// request of the next session with the same id is served nevertheless, and can be cancelled.
 func TestIDOfWithdrawnRequestIsFreeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newForgetful()

@@ -27,9 +27,9 @@ var (
 )
 
 // Reporter sends the progress of one operation to the peer, at most once per
-// [Config.ProgressInterval]. The last report is always sent, and nothing after the end. Methods of
-// a nil Reporter, and of one without a token, accept reports and send nothing. It may be used by
-// many goroutines.
+// [Config.ProgressInterval]. It always sends the last report, unless Stop is called, and sends
+// nothing after the end. Methods of a nil Reporter, and of one without a token, accept reports and
+// send nothing. It may be used by many goroutines.
 type Reporter struct {
 	s     *Session
 	ctx   context.Context // has the request that notifications belong to

@@ -28,10 +28,14 @@ type Middleware func(next Handler) Handler
 // Request is a request or a notification of the peer. Its fields must not be changed once a
 // [Handler] has it. Middleware that passes on other values calls [Request.Clone] first.
 type Request struct {
-	ID      jsonrpc.ID // the zero ID for a notification
-	Method  string
-	Params  json.RawMessage // an object, or nil for none; shares the memory of the message and must not be changed
-	Session *Session        // that received it; nil for a request that is re-run outside of any session
+	ID     jsonrpc.ID // the zero ID for a notification
+	Method string
+	// Params is an object, or nil for none. It shares the memory of the message and must not be
+	// changed.
+	Params json.RawMessage
+	// Session is the session that received the request; nil for a request that is re-run outside
+	// of any session.
+	Session *Session
 
 	meta struct {
 		once sync.Once
@@ -135,15 +139,16 @@ func FromContext(ctx context.Context) (req *Request, ok bool) {
 	return req, ok
 }
 
-// NewContext returns a context in which sent messages belong to req: the transport sends them the
-// way that req arrived. Contexts of handlers already have their request. Use NewContext for work
-// that outlives its request, such as a task, to attach it to a later request.
+// NewContext returns a context in which sent messages belong to req: a transport with a separate
+// stream for each request sends them on the stream of req. Contexts of handlers already have their
+// request. Use NewContext for work that outlives its request, such as a task, to attach it to a
+// later request.
 func NewContext(ctx context.Context, req *Request) context.Context {
 	return context.WithValue(ctx, requestKey{}, req)
 }
 
-// Principal returns on whose authority the request being served under ctx was sent: the principal
-// that the transport has authenticated or, without one, that of the session's [Config].
+// Principal returns the principal of the request that is being served under ctx: the principal that
+// the transport has authenticated or, without one, that of the session's [Config].
 func Principal(ctx context.Context) string {
 	if p, ok := transport.Principal(ctx); ok {
 		return p

@@ -22,14 +22,15 @@ type serving struct {
 	until    lazyctx.Cancellable // the parent of ctx
 	ctx      context.Context
 	size     int
-	batch    *batch // nil if the request came alone
+	batch    *batch // nil if the request is not part of a batch
 	over     bool   // it was answered, or must not be
 	kept     bool   // cancellation is ignored
-	session  uint32 // in which it arrived; see reopening
+	session  uint32 // number of the session in which it arrived; see reopening
 	reporter atomic.Pointer[Reporter]
-	asking   atomic.Int32    // requests to the peer whose answers the handler waits for
-	yields   atomic.Bool     // see Request.EndOnShutdown
-	opened   <-chan struct{} // closed when initialize has been answered; nil if it was when the request arrived
+	asking   atomic.Int32 // requests to the peer whose answers the handler waits for
+	yields   atomic.Bool  // see Request.EndOnShutdown
+	// Closed when initialize has been answered; nil if that was before the request arrived.
+	opened <-chan struct{}
 }
 
 // Limits of the parts of a message that are retained, and repeated in answers. Longer ids and
@@ -42,7 +43,8 @@ const (
 
 // receive processes a message or a batch. It must not wait for a handler.
 func (s *Session) receive(m transport.Message) {
-	message, err := jsonrpc.ParseReceived(m.Text) // the session owns the text and does not change it
+	// The session owns the text and does not change it.
+	message, err := jsonrpc.ParseReceived(m.Text)
 	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision().Defines("JSONRPCBatchRequest") {
 		s.receiveBatch(m)
 		return
@@ -96,7 +98,8 @@ func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message
 	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m, b)
 }
 
-// answer sends an answer that no handler has produced, to a request in m: an empty result, or err.
+// answer answers a request in m without a handler: with err or, if that is nil, with an empty
+// result.
 func (s *Session) answer(id jsonrpc.ID, err error, m transport.Message, b *batch) {
 	text, _, encodeErr := encodeAnswer(id, nil, err)
 	if encodeErr != nil {

@@ -51,7 +51,8 @@ type Session struct {
 	inbound   inbound // requests of the peer
 	trackers  *trackers
 	replies   mailbox.Mailbox[transport.Message] // answers of the read loop
-	notices   mailbox.Mailbox[*Request]          // notifications for the handler; paused until initialize is answered
+	// Notifications for the handler; paused until initialize is answered.
+	notices mailbox.Mailbox[*Request]
 	warnings
 }
 
@@ -280,7 +281,7 @@ func (s *Session) read() {
 	}
 }
 
-// next is Conn.Read. It returns a panic as an error.
+// next calls Conn.Read. It returns a panic as an error.
 func (s *Session) next() (m transport.Message, err error) {
 	defer boundary.Catch(&err)
 	return s.conn.Read()
@@ -389,7 +390,7 @@ func (s *Session) writeUntil(ctx context.Context, m transport.Message) error {
 	return s.life.err()
 }
 
-// put is Conn.Write. It returns a panic as an error.
+// put calls Conn.Write. It returns a panic as an error.
 func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
 	defer boundary.Catch(&err)
 	return s.conn.Write(ctx, m)

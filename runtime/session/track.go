@@ -27,10 +27,12 @@ const (
 // increase. It is open until Close, or the end of the session. The session refers to it weakly: a
 // Tracker that is no longer reachable needs no Close.
 type Tracker struct {
-	owner   *trackers
-	forget  runtime.Cleanup // removes it from the session once it is unreachable
-	token   mcp.ProgressToken
-	task    string        // the task whose reports it receives, whatever their token; "" for those of token
+	owner  *trackers
+	forget runtime.Cleanup // removes it from the session once it is unreachable
+	token  mcp.ProgressToken
+	// The task whose reports the Tracker receives, with any token. If it is empty, the Tracker
+	// receives the reports with its own token.
+	task    string
 	touched chan struct{} // buffers one; signals progress to Session.await
 
 	mu     sync.Mutex
@@ -177,7 +179,8 @@ func (s *Session) progressed(raw json.RawMessage) {
 	}
 	p := Progress{Value: params.Progress, Total: params.Total}
 	if params.Message != nil {
-		p.Message = strings.Clone(*params.Message) // which may share a block with the rest of the notification
+		// The message may share memory with the rest of the notification.
+		p.Message = strings.Clone(*params.Message)
 	}
 	for _, t := range wanted {
 		t.put(p)
@@ -186,9 +189,10 @@ func (s *Session) progressed(raw json.RawMessage) {
 
 // tracking is the progress of one call.
 type tracking struct {
-	tracker *Tracker      // nil for none
-	own     bool          // the tracker ends with the call
-	done    chan struct{} // closed when the callback has returned for the last time; nil without a callback
+	tracker *Tracker // nil for none
+	own     bool     // the tracker ends with the call
+	// Closed when the callback has returned for the last time; nil without a callback.
+	done chan struct{}
 }
 
 // track starts receiving progress if the options of the call need it.
@@ -212,7 +216,7 @@ func (s *Session) track(ctx context.Context, call *Call) (tracking, error) {
 		if !t.own {
 			updates = t.tracker.Updates(s.life.ctx)
 		}
-		started := s.life.spawn(func() { // ends after the last call of f, when the tracker is closed or ctx ends
+		started := s.life.spawn(func() { // ends when the tracker is closed or ctx ends
 			defer close(t.done)
 			for p := range updates {
 				s.panicked("OnProgress", boundary.Run(func() error { f(p); return nil }))

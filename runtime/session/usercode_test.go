@@ -40,8 +40,8 @@ func (broken) Error() string                { panic("Error") }
 func (broken) EncodeJSON(*wire.Writer)      { panic("EncodeJSON") }
 func (broken) MarshalJSON() ([]byte, error) { panic("MarshalJSON") }
 
-// Every request is answered and the session keeps serving, whatever a handler returns and however
-// it ends.
+// Every request is answered and the session keeps serving, for any result of a handler and any way
+// in which it ends.
 func TestHandlerPanicFailsOnlyItsRequest(t *testing.T) {
 	var none *jsonrpc.Error
 	handlers := map[string]session.Handler{
@@ -193,7 +193,7 @@ func TestCallbackPanicsAreContained(t *testing.T) {
 		}
 		synctest.Wait()
 		if !over {
-			t.Error("what else was to be called at the end was not")
+			t.Error("the second function of AfterDone was not called")
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -209,7 +209,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// Only a few lines per second are logged, however many messages are rejected.
+// The session logs at most ten lines about rejected messages per second.
 func TestRejectedMessagesDoNotFloodLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -226,7 +226,7 @@ func TestRejectedMessagesDoNotFloodLog(t *testing.T) {
 			t.Errorf("%d lines were logged, want 11", n)
 		}
 		if !strings.Contains(logged.String(), "=990") {
-			t.Errorf("how many were not is missing:\n%s", logged.String())
+			t.Errorf("the number of skipped lines is missing:\n%s", logged.String())
 		}
 		p.take()
 	})

@@ -55,10 +55,10 @@ func TestRequestStreams(t *testing.T) {
 		defer s.Close()
 
 		if err := s.Ready(t.Context()); err != nil || s.Revision() != mcp.Revision20251125 || s.Client().Capabilities.Roots == nil {
-			t.Errorf("not resumed: %v, %v", err, s.Client())
+			t.Errorf("the session is not restored: %v, %v", err, s.Client())
 		}
 		if err := s.Notify(t.Context(), "notifications/tools/list_changed", nil); !errors.Is(err, errNoWay) {
-			t.Errorf("a message that cannot be sent: %v", err)
+			t.Errorf("a message without a stream: %v", err)
 		}
 		for _, text := range []string{
 			`{"jsonrpc":"2.0","id":7,"method":"tools/list"}`,
@@ -72,7 +72,7 @@ func TestRequestStreams(t *testing.T) {
 			t.Errorf("released %v", id)
 		}
 		if err := s.Notify(t.Context(), "notifications/tools/list_changed", nil); !errors.Is(err, errNoWay) {
-			t.Errorf("after that: %v", err)
+			t.Errorf("a message after the cancellation: %v", err)
 		}
 	})
 }

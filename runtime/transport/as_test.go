@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// loggedConn logs what is written. It keeps the optional methods of the connection that it wraps.
+// loggedConn logs written messages. It keeps the optional methods of the connection that it wraps.
 type loggedConn struct{ transport.Conn }
 
 func (c loggedConn) Write(ctx context.Context, m transport.Message) error {
@@ -40,7 +40,7 @@ func ExampleAs() {
 // plainConn hides the optional methods of the connection that it wraps.
 type plainConn struct{ transport.Conn }
 
-// releaser is a connection with a Release of its own.
+// releaser is a connection that implements Release itself.
 type releaser struct {
 	loggedConn
 	name string

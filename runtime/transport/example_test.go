@@ -7,7 +7,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// A transport that knows who is asking says so in the context of its messages.
+// A transport that authenticates its peer sets the principal in the context of its messages.
 func ExampleWithPrincipal() {
 	ctx := transport.WithPrincipal(context.Background(), "ann")
 	fmt.Println(transport.Principal(ctx))

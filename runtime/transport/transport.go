@@ -1,7 +1,7 @@
 // Package transport defines the connection below a session: it moves whole messages in both
 // directions, in order.
 //
-// A transport knows nothing of tools or tasks. It looks at a message only as far as delivering it
+// A transport is independent of tools and tasks. It inspects a message only as far as delivery
 // requires (see [Message]). The packages below this one are transports: stdio, streamable and sse
 // over HTTP, and inmemory, a pair of connected ends in one process. A custom transport is a type
 // with the methods of [Conn]; package transporttest has the suite that it must pass. It carries
@@ -31,21 +31,21 @@ type Conn interface {
 	// the ends was closed.
 	Read() (Message, error)
 
-	// Write queues a message for delivery, after those written before. It waits while too many bytes
-	// are pending, until ctx ends. Success does not mean that the message has arrived. After a
-	// [*MessageError], if this message cannot be sent, and a [*SessionLostError], if its session is
-	// lost, the connection stays open. The error wraps [ErrClosed] if the connection has ended, and
-	// is [ErrStalled] if the peer has accepted no data for too long.
+	// Write queues a message for delivery, after those written before. It waits while too many
+	// bytes are pending, until ctx ends. Success does not mean that the message has arrived. After
+	// a [*MessageError], if this message cannot be sent, and a [*SessionLostError], if its session
+	// is lost, the connection stays open. The error wraps [ErrClosed] if the connection has ended,
+	// and is [ErrStalled] if the peer has accepted no data for too long.
 	Write(ctx context.Context, m Message) error
 
-	// Close ends the connection, waits for the goroutines of the transport, and returns the error of
-	// the connection as a whole. Messages written before are delivered if the peer accepts them
+	// Close ends the connection, waits for the goroutines of the transport, and returns the error
+	// of the connection as a whole. Messages written before are delivered if the peer accepts them
 	// soon. Later calls have no effect.
 	Close() error
 }
 
 // Unwrapper is a [Conn] that wraps another one, such as one that logs or counts messages. With this
-// one method a wrapper keeps the optional methods of what it wraps:
+// one method, a wrapper keeps the optional methods of the connection that it wraps:
 //
 //	func (c *loggedConn) Unwrap() transport.Conn { return c.Conn }
 type Unwrapper interface {
@@ -55,8 +55,8 @@ type Unwrapper interface {
 	Unwrap() Conn
 }
 
-// As returns c as a T, where T is one of the optional interfaces here, such as [Releaser]. If c is not
-// a T but an [Unwrapper], As looks at the connection that it wraps, and so on. As is not for
+// As returns c as a T, where T is one of the optional interfaces here, such as [Releaser]. If c is
+// not a T but an [Unwrapper], As looks at the connection that it wraps, and so on. As is not for
 // [Pusher], which would bypass the Read of a wrapper.
 func As[T Conn](c Conn) (t T, ok bool) {
 	for c != nil {
@@ -89,8 +89,8 @@ type Pusher interface {
 
 	// Push makes the connection call take with each result of Read, one after another and in order,
 	// including the end of the connection. It replaces Read, and is called at most once, before the
-	// first Write. take returns soon and does not wait for Close, because Close waits for take. It
-	// may be called once more after Close has returned.
+	// first Write. take returns soon and does not wait for Close, because Close waits for take.
+	// take may be called once more after Close has returned.
 	//
 	// of is the connection that the caller uses. If that is a wrapper of this connection, Push
 	// returns false and does nothing: the caller must use the wrapper's Read.
@@ -102,14 +102,15 @@ type Pusher interface {
 type HalfCloser interface {
 	Conn
 
-	// CloseWrite ends the direction to the peer: the peer's Read returns [io.EOF] after the messages
-	// written before. CloseWrite returns when they are sent, or with an error that wraps [ErrClosed]
-	// when Close stops waiting for them. Messages of the peer can still be read; Write fails with an
-	// error that wraps ErrClosed. Close is still needed. Later calls have no effect.
+	// CloseWrite ends the direction to the peer: the peer's Read returns [io.EOF] after the
+	// messages written before. CloseWrite returns when they are sent, or with an error that wraps
+	// [ErrClosed] when Close stops waiting for them. Messages of the peer can still be read; Write
+	// fails with an error that wraps ErrClosed. Close is still needed. Later calls have no effect.
 	CloseWrite() error
 }
 
-// Restored is a [Conn] that may belong to a session that was opened before, over another connection.
+// Restored is a [Conn] that may belong to a session that was opened before, over another
+// connection.
 type Restored interface {
 	Conn
 
@@ -129,9 +130,9 @@ type Persister interface {
 	PersistedState() (state []byte, ok bool)
 
 	// PersistState replaces the persisted state, for as long as the session exists, and returns
-	// once it is persisted. It fails with an error that wraps [ErrTooLong] if the state is too long,
-	// [ErrClosed] if the connection is closed, or [errors.ErrUnsupported] if it cannot persist a
-	// state.
+	// once it is persisted. It fails with an error that wraps [ErrTooLong] if the state is too
+	// long, [ErrClosed] if the connection is closed, or [errors.ErrUnsupported] if it cannot
+	// persist a state.
 	PersistState(ctx context.Context, state []byte) error
 }
 
@@ -140,16 +141,16 @@ type Persister interface {
 // Reopen and a further initialize.
 //
 // Read returns a [*SessionLostError] once for each lost session. From then until Reopen returns,
-// Write fails with a [*SessionLostError]. For each request that was lost with its session, Read also
-// returns a [*DeliveryError] that wraps [ErrSessionLost]. Unless Taken is set, the request may be
-// sent again in a new session.
+// Write fails with a [*SessionLostError]. For each request that was lost with its session, Read
+// also returns a [*DeliveryError] that wraps [ErrSessionLost]. Unless Taken is set, the request may
+// be sent again in a new session.
 type Reopener interface {
 	Conn
 
 	// Reopen prepares the connection for a new session with the same server and returns its number.
-	// The delay before that increases with the number of attempts in a row without use. Reopen is
-	// called after a loss, by one goroutine at a time. It fails with the cause of ctx, or if the
-	// server cannot be expected to accept a session.
+	// It waits longer after each further session in a row that was not used. Reopen is called after
+	// a loss, by one goroutine at a time. It fails with the cause of ctx, or if the server is not
+	// expected to accept another session.
 	Reopen(ctx context.Context) (session uint32, err error)
 }
 
@@ -158,8 +159,8 @@ type Reopener interface {
 type Forgetter interface {
 	Conn
 
-	// Forget is called when no caller waits for the answer to a request any more and no
-	// cancellation is written. The answer may still be read. Forget does not block.
+	// Forget is called when no caller waits for the answer to a request and no cancellation is sent
+	// for it. The answer may still be read. Forget does not block.
 	Forget(id jsonrpc.ID)
 }
 
@@ -200,13 +201,13 @@ type Suspender interface {
 
 // Message is a message on its way through a transport.
 type Message struct {
-	// Text is the message as JSON. It belongs to the receiver of the Message. Neither side changes it
-	// afterwards.
+	// Text is the message as JSON. It belongs to the receiver of the Message. Neither side changes
+	// it afterwards.
 	Text []byte
 
 	// For is the id of the peer's request that a sent message belongs to: the request that it
-	// answers, or during which it is sent. The zero ID means none. A transport with several paths to
-	// the peer uses the path of that request.
+	// answers, or during which it is sent. The zero ID means none. A transport with several paths
+	// to the peer uses the path of that request.
 	For jsonrpc.ID
 
 	// Answer says that a sent message is the answer to For, and so the last message for it.
@@ -269,15 +270,16 @@ func (e *MessageError) Error() string { return fmt.Sprintf("transport: message r
 // Unwrap returns Err.
 func (e *MessageError) Unwrap() error { return e.Err }
 
-// DeliveryError is returned if a message that was written is lost, or if no answer to it can arrive
-// any more. Other messages are not affected. It is for transports on which each message travels on
+// DeliveryError is returned if a message that was written is lost, or if its answer can no longer
+// arrive. Other messages are not affected. It is for transports on which each message travels on
 // its own, such as those over HTTP, and for answers that are rejected, for example because they are
 // too long.
 type DeliveryError struct {
-	ID      jsonrpc.ID // of the request that will not be answered; the zero ID if the message was no request
-	Taken   bool       // the peer may have received the request, and may be serving it
-	Refused bool       // the peer has rejected the message, and would reject it again
-	Err     error      // the cause; never nil
+	// ID of the request that will not be answered; the zero ID if the message was not a request.
+	ID      jsonrpc.ID
+	Taken   bool  // the peer may have received the request, and may be serving it
+	Refused bool  // the peer has rejected the message, and would reject it again
+	Err     error // the cause; never nil
 }
 
 // Error returns the text of Err with a prefix.
@@ -286,11 +288,13 @@ func (e *DeliveryError) Error() string { return fmt.Sprintf("transport: message 
 // Unwrap returns Err.
 func (e *DeliveryError) Unwrap() error { return e.Err }
 
-// ChallengeError is an error of a function that determines the principal of an HTTP request.
-// Challenge says how the client may authenticate.
+// ChallengeError is an error of a function that determines the principal of an HTTP request. Its
+// Challenge describes how the client may authenticate.
 type ChallengeError struct {
-	Challenge string // the value of the WWW-Authenticate header, such as `Bearer resource_metadata="https://…"`
-	Err       error  // why the request has no principal; never nil
+	// Challenge is the value of the WWW-Authenticate header, such as
+	// `Bearer resource_metadata="https://…"`.
+	Challenge string
+	Err       error // why the request has no principal; never nil
 }
 
 // Error returns the text of Err.
@@ -311,8 +315,8 @@ const (
 
 type principalKey struct{ lazyctx.Key }
 
-// WithPrincipal returns a context with the principal of a message. A transport that authenticates its
-// peer sets it in [Message.Context].
+// WithPrincipal returns a context with the principal of a message. A transport that authenticates
+// its peer sets it in [Message.Context].
 func WithPrincipal(ctx context.Context, principal string) context.Context {
 	return context.WithValue(ctx, principalKey{}, principal)
 }

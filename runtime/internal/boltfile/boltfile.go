@@ -14,8 +14,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Open opens the database at path, and fails if another process has locked it for the time of
-// timeout.
+// Open opens the database at path. It fails if another process still holds the lock on the file
+// after timeout.
 func Open(path string, mode os.FileMode, timeout time.Duration) (*bbolt.DB, error) {
 	return bbolt.Open(path, mode, &bbolt.Options{Timeout: timeout, FreelistType: bbolt.FreelistMapType})
 }
@@ -26,17 +26,17 @@ func compactPath(path string) string { return path + ".compact" }
 // partialPath returns the name of a backup that is being written.
 func partialPath(path string) string { return path + ".partial" }
 
-// RemoveCompact removes what an interrupted Compact has left beside the database at path.
+// RemoveCompact removes the file that an interrupted Compact has left next to the database at path.
 func RemoveCompact(path string) { os.Remove(compactPath(path)) }
 
 // compactTransaction is the number of bytes that Compact writes in one transaction.
 const compactTransaction = 1 << 20
 
-// Compact replaces the file of db, at path, by a copy without free space. It passes the copy to
-// replace, which uses it in the place of db from then on, and closes db. The caller keeps other
-// writes from db. Verify, which may be nil, checks the copy in the file of the given name before it
-// replaces the file. If Compact fails before that, the file at path is unchanged. It panics if the
-// file is damaged such that reading it is a memory fault.
+// Compact replaces the file of db, at path, with a copy without free space. It passes the copy to
+// replace, which must use it instead of db from then on, and closes db. The caller must prevent
+// other writes to db. verify, which may be nil, checks the copy before it replaces the file; it
+// receives the copy and the name of its file. If Compact fails before that, the file at path is
+// unchanged. Compact panics if the file is so damaged that reading it causes a memory fault.
 func Compact(db *bbolt.DB, path string, timeout time.Duration, verify func(*bbolt.DB, string) error, replace func(*bbolt.DB)) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -77,9 +77,9 @@ func Compact(db *bbolt.DB, path string, timeout time.Duration, verify func(*bbol
 	return SyncDir(filepath.Dir(path))
 }
 
-// Backup writes a copy of the database in the file own to the file path by write. While it is
-// incomplete, the copy is in path + ".partial"; a file that an interrupted Backup has left there is
-// replaced. The complete copy replaces an existing file at path.
+// Backup writes a copy of the database in the file own to the file path. write writes the content
+// of the copy. While the copy is incomplete, it is in path + ".partial". Such a file from an
+// interrupted Backup is replaced. The complete copy replaces an existing file at path.
 func Backup(own, path string, write func(io.Writer) error) error {
 	info, err := os.Stat(own)
 	if err != nil {

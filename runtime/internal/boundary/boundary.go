@@ -1,6 +1,6 @@
 // Package boundary calls user code: handlers, callbacks, hooks, middleware, stores, and the Error,
 // String, EncodeJSON and MarshalJSON methods of users' types. In goroutines of the library, all
-// user code runs through this package, as a panic would end the process.
+// user code runs through this package, because a panic would otherwise end the process.
 //
 // A function that calls such code defers [Catch] with its named error result:
 //
@@ -15,7 +15,7 @@
 //
 // A panic becomes a [*Panic]. The request, task or call that the code ran for fails with it, and
 // the caller logs it with [Report]. Catch does not stop [runtime.Goexit], which ends the goroutine.
-// A function whose work must be finished even then does that in a deferred function of its own.
+// Work that must be finished even then belongs in a deferred function.
 package boundary
 
 import (
@@ -37,8 +37,8 @@ type Panic struct {
 	Stack []byte // of the goroutine that panicked
 }
 
-// fmt recovers panics of methods
-func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) } // fmt survives a method that panics
+// Error returns the text of the panic value. If a method of the value panics, fmt recovers.
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
 // ErrGoexit is the outcome of code that called [runtime.Goexit].
 var ErrGoexit = errors.New("the handler called runtime.Goexit")
@@ -80,8 +80,9 @@ func Report(log *slog.Logger, event string, err error, attrs ...any) bool {
 const maxErrorText = 16 << 10
 
 // WireError returns the error that is sent to the peer for err, which must not be nil: the
-// [*jsonrpc.Error] in its chain, or one with the code and the text of err. A panic, here or before,
-// and a nil *jsonrpc.Error are internal errors. The message is valid UTF-8.
+// [*jsonrpc.Error] in its chain, or one with the code and the text of err. A recovered panic, a
+// panic in a method of err, and a nil *jsonrpc.Error become internal errors. The message is valid
+// UTF-8.
 func WireError(err error) (e *jsonrpc.Error) {
 	defer func() {
 		if recover() != nil { // in a method of err

@@ -80,8 +80,8 @@ func (c *Cancellable) Value(key any) any {
 	return c.full().Value(key)
 }
 
-// Key is to be embedded in the type of a context key that is often looked up in vain. The lookup
-// then does not allocate a context.
+// Key is embedded in the types of context keys that are usually absent. Looking up such a key in a
+// [Cancellable] does not allocate a context.
 type Key struct{}
 
 func (Key) noParent() {}

@@ -34,7 +34,8 @@ func TestCancellableEndsAsAContextDoes(t *testing.T) {
 				defer cancel()
 				c.Cancel(cause)
 				c.Cancel(errors.New("too late"))
-				<-derived.Done() // at once: synctest would report a goroutine that propagates the end
+				// At once: synctest would report a goroutine that propagates the end.
+				<-derived.Done()
 				<-c.Done()
 				for _, ctx := range []context.Context{c, derived} {
 					if ctx.Err() != context.Canceled || context.Cause(ctx) != cause {

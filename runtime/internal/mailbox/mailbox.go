@@ -10,8 +10,8 @@ import (
 // Mailbox is a bounded first-in, first-out queue of items for one function. Its fields are set
 // before the first use and not changed afterwards. Its methods are safe for concurrent use.
 type Mailbox[T any] struct {
-	// Handle handles an item. It is not called concurrently. If it ends its goroutine by
-	// [runtime.Goexit], the next item is handled in another one.
+	// Handle handles an item. Its calls do not overlap. If Handle calls [runtime.Goexit], a new
+	// goroutine handles the next item.
 	Handle func(T)
 
 	// Spawn runs a function in a goroutine of the owner. It returns false, and does not run the
@@ -21,8 +21,8 @@ type Mailbox[T any] struct {
 	// MaxItems is how many items may be pending. An item that is being handled is not pending.
 	MaxItems int
 
-	// MaxBytes is the largest sum of the sizes of the pending items and the one that is being
-	// handled. A larger item is taken if it is the only one.
+	// MaxBytes limits the total size of the pending items and the item that is being handled. A
+	// larger item is accepted if it is the only one.
 	MaxBytes int
 
 	mu      sync.Mutex
@@ -51,7 +51,8 @@ func (m *Mailbox[T]) TryPut(item T, size int) bool {
 	return true
 }
 
-// Put appends an item and waits for room before, if there is none. A closed mailbox drops the item.
+// Put appends an item. If the mailbox is full, it waits for room first. A closed mailbox drops the
+// item.
 func (m *Mailbox[T]) Put(item T, size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +83,8 @@ func (m *Mailbox[T]) add(item T, size int) {
 	m.start()
 }
 
-// start starts the goroutine that handles the items, where it is needed. mu must be held.
+// start starts the goroutine that handles the items, unless it is running, the mailbox is paused or
+// no item is pending. mu must be held.
 func (m *Mailbox[T]) start() {
 	if !m.running && !m.paused && len(m.pending) > 0 {
 		m.running = m.Spawn(m.run) // ends when no item is pending
@@ -115,7 +117,7 @@ func (m *Mailbox[T]) run() {
 		next := m.pending[0]
 		m.pending[0] = entry[T]{}
 		m.pending = m.pending[1:]
-		m.wake() // one item less is pending
+		m.wake() // an item was removed from pending
 		m.mu.Unlock()
 		held = next.size
 		m.Handle(next.item)

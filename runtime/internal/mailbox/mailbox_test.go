@@ -52,7 +52,7 @@ func TestTryPutRejectsItemsWithoutRoom(t *testing.T) {
 		{[]int{1, 1, 1, 1}, false}, // MaxItems
 		{[]int{50, 50}, true},
 		{[]int{50, 51}, false}, // MaxBytes
-		{[]int{1000}, true},    // too large, but the only item
+		{[]int{1000}, true},    // above MaxBytes, but the only item
 	} {
 		m := &Mailbox[int]{Handle: func(int) {}, Spawn: spawn, MaxItems: 3, MaxBytes: 100}
 		m.Pause()

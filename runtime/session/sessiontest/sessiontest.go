@@ -1,6 +1,7 @@
 // Package sessiontest connects pairs of sessions for tests:
 //
-//	client, server := sessiontest.Pair(t, sessiontest.Side{}, sessiontest.Side{Config: session.Config{Handler: handler}})
+//	client, server := sessiontest.Pair(t, sessiontest.Side{},
+//		sessiontest.Side{Config: session.Config{Handler: handler}})
 package sessiontest
 
 import (

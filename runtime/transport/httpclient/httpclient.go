@@ -18,8 +18,8 @@ import (
 type Options struct {
 	// HTTP sends the requests. Its Timeout is ignored, because it would end streams; requests of
 	// the protocol have their own timeouts. If it has no CheckRedirect, redirects are followed only
-	// within one origin, and only if they keep the method. If HTTP is nil, the connection uses a
-	// client of its own, with the proxies of the environment, and closes it in the end.
+	// within one origin, and only if they keep the method. If HTTP is nil, the connection creates a
+	// client that uses the proxies of the environment, and closes it at the end.
 	HTTP *http.Client
 
 	// Header is added to every HTTP request. It must not be changed afterwards.
@@ -30,8 +30,12 @@ type Options struct {
 	// context of Write. If Prepare fails, the request is not sent.
 	Prepare func(*http.Request) error
 
-	MaxMessage int // maximum size in bytes of a received message; default [transport.DefaultMaxMessage]
-	MaxQueue   int // maximum size in bytes of pending messages; default [transport.DefaultMaxQueue]
+	// MaxMessage is the maximum size in bytes of a received message; default
+	// [transport.DefaultMaxMessage].
+	MaxMessage int
+	// MaxQueue is the maximum size in bytes of pending messages; default
+	// [transport.DefaultMaxQueue].
+	MaxQueue int
 	// StallTimeout is how long the server may accept no pending message, and how long it may take
 	// to answer a request that resumes a stream; default [transport.DefaultStallTimeout].
 	StallTimeout time.Duration
@@ -48,7 +52,7 @@ type Options struct {
 	// milliseconds, or RetryDelay if that is shorter. The first attempt waits for that delay and up
 	// to a fifth more, and further attempts wait at least that long. Connections with events but
 	// without messages do not count as failures at first, because a server may ask to be polled.
-	// From the sixth in a row on they do.
+	// From the sixth in a row on, they count.
 	RetryDelay, MaxRetryDelay time.Duration
 
 	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, or to

@@ -13,7 +13,7 @@ func ExamplePair() {
 	client, server := inmemory.Pair(inmemory.Options{})
 	fmt.Println(client.Write(ctx, transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}))
 	fmt.Println(client.Close())
-	m, err := server.Read() // what was written before can still be read
+	m, err := server.Read() // messages written before can still be read
 	fmt.Println(string(m.Text), err)
 	_, err = server.Read()
 	fmt.Println(err)

@@ -13,8 +13,12 @@ import (
 
 // Options sets the limits of a pair. The zero value means the defaults.
 type Options struct {
-	MaxQueue     int           // maximum size in bytes of pending messages, in each direction; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long Write waits for a peer that does not read; default [transport.DefaultStallTimeout]
+	// MaxQueue is the maximum size in bytes of pending messages, in each direction; default
+	// [transport.DefaultMaxQueue].
+	MaxQueue int
+	// StallTimeout is how long Write waits for a peer that does not read; default
+	// [transport.DefaultStallTimeout].
+	StallTimeout time.Duration
 }
 
 // Pair returns two connected ends. A message written to one end is read from the other, without a

@@ -17,7 +17,7 @@ func TestPairKeepsTheContractOfTransports(t *testing.T) {
 	})
 }
 
-// wrapped is a connection that does something of its own with what it reads.
+// wrapped is a wrapper of a connection, as one that overrides Read.
 type wrapped struct{ *inmemory.Conn }
 
 func TestPushIsForTheEndItself(t *testing.T) {
@@ -31,19 +31,19 @@ func TestPushIsForTheEndItself(t *testing.T) {
 		got = append(got, string(m.Text))
 	}
 	if b.Push(&wrapped{b}, take) {
-		t.Error("messages go past what has the end in it")
+		t.Error("messages bypass a wrapper of the end")
 	}
 	if err := a.Write(t.Context(), transport.Message{Text: []byte("1")}); err != nil {
 		t.Fatal(err)
 	}
 	if !b.Push(b, take) {
-		t.Fatal("the end does not push")
+		t.Fatal("Push returned false for the end itself")
 	}
 	if err := a.Write(t.Context(), transport.Message{Text: []byte("2")}); err != nil {
 		t.Fatal(err)
 	}
 	a.Close()
-	b.Close() // waits until the end was told
+	b.Close() // waits until take has received the end
 	if want := []string{"1", "2", transport.ErrClosed.Error()}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -43,11 +43,12 @@ type Client struct {
 	url   *url.URL
 	close func()
 
-	mu       sync.Mutex
-	line     *line                   // of the newest session; it may have ended
-	calls    map[jsonrpc.ID]struct{} // unanswered requests that were posted on this line
-	lost     map[jsonrpc.ID]struct{} // requests that were reported as lost on this line; an answer may still arrive
-	failures int                     // attempts in a row without a message after the handshake
+	mu    sync.Mutex
+	line  *line                   // of the newest session; it may have ended
+	calls map[jsonrpc.ID]struct{} // unanswered requests that were posted on this line
+	// Requests that were reported as lost on this line. An answer may still arrive.
+	lost     map[jsonrpc.ID]struct{}
+	failures int // attempts in a row without a message after the handshake
 }
 
 // line is a session: a stream from the server, and the URL to post to.
@@ -64,7 +65,8 @@ type line struct {
 	// Guarded by Client.mu.
 	ended        error // nil while the line is open
 	initializeID jsonrpc.ID
-	revision     []string // the negotiated revision as the value of a header; nil before the answer to initialize
+	// The negotiated revision as the value of a header; nil before initialize is answered.
+	revision []string
 }
 
 func (l *line) close() {
@@ -164,8 +166,8 @@ func (l *line) next() (eventstream.Event, error) {
 	return event, err
 }
 
-// start makes l the current line and reads it in a goroutine. It returns false if the connection has
-// ended.
+// start makes l the current line and reads it in a goroutine. It returns false if the connection
+// has ended.
 func (c *Client) start(l *line) (ok bool) {
 	c.mu.Lock()
 	c.line = l
@@ -384,8 +386,9 @@ type writing struct {
 	header http.Header
 	once   sync.Once     // closes out
 	out    chan struct{} // closed when the message was sent
-	over   chan struct{} // closed when the server has accepted the message or it is lost; err is set before
-	err    error         // of the connection
+	// Closed when the server has accepted the message or it is lost; err is set before.
+	over chan struct{}
+	err  error // of the connection
 }
 
 // isOut reports whether the message was sent.
@@ -398,7 +401,7 @@ func (w *writing) isOut() bool {
 	}
 }
 
-// inspect returns what is to be known of a message to send it.
+// inspect returns the properties of a message that sending it depends on.
 func inspect(m transport.Message) *writing {
 	w := &writing{text: m.Text, answer: m.Answer, out: make(chan struct{}), over: make(chan struct{})}
 	if m.Answer {
@@ -413,7 +416,7 @@ func inspect(m transport.Message) *writing {
 		w.notice = true
 		w.ready = envelope.Method == mcp.MethodNotificationsInitialized
 		w.cancelled = cancelled(&envelope)
-	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // forwarded by a proxy, without the field Answer
+	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse: // a proxy does not set Answer
 		w.answer = true
 	case jsonrpc.KindInvalid:
 		w.notice = true
@@ -545,8 +548,9 @@ func (c *Client) repeat(w *writing) {
 	}
 }
 
-// refused reports a message as lost because the server has rejected it. The older transport does
-// not define status 404: the message is not sent again.
+// refused reports a message as lost because the server has rejected it. With status 404, the
+// session is lost, too. HTTP with SSE does not define that status, so that the server may have
+// received the message: it counts as taken and is not sent again.
 func (c *Client) refused(w *writing, resp *http.Response) {
 	status, _ := httpcore.Status(resp)
 	if status.Code != http.StatusNotFound || !c.isInitialized(w.line) {

@@ -21,8 +21,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// byHand starts a server whose stream is a text and whose POSTs are handled by hand. The stream
-// ends when end is closed.
+// byHand starts a server that sends text on its stream and passes POSTs to post. The stream ends
+// when end is closed.
 func byHand(t *testing.T, text string, post http.HandlerFunc) (serverURL string, end chan struct{}) {
 	end = make(chan struct{})
 	mux := http.NewServeMux()
@@ -85,16 +85,17 @@ func TestClientPostsToTheEndpoint(t *testing.T) {
 			}
 			close(end)
 			if _, err := c.Read(); !errors.Is(err, transport.ErrClosed) {
-				t.Errorf("when the stream has ended: %v", err)
+				t.Errorf("Read after the end of the stream: %v", err)
 			}
 			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{}`)}); !errors.Is(err, transport.ErrClosed) {
-				t.Errorf("when the stream has ended: %v", err)
+				t.Errorf("Write after the end of the stream: %v", err)
 			}
 		})
 	}
 }
 
-// The session that the endpoint names is a secret, and so may be what the user's URL says.
+// The URL to post to names the session, which is a secret. The query of the user's URL may be
+// secret, too.
 func TestErrorsDoNotTellTheQuery(t *testing.T) {
 	for name, o := range map[string]httpclient.Options{
 		"of the client's own transport": {},
@@ -115,13 +116,13 @@ func TestErrorsDoNotTellTheQuery(t *testing.T) {
 				return nil, &net.OpError{Op: "dial", Err: errors.New("nobody is there")}
 			}}}
 			if _, err := sse.Dial(t.Context(), u+"?key=secret", o); err == nil || !strings.Contains(err.Error(), "nobody is there") || strings.Contains(err.Error(), "secret") {
-				t.Errorf("not reached: %v", err)
+				t.Errorf("a server that is not reached: %v", err)
 			}
 		})
 	}
 }
 
-// The server has the request although the answer to the POST is lost, so that the call goes on.
+// The server has the request although its response to the POST is lost. The call continues.
 func TestClientWaitsForTheAnswerToARequestWhosePOSTIsNotAnswered(t *testing.T) {
 	posted := make(chan bool, 1)
 	mux := http.NewServeMux()
@@ -150,7 +151,7 @@ func TestClientWaitsForTheAnswerToARequestWhosePOSTIsNotAnswered(t *testing.T) {
 	}
 }
 
-// An answer that is too long to be held fails its request at once, wherever its id stands.
+// An answer that is too long fails its request at once, at any position of its id.
 func TestClientFailsARequestWhoseAnswerIsTooLong(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for _, answer := range []string{
@@ -224,7 +225,7 @@ func TestDialFails(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u, _ := byHand(t, test.stream, http.NotFound)
-			patience := time.Minute // which no other failure needs
+			patience := time.Minute // longer than the other failures take
 			if test.want == context.DeadlineExceeded {
 				patience = 100 * time.Millisecond
 			}
@@ -244,7 +245,7 @@ func TestDialFails(t *testing.T) {
 	})
 	for _, u := range []string{"", "server.example", "ftp://server.example/", "http:///x", ":"} {
 		if _, err := sse.Dial(t.Context(), u, httpclient.Options{}); err == nil {
-			t.Errorf("%q is taken for a URL", u)
+			t.Errorf("%q is accepted as a URL", u)
 		}
 	}
 }

@@ -120,7 +120,8 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 				buf = eventstream.AppendComment(buf, "")
 				continue
 			}
-			buf = append(buf, "event: message\n"...) // old clients may not know that this is the default
+			// Old clients may not know that "message" is the default.
+			buf = append(buf, "event: message\n"...)
 			buf = eventstream.Append(buf, eventstream.Event{Data: m.Text})
 		}
 	}
@@ -132,7 +133,8 @@ const maxBuffer = 64 << 10
 // writeOut writes and flushes text. It fails if the client accepts no bytes for StallTimeout, or
 // when the stream must end.
 func (c *conn) writeOut(w http.ResponseWriter, rc *http.ResponseController, text []byte) error {
-	defer rc.SetWriteDeadline(time.Time{}) // HTTP/2 resets a stream whose deadline passes, even if nothing is being written
+	// HTTP/2 resets a stream whose deadline passes, even if nothing is being written.
+	defer rc.SetWriteDeadline(time.Time{})
 	for part := range slices.Chunk(text, maxBuffer) {
 		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers support deadlines
 		if c.late.Err() != nil {
@@ -153,7 +155,7 @@ func (c *conn) tick() {
 	for {
 		select {
 		case <-ticker.C:
-			c.out.Put(context.Background(), transport.Message{}) // fails when the connection has ended
+			c.out.Put(context.Background(), transport.Message{}) // fails after the end
 		case <-c.gone:
 			return
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// A server for clients of 2024-11-05, and such a client. streamable.Dial falls back to it by
-// itself.
+// A server for clients of revision 2024-11-05, and such a client. streamable.Dial falls back to
+// this transport.
 func ExampleDial() {
 	ctx := context.Background()
 	handler := sse.NewHandler(func(_ *http.Request, conn transport.Conn) {

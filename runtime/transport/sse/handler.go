@@ -40,10 +40,16 @@ type HandlerOptions struct {
 	MaxStreams int // maximum number of connections; default 10000
 	// MaxMessage is the maximum size in bytes of a received message. One connection may send four
 	// times as many bytes concurrently. The default is [transport.DefaultMaxMessage].
-	MaxMessage   int
-	MaxQueue     int           // maximum size in bytes of pending messages, in each direction of a connection; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long a client may accept no data, and how long the session may read no message; default [transport.DefaultStallTimeout]
-	FlushTimeout time.Duration // how long closing a connection waits for the client to read; default one second
+	MaxMessage int
+	// MaxQueue is the maximum size in bytes of pending messages, in each direction of a
+	// connection; default [transport.DefaultMaxQueue].
+	MaxQueue int
+	// StallTimeout is how long a client may accept no data, and how long the session may read no
+	// message; default [transport.DefaultStallTimeout].
+	StallTimeout time.Duration
+	// FlushTimeout is how long closing a connection waits for the client to read; default one
+	// second.
+	FlushTimeout time.Duration
 
 	// KeepAlive is the interval between comments on an idle stream. They prevent proxies from
 	// closing it. The default is 30 seconds.
@@ -139,7 +145,8 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 
 // endpoint returns the URL to post to for a new connection, and the connection's id.
 func (h *Handler) endpoint(r *http.Request) (endpoint, id string, err error) {
-	u, err := url.ParseRequestURI(cmp.Or(r.RequestURI, r.URL.RequestURI())) // the URL of the client's request, before prefixes were stripped
+	// RequestURI is the URL of the client's request, before prefixes were stripped.
+	u, err := url.ParseRequestURI(cmp.Or(r.RequestURI, r.URL.RequestURI()))
 	if err != nil {
 		return "", "", err
 	}

@@ -49,7 +49,7 @@ func TestIdleStreamHasNoWriteDeadline(t *testing.T) {
 			if deadline := w.writeDeadline(); !deadline.IsZero() {
 				t.Errorf("an idle stream has the write deadline %v", deadline)
 			}
-			time.Sleep(time.Minute) // with keep-alives
+			time.Sleep(time.Minute) // includes keep-alive comments
 		}
 		cancel()
 		<-done

@@ -20,16 +20,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// shop is a server whose sessions the test ends as it likes.
+// shop is a server whose sessions the test can end.
 type shop struct {
 	url      string
 	sessions chan *session.Session
-	asked    chan bool    // the tool has asked its client
+	asked    chan bool    // receives when the tool sends an input request
 	lists    atomic.Int32 // how often tools/list was served
-	status   atomic.Int32 // of everything that is asked for; 0 for what is right
-	missed   chan bool    // a stream was asked for, and refused with status
-	forgets  atomic.Bool  // the next message is of an unknown session
-	revision atomic.Value // a mcp.Revision that is spoken; "" for all
+	status   atomic.Int32 // of all responses; 0 for the usual ones
+	missed   chan bool    // receives when a stream is rejected with status
+	forgets  atomic.Bool  // the next message is rejected with status 404
+	revision atomic.Value // the only supported mcp.Revision; "" for all
 }
 
 func openShop(t *testing.T) *shop {
@@ -70,7 +70,8 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// handle asks the client, if a tool is called, and waits for its answer.
+// handle serves tools/list and tools/call. For the latter it sends roots/list to the client and
+// waits for the answer.
 func (s *shop) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	switch req.Method {
 	case "tools/list":
@@ -84,7 +85,7 @@ func (s *shop) handle(ctx context.Context, req *session.Request) (codec.Encoder,
 	return nil, jsonrpc.MethodNotFound(req.Method)
 }
 
-// guest is a client that does not answer until it is told that it need not.
+// guest is a client that does not answer roots/list. It waits until the request is cancelled.
 type guest struct {
 	mcp.UnimplementedClientHandler
 	asked, cancelled chan error
@@ -97,7 +98,8 @@ func (g guest) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRo
 	return nil, ctx.Err()
 }
 
-// visit opens a session with the shop.
+// visit opens a session with the shop. It returns both sides, and a channel that receives the
+// server's name when the session is reopened.
 func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.Session, reopened chan string) {
 	t.Helper()
 	reopened = make(chan string, 10)
@@ -120,8 +122,8 @@ func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.
 	return c, there, reopened
 }
 
-// A stream that breaks takes with it what was under way, and no more.
-// Each stream has an endpoint of its own, to which the messages of its session go.
+// When a stream breaks, the requests of its session are lost. The client opens another one. Each
+// stream has its own endpoint for the messages of its session.
 //
 // Proves LEGACY-04.
 func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
@@ -136,14 +138,14 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 	<-g.asked
 	there.Close()
 	if err := <-lost; !errors.Is(err, transport.ErrSessionLost) {
-		t.Errorf("the call that was under way: %v", err)
+		t.Errorf("the unanswered call: %v", err)
 	}
 	if err := <-g.cancelled; !errors.Is(err, session.ErrCancelled) {
-		t.Errorf("the question that was under way: %v", err)
+		t.Errorf("the unanswered input request: %v", err)
 	}
-	for range 3 { // whether there is a stream already or not
+	for range 3 { // before and after the new stream is open
 		if _, err := (mcp.ToServer{Caller: c}).ListTools(t.Context(), nil); err != nil {
-			t.Errorf("the call after that: %v", err)
+			t.Errorf("a call after the loss: %v", err)
 		}
 	}
 	if got := <-reopened; got != "shop" {
@@ -154,7 +156,7 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 		t.Error(err)
 	}
 	if err := second.Ping(t.Context()); err != nil {
-		t.Errorf("asked through the new session: %v", err)
+		t.Errorf("a ping through the new session: %v", err)
 	}
 	if n := len(s.asked); n != 1 {
 		t.Errorf("the tool was called %d times", n)
@@ -197,7 +199,8 @@ func TestClientReportsLostSessionAndReopens(t *testing.T) {
 		answered <- err
 	}()
 	request, _ := read()
-	write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, request.ID)) // without Answer, as a proxy forwards it
+	// Answer is not set: a proxy may forward answers without it.
+	write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, request.ID))
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
@@ -226,15 +229,15 @@ func TestClientReportsLostSessionAndReopens(t *testing.T) {
 	}
 }
 
-// While there is no server, messages wait, and give up when they are told to.
+// While the server is not available, messages wait until their timeout.
 func TestClientWaitsForAServerThatIsAway(t *testing.T) {
 	s := openShop(t)
 	c, there, reopened := s.visit(t, guest{})
 	s.status.Store(http.StatusServiceUnavailable)
 	there.Close()
-	<-s.missed // the client has seen that its stream is gone
+	<-s.missed // the client has tried to open a new stream
 	if _, err := c.With(session.Timeout(time.Millisecond)).Call(t.Context(), "tools/list", nil); !errors.Is(err, session.ErrTimeout) {
-		t.Errorf("a call that must not wait: %v", err)
+		t.Errorf("a call with a short timeout: %v", err)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -247,11 +250,11 @@ func TestClientWaitsForAServerThatIsAway(t *testing.T) {
 	}
 	<-reopened
 	if got := s.lists.Load(); got != 1 {
-		t.Errorf("the server was asked %d times", got)
+		t.Errorf("tools/list was served %d times", got)
 	}
 }
 
-// A server may forget a session whose stream is open still.
+// A server may drop a session while its stream is open.
 func TestClientOpensANewSessionWhenTheServerDoesNotKnowItsOwn(t *testing.T) {
 	s := openShop(t)
 	c, _, reopened := s.visit(t, guest{})
@@ -263,7 +266,7 @@ func TestClientOpensANewSessionWhenTheServerDoesNotKnowItsOwn(t *testing.T) {
 	}
 	<-reopened
 	if _, err := c.Call(t.Context(), "tools/list", nil); err != nil {
-		t.Errorf("the call after that: %v", err)
+		t.Errorf("a call after the loss: %v", err)
 	}
 }
 
@@ -282,7 +285,7 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 			}
 			_, err := c.Call(t.Context(), "tools/list", nil)
 			if !errors.Is(err, session.ErrClosed) || !errors.Is(err, transport.ErrSessionLost) || strings.Contains(err.Error(), "sessionId") {
-				t.Errorf("a call fails with %v", err)
+				t.Errorf("a call after the end fails with %v", err)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// slowWriter is an answer that its client takes at a rate of so many bytes per second.
+// slowWriter is an http.ResponseWriter whose client accepts rate bytes per second.
 type slowWriter struct {
 	*httptest.ResponseRecorder
 	rate     int
@@ -34,7 +34,7 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// A large message arrives over a slow connection, however long it takes, and those behind it wait.
+// A large message arrives over a slow connection in any time, and the messages after it wait.
 func TestStreamsMayBeSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)

@@ -25,7 +25,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/transporttest"
 )
 
-// start starts a server whose connections go to the channel that it returns.
+// start starts a server that passes its connections to the returned channel.
 func start(t *testing.T, o sse.HandlerOptions) (serverURL string, h *sse.Handler, conns chan transport.Conn) {
 	conns = make(chan transport.Conn, 100)
 	h = sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, o)
@@ -72,7 +72,7 @@ func TestBothEndsAreTransports(t *testing.T) {
 	})
 }
 
-// tools is a server with a tool that asks its client.
+// tools is a server with a tool that sends an input request to its client.
 type tools struct{ mcp.UnimplementedServerHandler }
 
 func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
@@ -118,12 +118,12 @@ func TestSessions(t *testing.T) {
 	for range 20 {
 		s := session.Serve(<-conns, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}}},
 			&session.Config{Handler: session.ServerHandler(tools{}, nil)})
-		defer func() { <-s.Done() }() // when the client hangs up
+		defer func() { <-s.Done() }() // when the client disconnects
 	}
 	wg.Wait()
 }
 
-// open opens a stream by hand, and returns its events.
+// open opens a stream without a Client, and returns its events.
 func open(t *testing.T, u string, header ...string) (resp *http.Response, next func() string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", u, nil)
@@ -148,7 +148,7 @@ func open(t *testing.T, u string, header ...string) (resp *http.Response, next f
 	}
 }
 
-// post posts a message by hand, and returns the status and the body.
+// post posts a message without a Client, and returns the status and the body.
 func post(t *testing.T, u, text string, header ...string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", u, strings.NewReader(text))
@@ -171,7 +171,7 @@ func post(t *testing.T, u, text string, header ...string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// endpoint is the URL that the first event of a stream names.
+// endpoint returns the URL in the first event of a stream.
 func endpoint(t *testing.T, u string, event string) string {
 	t.Helper()
 	rest, ok := strings.CutPrefix(event, "event: endpoint\ndata: ")
@@ -228,7 +228,7 @@ func TestHandlerNamesItsEndpointAndAnswersOnTheStream(t *testing.T) {
 					t.Error(err)
 				}
 				if status, _ := post(t, to, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); status != 404 {
-					t.Errorf("after the end: status %d", status)
+					t.Errorf("a POST after the end: status %d", status)
 				}
 			}
 		})
@@ -286,7 +286,7 @@ func TestHandlerRefuses(t *testing.T) {
 		t.Errorf("a second stream: status %d", resp.StatusCode)
 	}
 	if resp, _ := open(t, u, "Authorization", "ann"); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("one stream too many: status %d, header %v", resp.StatusCode, resp.Header)
+		t.Errorf("a stream above MaxStreams: status %d, header %v", resp.StatusCode, resp.Header)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), "DELETE", u, nil)
 	if err != nil {
@@ -303,10 +303,10 @@ func TestHandlerRefuses(t *testing.T) {
 	}
 	h.Close()
 	if next() != "" {
-		t.Error("the stream goes on")
+		t.Error("the stream continues after Close")
 	}
 	if resp, _ := open(t, u, "Authorization", "ann"); resp.StatusCode != 503 {
-		t.Errorf("after the end: status %d", resp.StatusCode)
+		t.Errorf("a stream after Close: status %d", resp.StatusCode)
 	}
 }
 
@@ -316,10 +316,10 @@ func TestConnectionsEndWithTheirStream(t *testing.T) {
 	conn := <-conns
 	c.Close()
 	if _, err := conn.Read(); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("the server reads %v", err)
+		t.Errorf("the server's Read fails with %v", err)
 	}
 	if err := conn.Write(t.Context(), transport.Message{Text: []byte("{}")}); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("the server writes with %v", err)
+		t.Errorf("the server's Write fails with %v", err)
 	}
 }
 

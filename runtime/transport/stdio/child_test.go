@@ -19,7 +19,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// childEnv says what the test binary does when it is started as a child process.
+// childEnv is the environment variable that selects the behaviour of the test binary as a child
+// process.
 const childEnv = "MCPWIRE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -55,15 +56,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child is the command that starts the test binary as a child process.
+// child returns the command that starts the test binary as a child process.
 func child(t *testing.T, what string) stdio.Command {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A program with the race detector in it sleeps for a second when it ends, if it is not told
-	// otherwise.
+	// By default, a program with the race detector sleeps for a second when it exits.
 	return stdio.Command{Path: path, Env: append(stdio.DefaultEnv(), childEnv+"="+what, "GORACE=atexit_sleep_ms=0")}
 }
 
@@ -80,7 +80,8 @@ func server() {
 		os.Exit(1)
 	}
 	fmt.Println("a stray print at the end")
-	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > 1; runtime.Gosched() { // the last one may be about to return
+	// The last goroutine may be about to return.
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > 1; runtime.Gosched() {
 		if time.Now().After(end) {
 			pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 			os.Exit(1)

@@ -16,9 +16,15 @@ import (
 
 // Options sets the limits of a connection. The zero value means the defaults.
 type Options struct {
-	MaxMessage   int           // maximum size in bytes of a received line; default [transport.DefaultMaxMessage]
-	MaxQueue     int           // maximum size in bytes of pending messages; default [transport.DefaultMaxQueue]
-	StallTimeout time.Duration // how long Write waits for a peer that does not read; default [transport.DefaultStallTimeout]
+	// MaxMessage is the maximum size in bytes of a received line; default
+	// [transport.DefaultMaxMessage].
+	MaxMessage int
+	// MaxQueue is the maximum size in bytes of pending messages; default
+	// [transport.DefaultMaxQueue].
+	MaxQueue int
+	// StallTimeout is how long Write waits for a peer that does not read; default
+	// [transport.DefaultStallTimeout].
+	StallTimeout time.Duration
 	// FlushTimeout is how long Close waits for the peer to read pending messages; default one
 	// second.
 	FlushTimeout time.Duration

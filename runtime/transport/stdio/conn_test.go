@@ -37,7 +37,7 @@ func TestConnKeepsTheContractOfTransports(t *testing.T) {
 	})
 }
 
-// discard is a stream that takes everything.
+// discard is a stream that discards all bytes.
 type discard struct{ io.Writer }
 
 func (discard) Close() error { return nil }
@@ -116,7 +116,7 @@ func TestMessagesAreWrittenWithoutLineBreaks(t *testing.T) {
 		}
 	}
 	if scanner.Scan() {
-		t.Errorf("more: %q", scanner.Text())
+		t.Errorf("an unexpected line: %q", scanner.Text())
 	}
 }
 
@@ -124,7 +124,7 @@ func TestMessagesAreWrittenWithoutLineBreaks(t *testing.T) {
 type calls struct {
 	bytes.Buffer
 	n     int
-	first chan struct{} // closed to let the first one go on
+	first chan struct{} // closed to unblock the first write
 }
 
 func (c *calls) Write(b []byte) (int, error) {
@@ -178,8 +178,7 @@ func TestWritingFailsOnceTheStreamHas(t *testing.T) {
 	}
 }
 
-// The answer to a call that is too long fails that call, and a request that is too long is refused
-// with its id.
+// An answer that is too long fails its call. A request that is too long is rejected with its id.
 func TestAMessageThatIsTooLongIsKnownByItsHeadOrTail(t *testing.T) {
 	const limit = 5000
 	long := strings.Repeat("x", limit)
@@ -209,21 +208,21 @@ func TestAMessageThatIsTooLongIsKnownByItsHeadOrTail(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				if lost, ok := errors.AsType[*transport.DeliveryError](err); ok != !c.lost.IsZero() || ok && lost.ID != c.lost {
-					t.Errorf("got %#v, want the loss of the answer to %v", err, c.lost)
+					t.Errorf("got %#v, want a DeliveryError for the answer to %v", err, c.lost)
 				}
 				if refused, ok := errors.AsType[*transport.MessageError](err); ok != c.lost.IsZero() || ok && refused.ID != c.refuse {
-					t.Errorf("got %#v, want the refusal of %v", err, c.refuse)
+					t.Errorf("got %#v, want a MessageError for %v", err, c.refuse)
 				}
 				if m, err := conn.Read(); err != nil || string(m.Text) != "{}" {
-					t.Errorf("then %q, %v", m.Text, err)
+					t.Errorf("the next message: %q, %v", m.Text, err)
 				}
 			})
 		}
 	}
 }
 
-// trickle is a stream that takes so many bytes in a second, and a line that nobody reads if it is
-// 0.
+// trickle is a stream that accepts rate bytes per second. With rate 0, it blocks until it is
+// closed.
 type trickle struct {
 	rate   int
 	got    int
@@ -280,7 +279,7 @@ func TestPeerThatDoesNotReadEndsSession(t *testing.T) {
 	})
 }
 
-// stuck is a stream whose writes do not end when it is closed.
+// stuck is a stream whose Close does not end a concurrent Write.
 type stuck struct{ release chan struct{} }
 
 func (s stuck) Write(b []byte) (int, error) {

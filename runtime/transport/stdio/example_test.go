@@ -11,8 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// A server that is started as a child process. Here it is the program of the tests, which says what
-// it hears.
+// A server that runs as a child process. Here, it is the test program, which returns the lines that
+// it has read.
 func ExampleStart() {
 	ctx := context.Background()
 	p, err := stdio.Start(stdio.Command{Path: os.Args[0], Env: append(os.Environ(), childEnv+"=answers at the end"), Stderr: os.Stderr})
@@ -22,7 +22,7 @@ func ExampleStart() {
 	if err := p.Write(ctx, transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"x"}`)}); err != nil {
 		log.Fatal(err)
 	}
-	if err := p.CloseWrite(); err != nil { // nothing else comes; what was said is still answered
+	if err := p.CloseWrite(); err != nil { // the server answers earlier messages
 		log.Fatal(err)
 	}
 	m, err := p.Read()
@@ -33,7 +33,7 @@ func ExampleStart() {
 	// <nil>
 }
 
-// The framing of standard input and output over anything else that carries bytes.
+// The framing of standard input and output over other streams of bytes.
 func ExampleNew() {
 	ctx := context.Background()
 	a, b := net.Pipe()

@@ -4,6 +4,6 @@ import "time"
 
 const DefaultExitTimeout = defaultExitTimeout
 
-// SetTimeouts says how long Close waits for the process to end, and how long after it was asked to
+// SetTimeouts sets how long Close waits for the process to exit, and again after asking it to
 // terminate.
 func (p *Process) SetTimeouts(exit, term time.Duration) { p.exitTimeout, p.termTimeout = exit, term }

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// maxLast is how many bytes of standard error are kept for an error.
+// maxLast is how many bytes of standard error are held for an error message.
 const maxLast = 1 << 10
 
-// lastLines keeps the end of the text that is written to it.
+// lastLines holds the end of the text that is written to it.
 type lastLines struct {
 	mu   sync.Mutex
 	text []byte

@@ -23,7 +23,7 @@ func TestTheLastLinesAreKept(t *testing.T) {
 				t.Errorf("wrote %d, %v", n, err)
 			}
 			if len(l.text) > maxLast {
-				t.Errorf("%d bytes are kept", len(l.text))
+				t.Errorf("%d bytes are held", len(l.text))
 			}
 		}
 		if got := l.String(); got != test.want {

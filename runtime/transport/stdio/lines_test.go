@@ -17,8 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// chunks reads text in pieces of the given sizes, again and again, or all at once if there are
-// none.
+// chunks reads text in pieces of the given sizes, repeatedly, or all at once if there are none.
 type chunks struct {
 	text  []byte
 	sizes []byte
@@ -39,8 +38,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzLines checks that a stream has the same messages however it is cut into chunks, those that
-// its lines have, and that a line that is too long costs no other.
+// FuzzLines checks that the messages of a stream are those of its lines for any division into
+// chunks, and that a line that is too long does not affect others.
 func FuzzLines(f *testing.F) {
 	for _, c := range hostile.All(hostile.Messages()) {
 		f.Add([]byte(c.Text+"\n"+c.Text), []byte{0, 3}, uint16(1000), byte(9))
@@ -67,7 +66,7 @@ func FuzzLines(f *testing.F) {
 		}
 		whole := bytes.Split(text, []byte{'\n'})
 		if last := len(whole) - 1; len(whole[last]) == 0 {
-			whole = whole[:last] // behind the last line feed there is no line
+			whole = whole[:last] // there is no line after the last line feed
 		}
 		for _, line := range whole {
 			add(&want, line, len(line) > int(max))
@@ -89,7 +88,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// However small the pieces are in which a line comes.
+// The time to read a line grows in proportion to its length, even if it arrives byte by byte.
 func TestWorkGrowsWithTheLineAndNotItsSquare(t *testing.T) {
 	for name, max := range map[string]int{"as long as allowed": 1 << 30, "too long": 100} {
 		t.Run(name, func(t *testing.T) {

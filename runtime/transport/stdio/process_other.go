@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// terminate fails: the system has no request to terminate.
+// terminate fails: the system has no signal that asks a process to terminate.
 func terminate(_ *os.Process, _ bool) error { return errors.ErrUnsupported }
 
 // kill kills a process.

@@ -40,7 +40,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// connect starts a child and opens a session with it.
+// connect starts a child process and opens a session with it.
 func connect(t *testing.T, c stdio.Command) (*session.Session, *stdio.Process) {
 	t.Helper()
 	p, err := stdio.Start(c)
@@ -55,7 +55,7 @@ func connect(t *testing.T, c stdio.Command) (*session.Session, *stdio.Process) {
 	return s, p
 }
 
-// call calls a tool and returns the text it answers with.
+// call calls a tool and returns the text of its result.
 func call(t *testing.T, s *session.Session, tool, arguments string) (string, error) {
 	t.Helper()
 	outcome, err := mcp.ToServer{Caller: s}.CallTool(t.Context(), &mcp.CallToolRequestParams{Name: tool, Arguments: []byte(arguments)})
@@ -78,7 +78,7 @@ func TestServerInAChildProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != text {
-			t.Errorf("echo of %d bytes has %d", len(text), len(got))
+			t.Errorf("the echo of %d bytes has %d bytes", len(text), len(got))
 		}
 	}
 	if got, err := call(t, s, "lines", `{}`); err != nil || got != "a\nb\r\nc" {
@@ -88,10 +88,10 @@ func TestServerInAChildProcess(t *testing.T) {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {
-		t.Errorf("the child did not end by itself: %v", err)
+		t.Errorf("the child did not exit by itself: %v", err)
 	}
 	if got := strings.Count(stderr.String(), "noise\n"); got != 200_000 {
-		t.Errorf("%d lines of noise arrived", got)
+		t.Errorf("%d lines of standard error arrived", got)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestAServerMayEndWhileItsInputIsOpen(t *testing.T) {
 		t.Errorf("got %v, want %v", err, session.ErrClosed)
 	}
 	if err := s.Wait(); err != nil {
-		t.Errorf("the server has not ended as it should: %v", err)
+		t.Errorf("the session ended with an error: %v", err)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
@@ -238,7 +238,7 @@ func TestNothingButMessagesIsWrittenToStandardInput(t *testing.T) {
 	var stderr buffer
 	c := child(t, "records")
 	c.Stderr = &stderr
-	c.ExitTimeout = time.Minute // it ends by itself, once it has recorded what there was
+	c.ExitTimeout = time.Minute // the child exits by itself after recording its input
 	p, err := stdio.Start(c)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestAServerThatDoesNotEndIsMadeTo(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what, want string
-		term       time.Duration // which a process that is going to end has as much as it needs of
+		term       time.Duration // an hour for a process that does terminate
 	}{
 		{"waits for a signal", "terminated", time.Hour},
 		{"ignores signals", "killed", time.Millisecond},
@@ -295,7 +295,7 @@ func TestAServerThatDoesNotEndIsMadeTo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := p.Read(); err != nil { // it is ready
+			if _, err := p.Read(); err != nil { // the child is ready
 				t.Fatal(err)
 			}
 			p.SetTimeouts(time.Millisecond, c.term)
@@ -307,7 +307,7 @@ func TestAServerThatDoesNotEndIsMadeTo(t *testing.T) {
 				t.Errorf("standard error is %q", stderr.String())
 			}
 			if p.Close() != err {
-				t.Error("the second Close says something else")
+				t.Error("the second Close returned another error")
 			}
 		})
 	}
@@ -324,7 +324,7 @@ func TestCallsFailWhenTheServerEnds(t *testing.T) {
 		t.Errorf("got %v, want %v", err, session.ErrClosed)
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 {
-		t.Errorf("got %v, which does not say the exit status", err)
+		t.Errorf("got %v, want exit status 3", err)
 	}
 }
 
@@ -403,7 +403,8 @@ func TestABrokenStderrDoesNotStopTheServer(t *testing.T) {
 	}
 }
 
-// A server that is serving a request when its client closes has time left to close its stores.
+// The grace period of a server ends before its client terminates it, so that the server can close
+// its stores.
 func TestServerGraceIsShorterThanTheExitTimeout(t *testing.T) {
 	if session.DefaultGrace > stdio.DefaultExitTimeout/2 {
 		t.Errorf("requests may run for %v, and the client terminates the server after %v", session.DefaultGrace, stdio.DefaultExitTimeout)

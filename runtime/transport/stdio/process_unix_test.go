@@ -31,7 +31,7 @@ func TestAServerMayBeApartFromTheTerminal(t *testing.T) {
 	}
 }
 
-// A shell does not pass a signal on to the server that it runs.
+// A shell does not forward a signal to the server that it runs.
 func TestCloseTerminatesTheWholeGroup(t *testing.T) {
 	held := filepath.Join(t.TempDir(), "held")
 	if err := syscall.Mkfifo(held, 0o600); err != nil {
@@ -53,7 +53,7 @@ func TestCloseTerminatesTheWholeGroup(t *testing.T) {
 	}
 	p.SetTimeouts(time.Millisecond, time.Hour)
 	if err := p.Close(); err == nil {
-		t.Error("the shell has ended by itself")
+		t.Error("the shell exited without a signal")
 	}
 	if _, err := io.ReadAll(end); err != nil { // returns when the child has ended
 		t.Error(err)

@@ -15,7 +15,7 @@ func TestAFileThatCannotBeInterruptedIsReadThroughAPump(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Repeat("0123456789", 10_000)
-	go func() { // ends when all is read
+	go func() { // ends when all bytes are read
 		io.WriteString(w, text)
 		w.Close()
 	}()
@@ -34,7 +34,7 @@ func TestAPumpIsInterruptedThoughItsFileIsNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close() // only then does the read under way return
+	defer w.Close() // ends the concurrent read of the file
 	p := newPump(r)
 	got := make(chan error)
 	go func() { // ends when the pump is closed

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// buffering is a proxy in front of a server: it holds back what it gets, in both directions, until that is so many bytes
-// or so old. Accept returns the server's side of a connection.
+// buffering is a proxy in front of a server. In both directions, it holds data until a number of
+// bytes or a delay is reached. Accept returns the server's side of a connection.
 type buffering struct {
-	net.Listener // which clients connect with
+	net.Listener // accepts the connections of clients
 
 	seed  uint64
-	conns atomic.Uint64 // that were accepted
+	conns atomic.Uint64 // number of accepted connections
 
-	delayed atomic.Int64 // bytes that were passed on only as time was up
-	filled  atomic.Int64 // bytes that were passed on as they were enough
+	delayed atomic.Int64 // bytes forwarded because of the delay
+	filled  atomic.Int64 // bytes forwarded because of their number
 }
 
 func (p *buffering) Accept() (net.Conn, error) {
@@ -28,7 +28,7 @@ func (p *buffering) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	proxy, server := net.Pipe()
-	random := rand.New(rand.NewPCG(p.seed, p.conns.Add(1))) // whatever the other connections do
+	random := rand.New(rand.NewPCG(p.seed, p.conns.Add(1))) // independent of other connections
 	for _, way := range []struct{ from, to net.Conn }{{client, proxy}, {proxy, client}} {
 		size, delay := 1+random.IntN(2000), time.Duration(random.Int64N(int64(10*time.Second)))
 		go p.pass(way.from, way.to, size, delay) // ends with either connection
@@ -36,7 +36,7 @@ func (p *buffering) Accept() (net.Conn, error) {
 	return server, nil
 }
 
-// pass passes on what comes, until one of the two connections ends, and ends both.
+// pass forwards data until one of the two connections ends, and closes both.
 func (p *buffering) pass(from, to net.Conn, size int, delay time.Duration) {
 	arrived, over := make(chan []byte), make(chan struct{})
 	defer to.Close()
@@ -86,7 +86,7 @@ func (p *buffering) pass(from, to net.Conn, size int, delay time.Duration) {
 	}
 }
 
-// Tasks through a proxy that buffers: what comes late and in heaps is neither lost nor there twice.
+// Tasks work through a proxy that buffers: late and merged data is neither lost nor duplicated.
 func TestTasksThroughABufferingProxy(t *testing.T) {
 	var delayed, filled int64
 	for range 20 {
@@ -108,6 +108,6 @@ func TestTasksThroughABufferingProxy(t *testing.T) {
 		})
 	}
 	if delayed == 0 || filled == 0 {
-		t.Errorf("%d bytes waited for time, %d for others", delayed, filled)
+		t.Errorf("%d bytes were forwarded because of the delay, %d because of their number", delayed, filled)
 	}
 }

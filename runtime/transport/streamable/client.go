@@ -46,10 +46,10 @@ type ClientOptions struct {
 // notifications/initialized: the Client repeats that, with the delays of [httpclient.Options],
 // until the server accepts it.
 //
-// The Client is a [transport.Reopener]: if the server answers with status 404 because it has dropped
-// the session, Read returns a [*transport.SessionLostError], and requests that the server had
-// accepted fail. If a server drops one session after another without accepting a message, or within
-// RetryDelay, the delay of Reopen increases; see [httpclient.Options].
+// The Client is a [transport.Reopener]: if the server answers with status 404 because it has
+// dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
+// had accepted fail. If a server drops one session after another without accepting a message, or
+// within RetryDelay, the delay of Reopen increases; see [httpclient.Options].
 //
 // Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with
@@ -209,8 +209,9 @@ func (c *Client) confirm(ctx context.Context, ep *epoch, text []byte) error {
 		case ctx.Err() != nil || ep.lost.Load() || errors.Is(err, transport.ErrStalled):
 			return err
 		case !httpcore.Passing(err) || failures >= c.end.Options.MaxRetries:
-			text := bytes.Clone(text)                               // the session may reuse its memory
-			c.end.Go(func() { c.confirmLater(ep, text, failures) }) // ends with the session at the server
+			// The session may reuse the memory of text.
+			text := bytes.Clone(text)
+			c.end.Go(func() { c.confirmLater(ep, text, failures) }) // ends with ep
 			return err
 		case !httpcore.Sleep(ctx, c.end.Backoff(0, failures)):
 			return err
@@ -252,8 +253,8 @@ type posting struct {
 	ctx  context.Context
 	ep   *epoch
 	text []byte
-	sent func()      // see [httpcore.Request]
-	stop func() bool // whether not to retry; nil means false
+	sent func()      // see httpcore.Request
+	stop func() bool // reports whether to stop retrying; nil means false
 }
 
 // post sends a message. It retries while the server cannot be reached. It fails with a

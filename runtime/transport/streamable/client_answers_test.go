@@ -10,14 +10,14 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// Each answer that is being posted has a connection. A server that asks a lot and takes no answers cannot make the client
-// open any number of them.
+// Each answer that is being posted has a connection. The limit prevents a server that sends many
+// requests and accepts no answers from making the client open any number of connections.
 func TestClientLimitsAnswersThatAreBeingPosted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const asked, atOnce = 200, 64
 		f := newFake(t)
 		release := make(chan struct{})
-		var posts atomic.Int32 // of the goroutines of the server
+		var posts atomic.Int32 // used by the server's goroutines
 		f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			switch {
 			case r.Method == "GET":

@@ -70,7 +70,7 @@ func BenchmarkClient(b *testing.B) {
 	}
 }
 
-// BenchmarkPlain is what the HTTP library alone takes for the same exchange.
+// BenchmarkPlain measures the same exchange with net/http alone.
 func BenchmarkPlain(b *testing.B) {
 	text := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"name":"world"}}}`)
 	for _, callers := range []int{1, 64} {
@@ -92,7 +92,7 @@ func BenchmarkPlain(b *testing.B) {
 	}
 }
 
-// inParallel lets callers share the calls of a benchmark.
+// inParallel distributes the calls of a benchmark over callers goroutines.
 func inParallel(b *testing.B, callers int, call func() error) {
 	left := make(chan struct{})
 	done := make(chan bool)

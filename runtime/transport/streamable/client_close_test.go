@@ -48,7 +48,7 @@ func TestClientEndsItsSession(t *testing.T) {
 					t.Error(err)
 				}
 				if d := time.Since(start); d > test.most {
-					t.Errorf("it took %v, want at most %v", d, test.most)
+					t.Errorf("Close took %v, want at most %v", d, test.most)
 				}
 				check(t, "requests", test.want, f.take())
 			})
@@ -60,7 +60,7 @@ func TestClientHangsUpEverythingWhenClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
-			if m.Method == "tools/list" { // no answer at all
+			if m.Method == "tools/list" { // never answered
 				<-r.Context().Done()
 				return
 			}
@@ -96,13 +96,13 @@ func TestClientHangsUpEverythingWhenClosed(t *testing.T) {
 			t.Error(err)
 		}
 		if d := time.Since(start); d > time.Second {
-			t.Errorf("it took %v", d)
+			t.Errorf("Close took %v", d)
 		}
 		if err := <-done; err != transport.ErrClosed {
-			t.Errorf("a write under way ends with %v", err)
+			t.Errorf("a blocked Write ends with %v", err)
 		}
 		if _, err := c.Read(); err != transport.ErrClosed {
-			t.Errorf("reading: %v", err)
+			t.Errorf("Read after Close: %v", err)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -122,7 +122,7 @@ func TestClientTakesAServerForGoneThatTakesNothing(t *testing.T) {
 			return false
 		}
 		notify := func() error { return s.Notify(t.Context(), "notifications/roots/list_changed", nil) }
-		for range 2 { // one is lost, and nothing else
+		for range 2 { // one notification is lost, and the connection stays open
 			hang.Store(true)
 			if err := notify(); err != nil {
 				t.Error(err)
@@ -135,7 +135,7 @@ func TestClientTakesAServerForGoneThatTakesNothing(t *testing.T) {
 		hang.Store(true)
 		notify()
 		if err := notify(); err == nil {
-			t.Error("nothing happens when the server takes nothing")
+			t.Error("Notify succeeds although the server accepts nothing")
 		}
 		<-s.Done()
 	})
@@ -172,12 +172,12 @@ func TestClientLimitsWhatWaits(t *testing.T) {
 		}
 		late := write("6")
 		if len(late) != 0 {
-			t.Error("there is room for anything")
+			t.Error("request 6 did not wait for room")
 		}
 		unblock <- true
 		synctest.Wait()
 		if len(late) != 1 {
-			t.Error("a request that has gone out leaves no room")
+			t.Error("a request that was sent did not free its room")
 		}
 		start := time.Now()
 		if err := <-write("7"); err != transport.ErrStalled || time.Since(start) != transport.DefaultStallTimeout {

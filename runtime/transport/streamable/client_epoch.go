@@ -146,8 +146,8 @@ func (ep *epoch) lostError() *transport.SessionLostError {
 	return &transport.SessionLostError{Session: ep.number}
 }
 
-// lose records that the server has lost the session of ep, and reports it. It returns the error of
-// the message whose rejection, cause, has shown it.
+// lose records that the server has lost the session of ep, and reports it. cause is the rejection
+// of a message that has revealed the loss. lose returns the error for that message.
 func (c *Client) lose(ep *epoch, cause error) error {
 	err := &transport.SessionLostError{Session: ep.number, Err: cause}
 	if !ep.lost.Swap(true) {
@@ -170,7 +170,9 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 		c.unused = max(c.unused+1, 2)
 	case last.used.Load() && time.Since(last.opened) >= c.end.Options.RetryDelay:
 		c.unused = 0
-	default: // dropped unused, or at once: a host that restores its state uses every session
+	default:
+		// The session was dropped unused or within RetryDelay. A host that restores its state uses
+		// even such a session.
 		c.unused++
 	}
 	if c.unused > 1 && !httpcore.Sleep(ctx, c.end.Backoff(0, c.unused-2)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// A client that shows a token with every request, and a server that asks for it.
+// A client that sends a token with every request, and a server that requires it.
 func ExampleDial() {
 	users := func(r *http.Request) (string, error) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
@@ -45,6 +45,6 @@ func ExampleDial() {
 		s.Close()
 	}
 	// Output:
-	// connected with weather
-	// transport: message lost: HTTP POST: status 401 Unauthorized: jsonrpc: not authorized: no valid token (code -32600)
+	// connected with weather transport: message lost: HTTP POST: status 401 Unauthorized: jsonrpc:
+	// not authorized: no valid token (code -32600)
 }

@@ -18,31 +18,35 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// The tests of the client play its servers by hand. All of it is in a bubble of synctest: connections are pipes, time
-// stands still unless everybody waits, and a goroutine that is left at the end fails the test.
+// The tests of the client use a server that they control. They run in a synctest bubble:
+// connections are pipes, time advances only while all goroutines wait, and a goroutine that is left
+// at the end fails the test.
 
-// fake is a server that does what it must, unless the test says otherwise, and notes what it was asked.
+// fake is a server that follows the specification, unless the test overrides it, and logs the
+// requests that it receives.
 type fake struct {
 	t      *testing.T
 	begin  time.Time
 	client *http.Client
 
-	// call handles a request other than initialize that was posted; nil answers with an empty result.
+	// call handles a posted request other than initialize. If it is nil, the answer is an empty
+	// result.
 	call func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message)
-	// other handles what comes in with a method other than POST, or with a message that is no request. It reports
-	// whether it did; nil handles nothing.
+	// other handles HTTP requests other than POST, and posted messages that are not requests. It
+	// returns true if it has handled one. It may be nil.
 	other func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool
-	// hello is called before initialize is answered, and may answer in its place; nil does nothing.
+	// hello is called before initialize is answered. It returns true if it has answered. It may be
+	// nil.
 	hello func(w http.ResponseWriter, r *http.Request) (done bool)
 
-	revision string // that it speaks; default 2025-11-25
-	noID     bool   // it has no sessions
-	prefix   string // of the ids of sessions
-	tasks    bool   // it declares that tools can be called as tasks
+	revision string // supported revision; default 2025-11-25
+	noID     bool   // the server has no sessions
+	prefix   string // prefix of session ids
+	tasks    bool   // the server declares tool calls as tasks
 
 	mu       sync.Mutex
-	sessions int    // that were opened
-	id       string // of the one that is open
+	sessions int    // number of opened sessions
+	id       string // id of the open session
 	log      []string
 }
 
@@ -66,7 +70,7 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// pipes returns a listener, and a client that connects to it whatever the address.
+// pipes returns a listener, and a client that connects to it for any address.
 func pipes(t *testing.T) (net.Listener, *http.Client) {
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	return l, &http.Client{Transport: &http.Transport{DialContext: l.dial}}
@@ -112,7 +116,7 @@ func (f *fake) note(format string, args ...any) {
 	f.log = append(f.log, fmt.Sprintf(format, args...))
 }
 
-// take returns the log and empties it, once nothing moves any more.
+// take waits until all goroutines are idle, returns the log and empties it.
 func (f *fake) take() []string {
 	synctest.Wait()
 	f.mu.Lock()
@@ -122,13 +126,13 @@ func (f *fake) take() []string {
 	return log
 }
 
-// since is the time since the start, for the log.
+// since returns the time since the start, for the log.
 func (f *fake) since() time.Duration { return time.Since(f.begin).Round(time.Millisecond) }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client was closed in the middle of it
+		return // the client was closed while it sent the body
 	}
 	m, _ := jsonrpc.Parse(body)
 	line := r.Method
@@ -190,14 +194,14 @@ func (f *fake) greet(w http.ResponseWriter, m jsonrpc.Message) {
 	f.answer(w, m, `{"protocolVersion":"`+f.revision+`","capabilities":{`+tasks+`"tools":{},"logging":{}},"serverInfo":{"name":"fake","version":"1"}}`)
 }
 
-// drop forgets the session.
+// drop ends the session without notifying the client.
 func (f *fake) drop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.id = ""
 }
 
-// lost reports whether a request is for a session that is gone.
+// lost reports whether a request belongs to a session that was dropped.
 func (f *fake) lost(r *http.Request) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -210,12 +214,12 @@ func (f *fake) answer(w http.ResponseWriter, m jsonrpc.Message, result string) {
 	fmt.Fprint(w, response(m, result))
 }
 
-// response is the answer to a request.
+// response returns the answer to a request.
 func response(m jsonrpc.Message, result string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
 }
 
-// stream begins a stream of events. What it returns writes to it.
+// stream begins an event stream. It returns a function that writes to it.
 func stream(w http.ResponseWriter) func(format string, args ...any) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -226,7 +230,7 @@ func stream(w http.ResponseWriter) func(format string, args ...any) {
 	}
 }
 
-// options are the options of a client of the server, with nothing random in them.
+// options returns options for a client of the server, without random delays.
 func (f *fake) options() streamable.ClientOptions {
 	var o streamable.ClientOptions
 	o.HTTP = f.client
@@ -242,7 +246,8 @@ func (f *fake) dial(o streamable.ClientOptions) *streamable.Client {
 	return c
 }
 
-// connect opens a session with the server, and empties the log. The session is closed in the end.
+// connect opens a session with the server, and empties the log. The session is closed at the end of
+// the test.
 func (f *fake) connect(o streamable.ClientOptions, cfg *session.Config) *session.Session {
 	f.t.Helper()
 	s, err := session.Connect(f.t.Context(), f.dial(o), &mcp.InitializeRequestParams{

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Whatever a server answers to a request, the caller gets an answer or an error in good time, and the session goes on.
-// ID in the text stands for the id of the request.
+// For any response of a server, the call returns an answer or an error in time, and the session
+// continues. ID in the text is replaced with the id of the request.
 func FuzzClientAnswer(f *testing.F) {
 	for _, body := range []string{
 		`{"jsonrpc":"2.0","id":ID,"result":{}}`, `[{"jsonrpc":"2.0","id":ID,"result":{}}]`, `{"jsonrpc":"2.0","id":ID,"error":{"code":1,"message":""}}`,
@@ -46,10 +46,10 @@ func FuzzClientAnswer(f *testing.F) {
 			start := time.Now()
 			_, err := s.Call(t.Context(), "tools/list", nil)
 			if errors.Is(err, session.ErrTimeout) && status != http.StatusAccepted {
-				t.Errorf("nothing came within %v", time.Since(start))
+				t.Errorf("the call did not return within %v", time.Since(start))
 			}
 			if err := s.Ping(t.Context()); err != nil {
-				t.Errorf("the session is harmed: %v", err)
+				t.Errorf("a ping after the response: %v", err)
 			}
 		})
 	})

@@ -14,7 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// What a server sends before the standing stream is open is lost with many of them.
+// Many servers lose the messages that they send before the standing stream is open. The client
+// therefore opens it before it sends further requests.
 func TestRequestsComeBehindTheStandingStream(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusMethodNotAllowed} {
 		var mu sync.Mutex

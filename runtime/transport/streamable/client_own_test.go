@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// These tests are with the HTTP client that a Client has of its own, over the loopback interface.
+// These tests use the HTTP client that a Client creates, over the loopback interface.
 
 func TestClientWithItsOwnHTTPClient(t *testing.T) {
 	f := &fake{t: t, begin: time.Now(), revision: "2025-11-25"}
@@ -69,7 +69,7 @@ func TestClientWithItsOwnHTTPClient(t *testing.T) {
 	server.Close()
 	_, err := connect(strings.Replace(server.URL, "http://", "http://ann:secret@", 1))
 	if err == nil || strings.Contains(fmt.Sprint(err), "secret") {
-		t.Errorf("a server that is gone: %v", err)
+		t.Errorf("a closed server: %v", err)
 	}
 	// The goroutines of connections end soon after those are closed.
 	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
@@ -95,7 +95,8 @@ func TestClientBehindAProxy(t *testing.T) {
 	library := &http.Transport{Proxy: http.ProxyURL(through)}
 	defer library.CloseIdleConnections()
 	var o streamable.ClientOptions
-	o.HTTP = &http.Client{Transport: library, Timeout: time.Nanosecond} // the timeout does not count
+	// The Timeout of the http.Client is ignored.
+	o.HTTP = &http.Client{Transport: library, Timeout: time.Nanosecond}
 	c, err := streamable.Dial("http://server.example/mcp", o)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func TestClientBehindAProxy(t *testing.T) {
 	}
 	hosts.Range(func(host, _ any) bool {
 		if host != "server.example" {
-			t.Errorf("the proxy was asked for %v", host)
+			t.Errorf("the proxy received requests for host %v", host)
 		}
 		return true
 	})

@@ -31,7 +31,7 @@ func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
 		s := f.connect(f.options(), &session.Config{Reopened: func(result *mcp.InitializeResult) { reopened <- result }})
 		f.drop()
 		var wg sync.WaitGroup
-		for range 3 { // all at once, and only one new session
+		for range 3 { // concurrent pings open only one new session
 			wg.Go(func() {
 				if err := s.Ping(t.Context()); err != nil {
 					t.Error(err)
@@ -41,7 +41,7 @@ func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
 		wg.Wait()
 		count := map[string]int{}
 		for _, line := range f.take() {
-			if line != "POST ping s1 2025-11-25" { // which comes before anybody knows
+			if line != "POST ping s1 2025-11-25" { // pings sent before the loss is known
 				count[line]++
 			}
 		}
@@ -62,7 +62,8 @@ func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
 	})
 }
 
-// Servers that answer with 400 rather than 404 are told from those that do not like a message.
+// Some servers reject a dropped session with status 400, not 404. The client distinguishes this
+// from the rejection of a single message.
 func TestClientTellsASessionThatIsGoneFromAMessageThatIsRefused(t *testing.T) {
 	const sdk = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`
 	refuse := func(w http.ResponseWriter, kind, text string) {
@@ -76,11 +77,12 @@ func TestClientTellsASessionThatIsGoneFromAMessageThatIsRefused(t *testing.T) {
 		"POST tools/list s2 2025-11-25",
 	}
 	for _, test := range []struct {
-		name   string
-		list   func(w http.ResponseWriter, m jsonrpc.Message) // answers tools/list in the first session
+		name string
+		// Answers tools/list in the first session.
+		list   func(w http.ResponseWriter, m jsonrpc.Message)
 		ping   func(f *fake, w http.ResponseWriter, m jsonrpc.Message)
 		want   []string
-		status bool // the request fails with the status
+		status bool // the request fails with status 400
 	}{
 		{"a JSON-RPC error for nobody", func(w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "application/json", sdk) },
 			func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "application/json", sdk) }, gone, false},
@@ -157,8 +159,8 @@ func TestClientNoticesOnAStreamThatIsRefusedWith400ThatItsSessionIsGone(t *testi
 	})
 }
 
-// A server that drops its sessions at once is not flooded, however often the host comes back, even if
-// it accepts a request in each session.
+// A server that drops each session at once is not flooded with new sessions, even if the host uses
+// each of them or the server accepts a request in each.
 func TestClientAsksForSessionsThatAreOfNoUseMoreAndMoreSlowly(t *testing.T) {
 	for name, accepted := range map[string]int{"no request": 0, "one request": 1} {
 		t.Run(name, func(t *testing.T) { testUselessSessions(t, accepted) })
@@ -179,12 +181,12 @@ func testUselessSessions(t *testing.T, accepted int) {
 			}
 		}}
 		var mu sync.Mutex
-		calls := map[string]int{} // by session
+		calls := map[string]int{} // number of calls by session id
 		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
 			mu.Lock()
 			id := r.Header.Get("Mcp-Session-Id")
 			calls[id]++
-			accept := calls[id] <= accepted || len(calls) > 1000 // or a flood would not end
+			accept := calls[id] <= accepted || len(calls) > 1000 // ends a flood
 			mu.Unlock()
 			if accept {
 				f.answer(w, m, `{}`)
@@ -205,7 +207,7 @@ func testUselessSessions(t *testing.T, accepted int) {
 	})
 }
 
-// The same holds for a server that accepts initialize and never answers it.
+// The delay also increases if a server accepts initialize and never answers it.
 func TestClientRepeatsUnansweredInitializeMoreAndMoreSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -215,7 +217,7 @@ func TestClientRepeatsUnansweredInitializeMoreAndMoreSlowly(t *testing.T) {
 		var attempts atomic.Int64
 		f.hello = func(w http.ResponseWriter, _ *http.Request) bool {
 			if attempts.Add(1) > 1000 {
-				return false // or a flood would not end
+				return false // ends a flood
 			}
 			stream(w)(": cut\n\n")
 			return true
@@ -247,25 +249,25 @@ func TestClientDoesNotRepeatWhatALostSessionHadAccepted(t *testing.T) {
 			_, err := s.Call(t.Context(), "tools/list", nil)
 			answer <- err
 		}()
-		synctest.Wait() // the stream has broken, and will be resumed
+		synctest.Wait() // the stream has broken, and the client waits to resume it
 		f.drop()
 		if err := <-answer; !errors.Is(err, transport.ErrSessionLost) {
 			t.Errorf("the request fails with %v", err)
 		}
 		if err := <-cancelled; !errors.Is(err, session.ErrCancelled) {
-			t.Errorf("the question of the server ends with %v", err)
+			t.Errorf("the server's request ends with %v", err)
 		}
 		check(t, "requests", []string{
 			"POST tools/list s1 2025-11-25", "GET s1 2025-11-25 1",
 			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
 		}, f.take())
 		if err := s.Ping(t.Context()); err != nil {
-			t.Errorf("the session after that: %v", err)
+			t.Errorf("a ping in the new session: %v", err)
 		}
 	})
 }
 
-// asked waits to be cancelled when it is asked for its roots.
+// asked is a client that does not answer roots/list. It waits until the request is cancelled.
 type asked struct {
 	mcp.UnimplementedClientHandler
 	cancelled chan error
@@ -303,7 +305,8 @@ func TestClientNoticesOnTheStandingStreamThatItsSessionIsGone(t *testing.T) {
 	})
 }
 
-// An answer is for its own session alone: if that is gone, the client opens another one, and does not send it there.
+// An answer belongs to one session. If that session is lost, the client opens another one and does
+// not send the answer there.
 //
 // Proves HTTP-45.
 func TestClientNoticesByAnAnswerThatItsSessionIsGone(t *testing.T) {
@@ -338,7 +341,7 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		hello func(f *fake, w http.ResponseWriter) bool
-		ends  bool // for good
+		ends  bool // the session ends, and there are no further attempts
 	}{
 		{"because it is refused", func(_ *fake, w http.ResponseWriter) bool {
 			w.WriteHeader(http.StatusForbidden)
@@ -366,7 +369,7 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 				f.hello = nil
 				err := s.Ping(t.Context())
 				if ended := errors.Is(err, session.ErrClosed); ended != test.ends || !ended && err != nil {
-					t.Errorf("afterwards: %v", err)
+					t.Errorf("the second ping: %v", err)
 				}
 			})
 		})
@@ -391,7 +394,7 @@ func TestClientCancels(t *testing.T) {
 		}
 		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
 		if d := <-hungUp - start; d < 3*time.Second || d > 5*time.Second {
-			t.Errorf("the client hung up after %v", d)
+			t.Errorf("the client closed the stream after %v", d)
 		}
 	})
 }
@@ -420,12 +423,13 @@ func TestClientLeavesTheStreamOfACancelledRequest(t *testing.T) {
 	})
 }
 
-// A call that creates a task is not cancelled when its caller gives it up; its stream is left all the same.
+// A call that creates a task is not cancelled when its caller stops waiting. Its stream is closed
+// nevertheless.
 func TestClientLeavesTheStreamOfATaskThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.tasks = true
-		var left atomic.Int32 // of the goroutines of the server
+		var left atomic.Int32 // used by the server's goroutines
 		f.call = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) {
 			stream(w)(": waiting\n\n")
 			<-r.Context().Done()
@@ -441,7 +445,7 @@ func TestClientLeavesTheStreamOfATaskThatIsGivenUp(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if synctest.Wait(); left.Load() != 3 {
-			t.Errorf("%d streams were left, want 3", left.Load())
+			t.Errorf("%d streams were closed, want 3", left.Load())
 		}
 	})
 }
@@ -548,7 +552,7 @@ func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				if err := s.Ping(t.Context()); err != nil {
-					t.Errorf("the session is harmed: %v", err)
+					t.Errorf("a ping after the response: %v", err)
 				}
 				if posts != 1 {
 					t.Errorf("the request was posted %d times", posts)
@@ -607,7 +611,7 @@ func TestClientSurvivesACutAtEveryByte(t *testing.T) {
 			}
 			synctest.Wait()
 			if len(logs) != 1 {
-				t.Errorf("cut at %d: %d messages came before the answer, want 1", cut, len(logs))
+				t.Errorf("cut at %d: %d messages arrived before the answer, want 1", cut, len(logs))
 			}
 		})
 	}
@@ -681,7 +685,9 @@ func TestClientAddsHeaders(t *testing.T) {
 	})
 }
 
-// Proves HTTP-41. The server fails in every way that there is an error or a log line for.
+// The server fails in every way that causes an error or a log line. None has the id of the session.
+//
+// Proves HTTP-41.
 func TestClientTellsNobodyTheIDOfTheSession(t *testing.T) {
 	for name, fail := range map[string]func(f *fake, w http.ResponseWriter, r *http.Request, m jsonrpc.Message){
 		"a status": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
@@ -699,7 +705,7 @@ func TestClientTellsNobodyTheIDOfTheSession(t *testing.T) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		},
 		"a session that is dropped": func(f *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
-			f.revision = "2025-06-18" // so that no new one takes its place
+			f.revision = "2025-06-18" // so that the client cannot open a new session
 			f.drop()
 			w.WriteHeader(http.StatusNotFound)
 		},
@@ -739,7 +745,7 @@ func TestClientTellsNobodyTheIDOfTheSession(t *testing.T) {
 	}
 }
 
-// lines is a log.
+// lines is a log that is safe for concurrent use.
 type lines struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -788,7 +794,7 @@ func TestClientTakesAnswersInBatches(t *testing.T) {
 	}
 }
 
-// silent is a context that nothing can be learned from but when it ends.
+// silent is a context without values: it hides the trace hooks of the request.
 type silent struct{ context.Context }
 
 func (silent) Value(any) any { return nil }

@@ -15,13 +15,14 @@ import (
 
 // stream is a stream of events. It uses one connection after another.
 type stream struct {
-	c        *Client
-	ep       *epoch
-	ctx      context.Context
-	cancel   context.CancelCauseFunc       // ends ctx; unused for the standing stream
-	take     func(text []byte) (done bool) // processes a message; done reports that no further one is needed
-	standing bool                          // belongs to no request
-	unwanted func() bool                   // whether further messages are unneeded; nil means false
+	c      *Client
+	ep     *epoch
+	ctx    context.Context
+	cancel context.CancelCauseFunc // ends ctx; unused for the standing stream
+	// Processes a message. It returns true if no further message is needed.
+	take     func(text []byte) (done bool)
+	standing bool        // belongs to no request
+	unwanted func() bool // whether further messages are unneeded; nil means false
 
 	done     bool
 	refused  error         // the answer was too long

@@ -18,14 +18,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-// connection is what one connection of a stream brings: a refusal, or events. ANSWER in them is the answer.
+// connection describes one connection of a stream: a rejection or events. ANSWER in the text is
+// replaced with the answer.
 type connection struct {
 	status int // default 200
 	header http.Header
 	text   string
 }
 
-// serve brings it.
+// serve writes the response of the connection.
 func (c connection) serve(w http.ResponseWriter, answer string) {
 	for name, values := range c.header {
 		w.Header()[name] = values
@@ -43,9 +44,10 @@ func TestClientResumesTheStreamOfARequest(t *testing.T) {
 	const primed = "id: a1\nretry: 500\ndata: \n\n"
 	for _, test := range []struct {
 		name        string
-		connections []connection // of one call, one after another
-		want        []string     // GETs, with the time since the one before, or "+" for a random one
-		fails       error
+		connections []connection // consecutive connections of one call
+		// GETs, each with the time since the previous request, or "+" for a random time.
+		want  []string
+		fails error
 	}{
 		{"after the time that the server asks for",
 			[]connection{{text: primed}, {text: "id: a2\ndata: ANSWER\n\n"}},
@@ -158,7 +160,7 @@ func TestClientWaitsLongerAfterEachFailure(t *testing.T) {
 		for i, most := range []time.Duration{1, 2, 4, 8, 10, 10, 10} {
 			most *= time.Second
 			if d := at[i+1].Sub(at[i]); d < most/2 || d > most {
-				t.Errorf("attempt %d comes after %v, want between %v and %v", i+1, d, most/2, most)
+				t.Errorf("attempt %d follows after %v, want between %v and %v", i+1, d, most/2, most)
 			}
 		}
 		if len(at) != 8 {
@@ -167,14 +169,14 @@ func TestClientWaitsLongerAfterEachFailure(t *testing.T) {
 	})
 }
 
-// A server that only lets the client poll cannot make it connect all the time.
+// The delay between connections increases if a server sends no message on them.
 func TestClientPollsMoreSlowlyIfNoMessageComes(t *testing.T) {
 	const polling = "retry: 1\nid: a\ndata:\n\n"
 	for _, standing := range []bool{false, true} {
 		t.Run(fmt.Sprint("standing stream: ", standing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				var gets atomic.Int32 // of the goroutines of the server
+				var gets atomic.Int32 // used by the server's goroutines
 				f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)(polling) }
 				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
 					if r.Method != "GET" {
@@ -192,7 +194,7 @@ func TestClientPollsMoreSlowlyIfNoMessageComes(t *testing.T) {
 				if standing {
 					<-ctx.Done()
 				} else if _, err := s.With(session.Timeout(0)).Call(ctx, "tools/list", nil); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("got %v; the call may have an answer in the end", err)
+					t.Errorf("got %v, want the call to wait for its answer", err)
 				}
 				if gets.Load() < 120 || gets.Load() > 260 { // every 15 to 30 seconds
 					t.Errorf("the client has connected %d times in an hour", gets.Load())
@@ -214,7 +216,7 @@ func TestClientGivesUpAResumptionThatIsNotAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				var gets atomic.Int32 // of the goroutines of the server
+				var gets atomic.Int32 // used by the server's goroutines
 				f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)("id: a\ndata:\n\n") }
 				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
 					if r.Method != "GET" {
@@ -245,7 +247,7 @@ func TestClientListensOnAStandingStream(t *testing.T) {
 		steps := []connection{
 			{text: "id: x1\nretry: 1000\ndata: " + logLine("one") + "\n\n"},
 			{text: "id: x2\ndata: " + logLine("two") + "\n\n"},
-			{status: http.StatusBadRequest}, // the event is not known any more
+			{status: http.StatusBadRequest}, // the server has dropped the event
 			{text: "data: " + logLine("three") + "\n\n"},
 			{status: http.StatusMethodNotAllowed},
 		}
@@ -281,12 +283,12 @@ func TestClientListensOnAStandingStream(t *testing.T) {
 	})
 }
 
-// logLine is a log message of a server.
+// logLine returns a log message of a server.
 func logLine(text string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, text)
 }
 
-// logger takes the log messages of a server.
+// logger is a client that passes on the log messages of a server.
 type logger struct {
 	mcp.UnimplementedClientNotificationHandler
 	logs chan string

@@ -36,7 +36,7 @@ func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
 			return serveOver(t, streamable.HandlerOptions{}, o, func(l net.Listener) net.Listener { return l })
 		}
 		first := start()
-		var now atomic.Pointer[served] // the server that is running
+		var now atomic.Pointer[served] // the running server
 		now.Store(first)
 		var reopened atomic.Int32
 		cfg := &session.Config{Reopened: func(*mcp.InitializeResult) { reopened.Add(1) }}
@@ -69,7 +69,7 @@ func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
 			waiting <- outcome{result, err}
 		}()
 		time.Sleep(time.Second)
-		first.stop() // with its sessions
+		first.stop() // ends its sessions
 		time.Sleep(time.Minute)
 		now.Store(start())
 		time.Sleep(time.Minute)
@@ -87,7 +87,7 @@ func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
 	})
 }
 
-// slowBody takes a second for each MiB.
+// slowBody is a body that is read at 1 MiB per second.
 type slowBody struct{ io.ReadCloser }
 
 func (b slowBody) Read(p []byte) (int, error) {
@@ -96,8 +96,8 @@ func (b slowBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The state of a task overtakes a large result on another connection. The result arrives all the same, and is
-// sent once.
+// The status of a task may arrive before its large result, on another connection. The client still
+// receives the result, and requests it once.
 func TestResultArrivesOverSlowLine(t *testing.T) {
 	for name, resume := range map[string]bool{"new handle": false, "resumed handle": true} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// check compares what a server has noted.
+// check compares the requests that a server has logged.
 func check(t *testing.T, what string, want, got []string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -91,11 +91,11 @@ func TestClientOpensTheConversation(t *testing.T) {
 	})
 }
 
-// Without notifications/initialized the server may send nothing.
+// The server may send nothing before it has received notifications/initialized.
 func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
 	for _, test := range []struct {
-		status  int   // 0 for a connection that breaks
-		refused int32 // how often
+		status  int   // 0 breaks the connection
+		refused int32 // number of rejected attempts
 		waits   bool
 	}{
 		{0, 1, true}, {0, 20, false}, {429, 2, true}, {500, 1, true}, {502, 5, true}, {503, 20, false}, {400, 1, false}, {413, 3, false},
@@ -103,7 +103,7 @@ func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
 		t.Run(fmt.Sprint(test.status, " ", test.refused), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t)
-				var posts atomic.Int32 // of the goroutines of the server
+				var posts atomic.Int32 // used by the server's goroutines
 				f.other = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
 					if m.Method != "notifications/initialized" {
 						return false
@@ -124,7 +124,7 @@ func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
 					t.Fatal(err)
 				}
 				if taken := posts.Load() > test.refused; taken != test.waits {
-					t.Errorf("%d posts when the session is connected", posts.Load())
+					t.Errorf("%d posts when Connect returns", posts.Load())
 				}
 				time.Sleep(time.Hour)
 				if want := test.refused + 1; posts.Load() != want {
@@ -150,7 +150,7 @@ func TestClientStopsRepeatingInitializedWhenItIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		refuse(f, http.StatusForbidden)
-		f.connect(f.options(), nil) // and closes it; a goroutine that is left fails the test
+		f.connect(f.options(), nil) // the cleanup closes it; a remaining goroutine fails the test
 	})
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)

@@ -18,8 +18,12 @@ const (
 
 // MemoryOptions sets the limits of a [MemoryStore]. The zero value means the defaults.
 type MemoryOptions struct {
-	MaxBytes        int // size in bytes of the events of all sessions; default [DefaultStoreBytes]
-	MaxSessionBytes int // size in bytes of the events of one session; default [DefaultSessionBytes], and at most MaxBytes
+	// MaxBytes limits the size in bytes of the events of all sessions; default
+	// [DefaultStoreBytes].
+	MaxBytes int
+	// MaxSessionBytes limits the size in bytes of the events of one session; default
+	// [DefaultSessionBytes], and at most MaxBytes.
+	MaxSessionBytes int
 }
 
 // Memory of an event in addition to its text, including its stream, and of a session in addition to

@@ -19,7 +19,7 @@ func TestMemoryStore(t *testing.T) {
 	})
 }
 
-// kept returns how many events of stream 1 a store has.
+// kept returns the number of events of stream 1 in a store.
 func kept(t *testing.T, s streamable.EventStore, session string) int {
 	t.Helper()
 	events, err := s.Events(t.Context(), session, "1", 0)
@@ -29,12 +29,13 @@ func kept(t *testing.T, s streamable.EventStore, session string) int {
 	return len(events)
 }
 
-// When all sessions together have too much, the largest one pays.
+// Above MaxBytes, the largest session loses events.
 func TestMemoryStoreTakesFromTheLargestSession(t *testing.T) {
 	s := streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 21 << 10})
 	add := func(session string, n int) {
 		t.Helper()
-		e := streamable.Event{Number: uint64(n + 1), Text: make([]byte, 744)} // 1000 with what is beside it
+		// The event has 1000 bytes, overhead included.
+		e := streamable.Event{Number: uint64(n + 1), Text: make([]byte, 744)}
 		if err := s.Append(t.Context(), session, "1", e); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func TestMemoryStoreTakesFromTheLargestSession(t *testing.T) {
 		add("late", n+5)
 	}
 	if got := kept(t, s, "late"); got != 20 {
-		t.Errorf("alone, the session has %d events", got)
+		t.Errorf("the session has %d events, want 20", got)
 	}
 }
 
@@ -71,7 +72,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// Whatever clients make a server send, a store holds no more than twice what it may.
+// A store uses at most twice MaxBytes of memory, for any events.
 func TestMemoryStoreHoldsNoMoreThanItMay(t *testing.T) {
 	const limit = 2 << 20
 	long := strings.Repeat("x", 1<<20)
@@ -112,7 +113,7 @@ func TestMemoryStoreHoldsNoMoreThanItMay(t *testing.T) {
 			}
 		})
 		if held := heap() - before; held > 2*limit {
-			t.Errorf("%s: the store holds %d bytes, and may hold %d", name, held, limit)
+			t.Errorf("%s: the store holds %d bytes, with a limit of %d", name, held, limit)
 		}
 		runtime.KeepAlive(s)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// A store keeps what is sent, so that a client which was cut off gets the rest. HandlerOptions.Store takes it.
+// A store keeps sent events, so that a client receives those that it missed while it was
+// disconnected. Pass the store in HandlerOptions.Store.
 func ExampleNewMemoryStore() {
 	ctx := context.Background()
 	store := streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 1 << 20})

@@ -31,21 +31,23 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// network is a listener whose connections break. What goes to the server always arrives.
+// network is a listener whose connections break. Data to the server always arrives.
 type network struct {
 	net.Listener
 
-	// limit returns how many bytes of what the server writes from now on arrive before the connection breaks, or a
-	// negative number if it does not. It is called with what the client has written.
+	// limit returns the number of further bytes from the server that arrive before the connection
+	// breaks. A negative number leaves an earlier limit unchanged. limit is called with each text
+	// that the client has written.
 	limit func(read []byte) int
 
-	// limits returns a limit of its own for each connection, which is told how many there were before. Nil means limit.
+	// limits returns the limit function of a connection, from the number of earlier connections. If
+	// it is nil, limit is used.
 	limits func(conn uint64) func(read []byte) int
 	conns  atomic.Uint64
 
 	mu   sync.Mutex
-	cuts int    // that were made
-	sent []byte // that arrived after limit had said something
+	cuts int    // number of broken connections
+	sent []byte // bytes that arrived while a limit was set
 }
 
 func (n *network) Accept() (net.Conn, error) {
@@ -104,7 +106,7 @@ func (c *fragile) Write(b []byte) (int, error) {
 	return k, err
 }
 
-// recorder is a connection that notes what it reads.
+// recorder is a connection that records the messages it reads.
 type recorder struct {
 	transport.Conn
 	mu   sync.Mutex
@@ -121,7 +123,7 @@ func (r *recorder) Read() (transport.Message, error) {
 	return m, err
 }
 
-// dial opens a session with the served handler.
+// dial opens a session with the handler.
 func (s *served) dial(cfg *session.Config) (*session.Session, *recorder, error) {
 	s.t.Helper()
 	c, err := streamable.Dial("http://localhost/mcp", streamable.ClientOptions{Options: httpclient.Options{HTTP: s.http}})
@@ -136,8 +138,9 @@ func (s *served) dial(cfg *session.Config) (*session.Session, *recorder, error) 
 	return open, r, err
 }
 
-// A connection that breaks after any byte of the answer to a call: whoever has got the first event gets all others,
-// once and in order; who has not is told that the answer is lost. The tool runs once.
+// A connection breaks after each possible number of bytes of the answer to a call. If the first
+// event has arrived, the client receives all others, once and in order. Otherwise the call fails
+// with a DeliveryError. The tool runs once.
 //
 // Proves HTTP-22, HTTP-32 and HTTP-37.
 func TestEveryCutOfAnAnswer(t *testing.T) {
@@ -190,7 +193,7 @@ func TestEveryCutOfAnAnswer(t *testing.T) {
 	}
 }
 
-// cutAnswer makes a listener a network whose connections break after so many bytes of the answer to a call.
+// cutAnswer returns a network whose connections break after cut bytes of the answer to a call.
 func cutAnswer(n **network, cut int) func(net.Listener) net.Listener {
 	return func(l net.Listener) net.Listener {
 		*n = &network{Listener: l, limit: func(read []byte) int {
@@ -203,14 +206,15 @@ func cutAnswer(n **network, cut int) func(net.Listener) net.Listener {
 	}
 }
 
-// arrived returns what has arrived of an answer, and whether that is all of it.
+// arrived returns the part of an answer that has arrived, and whether it is complete.
 func (n *network) arrived() (sent []byte, whole bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sent, n.cuts == 0
 }
 
-// A server that streams every answer from the start loses none of which the first event has arrived.
+// If a server streams every answer from the start, an answer is not lost once its first event has
+// arrived.
 func TestEveryCutOfAnAnswerThatIsStreamedFromTheStart(t *testing.T) {
 	for cut, whole := 0, false; !whole; cut++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -229,7 +233,8 @@ func TestEveryCutOfAnAnswerThatIsStreamedFromTheStart(t *testing.T) {
 			if lost == primed || primed && (err != nil || !strings.Contains(string(raw), `{\"n\":1}`)) {
 				t.Errorf("cut after %d bytes: %s, %v", cut, raw, err)
 			}
-			if got := s.tools.calls.Load(); got > 1 || primed && got < 1 { // or it was cancelled before it ran
+			// The call may have been cancelled before the tool ran.
+			if got := s.tools.calls.Load(); got > 1 || primed && got < 1 {
 				t.Errorf("cut after %d bytes: the tool ran %d times", cut, got)
 			}
 		})
@@ -239,8 +244,8 @@ func TestEveryCutOfAnAnswerThatIsStreamedFromTheStart(t *testing.T) {
 	}
 }
 
-// An answer in JSON is lost with its connection. If it was to name a task, that is there all the same, and is found
-// among the tasks of the client.
+// An answer in JSON is lost with its connection. If it was the answer that names a task, the task
+// exists nevertheless, and the client finds it in the list.
 func TestATaskWhoseAnswerIsLostIsFoundInTheList(t *testing.T) {
 	found := 0
 	for cut, whole := 0, false; !whole; cut++ {
@@ -294,8 +299,8 @@ func TestATaskWhoseAnswerIsLostIsFoundInTheList(t *testing.T) {
 	}
 }
 
-// Tasks over connections that break all the time: every task that the client knows of has one result, progress only
-// grows, and no tool runs more often than it was called.
+// Tasks work over connections that break all the time: every task that the client knows has one
+// result, progress only increases, and a tool runs at most once per call.
 func TestTasksOverBadConnections(t *testing.T) {
 	for range 20 {
 		seed := rand.Uint64()
@@ -310,8 +315,8 @@ func tasksOverBadConnections(t *testing.T, seed uint64) {
 	o := newTools()
 	created := tasksOver(t, o, func(l net.Listener) net.Listener {
 		n = &network{Listener: l, limits: func(conn uint64) func([]byte) int {
-			random := rand.New(rand.NewPCG(seed, conn)) // whatever the other connections do
-			return func(read []byte) int {              // by the one goroutine that reads
+			random := rand.New(rand.NewPCG(seed, conn)) // independent of other connections
+			return func(read []byte) int {              // called by one goroutine
 				if !bytes.HasPrefix(read, []byte("POST")) && !bytes.HasPrefix(read, []byte("GET")) || random.IntN(3) == 0 {
 					return -1
 				}
@@ -330,8 +335,8 @@ func tasksOverBadConnections(t *testing.T, seed uint64) {
 	}
 }
 
-// tasksOver runs six tasks at once over a network, checks what their client gets, and says how often it was tried to
-// create one.
+// tasksOver runs six tasks at once over a network and checks their results and progress. It returns
+// the number of attempts to create a task.
 func tasksOver(t *testing.T, o *tools, network func(net.Listener) net.Listener) (created int) {
 	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
 	if err != nil {
@@ -387,7 +392,8 @@ func tasksOver(t *testing.T, o *tools, network func(net.Listener) net.Listener) 
 	return created
 }
 
-// createTask creates a task, and says how often that was tried: an answer that is lost before its first event is lost.
+// createTask creates a task, and returns the number of attempts. An attempt fails if the answer is
+// lost before its first event.
 func createTask(ctx context.Context, t *testing.T, tasks *requestor.Tasks, c *session.Session, tool string, n int) (h *requestor.Handle[*mcp.CallToolResult], tries int) {
 	t.Helper()
 	for {

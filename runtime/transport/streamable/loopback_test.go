@@ -18,7 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// serveLoopback serves a handler on a real socket. Its tools are those of serve.
+// serveLoopback serves a handler on a real socket, with the tools of serve.
 func serveLoopback(t *testing.T, o streamable.HandlerOptions, configure func(*http.Server)) *served {
 	t.Helper()
 	s := &served{t: t, tools: newTools(), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
@@ -41,7 +41,7 @@ func serveLoopback(t *testing.T, o streamable.HandlerOptions, configure func(*ht
 	return s
 }
 
-// serveTimed serves a handler over pipes in a bubble, by a server that has timeouts.
+// serveTimed serves a handler over pipes in a synctest bubble, by a server with timeouts.
 func serveTimed(t *testing.T, o streamable.HandlerOptions, server *http.Server) *served {
 	s := &served{t: t, tools: newTools()}
 	s.handler = streamable.NewHandler(s.tools.open, o)
@@ -60,7 +60,7 @@ func (s *served) dialRaw() net.Conn {
 	return conn
 }
 
-// A client that sends its message a byte at a time does not hold a connection for longer than allowed.
+// A client that sends its message slowly loses its connection after ReadTimeout.
 func TestServerSlowMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{ReadTimeout: time.Second}, &http.Server{})
@@ -79,7 +79,7 @@ func TestServerSlowMessage(t *testing.T) {
 			t.Error(err)
 		}
 		if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("the connection is still there: %d, %v", n, err)
+			t.Errorf("the connection is still open: %d, %v", n, err)
 		}
 	})
 }
@@ -94,12 +94,12 @@ func TestServerAnswerThatIsNotRead(t *testing.T) {
 		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMCP-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
 		time.Sleep(2 * time.Second)
 		if text, err := io.ReadAll(conn); len(text) > 0 || err != nil {
-			t.Errorf("the connection is still there: %q, %v", text, err)
+			t.Errorf("the connection is still open: %q, %v", text, err)
 		}
 	})
 }
 
-// A client that reads the last message of a stream, and not the end of the response, loses its
+// A client that reads the last message of a stream, but not the end of the response, loses its
 // connection.
 func TestServerStreamWhoseEndIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -119,12 +119,12 @@ func TestServerStreamWhoseEndIsNotRead(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if text, err := io.ReadAll(conn); len(text) > 0 || err != nil {
-			t.Errorf("the connection is still there: %q, %v", text, err)
+			t.Errorf("the connection is still open: %q, %v", text, err)
 		}
 	})
 }
 
-// A client that does not read loses its connections when its session ends, after FlushTimeout.
+// A client that does not read loses its connections FlushTimeout after the end of its session.
 func TestServerCutsConnectionsOfAnEndedSession(t *testing.T) {
 	for _, exchange := range []struct {
 		name        string
@@ -163,10 +163,10 @@ func TestServerCutsConnectionsOfAnEndedSession(t *testing.T) {
 					end.end(s, id)
 					synctest.Wait()
 					if text, err := io.ReadAll(conn); len(text) > 0 || err != nil {
-						t.Errorf("the connection is still there: %q, %v", text, err)
+						t.Errorf("the connection is still open: %q, %v", text, err)
 					}
 					if d := time.Since(start); d != time.Second {
-						t.Errorf("it took %v", d)
+						t.Errorf("the connection was closed after %v", d)
 					}
 				})
 			})
@@ -174,13 +174,13 @@ func TestServerCutsConnectionsOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// Without sessions, a client that writes or reads slowly takes part of what MaxSessions allows, so
-// that it cannot hold any number of messages in memory.
+// Without sessions, a POST of a client that writes or reads slowly counts towards MaxSessions.
+// Otherwise such clients could make the server hold any number of messages.
 func TestStatelessServerLimitsSlowClients(t *testing.T) {
 	body := call(1, "echo")
 	for _, test := range []struct {
 		name string
-		sent string // of the body
+		sent string // the sent part of the body
 	}{
 		{"message that does not arrive", body[:10]},
 		{"answer that is not read", body},
@@ -198,14 +198,14 @@ func TestStatelessServerLimitsSlowClients(t *testing.T) {
 				conn.Close()
 				time.Sleep(time.Second)
 				if got := s.status("POST", body); got != http.StatusOK {
-					t.Errorf("a request after that: %d", got)
+					t.Errorf("a request after the disconnect: %d", got)
 				}
 			})
 		})
 	}
 }
 
-// What comes in front of a message is for the http.Server to limit, which can do so without harm to streams.
+// The http.Server limits the header of a request. These limits do not end streams.
 func TestServerHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1},
@@ -213,7 +213,7 @@ func TestServerHeaders(t *testing.T) {
 		id := s.opened(hello)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		conn := s.dialRaw()
-		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ") // and nothing more
+		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ") // incomplete
 		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("a client that sends its header slowly: %v", err)
 		}
@@ -227,11 +227,11 @@ func TestServerHeaders(t *testing.T) {
 			t.Errorf("the standing stream: %s", got)
 		}
 		standing.body.Close()
-		time.Sleep(time.Second) // in which net/http closes the connection with the long header
+		time.Sleep(time.Second) // net/http closes the connection with the long header meanwhile
 	})
 }
 
-// The timeouts of an http.Server are for exchanges that are short. They do not end streams.
+// The timeouts of an http.Server are for short exchanges. They do not end streams.
 func TestServerStreamsOutliveTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1},
@@ -253,7 +253,7 @@ func TestServerStreamsOutliveTimeouts(t *testing.T) {
 	})
 }
 
-// An answer is not lost when it comes just as its stream is opened.
+// An answer is not lost if it arrives while its stream is being opened.
 func TestServerAnswersWhileAStreamOpens(t *testing.T) {
 	for _, after := range []time.Duration{-1, time.Microsecond, 50 * time.Microsecond} {
 		s := serveLoopback(t, streamable.HandlerOptions{StreamAfter: after}, nil)
@@ -270,7 +270,8 @@ func TestServerAnswersWhileAStreamOpens(t *testing.T) {
 	}
 }
 
-// Many sessions at once, each with both kinds of streams. No goroutine is left of them, or the bubble fails.
+// Many concurrent sessions, each with both kinds of streams, leave no goroutine behind. A remaining
+// goroutine would fail the bubble.
 func TestServerManySessions(t *testing.T) {
 	sessions := 200
 	if testing.Short() {
@@ -302,7 +303,8 @@ func TestServerManySessions(t *testing.T) {
 	})
 }
 
-// Whatever is sent, the answer is one of those that the protocol has, and a refusal says why.
+// For any request, the status is one of those that the protocol defines, and a rejection has a
+// JSON-RPC error.
 func FuzzServer(f *testing.F) {
 	f.Add("POST", true, "application/json, text/event-stream", "application/json", "2025-11-25", "", call(1, "echo"))
 	f.Add("POST", false, "*/*", "application/json; charset=utf-8", "", "", hello)
@@ -349,11 +351,12 @@ func FuzzServer(f *testing.F) {
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		if !allowed[w.Code] && (ctx.Err() == nil || w.Code != 503) { // 503: the time was up before it was taken
+		// 503: the context ended before the owner accepted the request.
+		if !allowed[w.Code] && (ctx.Err() == nil || w.Code != 503) {
 			t.Errorf("answered with %d", w.Code)
 		}
 		if w.Code >= 400 && !strings.Contains(w.Body.String(), `"error":{"code":-32`) {
-			t.Errorf("refused with %d and %q", w.Code, w.Body)
+			t.Errorf("rejected with %d and %q", w.Code, w.Body)
 		}
 		for _, id := range []string{id, w.Header().Get("MCP-Session-Id")} {
 			if id != "" {

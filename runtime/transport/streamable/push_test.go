@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// watched has a Read of its own in the place of the Client's.
+// watched is a wrapper that overrides the Read of the Client.
 type watched struct {
 	*streamable.Client
 	reads atomic.Int32
@@ -22,7 +22,7 @@ func (w *watched) Read() (transport.Message, error) {
 	return w.Client.Read()
 }
 
-// What has a connection in it gets to see all that is read.
+// A wrapper of a connection receives all messages through its Read.
 func TestClientIsNotPushedPastARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -43,7 +43,7 @@ func TestClientIsNotPushedPastARead(t *testing.T) {
 	})
 }
 
-// A connection that has ended before anybody takes what comes tells so.
+// If the connection has ended before Push, take receives the error at once.
 func TestClientPushAfterClose(t *testing.T) {
 	c, err := streamable.Dial("http://localhost/mcp", streamable.ClientOptions{})
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// A server that is restarted goes on with its sessions and streams. What was being served is answered with an error
-// that says so.
+// A restarted server continues its sessions and streams. Requests that were being served are
+// answered with an error.
 func TestServerRestarts(t *testing.T) {
 	for name, orderly := range map[string]bool{"killed": false, "shut down": true} {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func restart(t *testing.T, path string, orderly bool) {
 	id := s.opened(hello)
 	stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
 	for range 3 {
-		stream.next() // the first one is no message
+		stream.next() // the first event is not a message
 	}
 	half := stream.id
 	stream.messages()
@@ -63,10 +63,10 @@ func restart(t *testing.T, path string, orderly bool) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.handler.Shutdown(ctx); err != context.DeadlineExceeded {
-			t.Errorf("shut down with a call that does not end: %v", err)
+			t.Errorf("Shutdown with a call that does not end: %v", err)
 		}
 	}
-	store.Close() // nothing is kept any more
+	store.Close() // later events are not stored
 	s.stop()
 
 	store = open()
@@ -75,38 +75,38 @@ func restart(t *testing.T, path string, orderly bool) {
 	defer s.stop()
 	if diff := cmp.Diff([]string{progress(1, 3), progress(1, 4), progress(1, 5), result(1)},
 		s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", half).messages()); diff != "" {
-		t.Errorf("a stream that was complete (-want +got):\n%s", diff)
+		t.Errorf("a stream that was complete before the restart (-want +got):\n%s", diff)
 	}
 	got := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", waiting.id).messages()
 	if len(got) != 1 || !strings.Contains(got[0], fmt.Sprintf(`"id":2,"error":{"code":%d`, session.CodeClosing)) {
-		t.Errorf("a stream that was not: %q", got)
+		t.Errorf("a stream that was incomplete before the restart: %q", got)
 	}
 	standing := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", "0-0")
 	if got := standing.message(); got != listChanged {
-		t.Errorf("the standing stream: %s", got)
+		t.Errorf("the stored event of the standing stream: %s", got)
 	}
 	s.changeList()
 	if got := standing.message(); got != listChanged {
-		t.Errorf("the standing stream goes on with %s", got)
+		t.Errorf("the new event of the standing stream: %s", got)
 	}
 	asked := s.events("POST", call(3, "sample"), "MCP-Session-Id", id)
 	if got := asked.message(); !strings.Contains(got, "sampling/createMessage") {
-		t.Errorf("the client is not known any more: %s", got)
+		t.Errorf("the client's capabilities are lost: %s", got)
 	}
 	for _, old := range []string{half, waiting.id} {
 		if name, _, _ := strings.Cut(old, "-"); strings.HasPrefix(asked.id, name+"-") {
-			t.Errorf("a new stream has id %s, an old one %s", asked.id, old)
+			t.Errorf("a new stream has the id %s, an earlier one %s", asked.id, old)
 		}
 	}
 	if got := s.status("POST", hello, "MCP-Session-Id", id); got != 200 {
 		t.Errorf("initialize again: %d", got)
 	}
 	if got := s.status("POST", call(4, "echo"), "MCP-Session-Id", ended); got != 404 {
-		t.Errorf("a session that had ended: %d", got)
+		t.Errorf("a session that was deleted before the restart: %d", got)
 	}
 }
 
-// A session that is kept is loaded once, for its principal.
+// A stored session is loaded once, and only for its principal.
 func TestServerLoadsASessionOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,8 @@ func TestServerLoadsASessionOnce(t *testing.T) {
 	})
 }
 
-// What the owner of a session has had kept is there after a restart, within a limit, and not after the session.
+// The state that the owner of a session has persisted is available after a restart. It is limited
+// in size, and deleted with the session.
 func TestServerKeepsAState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	var store *boltstore.Store
@@ -180,13 +181,13 @@ func TestServerKeepsAState(t *testing.T) {
 	keep := func(state string, want error) {
 		t.Helper()
 		if err := conn.(transport.Persister).PersistState(t.Context(), []byte(state)); !errors.Is(err, want) {
-			t.Errorf("keep %q: %v, want %v", state, err, want)
+			t.Errorf("PersistState(%q): %v, want %v", state, err, want)
 		}
 	}
 	kept := func(want string, wantOK bool) {
 		t.Helper()
 		if state, ok := conn.(transport.Persister).PersistedState(); string(state) != want || ok != wantOK {
-			t.Errorf("kept is %q, %v", state, ok)
+			t.Errorf("PersistedState is %q, %v", state, ok)
 		}
 	}
 	handler, post := restart()

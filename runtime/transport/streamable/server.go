@@ -20,9 +20,9 @@ import (
 
 // HandlerOptions configures a [Handler]. The zero value is useful and safe.
 type HandlerOptions struct {
-	// Stateless makes every POST a conversation of its own, which any of several processes may
-	// serve. There are no session ids and no standing stream, streams cannot be resumed, and the
-	// server cannot send requests to clients.
+	// Stateless makes every POST a separate conversation. Any of several processes may serve it.
+	// There are no session ids and no standing stream, streams cannot be resumed, and the server
+	// cannot send requests to clients.
 	Stateless bool
 
 	// Origins are the origins of web pages that may use the server, such as
@@ -31,8 +31,8 @@ type HandlerOptions struct {
 	Origins []string
 
 	// Hosts are the host names by which clients may address the server, without a port. If it is
-	// empty, requests to a loopback address must use a loopback name. A server behind a proxy on the
-	// same machine that preserves the Host header lists the public name.
+	// empty, requests to a loopback address must use a loopback name. A server behind a proxy on
+	// the same machine that preserves the Host header lists the public name.
 	Hosts []string
 
 	// Principal returns the principal of a request. If it fails, the request is answered with 401,
@@ -120,8 +120,8 @@ type HandlerOptions struct {
 	MaxSessionsPerPrincipal int
 
 	// MaxStreams limits the unanswered requests of a session, and the connections that hold its
-	// streams. The default is [DefaultMaxStreams]. POSTs without requests have the same limit of
-	// their own.
+	// streams. The default is [DefaultMaxStreams]. POSTs without requests have a separate limit of
+	// the same size.
 	MaxStreams int
 
 	// MaxInitialize is the size limit in bytes of initialize, which is stored with the session.
@@ -274,17 +274,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Shutdown ends the Handler in order. It rejects further sessions and requests with status 503, lets
-// the sessions answer the requests that are being served, and returns when all sessions have ended.
-// Handlers can still send input requests. Sessions in a [SessionStore] stay there. If ctx ends
-// first, Shutdown answers the remaining requests with an error, closes all sessions, and returns the
-// cause of ctx. Unlike Close, it does not interrupt writes to connections: closing the http.Server
-// does. Sessions of other packages than session have a grace period of their own.
+// Shutdown ends the Handler in order. It rejects further sessions and requests with status 503,
+// lets the sessions answer the requests that are being served, and returns when all sessions have
+// ended. Handlers can still send input requests. Sessions in a [SessionStore] stay there. If ctx
+// ends first, Shutdown answers the remaining requests with an error, closes all sessions, and
+// returns the cause of ctx. Unlike Close, it does not interrupt writes to connections: closing the
+// http.Server does. If the owner of a connection is not a [transport.Owner], its Read returns
+// [io.EOF], and the owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	conns := h.drain()
 	h.touch(conns)
 	for _, c := range conns {
-		go c.shutdown(ctx) // ends with the session, which ends soon after ctx unless a handler ignores its context
+		go c.shutdown(ctx) // ends with the session
 	}
 	select {
 	case <-h.empty:
@@ -302,8 +303,8 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 }
 
 // Close ends the Handler and all sessions at once, and waits until their connections are closed.
-// Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close always
-// returns nil.
+// Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close
+// always returns nil.
 func (h *Handler) Close() error {
 	h.closed.Store(true)
 	h.closeConns()
@@ -512,7 +513,8 @@ func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, er
 }
 
 // find returns the connection of a session. It fails with ErrUnknown if the principal has no such
-// session, and with errDraining instead if it may have one in the store.
+// session. While the Handler shuts down, it fails with errDraining instead, because the session may
+// be in the store.
 func (h *Handler) find(ctx context.Context, r *http.Request, id, principal string) (*serverConn, error) {
 	if len(id) > maxID {
 		return nil, ErrUnknown
@@ -536,7 +538,8 @@ func (h *Handler) find(ctx context.Context, r *http.Request, id, principal strin
 	return nil, ErrUnknown
 }
 
-// logged is the attribute of a log line about a session, whose id is a secret.
+// logged returns the log attribute for a session: the beginning of its id, because the whole id is
+// a secret.
 func logged(id string) slog.Attr { return slog.String("session", id[:min(len(id)/2, 8)]) }
 
 // maxID is the maximum length of a session id or event id, in bytes.

@@ -190,8 +190,8 @@ func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
 	return store.PersistState(ctx, c.id, state)
 }
 
-// Write sends m on the stream of the request that it belongs to, or on the standing stream. It drops
-// an answer whose stream has ended.
+// Write sends m on the stream of the request that it belongs to, or on the standing stream. It
+// drops an answer whose stream has ended.
 func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	c.mu.Lock()
 	st, rest, over := c.calls[m.For], c.streams[standing], c.over
@@ -223,7 +223,8 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 	}
 	st.order.Lock()
 	defer st.order.Unlock()
-	c.add(context.Background(), st, transport.Message{For: id, Answer: true}, 0) // without reserve, because it has no text
+	// No room is reserved, because the answer has no text.
+	c.add(context.Background(), st, transport.Message{For: id, Answer: true}, 0)
 }
 
 // Close ends the conversation. It waits until pending data is written to open HTTP connections, for
@@ -291,14 +292,15 @@ func (c *serverConn) outlives() bool {
 	return ok && !deleted && (suspended || c.h.draining.Load())
 }
 
-// because returns the error of a request whose message was rejected with err. That is errDraining if
-// the session has ended because the server shuts down.
+// because returns the error of a request whose message was rejected with err. That is errDraining
+// if the session has ended because the server shuts down.
 func (c *serverConn) because(err error) error {
 	if !errors.Is(err, transport.ErrClosed) && !errors.Is(err, io.EOF) {
 		return err
 	}
 	c.mu.Lock()
-	retry := c.suspended || c.revision == "" // without a revision, the owner has rejected the session
+	// Without a revision, the owner has rejected the session.
+	retry := c.suspended || c.revision == ""
 	c.mu.Unlock()
 	if retry || c.id == "" || c.h.draining.Load() {
 		return errDraining

@@ -25,7 +25,7 @@ import (
 
 func plain(l net.Listener) net.Listener { return l }
 
-// openStore opens a store in a file of the test's own.
+// openStore opens a store in a file, and fails the test on an error.
 func openStore(t *testing.T, path string) *boltstore.Store {
 	t.Helper()
 	store, err := boltstore.Open(path, boltstore.Options{})
@@ -35,7 +35,7 @@ func openStore(t *testing.T, path string) *boltstore.Store {
 	return store
 }
 
-// A call that is being served has as long as the context of Shutdown says, whatever the grace period of the session is.
+// Shutdown waits for a running call until its context ends, for any grace period of the session.
 func TestShutdownWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
@@ -65,7 +65,7 @@ func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		if d := time.Since(start); d < 10*time.Second || d > 12*time.Second {
-			t.Errorf("it took %v", d)
+			t.Errorf("Shutdown took %v", d)
 		}
 		if got := stream.messages(); len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32051`) {
 			t.Errorf("the call got %q", got)
@@ -73,7 +73,7 @@ func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 	})
 }
 
-// A handler that asks its client gets the answer while the server shuts down.
+// A handler receives the answer to its input request while the server shuts down.
 func TestShutdownTakesAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
@@ -84,7 +84,7 @@ func TestShutdownTakesAnswers(t *testing.T) {
 		go func() { over <- s.handler.Shutdown(soon(t)) }() // ends with the call
 		synctest.Wait()
 		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
-			t.Errorf("the answer is answered with %d", got)
+			t.Errorf("the POST of the answer has status %d", got)
 		}
 		if got := stream.messages(); len(got) != 1 || !strings.Contains(got[0], `{\"model\":\"m\"}`) {
 			t.Errorf("the result is %s", got)
@@ -95,8 +95,8 @@ func TestShutdownTakesAnswers(t *testing.T) {
 	})
 }
 
-// While a server shuts down, and until its listener is closed, a session that is in the store may be there again soon: no
-// request is told that it has ended.
+// While a server shuts down and its listener is still open, requests are answered with status 503,
+// because a later process can restore stored sessions.
 func TestShutdownLosesNoSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestShutdownLosesNoSession(t *testing.T) {
 		}
 		refused("while a session is served")
 		if got := s.status("DELETE", "", "MCP-Session-Id", busy); got != 204 {
-			t.Errorf("delete: %d", got)
+			t.Errorf("DELETE: %d", got)
 		}
 		stream.messages()
 		if err := <-over; err != nil {
@@ -147,7 +147,7 @@ func TestShutdownLosesNoSession(t *testing.T) {
 	})
 }
 
-// The same if the server is shut down before the handler.
+// No session is lost if the server is shut down before the handler.
 func TestServerThatShutsDownFirstLosesNoSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestServerThatShutsDownFirstLosesNoSession(t *testing.T) {
 		if err := of.Shutdown(soon(t)); err != nil {
 			t.Error(err)
 		}
-		for range 2 { // the first one loads it
+		for range 2 { // the first request loads the session
 			if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "MCP-Session-Id", id); got != 503 {
 				t.Errorf("a request of the session: %d", got)
 			}
@@ -190,7 +190,7 @@ func TestServerThatShutsDownFirstLosesNoSession(t *testing.T) {
 	})
 }
 
-// failing is a store whose next calls fail or panic as it is told.
+// failing is a store whose calls can be made to fail or panic.
 type failing struct {
 	streamable.SessionStore
 	load, append func() error
@@ -214,7 +214,7 @@ func (f *failing) Append(ctx context.Context, session, stream string, e streamab
 	return f.SessionStore.Append(ctx, session, stream, e)
 }
 
-// A session that cannot be loaded now is not lost.
+// A session that cannot be loaded now is not reported as unknown.
 func TestServerThatCannotLoadASession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -227,16 +227,17 @@ func TestServerThatCannotLoadASession(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Store: flaky, MaxSessions: 1})
 		defer s.stop()
 		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 503 {
-			t.Errorf("the store fails: %d", got)
+			t.Errorf("while the store fails: %d", got)
 		}
 		flaky.load = nil
 		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 200 {
-			t.Errorf("the store works again: %d", got)
+			t.Errorf("after the store has recovered: %d", got)
 		}
 	})
 }
 
-// A handler that waits for the answer of a client without a connection does not keep the session alive.
+// A handler that waits for an answer from a client without a connection does not keep the session
+// alive.
 func TestSessionThatWaitsForItsClientExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute, MaxSessions: 3})
@@ -289,7 +290,8 @@ func TestServerRefusesRevisionsThatItDoesNotSpeak(t *testing.T) {
 					t.Errorf("GET in revision %.20q: %d, want %d", revision, response.StatusCode, want)
 				}
 			}
-			want := map[bool]int{false: 200, true: 400}[stateless] // a session has agreed on its revision
+			// A session has negotiated its revision.
+			want := map[bool]int{false: 200, true: 400}[stateless]
 			if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id, "MCP-Protocol-Version", "-"); got != want {
 				t.Errorf("stateless %v, without the header: %d, want %d", stateless, got, want)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// A server whose sessions and streams survive a restart, and which ends in order.
+// A server whose sessions and streams survive a restart, and that shuts down in order.
 func ExampleNewHandler() {
 	dir, err := os.MkdirTemp("", "events")
 	if err != nil {
@@ -28,7 +28,7 @@ func ExampleNewHandler() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer events.Close() // after the handler
+	defer events.Close() // closed after the handler
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 		session.Serve(conn, &mcp.InitializeResult{ServerInfo: mcp.Implementation{Name: "weather", Version: "1"}}, nil)
 	}, streamable.HandlerOptions{Store: events})
@@ -36,7 +36,7 @@ func ExampleNewHandler() {
 
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
-	server := httptest.NewServer(mux) // on a loopback address: no other site's page gets in
+	server := httptest.NewServer(mux) // a loopback address: pages of other sites are rejected
 	defer server.Close()
 
 	post := func(origin string) {

@@ -16,7 +16,8 @@ import (
 // sessionOf returns the connection of the session in the header of a request. If it returns false,
 // it has answered the request.
 func (h *Handler) sessionOf(ctx context.Context, w http.ResponseWriter, r *http.Request) (c *serverConn, ok bool) {
-	if r.Method != http.MethodPost && r.ContentLength != 0 { // net/http does not notice a disconnect while a body is unread
+	// While a body is unread, net/http does not notice a disconnect.
+	if r.Method != http.MethodPost && r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, r.Method+" must not have a body")
 		return nil, false
@@ -126,9 +127,9 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 	return nil, 0, false
 }
 
-// isStored reports whether the store has the rest of a stream that has ended: events after the given
-// one, or that event itself if it is the last one. Without its end, the client would resume the
-// stream again and again.
+// isStored reports whether the store has the rest of a stream that has ended: events after the
+// given one, or that event itself if it is the last one. Without its end, the client would resume
+// the stream again and again.
 func (h *Handler) isStored(ctx context.Context, c *serverConn, stream string, after uint64) bool {
 	events, err := h.o.Store.Events(ctx, c.id, stream, after)
 	if err != nil || len(events) > 0 || after == 0 {
@@ -162,7 +163,7 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 	header := w.Header()
 	header["Content-Type"] = []string{"text/event-stream"}
 	header["Cache-Control"] = []string{"no-cache, no-transform"}
-	header["X-Accel-Buffering"] = []string{"no"} // some proxies would keep events until they have many
+	header["X-Accel-Buffering"] = []string{"no"} // some proxies would buffer events
 	if c.id != "" {
 		header[headerSession] = []string{c.id}
 	}
@@ -246,9 +247,9 @@ func (s *streamWriter) add(e Event) bool {
 
 var longTail = []byte(eventstream.Tail)
 
-// flush writes the buffer. It returns false if the connection is lost, also because the client
-// accepts no data for StallTimeout. It also returns false if the writer cannot flush and the client
-// can resume the stream: then the data arrives only when the connection ends.
+// flush writes the buffer. It returns false if the connection is lost or the client accepts no data
+// for StallTimeout. It also returns false if the writer cannot flush and the client can resume the
+// stream: then the data arrives only when the connection ends.
 func (s *streamWriter) flush() bool {
 	var err error
 	if s.long == nil {
@@ -286,8 +287,8 @@ func (h *Handler) warnNoFlush() {
 	}
 }
 
-// replay writes the events up to upTo from the store. It returns false if the last one of the stream
-// is among them, or if the connection is lost.
+// replay writes the events up to upTo from the store. It returns false if the last one of the
+// stream is among them, or if the connection is lost.
 func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	for s.number < upTo {
 		events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)

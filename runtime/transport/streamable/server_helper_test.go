@@ -23,34 +23,35 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// The tests of the handler run it in a real http.Server, over pipes in a bubble of synctest: time stands still unless
-// everybody waits, and a goroutine that is left at the end fails the test.
+// The tests of the handler run it in a real http.Server, over pipes in a synctest bubble: time
+// advances only while all goroutines wait, and a goroutine that is left at the end fails the test.
 
-// served is a handler that is being served.
+// served is a handler that an http.Server serves.
 type served struct {
 	t       *testing.T
 	handler *streamable.Handler
 	http    *http.Client
 	tools   *tools
-	stop    func() // ends everything; the test does it in the end
+	stop    func() // ends the handler, the server and the client; called at the end of the test
 
-	wrap func(http.ResponseWriter) http.ResponseWriter // what stands in front of the handler does; nil for nothing
+	// wrap wraps the writers of the server; nil means no wrapper.
+	wrap func(http.ResponseWriter) http.ResponseWriter
 }
 
-// tools is what the servers of the tests do, by the name of the tool that is called.
+// tools implements the servers of the tests. The name of the called tool selects the behaviour.
 type tools struct {
 	mu       sync.Mutex
 	sessions []*session.Session
-	release  chan struct{} // "wait" returns when it is closed
-	started  chan struct{} // "wait" has started
-	stopped  chan error    // why "wait" has ended
-	calls    atomic.Int32  // that were served
+	release  chan struct{} // closed to make "wait" return
+	started  chan struct{} // receives when "wait" starts
+	stopped  chan error    // receives the cause when "wait" is cancelled
+	calls    atomic.Int32  // number of served calls
 
-	configure func(*session.Config) // nil does nothing
+	configure func(*session.Config) // modifies the Config of each session; may be nil
 	tasks     *mcp.ServerCapabilitiesTasks
 }
 
-// serve serves a handler with a client of its own, until the test ends.
+// serve serves a handler until the test ends, and creates a client for it.
 func serve(t *testing.T, o streamable.HandlerOptions) *served {
 	t.Helper()
 	return serveOver(t, o, newTools(), func(l net.Listener) net.Listener { return l })
@@ -60,7 +61,7 @@ func newTools() *tools {
 	return &tools{release: make(chan struct{}), started: make(chan struct{}, 100), stopped: make(chan error, 100)}
 }
 
-// serveOver is serve with tools and a network of the test's own.
+// serveOver is serve with given tools and a given network.
 func serveOver(t *testing.T, o streamable.HandlerOptions, tools *tools, network func(net.Listener) net.Listener) *served {
 	t.Helper()
 	s := &served{t: t, tools: tools, handler: streamable.NewHandler(tools.open, o)}
@@ -73,7 +74,7 @@ func (s *served) serveHTTP(network func(net.Listener) net.Listener) {
 	s.serveBy(&http.Server{}, network)
 }
 
-// serveBy is serveHTTP with a server of the test's own.
+// serveBy is serveHTTP with a given server.
 func (s *served) serveBy(server *http.Server, network func(net.Listener) net.Listener) {
 	listener, client := pipes(s.t)
 	listener = network(listener)
@@ -113,7 +114,7 @@ func (o *tools) open(_ *http.Request, conn transport.Conn) {
 	o.mu.Unlock()
 }
 
-// last is the session that was opened last.
+// last returns the session that was opened last.
 func (o *tools) last() *session.Session {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,28 +183,29 @@ func (o *tools) handle(ctx context.Context, req *session.Request) (codec.Encoder
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}, nil
 }
 
-// hello are the texts that open a session.
+// Messages that open a session.
 const (
 	hello    = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`
 	helloOld = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	ready    = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// call is a request for a tool; the tool's progress token is the id.
+// call returns a request for a tool. Its progress token is the id.
 func call(id int, tool string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"n":%d},"_meta":{"progressToken":%d}}}`, id, tool, id, id)
 }
 
-// result is the answer to call.
+// result returns the answer to call.
 func result(id int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"{\"n\":%d}"}]}}`, id, id)
 }
 
-// do sends a request with the header fields that a client sends; further fields come in pairs, and the value "-" takes a
-// field away.
+// do sends a request with the header fields of a client. header has further fields as pairs of a
+// name and a value. The value "-" removes a field.
 func (s *served) do(method, body string, header ...string) *http.Response {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour) // or what waits in vain would do so in a bubble for ever
+	// The limit ends requests that would otherwise wait for ever in a bubble.
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour)
 	s.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", strings.NewReader(body))
 	if err != nil {
@@ -231,7 +233,8 @@ func (s *served) do(method, body string, header ...string) *http.Response {
 	return response
 }
 
-// status sends a request and returns the status of the answer, after checking the body of a refusal.
+// status sends a request and returns the status of the response, after checking the body of a
+// rejection.
 func (s *served) status(method, body string, header ...string) int {
 	s.t.Helper()
 	response := s.do(method, body, header...)
@@ -246,7 +249,7 @@ func (s *served) status(method, body string, header ...string) int {
 	return response.StatusCode
 }
 
-// text sends a request that is answered with JSON.
+// text sends a request whose response is JSON, and returns it.
 func (s *served) text(body string, header ...string) string {
 	s.t.Helper()
 	response := s.do("POST", body, header...)
@@ -257,7 +260,7 @@ func (s *served) text(body string, header ...string) string {
 	return string(text)
 }
 
-// opened opens a session and returns its id, when the server has seen that the client is ready.
+// opened opens a session and returns its id once the server has handled notifications/initialized.
 func (s *served) opened(hello string, header ...string) string {
 	s.t.Helper()
 	response := s.do("POST", hello, header...)
@@ -269,7 +272,7 @@ func (s *served) opened(hello string, header ...string) string {
 	if status := s.status("POST", ready, append(header, "MCP-Session-Id", id)...); status != 202 {
 		s.t.Fatalf("initialized answered with %d", status)
 	}
-	// A request that a handler answers waits until the session is open, which a ping does not.
+	// A request to the handler waits until the session is open. A ping does not.
 	list := s.do("POST", `{"jsonrpc":"2.0","id":-1,"method":"tools/list"}`, append(header, "MCP-Session-Id", id)...)
 	if _, err := io.Copy(io.Discard, list.Body); err != nil {
 		s.t.Fatal(err)
@@ -282,10 +285,10 @@ type events struct {
 	t    *testing.T
 	body io.ReadCloser
 	r    *eventstream.Reader
-	id   string // of the last event
+	id   string // id of the last event
 }
 
-// events sends a request that is answered with an event stream.
+// events sends a request whose response is an event stream.
 func (s *served) events(method, body string, header ...string) *events {
 	s.t.Helper()
 	response := s.do(method, body, header...)
@@ -305,7 +308,7 @@ func (e *events) next() (eventstream.Event, error) {
 	return event, err
 }
 
-// message returns the next event that is a message, or "" at the end.
+// message returns the next event with a message, or "" at the end.
 func (e *events) message() string {
 	e.t.Helper()
 	for {
@@ -322,7 +325,7 @@ func (e *events) message() string {
 	}
 }
 
-// messages returns the messages up to the end.
+// messages returns the messages until the end.
 func (e *events) messages() (list []string) {
 	e.t.Helper()
 	for {
@@ -334,12 +337,12 @@ func (e *events) messages() (list []string) {
 	}
 }
 
-// progress is what the tool progress sends for a token.
+// progress returns the notification that the tool "progress" sends for a token.
 func progress(token, value int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":%d}}`, value, token)
 }
 
-// soon is a context that ends before a test hangs.
+// soon returns a context with a timeout, so that a test does not hang.
 func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)

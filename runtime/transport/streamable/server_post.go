@@ -42,8 +42,8 @@ type posted struct {
 	plain    bool // tasks/get or tasks/list, which are answered with JSON if possible
 }
 
-// parsePosted parses a body. The id is that of the request, also if the error is not nil; zero if it
-// is unknown or the body is no request.
+// parsePosted parses a body. The id is that of the request, even with an error. It is zero if it is
+// unknown or the body is not a request.
 func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
 	p := posted{body: body}
 	m, err := jsonrpc.ParseReceived(body)
@@ -315,8 +315,8 @@ const (
 	replyClosed // the session has ended
 )
 
-// await waits until the kind of the response is known. If plain is set, the response does not become
-// a stream because the answer takes longer than StreamAfter.
+// await waits until the kind of the response is known. If plain is set, the response does not
+// become a stream because the answer takes longer than StreamAfter.
 func (h *Handler) await(r *http.Request, c *serverConn, k *sink, plain bool) (answer []byte, how reply) {
 	var late <-chan time.Time
 	if !plain {
@@ -408,7 +408,8 @@ func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
 // data for StallTimeout. There is no limit for the total time, because a large message may be sent
 // over a slow connection. After interrupt it fails at once.
 func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error) {
-	defer k.conn.SetWriteDeadline(time.Time{}) // it must not end an idle stream, or a later exchange
+	// The deadline must not end an idle stream or a later exchange.
+	defer k.conn.SetWriteDeadline(time.Time{})
 	c.limitWrite(k)
 	for _, text := range texts {
 		for len(text) > maxBuffer {
@@ -433,7 +434,8 @@ func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error)
 // limitWrite sets the deadline of the next write.
 func (c *serverConn) limitWrite(k *sink) {
 	k.conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
-	if c.interrupted.Load() { // checked after the deadline is set, which may have replaced that of interrupt
+	// Checked after the deadline is set, because that may have replaced the deadline of interrupt.
+	if c.interrupted.Load() {
 		k.conn.SetWriteDeadline(time.Now())
 	}
 }

@@ -19,11 +19,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// logLength is how long the messages are that the servers of serveLogs send.
+// logLength is the length in bytes of the messages of serveLogs.
 const logLength = 100 << 10
 
 // serveLogs serves calls whose handlers each send one long message during the call, named after the
-// tool. The errors of Notify go to the channel. The tool "hasty" waits for one second at most.
+// tool. The returned channel receives the errors of Notify. The tool "hasty" waits for at most one
+// second.
 func serveLogs(t *testing.T, o streamable.HandlerOptions) (*served, chan error) {
 	t.Helper()
 	sent := make(chan error, 100)
@@ -64,8 +65,8 @@ func logsOf(stream *events) (names []string) {
 	return names
 }
 
-// Messages that are sent during calls wait for room before a connection holds them, however many
-// connections there are.
+// Messages during calls wait for room before they are queued for a connection. The limit applies to
+// all connections of a session together.
 func TestServerMessagesDuringCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sent := serveLogs(t, streamable.HandlerOptions{})
@@ -95,7 +96,7 @@ func TestServerMessagesDuringCallsAreBounded(t *testing.T) {
 	})
 }
 
-// One message has room whatever its length, if nothing else waits.
+// If no other message is pending, a message of any length has room.
 func TestServerSendsAMessageLongerThanTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxQueue: 10, StreamAfter: -1})
@@ -116,7 +117,7 @@ func TestServerMessagesThatWaitKeepTheirOrder(t *testing.T) {
 		var want []string
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 			data := name
-			if name != "e" { // which is short and would have room before others
+			if name != "e" { // the short message "e" would have room before others
 				data += strings.Repeat("x", logLength)
 			}
 			go func() { // ends when the message has room
@@ -145,7 +146,7 @@ func TestServerMessagesThatWaitKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// undying is an http.ResponseWriter without write deadlines.
+// undying is an http.ResponseWriter without support for write deadlines.
 type undying struct{ w http.ResponseWriter }
 
 func (u undying) Header() http.Header         { return u.w.Header() }
@@ -153,8 +154,8 @@ func (u undying) WriteHeader(status int)      { u.w.WriteHeader(status) }
 func (u undying) Write(b []byte) (int, error) { return u.w.Write(b) }
 func (u undying) Flush()                      { u.w.(http.Flusher).Flush() }
 
-// A message waits for room no longer than its call and its session last, and the client takes
-// something.
+// A message stops waiting for room when its call or its session ends, or if the client accepts no
+// data.
 func TestServerMessageStopsWaitingForRoom(t *testing.T) {
 	for _, test := range []struct {
 		name string

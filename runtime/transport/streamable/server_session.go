@@ -145,7 +145,8 @@ func (c *serverConn) restore(ctx context.Context, stream PersistedStream) {
 	if stream.Stream == standing {
 		st := c.streams[standing]
 		st.last = stream.Last.Number
-		if stream.Requests != nil { // a connection has taken events, and its client sends Last-Event-ID
+		// A connection has taken events, and its client sends Last-Event-ID.
+		if stream.Requests != nil {
 			st.taken = st.last
 		}
 		return

@@ -13,7 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// An answer that could not be kept is lost with its connection. Its client is told so, and does not come back for ever.
+// An answer that could not be stored is lost with its connection. Resuming its stream fails, so
+// that the client does not retry for ever.
 func TestServerReportsAnAnswerThatWasNotKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -40,10 +41,10 @@ func TestServerReportsAnAnswerThatWasNotKept(t *testing.T) {
 			synctest.Wait()
 			flaky.append = nil
 			if got := s.status("GET", "", "MCP-Session-Id", id, "Last-Event-ID", first.ID); got != 400 {
-				t.Errorf("the store %s: the stream is resumed with %d", name, got)
+				t.Errorf("the store %s: resuming the stream has status %d", name, got)
 			}
 		}
-		// With an event before it, the client gets that first.
+		// If an earlier event was stored, the client receives that first.
 		stream := s.events("POST", call(2, "log"), "MCP-Session-Id", id)
 		for range 2 {
 			stream.next()
@@ -52,12 +53,13 @@ func TestServerReportsAnAnswerThatWasNotKept(t *testing.T) {
 			t.Errorf("the rest is %q", got)
 		}
 		if got := s.status("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id); got != 200 {
-			t.Errorf("a stream of which everything was kept: %d", got)
+			t.Errorf("a stream whose events were all stored: %d", got)
 		}
 	})
 }
 
-// An answer that is too long to be kept reaches a connection, and is an error for a client that comes back for it.
+// An answer that is too long for the store is sent on the open connection. A client that resumes
+// the stream receives an error instead.
 func TestServerReportsAnAnswerThatIsTooLongToBeKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{
@@ -75,12 +77,12 @@ func TestServerReportsAnAnswerThatIsTooLongToBeKept(t *testing.T) {
 		}
 		again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", first.ID)
 		if got := again.messages(); len(got) != 1 || !strings.Contains(got[0], `"id":1,"error":{"code":-32603`) {
-			t.Errorf("the stream is resumed with %q", got)
+			t.Errorf("the resumed stream has %q", got)
 		}
 	})
 }
 
-// A session in use is not dropped as an old one, even if nothing of it is written.
+// A session in use does not expire in the store, even if none of its data is written.
 func TestServerTellsTheStoreWhichSessionsAreInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +124,8 @@ func TestServerTellsTheStoreWhichSessionsAreInUse(t *testing.T) {
 	})
 }
 
-// What was sent before any client had listened is there for the first that does, after a restart as well.
+// Events sent before a client has opened the standing stream are sent to the first client that
+// does, even after a restart.
 func TestServerKeepsWhatNoConnectionHasTaken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +141,7 @@ func TestServerKeepsWhatNoConnectionHasTaken(t *testing.T) {
 		}
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		if got := standing.message(); got != listChanged {
-			t.Errorf("the first one gets %s", got)
+			t.Errorf("the first connection receives %s", got)
 		}
 		standing.body.Close()
 		s.stop()
@@ -151,12 +154,12 @@ func TestServerKeepsWhatNoConnectionHasTaken(t *testing.T) {
 		synctest.Wait()
 		s.handler.Close()
 		if got := <-got; len(got) != 1 {
-			t.Errorf("the next one gets %q", got)
+			t.Errorf("the next connection receives %q", got)
 		}
 	})
 }
 
-// What a session leaves in the file does not grow with the requests that were answered.
+// The stored size of a session does not grow with the number of answered requests.
 func TestAnsweredRequestsTakeNoRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +179,7 @@ func TestAnsweredRequestsTakeNoRoom(t *testing.T) {
 		before := heap()
 		_, streams, err := store.Load(t.Context(), id)
 		if held := heap() - before; err != nil || held > 256<<10 {
-			t.Errorf("a session with %d streams takes %d bytes, %v", len(streams), held, err)
+			t.Errorf("a session with %d streams has %d bytes, %v", len(streams), held, err)
 		}
 		runtime.KeepAlive(streams)
 		if err := store.Compact(); err != nil {

@@ -32,7 +32,7 @@ const eventOverhead = 128
 // which there is at most one at a time. serverConn.mu guards all fields but id and order.
 type serverStream struct {
 	id       string
-	order    sync.Mutex   // held while an event is added, so that events are stored and sent in order
+	order    sync.Mutex   // held while an event is added, to store and send events in order
 	requests []jsonrpc.ID // the requests that it was opened for; nil once they are stored
 
 	numbered   bool   // it is an event stream: its messages have numbers and are persisted
@@ -100,7 +100,8 @@ func (c *serverConn) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k := c.sinks; k != nil; k = k.next {
-		k.conn.SetWriteDeadline(time.Now()) // mu delays the end of the exchange, after which its ResponseWriter is reused
+		// mu delays the end of the exchange. After that end, its ResponseWriter is reused.
+		k.conn.SetWriteDeadline(time.Now())
 	}
 }
 
@@ -187,8 +188,8 @@ func (c *serverConn) removeTicket(st *serverStream, ticket uint64) {
 	c.makeRoom(0)
 }
 
-// add adds a message to a stream. It returns the stream's connection if the message is an answer and
-// too many bytes are pending. It fails with errOver if the stream has ended. room is the room
+// add adds a message to a stream. It returns the stream's connection if the message is an answer
+// and too many bytes are pending. It fails with errOver if the stream has ended. room is the room
 // reserved for the message; add releases it if the stream has no connection. The order of the
 // stream must be held.
 func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message, room int) (*sink, error) {
@@ -305,7 +306,8 @@ func (c *serverConn) persist(ctx context.Context, st *serverStream, begin bool, 
 		lost := jsonrpc.NewErrorResponse(answers, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is lost: the server could not store it"})
 		if text, err := codec.Marshal(&lost); err == nil {
 			e.Text = text
-			store.Append(ctx, c.id, st.id, e) // if that fails, too, resuming the stream fails with status 400
+			// If that fails, too, resuming the stream fails with status 400.
+			store.Append(ctx, c.id, st.id, e)
 		}
 	}
 	return err
@@ -370,21 +372,22 @@ func (c *serverConn) start(st *serverStream) (answer []byte) {
 	return answer
 }
 
-// waitForRoom waits until no more than MaxQueue is pending, or nothing for k. It cuts k if k accepts
-// no data for StallTimeout: the pending events are in the store.
+// waitForRoom waits until no more than MaxQueue is pending, or nothing for k. It cuts k if k
+// accepts no data for StallTimeout: the pending events are in the store.
 func (c *serverConn) waitForRoom(ctx context.Context, k *sink) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.await(ctx, func() *sink { return k }, func() bool { // the error is irrelevant: the answer is pending
+	// The error is irrelevant, because the answer is pending.
+	c.await(ctx, func() *sink { return k }, func() bool {
 		return k.cut || k.size+k.held == 0 || c.ifFull(k) == nil
 	})
 }
 
-// await waits until ready returns true, and calls it whenever pending decreases. await cuts the
-// connection that of returns if data is pending for it and it accepts none for StallTimeout. If no
-// data is pending for that connection, and no other one of the session accepts data, await fails
-// with [transport.ErrStalled]. It fails if ctx or the session ends. mu must be held; of and ready
-// are called with mu held.
+// await waits until ready returns true, and calls it whenever pending decreases. of returns the
+// connection that the caller waits for, or nil. If data is pending for that connection and it
+// accepts none for StallTimeout, await cuts it. If no data is pending for it, and no other
+// connection of the session accepts data, await fails with [transport.ErrStalled]. It fails if ctx
+// or the session ends. mu must be held; of and ready are called with mu held.
 func (c *serverConn) await(ctx context.Context, of func() *sink, ready func() bool) error {
 	var timer *time.Timer
 	var k *sink

@@ -23,7 +23,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// listChanged is what the server sends to whoever listens.
+// listChanged is a message that the server sends on the standing stream.
 const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 
 func (s *served) changeList() {
@@ -87,7 +87,7 @@ func TestServerStreamForAnOlderClient(t *testing.T) {
 			t.Errorf("a batch without requests: %d", status)
 		}
 		if text := s.text(call(4, "poll"), "MCP-Session-Id", id); !strings.Contains(text, "not disconnected") {
-			t.Errorf("a client that cannot come back: %s", text)
+			t.Errorf("a client that cannot resume the stream: %s", text)
 		}
 	})
 }
@@ -115,7 +115,7 @@ func TestServerSendsEachMessageOnItsStream(t *testing.T) {
 				t.Errorf("stream %d (-want +got):\n%s", n, diff)
 			}
 		}
-		go s.status("DELETE", "", "MCP-Session-Id", id) // ends with the session, before the next line does
+		go s.status("DELETE", "", "MCP-Session-Id", id) // ends with the session
 		if diff := cmp.Diff([]string{listChanged, listChanged}, standing.messages()); diff != "" {
 			t.Errorf("the standing stream (-want +got):\n%s", diff)
 		}
@@ -123,17 +123,17 @@ func TestServerSendsEachMessageOnItsStream(t *testing.T) {
 	})
 }
 
-// A question of the server belongs to the request during which it came up.
+// An input request is sent on the stream of the request that is being served.
 func TestServerAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		id := s.opened(hello)
 		stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
 		if got := stream.message(); !strings.Contains(got, "sampling/createMessage") {
-			t.Errorf("the question is %s", got)
+			t.Errorf("the input request is %s", got)
 		}
 		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
-			t.Errorf("the answer is answered with %d", got)
+			t.Errorf("the POST of the answer has status %d", got)
 		}
 		if got := stream.messages(); len(got) != 1 || !strings.Contains(got[0], `{\"model\":\"m\"}`) {
 			t.Errorf("the result is %s", got)
@@ -146,7 +146,7 @@ func TestServerResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		id := s.opened(hello)
-		ids := map[int][]string{} // of the events of each stream
+		ids := map[int][]string{} // event ids of each stream
 		for n := range 2 {
 			stream := s.events("POST", call(n, "progress"), "MCP-Session-Id", id)
 			for {
@@ -166,22 +166,22 @@ func TestServerResumes(t *testing.T) {
 			}
 		}
 
-		// A stream that goes on.
+		// A stream that is not complete.
 		stream := s.events("POST", call(2, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
 		if _, err := stream.next(); err != nil {
 			t.Fatal(err)
 		}
 		stream.body.Close()
-		for range 3 { // connections that break again
+		for range 3 { // each connection breaks again
 			again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id)
 			again.body.Close()
 		}
 		again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id)
-		s.changeList() // on another stream
+		s.changeList() // an event of another stream
 		close(s.tools.release)
 		if diff := cmp.Diff([]string{result(2)}, again.messages()); diff != "" {
-			t.Errorf("going on (-want +got):\n%s", diff)
+			t.Errorf("the resumed stream (-want +got):\n%s", diff)
 		}
 		select {
 		case err := <-s.tools.stopped:
@@ -196,26 +196,26 @@ func TestServerStandingStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		id := s.opened(hello)
-		s.changeList() // before anybody listens
+		s.changeList() // before a client listens
 		first := s.events("GET", "", "MCP-Session-Id", id)
 		if got := first.message(); got != listChanged {
-			t.Errorf("before it was opened: %s", got)
+			t.Errorf("the event sent before the stream was opened: %s", got)
 		}
 		s.changeList()
-		second := s.events("GET", "", "MCP-Session-Id", id) // takes the place of the first
+		second := s.events("GET", "", "MCP-Session-Id", id) // replaces the first connection
 		if got := first.messages(); len(got) != 1 {
-			t.Errorf("the first connection gets %q", got)
+			t.Errorf("the first connection receives %q", got)
 		}
 		synctest.Wait()
 		s.changeList()
 		if got := second.message(); got != listChanged {
-			t.Errorf("the second connection gets %s", got)
+			t.Errorf("the second connection receives %s", got)
 		}
 		last := second.id
 		second.body.Close()
 		synctest.Wait()
 		if got := s.text(call(1, "echo"), "MCP-Session-Id", id); got != result(1) {
-			t.Errorf("a call afterwards: %s", got)
+			t.Errorf("a call after the disconnect: %s", got)
 		}
 		s.changeList()
 		s.changeList()
@@ -258,12 +258,12 @@ func TestServerDisconnects(t *testing.T) {
 		checkHangUp(t, standing)
 		s.changeList()
 		if got := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", standing.id).message(); got != listChanged {
-			t.Errorf("the standing stream goes on with %s", got)
+			t.Errorf("the next message of the standing stream: %s", got)
 		}
 	})
 }
 
-// checkHangUp checks that a stream ends with a retry, and that nothing else comes before.
+// checkHangUp checks that a connection ends with a retry, and sends no message before it.
 func checkHangUp(t *testing.T, e *events) {
 	t.Helper()
 	retry := time.Duration(0)
@@ -279,7 +279,7 @@ func checkHangUp(t *testing.T, e *events) {
 			t.Errorf("event %q", event.Data)
 		}
 		if retry = event.Retry; e.id == "" {
-			t.Error("no id to come back with")
+			t.Error("the connection has no event id")
 		}
 	}
 }
@@ -318,15 +318,15 @@ func TestServerEndsTheStreamOfACancelledRequest(t *testing.T) {
 				t.Errorf("cancel: %d", got)
 			}
 			if got := <-over; len(got) > 0 {
-				t.Errorf("the stream gets %q", got)
+				t.Errorf("the stream has the messages %q", got)
 			}
 			<-s.tools.stopped
 		}
 	})
 }
 
-// Who has cancelled a request may not look at its stream any more: that ends at once, whatever the handler still does,
-// and what the handler still has to say comes on the standing one.
+// A client may stop reading the stream of a request that it has cancelled. The stream therefore
+// ends at once, and later messages of the handler are sent on the standing stream.
 func TestServerSaysOnTheStandingStreamWhatComesAfterACancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tools := newTools()
@@ -345,7 +345,8 @@ func TestServerSaysOnTheStandingStreamWhatComesAfterACancellation(t *testing.T) 
 				}
 				peer, _ := session.PeerFrom(ctx)
 				log(ctx, "1")
-				peer.Call(ctx, "sampling/createMessage", session.Raw(`{"messages":[],"maxTokens":1}`)) // until ctx ends
+				// Blocks until ctx ends.
+				peer.Call(ctx, "sampling/createMessage", session.Raw(`{"messages":[],"maxTokens":1}`))
 				if err := peer.Report(session.Progress{Value: 1}); err != session.ErrProgressOver {
 					t.Errorf("progress after the cancellation: %v", err)
 				}
@@ -362,20 +363,20 @@ func TestServerSaysOnTheStandingStreamWhatComesAfterACancellation(t *testing.T) 
 			return `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":` + what + `,"level":"info"}}`
 		}
 		if got := stream.message(); got != logged("1") {
-			t.Errorf("before: %s", got)
+			t.Errorf("before the cancellation: %s", got)
 		}
 		question := stream.message()
 		if got := s.status("POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, "MCP-Session-Id", id); got != 202 {
 			t.Errorf("cancel: %d", got)
 		}
 		if got := stream.messages(); len(got) > 0 {
-			t.Errorf("the stream goes on with %q", got)
+			t.Errorf("the cancelled stream continues with %q", got)
 		}
 		if got := standing.message(); !strings.Contains(got, "notifications/cancelled") || !strings.Contains(question, `"id":1,`) || !strings.Contains(got, `"requestId":1`) {
-			t.Errorf("the question %s is taken back with %s", question, got)
+			t.Errorf("the input request %s is cancelled with %s", question, got)
 		}
 		if got := standing.message(); got != logged("2") {
-			t.Errorf("after that: %s", got)
+			t.Errorf("the next log message: %s", got)
 		}
 		close(finish)
 		s.changeList()
@@ -396,13 +397,13 @@ func TestServerAnswersWhenASessionEnds(t *testing.T) {
 			t.Errorf("delete: %d", status)
 		}
 		if want := fmt.Sprintf(`"code":%d`, session.CodeClosing); !strings.Contains(<-got, want) {
-			t.Errorf("not answered with %s", want)
+			t.Errorf("the answer does not have %s", want)
 		}
 		<-s.tools.stopped
 	})
 }
 
-// A client that reads nothing costs no more than the queue, and holds up nobody.
+// A client that reads nothing uses at most MaxQueue bytes, and does not block other sessions.
 func TestServerStalledConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{
@@ -411,7 +412,7 @@ func TestServerStalledConnection(t *testing.T) {
 		})
 		stalled := s.opened(hello)
 		sender := s.tools.last()
-		s.do("GET", "", "MCP-Session-Id", stalled) // and never read
+		s.do("GET", "", "MCP-Session-Id", stalled) // never read
 		other := s.opened(hello)
 		ctx, start := soon(t), time.Now()
 		for range 1000 {
@@ -420,7 +421,7 @@ func TestServerStalledConnection(t *testing.T) {
 			}
 		}
 		if d := time.Since(start); d > 6*time.Second {
-			t.Errorf("the sender was held up for %v", d)
+			t.Errorf("the sender was blocked for %v", d)
 		}
 		if got := s.text(call(1, "echo"), "MCP-Session-Id", other); got != result(1) {
 			t.Errorf("another session: %s", got)
@@ -442,8 +443,8 @@ func TestServerStalledConnection(t *testing.T) {
 	})
 }
 
-// Answers that a client does not read count, however many connections it has for them: there are no more of them than
-// the session allows, and the rest is refused.
+// Answers that a client does not read count towards the limits of the session, on any number of
+// connections. Requests above the limits are rejected.
 func TestServerAnswersThatAreNotRead(t *testing.T) {
 	for name, after := range map[string]time.Duration{"JSON": time.Hour, "stream": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -475,21 +476,21 @@ func TestServerAnswersThatAreNotRead(t *testing.T) {
 					}
 				}
 				if served < 3 || served > 20 || served+refused != len(responses) {
-					t.Errorf("%d calls were served, and %d refused", served, refused)
+					t.Errorf("%d calls were served, and %d rejected", served, refused)
 				}
 				text, err := io.ReadAll(s.do("POST", long(99), "MCP-Session-Id", id).Body)
 				if err != nil || !strings.Contains(string(text), `"result"`) {
-					t.Errorf("after all was read: %.100s, %v", text, err)
+					t.Errorf("a call after all answers were read: %.100s, %v", text, err)
 				}
 			})
 		})
 	}
 }
 
-// seen is a store that remembers where the texts of long events are.
+// seen is a store that records the addresses of the texts of long events.
 type seen struct {
 	streamable.EventStore
-	at sync.Map // of *byte: the first of each text
+	at sync.Map // keys are of type *byte: the first byte of each text
 }
 
 func (s *seen) Append(ctx context.Context, session, stream string, e streamable.Event) error {
@@ -499,7 +500,7 @@ func (s *seen) Append(ctx context.Context, session, stream string, e streamable.
 	return s.EventStore.Append(ctx, session, stream, e)
 }
 
-// watcher is an http.ResponseWriter that counts writes of the very texts that a store has.
+// watcher is an http.ResponseWriter that counts writes of the store's own copy of a text.
 type watcher struct {
 	http.ResponseWriter
 	store *seen
@@ -517,8 +518,8 @@ func (w watcher) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Connections that resume a stream take a long message from where the store has it: however many there are, there is no
-// copy for each of them.
+// Connections that resume a stream write a long message from the memory of the store, without a
+// copy for each connection.
 func TestServerDoesNotCopyLongEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &seen{EventStore: streamable.NewMemoryStore(streamable.MemoryOptions{})}
@@ -535,21 +536,21 @@ func TestServerDoesNotCopyLongEvents(t *testing.T) {
 		}
 		want := first.message()
 		if !strings.Contains(want, long) {
-			t.Errorf("the stream brings %.100s", want)
+			t.Errorf("the first connection receives %.100s", want)
 		}
 		for range 3 {
 			again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", event.ID)
 			if got := again.messages(); len(got) != 1 || got[0] != want {
-				t.Errorf("the stream that is resumed brings %.100q", got)
+				t.Errorf("a resumed connection receives %.100q", got)
 			}
 		}
 		if n.Load() != 4 {
-			t.Errorf("%d of 4 connections have got the text of the store", n.Load())
+			t.Errorf("%d of 4 connections wrote the text of the store", n.Load())
 		}
 	})
 }
 
-// slowly passes on what a server writes at a rate of so many bytes per second.
+// slowly is a listener whose connections send rate bytes per second.
 type slowly struct {
 	net.Listener
 	rate int
@@ -560,7 +561,7 @@ func (l slowly) Accept() (net.Conn, error) {
 	return &slowConn{Conn: c, rate: l.rate}, err
 }
 
-// slowConn is a connection whose writes take their time, and fail if a deadline passes first.
+// slowConn is a connection whose writes take time. They fail if a deadline passes meanwhile.
 type slowConn struct {
 	net.Conn
 	rate     int
@@ -580,7 +581,8 @@ func (c *slowConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A large answer arrives over a slow connection, however long it takes: what is cut is a connection that takes nothing.
+// A large answer may take any time over a slow connection. Only a connection that accepts no data
+// is closed.
 func TestServerSlowConnection(t *testing.T) {
 	for name, after := range map[string]time.Duration{"JSON": time.Hour, "stream": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -604,10 +606,11 @@ func TestServerSlowConnection(t *testing.T) {
 	}
 }
 
-// wrapper is an http.ResponseWriter of a user, who has forgotten Flush and Unwrap.
+// wrapper is an http.ResponseWriter without the methods Flush and Unwrap.
 type wrapper struct{ http.ResponseWriter }
 
-// Where nothing can be flushed, streams end behind each message, and clients come back for the next one.
+// If the writer cannot flush, each connection ends after its first messages, and clients resume the
+// stream for the next ones.
 func TestServerCannotFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -616,7 +619,7 @@ func TestServerCannotFlush(t *testing.T) {
 		id := s.opened(hello)
 		first := s.events("POST", call(1, "slow"), "MCP-Session-Id", id)
 		got, last := first.messages(), first.id
-		for range 5 { // connections at most
+		for range 5 { // at most five connections
 			if len(got) == 6 {
 				break
 			}
@@ -641,14 +644,14 @@ func TestServerCannotFlush(t *testing.T) {
 	})
 }
 
-// A message that comes up where no stream is left is refused, and the session goes on.
+// A message without a stream is rejected, and the session continues.
 func TestServerStatelessHasNoStandingStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true})
 		stream := s.events("POST", call(1, "wait"))
 		<-s.tools.started
 		if err := s.tools.last().Notify(context.Background(), "notifications/tools/list_changed", nil); err == nil {
-			t.Error("a message that belongs to no request was taken")
+			t.Error("a message that belongs to no request was accepted")
 		}
 		close(s.tools.release)
 		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// A client that has no standing stream is asked on the stream of the request for the result, and looks at the task
-// without a stream.
+// A client without a standing stream receives the input requests of a task on the stream of
+// tasks/result. tasks/get and tasks/list are answered with JSON.
 //
 // Proves TASK-27 and TASK-28.
 func TestServerAsksForATask(t *testing.T) {
@@ -68,12 +68,12 @@ func asksForATask(t *testing.T, after time.Duration) {
 	}
 	text := stream.message()
 	if err := json.Unmarshal([]byte(text), &question); err != nil || question.Method != "sampling/createMessage" || !strings.Contains(text, named) {
-		t.Fatalf("the question is %s, %v", text, err)
+		t.Fatalf("the input request is %s, %v", text, err)
 	}
 	if got := s.status("POST", `{"jsonrpc":"2.0","id":`+string(question.ID)+`,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
-		t.Errorf("the answer is answered with %d", got)
+		t.Errorf("the POST of the answer has status %d", got)
 	}
 	if got := stream.messages(); len(got) == 0 || !strings.Contains(got[len(got)-1], `"text":"{\"model\":\"m\"}"`) {
-		t.Errorf("it ends with %s", got)
+		t.Errorf("the last message is %s", got)
 	}
 }

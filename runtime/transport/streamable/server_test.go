@@ -216,7 +216,7 @@ func TestServerStateless(t *testing.T) {
 		if diff := cmp.Diff(result(7), s.text(call(7, "echo"))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		waiting := s.events("POST", call(7, "wait")) // the id of another client
+		waiting := s.events("POST", call(7, "wait")) // another client uses the same id
 		if diff := cmp.Diff(result(7), s.text(call(7, "echo"))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -230,7 +230,7 @@ func TestServerStateless(t *testing.T) {
 			t.Errorf("last id %q, (-want +got):\n%s", stream.id, diff)
 		}
 		if got := s.text(call(9, "sample")); !strings.Contains(got, "sampling") || !strings.Contains(got, "error") {
-			t.Errorf("asking a client of whom nothing is known: %s", got)
+			t.Errorf("an input request to a client without a session: %s", got)
 		}
 		synctest.Wait()
 		s.tools.mu.Lock()
@@ -239,20 +239,21 @@ func TestServerStateless(t *testing.T) {
 			select {
 			case <-open.Done():
 			default:
-				t.Errorf("session %d is still there", i)
+				t.Errorf("session %d is still open", i)
 			}
 		}
 	})
 }
 
 // Proves HTTP-22.
-// A request goes on for a while after its client has hung up, as the connection may have broken, and not for ever, as
-// the client can neither cancel it nor come back.
+// A request continues for Linger after its client has disconnected, because the connection may have
+// broken. It does not continue for ever, because the client can neither cancel the request nor
+// resume the stream.
 func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 3, Linger: 10 * time.Second})
 		for range 3 {
-			stream := s.events("POST", call(1, "wait")) // after a while
+			stream := s.events("POST", call(1, "wait")) // the stream opens after StreamAfter
 			<-s.tools.started
 			stream.body.Close()
 		}
@@ -263,7 +264,7 @@ func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
 			t.Errorf("cancelled: %v", err)
 		default:
 		}
-		s.tools.release <- struct{}{} // one of them is done
+		s.tools.release <- struct{}{} // one request is answered
 		synctest.Wait()
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
@@ -271,12 +272,12 @@ func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
 			t.Errorf("%d requests were cancelled, want 2", len(s.tools.stopped))
 		}
 		if got := s.status("POST", call(2, "echo")); got != 200 {
-			t.Errorf("after that: %d", got)
+			t.Errorf("a request after Linger: %d", got)
 		}
 	})
 }
 
-// A batch counts as many requests as it has, though it gets one stream.
+// A batch counts as the number of its requests, although it has one stream.
 func TestServerCountsTheRequestsOfBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
@@ -303,7 +304,8 @@ func TestServerCountsTheRequestsOfBatches(t *testing.T) {
 	})
 }
 
-// Calls that wait for their client fill the limit, and the answers that they wait for still get in.
+// When calls that wait for their client have reached the limit, the server still accepts the
+// answers.
 func TestServerTakesAnswersAtTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
@@ -337,7 +339,7 @@ func TestServerTakesAnswersAtTheLimit(t *testing.T) {
 	})
 }
 
-// A principal that takes all sessions loses its own when others come.
+// When other principals open sessions, the principal with the most sessions loses an idle one.
 func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxSessions: 5, MaxSessionsPerPrincipal: 4,
@@ -357,11 +359,11 @@ func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
 		for range 6 {
 			greedy = append(greedy, open("mallory"))
 		}
-		check(greedy[0], "mallory", 404) // her limit
+		check(greedy[0], "mallory", 404) // above MaxSessionsPerPrincipal
 		check(greedy[1], "mallory", 404)
 		check(greedy[2], "mallory", 200)
 		time.Sleep(time.Second)
-		bob := open("bob") // the limit of all: she has most, and this one is idle longest
+		bob := open("bob") // above MaxSessions: mallory has most, and greedy[3] is idle longest
 		check(greedy[3], "mallory", 404)
 		check(ann, "ann", 200)
 		check(bob, "bob", 200)
@@ -372,12 +374,12 @@ func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
 			defer stream.body.Close()
 		}
 		if got := s.status("POST", hello, "Authorization", "carol"); got != 429 {
-			t.Errorf("a session too many: %d", got)
+			t.Errorf("a session above MaxSessions: %d", got)
 		}
 	})
 }
 
-// What opens a session is kept with it, and therefore short.
+// The message that opens a session is stored with it. Its size is therefore limited.
 func TestServerLimitsInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
@@ -385,26 +387,26 @@ func TestServerLimitsInitialize(t *testing.T) {
 		before := heap()
 		for range 50 {
 			if got := s.status("POST", long); got != 413 {
-				t.Errorf("a long one: %d", got)
+				t.Errorf("an initialize of 1 MiB: %d", got)
 			}
 		}
 		s.opened(strings.Replace(hello, `"name":"c"`, `"name":"`+strings.Repeat("c", 60<<10)+`"`, 1))
 		s.http.CloseIdleConnections()
 		synctest.Wait()
 		if held := heap() - before; held > 4<<20 {
-			t.Errorf("%d bytes are held", held)
+			t.Errorf("the server holds %d bytes", held)
 		}
-		time.Sleep(time.Second) // net/http closes connections of refused bodies after a moment
+		time.Sleep(time.Second) // net/http closes connections of rejected bodies after a moment
 	})
 }
 
-// Messages that never arrive whole hold no more than MaxInitialize without a session, and within one no more than four
-// messages may have.
+// Incomplete messages hold at most MaxInitialize without a session, and four times MaxMessage
+// within a session.
 func TestServerLimitsUnfinishedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxMessage: 200 << 10, ReadTimeout: time.Minute})
 		id := s.opened(hello)
-		over, end := io.Pipe() // read by all bodies at their end
+		over, end := io.Pipe() // blocks all bodies after their text
 		status := make(chan int, 10)
 		post := func(session string) {
 			body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 150<<10)), over)
@@ -431,19 +433,19 @@ func TestServerLimitsUnfinishedMessages(t *testing.T) {
 		if got := <-status; got != http.StatusRequestEntityTooLarge {
 			t.Errorf("without a session: %d", got)
 		}
-		for range 6 { // 900 KB
+		for range 6 { // 900 KiB in total
 			post(id)
-			synctest.Wait() // two that come to the limit together may both be refused
+			synctest.Wait() // two bodies that reach the limit together may both be rejected
 		}
 		if got := <-status; got != http.StatusTooManyRequests {
 			t.Errorf("the sixth: %d", got)
 		}
 		synctest.Wait()
 		if len(status) > 0 {
-			t.Errorf("one more was refused: %d", <-status)
+			t.Errorf("another body was rejected: %d", <-status)
 		}
 		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "MCP-Session-Id", id); got != http.StatusOK {
-			t.Errorf("a message behind them: %d", got)
+			t.Errorf("a message while the bodies are pending: %d", got)
 		}
 		end.Close()
 		for range 5 {
@@ -451,7 +453,7 @@ func TestServerLimitsUnfinishedMessages(t *testing.T) {
 				t.Errorf("an empty message: %d", got)
 			}
 		}
-		time.Sleep(time.Second) // net/http closes connections of refused bodies after a moment
+		time.Sleep(time.Second) // net/http closes connections of rejected bodies after a moment
 	})
 }
 
@@ -482,7 +484,7 @@ func TestServerSurvivesPanics(t *testing.T) {
 	})
 }
 
-// A batch whose ids are long is refused or served in time that grows with its length.
+// The time to serve or reject a batch with long ids grows in proportion to its length.
 func TestServerTakesABatchWithManyIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
@@ -500,7 +502,7 @@ func TestServerTakesABatchWithManyIDs(t *testing.T) {
 			t.Errorf("with the same id twice: %d", got)
 		}
 		if got := s.events("POST", "["+strings.Join(batch[:299], ",")+"]", "MCP-Session-Id", id).messages(); len(got) != 299 {
-			t.Errorf("after that: %d answers", len(got))
+			t.Errorf("the next batch: %d answers", len(got))
 		}
 	})
 }
@@ -543,7 +545,7 @@ func TestServerPrincipals(t *testing.T) {
 		}})
 		id := s.opened(hello, "Authorization", "ann")
 		if got := s.text(call(1, "who"), "MCP-Session-Id", id, "Authorization", "ann"); !strings.Contains(got, `"text":"ann"`) {
-			t.Errorf("ann is told %s", got)
+			t.Errorf("the answer for ann is %s", got)
 		}
 		// Proves HTTP-05.
 		for _, test := range []struct {
@@ -568,21 +570,21 @@ func TestServerSessionsExpire(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute})
 		idle, busy, listening := s.opened(hello), s.opened(hello), s.opened(hello)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
-		stream.body.Close() // the work goes on
+		stream.body.Close() // the handler continues
 		standing := s.events("GET", "", "MCP-Session-Id", listening)
 		go io.Copy(io.Discard, standing.body) // ends with the session
 		time.Sleep(40 * time.Second)
 		if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", idle); got != 200 {
-			t.Errorf("before the time: %d", got)
+			t.Errorf("a session idle for 40 seconds: %d", got)
 		}
 		time.Sleep(40 * time.Second)
 		if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", idle); got != 200 {
-			t.Errorf("after having been used: %d", got)
+			t.Errorf("a session used 40 seconds ago: %d", got)
 		}
 		time.Sleep(80 * time.Second)
 		for id, want := range map[string]int{idle: 404, busy: 200, listening: 200} {
 			if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", id); got != want {
-				t.Errorf("after the time: %d, want %d", got, want)
+				t.Errorf("after IdleTimeout: %d, want %d", got, want)
 			}
 		}
 		close(s.tools.release)
@@ -596,7 +598,7 @@ func TestServerLimits(t *testing.T) {
 		held := []*events{s.events("GET", "", "MCP-Session-Id", a), s.events("GET", "", "MCP-Session-Id", b)}
 		response := s.do("POST", hello)
 		if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" {
-			t.Errorf("a session too many: %d, header %v", response.StatusCode, response.Header)
+			t.Errorf("a session above MaxSessions: %d, header %v", response.StatusCode, response.Header)
 		}
 		for _, stream := range held {
 			stream.body.Close()
@@ -607,7 +609,7 @@ func TestServerLimits(t *testing.T) {
 			streams = append(streams, s.events("POST", call(i, "wait"), "MCP-Session-Id", a))
 		}
 		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", a); got != 429 {
-			t.Errorf("a stream too many: %d", got)
+			t.Errorf("a stream above MaxStreams: %d", got)
 		}
 		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", b); got != 200 {
 			t.Errorf("another session: %d", got)
@@ -628,14 +630,14 @@ func TestServerLimits(t *testing.T) {
 	})
 }
 
-// Without sessions, what is limited is how many requests are served at once.
+// Without sessions, MaxSessions limits the requests that are served at once.
 func TestServerLimitsRequestsWithoutSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 1, StreamAfter: -1})
 		stream := s.events("POST", call(1, "wait"))
 		<-s.tools.started
 		if got := s.status("POST", call(2, "echo")); got != 429 {
-			t.Errorf("a request too many: %d", got)
+			t.Errorf("a request above MaxSessions: %d", got)
 		}
 		close(s.tools.release)
 		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {
@@ -643,12 +645,12 @@ func TestServerLimitsRequestsWithoutSessions(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := s.status("POST", call(2, "echo")); got != 200 {
-			t.Errorf("after that: %d", got)
+			t.Errorf("a request after the answer: %d", got)
 		}
 	})
 }
 
-// A session that reads nothing does not keep more than it may.
+// The messages pending for a session that reads nothing are limited by MaxQueue.
 //
 // Proves HTTP-10.
 func TestServerLimitsWhatWaitsForASession(t *testing.T) {
@@ -729,7 +731,7 @@ func TestServerShutdown(t *testing.T) {
 		}
 		close(s.tools.release)
 		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {
-			t.Errorf("what was being served (-want +got):\n%s", diff)
+			t.Errorf("the request that was being served (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string(nil), standing.messages()); diff != "" {
 			t.Errorf("the standing stream (-want +got):\n%s", diff)
@@ -738,12 +740,12 @@ func TestServerShutdown(t *testing.T) {
 			t.Error(err)
 		}
 		if err := s.handler.Shutdown(soon(t)); err != nil {
-			t.Errorf("a second time: %v", err)
+			t.Errorf("the second Shutdown: %v", err)
 		}
 	})
 }
 
-// A session whose server sends messages before it answers initialize is like any other.
+// A session whose server sends messages before it answers initialize works like any other.
 func TestServerMessageBeforeTheAnswerToInitialize(t *testing.T) {
 	for _, test := range []struct {
 		name, answer string
@@ -783,7 +785,7 @@ func TestServerMessageBeforeTheAnswerToInitialize(t *testing.T) {
 					return
 				}
 				if event, err := eventstream.NewReader(standing.Body, 1<<20).Next(); err != nil || event.ID == "" {
-					t.Errorf("the stream begins with %+v, %v: its revision is not known", event, err)
+					t.Errorf("the stream begins with %+v, %v, without an event id", event, err)
 				}
 			})
 		})

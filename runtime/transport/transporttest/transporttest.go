@@ -156,7 +156,7 @@ func foreignText(t *testing.T, e Ends) {
 			t.Fatal(err)
 		}
 		if want := message(i, text); !bytes.Equal(m.Text, want.Text) {
-			t.Errorf("text %d arrived in %d bytes, not as its %d", i, len(m.Text), len(want.Text))
+			t.Errorf("text %d arrived with %d bytes, want %d, or differs", i, len(m.Text), len(want.Text))
 		}
 	}
 	wg.Wait()

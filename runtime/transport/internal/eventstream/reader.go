@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/overlong"
 )
 
-// message is the name of events without a name.
+// message is the default name of an event. Events without a name field have it.
 const message = "message"
 
 // maxName is the maximum size of the name or id of an event in bytes. Longer ones are ignored.
@@ -24,8 +24,9 @@ type Reader struct {
 	line []byte // collects the chunks of a line
 	tail []byte // the end of an overlong line
 
-	begun  bool // the byte order mark was handled
-	skipLF bool // the last line ended with a carriage return; a line feed that follows belongs to it
+	begun bool // the byte order mark was handled
+	// The last line ended with a carriage return. A line feed that follows belongs to it.
+	skipLF bool
 
 	buf   []byte         // read and not yet used; a part of large or small
 	full  bool           // the last read has filled the buffer

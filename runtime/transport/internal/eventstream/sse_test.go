@@ -94,7 +94,8 @@ func TestReadFails(t *testing.T) {
 	}
 }
 
-// A reader waits for nothing that is not part of the event.
+// Next returns an event as soon as it is complete. It does not wait for a line feed after the last
+// carriage return.
 func TestReadAtOnce(t *testing.T) {
 	in, out := io.Pipe()
 	defer in.Close()
@@ -132,7 +133,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// What was written is read, with its line breaks as line feeds.
+// Written events are read unchanged, except that their line breaks become line feeds.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("endpoint", "1.2", []byte(`{"a":1}`), uint16(100))
 	f.Add("", "", []byte("a\r\n\rb\n"), uint16(0))
@@ -151,8 +152,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// However a stream is cut into reads, the events are the same: those of a reader that has it all in
-// memory.
+// The events do not depend on how a stream is cut into reads. They are those of a simple reader
+// that has the whole stream in memory.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("id: 1\ndata: a\n\nevent: x\r\ndata: b\rdata: c\r\r: y\n\nretry: 5\n\n"))
 	f.Add([]byte("\xEF\xBB\xBFdata:a\n\n\n\ndata\n\nid\n\n"))
@@ -168,7 +169,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// simpleRead does what a Reader does, the simple way.
+// simpleRead is a simple implementation of Reader.
 func simpleRead(stream []byte, limit int) (events []Event) {
 	text := strings.TrimPrefix(string(stream), "\xEF\xBB\xBF")
 	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
@@ -239,7 +240,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A reader that waits holds no large buffer, whatever it has read.
+// A Reader that waits for data holds no large buffer.
 func TestReaderIsSmallWhileItWaits(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	rest := Append(Append(nil, Event{Data: []byte(long)}), Event{Data: []byte("a")})
@@ -249,7 +250,7 @@ func TestReaderIsSmallWhileItWaits(t *testing.T) {
 		most = max(most, len(p))
 		if len(rest) == 0 {
 			if r.large != nil || len(p) > len(r.small) {
-				t.Errorf("it waits with %d bytes", len(p))
+				t.Errorf("the Reader waits with a buffer of %d bytes", len(p))
 			}
 			return 0, io.EOF
 		}
@@ -262,11 +263,11 @@ func TestReaderIsSmallWhileItWaits(t *testing.T) {
 		t.Errorf("(-want +got):\n%s, %v", diff, err)
 	}
 	if most <= len(r.small) {
-		t.Errorf("it has read at most %d bytes at once", most)
+		t.Errorf("the largest read was of %d bytes", most)
 	}
 }
 
-// Nothing of what a reader had is left to who gets its memory.
+// A Reader that is reused has no state of its previous stream.
 func TestReaderIsUsedAgain(t *testing.T) {
 	for range 3 {
 		r := NewReader(strings.NewReader("id: 1\ndata: a\r\n\rdata: "+strings.Repeat("x", 1000)), 16)

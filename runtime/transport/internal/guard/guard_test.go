@@ -20,7 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// request is a request that came in over a local address.
+// request returns a request that arrived at a local address.
 func request(method, local, host string, header ...string) *http.Request {
 	r := httptest.NewRequest(method, "/mcp", nil)
 	r.Host = host
@@ -29,7 +29,7 @@ func request(method, local, host string, header ...string) *http.Request {
 	}
 	addr, err := net.ResolveTCPAddr("tcp", local)
 	if err != nil {
-		panic(err) // the tests have addresses
+		panic(err) // not reached: local is an address
 	}
 	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(addr)))
 }
@@ -46,7 +46,7 @@ func TestAdmit(t *testing.T) {
 		local  string
 		host   string
 		origin string
-		want   int // 0 if it is let in
+		want   int // 0 if the request is admitted
 	}{
 		{"no origin", Guard{}, loopback, "127.0.0.1:8080", "", 0},
 		{"localhost", Guard{}, loopback, "localhost:8080", "", 0},
@@ -85,7 +85,7 @@ func TestAdmit(t *testing.T) {
 				w := httptest.NewRecorder()
 				_, ok := test.guard.Admit(w, r)
 				if ok != (test.want == 0) || !ok && w.Code != test.want {
-					t.Errorf("%s: let in %v, status %d", method, ok, w.Code)
+					t.Errorf("%s: admitted %v, status %d", method, ok, w.Code)
 				}
 				if !ok {
 					checkRefusal(t, w)
@@ -108,7 +108,7 @@ func TestSeveralOrigins(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := request("POST", "127.0.0.1:80", "localhost", "Origin", "http://localhost", "Origin", "http://localhost")
 	if _, ok := new(Guard).Admit(w, r); ok || w.Code != 403 {
-		t.Errorf("let in %v, status %d", ok, w.Code)
+		t.Errorf("admitted %v, status %d", ok, w.Code)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestShare(t *testing.T) {
 	const host = "mcp.example.com"
 	w := httptest.NewRecorder()
 	if _, ok := g.Admit(w, request("OPTIONS", "192.0.2.7:80", host, "Origin", "https://app.example.com", "Access-Control-Request-Method", "POST")); ok || w.Code != 204 {
-		t.Errorf("preflight: let in %v, status %d", ok, w.Code)
+		t.Errorf("preflight: admitted %v, status %d", ok, w.Code)
 	}
 	want := http.Header{
 		"Vary":                          {"Origin"},
@@ -133,7 +133,7 @@ func TestShare(t *testing.T) {
 	}
 	w = httptest.NewRecorder()
 	if _, ok := g.Admit(w, request("POST", "192.0.2.7:80", host)); !ok || len(w.Header()) > 0 {
-		t.Errorf("no page: let in %v, header %v", ok, w.Header())
+		t.Errorf("a request without an origin: admitted %v, header %v", ok, w.Header())
 	}
 }
 
@@ -148,7 +148,7 @@ func TestPrincipal(t *testing.T) {
 	for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
 		w := httptest.NewRecorder()
 		if _, ok := g.Admit(w, request(method, "127.0.0.1:80", "localhost")); ok || w.Code != 401 {
-			t.Errorf("%s: let in %v, status %d", method, ok, w.Code)
+			t.Errorf("%s: admitted %v, status %d", method, ok, w.Code)
 		}
 		checkRefusal(t, w)
 	}
@@ -157,14 +157,14 @@ func TestPrincipal(t *testing.T) {
 	cancel()
 	ctx, ok := g.Admit(httptest.NewRecorder(), r.WithContext(outer))
 	if !ok {
-		t.Fatal("not let in")
+		t.Fatal("not admitted")
 	}
 	if p, ok := transport.Principal(ctx); !ok || p != "ann" || ctx.Value(key{}) != "kept" || ctx.Err() != nil {
 		t.Errorf("principal %q, %v, value %v, %v", p, ok, ctx.Value(key{}), ctx.Err())
 	}
 }
 
-// slow is a body that does not come.
+// slow is a body that does not arrive in time.
 type slow struct{}
 
 func (slow) Read([]byte) (int, error) { return 0, context.DeadlineExceeded }
@@ -206,8 +206,8 @@ func TestReadBody(t *testing.T) {
 	}
 }
 
-// Bodies that are being read share a Room. One more byte than it has is refused, and what was read
-// is given back.
+// Bodies that are being read share a Room. A body for which there is no room is rejected, and its
+// bytes are released.
 func TestReadBodyLimitsConcurrentBodies(t *testing.T) {
 	room := NewRoom(10)
 	send := func(body io.Reader) int {
@@ -229,21 +229,21 @@ func TestReadBodyLimitsConcurrentBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status := send(strings.NewReader("12345")); status != http.StatusTooManyRequests {
-		t.Errorf("status %d with a full room", status)
+		t.Errorf("status %d of a body without room", status)
 	}
 	if status := send(strings.NewReader("1234")); status != http.StatusOK {
-		t.Errorf("status %d with room", status)
+		t.Errorf("status %d of a body that fits", status)
 	}
 	rest.Close()
 	if status := <-first; status != http.StatusOK {
-		t.Errorf("status %d of the body that came first", status)
+		t.Errorf("status %d of the first body", status)
 	}
 	if status := send(strings.NewReader("12345678")); status != http.StatusOK {
 		t.Errorf("status %d with an empty room", status)
 	}
 }
 
-// cut is a body that breaks off.
+// cut is a body whose connection breaks.
 type cut struct{}
 
 func (*cut) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
@@ -257,16 +257,16 @@ func TestRequestsOfOtherSitesWithoutAnOrigin(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		if _, ok := new(Guard).Admit(w, r); ok != want || !ok && w.Code != 403 {
-			t.Errorf("Sec-Fetch-Site %q: let in %v, status %d", site, ok, w.Code)
+			t.Errorf("Sec-Fetch-Site %q: admitted %v, status %d", site, ok, w.Code)
 		}
 		g := Guard{Origins: []string{"*"}}
 		if _, ok := g.Admit(httptest.NewRecorder(), r); !ok {
-			t.Errorf("Sec-Fetch-Site %q, with all origins allowed: refused", site)
+			t.Errorf("Sec-Fetch-Site %q, with all origins allowed: rejected", site)
 		}
 	}
 }
 
-// A page that came without TLS does not speak for the same name with TLS.
+// A page that was delivered without TLS is not the same origin as the server with TLS.
 func TestOriginsScheme(t *testing.T) {
 	g := Guard{Hosts: []string{"mcp.example.com"}}
 	for _, test := range []struct {
@@ -288,7 +288,7 @@ func TestOriginsScheme(t *testing.T) {
 			r.Header.Set("X-Forwarded-Proto", "https")
 		}
 		if _, ok := g.Admit(httptest.NewRecorder(), r); ok != test.want {
-			t.Errorf("%+v: let in %v", test, ok)
+			t.Errorf("%+v: admitted %v", test, ok)
 		}
 	}
 }
@@ -314,7 +314,7 @@ func TestChallenge(t *testing.T) {
 		w := httptest.NewRecorder()
 		_, ok := g.Admit(w, request("POST", "192.0.2.7:443", "mcp.example.com"))
 		if got := w.Header().Get("WWW-Authenticate"); ok || w.Code != test.status || got != test.want {
-			t.Errorf("%s: let in %v, status %d, challenge %q", test.name, ok, w.Code, got)
+			t.Errorf("%s: admitted %v, status %d, challenge %q", test.name, ok, w.Code, got)
 		}
 		checkRefusal(t, w)
 	}

@@ -94,7 +94,8 @@ func (r *roomReader) release() { r.room.used.Add(-r.used) }
 // also limits the rest of the body. A nil room means no limit.
 func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration, room *Room) (body []byte, ok bool) {
 	conn := http.NewResponseController(w)
-	conn.SetReadDeadline(time.Now().Add(timeout)) // a writer without deadlines depends on the timeouts of the http.Server
+	// If the writer does not support deadlines, only the timeouts of the http.Server apply.
+	conn.SetReadDeadline(time.Now().Add(timeout))
 	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
 		if kind, _, err := mime.ParseMediaType(kind); err != nil || kind != "application/json" {
 			Refuse(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the content type is not application/json")

@@ -296,8 +296,8 @@ func (e *End) enter(group *sync.WaitGroup) (ok bool) {
 	return true
 }
 
-// BeginSend registers a message that Close lets finish until FlushTimeout. The caller must call done
-// after sending it. ok is false if the connection has ended.
+// BeginSend registers a message that Close lets finish until FlushTimeout. The caller must call
+// done after sending it. ok is false if the connection has ended.
 func (e *End) BeginSend() (done func(), ok bool) {
 	if !e.enter(&e.sending) {
 		return nil, false

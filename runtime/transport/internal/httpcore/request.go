@@ -26,10 +26,12 @@ type Request struct {
 	URL    *url.URL
 	Header http.Header // protocol headers; not modified
 	Text   []byte      // the body; nil for none
-	Sent   func()      // called when Text has been sent, possibly more than once or never; may be nil
+	// Sent is called when Text has been sent, possibly more than once or never; may be nil.
+	Sent func()
 }
 
-// Do sends a request. The caller must close the body of the response, whatever its status.
+// Do sends a request. The caller must close the body of the response, also if its status is an
+// error.
 func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 	resp, err := e.do(ctx, r)
 	if err == nil {

@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// reader notes how much room it is given for what it has.
+// reader records how much larger the buffers passed to Read are than the bytes that were read
+// before.
 type reader struct {
 	text  []byte
-	given int // bytes that were read
-	most  int // room in one read, beyond what was read before
+	given int // number of bytes read so far
+	most  int // largest difference of a buffer's length and given
 }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -33,19 +34,19 @@ func TestMemoryGrowsWithWhatHasArrived(t *testing.T) {
 			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
 		}
 		if r.most > firstRead {
-			t.Errorf("%d bytes: %d were asked for beyond what had arrived", size, r.most)
+			t.Errorf("%d bytes: a buffer had %d bytes more than had arrived", size, r.most)
 		}
 		if _, err := readLength(&reader{text: want}, size+1); err == nil {
-			t.Errorf("%d bytes of %d are taken for all", size, size+1)
+			t.Errorf("%d bytes of %d are accepted as complete", size, size+1)
 		}
 	}
 	r := new(reader)
 	if _, err := readLength(r, 16<<20); err == nil || r.most > firstRead {
-		t.Errorf("nothing has come, and there is room for %d bytes (%v)", r.most, err)
+		t.Errorf("without data, a buffer has %d bytes (%v)", r.most, err)
 	}
 }
 
-// A password with a slash in it makes a URL malformed.
+// A password that contains a slash makes a URL malformed.
 func TestParseURLErrorHoldsNoSecrets(t *testing.T) {
 	for _, text := range []string{"http://ann:secret/2@host/mcp", "http://ann:secret@host:x/mcp?key=secret", "ftp://ann:secret@host/"} {
 		if _, err := ParseURL(text); err == nil || strings.Contains(err.Error(), "secret") {

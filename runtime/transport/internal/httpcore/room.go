@@ -22,8 +22,8 @@ type room struct {
 	freed chan struct{} // closed on release; nil unless reserve waits
 }
 
-// reserve waits for room for n bytes. It fails if ctx ends, over is closed, or nothing is released for
-// stall. If the room is empty, a message of any length fits.
+// reserve waits for room for n bytes. It fails if ctx ends, over is closed, or nothing is released
+// for stall. If the room is empty, a message of any length fits.
 func (r *room) reserve(ctx context.Context, over <-chan struct{}, n int) error {
 	n += overhead
 	var timer *time.Timer // started only if reserve must wait

@@ -30,7 +30,7 @@ type Queue struct {
 	room         chan struct{}       // closed on removal; nil unless Put waits
 
 	take   func(transport.Message, error) // set by Push; nil if Take is used
-	taking bool                           // a goroutine calls take, and then handles all pending messages
+	taking bool                           // a goroutine handles the pending messages
 	ended  bool                           // take was called with err
 	idle   sync.Cond                      // signals that taking is false
 }

@@ -23,7 +23,7 @@ func TestPush(t *testing.T) {
 		q := queue.New(1000, time.Second)
 		q.Put(t.Context(), message("1"))
 		q.Put(t.Context(), message("2"))
-		var got []string // take is never called twice at once
+		var got []string // calls of take do not overlap
 		q.Push(func(m transport.Message, err error) {
 			if err != nil {
 				got = append(got, err.Error())
@@ -72,8 +72,8 @@ func TestPushTellsOfAnEndThatWasBefore(t *testing.T) {
 	}
 }
 
-// What is put while another message is being taken waits for its turn, and who puts too much not
-// for ever.
+// A message that is put while another one is being taken waits for its turn. Put fails if there is
+// no room for too long.
 func TestPushWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.New(1, time.Second)
@@ -99,7 +99,7 @@ func TestPushWaits(t *testing.T) {
 			t.Errorf("got %v, want %v", err, cause)
 		}
 		if len(put) > 0 {
-			t.Error("who takes a message does not wait for that")
+			t.Error("Put returned before take")
 		}
 		q.Close(io.EOF)
 		close(release)
@@ -118,14 +118,15 @@ func TestPushTakesEachMessageOnceAndInOrder(t *testing.T) {
 	q := queue.New(1<<10, time.Minute)
 	var next [writers]int
 	over := false
-	q.Push(func(m transport.Message, err error) { // the race detector tells if it is called twice at once
+	// The race detector reports overlapping calls.
+	q.Push(func(m transport.Message, err error) {
 		if err != nil {
 			over = true
 			return
 		}
 		n, err := strconv.Atoi(string(m.Text))
 		if w := n / each; err != nil || over || next[w] != n%each {
-			t.Errorf("%q comes where message %d of a writer is due", m.Text, next[w])
+			t.Errorf("got %q, want message %d of its writer", m.Text, next[w])
 		} else {
 			next[w]++
 		}
@@ -145,7 +146,7 @@ func TestPushTakesEachMessageOnceAndInOrder(t *testing.T) {
 	q.Wait()
 	for w, n := range next {
 		if n != each || !over {
-			t.Errorf("%d messages of writer %d have come, and the end: %v", n, w, over)
+			t.Errorf("%d messages of writer %d were taken; the end: %v", n, w, over)
 		}
 	}
 }
@@ -161,7 +162,7 @@ func TestPushGoesOnAfterAPanic(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("who puts has not taken the message")
+				t.Error("Put has not called take")
 			}
 		}()
 		q.Put(t.Context(), message("1"))
@@ -171,7 +172,7 @@ func TestPushGoesOnAfterAPanic(t *testing.T) {
 	}
 }
 
-// A writer waits for a taker that is slow with what it has taken, and gives up on one that has
+// Put waits for a taker that is slow with the messages it has taken, and fails for one that has
 // stopped.
 func TestPutWaitsWhileSomethingMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -129,7 +129,8 @@ func Open(path string, o Options) (*Store, error) {
 // It may be called repeatedly.
 func (s *Store) Close() error { return s.close() }
 
-// Each session is a bucket. The first byte of a key determines the kind of the entry:
+// Each session is a bucket. The first byte of a key determines the kind of the entry. A prefix
+// is followed by the parts that its comment names.
 var (
 	keyOpening = []byte("o") // the Opening, as JSON
 	keyUsed    = []byte("u") // time of the last use, in seconds
@@ -138,9 +139,9 @@ var (
 )
 
 const (
-	prefixBegin = 'm' // and the stream: the ids of the requests that it was opened for; deleted with its last event
-	prefixEvent = 'e' // and the stream, a zero byte and the number: a byte of flags, and the text
-	prefixOrder = 'q' // and a sequence number: the key of an event; the oldest event is first
+	prefixBegin = 'm' // the stream; the value is the ids of its requests, until the last event
+	prefixEvent = 'e' // the stream, a zero byte, the number; the value is flags and the text
+	prefixOrder = 'q' // a sequence number, the oldest first; the value is the key of an event
 )
 
 // The flags of an event.
@@ -258,7 +259,8 @@ func (s *Store) Begin(ctx context.Context, session, stream string, requests []by
 		return fmt.Errorf("boltstore: ids of %d bytes: %w", len(requests), transport.ErrTooLong)
 	}
 	return s.update(ctx, session, func(tx *bbolt.Tx, b *bbolt.Bucket) error {
-		key, more := beginKey(stream), size // size must not change: the function may be called again
+		// size must not change, because the function may be called again.
+		key, more := beginKey(stream), size
 		if old := b.Get(key); old != nil {
 			more -= len(old) + overhead
 		}
@@ -400,7 +402,8 @@ func (s *Store) Load(_ context.Context, session string) (o streamable.Opening, s
 		}
 		c := b.Cursor()
 		for k, v := c.Seek([]byte{prefixEvent}); len(k) > 9 && k[0] == prefixEvent; k, v = c.Next() {
-			stream(string(k[1 : len(k)-9])).Last = event(k, v) // the last assignment is that of the newest event
+			// The last assignment is the newest event.
+			stream(string(k[1 : len(k)-9])).Last = event(k, v)
 		}
 		for k, v := c.Seek([]byte{prefixBegin}); len(k) > 0 && k[0] == prefixBegin; k, v = c.Next() {
 			stream(string(k[1:])).Requests = append([]byte{}, v...)

@@ -45,7 +45,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// A session is as old as its last use, whether the store was open meanwhile or not.
+// The age of a session counts from its last use, including the time in which the store is closed.
 func TestOldSessionsAreDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestOldSessionsAreDropped(t *testing.T) {
 		reopen()
 		check("used", streamable.ErrUnknown)
 
-		// What is dropped makes room while the store is open.
+		// Deleted sessions free space while the store is open.
 		if err := s.Append(t.Context(), "left", "1", streamable.Event{Number: 1, Text: make([]byte, 1<<20)}); err != nil {
 			t.Fatal(err)
 		}
@@ -109,8 +109,7 @@ func sizeOf(t *testing.T, path string) int {
 	return int(info.Size())
 }
 
-// Whatever clients make a server keep, the file has no more than twice what it may, and one page of
-// bbolt's own.
+// The file has at most twice MaxBytes, and 128 KiB for pages of bbolt.
 func TestFileStaysWithinItsLimits(t *testing.T) {
 	const limit = 1 << 20
 	ctx := context.Background()
@@ -135,12 +134,12 @@ func TestFileStaysWithinItsLimits(t *testing.T) {
 			}
 		}
 		if size := sizeOf(t, path); size > 2*limit+128<<10 {
-			t.Errorf("%s: the file has %d bytes, and may have %d", name, size, limit)
+			t.Errorf("%s: the file has %d bytes, with a limit of %d", name, size, limit)
 		}
 	}
 }
 
-// The largest session pays for what all have together.
+// Above MaxBytes, the largest session loses events.
 func TestStoreTakesFromTheLargestSession(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "events.db"), boltstore.Options{MaxBytes: 100 << 10})
 	for n := range 8 {
@@ -157,7 +156,7 @@ func TestStoreTakesFromTheLargestSession(t *testing.T) {
 	}
 }
 
-// A file can be copied and made smaller while it is in use.
+// Backup and Compact work while the store is in use.
 func TestUpkeep(t *testing.T) {
 	dir := t.TempDir()
 	path, copied := filepath.Join(dir, "events.db"), filepath.Join(dir, "copy.db")
@@ -176,7 +175,7 @@ func TestUpkeep(t *testing.T) {
 	stop := make(chan struct{})
 	var writer sync.WaitGroup
 	next := 101
-	writer.Go(func() { // until stop is closed
+	writer.Go(func() { // ends when stop is closed
 		for {
 			select {
 			case <-stop:
@@ -216,14 +215,14 @@ func TestUpkeep(t *testing.T) {
 	}
 	check(s, next-1)
 	if after := sizeOf(t, path); after > before*3/4+(next-100)*20<<10 {
-		t.Errorf("the file had %d bytes, and has %d with %d more events", before, after, next-100)
+		t.Errorf("the file had %d bytes, and after Compact %d with %d more events", before, after, next-100)
 	}
 	s.Close()
 	check(open(t, path, boltstore.Options{}), next-1)
 	check(open(t, copied, boltstore.Options{}), 100)
 	for what, err := range map[string]error{"Health": s.Health(), "Compact": s.Compact(), "Backup": s.Backup(copied)} {
 		if !errors.Is(err, boltstore.ErrClosed) {
-			t.Errorf("%s of a closed store: %v", what, err)
+			t.Errorf("%s of a closed Store: %v", what, err)
 		}
 	}
 }
@@ -232,10 +231,10 @@ func TestOneStorePerFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	s := open(t, path, boltstore.Options{})
 	if _, err := boltstore.Open(path, boltstore.Options{}); !errors.Is(err, boltstore.ErrLocked) {
-		t.Errorf("a second one: %v", err)
+		t.Errorf("a second Store: %v", err)
 	}
 	s.Close()
 	if err := s.Append(t.Context(), "s", "1", streamable.Event{Number: 1}); !errors.Is(err, boltstore.ErrClosed) {
-		t.Errorf("after closing: %v", err)
+		t.Errorf("Open after Close: %v", err)
 	}
 }

@@ -20,14 +20,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// TestKill kills a process in the middle of its writes: a few times in a plain run, and a thousand
-// times with
+// TestKill kills a process during its writes: a few times by default, and a thousand times with
 //
 //	go test ./runtime/transport/streamable/boltstore -run Kill -kills 1000
 var kills = flag.Int("kills", 5, "how often TestKill kills a process")
 
-// The process that is killed is this test program, told by its environment which file to work on,
-// and how its sessions begin.
+// The killed process is this test program. These environment variables select its file and the
+// prefix of its session ids.
 const (
 	fileEnv   = "MCPWIRE_EVENTS_FILE"
 	prefixEnv = "MCPWIRE_EVENTS_PREFIX"
@@ -43,20 +42,21 @@ func TestMain(m *testing.M) {
 
 const (
 	writers      = 8
-	eventsShort  = 6        // on each of the streams of a session
-	eventsLong   = 60       // on the only stream of a session that is to have too many
-	sessionBytes = 64 << 10 // less than eventsLong have
+	eventsShort  = 6        // on each stream of a plain session
+	eventsLong   = 60       // on the only stream of a session that exceeds sessionBytes
+	sessionBytes = 64 << 10 // less than the size of eventsLong events
 )
 
 func options() boltstore.Options { return boltstore.Options{MaxSessionBytes: sessionBytes} }
 
-// textOf is what an event says: nothing that any other one does.
+// textOf returns the text of an event, which differs from that of all others.
 func textOf(session, stream string, n uint64) string {
 	return fmt.Sprintf("%s %s %d %s", session, stream, n, strings.Repeat("x", int(n*997%3000)))
 }
 
-// child writes until it is killed. What is done it says line by line: what, of which session, and
-// if need be of which stream and which event.
+// child writes until it is killed. It prints a line after each write, and before it forgets a
+// session: the kind of write and the session, and for some kinds the stream and the number of the
+// event.
 func child(path, prefix string) error {
 	s, err := boltstore.Open(path, options())
 	if err != nil {
@@ -84,8 +84,8 @@ func child(path, prefix string) error {
 	return <-failed
 }
 
-// live is the life of a session: one with three streams, one that is forgotten, or one that has
-// more than is kept.
+// live performs the writes of one session: a plain one with three streams, one that is forgotten,
+// or one that exceeds sessionBytes.
 func live(s *boltstore.Store, session string, say func(...any)) error {
 	ctx := context.Background()
 	streams, events := []string{"0", "1", "a"}, eventsOf(session)
@@ -119,7 +119,7 @@ func live(s *boltstore.Store, session string, say func(...any)) error {
 	return nil
 }
 
-// eventsOf is how many events the streams of a session get.
+// eventsOf returns the number of events on each stream of a session.
 func eventsOf(session string) uint64 {
 	if strings.HasPrefix(session, "long") {
 		return eventsLong
@@ -127,14 +127,14 @@ func eventsOf(session string) uint64 {
 	return eventsShort
 }
 
-// acked is what a child has said of a session.
+// acked holds the writes of a session that a child has acknowledged.
 type acked struct {
-	streams               map[string]uint64 // the newest event of each; 0 for none yet
+	streams               map[string]uint64 // number of the newest event of each; 0 for none
 	forgetting, forgotten bool
 }
 
-// Whatever was acknowledged is there after a kill -9 at a random moment under load, again and again
-// on the same file: sessions, streams and events, each whole, and without a gap.
+// Acknowledged writes survive a kill -9 at a random moment under load, many times on the same file:
+// sessions, streams and events, complete and without a gap.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
@@ -151,7 +151,7 @@ func TestKill(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("at kill %d of %d", n+1, *kills)
 		}
-		if n%10 == 9 { // what is compared grows with every kill
+		if n%10 == 9 { // each kill adds sessions to compare
 			os.Remove(path)
 			clear(known)
 		}
@@ -159,7 +159,7 @@ func TestKill(t *testing.T) {
 	t.Logf("%d kills, %d acknowledgements", *kills, total)
 }
 
-// killOnce runs a child and kills it some time after it is ready.
+// killOnce runs a child and kills it a given time after it is ready.
 func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[string]*acked) (acks int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -177,7 +177,7 @@ func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[
 	defer timer.Stop()
 	for lines := bufio.NewReader(out); ; {
 		line, err := lines.ReadString('\n')
-		if err == io.EOF { // a line that is cut short acknowledges nothing
+		if err == io.EOF { // an incomplete line acknowledges nothing
 			break
 		}
 		if err != nil {
@@ -206,12 +206,13 @@ func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[
 	}
 	cmd.Wait()
 	if stderr.Len() > 0 {
-		t.Errorf("the child says: %s", stderr.String())
+		t.Errorf("standard error of the child: %s", stderr.String())
 	}
 	return acks
 }
 
-// compare opens the file, as the next process would, and compares it with what was acknowledged.
+// compare opens the file, as the next process would, and compares its content with the acknowledged
+// writes.
 func compare(t *testing.T, path string, known map[string]*acked) {
 	t.Helper()
 	s, err := boltstore.Open(path, options())
@@ -232,13 +233,13 @@ func compare(t *testing.T, path string, known map[string]*acked) {
 		for _, k := range streams {
 			newest[k.Stream] = k.Last.Number
 			if want := session + k.Stream; !k.Last.Last && string(k.Requests) != want {
-				t.Errorf("stream %s of %s was begun by %q", k.Stream, session, k.Requests)
+				t.Errorf("stream %s of %s has the requests %q", k.Stream, session, k.Requests)
 			}
 		}
 		last := eventsOf(session)
 		for stream, number := range a.streams {
 			if newest[stream] < number || newest[stream] > number+1 {
-				t.Errorf("stream %s of %s ends with %d, want %d, or one more", stream, session, newest[stream], number)
+				t.Errorf("stream %s of %s ends with %d, want %d or the number after it", stream, session, newest[stream], number)
 				continue
 			}
 			whole(t, s, session, stream, newest[stream], last)
@@ -246,8 +247,8 @@ func compare(t *testing.T, path string, known map[string]*acked) {
 	}
 }
 
-// whole checks that the events of a stream are whole and without a gap, up to the newest, from the
-// first one that the limit leaves.
+// whole checks that the events of a stream are complete and without a gap, from the first one that
+// the limit leaves to the newest.
 func whole(t *testing.T, s *boltstore.Store, session, stream string, newest, last uint64) {
 	t.Helper()
 	if newest == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// What was sent is still there after a restart. HandlerOptions.Store takes the store.
+// Events are still stored after a restart. Pass the store in HandlerOptions.Store.
 func ExampleOpen() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "events")

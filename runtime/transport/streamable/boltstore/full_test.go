@@ -14,13 +14,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// fullEnv tells a child that it is the one whose files are limited.
+// fullEnv is the environment variable of a child process with limited file sizes.
 const fullEnv = "MCPWIRE_EVENTS_FULL"
 
-// When the disk is full writes fail and Health says so; what was kept before is there, and with
-// room the store works again.
+// When the disk is full, writes fail and Health returns the error. Earlier events remain readable.
+// Once there is space, the store works again.
 func TestFullDisk(t *testing.T) {
-	if os.Getenv(fullEnv) == "" { // the limit is that of a process: a child has it
+	if os.Getenv(fullEnv) == "" { // the limit applies to a process, so a child runs the test
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$")
 		cmd.Env = append(os.Environ(), fullEnv+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -65,23 +65,23 @@ func TestFullDisk(t *testing.T) {
 			events += uint64(len(more))
 		}
 		if events != kept {
-			t.Errorf("%d events are there, want %d", events, kept)
+			t.Errorf("%d events are stored, want %d", events, kept)
 		}
 	}
 	limit(256 << 10)
-	// Some events fit after the first that does not: pages that earlier writes have freed take them.
+	// Some events fit after the first rejected one, in pages that earlier writes have freed.
 	for refused := 0; refused < 3; {
 		if add() == nil {
 			refused = 0
 		} else if refused++; s.Health() == nil {
-			t.Error("a full disk is not noticed")
+			t.Error("Health returns nil although the disk is full")
 		}
 		if kept == 100 {
-			t.Fatal("a small disk has room for all")
+			t.Fatal("no write failed on a full disk")
 		}
 	}
 	if kept < 5 {
-		t.Fatalf("%d events were kept on a small disk", kept)
+		t.Fatalf("%d events were stored before the disk was full", kept)
 	}
 	check()
 	limit(usual.Cur)
@@ -91,7 +91,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	if err := s.Health(); err != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("Health with free space: %v", err)
 	}
 	check()
 	s.Close()

@@ -9,8 +9,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boltfile"
 )
 
-// Health returns why the last write failed, such as a full disk; nil if it did not, and [ErrClosed]
-// after Close.
+// Health returns the error of the last write, for example because the disk is full. It returns nil
+// if that write succeeded, and [ErrClosed] after Close.
 func (s *Store) Health() error {
 	select {
 	case <-s.closing:
@@ -23,10 +23,10 @@ func (s *Store) Health() error {
 	return nil
 }
 
-// Compact rewrites the file without the room that dropped events and sessions have left. It needs
-// as much disk as the rest takes. Reads go on meanwhile, and writes wait. If it fails, the store
-// goes on with the file that it has. It is not supported where an open file cannot be renamed, as
-// on Windows.
+// Compact rewrites the file without the free space that dropped events and sessions have left.
+// Meanwhile it needs as much additional disk space as the remaining data. Reads continue during the
+// call, and writes wait. If Compact fails, the store continues with its current file. It is not
+// supported where an open file cannot be renamed, as on Windows.
 func (s *Store) Compact() (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -71,7 +71,7 @@ func (s *Store) transact(f func(*bbolt.Tx) error) error {
 	switch {
 	case err == nil:
 		s.fault.Store(nil)
-	case !rejected: // by f, because of the written data
+	case !rejected: // an error of f is a fault of the data, not of the file
 		fault := fmt.Errorf("boltstore: %w", err)
 		s.fault.Store(&fault)
 	}

@@ -8,7 +8,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A write is repeated if another write of its transaction fails. It counts the same bytes then.
+// If another write of its transaction fails, a write is repeated. The repetition must not count its
+// bytes twice.
 func TestRepeatedBeginCountsTheSameBytes(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "events.db"), Options{})
 	if err != nil {
@@ -27,7 +28,7 @@ func TestRepeatedBeginCountsTheSameBytes(t *testing.T) {
 	}
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		if got := number(tx.Bucket(root).Bucket([]byte("s")).Get(keySize)); got != 3+overhead {
-			t.Errorf("the session counts as %d bytes, want %d", got, 3+overhead)
+			t.Errorf("the session has a size of %d bytes, want %d", got, 3+overhead)
 		}
 		return nil
 	})

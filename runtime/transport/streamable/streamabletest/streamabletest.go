@@ -22,9 +22,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// Run checks that stores keep the contract of [streamable.EventStore]. Open is called once per
-// subtest, is told how many bytes of events a session may have, and returns a new store, which it
-// closes in the end itself.
+// Run checks that stores fulfil the contract of [streamable.EventStore]. It calls open once per
+// subtest, with the limit in bytes for the events of a session. open returns a new store, and
+// closes it at the end of the subtest.
 func Run(t *testing.T, open func(t *testing.T, sessionBytes int) streamable.EventStore) {
 	for _, test := range []struct {
 		name string
@@ -42,8 +42,9 @@ func Run(t *testing.T, open func(t *testing.T, sessionBytes int) streamable.Even
 	}
 }
 
-// RunSessions checks that stores keep the contract of [streamable.SessionStore], beside that of
-// Run. Open opens the same store each time that it is called, and closes the one before.
+// RunSessions checks that stores fulfil the contract of [streamable.SessionStore], in addition to
+// that of Run. open opens the same store each time, and first closes the one that it returned
+// before.
 func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) {
 	ctx := t.Context()
 	opening := streamable.Opening{Principal: "ann", Revision: "2025-11-25", Client: []byte(`{"a":1}`)}
@@ -85,7 +86,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		}
 		for i := range streams {
 			if streams[i].Last.Last {
-				streams[i].Requests = nil // which may be forgotten by then
+				streams[i].Requests = nil // the store may have deleted them
 			}
 		}
 		if diff := cmp.Diff(want, streams); diff != "" {
@@ -93,10 +94,10 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		}
 		check(t, s, "s", "1", 1, []streamable.Event{last})
 		if _, _, err := s.Load(ctx, "other"); !errors.Is(err, streamable.ErrUnknown) {
-			t.Errorf("a session with a state that was not kept: %v", err)
+			t.Errorf("a session with a state but no opening: %v", err)
 		}
 		if _, _, err := s.Load(ctx, "secret"); !errors.Is(err, streamable.ErrUnknown) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("a session that was not kept: %v", err)
+			t.Errorf("a session that was not stored: %v", err)
 		}
 	}
 	for _, text := range []string{"first", strings.Repeat("long", 100_000), "", "last"} {
@@ -125,7 +126,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 	}
 }
 
-// event is an event with some text.
+// event returns an event with a number and a text.
 func event(n uint64) streamable.Event {
 	return streamable.Event{Number: n, Text: fmt.Appendf(nil, `{"n":%d}`, n)}
 }
@@ -196,7 +197,7 @@ func forgotten(t *testing.T, s streamable.EventStore) {
 		}
 	}
 	if _, err := s.Events(t.Context(), "s", "1", 0); !errors.Is(err, streamable.ErrUnknown) {
-		t.Errorf("forgotten: %v", err)
+		t.Errorf("events of a forgotten session: %v", err)
 	}
 	check(t, s, "t", "1", 0, []streamable.Event{event(1)})
 }
@@ -219,7 +220,7 @@ func bounded(t *testing.T, s streamable.EventStore) {
 		}
 	}
 	if _, err := s.Events(t.Context(), "s", "0", 0); !errors.Is(err, streamable.ErrUnknown) {
-		t.Errorf("the oldest stream: %v", err)
+		t.Errorf("the stream with the oldest event: %v", err)
 	}
 	check(t, s, "t", "1", 0, []streamable.Event{event(1)})
 }
