@@ -13,14 +13,14 @@ import (
 // error.
 const GeneratedVersion2 = true
 
-// Decoder is a value that decodes itself from the next value of r, and overwrites its former
-// contents. It reports a failure with [wire.Reader.Fail].
+// Decoder is a type that decodes itself. DecodeJSON reads the next value of r and overwrites the
+// former contents of the Decoder. It reports a failure with [wire.Reader.Fail].
 type Decoder interface {
 	DecodeJSON(r *wire.Reader)
 }
 
-// Encoder is a value that writes itself as one JSON value to w. It reports a failure with
-// [wire.Writer.Fail].
+// Encoder is a type that encodes itself. EncodeJSON writes one JSON value to w. It reports a
+// failure with [wire.Writer.Fail].
 type Encoder interface {
 	EncodeJSON(w *wire.Writer)
 }
@@ -80,8 +80,8 @@ func Unmarshal(data []byte, v Decoder, opts ...Option) error {
 	return release(r, data)
 }
 
-// UnmarshalFunc is [Unmarshal] for a value that read returns, such as a variant of a union. After
-// an error it is the zero value.
+// UnmarshalFunc is like [Unmarshal], but decodes by calling read and returns its result, such as a
+// variant of a union. After an error it returns the zero value.
 func UnmarshalFunc[T any](data []byte, read func(*wire.Reader) T, opts ...Option) (T, error) {
 	r := borrow(data, opts)
 	v := read(&r.Reader)
@@ -93,9 +93,9 @@ func UnmarshalFunc[T any](data []byte, read func(*wire.Reader) T, opts ...Option
 	return v, err
 }
 
-// ReadPart calls read with a Reader for part, which belongs to a text that was received and
-// checked, such as the params of a message. The length of part is not limited. Raw values share the
-// memory of part, as with [NoCopy]. An error is an [*Error]. read need not consume all of part.
+// ReadPart calls read with a Reader for part, a value from a text that was checked before, such as
+// the params of a received message. The length of part is not limited. Raw values share the memory
+// of part, as with [NoCopy]. An error is an [*Error]. read need not consume all of part.
 func ReadPart(part []byte, read func(r *wire.Reader)) error {
 	r := readers.Get().(*reader)
 	r.Reset(part, wire.Limits{Size: max(len(part), DefaultMaxSize), NoCopy: true})
@@ -103,8 +103,9 @@ func ReadPart(part []byte, read func(r *wire.Reader)) error {
 	return release(r, part)
 }
 
-// Member returns the value of a member of an object that was received and checked. ok is false if
-// there is no such member or object is not a JSON object. The value shares the memory of object.
+// Member returns the value of the member name of object, which must have been checked before. ok is
+// false if there is no such member or object is not a JSON object. The value shares the memory of
+// object.
 func Member(object []byte, name string) (value json.RawMessage, ok bool) {
 	ReadPart(object, func(r *wire.Reader) { value, ok = r.PeekRaw(name) })
 	return value, ok
@@ -144,8 +145,8 @@ func Append(dst []byte, v Encoder) ([]byte, error) {
 	return text, nil
 }
 
-// Valid reports whether data is one well-formed JSON value, by the rules of this package. The error
-// is nil or an [*Error].
+// Valid checks that data is one well-formed JSON value by the rules of this package. It returns nil
+// or an [*Error].
 func Valid(data []byte, opts ...Option) error {
 	r := borrow(data, opts)
 	r.Skip()

@@ -1,10 +1,10 @@
 // Package codec encodes and decodes the generated protocol types as JSON text: [Marshal] and
 // [Append], [Unmarshal] and [UnmarshalFunc]. It uses the standard library only, without reflection
-// and without package unsafe. For Go values of any other type, such as the structs of a tool's
-// author, there is package value. The code that reads and writes is in package wire: import that,
-// too, to give a type of your own the methods of [Decoder] and [Encoder], as the example of this
-// package shows. An amd64 processor with AVX2 scans long texts with vector instructions; the build
-// tag purego leaves them out.
+// and without package unsafe. For Go values of other types, such as the structs of a tool's author,
+// use package value. The Reader and the Writer are in package wire. To implement [Decoder] and
+// [Encoder] for a type of your own, import it too; the example of this package shows how. On amd64
+// processors with AVX2, long texts are scanned with vector instructions. The build tag purego
+// disables them.
 //
 // # Words
 //
@@ -33,7 +33,7 @@
 //   - A text that ends early, the empty text included: [ErrEOF].
 //   - A byte order mark: [ErrBOM] (section 8.1 lets a receiver ignore one, and forbids sending
 //     one).
-//   - Bytes that are not UTF-8: [ErrUTF8] (section 8.1). Nothing is replaced by U+FFFD.
+//   - Bytes that are not UTF-8: [ErrUTF8] (section 8.1). They are never replaced by U+FFFD.
 //   - An escape that names half of a surrogate pair: [ErrSurrogate] (section 8.2).
 //   - Two members of one object with the same name, compared after escapes are decoded:
 //     [ErrDuplicate] (section 4). That holds at every depth, in raw values too.
@@ -45,10 +45,10 @@
 //
 // # Memory
 //
-// Strings never share memory with the input. They are cut from private copies that are made a block
-// at a time, so that a message costs a few copies instead of one per string. A string keeps its
-// block in memory: clone a string that outlives its message by far. Raw values are copies of their
-// own, unless [NoCopy] is given.
+// Strings never share memory with the input. They are parts of private copies, which are allocated
+// in blocks: decoding a message takes a few allocations instead of one per string. A string keeps
+// its whole block in memory, so clone a string that must outlive its message by far. Raw values are
+// copies of their own, unless [NoCopy] is given.
 //
 // # Concurrency
 //

@@ -10,9 +10,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Error is the one error type of this package: what is wrong, and where.
+// Error is the error type of this package. It says what is wrong and where.
 type Error struct {
-	// Offset counts the bytes in front of the fault: in the whole input when reading, in the output
+	// Offset counts the bytes before the fault: in the whole input when reading, in the output
 	// written so far when writing.
 	Offset int64
 	// Line and Column are Offset as an editor shows it. Both start at 1. A line ends with a line
@@ -26,7 +26,7 @@ type Error struct {
 	// error given to Fail.
 	Err error
 
-	writing bool // it comes from a Writer
+	writing bool // the error is from a Writer
 }
 
 // Error returns the place and the cause in one line. It shortens a Pointer of more than 1024 bytes,
@@ -77,13 +77,14 @@ func failure(r *wire.Reader, data []byte) error {
 	}
 	line, column := Position(data, at)
 	e := &Error{Offset: int64(at), Line: line, Column: column, Err: err}
-	if err != ErrSize { // else nothing was read, and the path to there may be of any length
+	if err != ErrSize { // else nothing was read, and the pointer could have any length
 		e.Pointer = scan.PointerTo(data, at)
 	}
 	return e
 }
 
-// writeFailure returns the failure of w as an *Error, or nil. What a Writer writes is one line.
+// writeFailure returns the failure of w as an *Error, or nil. Its Line is 1, because a Writer
+// writes no line breaks.
 func writeFailure(w *wire.Writer) error {
 	f := w.Failure()
 	if f.Err == nil {
@@ -99,7 +100,7 @@ var (
 	ErrControlChar = scan.ErrControlChar // control character in a string; wraps ErrSyntax
 	ErrEscape      = scan.ErrEscape      // bad escape in a string; wraps ErrSyntax
 	ErrNumber      = scan.ErrNumber      // malformed number; wraps ErrSyntax
-	ErrLiteral     = scan.ErrLiteral     // not quite true, false or null; wraps ErrSyntax
+	ErrLiteral     = scan.ErrLiteral     // misspelled true, false or null; wraps ErrSyntax
 	ErrEOF         = scan.ErrEOF         // the text ends early; wraps io.ErrUnexpectedEOF
 	ErrTrailing    = scan.ErrTrailing    // something follows the value
 	ErrUTF8        = scan.ErrUTF8        // invalid UTF-8, also when writing
@@ -114,14 +115,14 @@ var (
 var (
 	ErrType    = scan.ErrType    // a value of the wrong kind, such as a string in place of an object
 	ErrInteger = scan.ErrInteger // 1.5 where an integer is needed, but not 1.0 or 1e3
-	ErrFloat   = scan.ErrFloat   // when writing: an infinite number, or one that is none
-	ErrNoValue = scan.ErrNoValue // when writing: nil or empty, where a value must stand
+	ErrFloat   = scan.ErrFloat   // when writing: an infinity or NaN
+	ErrNoValue = scan.ErrNoValue // when writing: nil or empty, where a value is required
 )
 
-// Code gives the JSON-RPC 2.0 error code for an error that came from reading: -32700 (parse error)
-// for malformed text, texts over a limit included, and -32602 (invalid params) for text of the
-// wrong shape, which is any other [*Error]. It is 0 for nil, for errors from writing, and for those
-// that are not from this package.
+// Code returns the JSON-RPC 2.0 error code for an error from reading: -32700 (parse error) for
+// malformed text, including text over a limit, and -32602 (invalid params) for text of the wrong
+// shape, which is any other [*Error]. It returns 0 for nil, for errors from writing, and for errors
+// of other packages.
 func Code(err error) int {
 	e, ok := errors.AsType[*Error](err)
 	switch {

@@ -8,11 +8,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// point encodes and decodes itself in the way of the generated types.
+// point encodes and decodes itself as the generated types do.
 type point struct {
 	X, Y  int64
 	Label *string
-	Extra codec.Extra // unknown members, and what does not fit a field
+	Extra codec.Extra // unknown members, and values that do not fit a field
 }
 
 var pointMembers = wire.Members{Names: []string{`"x":`, `"y":`, `"label":`}}
@@ -102,7 +102,7 @@ func ExampleExtra() {
 	// {"x":1,"y":2,"z":"three"}
 }
 
-// ReadPart reads a value without a type for it.
+// This example reads a value without a Go type for it.
 func ExampleReadPart() {
 	err := codec.ReadPart([]byte(`{"name": "Oslo", "degrees": [4, 5.5], "country": {"code": "NO"}}`), func(r *wire.Reader) {
 		r.Object()
@@ -120,7 +120,7 @@ func ExampleReadPart() {
 			}
 		}
 	})
-	fmt.Println(err) // of all that was read
+	fmt.Println(err) // the first failure, if any
 	// Output:
 	// name: Oslo
 	// degrees: 4 true
@@ -153,7 +153,8 @@ func ExampleLocate() {
 	// true 2 23 true
 }
 
-// Ids and progress tokens are scalars: strings or integers, which can be keys of a map and keep what they are.
+// Ids and progress tokens are scalars: strings or integers. A Scalar can be a map key, and the
+// integer 7 and the string "7" are different keys.
 func ExampleScalar() {
 	seen := map[codec.Scalar]bool{codec.IntScalar(7): true}
 	for _, id := range []codec.Scalar{codec.IntScalar(7), codec.StringScalar("7")} {

@@ -11,8 +11,8 @@ import (
 // members, known members whose value the type cannot hold, the set of missing required members, and
 // the text of numbers that do not fit their field. It is one pointer; the zero value is empty.
 //
-// An Extra may be moved to a value of another type. When that value is encoded, members of the
-// Extra that have the name of a field already written are left out.
+// An Extra may be moved to a value of another type. Encoding that value omits each member of the
+// Extra that has the name of a field already written.
 //
 // Copies of a struct may share an Extra: a method that changes it copies the contents first, in
 // time proportional to [Extra.Len]. The raw values it returns must not be changed.
@@ -39,8 +39,8 @@ func (x *Extra) Delete(name string) { (*wire.Extra)(x).Delete(name) }
 // All iterates over the members in the order in which they were read or set.
 func (x Extra) All() iter.Seq2[string, json.RawMessage] { return wire.Extra(x).All() }
 
-// Equal reports whether both hold the same, whatever the order of members and the white space in
-// raw values.
+// Equal reports whether x and y have the same contents. It ignores the order of members and the
+// white space in raw values.
 func (x Extra) Equal(y Extra) bool { return wire.Extra(x).Equal(wire.Extra(y)) }
 
 // IsZero reports whether x holds nothing.

@@ -7,7 +7,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Number is the exact text of a JSON number. The zero value is no number and cannot be written.
+// Number is the exact text of a JSON number. The zero value is not a number and cannot be written.
 type Number string
 
 // Int returns the number as an int64; ok is false if it is not an integer, out of range, or no

@@ -19,9 +19,9 @@ func MaxDepth(n int) Option { return func(l *wire.Limits) { l.Depth = n } }
 // default, also used for n < 1, is [DefaultMaxSize].
 func MaxSize(n int) Option { return func(l *wire.Limits) { l.Size = n } }
 
-// AllowSize returns the options with which text can be read whatever its length: none if it fits
-// [DefaultMaxSize], and otherwise [MaxSize] with its length. Use it for a text, or a part of one,
-// whose length was limited when it was received.
+// AllowSize returns the options that allow the length of text: none if it is at most
+// [DefaultMaxSize], and otherwise [MaxSize] with its length. Use it for received text, or a part of
+// it, if the transport has already limited the length.
 func AllowSize(text []byte) []Option {
 	if len(text) <= DefaultMaxSize {
 		return nil
@@ -34,11 +34,11 @@ func AllowSize(text []byte) []Option {
 // is the limit of [MaxSize].
 func MaxString(n int) Option { return func(l *wire.Limits) { l.String = n } }
 
-// NoCopy lets raw values be parts of the input: fields of type [encoding/json.RawMessage], the
-// members in an [Extra], and variants that a union does not know. Strings, numbers and errors are
-// still copied.
+// NoCopy makes raw values share the memory of the input: fields of type [encoding/json.RawMessage],
+// the members in an [Extra], and variants that a union does not know. Strings, numbers and errors
+// are still copied.
 //
-// The caller must not change the input while a value decoded from it is in use: a change shows in
-// the raw values, which were checked before it. Each raw value keeps all of the input in memory.
+// The caller must not change the input while a value decoded from it is in use: a change would show
+// in raw values that are already checked. Each raw value keeps all of the input in memory.
 // Appending to a raw value is safe, because its capacity is its length.
 func NoCopy() Option { return func(l *wire.Limits) { l.NoCopy = true } }

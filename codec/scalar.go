@@ -8,8 +8,8 @@ import (
 )
 
 // Scalar is a string, a number or a boolean. The zero value is none of them. Scalars may be
-// compared with == and used as map keys; a number is compared by its text, so that 1 and 1.0
-// differ, and "1" is neither.
+// compared with == and used as map keys. Numbers are compared by their text: 1 and 1.0 differ, and
+// the string "1" differs from both.
 type Scalar struct {
 	kind wire.ScalarKind
 	text string // a string's content, a number's text, true or false
@@ -41,7 +41,7 @@ func numberScalar(n Number) Scalar {
 	return Scalar{wire.ScalarNumber, string(n)}
 }
 
-// Equal reports whether s == t. It is there for packages that compare by method, such as go-cmp.
+// Equal reports whether s == t. Packages such as go-cmp compare with it.
 func (s Scalar) Equal(t Scalar) bool { return s == t }
 
 // IsZero reports whether s is the zero value: no scalar at all.
@@ -79,8 +79,8 @@ func (s Scalar) Bool() (v, ok bool) {
 	return s.text == "true" && s.kind == wire.ScalarBool, s.kind == wire.ScalarBool
 }
 
-// String returns s for people to read: as JSON text, and a string that is not UTF-8 quoted as Go
-// does. It is empty for the zero value.
+// String returns s as JSON text for display. It quotes a string that is not UTF-8 with
+// [strconv.Quote], and returns "" for the zero value.
 func (s Scalar) String() string {
 	if s.kind != wire.ScalarString {
 		return s.text

@@ -17,7 +17,7 @@ type Item struct {
 	Err     error // nil or a *codec.Error
 }
 
-// IsBatch reports whether a text starts like a batch.
+// IsBatch reports whether data starts with an array, as a batch does.
 func IsBatch(data []byte) bool {
 	return wire.NewReader(data, wire.Limits{Size: max(len(data), 1)}).Kind() == wire.KindArray
 }
@@ -47,7 +47,7 @@ func ParseBatch(data []byte, opts ...codec.Option) ([]Item, error) {
 	return items, nil
 }
 
-// elements reads a batch and returns the places of its elements.
+// elements reads a batch and returns the positions of its elements.
 func elements(r *wire.Reader) []span {
 	start := r.Offset()
 	if r.Kind() != wire.KindArray {
@@ -96,7 +96,7 @@ func (b batch) EncodeJSON(w *wire.Writer) {
 // position is a line and a column, as in codec.Error.
 type position struct{ line, column int }
 
-// plus returns the position that is line and column in text which starts at p.
+// plus returns the position of the given line and column of a text that starts at p.
 func (p position) plus(line, column int) position {
 	if line == 1 {
 		return position{p.line, p.column + column - 1}
@@ -104,5 +104,5 @@ func (p position) plus(line, column int) position {
 	return position{p.line + line - 1, column}
 }
 
-// span is an element's place in the text.
+// span is the position of an element in the text.
 type span struct{ from, to int }

@@ -40,7 +40,7 @@ func TestHostileBatchIsTakenElementByElementOrRefusedAsAWhole(t *testing.T) {
 			if c.Rule != hostile.Taken {
 				refusalOf(t, c.Refusal, Message{}).check(t, c.Text, Message{}, err)
 				if items != nil {
-					t.Error("there are messages all the same")
+					t.Error("a refused batch has messages")
 				}
 				return
 			}

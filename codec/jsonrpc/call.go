@@ -8,8 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Caller sends a request to the peer and waits for its result. Params are nil if the
-// request has none. An error response comes back as an [*Error].
+// Caller sends a request to the peer and waits for its result. Params are nil if the request has
+// none. Call returns an error response as an [*Error].
 type Caller interface {
 	Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error)
 }
@@ -24,8 +24,8 @@ func MethodNotFound(method string) error {
 	return &Error{Code: CodeMethodNotFound, Message: "method not found: " + method}
 }
 
-// InvalidParams returns the error that answers a request whose params are refused because
-// of err. An [*Error] stays as it is.
+// InvalidParams returns the error that answers a request whose params are refused because of err.
+// It returns an err that is an [*Error] unchanged.
 func InvalidParams(err error) error {
 	if e, ok := err.(*Error); ok {
 		return e
@@ -34,8 +34,8 @@ func InvalidParams(err error) error {
 }
 
 // DecodePayload decodes the params or the result of a method with read. Read returns the zero value
-// and consumes nothing for a method that it does not know. The error is a [*codec.Error], or that
-// of [MethodNotFound].
+// and consumes nothing for a method that it does not know. The error is a [*codec.Error], or for an
+// unknown method that of [MethodNotFound].
 func DecodePayload[V comparable](method string, data []byte, read func(r *wire.Reader, method string) V, opts ...codec.Option) (V, error) {
 	var none V
 	known := true
@@ -52,8 +52,8 @@ func DecodePayload[V comparable](method string, data []byte, read func(r *wire.R
 	return v, err
 }
 
-// Params is params as an Encoder, where a nil pointer or interface means that there are
-// none.
+// Params returns params as an Encoder. It returns nil, which means no params, if params is a nil
+// pointer or interface.
 func Params[P interface {
 	comparable
 	codec.Encoder
@@ -88,9 +88,9 @@ func CallFor[T any](ctx context.Context, c Caller, method string, params codec.E
 	return codec.UnmarshalFunc(result, read, codec.AllowSize(result)...)
 }
 
-// Serve decodes the params of a request and answers it with handle. Absent params are nil
-// if they are optional, and refused otherwise. No result, which is a nil pointer or interface,
-// without an error is an [*Error] with [CodeInternalError].
+// Serve decodes the params of a request and answers it with handle. If optional is set, absent
+// params are passed as nil; otherwise they fail with [CodeInvalidParams]. If handle returns neither
+// a result nor an error, Serve fails with [CodeInternalError].
 func Serve[P any, D interface {
 	*P
 	codec.Decoder
@@ -101,7 +101,7 @@ func Serve[P any, D interface {
 	return ServeFor(ctx, params, optional, read[P, D], handle)
 }
 
-// ServeFor is [Serve] for params that read returns.
+// ServeFor is like [Serve], but decodes the params by calling read.
 func ServeFor[P any, R interface {
 	comparable
 	codec.Encoder
@@ -121,7 +121,7 @@ func ServeFor[P any, R interface {
 	return result, nil
 }
 
-// Notice decodes the params of a notification and hands it to handle, as [Serve] does.
+// Notice decodes the params of a notification as [Serve] does, and calls handle with them.
 func Notice[P any, D interface {
 	*P
 	codec.Decoder
@@ -129,7 +129,7 @@ func Notice[P any, D interface {
 	return NoticeFor(ctx, params, optional, read[P, D], handle)
 }
 
-// NoticeFor is [Notice] for params that read returns.
+// NoticeFor is like [Notice], but decodes the params by calling read.
 func NoticeFor[P any](ctx context.Context, params json.RawMessage, optional bool, read func(*wire.Reader) P, handle func(context.Context, P) error) error {
 	v, err := decodeParams(params, optional, read)
 	if err != nil {
@@ -148,7 +148,7 @@ func read[P any, D interface {
 	return v
 }
 
-// decodeParams decodes params; what is wrong with them comes back as [InvalidParams].
+// decodeParams decodes params. It returns a failure as [InvalidParams] does.
 func decodeParams[P any](params json.RawMessage, optional bool, read func(*wire.Reader) P) (P, error) {
 	var none P
 	if len(params) == 0 {

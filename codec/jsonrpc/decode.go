@@ -38,7 +38,7 @@ type Payloads interface {
 }
 
 // AnyResult is implemented by [Payloads] that can decode a result without the id of the response. A
-// result in front of the id is then decoded in the same pass, too.
+// result that stands before the id is then decoded in the same pass, too.
 type AnyResult interface {
 	Payloads
 	ReadsAnyResult()
@@ -120,7 +120,7 @@ const (
 	seenError   = 1 << memberError
 )
 
-// decoder decodes one message. It continues after a fault of the message, to find an id behind the
+// decoder decodes one message. It continues after a fault of the message, to find an id after the
 // fault and to distinguish malformed text from an invalid message.
 type decoder struct {
 	r      *wire.Reader
@@ -176,7 +176,7 @@ func (d *decoder) message() {
 	}
 }
 
-// member reads the i-th of members, whose name the Reader has just read.
+// member reads the value of the i-th of members. The Reader has just read its name.
 func (d *decoder) member(i int) {
 	r := d.r
 	switch i {

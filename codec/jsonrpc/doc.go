@@ -20,7 +20,7 @@
 //     (7, 1.0, 1e3, 99999999999999999999), and the empty string is an id; all keep their exact
 //     text. 1.5 is refused, and so is null, except in an error response: some peers send it there
 //     where the id of the request could not be read.
-//   - A response without id: [ErrNoID]. An error response may go without.
+//   - A response without id: [ErrNoID]. An error response may have no id.
 //   - A method that is no string: [ErrMethod].
 //   - Params that are no object: [ErrParams] or, for an array, [ErrPositional], with code -32602
 //     (invalid params): JSON-RPC has positional params, but no method of the protocol takes them.
@@ -31,7 +31,7 @@
 //
 // # What is kept
 //
-// EncodeJSON writes a message that Parse accepted with all its members and values, but not in the
-// same order. Absent params or data stay absent, and null stays null. Params of a response have no
-// meaning and are kept as an unknown member.
+// EncodeJSON writes a message that Parse accepted with all its members and values, but possibly in
+// another order. Absent params or data stay absent, and null stays null. Params of a response have
+// no meaning and are kept as an unknown member.
 package jsonrpc

@@ -41,7 +41,7 @@ func (m *Message) EncodeJSON(w *wire.Writer) {
 	w.EndExtra(start, wire.Extra(m.Extra), &members)
 }
 
-// check fails unless the fields fit the kind.
+// check makes w fail unless the fields fit the kind.
 func (m *Message) check(w *wire.Writer) {
 	switch id := m.ID.Kind(); {
 	case id&^(wire.ScalarString|wire.ScalarInteger) != 0:

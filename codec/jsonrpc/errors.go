@@ -22,7 +22,7 @@ const (
 type Error struct {
 	Code    int64           // saturated if it does not fit; Extra then has its text
 	Message string          // one short sentence
-	Data    json.RawMessage // anything, nil if absent
+	Data    json.RawMessage // any value; nil if absent
 	Extra   codec.Extra     // unknown members
 }
 
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 	return "jsonrpc: " + e.Message + " (code " + strconv.FormatInt(e.Code, 10) + ")"
 }
 
-// fault is a sentinel with the code that goes with it.
+// fault is a sentinel with its error code.
 type fault struct {
 	text string
 	code int64
@@ -42,7 +42,8 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
-// Why a well-formed text is no valid message. See the package comment for the rule behind each.
+// The errors for a well-formed text that is not a valid message. See the package comment for the
+// rule behind each.
 var (
 	ErrObject     error = &fault{"message is not an object", CodeInvalidRequest}
 	ErrVersion    error = &fault{`"jsonrpc" is not "2.0"`, CodeInvalidRequest}
@@ -62,9 +63,10 @@ var (
 	ErrBatchSize  error = &fault{"too many messages in a batch", CodeInvalidRequest} // more than MaxBatch
 )
 
-// CodeOf returns the error code to answer with because of err: that of an [*Error] itself; that of
-// the rule an invalid message breaks; what [codec.Code] says of an error from reading;
-// [CodeInternalError] for any other error, including a nil *Error; and 0 for a nil error.
+// CodeOf returns the code of the error response to a request that failed with err. For an [*Error]
+// it is its Code, for an invalid message the code of the rule that it breaks, and for an error from
+// reading the result of [codec.Code]. For any other error, including a nil *Error, it is
+// [CodeInternalError]. For a nil error it is 0.
 func CodeOf(err error) int64 {
 	if err == nil {
 		return 0
@@ -77,7 +79,7 @@ func CodeOf(err error) int64 {
 	}
 	code := int64(codec.Code(err))
 	if _, ok := errors.AsType[*codec.Error](err); ok && code == 0 {
-		return CodeInternalError // from writing: ours, whatever rule it breaks
+		return CodeInternalError // an error from writing is internal, whatever rule it breaks
 	}
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f.code

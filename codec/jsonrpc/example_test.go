@@ -49,7 +49,7 @@ func ExampleNewRequest() {
 	// {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}} <nil>
 }
 
-// Revision 2025-03-26 alone has batches.
+// Only revision 2025-03-26 has batches.
 func ExampleParseBatch() {
 	text := []byte(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"1.0","id":2,"method":"ping"}]`)
 	if !jsonrpc.IsBatch(text) {
@@ -57,7 +57,7 @@ func ExampleParseBatch() {
 	}
 	items, err := jsonrpc.ParseBatch(text)
 	if err != nil {
-		fmt.Println(err) // the whole is no batch
+		fmt.Println(err) // the text is not a batch
 	}
 	var answers []jsonrpc.Message
 	for _, item := range items {
@@ -92,7 +92,7 @@ func (g *greeting) EncodeJSON(w *wire.Writer) {
 	w.End()
 }
 
-// local is a [jsonrpc.Caller] without a wire: what it calls is here.
+// local is a [jsonrpc.Caller] that calls functions of the same process.
 type local struct{}
 
 func (local) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
@@ -112,7 +112,7 @@ func (local) Call(ctx context.Context, method string, params codec.Encoder) (jso
 	return codec.Marshal(result)
 }
 
-// A method with types of one's own: Serve on the side that answers, CallInto on the one that asks.
+// A method with types of your own: the receiver calls Serve, and the sender calls CallInto.
 func ExampleServe() {
 	ctx := context.Background()
 	result, err := jsonrpc.CallInto(ctx, local{}, "greet", &greeting{"Ada"}, new(greeting))

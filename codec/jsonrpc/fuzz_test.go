@@ -12,8 +12,9 @@ import (
 	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
-// FuzzMessage checks that a message is taken or refused for a reason, that what is taken is written
-// as an equal JSON value and parsed as the same message, and that a batch of it agrees.
+// FuzzMessage checks that a message is accepted or refused with the right error. An accepted
+// message must be written as an equal JSON value and parsed again as the same message. A batch of
+// the text must give the same result.
 func FuzzMessage(f *testing.F) {
 	for _, c := range hostile.All(hostile.Messages()) {
 		f.Add([]byte(c.Text))
@@ -65,7 +66,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s is not written: %v", data, err)
 		}
-		for i := range data { // what is decoded does not change with the input
+		for i := range data { // decoded values must not change with the input
 			data[i] ^= 0x55
 		}
 		if again, err := m.AppendJSON(nil); err != nil || !bytes.Equal(out, again) {
@@ -87,7 +88,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// checkItem checks what holds for every message, taken or refused.
+// checkItem checks the rules for every message, accepted or refused.
 func checkItem(t *testing.T, data []byte, m Message, err error) {
 	if err == nil {
 		if m.Kind == KindInvalid || m.ID.IsZero() && (m.Kind == KindRequest || m.Kind == KindResponse) {
@@ -116,8 +117,8 @@ func checkItem(t *testing.T, data []byte, m Message, err error) {
 	}
 }
 
-// sameJSON compares well-formed texts: members in any order, numbers by their text, but for white
-// space.
+// sameJSON compares well-formed texts. It ignores white space and the order of members, and
+// compares numbers by their text.
 func sameJSON(t *testing.T, a, b []byte) bool {
 	var values [2]any
 	for i, text := range [][]byte{a, b} {

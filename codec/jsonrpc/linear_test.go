@@ -87,7 +87,7 @@ func TestWorkGrowsWithTheMessageAndNotItsSquare(t *testing.T) {
 	}
 }
 
-// The number of messages in a batch is limited, so it is the messages that grow.
+// The number of messages in a batch is limited, so the test makes the messages larger.
 func TestWorkGrowsWithTheBatchAndNotItsSquare(t *testing.T) {
 	for name, c := range map[string]struct {
 		text func(n int) string

@@ -7,13 +7,13 @@ import (
 )
 
 // ID is the id of a request: a string or an integer, compared by its exact text and type. The zero
-// ID is none.
+// ID means that there is no id.
 type ID = codec.Scalar
 
 // Kind is the kind of a message.
 type Kind uint8
 
-// The kinds of messages. KindInvalid is none of them.
+// The kinds of messages. KindInvalid is the zero value and no kind.
 const (
 	KindInvalid Kind = iota
 	KindRequest

@@ -116,8 +116,8 @@ func permute(list []string, f func([]string)) {
 	rec(0)
 }
 
-// refusal pins an error: which sentinel, where, at which pointer, with which code, and what was
-// read all the same.
+// refusal is an expected error: its sentinel, offset, pointer and code, and the parts of the
+// message that are read nevertheless.
 type refusal struct {
 	err     error
 	offset  int64
@@ -163,7 +163,7 @@ var rules = map[hostile.Rule]error{
 	hostile.NoBatch: ErrNoBatch, hostile.EmptyBatch: ErrEmptyBatch, hostile.BatchSize: ErrBatchSize,
 }
 
-// refusalOf is what must become of a hostile message that is refused.
+// refusalOf returns the refusal that a hostile message must cause.
 func refusalOf(t *testing.T, r hostile.Refusal, m Message) refusal {
 	t.Helper()
 	err, ok := rules[r.Rule]
@@ -257,7 +257,7 @@ func TestMessageThatDoesNotFitItsKindIsNotWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := c.m.AppendJSON(nil)
-			if c.pointer == "-" { // it is written, and is a message
+			if c.pointer == "-" { // the text written is a valid message
 				if _, err2 := Parse(out); err != nil || err2 != nil {
 					t.Errorf("%s: %v, %v", out, err, err2)
 				}

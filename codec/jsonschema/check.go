@@ -8,9 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// Check reports whether data, which must be one JSON value, is admitted by the node
-// called root, as found by [Table.Root]. The error is nil or [Faults]. Opts limit
-// the text as they do for [codec.Valid].
+// Check checks data, which must be one JSON value, against the node root, as returned by
+// [Table.Root]. The error is nil or [Faults]. Opts limit the text as in [codec.Valid].
 func (t *Table) Check(root int32, data []byte, opts ...codec.Option) error {
 	if err := codec.Valid(data, append(codec.AllowSize(data), opts...)...); err != nil {
 		if e, ok := err.(*codec.Error); ok {
@@ -21,11 +20,11 @@ func (t *Table) Check(root int32, data []byte, opts ...codec.Option) error {
 	return t.CheckValid(root, data)
 }
 
-// CheckValid is Check for text that is known to be well-formed: text that package
-// codec has decoded, or written. It may panic on other text. Nothing is allocated
-// for a value without faults, unless it is nested more than 32 deep, or unions that
-// only trying tells apart are inside of each other, or schemas that are made of
-// several for the same value (an allOf and the like) are, five deep.
+// CheckValid is Check for text that is known to be well-formed: text that package codec has
+// decoded, or written. It may panic on other text. Checking a value without faults allocates
+// nothing, with three exceptions: the value is nested more than 32 deep; unions are nested whose
+// variants must be tried in turn; or more than four schemas are nested that each check the same
+// value several times, as an allOf does.
 func (t *Table) CheckValid(root int32, data []byte) error {
 	c := checker{table: t, data: data}
 	c.value(root, space(data, 0))
@@ -67,8 +66,8 @@ type checker struct {
 	data  []byte
 
 	depth int
-	path  [32]int // the first steps to the current value
-	deep  []int   // further ones
+	path  [32]int // the first steps of the path to the current value
+	deep  []int   // the steps after those
 
 	faults   Faults
 	pointers int  // size of the pointers in faults
@@ -76,12 +75,12 @@ type checker struct {
 
 	quiet int // above zero, faults are counted, not recorded
 	count int
-	tried map[place]outcome // what unions inside of a quiet walk came to
+	tried map[place]outcome // the outcomes of unions in quiet walks
 
-	ends map[int]int // where arrays and objects that start at an offset end, small ones left out
-	open []int       // scratch of skip: starts of those that it is inside of
+	ends map[int]int // maps starts to ends, for large arrays and objects
+	open []int       // scratch of skip: the starts of the open arrays and objects
 
-	layers int // how many nodes around the current value have it walked more than once
+	layers int // the number of layered nodes around the current value
 	walked map[place]visit
 }
 
@@ -91,8 +90,8 @@ type place struct {
 	at   int
 }
 
-// push makes step the last step of the path: the offset of a member name, or the
-// complement of the index of an item.
+// push appends step to the path: the offset of a member name, or the complement of the index of an
+// item.
 func (c *checker) push(step int) {
 	c.depth++
 	c.set(step)
@@ -132,7 +131,7 @@ func (c *checker) value(n int32, i int) int {
 	return c.walk(n, i)
 }
 
-// layered reports whether n has a value walked more than once.
+// layered reports whether checking a value against n walks over the value more than once.
 func (n *Node) layered() bool {
 	if len(n.All) == 0 && n.Not == 0 && len(n.Union) == 0 {
 		return false
@@ -146,18 +145,19 @@ func (n *Node) layered() bool {
 	return walks > 1
 }
 
-// inner reports whether n says something of members or items.
+// inner reports whether n constrains members or items.
 func (n *Node) inner() bool {
 	return len(n.Props) > 0 || n.Rest != Any || n.Names != Any || n.Items != Any
 }
 
-// freeLayers is how many layered nodes may be inside of each other before what they
-// came to is remembered. Each can double the work for all that is inside of it.
+// freeLayers is the number of nested layered nodes whose results are not cached. The results of
+// deeper ones are cached, because each layered node can double the work for everything inside of
+// it.
 const freeLayers = 4
 
-// visit is what a layered node came to.
+// visit is the cached result of a layered node.
 type visit struct {
-	faults   int  // in a quiet walk, or -1 if there was none
+	faults   int  // found in a quiet walk, or -1 if there was no quiet walk
 	recorded bool // the faults are recorded
 	end      int
 }
@@ -194,7 +194,7 @@ func (c *checker) layer(n int32, i int) int {
 	return v.end
 }
 
-// walk checks the value at i against all that node n says.
+// walk checks the value at i against all keywords of node n.
 func (c *checker) walk(n int32, i int) int {
 	node := &c.table.Nodes[n]
 	var kind Types
@@ -296,12 +296,12 @@ func (c *checker) object(node *Node, i int) int {
 	return i + 1
 }
 
-// smallValue is the size up to which walking over a value again is cheaper than remembering
-// where it ends.
+// smallValue is the size in bytes up to which walking over a value again is cheaper than storing
+// its end.
 const smallValue = 64
 
-// skip returns the offset after the value at i. Deep inside of others it remembers where values
-// end: at every level something may have to be skipped, with all that is inside of it.
+// skip returns the offset after the value at i. If the value is deeply nested, skip caches the ends
+// of arrays and objects: each level may have to skip a value together with everything inside of it.
 func (c *checker) skip(i int) int {
 	if c.depth < len(c.path) || c.data[i] != '{' && c.data[i] != '[' {
 		return skip(c.data, i)
@@ -332,7 +332,7 @@ func (c *checker) skip(i int) int {
 	}
 }
 
-// ended notes that the innermost value that skip is inside of ends at i.
+// ended stores that the innermost open value of skip ends at i.
 func (c *checker) ended(i int) {
 	last := len(c.open) - 1
 	start := c.open[last]
@@ -346,8 +346,8 @@ func (c *checker) ended(i int) {
 	c.ends[start] = i
 }
 
-// find returns the place in n.Props of the member with the name that content, the
-// inside of a JSON string, stands for, or -1.
+// find returns the index in n.Props of the member whose name is content, the text between the
+// quotes of a JSON string. It returns -1 if there is none.
 func (n *Node) find(content []byte) int {
 	if escaped(content) {
 		i, ok := slices.BinarySearchFunc(n.Props, content, func(p Prop, content []byte) int { return -order(content, p.Name) })
@@ -456,7 +456,7 @@ func (c *checker) size(bounds []Bound, i, end int) {
 	}
 }
 
-// count returns a limit on a number of things.
+// count returns the limit as an int.
 func (b Bound) count() int {
 	n, _ := strconv.Atoi(b.Limit)
 	return n
@@ -472,8 +472,8 @@ func (c *checker) oneOf(texts []string, i int) bool {
 	return false
 }
 
-// attempt returns how many faults the value at i has against node n, and its end,
-// and records none.
+// attempt checks the value at i against node n without recording faults. It returns the number of
+// faults and the offset after the value.
 func (c *checker) attempt(n int32, i int) (faults, end int) {
 	before := c.count
 	c.quiet++

@@ -11,15 +11,15 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
 )
 
-// fault is what tests pin of a fault.
+// fault has the parts of a fault that tests compare.
 type fault struct {
 	Pointer string
 	Offset  int64
 	Message string
 }
 
-// check returns the faults of text against the node at the end of nodes. The nodes
-// Any and None are put in front.
+// check returns the faults of text against the node at the end of nodes. It inserts the nodes Any
+// and None before nodes.
 func check(t *testing.T, nodes []jsonschema.Node, text string, opts ...codec.Option) []fault {
 	t.Helper()
 	nodes = append([]jsonschema.Node{{}, {Types: jsonschema.Never}}, nodes...)
@@ -43,7 +43,7 @@ func check(t *testing.T, nodes []jsonschema.Node, text string, opts ...codec.Opt
 	return out
 }
 
-// Each keyword alone: what it admits and what it says of the rest.
+// Each keyword alone: the values that it admits, and the faults of others.
 func TestKeywords(t *testing.T) {
 	one := func(n jsonschema.Node) []jsonschema.Node { return []jsonschema.Node{n} }
 	bound := func(k jsonschema.Keyword, limit string) []jsonschema.Node {
@@ -245,8 +245,7 @@ func TestKeywords(t *testing.T) {
 	}
 }
 
-// Faults inside of a union are those of the variant that a careful reader would take
-// the value for.
+// Faults inside of a union are those of the variant that the value is most likely meant to be.
 func TestUnions(t *testing.T) {
 	str := jsonschema.Node{Types: jsonschema.String}
 	anyOf := func(tag string, variants ...jsonschema.Variant) jsonschema.Node {
@@ -358,7 +357,7 @@ func TestUnions(t *testing.T) {
 	}
 }
 
-// Malformed text is the one fault that package codec reports, and limits are its.
+// Malformed text, or text over a limit, is a single fault: the error of package codec.
 func TestMalformedTextIsOneFault(t *testing.T) {
 	nodes := []jsonschema.Node{{Types: jsonschema.String}}
 	for _, test := range []struct {
@@ -410,7 +409,7 @@ func TestFaultsAsErrors(t *testing.T) {
 	}
 }
 
-// What is reported of a hostile text stays small beside the text.
+// The report about a hostile text is small compared with the text.
 func TestFaultsAreLimited(t *testing.T) {
 	list := []jsonschema.Node{{Types: jsonschema.String}, {Items: 2}}
 	faults := check(t, list, "[1"+strings.Repeat(",1", 99_999)+"]")
@@ -425,7 +424,7 @@ func TestFaultsAreLimited(t *testing.T) {
 	}
 }
 
-// The path to a fault is right beyond the steps that are kept without allocating.
+// The path to a fault is right even if it is too long for the preallocated steps.
 func TestDeepPaths(t *testing.T) {
 	nodes := []jsonschema.Node{{Types: jsonschema.Object | jsonschema.Array, Rest: 2, Items: 2}}
 	const depth = 100
@@ -444,15 +443,15 @@ func TestDeepPaths(t *testing.T) {
 	}
 }
 
-// Work grows with the text, not with two to the power of its depth, however a schema
-// has a value walked more than once at each level.
+// Work grows with the text and not exponentially with its depth, even if a schema checks a value
+// more than once at each level.
 func TestNoExponentialWork(t *testing.T) {
 	str := jsonschema.Node{Types: jsonschema.String}
 	c := func(node int32) []jsonschema.Prop { return []jsonschema.Prop{{Name: "c", Node: node}} }
 	for _, test := range []struct {
 		name  string
 		nodes []jsonschema.Node
-		good  string // the innermost value, if there is a good one
+		good  string // a valid innermost value, or ""
 	}{
 		{"anyOf", []jsonschema.Node{
 			str, {Types: jsonschema.Object, Props: c(5)}, {Types: jsonschema.Object, Props: append(c(5), jsonschema.Prop{Name: "d", Node: 2})},

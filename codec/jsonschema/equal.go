@@ -2,8 +2,8 @@ package jsonschema
 
 import "strings"
 
-// equals reports whether the value at i is the one that text holds, as JSON: numbers
-// by value, strings by what they decode to, objects whatever the order of members.
+// equals reports whether the value at i equals the JSON value in text. It compares numbers by
+// value, strings by their decoded content, and objects regardless of the order of members.
 func equals(data []byte, i int, text string) bool {
 	switch {
 	case data[i] != '"' && text[0] != '"':
@@ -48,7 +48,7 @@ func same(a []byte, i int, b []byte, j int) bool {
 	return true // true, false and null differ in the first byte
 }
 
-// sameString reports whether two strings, quotes included, stand for the same.
+// sameString reports whether two strings, given with their quotes, have the same decoded content.
 func sameString(a, b []byte) bool {
 	a, b = a[1:len(a)-1], b[1:len(b)-1]
 	i, j := 0, 0
@@ -98,8 +98,8 @@ func members(data []byte, i int) (n int) {
 // colon returns the offset of the value after a member name that ends at i.
 func colon(data []byte, i int) int { return space(data, space(data, i)+1) }
 
-// next returns the offset of the next item or member after one that ends at i, or of
-// what closes the array or object.
+// next returns the offset of the next item or member after one that ends at i, or of the byte that
+// closes the array or object.
 func next(data []byte, i int) int {
 	i = space(data, i)
 	if data[i] == ',' {

@@ -8,7 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// The tables stand in the generated packages, whose Validate checks against them.
+// The generated packages contain the tables, and their functions Validate use them.
 func ExampleFaults() {
 	err := mcp.Validate(mcp.Revision20251125, "TextContent", []byte(`{"type":"text","text":7,"annotations":{"priority":1.5}}`))
 	var faults jsonschema.Faults

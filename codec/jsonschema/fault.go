@@ -13,15 +13,15 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Faults is all that is wrong with a value, in the order of the text. Each entry has
-// the place of the bad value; for a required member that is missing it is the place
-// of the object, for one that is not allowed, and for a bad name, that of the member
-// and the offset of its name. The Err of an entry is a [codec.ErrType] or
-// [codec.ErrInteger] for a value of the wrong kind, otherwise an [*Error]; text that
-// is not well-formed is a single fault, the one that package codec reports.
+// Faults lists the faults of a value in the order of the text. Each entry has the place of the bad
+// value. For a missing required member that is the place of the object. For a member that is not
+// allowed or has a bad name, the pointer is that of the member and the offset that of its name. The
+// Err of an entry is a [codec.ErrType] or [codec.ErrInteger] for a value of the wrong kind, and
+// otherwise an [*Error]. Text that is not well-formed is a single fault, the one that package codec
+// reports.
 //
-// As an error, Faults is found by [errors.As]; [errors.Is] and As look into all
-// entries, and [codec.Code] gives the code that goes to the peer.
+// [errors.As] finds Faults itself, and [errors.Is] and As search all entries. [codec.Code] returns
+// the code for an error response to the peer.
 type Faults []*codec.Error
 
 // Error puts each fault on a line of its own.
@@ -54,19 +54,19 @@ type Error struct {
 // Error returns e.Message.
 func (e *Error) Error() string { return e.Message }
 
-// MaxFaults is how many faults Check reports of one value. A text of some megabytes
-// can have millions, which nobody reads and which would take far more memory than
-// the text. The last of too many faults is [ErrMore]. It may come sooner where
-// the pointers alone get large.
+// MaxFaults is the largest number of faults that Check reports for one value. A text of some
+// megabytes can have millions, which would take far more memory than the text. If there are more
+// faults, [ErrMore] follows those reported. Check reports fewer if their pointers get large.
 const MaxFaults = 1000
 
-// ErrMore is the last fault of a value with more than Check reports.
+// ErrMore is the last entry of Faults if the value has more faults than Check reports.
 var ErrMore = errors.New("more faults follow")
 
-// maxPointers is the size of all pointers together from which on no fault is added.
+// maxPointers is the total size of the pointers above which no fault is added.
 const maxPointers = 1 << 20
 
-// silent counts a fault that is not to be recorded, and reports whether that was so.
+// silent counts a fault and returns true in a quiet walk. Otherwise it returns false, and the
+// caller must record the fault.
 func (c *checker) silent() bool {
 	if c.quiet > 0 {
 		c.count++
@@ -90,7 +90,7 @@ func (c *checker) broken(i int, keyword, format string, args ...any) {
 	c.fault(i, &Error{keyword, fmt.Sprintf(format, args...)})
 }
 
-// wrongKind records that the value at i is not of one of the kinds.
+// wrongKind records that the value at i is of none of the kinds.
 func (c *checker) wrongKind(kinds Types, i int) {
 	if c.silent() {
 		return
@@ -106,7 +106,7 @@ func (c *checker) wrongKind(kinds Types, i int) {
 	}
 }
 
-// notOneOf records that the value at i is none of texts.
+// notOneOf records that the value at i does not equal any of texts.
 func (c *checker) notOneOf(texts []string, i int) {
 	if c.silent() {
 		return
@@ -136,7 +136,8 @@ func (c *checker) missing(props []Prop, i int) {
 	}
 }
 
-// excerpt returns the text of the value at i, or what it is if the text is long.
+// excerpt returns the text of the value at i, shortened if it is long. For an array or object it
+// returns the kind.
 func (c *checker) excerpt(i int) string {
 	text := c.data[i:c.skip(i)]
 	const most = 60
@@ -184,10 +185,10 @@ func (c *checker) result() error {
 	if len(c.faults) == 0 {
 		return nil
 	}
-	// Two branches of an allOf may find the same.
+	// Two branches of an allOf may find the same fault.
 	slices.SortStableFunc(c.faults, func(a, b *codec.Error) int { return cmp.Compare(a.Offset, b.Offset) })
 	kept := c.faults[:0]
-	start := 0 // where those with the offset of the last one start in kept
+	start := 0 // kept[start:] have the offset of the last fault
 	for _, e := range c.faults {
 		if start < len(kept) && kept[start].Offset != e.Offset {
 			start = len(kept)

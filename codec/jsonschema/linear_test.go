@@ -8,8 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/doubling"
 )
 
-// Unions inside each other, and what must be known of an object before its members are looked into,
-// do not have the same text walked over at every level.
+// Neither nested unions nor objects whose members are scanned in advance cause the same text to be
+// walked over at every level.
 func TestWorkGrowsWithTheTextAndNotItsSquare(t *testing.T) {
 	in := func(node int32) jsonschema.Prop { return jsonschema.Prop{Name: "in", Node: node} }
 	tag := func(node int32) jsonschema.Prop { return jsonschema.Prop{Name: "type", Node: node, Required: true} }

@@ -13,8 +13,8 @@ type number struct {
 	exp         int64
 }
 
-// maxExp is where an exponent stops growing: no text is long enough for its digits
-// to make up for one. Exponents beyond it are taken as equal.
+// maxExp stands for itself and all larger exponents. No text has enough digits to compensate for
+// such an exponent.
 const maxExp = 1 << 60
 
 func parseNumber(text []byte) (n number) {

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// The functions in this file walk over text that is known to be well-formed: they
-// find ends and decode, and check nothing. Text that is not may make them panic, but
-// not loop.
+// The functions in this file walk over text that is known to be well-formed. They find the ends of
+// values and decode strings, but check nothing. Other text may make them panic, but not loop
+// forever.
 
 // space returns the offset of the first byte from i on that is not white space.
 func space(data []byte, i int) int {
@@ -109,7 +109,7 @@ func char(content []byte, i int) (r rune, end int) {
 	return r, i + 2
 }
 
-// order compares what string content stands for with s, as strings.Compare does.
+// order compares the decoded string content with s, as strings.Compare does.
 func order(content []byte, s string) int {
 	if !escaped(content) {
 		switch { // these conversions do not allocate; one for a function call does
@@ -143,7 +143,7 @@ func hex(digits []byte) (r rune) {
 	return r
 }
 
-// codePoints returns the length of string content.
+// codePoints returns the length of the decoded string content in code points.
 func codePoints(content []byte) (n int) {
 	for i := 0; i < len(content); n++ {
 		_, i = char(content, i)

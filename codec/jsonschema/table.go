@@ -1,17 +1,14 @@
 // Package jsonschema checks JSON text against the published schema of a protocol
 // revision and reports every fault.
 //
-// A [Table] holds the schemas of one or more revisions, flattened: a [Node] is one
-// schema, nodes name each other by their place in the table, and nodes that are
-// alike are there once for all revisions. The generator prints tables as plain
-// composite literals, so that they are data in the binary, cost nothing at start
-// and can be read beside the schema they come from.
+// A [Table] holds the schemas of one or more revisions, flattened. A [Node] is one schema. Nodes
+// refer to each other by index, and equal nodes of all revisions are stored once. The generator
+// prints tables as plain composite literals, so that they are data in the binary, take no time at
+// start-up and can be read beside the schema they come from.
 //
-// [Table.Check] walks the text once, against the node it is given. What it accepts
-// and refuses is what JSON Schema (draft 2020-12, format and default being
-// annotations) accepts and refuses, with numbers taken exactly as they are written:
-// 60000.0 and 6e4 are integers, and 9007199254740993 is over a maximum of
-// 9007199254740992.
+// [Table.Check] checks a text against a node. It accepts the same values as JSON Schema draft
+// 2020-12, where format and default are annotations. Numbers are exact: 60000.0 and 6e4 are
+// integers, and 9007199254740993 is over a maximum of 9007199254740992.
 //
 // Words used here and in messages: a value has a kind (null, boolean, number,
 // string, array, object); an object has members, an array has items; a union is an
@@ -42,11 +39,11 @@ const (
 // Definition is a named schema.
 type Definition struct {
 	Name  string
-	Nodes []int32 // its node in each of Table.Revisions; negative where the revision has no such definition
+	Nodes []int32 // its node in each of Table.Revisions, negative if undefined there
 }
 
-// Types is a set of kinds of values; numbers without a fraction, such as 5, 5.0 and
-// 5e0, are a kind of their own. The zero value, in a node, is the set of all.
+// Types is a set of kinds of values; numbers without a fraction, such as 5, 5.0 and 5e0, are a kind
+// of their own. In a node, the zero value is the set of all kinds.
 type Types uint8
 
 // The kinds. Never is a kind that no value has.
@@ -64,8 +61,8 @@ const (
 	every  = Never - 1
 )
 
-// Node is one schema. Every keyword limits values of its own kind only, as in JSON
-// Schema: Items says nothing about a string. Int32 fields are places in the table.
+// Node is one schema. Every keyword limits values of its own kind only, as in JSON Schema: Items
+// does not limit a string. Fields of type int32 are indices in Table.Nodes.
 type Node struct {
 	Types  Types    // type
 	Enum   []string // const, enum: the JSON texts admitted; nil admits all
@@ -90,13 +87,13 @@ type Prop struct {
 	Required bool
 }
 
-// Variant is one schema of a union, with what is known of it at generation time, so
-// that most variants need not be tried. Both hints are certain: a value outside of
-// Kinds, or with a Tag member that is not in Tags, is not one that Node admits.
+// Variant is one schema of a union. The generator computes Kinds and Tags, so that Check need not
+// try most variants: Node does not admit a value outside of Kinds, or with a Tag member that is not
+// in Tags.
 type Variant struct {
 	Node  int32
 	Kinds Types    // the kinds of values that Node may admit; zero is all
-	Tags  []string // JSON texts the member Tag may have; nil if Node leaves it open
+	Tags  []string // JSON texts that the member Tag may have; nil if Node does not limit it
 }
 
 // MaxVariants is the largest number of variants in a union.

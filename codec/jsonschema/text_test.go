@@ -13,8 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 )
 
-// Numbers compare as math/big has it, on texts that differ in all the ways that the
-// same number can be written.
+// Numbers compare as in math/big. The texts write the same number in many ways.
 func TestNumbersCompareExactly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	digits := func(least int) string {
@@ -85,8 +84,7 @@ func TestHugeExponents(t *testing.T) {
 	}
 }
 
-// FuzzText compares what this package makes of strings and values, which it takes to be
-// well-formed, with encoding/json.
+// FuzzText compares how this package reads well-formed strings and values with encoding/json.
 func FuzzText(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`"a\u0062\n\ud83d\ude00é"`, `"ab\n😀é"`}, {`[1.0,{"a":null,"b":[]}]`, `[1,{"b":[],"\u0061":null}]`}, {`{"a":1}`, `{"a":1,"b":2}`},
@@ -127,13 +125,13 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// generic returns a text that is the same for equal values, and whether that holds
-// for the numbers in it.
+// generic returns a text that is the same for equal values. It returns false if that does not hold
+// for a number in the value.
 func generic(t *testing.T, text []byte) (string, bool) {
 	t.Helper()
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
-		return "", false // a number that float64 does not hold
+		return "", false // a float64 cannot represent the number
 	}
 	simple := true
 	run := 0
@@ -165,7 +163,7 @@ func generic(t *testing.T, text []byte) (string, bool) {
 	return fmt.Sprintf("%#v", norm(v)), simple && !strings.ContainsAny(string(text), "eE")
 }
 
-// FuzzCheck runs a table with a bit of everything over any text: it must not panic,
+// FuzzCheck checks random text against a table with all kinds of nodes. The check must not panic,
 // and must refuse malformed text exactly as package codec does.
 func FuzzCheck(f *testing.F) {
 	table := &Table{Nodes: []Node{

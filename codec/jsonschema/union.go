@@ -2,26 +2,25 @@ package jsonschema
 
 import "math/bits"
 
-// How a union is settled. What is reported must be inside of the variant that a
-// careful reader would take the value for, and most variants must not be walked at
-// all, or nested unions would take exponential time. So variants that certainly do
-// not admit the value drop out first, each step cheaper than the next:
+// How a union is checked. The faults reported should be those of the variant that the value is most
+// likely meant to be, and most variants must not be walked at all, or nested unions would take
+// exponential time. Variants that certainly do not admit the value are therefore excluded first,
+// each step being cheaper than the next:
 //
 //  1. those of other kinds;
 //  2. those that want another value of the Tag member;
-//  3. those that a look at the members of the object, without going into them, rules
-//     out: one is missing, or is not of the right kind or one of the right values.
+//  3. those that the members of the object exclude, without a look inside of their values: a
+//     required member is missing, or a value is of the wrong kind or not in an enum.
 //
-// If one variant is left, the value is checked against it. If none is left, the value
-// is wrong, and the faults reported are those of the kinds, of the tag, or of the
-// variant that step 3 found the fewest against. If several are left they are tried
-// in turn; if none admits the value, the faults reported are those of the one that
-// has the fewest. What a union came to within such a try is remembered, so that it
-// is tried once at each place however many tries it is in.
+// If one variant is left, the value is checked against it. If none is left, the value is wrong, and
+// the faults reported are those of the kinds, of the tag, or of the variant that step 3 found the
+// fewest against. If several are left they are tried in turn; if none admits the value, the faults
+// reported are those of the one that has the fewest. The outcome of a union inside of another trial
+// is cached, so that it is tried once at each place, no matter how many trials contain it.
 
-// outcome is what trying the variants of a union came to.
+// outcome is the result of trying the variants of a union.
 type outcome struct {
-	faults  int   // of the best variant; one if several admit what just one may
+	faults  int   // of the best variant; 1 if several variants of a oneOf admit the value
 	end     int   // offset after the value
 	variant int32 // the best variant
 	several bool
@@ -90,7 +89,7 @@ func (c *checker) kind(i int) Types {
 	return Fraction
 }
 
-// tagged returns the live variants that the value of the tag at i leaves.
+// tagged returns the live variants that admit the tag value at i.
 func (c *checker) tagged(node *Node, live uint64, i int) (left uint64) {
 	for rest := live; rest != 0; rest &= rest - 1 {
 		v := bits.TrailingZeros64(rest)
@@ -119,11 +118,11 @@ func (n *Node) tags(live uint64) (texts []string) {
 type outline struct {
 	faults int32 // members that certainly do not fit
 	known  int32 // members that the variant lists
-	met    int32 // required members that are there
+	met    int32 // required members that are present
 }
 
-// outline returns the live variants that the members of the object at i, without what
-// is inside of them, leave; or if there are none, the one that they fit best.
+// outline returns the live variants that may admit the members of the object at i, without a look
+// inside of their values. If there are none, it returns the variant that fits best.
 func (c *checker) outline(node *Node, live uint64, i int) (left uint64) {
 	var fits [MaxVariants]outline
 	for i = space(c.data, i+1); c.data[i] != '}'; {
@@ -187,8 +186,8 @@ func (c *checker) required(n int32) (count int32) {
 	return count
 }
 
-// glance reports whether n may admit the value at i. It does not go into arrays and
-// objects, and is false only if n certainly does not.
+// glance reports whether n may admit the value at i. It does not look inside of arrays and objects.
+// It returns false only if n certainly does not admit the value.
 func (c *checker) glance(n int32, i int) bool {
 	if n == Any {
 		return true

@@ -7,8 +7,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
 )
 
-// Validate finds the schema of a definition in a revision. A definition that the revision does not
-// have is another error than a fault in the text.
+// Validate finds the schema of a definition in a revision. For a definition that the revision does
+// not have, it returns an error that is not Faults.
 func TestValidateByDefinition(t *testing.T) {
 	table := jsonschema.Table{
 		Revisions:   []string{"1", "2"},

@@ -34,7 +34,7 @@ func (c *color) UnmarshalText(text []byte) error {
 	return err
 }
 
-// standard returns what encoding/json makes of v, without its escapes for HTML.
+// standard encodes v with encoding/json, without its escapes for HTML.
 func standard(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -102,7 +102,7 @@ func tagged(tags ...reflect.StructTag) any {
 // Nick is an exported string type for embedding.
 type Nick string
 
-// Errors have a pointer and an offset in types that are decoded in mode lenient, too.
+// Errors also have a pointer and an offset for types that are decoded in mode lenient.
 func TestFaultsBesideLenientTypes(t *testing.T) {
 	type target struct {
 		H hidden `json:"h"`

@@ -1,5 +1,5 @@
-// Package value carries Go values whose types are known at run time only, such as a caller's own
-// structs for the arguments and the output of a tool, through package codec:
+// Package value encodes and decodes Go values of any type with package codec. The types need no
+// generated code; they may be a caller's own structs for the arguments and the output of a tool:
 //
 //	err := codec.Unmarshal(params.Arguments, value.Of(&args))
 //	text, err := codec.Marshal(value.Of(output))

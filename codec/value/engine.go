@@ -85,7 +85,7 @@ func readFree(d *jsontext.Decoder) (v any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The text has passed under limits that need not be the default ones.
+	// The text was checked before, with limits that may be above the default ones.
 	return codec.UnmarshalFunc(text, anything, codec.MaxDepth(math.MaxInt), codec.MaxSize(max(len(text), codec.DefaultMaxSize)))
 }
 
@@ -116,7 +116,7 @@ func anything(r *wire.Reader) any {
 	return nil
 }
 
-// readNumber reads a json.Number, which the engine takes for a string.
+// readNumber reads a json.Number, which the engine would treat as a string.
 func readNumber(d *jsontext.Decoder, v *json.Number) error {
 	if isName(d.StackIndex(d.StackDepth())) {
 		return errors.ErrUnsupported

@@ -28,7 +28,7 @@ func Example() {
 	// {"city":"Oslo","degrees":[4,5.5]} <nil>
 }
 
-// A tool reads its arguments, which came in a message that was decoded.
+// A tool decodes its arguments, a raw value in a decoded message.
 func ExampleDecode() {
 	arguments := json.RawMessage(`{"city": "Oslo", "days": 3.0}`)
 	var in struct {

@@ -23,7 +23,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// ErrRange says that a number is too large or too small for the Go type that it is decoded into.
+// ErrRange means that a number is too large or too small for the Go type that it is decoded into.
 var ErrRange = errors.New("number is out of range")
 
 // remedy returns a mode in which the engine may succeed after it has failed with err, or 0 if there
@@ -41,7 +41,7 @@ func remedy(err error) mode {
 		if _, err := strconv.ParseFloat(string(e.JSONValue), 32); err == nil {
 			return exact
 		}
-	case e.Err != nil && e.Err.Error() == "invalid use of `string` tag option": // the engine does not export this error
+	case e.Err != nil && e.Err.Error() == "invalid use of `string` tag option": // not exported
 		return lenient
 	case e.Err != nil && e.GoType.Kind() == reflect.Struct && !reads(reflect.PointerTo(e.GoType)) && !writes(e.GoType) && plainTags(e.GoType):
 		return lenient
@@ -132,7 +132,8 @@ func locate(text []byte, pointer jsontext.Pointer, rest string) int {
 	return at
 }
 
-// mismatch says why the value that text starts with does not do.
+// mismatch returns the error for the value that text starts with, which does not fit the Go type in
+// e.
 func mismatch(text []byte, e *engine.SemanticError) error {
 	want, got := wants(e.GoType), kindOf(text)
 	var unparsed *time.ParseError
@@ -167,7 +168,7 @@ func kindOf(text []byte) wire.Kind {
 	return wire.NewReader(text, wire.Limits{Size: math.MaxInt}).Kind()
 }
 
-// What wants returns for numbers.
+// The results of wants for numbers.
 const (
 	integer = "integer"
 	float   = "number"
@@ -234,7 +235,7 @@ func unwritten(err error) error {
 	return err
 }
 
-// broken returns the rule of package codec that stands behind an error about text.
+// broken returns the error of package codec that corresponds to e.
 func broken(e *jsontext.SyntacticError) error {
 	switch {
 	case errors.Is(e.Err, jsontext.ErrDuplicateName):

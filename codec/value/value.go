@@ -26,7 +26,7 @@ func Decode(text json.RawMessage, v any) error {
 	if decode(text, v) == nil {
 		return nil
 	}
-	return codec.Unmarshal(text, Of(v), codec.AllowSize(text)...) // returns the error with its place
+	return codec.Unmarshal(text, Of(v), codec.AllowSize(text)...) // adds the place to the error
 }
 
 // decode decodes text with the engine. If that fails, it tries again in other modes that the type
@@ -78,7 +78,7 @@ func (x Value) EncodeJSON(w *wire.Writer) {
 	}
 }
 
-// sink passes what is written on to a Writer.
+// sink is an io.Writer that appends to a Writer.
 type sink struct{ w *wire.Writer }
 
 func (s sink) Write(text []byte) (int, error) {

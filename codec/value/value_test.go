@@ -152,7 +152,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What comes of texts that encoding/json reads otherwise.
+// Texts that package value reads in another way than encoding/json.
 func TestChoices(t *testing.T) {
 	type names struct {
 		Name  string `json:"name"`
@@ -305,12 +305,12 @@ type texts struct{ s string }
 
 func (t texts) MarshalText() ([]byte, error) { return []byte(strings.ToUpper(t.s)), nil }
 
-// broken writes what is no JSON.
+// broken writes malformed JSON.
 type broken struct{}
 
 func (broken) MarshalJSON() ([]byte, error) { return []byte(`{"a":1,"a":2}`), nil }
 
-// failing does not write.
+// failing always fails.
 type failing struct{}
 
 func (failing) MarshalJSON() ([]byte, error) { return nil, errSmall }
@@ -359,7 +359,7 @@ func TestWriteFaults(t *testing.T) {
 	}
 }
 
-// content is a value that is a member.
+// content is an object with a Value as member.
 type content struct{ v value.Value }
 
 func (c content) EncodeJSON(w *wire.Writer) {
@@ -369,7 +369,7 @@ func (c content) EncodeJSON(w *wire.Writer) {
 	w.End()
 }
 
-// A value inside of a message that is read and written as a whole.
+// A value is a part of a message that package codec reads and writes.
 func TestInsideOfAMessage(t *testing.T) {
 	var args struct {
 		Count int `json:"count"`
@@ -398,7 +398,7 @@ func TestInsideOfAMessage(t *testing.T) {
 	}
 }
 
-// What is decoded does not change with the text.
+// A decoded value does not change with the text.
 func TestNoSharedMemory(t *testing.T) {
 	text := []byte(`{"s":"some text","b":"AAEC","r":[1, 2],"n":123,"a":{"k":["v",4.5]},"m":{"key":"v"}}`)
 	type all struct {

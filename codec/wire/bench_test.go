@@ -118,7 +118,7 @@ func BenchmarkNumber(b *testing.B) {
 	}
 }
 
-// flat is record with a switch on the name, as generated code has it.
+// flat has the members of record and selects them with a switch on the name.
 type flat struct {
 	ID    codec.Scalar
 	Name  string

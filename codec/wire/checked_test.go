@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// Raw values that were read are trusted only as long as they are what was read.
+// The Writer does not check a raw value again only if it still has the text that was read.
 func TestRawValueThatWasChangedIsCheckedAgain(t *testing.T) {
 	read := func(text string, opts ...codec.Option) json.RawMessage {
 		raw := newReader([]byte(text), opts...).Raw()
@@ -43,7 +43,7 @@ func TestRawValueThatWasChangedIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// A raw value may be appended to and written over: those that were read beside it stay as they are.
+// Appending to a raw value, or changing it, does not affect other raw values from the same text.
 func TestRawValuesDoNotShareMemoryWithEachOther(t *testing.T) {
 	r := newReader([]byte(`[[1],[2],[3]]`))
 	var raws []json.RawMessage

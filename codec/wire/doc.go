@@ -1,8 +1,8 @@
-// Package wire is the support for generated encoders and decoders: a Reader and a Writer for JSON
+// Package wire supports generated encoders and decoders. It has a Reader and a Writer for JSON
 // text, tables of the members that a type knows, and ways to look ahead at the variants of a union.
 // Code written by hand needs it only to give a type of its own the methods DecodeJSON and
 // EncodeJSON of [codec.Decoder] and [codec.Encoder], as the example shows. To decode and encode
-// values call package codec, which also describes what is refused, memory and limits.
+// values, call package codec, which also documents the rules, the limits and the use of memory.
 //
 // A [Reader] walks over one byte slice. Its first failure is final: afterwards every method returns
 // a zero value and every loop ends. Decoders therefore need no error checks; package codec calls

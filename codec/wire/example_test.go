@@ -7,11 +7,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// point encodes and decodes itself in the way of the generated types.
+// point encodes and decodes itself as the generated types do.
 type point struct {
 	X, Y  int64
 	Label *string
-	Extra codec.Extra // unknown members, and what does not fit a field
+	Extra codec.Extra // unknown members, and values that do not fit a field
 }
 
 var pointMembers = wire.Members{Names: []string{`"x":`, `"y":`, `"label":`}}
@@ -71,7 +71,7 @@ func ExampleReader_PeekMember() {
 func ExampleNewWriter() {
 	w := wire.NewWriter([]byte("data: "))
 	w.Begin()
-	w.KeyText(`,"name":"`, "Oslo") // with the quote in front of the text
+	w.KeyText(`,"name":"`, "Oslo") // with the opening quote of the text
 	w.Key(`,"degrees":`)
 	w.BeginArray()
 	for _, v := range []int64{4, 5} {

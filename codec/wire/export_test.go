@@ -2,7 +2,7 @@ package wire
 
 import "strconv"
 
-// What tests of the package look at.
+// Constants for the tests of package wire_test.
 const (
 	PieceSize = pieceSize
 	SmallCopy = smallCopy
@@ -40,13 +40,13 @@ func (r *Reader) SetScratch(capacity int) { r.scratch = make([]byte, 0, capacity
 // Again resets r to data within the limits that it has.
 func (r *Reader) Again(data []byte) { r.Reset(data, r.limits) }
 
-// NameSpan reads a member name and returns where it stands, and whether it has escapes.
+// NameSpan reads a member name and returns its position, and whether it has escapes.
 func (r *Reader) NameSpan() (start, end int, escaped bool) { return r.name() }
 
 // Unescape decodes string content into the scratch buffer.
 func (r *Reader) Unescape(content []byte) []byte { return r.unescape(content) }
 
-// Ends returns how many ends of values are remembered.
+// Ends returns the number of stored ends of values.
 func (r *Reader) Ends() int { return r.ahead.Remembered() }
 
 // Buf returns the buffer of w.

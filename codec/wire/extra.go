@@ -10,28 +10,28 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 )
 
-// Extra is the type behind codec.Extra, which documents it: code that reads or writes an object
-// converts the address of the one to the other. Its methods here beyond those of codec.Extra are
-// for generated code.
+// Extra is the type behind codec.Extra, which documents it. Code that reads or writes an object
+// converts a *codec.Extra to a *wire.Extra. The methods that codec.Extra does not have are for
+// generated code.
 type Extra struct {
 	p *extra // never changed once it may be shared; see Reader.change
 }
 
-// extra has its members, in the order they came and no name twice, either in text and spans, as a
-// Reader puts them, or in members.
+// extra holds members with different names, in the order in which they were read or set. All of
+// them are either in text and spans, where a Reader stores them, or in members.
 type extra struct {
 	text    []byte // as in ,"a":1,"b":[2]; never returned as a whole; names in it have no escapes
 	sum     uint64 // textSum of text, once text is complete
-	spans   []span // where they are in text
+	spans   []span // the positions of the members in text
 	members []member
 	numbers []numberText
 	absent  uint64
 	by      *Members // the members of the type it was decoded for, or nil
 	known   bool     // some member may have the name of a field; it is then in members
-	few     [6]span  // where spans begin
+	few     [6]span  // the first memory of spans
 }
 
-// span is a member in a text: its value ends where the comma of the next one is.
+// span is the position of a member's value in extra.text. The comma of the next member is at end.
 type span struct{ value, end uint32 }
 
 type member struct {
@@ -76,7 +76,7 @@ func findIn[T string | []byte](e *extra, name T) int {
 	return slices.IndexFunc(e.members, func(m member) bool { return m.name == string(name) })
 }
 
-// all goes over the members.
+// all iterates over the members.
 func (e *extra) all(yield func(string, json.RawMessage) bool) {
 	for i := range e.spans {
 		if name, raw := e.span(i); !yield(string(name), raw) {
@@ -90,7 +90,7 @@ func (e *extra) all(yield func(string, json.RawMessage) bool) {
 	}
 }
 
-// list returns the members, for changing them.
+// list returns the members in a new slice with room for one more.
 func (e *extra) list() []member {
 	list := slices.Grow([]member(nil), e.len()+1)
 	for name, raw := range e.all {
@@ -99,7 +99,7 @@ func (e *extra) list() []member {
 	return list
 }
 
-// unpack moves what is in text to members.
+// unpack moves the members in text to e.members.
 func (e *extra) unpack() {
 	if len(e.spans) > 0 {
 		e.members, e.text, e.spans = e.list(), nil, nil
@@ -114,7 +114,7 @@ func (x Extra) Len() int {
 	return x.p.len()
 }
 
-// Get returns the member name.
+// Get returns the value of the member name.
 func (x Extra) Get(name string) (value json.RawMessage, ok bool) {
 	if x.p == nil {
 		return nil, false
@@ -191,7 +191,7 @@ func (x Extra) Of(members *Members) Extra {
 	return Extra{}
 }
 
-// Absent reports whether the required member with that number was missing.
+// Absent reports whether the required member with the index bit was missing.
 func (x Extra) Absent(bit uint) bool { return x.p != nil && x.p.absent&(1<<bit) != 0 }
 
 // Number returns the exact text of the number member name, if its field cannot hold it exactly.
@@ -207,8 +207,8 @@ func (x Extra) Number(name string) (text string, ok bool) {
 	return "", false
 }
 
-// Equal reports whether both hold the same, whatever the order of members and the white space in
-// raw values.
+// Equal reports whether x and y have the same contents. It ignores the order of members and the
+// white space in raw values.
 func (x Extra) Equal(y Extra) bool {
 	var none extra
 	a, b := x.p, y.p
@@ -232,7 +232,7 @@ func sortedNumbers(ns []numberText) []numberText {
 	return slices.SortedFunc(slices.Values(ns), func(m, n numberText) int { return strings.Compare(m.name, n.name) })
 }
 
-// sameRaw compares raw values but for white space.
+// sameRaw reports whether a and b are equal apart from white space.
 func sameRaw(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || bytes.Equal(scan.AppendCompact(nil, a), scan.AppendCompact(nil, b))
 }

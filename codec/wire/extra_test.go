@@ -93,7 +93,7 @@ func TestExtraHoldsMembersInTheOrderTheyCame(t *testing.T) {
 func TestExtraOfZeroValueIsEmpty(t *testing.T) {
 	var x wire.Extra
 	if x.Len() != 0 || x.Absent(0) || x.Absent(63) {
-		t.Error("it holds something")
+		t.Error("a zero Extra has members, or records missing ones")
 	}
 	if _, ok := x.Get(""); ok {
 		t.Error("it has a member")
@@ -161,7 +161,8 @@ func TestChangeOfAnExtraDoesNotReachCopies(t *testing.T) {
 	}
 }
 
-// A Reader that is in the middle of an object must not change what a copy taken there sees.
+// A Reader that has read a part of an object must not change a copy of the Extra made at that
+// point.
 func TestExtraThatIsCopiedWhileItsObjectIsReadIsNotSharedWithTheNext(t *testing.T) {
 	r := newReader([]byte(`[{"a":1},{"b":2}]`))
 	var x wire.Extra
@@ -245,7 +246,7 @@ func TestUnknownMemberThatComesTwiceIsRefused(t *testing.T) {
 		var v record
 		c.check(t, c.text, codec.Unmarshal([]byte(c.text), &v))
 	}
-	// Nested and neighbouring objects with equal names do not meet.
+	// Nested and neighbouring objects may have the same names.
 	inner := many(40, `"z"`)
 	text := `{"list":[` + inner + `,` + inner + `],"inner":` + inner[:len(inner)-1] + `,"free":` + inner + `,"inner":` + inner + `}}`
 	var v record
@@ -283,8 +284,8 @@ func TestNumberThatWasChangedIsNotWrittenAsItCame(t *testing.T) {
 	}
 }
 
-// TestMembersStayApart has objects with unknown members of all sizes, with known ones in between
-// that also keep raw text, and other objects with unknown members inside.
+// TestMembersStayApart decodes objects with unknown members of all sizes. Between these are known
+// members that also keep raw text, and nested objects with unknown members.
 func TestMembersStayApart(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	type want struct {

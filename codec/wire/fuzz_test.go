@@ -86,7 +86,7 @@ func samePlace(a, b error) bool {
 	return x.Offset == y.Offset && x.Line == y.Line && x.Column == y.Column && x.Pointer == y.Pointer && codec.Code(a) == codec.Code(b)
 }
 
-// checkPlace checks what holds for the place of every error.
+// checkPlace checks the rules for the place of every error.
 func checkPlace(t *testing.T, data []byte, err error) {
 	var e *codec.Error
 	if !errors.As(err, &e) || e.Err == nil || codec.Code(err) != -32700 {
@@ -102,15 +102,15 @@ func checkPlace(t *testing.T, data []byte, err error) {
 	if e.Pointer != "" && e.Pointer[0] != '/' {
 		t.Fatalf("pointer %q", e.Pointer)
 	}
-	// What is in front of the fault is not to blame: with anything else behind it, the fault is no
-	// earlier.
+	// The text before the fault has no fault of its own: if the text is cut there, no earlier fault
+	// appears.
 	var shorter *codec.Error
 	if errors.As(codec.Valid(data[:e.Offset]), &shorter) && shorter.Offset < e.Offset && !errors.Is(shorter, codec.ErrNumber) && !errors.Is(shorter, codec.ErrUTF8) {
 		t.Fatalf("%v, but before that %v", err, shorter)
 	}
 }
 
-// checkSame compares v with what encoding/json makes of the text.
+// checkSame compares v with the tokens that encoding/json reads from the text.
 func checkSame(t *testing.T, data []byte, v *tree) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -155,7 +155,7 @@ func checkSame(t *testing.T, data []byte, v *tree) {
 }
 
 // checkPlaces checks that for every value of a good text, its offset and its pointer lead to each
-// other, and that looking ahead finds what is there.
+// other, and that peeking finds each member.
 func checkPlaces(t *testing.T, data []byte) {
 	r := newReader(data)
 	checked := 0

@@ -16,11 +16,11 @@ func TestTextIsAcceptedOrRefusedAtItsFault(t *testing.T) {
 			want := placeOf(c.Refusal)
 			want.check(t, c.Text, codec.Valid([]byte(c.Text)))
 
-			// Token by token it is the same.
+			// Reading by tokens gives the same result.
 			var v tree
 			want.check(t, c.Text, codec.Unmarshal([]byte(c.Text), &v))
 
-			// encoding/json agrees but where we are stricter.
+			// encoding/json agrees, except where package codec is stricter.
 			if accepted, theirs := want.err == nil, json.Valid([]byte(c.Text)); accepted != theirs && !stricter(want.err) {
 				t.Errorf("accepted: %v, by encoding/json: %v", accepted, theirs)
 			}
@@ -28,7 +28,7 @@ func TestTextIsAcceptedOrRefusedAtItsFault(t *testing.T) {
 	}
 }
 
-// stricter reports whether an error is for text that encoding/json lets pass.
+// stricter reports whether an error is for text that encoding/json accepts.
 func stricter(err error) bool {
 	for _, e := range []error{codec.ErrUTF8, codec.ErrSurrogate, codec.ErrDuplicate, codec.ErrDepth, codec.ErrSize, codec.ErrStringSize} {
 		if errors.Is(err, e) {
@@ -38,7 +38,7 @@ func stricter(err error) bool {
 	return false
 }
 
-// Every prefix of a good text ends early, unless it is a good text itself.
+// Every prefix of a valid text ends early, unless it is itself a valid text.
 func TestTextThatIsCutOffEndsEarly(t *testing.T) {
 	const text = ` {"a":[1.5e-7,-0,true,false,null,"x\n\u00e9\ud83d\ude00€"],"b":{"c":{}},"d":[[]]} `
 	end := strings.LastIndexByte(text, '}') + 1

@@ -14,14 +14,14 @@ import (
 	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
-// place pins an error: which sentinel, where, and at which pointer.
+// place is an expected error: its sentinel, offset and pointer.
 type place struct {
 	err     error
 	offset  int64
 	pointer string
 }
 
-// placeOf is what refuses an input.
+// placeOf returns the error that a refused input must cause.
 func placeOf(r hostile.Refusal) place {
 	err, ok := rules[r.Rule]
 	if !ok {
@@ -38,7 +38,7 @@ var rules = map[hostile.Rule]error{
 	hostile.Depth: codec.ErrDepth, hostile.Size: codec.ErrSize, hostile.StringSize: codec.ErrStringSize,
 }
 
-// check fails the test unless err is what the place says; a zero place wants no error. Line and
+// check fails the test unless err matches the place. The zero place stands for no error. Line and
 // column must be those of the offset.
 func (p place) check(t *testing.T, text string, err error) {
 	t.Helper()
@@ -142,7 +142,7 @@ func (v *tree) EncodeJSON(w *wire.Writer) {
 	}
 }
 
-// record is what a generated type looks like: required members, optional ones, nested values,
+// record resembles a generated type. It has required and optional members, nested values and
 // unknown members.
 type record struct {
 	ID    codec.Scalar // required, member 0

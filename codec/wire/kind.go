@@ -6,10 +6,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
 )
 
-// Kind is what a JSON value is.
+// Kind is the kind of a JSON value.
 type Kind byte
 
-// The kinds of values. KindInvalid is no value: the text has ended, or no value starts like that.
+// The kinds of values. KindInvalid means that there is no value: the text has ended, or the next
+// byte cannot start one.
 const (
 	KindInvalid Kind = iota
 	KindNull
@@ -70,7 +71,7 @@ type kindFault struct {
 func (e *kindFault) Error() string { return "want " + e.want + ", got " + e.got.String() }
 func (e *kindFault) Unwrap() error { return scan.ErrType }
 
-// ScalarKind is a set of kinds that a [Scalar] may have, or the one that it has.
+// ScalarKind is a set of kinds that a codec.Scalar may have, or the kind that it has.
 type ScalarKind uint8
 
 // The kinds of scalars, which may be combined with |. A number of integral value, such as 7, 1.0 or

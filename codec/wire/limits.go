@@ -1,6 +1,7 @@
 package wire
 
-// Limits bound the texts that a [Reader] accepts. A field that is not positive means its default.
+// Limits bound the texts that a [Reader] accepts. A field that is zero or negative stands for its
+// default.
 type Limits struct {
 	Depth  int  // arrays and objects inside each other; 512 by default
 	Size   int  // bytes of the text; 64 MiB by default

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/doubling"
 )
 
-// node is a union that looks for its discriminator at every level before it reads on.
+// node is a union that peeks for its discriminator at every level before it reads the value.
 type node struct{ types int }
 
 func (v *node) DecodeJSON(r *wire.Reader) {
@@ -30,7 +30,7 @@ func (v *node) DecodeJSON(r *wire.Reader) {
 	}
 }
 
-// retries reads an array and goes back at each element, which it first takes for something else.
+// retries reads an array. It reads each element first as another type and then rewinds.
 type retries struct{ n int }
 
 func (v *retries) DecodeJSON(r *wire.Reader) {
@@ -72,7 +72,7 @@ func many(n int, sep string, f func(i int) string) string {
 
 func name(i int) string { return fmt.Sprintf(`"n%06d":%d`, i, i) }
 
-// adversarial are inputs that make a careless decoder do work in the square of their size.
+// adversarial lists inputs that cause quadratic work in a careless decoder.
 var adversarial = []struct {
 	name string
 	text func(n int) string

@@ -26,21 +26,21 @@ func DecodeList[T any, P interface {
 	return list
 }
 
-// room returns list with room for one more element at least. How many more there will be is guessed
-// from the size of those since start; a wrong guess costs no more than a few elements, or what
-// append wastes on a long list.
+// room returns list with room for at least one more element. It estimates the number of further
+// elements from the size of those read since start. A wrong estimate wastes the memory of a few
+// elements, or on a long list as much as append would.
 func room[T any](r *Reader, start int, list []T) []T {
 	n := len(list)
 	if n < cap(list) {
 		return list
 	}
 	more := max(n, 1)
-	if 0 < n && len(r.frames) <= 3 { // else there is too much behind the list
+	if 0 < n && len(r.frames) <= 3 { // else too much of the text is after the list
 		size := max((r.pos-start)/n, 1)
 		more = (len(r.data)-r.pos)/size + 1
 		more += more / 8
-		// Not much at once for a short list, and by a part of itself for a long one: growing by
-		// steps of the same size would copy it over and over.
+		// A short list grows by a few elements at a time, a long one by a fraction of its length:
+		// with steps of constant size, copying would take quadratic time.
 		more = max(min(more, 8*n, max(n, 64)), n/4)
 	}
 	grown := make([]T, n, n+more) // zero beyond its length, unlike what Grow returns
@@ -101,7 +101,7 @@ func EncodeMap[T any, P interface {
 
 // ReadTexts reads an array of strings. The slice is never nil, unless reading fails.
 func ReadTexts[T ~string](r *Reader) []T {
-	var few [8]T // the first ones, which are all of most lists
+	var few [8]T // the first elements; most lists have no more
 	var list []T
 	n := 0
 	for r.Array(); r.More(); n++ {
@@ -124,7 +124,7 @@ func ReadTexts[T ~string](r *Reader) []T {
 	return list
 }
 
-// DecodeListFunc is [DecodeList] for elements that read returns.
+// DecodeListFunc is like [DecodeList], but decodes each element by calling read.
 func DecodeListFunc[T any](r *Reader, read func(*Reader) T) []T {
 	list := []T{}
 	start := r.pos
@@ -137,7 +137,7 @@ func DecodeListFunc[T any](r *Reader, read func(*Reader) T) []T {
 	return list
 }
 
-// EncodeListFunc is [EncodeList] for elements that write takes.
+// EncodeListFunc is like [EncodeList], but encodes each element by calling write.
 func EncodeListFunc[T any](w *Writer, list []T, write func(*Writer, T)) {
 	w.BeginArray()
 	for _, v := range list {
@@ -147,7 +147,7 @@ func EncodeListFunc[T any](w *Writer, list []T, write func(*Writer, T)) {
 	w.EndArray()
 }
 
-// DecodeMapFunc is [DecodeMap] for values that read returns.
+// DecodeMapFunc is like [DecodeMap], but decodes each value by calling read.
 func DecodeMapFunc[T any](r *Reader, read func(*Reader) T) map[string]T {
 	m := make(map[string]T)
 	r.Object()
@@ -160,7 +160,7 @@ func DecodeMapFunc[T any](r *Reader, read func(*Reader) T) map[string]T {
 	return m
 }
 
-// EncodeMapFunc is [EncodeMap] for values that write takes.
+// EncodeMapFunc is like [EncodeMap], but encodes each value by calling write.
 func EncodeMapFunc[T any](w *Writer, m map[string]T, write func(*Writer, T)) {
 	w.Begin()
 	WriteMembers(w, m, write)
@@ -178,7 +178,8 @@ func WriteMembers[T any](w *Writer, m map[string]T, write func(*Writer, T)) {
 	w.keys = w.keys[:names]
 }
 
-// sortKeys appends the names in m to those in w that are being used, and returns them in order.
+// sortKeys appends the names in m to w.keys, where those of enclosing maps are, and returns them
+// sorted.
 func sortKeys[T any](w *Writer, m map[string]T) []string {
 	before := len(w.keys)
 	for name := range m {

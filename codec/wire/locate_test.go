@@ -57,7 +57,7 @@ func TestLocateFindsWhatPointersLeadTo(t *testing.T) {
 			t.Errorf("%q: got %d, %v, want %q", pointer, offset, ok, want)
 		}
 		if ok && scan.PointerTo([]byte(text), offset) != pointer {
-			t.Errorf("%q: the way back is %q", pointer, scan.PointerTo([]byte(text), offset))
+			t.Errorf("%q: PointerTo returns %q", pointer, scan.PointerTo([]byte(text), offset))
 		}
 	}
 	for _, text := range []string{"", " ", "{", `{"a"`, `{"a":`, "[", "[,", "]", "\xff"} {
@@ -67,8 +67,8 @@ func TestLocateFindsWhatPointersLeadTo(t *testing.T) {
 	}
 }
 
-// A fault is planted at every value and name of a document with everything in it, and must be found
-// there.
+// The test inserts a fault at every value and name of a document with all kinds of values. The
+// error must point to it.
 func TestPlantedFaultIsFoundWhereItWasPlanted(t *testing.T) {
 	const text = "{ \"a\" : [ 1 , { \"b\" : \"x\\n\" } ,\r\n [ [ ] , { } , true ] ] ,\n\t\"c/d\":{\"e~\":{\"\":null,\"\\u0066\":-1.5}}, \"g\" : false }"
 	type spot struct {
@@ -109,7 +109,7 @@ func TestPlantedFaultIsFoundWhereItWasPlanted(t *testing.T) {
 		data := []byte(text)
 		data[s.offset] = '!'
 		want := s.pointer
-		if s.name { // there is no name any more, only an object with a fault in it
+		if s.name { // the fault breaks the name, so the error points to the object
 			want = want[:strings.LastIndexByte(want, '/')]
 		}
 		place{codec.ErrSyntax, int64(s.offset), want}.check(t, string(data), codec.Valid(data))

@@ -346,14 +346,14 @@ func (r *Reader) PeekBool(name string) string {
 	return text
 }
 
-// New reads a value into a new variable of its type.
+// New reads a value into a new variable with decode, and returns a pointer to it.
 func New[T any](r *Reader, decode func(*T, *Reader)) *T {
 	v := new(T)
 	decode(v, r)
 	return v
 }
 
-// Read reads a value of a type that decodes into a variable, and returns it.
+// Read reads a value with decode and returns it.
 func Read[T any](r *Reader, decode func(*T, *Reader)) T {
 	var v T
 	decode(&v, r)
@@ -389,7 +389,7 @@ func WriteOrNull[T any](w *Writer, v *T, write func(*Writer, T)) {
 	write(w, *v)
 }
 
-// WriteUnion writes a variant of a union. It fails with [ErrNoValue] if v is nil.
+// WriteUnion writes a variant of a union. It fails with codec.ErrNoValue if v is nil.
 func WriteUnion[T encoder](w *Writer, v T) {
 	if encoder(v) == nil {
 		w.Fail("", scan.ErrNoValue)
@@ -399,7 +399,7 @@ func WriteUnion[T encoder](w *Writer, v T) {
 }
 
 // Put reads the value of the member whose name NextKey returned last into the map at m. It makes
-// the map if it is nil. A repeated name fails with [ErrDuplicate].
+// the map if it is nil. A repeated name fails with codec.ErrDuplicate.
 func Put[T any](r *Reader, m *map[string]T, read func(*Reader) T) {
 	name := r.lastKey()
 	if _, ok := (*m)[name]; ok {

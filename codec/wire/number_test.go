@@ -122,7 +122,7 @@ func TestFloatIsExactWhereItsShortestDecimalIsTheNumber(t *testing.T) {
 	}
 }
 
-// Slow twins of scan.ParseInt and scan.ParseFloat that take arithmetic from math/big.
+// checkNumber compares scan.ParseInt and scan.ParseFloat with slow counterparts that use math/big.
 func checkNumber(t *testing.T, text string) {
 	t.Helper()
 	_, exp, _ := strings.Cut(strings.ToLower(text), "e")

@@ -6,8 +6,9 @@ import "github.com/mcpwire/mcpwire/codec/internal/scan"
 // found when the text is read.
 
 // PeekMember looks for the member name in the next value without consuming it. If the next value is
-// no object or has no such member, ok is false. Otherwise kind is the kind of the member's value,
-// and text is what a string says or how a number or a boolean is written; it is empty for all else.
+// not an object or has no such member, ok is false. Otherwise kind is the kind of the member's
+// value, and text is the content of a string or the JSON text of a number or a boolean. For other
+// kinds text is empty.
 func (r *Reader) PeekMember(name string) (text string, kind Kind, ok bool) {
 	if r.next() != '{' {
 		return "", KindInvalid, false
@@ -21,7 +22,7 @@ func (r *Reader) PeekMember(name string) (text string, kind Kind, ok bool) {
 }
 
 // PeekRaw returns the value of the member name of the next value without consuming it: a part of
-// the text, unchecked. If the next value is no object or has no such member, ok is false.
+// the text, unchecked. If the next value is not an object or has no such member, ok is false.
 func (r *Reader) PeekRaw(name string) (value []byte, ok bool) {
 	if r.next() != '{' {
 		return nil, false
@@ -64,8 +65,8 @@ func (s KindSet) admits(c byte) bool {
 	return s == 0 && kind != KindNull || s&(1<<kind) != 0
 }
 
-// Key is a member by which the types of a union are told apart. An object has it if it has a member
-// with that name whose value is of one of the kinds.
+// Key is a member that distinguishes the types of a union. An object has the key if it has a member
+// with that name and the member's value is of one of the kinds.
 type Key struct {
 	Name  string
 	Kinds KindSet

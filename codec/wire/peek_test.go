@@ -58,7 +58,7 @@ func TestPeekOfWhatIsNoObjectFindsNothing(t *testing.T) {
 		if r.Failed() {
 			t.Errorf("%s: %v", text, errorOf(r))
 		}
-		// What is wrong is found when it is read.
+		// Reading the text finds the fault.
 		r.Skip()
 		r.End()
 		if valid := codec.Valid([]byte(text)); (errorOf(r) == nil) != (valid == nil) {
@@ -79,7 +79,7 @@ func TestPeekDoesNotJudgeWhatComesLater(t *testing.T) {
 	}
 }
 
-// Values inside values that were looked into before are found all the same, in any order of asking.
+// Peeking finds values inside of values that were peeked into before, in any order.
 func TestPeekInsidePeekedValues(t *testing.T) {
 	const depth = 40
 	pad := strings.Repeat(" ", scan.SmallValue)
@@ -124,7 +124,7 @@ func TestPeekRemembersNoMoreThanTheDepthAllows(t *testing.T) {
 			t.Errorf("%.20s: a member behind a value that is nested too deeply was found", text)
 		}
 		if n := r.Ends(); n > depth {
-			t.Errorf("%.20s: %d ends are remembered", text, n)
+			t.Errorf("%.20s: %d ends are stored", text, n)
 		}
 		if r.Skip(); !errors.Is(errorOf(r), codec.ErrDepth) {
 			t.Errorf("%.20s: got %v", text, errorOf(r))

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// Small copies share a piece of memory: of pieceSize at first, and up to four times as much within
-// a large message. A small copy keeps only its piece in memory.
+// Small copies share pieces of memory. A piece has pieceSize bytes at first, and up to maxPiece
+// within a large message. A small copy keeps only its piece in memory.
 const (
 	pieceSize = 2 << 10
 	maxPiece  = 4 * pieceSize
-	smallCopy = pieceSize / 4 // a larger one stands alone
+	smallCopy = pieceSize / 4 // a larger copy has memory of its own
 )
 
-// pieces makes copies of parts of the input. Small ones lie next to each other in memory, those of
-// consecutive messages too, so that they do not cost an allocation each. What was copied is never
-// written to again.
+// pieces makes copies of parts of the input. Small copies, also those of consecutive messages, lie
+// next to each other in memory, so that they do not cost an allocation each. A copy is never
+// overwritten.
 type pieces struct {
-	text  strings.Builder // hands out parts of what it has built so far, and is never asked to move
+	text  strings.Builder // the strings are parts of it; it never grows beyond its capacity
 	bytes []byte
 	more  int // added to pieceSize for the next piece
 }
 
-// size returns how large a new piece should be.
+// size returns the size of the next piece.
 func (p *pieces) size() int {
 	n := pieceSize + p.more
 	p.more = min(2*n, maxPiece) - pieceSize
@@ -69,7 +69,7 @@ func (p *pieces) extend(text []byte, own bool, more []byte) []byte {
 	case own && cap(text) >= n: // more fits into its capacity
 	case n > smallCopy:
 		text = append(make([]byte, 0, n+len(text)), text...)
-	case own && at >= 0 && len(text) > 0 && &p.bytes[at] == &text[0] && cap(p.bytes) >= at+n: // it came last
+	case own && at >= 0 && len(text) > 0 && &p.bytes[at] == &text[0] && cap(p.bytes) >= at+n: // text is at the end of p.bytes
 		p.bytes = p.bytes[:at+n]
 		text = p.bytes[at : at+len(text) : len(p.bytes)]
 	default:

@@ -221,7 +221,7 @@ func (r *Reader) Bool() bool {
 	return false
 }
 
-// literal consumes lit, whose first byte is next.
+// literal consumes lit. The next byte must be the first byte of lit.
 func (r *Reader) literal(lit string) bool {
 	end, err := scan.Literal(r.data, r.pos, lit)
 	if err != nil {
@@ -259,8 +259,8 @@ func (r *Reader) TextBytes() []byte {
 	return text
 }
 
-// TextIs consumes the next value, if it is the string want, written without escapes and without
-// white space in front of it, and otherwise nothing.
+// TextIs returns true and consumes the next value if it is the string want, written without escapes
+// and without white space before it. Otherwise it consumes nothing.
 func (r *Reader) TextIs(want string) bool {
 	i := r.pos
 	end := i + len(want) + 1
@@ -271,8 +271,8 @@ func (r *Reader) TextIs(want string) bool {
 	return true
 }
 
-// content consumes a string and returns what it says: a part of the input, or of the scratch buffer
-// if there were escapes.
+// content consumes a string and returns its decoded content: a part of the input, or of the scratch
+// buffer if the string has escapes.
 func (r *Reader) content(what string) (text []byte, ok bool) {
 	if r.next() != '"' {
 		r.want(what)
@@ -324,8 +324,8 @@ func (r *Reader) Number() string {
 }
 
 // Int reads an integer in the sense of JSON Schema: 7, 60000.0 and 6e4 are integers, while 1.5
-// fails with [ErrInteger]. If the integer does not fit, v is the nearest int64 and exact is false.
-// After a failure exact is false, too.
+// fails with codec.ErrInteger. If the integer does not fit, v is the nearest int64 and exact is
+// false. After a failure exact is false, too.
 func (r *Reader) Int() (v int64, exact bool) {
 	// Fast path: few digits without white space, followed by a comma or a brace.
 	if data, i := r.data, r.pos; i < len(data) && data[i]-'1' < 9 {
@@ -376,10 +376,9 @@ func (r *Reader) number(what string) (text []byte, digits, ok bool) {
 	return r.data[start:end:end], digits, true
 }
 
-// Scalar reads a string, a number or a boolean, if its kind is one of the allowed ones, and returns
-// the kind and the content of the string, or how the number or the boolean is written. Another kind
-// fails with codec.ErrType, and a number that is no integer, where only integers are allowed, with
-// codec.ErrInteger.
+// Scalar reads a string, a number or a boolean of one of the allowed kinds. It returns the kind,
+// and the content of the string or the JSON text of the number or boolean. Another kind fails with
+// codec.ErrType. If only integers are allowed, another number fails with codec.ErrInteger.
 func (r *Reader) Scalar(allow ScalarKind) (kind ScalarKind, text string) {
 	switch kind := r.Kind(); {
 	case kind == KindString && allow&ScalarString != 0:
@@ -669,7 +668,7 @@ func (r *Reader) Extra(x *Extra) {
 		e.spans = e.few[:0]
 	}
 	from, text := len(e.text), r.data[start-1:r.pos]
-	if r.pos-len(raw) > end+2 { // white space behind the colon
+	if r.pos-len(raw) > end+2 { // white space after the colon
 		r.scratch = append(append(r.scratch[:0], r.data[start-1:end+2]...), raw...)
 		text = r.scratch
 	}
@@ -715,9 +714,9 @@ func (r *Reader) keepNumber(x *Extra, name, text string) {
 	e.numbers = append(e.numbers, numberText{name, text})
 }
 
-// change returns the contents of x for changing in place. It copies them first, unless this Reader
-// made them for the object it is in: they may be shared with other copies of x. The result is valid
-// until the next call.
+// change returns the contents of x, which may then be changed in place. It copies them first unless
+// this Reader made them for the current object, because copies of x may share them. The result is
+// valid until the next call.
 func (r *Reader) change(x *Extra) *owned {
 	depth := len(r.frames)
 	if o := r.owned(x); o != nil && depth > 0 {

@@ -161,7 +161,7 @@ func TestFirstFailureStaysAndStopsEverything(t *testing.T) {
 	if r.Null() || r.Bool() || r.Text() != "" || r.TextBytes() != nil || i != 0 || exact || f != 0 || r.Number() != "" || !codec.ReadScalar(r, wire.ScalarString).IsZero() ||
 		raw != nil || rawObject != nil || rawArray != nil || r.Key() != "" || len(r.KeyBytes()) != 0 || r.Kind() != wire.KindInvalid || peeked ||
 		r.PeekKeys(wire.Key{Name: "a"}) != 0 || r.More() || x.Len() != 0 || r.IntExact(&x, "a") != 0 || r.FloatExact(&x, "a") != 0 || wire.ReadTexts[string](r) != nil || wire.DecodeList[tree](r) != nil || wire.DecodeMap[tree](r) != nil {
-		t.Error("something came after a failure")
+		t.Error("a method returned a value after a failure")
 	}
 	r.Skip()
 	r.End()
@@ -226,7 +226,7 @@ func TestRawKeepsTheTextAsItCame(t *testing.T) {
 	}
 }
 
-// Whatever was decoded stays the same when the input is written over.
+// Decoded values do not change when the input is overwritten.
 func TestDecodedValuesDoNotChangeWithTheInput(t *testing.T) {
 	const text = `{"id":"idé","name":"plain","tags":["a","b\n","c"],"count":99999999999999999999,"ratio":1e-400,` +
 		`"inner":{"id":1e3,"name":"escaped\u0041","x":null},"free":{"raw":["x"]},"unknown":"value","u\u0041":[1]}`
@@ -312,7 +312,7 @@ func TestLimitsHoldAtTheirEdge(t *testing.T) {
 			want.check(t, text, codec.Valid([]byte(text), opts...))
 			var v tree
 			want.check(t, text, codec.Unmarshal([]byte(text), &v, opts...))
-			r := newReader([]byte(text), opts...) // and half by tokens, half raw
+			r := newReader([]byte(text), opts...) // half by tokens, half raw
 			if r.Kind() == wire.KindArray {
 				for r.Array(); r.More(); {
 					r.Raw()
@@ -320,7 +320,7 @@ func TestLimitsHoldAtTheirEdge(t *testing.T) {
 				r.End()
 				want.check(t, text, errorOf(r))
 			}
-			// Options stay.
+			// Again keeps the options.
 			r.Again([]byte(text))
 			r.Skip()
 			r.End()
@@ -357,7 +357,7 @@ func TestCodeTellsMalformedTextFromTheWrongShape(t *testing.T) {
 	if !errors.Is(codec.ErrEOF, io.ErrUnexpectedEOF) {
 		t.Error("ErrEOF is not io.ErrUnexpectedEOF")
 	}
-	// Two meanings never compare equal.
+	// No sentinel wraps another one.
 	for i, a := range scan.Malformations {
 		for j, b := range scan.Malformations {
 			if i != j && errors.Is(a, b) {
@@ -421,13 +421,13 @@ func TestRewindGoesBackAsIfNothingHadHappened(t *testing.T) {
 		t.Errorf("got %s", raw)
 	}
 	r.Rewind(start)
-	r.Array() // and back out of something half read
+	r.Array() // rewind out of an array that was read in part
 	r.More()
 	r.Object()
 	r.Rewind(start)
 	r.Skip()
 	if !r.More() || r.Key() != "c" {
-		t.Error("the next member is gone")
+		t.Error("the next member is not found")
 	}
 	failed := wire.Mark{}
 	r.Text()
@@ -435,7 +435,7 @@ func TestRewindGoesBackAsIfNothingHadHappened(t *testing.T) {
 	want := errorOf(r)
 	r.Rewind(failed)
 	if message(errorOf(r)) != message(want) {
-		t.Error("a mark taken after the failure forgets it")
+		t.Error("rewinding to a mark made after the failure clears it")
 	}
 }
 
@@ -463,7 +463,7 @@ func TestRewindLetsAnObjectBeReadTwice(t *testing.T) {
 	}
 }
 
-// Each kind of state is set up by a first message and must be gone for the second.
+// A first message sets each kind of state, which must be reset before the second.
 func TestReaderThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
 	many := hostile.ManyNames(2000, 1999) // many names, and the last one not repeated
 	many = strings.Replace(many, `"n1999":1,"z":0`, `"y":1,"z":0`, 1)
@@ -484,7 +484,7 @@ func TestReaderThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
 			r := newReader(nil)
 			for range 2 {
 				r.Again([]byte(first))
-				r.PeekMember("id") // fills the memory of peeks
+				r.PeekMember("id") // fills the cache of ends
 				var v record
 				v.DecodeJSON(r)
 				r.End()
@@ -526,7 +526,7 @@ func TestReaderThatWasResetLetsGoOfTheInput(t *testing.T) {
 		t.Fatal("a name is still in the set")
 	}
 	if r.Source() != nil {
-		t.Error("the input is still there")
+		t.Error("the Reader still refers to the input")
 	}
 }
 
@@ -604,7 +604,7 @@ func TestListsAndMapsOfDecodersComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// Strings come from blocks; wherever those end, each string is the right one.
+// Strings are parts of blocks. Each string is right wherever its block ends.
 func TestStringsAreRightWhereverBlocksEnd(t *testing.T) {
 	for _, size := range []int{1, 7, 100, wire.PieceSize - 1, wire.PieceSize, wire.PieceSize + 1, 3 * wire.PieceSize} {
 		var want []string

@@ -29,17 +29,17 @@ import (
 //	}
 //	w.EndArray()
 //
-// The text has no line breaks and no white space, other than inside raw values, and is UTF-8. A
-// Writer must not be copied.
+// The text is UTF-8 without line breaks, and has white space only inside raw values. A Writer must
+// not be copied.
 type Writer struct {
 	buf     []byte
 	base    int   // buf[:base] is the dst given to Reset
 	failure Fault // Err is nil as long as nothing has failed
 	check   scan.Checker
-	names   [][]byte    // scratch of End
-	object  uint32      // the number of their object in check.big, if there are many of them, or 0
+	names   [][]byte    // scratch of EndExtra: the names in the object
+	object  uint32      // the object's number in check.big if it has many names, or 0
 	keys    []string    // names in the maps that are being written
-	ends    map[int]int // where objects end whose names End has looked up, small ones left out
+	ends    map[int]int // maps starts to ends, for large objects that EndExtra has written
 }
 
 // NewWriter returns a Writer that appends to dst. The Writer owns dst from then on.
@@ -102,8 +102,8 @@ type Fault struct {
 
 // Fail records a failure, unless there was one before. The pointer of the failure is that of the
 // member name of the object being written or, if name is empty, that of the value to be written
-// next. An error with a method JSONPointer, such as a *codec.Error, extends the pointer, and the
-// error that it wraps becomes the cause. It ignores a nil err.
+// next. If err has a method JSONPointer, as *codec.Error has, the result extends the pointer, and
+// the error that err wraps becomes the cause. Fail ignores a nil err.
 func (w *Writer) Fail(name string, err error) {
 	if err == nil || w.failure.Err != nil {
 		return
@@ -123,7 +123,7 @@ func (w *Writer) Fail(name string, err error) {
 	}
 }
 
-// Lit writes s as it is. It must keep the text well formed.
+// Lit writes s unchanged. It must keep the text well formed.
 func (w *Writer) Lit(s string) { w.buf = append(w.buf, s...) }
 
 // LitBytes is Lit for bytes.
@@ -161,7 +161,7 @@ func (w *Writer) KeyText(quoted, s string) {
 	w.Text(s)
 }
 
-// MapKey writes the name of a member, from a map with names that are not known before.
+// MapKey writes the name of a member that is not known in advance, such as the key of a map.
 func (w *Writer) MapKey(name string) {
 	w.comma('{')
 	w.Text(name)
@@ -179,9 +179,9 @@ func (w *Writer) comma(open byte) {
 func (w *Writer) End() { w.buf = append(w.buf, '}') }
 
 // EndExtra writes the members of x and ends the object, where start is what its Begin returned. It
-// leaves out a member of x whose name the object already has. It does not compare names if x was
-// read with members, those of the object's type, because then x has none that a field writes; nil
-// members stand for an object without a table.
+// omits a member of x whose name the object already has. EndExtra does not compare names if x was
+// read with the same members, holds only unknown members and was not changed since. Nil members
+// stand for an object without a table.
 func (w *Writer) EndExtra(start int, x Extra, members *Members) {
 	if x.p != nil && x.p.len() > 0 && w.failure.Err == nil {
 		w.extra(start, x.p, x.p.known || x.p.by != members)
@@ -189,7 +189,7 @@ func (w *Writer) EndExtra(start int, x Extra, members *Members) {
 	w.buf = append(w.buf, '}')
 }
 
-// extra writes the members of x. If known is set, it leaves out those that the object already has.
+// extra writes the members of x. If known is set, it omits those that the object already has.
 func (w *Writer) extra(start int, x *extra, known bool) {
 	if text := x.text; !known && len(text) > 0 && x.sum == textSum(text) && scan.OnOneLine(text) {
 		if w.buf[len(w.buf)-1] == '{' {
@@ -219,7 +219,7 @@ func (w *Writer) extra(start int, x *extra, known bool) {
 	}
 }
 
-// written reports whether w.names has a name, which is given with its colon.
+// written reports whether w.names has name, which is given in quotes and with its colon.
 func (w *Writer) written(name []byte) bool {
 	if w.object != 0 {
 		return !w.check.AddName(w.object, name[:len(name)-1])
@@ -238,7 +238,7 @@ func (w *Writer) lookUpNames(start int) {
 	for i := start; i < len(w.buf); {
 		end, _ := scan.SkipString(w.buf, i)
 		w.names = append(w.names, w.buf[i:end])
-		i = w.after(end+1) + 1 // behind the comma
+		i = w.after(end+1) + 1 // after the comma
 	}
 	if len(w.names) > scan.FewNames {
 		w.object = w.check.NewObject()
@@ -301,7 +301,7 @@ func (w *Writer) Int(v int64) {
 }
 
 // Float writes the shortest number that is read back as v, in the form that encoding/json uses. It
-// fails with [ErrFloat] if v is infinite or not a number.
+// fails with codec.ErrFloat if v is infinite or not a number.
 func (w *Writer) Float(v float64) {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		w.Fail("", scan.ErrFloat)
@@ -344,8 +344,8 @@ func (w *Writer) FloatExact(v float64, x Extra, name string) {
 	w.Float(v)
 }
 
-// Number writes the text of a number as it is. It fails with ErrNoValue if that is empty, and with
-// ErrNumber if it is no JSON number.
+// Number writes the text of a number as it is. It fails with ErrNoValue if n is empty, and with
+// ErrNumber if n is not a JSON number.
 func (w *Writer) Number(n string) {
 	if n == "" {
 		w.Fail("", scan.ErrNoValue)
@@ -422,8 +422,8 @@ func (w *Writer) line(value []byte) {
 	}
 }
 
-// Text writes a string. Only what RFC 8259, section 7 demands is escaped: quote, backslash and
-// control characters. It fails with [ErrUTF8] if s is not UTF-8.
+// Text writes a string. It escapes only the characters that RFC 8259, section 7 requires: quote,
+// backslash and control characters. It fails with codec.ErrUTF8 if s is not UTF-8.
 func (w *Writer) Text(s string) {
 	var ok bool
 	if w.buf, ok = scan.AppendText(w.buf, s); !ok {

@@ -11,14 +11,14 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-// written is what f writes after "dst:".
+// written returns the text that f writes after "dst:".
 func written(t *testing.T, f func(w *wire.Writer)) (string, error) {
 	t.Helper()
 	w := wire.NewWriter([]byte("dst:"))
 	f(w)
 	out, ok := strings.CutPrefix(string(w.Bytes()), "dst:")
 	if !ok {
-		t.Fatalf("what was there before became %s", w.Bytes())
+		t.Fatalf("the text before became %s", w.Bytes())
 	}
 	return out, writeError(w)
 }
@@ -46,7 +46,8 @@ func TestTextEscapesOnlyWhatItMust(t *testing.T) {
 	}
 }
 
-// Every byte at every place of an eight byte word, with every neighbour that could borrow.
+// Every byte at every position of an eight-byte word, next to every byte that could cause a borrow
+// in the bit arithmetic.
 func TestTextAgreesWithEncodingJSONAtEveryPlace(t *testing.T) {
 	for c := range 256 {
 		for at := range 19 {
@@ -64,7 +65,7 @@ func TestTextAgreesWithEncodingJSONAtEveryPlace(t *testing.T) {
 						t.Fatalf("%q: got %s, %v", b, got, err)
 					}
 				}
-				// And reading the bytes as they are.
+				// Read the unescaped bytes.
 				text := append(append([]byte{'"'}, b...), '"')
 				if ours, theirs := codec.Valid(text) == nil, json.Valid(text); ours != theirs && c < 0x80 || c >= 0x80 && ours {
 					t.Fatalf("%q: valid %v, by encoding/json %v", text, ours, theirs)

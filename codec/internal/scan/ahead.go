@@ -10,15 +10,16 @@ import (
 // per level. MaxDepth must be set.
 type Ahead struct {
 	MaxDepth int
-	ends     map[int]int // where arrays and objects that start at an offset end, small ones left out
-	open     []int       // scratch: starts of those being walked over
+	ends     map[int]int // maps starts to ends, for large arrays and objects
+	open     []int       // scratch: starts of the arrays and objects being skipped
 	scratch  []byte      // for names with escapes
 }
 
-// SmallValue is the size up to which walking again is cheaper than remembering.
+// SmallValue is the size in bytes up to which scanning a value again is cheaper than storing its
+// end.
 const SmallValue = 256
 
-// Reset forgets the text.
+// Reset discards what is stored about the text.
 func (p *Ahead) Reset() {
 	if len(p.ends) > KeepSlots {
 		p.ends = nil
@@ -31,10 +32,10 @@ func (p *Ahead) Reset() {
 	}
 }
 
-// Remembered returns how many ends are remembered.
+// Remembered returns the number of stored ends.
 func (p *Ahead) Remembered() int { return len(p.ends) }
 
-// Cursor goes over the members of an object or the elements of an array.
+// Cursor iterates over the members of an object or the elements of an array.
 type Cursor struct {
 	Name  []byte // of the member, escapes decoded; valid until Next
 	Value int    // offset of the value
@@ -48,8 +49,8 @@ type Cursor struct {
 // Cursor returns a Cursor in front of the array or object that starts at i.
 func (p *Ahead) Cursor(data []byte, i int) Cursor { return Cursor{ahead: p, data: data, start: i} }
 
-// Next goes on to the next member or element, if there is one as far as one can see without
-// checking.
+// Next advances to the next member or element and reports whether it found one. It does not check
+// the text.
 func (c *Cursor) Next() bool {
 	data := c.data
 	i := c.start + 1
@@ -90,11 +91,10 @@ func (c *Cursor) Next() bool {
 	return i < len(data) && StartsValue(data[i])
 }
 
-// End returns the offset after the value, as far as one can see without checking.
+// End returns the offset after the value, without checking the value.
 func (c *Cursor) End() int { return c.ahead.after(c.data, c.Value) }
 
-// after returns the offset after the value that starts at i, as far as one can see without
-// checking.
+// after returns the offset after the value that starts at i, without checking the value.
 func (p *Ahead) after(data []byte, i int) int {
 	switch data[i] {
 	case '"':

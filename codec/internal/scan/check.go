@@ -6,37 +6,38 @@ import (
 	"hash/maphash"
 )
 
-// Checker walks over values without decoding them and finds every fault in them, names that appear
-// twice included. It does not recurse, so depth costs heap, not stack. The zero Checker is ready;
-// MaxDepth and MaxString must be set.
+// Checker checks values without decoding them. It detects every kind of malformed text, including
+// repeated names. It does not recurse, so depth costs heap, not stack. The caller must set MaxDepth
+// and MaxString; the other fields are ready when zero.
 type Checker struct {
 	MaxDepth  int
 	MaxString int
 	open      []openValue // arrays and objects entered and not yet left
 	names     []nameAt    // the first names of all open objects, innermost last
-	big       nameSet     // all names of objects with many
-	objects   uint32      // counts objects that went into big, so that each has its own number
+	big       nameSet     // all names of objects with many names or with escapes in names
+	objects   uint32      // the number of objects in big, and the number of the last one
 }
 
 // openValue is an array or an object that the Checker is inside of.
 type openValue struct {
 	close  byte
 	names  uint32 // where its names start in Checker.names
-	count  uint32 // how many it has had
-	object uint32 // its number in Checker.big, once it has one
+	count  uint32 // how many names were read
+	object uint32 // its number in Checker.big, or 0
 }
 
-// nameAt is a member name by its place in the text, where it stands without escapes.
+// nameAt is the position of a member name without escapes in the text.
 type nameAt struct {
-	mark       uint64 // different marks, different names
+	mark       uint64 // names with different marks differ
 	start, end int
 }
 
-// FewNames is how many names are compared one by one; an object with more goes to the set.
+// FewNames is the number of names up to which the names of an object are compared one by one. Those
+// of a larger object are in a set.
 const FewNames = 16
 
-// Value checks the value at or after i, which has depth arrays and objects around it, and returns
-// the offset after it, or the offset of the fault.
+// Value checks the value at or after i, which is inside of depth arrays and objects. It returns the
+// offset after the value, or the offset of the fault.
 func (c *Checker) Value(data []byte, i, depth int) (end int, err error) {
 	c.open, c.names = c.open[:0], c.names[:0]
 	for {
@@ -55,7 +56,7 @@ func (c *Checker) Value(data []byte, i, depth int) (end int, err error) {
 				i = SkipSpace(data, i)
 			}
 			if i < len(data) && data[i] == b+2 {
-				break // it is left below
+				break // the loop below leaves it
 			}
 			if b == '{' {
 				if i, err = c.name(data, i); err != nil {
@@ -87,7 +88,8 @@ func (c *Checker) Value(data []byte, i, depth int) (end int, err error) {
 		if err != nil {
 			return i, err
 		}
-		// Leave all that ends here, and go on to the next value if there is one.
+		// Leave all arrays and objects that end here, and advance to the next value if there is
+		// one.
 		for {
 			n := len(c.open) - 1
 			if n < 0 {
@@ -121,8 +123,8 @@ func CommaOr(close byte) string {
 	return "',' or ']'"
 }
 
-// name checks the member name at or after i and the colon after it, and that the innermost object
-// has not had it.
+// name checks the member name at or after i and the colon after it, and fails with ErrDuplicate if
+// the innermost object already has the name.
 func (c *Checker) name(data []byte, i int) (end int, err error) {
 	if i < len(data) && data[i] <= ' ' {
 		i = SkipSpace(data, i)
@@ -153,8 +155,8 @@ func (c *Checker) name(data []byte, i int) (end int, err error) {
 	return end + 1, nil
 }
 
-// repeated adds the name between start and end to the innermost object and reports whether it was
-// there.
+// repeated adds the name between start and end to the innermost object and reports whether the
+// object already had it.
 func (c *Checker) repeated(data []byte, start, end int, escaped bool) bool {
 	top := &c.open[len(c.open)-1]
 	top.count++
@@ -181,7 +183,7 @@ func (c *Checker) repeated(data []byte, start, end int, escaped bool) bool {
 	return !c.AddName(top.object, name)
 }
 
-// nameMark is a number made of the length of a name and the bytes it starts and ends with.
+// nameMark returns a number computed from the length of a name and its first and last bytes.
 func nameMark(data []byte, start, end int) uint64 {
 	n := end - start
 	if n >= 8 {
@@ -204,11 +206,11 @@ func (c *Checker) NewObject() uint32 {
 	return c.objects
 }
 
-// AddName adds name to the object with that number, which is from [Checker.NewObject], and reports
-// whether it is new there.
+// AddName adds name to the object with the given number, which is from [Checker.NewObject]. It
+// reports whether the name is new in that object.
 func (c *Checker) AddName(object uint32, name []byte) bool { return c.big.add(object, name) }
 
-// Reset forgets all names, and with them the input they were part of.
+// Reset discards all names, because they keep the input in memory.
 func (c *Checker) Reset() {
 	if cap(c.open) > KeepSlots {
 		c.open, c.names = nil, nil
@@ -232,7 +234,7 @@ type nameSlot struct {
 	name   []byte
 }
 
-// add puts a name of an object in and reports whether it is new.
+// add adds a name of an object and reports whether it is new.
 func (s *nameSet) add(object uint32, name []byte) bool {
 	if 2*s.taken >= len(s.slots) {
 		s.grow()
@@ -282,7 +284,7 @@ func (s *nameSet) reset() {
 	clear(s.slots)
 }
 
-// HoldsNames reports whether any name of an object with many is held.
+// HoldsNames reports whether c.big refers to any name.
 func (c *Checker) HoldsNames() bool {
 	for _, s := range c.big.slots {
 		if s.name != nil {

@@ -38,12 +38,12 @@ var (
 	ErrNoValue error = &fault{"no value to write", nil}
 )
 
-// Malformations lists the errors about text that is wrong whatever type was wanted.
+// Malformations lists the errors for malformed text, which is wrong for every type.
 var Malformations = [...]error{
 	ErrSyntax, ErrEOF, ErrTrailing, ErrUTF8, ErrSurrogate, ErrDuplicate, ErrDepth, ErrSize, ErrStringSize,
 }
 
-// Malformed reports whether err is about text that is wrong whatever type was wanted.
+// Malformed reports whether err is one of Malformations, or wraps one.
 func Malformed(err error) bool {
 	for _, m := range Malformations {
 		if errors.Is(err, m) {
@@ -53,7 +53,7 @@ func Malformed(err error) bool {
 	return false
 }
 
-// Unexpected is the error for the byte at offset i, where want was expected.
+// Unexpected returns the error for the byte at offset i, where want was expected.
 func Unexpected(data []byte, i int, want string) error {
 	if i >= len(data) {
 		return ErrEOF

@@ -19,11 +19,11 @@ func AppendText(dst []byte, s string) (out []byte, ok bool) {
 	return append(out, '"'), true
 }
 
-// longText is the size from which on looking at a text first and copying it then is faster than
-// both at once.
+// longText is the size in bytes above which checking a text first and copying it afterwards is
+// faster than doing both in one pass.
 const longText = 128
 
-// AppendPlain appends s, if that is ASCII and has nothing to escape. Otherwise ok is false, and
+// AppendPlain appends s if it is ASCII and has nothing to escape. Otherwise ok is false, and
 // nothing is appended.
 func AppendPlain(dst []byte, s string) (out []byte, ok bool) {
 	n := len(dst)
@@ -86,8 +86,8 @@ func isPlain(s string) bool {
 // appendEscaped appends s, escaped where JSON requires it, and reports whether s has bytes beyond
 // ASCII.
 func appendEscaped(dst []byte, s string) (out []byte, beyond bool) {
-	var seen uint64 // all bytes, one over the other
-	n := len(dst)   // how much of out is text
+	var seen uint64 // all bytes, combined with |
+	n := len(dst)   // out[:n] is the text
 	out = dst[:cap(dst)]
 	for i := 0; ; {
 		if len(out)-n < mostOfWord {
@@ -136,7 +136,7 @@ func appendEscaped(dst []byte, s string) (out []byte, beyond bool) {
 	}
 }
 
-// mostOfWord is how much room a word takes whose last byte is escaped.
+// mostOfWord is the room needed to write one word: 8 bytes for the word and 8 for an escape.
 const mostOfWord = 8 + 8
 
 // escapes has the escape of each character that must be escaped: its bytes in order, and their

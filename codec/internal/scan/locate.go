@@ -49,13 +49,13 @@ func (p *Ahead) child(data []byte, i int, token string) (at int, ok bool) {
 	return 0, false
 }
 
-// step is an array or an object on the way to a place.
+// step is an array or an object on the path to an offset.
 type step struct {
 	object bool
-	due    bool   // it was entered, or a comma seen: a name or a value comes next
-	inside bool   // the place is in a member or element of it, not between two
-	name   []byte // of the present member, between its quotes
-	index  int    // of the present element
+	due    bool   // a name or a value comes next: it was just entered, or a comma was read
+	inside bool   // the offset is in a member or element of it, not between two
+	name   []byte // of the current member, between its quotes
+	index  int    // of the current element
 }
 
 // PointerTo returns the JSON pointer of the value at offset, or of the member whose name is there.
@@ -63,7 +63,7 @@ type step struct {
 // offset should be well formed.
 func PointerTo(data []byte, offset int) string {
 	var path []step
-	top := &step{} // the whole text counts as one, which adds nothing
+	top := &step{} // stands for the whole text and adds no token
 	root := top
 	enter := func() { // a name or a value begins
 		if top.due && !top.object {
@@ -148,7 +148,7 @@ walk:
 	return string(p)
 }
 
-// appendToken appends a member name, as it stands between its quotes, as a token of a JSON pointer.
+// appendToken appends a member name as a token of a JSON pointer. The name may have JSON escapes.
 func appendToken(dst, name []byte) []byte {
 	if bytes.IndexByte(name, '\\') >= 0 {
 		quoted := append(append([]byte{'"'}, name...), '"')
@@ -174,16 +174,16 @@ func EscapeToken(dst, name []byte) []byte {
 	return dst
 }
 
-// unescapeToken is the way back.
+// unescapeToken reverses EscapeToken.
 func unescapeToken(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 }
 
-// The functions below find the end of things without checking them, for text that was checked or
-// will be.
+// The functions below find the end of strings, numbers and literals without checking them. They are
+// for text that is checked before or afterwards.
 
-// SkipString returns the offset after the string that starts at i, and whether its closing quote is
-// there.
+// SkipString returns the offset after the string that starts at i, and whether the string has a
+// closing quote.
 func SkipString(data []byte, i int) (end int, closed bool) {
 	for i++; i < len(data); {
 		if i+8 <= len(data) {
@@ -206,7 +206,8 @@ func SkipString(data []byte, i int) (end int, closed bool) {
 	return len(data), false
 }
 
-// SkipWord returns the offset after the number or literal that starts at i. It always moves on.
+// SkipWord returns the offset after the number or literal that starts at i. The result is always
+// greater than i.
 func SkipWord(data []byte, i int) int {
 	for i++; i < len(data); i++ {
 		switch data[i] {

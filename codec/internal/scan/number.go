@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// ParseInt returns the int64 nearest to a number and whether it is that number; ok is false if the
-// number is no integer. digits is the result of Number.
+// ParseInt returns the int64 nearest to a number and whether the two are equal. ok is false if the
+// number is not an integer. digits is the result of Number.
 func ParseInt(text []byte, digits bool) (v int64, exact, ok bool) {
 	if digits && len(text) <= 18 {
 		return smallInt(text), true, true
@@ -32,8 +32,8 @@ func smallInt(text []byte) int64 {
 	return v
 }
 
-// ParseFloat returns the finite float64 nearest to a number, and whether the shortest decimal for
-// it is that number.
+// ParseFloat returns the finite float64 nearest to a number, and whether the shortest decimal of
+// that float64 equals the number.
 func ParseFloat(text []byte, digits bool) (v float64, exact bool) {
 	if digits && len(text) <= 15 && text[0] != '-' {
 		return float64(smallInt(text)), true // below 2^53
@@ -43,14 +43,14 @@ func ParseFloat(text []byte, digits bool) (v float64, exact bool) {
 		return math.Copysign(math.MaxFloat64, v), false
 	}
 	if !digits && len(text) <= 16 && !bytes.ContainsAny(text, "eE") {
-		return v, true // a float64 tells numbers of up to 15 digits apart
+		return v, true // up to 15 digits survive a float64
 	}
 	var buf [32]byte
 	return v, newDecimal(text).equal(newDecimal(strconv.AppendFloat(buf[:0], v, 'e', -1, 64)))
 }
 
 // decimal is a number as 0.d1d2d3… × 10^exp, with neither leading nor trailing zeros. Zero has no
-// digits. It costs no memory of its own, however long the number is.
+// digits. It refers to the text and allocates nothing.
 type decimal struct {
 	neg    bool
 	digits []byte // of the text: may have one '.' among them
@@ -58,8 +58,8 @@ type decimal struct {
 	exp    int64
 }
 
-// hugeExp stands for every exponent beyond it. No text is long enough for its digits to make up for
-// that.
+// hugeExp stands for itself and all larger exponents. No text has enough digits to compensate for
+// such an exponent.
 const hugeExp = 1 << 60
 
 func newDecimal(text []byte) decimal {
@@ -101,7 +101,7 @@ func newDecimal(text []byte) decimal {
 	return d
 }
 
-// parseExp reads the exponent after the e, or hugeExp of its sign.
+// parseExp returns the exponent in text, limited to ±hugeExp.
 func parseExp(text []byte) int64 {
 	neg := text[0] == '-'
 	if neg || text[0] == '+' {
@@ -120,10 +120,10 @@ func parseExp(text []byte) int64 {
 	return v
 }
 
-// integer reports whether there is nothing behind the point.
+// integer reports whether d has no fraction.
 func (d decimal) integer() bool { return d.exp >= int64(d.n) }
 
-// int64 returns the nearest int64 to an integer, and whether it is the same.
+// int64 returns the int64 nearest to the integer d, and whether the two are equal.
 func (d decimal) int64() (v int64, exact bool) {
 	limit := uint64(math.MaxInt64)
 	if d.neg {
@@ -146,12 +146,12 @@ func (d decimal) int64() (v int64, exact bool) {
 		u = limit
 	}
 	if d.neg {
-		return -int64(u), exact // of 1<<63 too: it wraps to itself
+		return -int64(u), exact // right for 1<<63 too, which wraps to itself
 	}
 	return int64(u), exact
 }
 
-// equal reports whether both are the same number.
+// equal reports whether d and e are the same number.
 func (d decimal) equal(e decimal) bool {
 	if d.n == 0 || e.n == 0 {
 		return d.n == e.n

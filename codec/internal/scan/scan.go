@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The functions in this file are the grammar of RFC 8259 on bytes: they hold no state. Those that
-// return an error return with it the offset of the fault instead of the end.
+// The functions in this file implement the grammar of RFC 8259 and hold no state. Together with an
+// error they return the offset of the fault in place of the end.
 
 // SkipSpace returns the offset of the first byte from i on that is not white space (section 2).
 func SkipSpace(data []byte, i int) int {
@@ -34,8 +34,8 @@ func marks(x uint64, c byte) uint64 {
 	return (x - ones) &^ x & highs
 }
 
-// brackets marks the bytes of x that are brackets or braces, as marks does, and some others that
-// JSON has in strings only.
+// brackets marks the bytes of x that are brackets or braces, as marks does. It also marks some
+// other bytes, which JSON has only in strings.
 func brackets(x uint64) uint64 { return marks(x&(ones*0xD9), '['&0xD9) }
 
 // special marks bytes of x that end a run of plain string content: quotes, backslashes and control
@@ -48,15 +48,15 @@ func special(x uint64) uint64 {
 
 // stop marks the bytes of x at which plain string content ends: quotes, backslashes, control
 // characters and bytes beyond ASCII. The lowest mark is always right; marks above it may be false.
-// It is special and the high bits in fewer steps: among bytes below 0x80, subtracting one sets the
-// high bit of zero alone.
+// It does the work of special and tests the high bits in fewer steps: among bytes below 0x80,
+// subtracting one sets the high bit of zero alone.
 func stop(x uint64) uint64 {
 	return (x | (x - ones*0x20) | (x ^ ones*'"' - ones) | (x ^ ones*'\\' - ones)) & highs
 }
 
-// Plain returns the offset of the quote that ends the string content at i, if that has neither
-// escapes nor bytes beyond ASCII and does not end within the last bytes of the data; otherwise it
-// returns -1, which proves nothing about the content.
+// Plain is a fast path. It returns the offset of the quote that ends the string content at i, if
+// the content is ASCII without escapes. For other content it returns -1. It may also return -1 if
+// the content ends near the end of the data.
 func Plain(data []byte, i int) int {
 	long := i + 64
 	for i+8 <= len(data) {
@@ -86,9 +86,9 @@ func plainLong(data []byte, i int) int {
 	return i
 }
 
-// nameEnd returns the offset of the quote that ends the member name whose content starts at i, if
-// that has no escapes and a colon follows; otherwise it returns -1, which proves nothing about the
-// content. Nothing else about the name is checked.
+// nameEnd is a fast path. It returns the offset of the quote that ends the member name whose
+// content starts at i, if the name has no escapes and a colon follows directly. Otherwise, or near
+// the end of the data, it returns -1. It does not check the name further.
 func nameEnd(data []byte, i int) int {
 	for ; i+8 <= len(data); i += 8 {
 		x := binary.LittleEndian.Uint64(data[i:])
@@ -104,7 +104,7 @@ func nameEnd(data []byte, i int) int {
 	return -1
 }
 
-// closing returns i if there is a quote, else -1.
+// closing returns i if data[i] is a quote, and -1 otherwise.
 func closing(data []byte, i int) int {
 	if data[i] == '"' {
 		return i
@@ -112,8 +112,8 @@ func closing(data []byte, i int) int {
 	return -1
 }
 
-// String checks the string that opens with the quote at i and returns the offset after its closing
-// quote, and whether there are escapes in it (section 7).
+// String checks the string that opens with the quote at i. It returns the offset after the closing
+// quote, and whether the string has escapes (section 7).
 func String(data []byte, i int) (end int, escaped bool, err error) {
 	start := i + 1
 	end, beyond, escaped, err := scanContent(data, start)
@@ -129,7 +129,7 @@ func String(data []byte, i int) (end int, escaped bool, err error) {
 }
 
 // Run returns the offset of the first quote, backslash or control character from i on, or the
-// length of the data, and whether there may be bytes beyond ASCII in front of it.
+// length of the data, and whether there may be bytes beyond ASCII before it.
 func Run(data []byte, i int) (end int, beyond bool) {
 	var seen uint64 // all bytes, one over the other
 	for i+8 <= len(data) {
@@ -147,8 +147,8 @@ func Run(data []byte, i int) (end int, beyond bool) {
 	return i, seen&highs != 0
 }
 
-// scanContent checks string content, but for its encoding, and returns the offset of the closing
-// quote, whether there may be bytes beyond ASCII in front of it, and whether there are escapes.
+// scanContent checks string content, except for its encoding, and returns the offset of the closing
+// quote, whether there may be bytes beyond ASCII before it, and whether there are escapes.
 func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) {
 	var seen uint64 // all bytes, one over the other
 	long := i + longContent
@@ -183,7 +183,7 @@ func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) 
 			} else if i, err = scanEscape(data, i); err != nil {
 				return i, seen&highs != 0, escaped, err
 			} else {
-				long = i + longContent // there may be many such escapes in a row
+				long = i + longContent // vector code stops here, and more such escapes may follow
 			}
 		case c < ' ':
 			return i, seen&highs != 0, escaped, ErrControlChar
@@ -194,7 +194,7 @@ func scanContent(data []byte, i int) (end int, beyond, escaped bool, err error) 
 	}
 }
 
-// longContent is how much content is looked at word by word before it counts as long.
+// longContent is the size in bytes from which on vector instructions are used.
 const longContent = 64
 
 // BadUTF8 returns the index of the first byte that is not UTF-8, or -1.
@@ -215,7 +215,7 @@ func BadUTF8(s []byte) int {
 // short maps the byte after a backslash to the character that the escape stands for.
 var short = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// DecodeContent is scanContent that also appends the decoded content to dst.
+// DecodeContent checks string content as scanContent does, and appends the decoded content to dst.
 func DecodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, err error) {
 	var seen uint64 // all bytes, one over the other
 	n := len(dst)   // how much of out is text
@@ -230,7 +230,7 @@ func DecodeContent(dst, data []byte, i int) (out []byte, end int, beyond bool, e
 		}
 		for i+9 <= len(data) && n+8 <= len(out) {
 			x := binary.LittleEndian.Uint64(data[i:])
-			binary.LittleEndian.PutUint64(out[n:], x) // what is too much will be written over
+			binary.LittleEndian.PutUint64(out[n:], x) // later writes overwrite the excess
 			seen |= x
 			m := special(x)
 			if m == 0 {
@@ -329,14 +329,14 @@ func decodeEscape(data []byte, i int) (r rune, end int, err error) {
 	return (r-0xD800)<<10 | (low - 0xDC00) + 0x10000, end + 6, nil
 }
 
-// hexValues has the values of hexadecimal digits, plus one.
+// hexValues has the values of hexadecimal digits plus one, and 0 for all other bytes.
 var hexValues = [256]uint8{
 	'0': 1, '1': 2, '2': 3, '3': 4, '4': 5, '5': 6, '6': 7, '7': 8, '8': 9, '9': 10,
 	'a': 11, 'b': 12, 'c': 13, 'd': 14, 'e': 15, 'f': 16,
 	'A': 11, 'B': 12, 'C': 13, 'D': 14, 'E': 15, 'F': 16,
 }
 
-// hex4 reads up to four hexadecimal digits and says how many there were.
+// hex4 reads up to four hexadecimal digits and returns their value and their number.
 func hex4(data []byte) (v rune, n int) {
 	for n < 4 && n < len(data) {
 		d := hexValues[data[n]]
@@ -349,7 +349,8 @@ func hex4(data []byte) (v rune, n int) {
 	return v, n
 }
 
-// AppendUnescaped appends s, string content that String has passed, with its escapes decoded.
+// AppendUnescaped appends s with its escapes decoded. s must be content of a string that String
+// accepts.
 func AppendUnescaped(dst, s []byte) []byte {
 	for {
 		i := bytes.IndexByte(s, '\\')
@@ -404,7 +405,7 @@ func Number(data []byte, i int) (end int, digits bool, err error) {
 	return i, digits, nil
 }
 
-// scanDigits wants at least one digit at i.
+// scanDigits returns the offset after the digits at i. It fails if there are none.
 func scanDigits(data []byte, i int) (end int, err error) {
 	start := i
 	for i < len(data) && IsDigit(data[i]) {
@@ -416,8 +417,8 @@ func scanDigits(data []byte, i int) (end int, err error) {
 	return i, nil
 }
 
-// numberFault puts the fault of a number at its start, or at the end of a text that ends in the
-// number.
+// numberFault returns the results of Number for a malformed number that starts at start and was
+// read up to i. The fault is at the start of the number, or at i if the text ends there.
 func numberFault(data []byte, start, i int) (int, bool, error) {
 	if i == len(data) {
 		return i, false, ErrEOF
@@ -425,7 +426,7 @@ func numberFault(data []byte, start, i int) (int, bool, error) {
 	return start, false, ErrNumber
 }
 
-// Literal wants lit at i and returns the offset after it (section 3).
+// Literal checks that lit is at i and returns the offset after it (section 3).
 func Literal(data []byte, i int, lit string) (end int, err error) {
 	rest := data[i:]
 	if len(rest) >= len(lit) {

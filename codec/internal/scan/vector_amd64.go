@@ -7,18 +7,18 @@ package scan
 // how far it got. The portable code, which other processors and the build tag purego use for all of
 // the text, processes the rest.
 
-// vectors tells whether the functions below may be called.
+// vectors reports whether the functions below may be called.
 var vectors = hasAVX2() // never changes
 
-// escapeBlocks writes s to dst with the escapes in table, until s or dst is nearly at its end. It
-// returns how many bytes of dst it has written and of s it has read, and whether these had bytes
-// beyond ASCII. It may change bytes of dst after those written.
+// escapeBlocks writes s to dst with the escapes in table, and stops near the end of s or dst. It
+// returns the number of bytes written to dst, the number of bytes read from s, and whether any byte
+// read is beyond ASCII. It may change bytes of dst after those written.
 //
 //go:noescape
 func escapeBlocks(dst []byte, s string, table *[256]uint64) (n, i int, beyond bool)
 
-// plainText returns how many bytes s begins with that are ASCII and need no escape, rounded down to
-// a multiple of 64.
+// plainText returns the length of the longest prefix of s that is ASCII and needs no escape,
+// rounded down to a multiple of 64.
 //
 //go:noescape
 func plainText(s string) (n int)
@@ -28,10 +28,10 @@ func plainText(s string) (n int)
 //go:noescape
 func plainBytes(data []byte) (n int)
 
-// contentBlocks goes over string content with escapes of two bytes that short has. It stops at any
-// other one, a quote or a control character, and sometimes in front of that, but never behind a
-// lone backslash. It returns where it is, and tells whether there may be bytes beyond ASCII in
-// front of that, and whether there are escapes.
+// contentBlocks scans string content, including the two-byte escapes in short. It stops at or
+// before the first quote, control character or other escape, but never between a backslash and the
+// byte that it escapes. It returns the number of bytes scanned, whether any of them may be beyond
+// ASCII, and whether they include escapes.
 //
 //go:noescape
 func contentBlocks(data []byte, short *[256]byte) (n int, beyond, escaped bool)
@@ -46,7 +46,7 @@ func utf8Text(s string) (ok bool)
 //go:noescape
 func utf8Bytes(data []byte) (ok bool)
 
-// hasAVX2 reports whether the processor has AVX2 and the operating system keeps its registers.
+// hasAVX2 reports whether the processor has AVX2 and the operating system saves its registers.
 func hasAVX2() bool {
 	const (
 		osxsave, avx = 1 << 27, 1 << 28 // of function 1, in ecx

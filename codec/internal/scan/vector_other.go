@@ -2,8 +2,8 @@
 
 package scan
 
-// On these processors, and with the build tag purego, there are no vector instructions to use: the
-// code that otherwise follows these functions does everything.
+// Other processors, and builds with the tag purego, use no vector instructions. These functions
+// process nothing, so the portable code processes all of the text.
 
 const vectors = false
 

@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// TestPageEdges puts texts directly in front of memory that must not be touched, and directly
-// behind it.
+// TestPageEdges scans texts that lie directly before and directly after memory pages without
+// access, so that an access beyond the text crashes.
 func TestPageEdges(t *testing.T) {
 	size := os.Getpagesize()
 	page := func() []byte {

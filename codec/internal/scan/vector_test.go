@@ -9,9 +9,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/internal/slow"
 )
 
-// checkText compares what the fast code makes of a text and of the same bytes as string content
-// with what code does that looks at one byte after the other. The text is given as bytes, too; both
-// may lie wherever the caller wants. Room is where to write.
+// checkText compares the results of the fast code for a text, and for the same bytes as string
+// content, with those of package slow. Data has the bytes of text; the caller chooses the alignment
+// of both. Room is the buffer to write to.
 func checkText(t *testing.T, text string, data, room []byte) {
 	t.Helper()
 	end, err := slowString(`"` + text)
@@ -38,15 +38,15 @@ func checkText(t *testing.T, text string, data, room []byte) {
 		t.Fatalf("%q ends at %d with %v, want %d with %v; beyond ASCII %t, escaped %t", text, got, gotErr, end, err, beyond, sawEscape)
 	}
 	if last := Plain(data, 0); last >= 0 && (err != nil || last != end-1 || !ascii || escaped) {
-		t.Fatalf("%q is said to be plain up to %d", text, last)
+		t.Fatalf("%q: plain up to %d", text, last)
 	}
 	if valid := utf8.ValidString(text); valid != (BadUTF8(data) < 0) {
 		t.Fatalf("%q: bad UTF-8 at %d", text, BadUTF8(data))
 	} else if vectors && len(data) >= longContent && (utf8Bytes(data) != valid || utf8Text(text) != valid) {
-		t.Fatalf("%q: that it is UTF-8 is %t", text, valid)
+		t.Fatalf("%q: utf8Bytes or utf8Text does not return %t", text, valid)
 	}
 
-	// Written, with just as much room, with less, and with more than what is needed.
+	// Write it into exactly the room needed, into less, and into more.
 	want := slow.Escape(text)
 	for _, n := range []int{len(want), len(want) / 2, len(room)} {
 		dst := room[len(room)-min(n, len(room)):]
@@ -57,8 +57,8 @@ func checkText(t *testing.T, text string, data, room []byte) {
 	}
 }
 
-// TestLongTexts has everything slow.Odd at every place of texts of every length, each beginning at
-// another alignment.
+// TestLongTexts puts each element of slow.Odd at every position of texts of many lengths and
+// alignments.
 func TestLongTexts(t *testing.T) {
 	for _, filler := range []string{"x", "é"} {
 		for _, thing := range slow.Odd {
@@ -79,7 +79,7 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-// TestManyEscapes has runs of all lengths between things that are escaped.
+// TestManyEscapes tests plain runs of all lengths between escapes.
 func TestManyEscapes(t *testing.T) {
 	for _, thing := range []string{`"`, `\\`, `\`, "\x01", "\n", `\n`, `\"`, `\u0041`} {
 		for run := range 140 {
@@ -91,7 +91,7 @@ func TestManyEscapes(t *testing.T) {
 	}
 }
 
-// TestPastTheRoom looks at what stands behind the memory that may be written to.
+// TestPastTheRoom checks that the memory behind the buffer does not change.
 func TestPastTheRoom(t *testing.T) {
 	for _, text := range []string{strings.Repeat("ab\"cdefghi\n", 60), strings.Repeat("\x01", 300), strings.Repeat("x", 300) + "\x01"} {
 		want := slow.Escape(text)
@@ -105,8 +105,8 @@ func TestPastTheRoom(t *testing.T) {
 	}
 }
 
-// TestPairsOfBytes has every two bytes, with up to two that go on behind them, where a block
-// begins, in it, and at the end of the text.
+// TestPairsOfBytes tests every pair of bytes, with up to two continuation bytes after it, at the
+// start of a block, inside of one, and at the end of the text.
 func TestPairsOfBytes(t *testing.T) {
 	for _, at := range []int{0, 31, 40, 63, 95} {
 		text := []byte(strings.Repeat("x", at) + "....." + strings.Repeat("x", 96-at))

@@ -46,7 +46,8 @@ func Escape(s string) string {
 	return string(append(b, '"'))
 }
 
-// String is scanString one character at a time.
+// String does what scan.String does, one character at a time. It returns the rule that the string
+// breaks, or hostile.Taken.
 func String(text string) (end int, rule hostile.Rule) {
 	i := 1
 	for i < len(text) {
