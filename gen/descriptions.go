@@ -25,7 +25,7 @@ func (d descriptions) Definition(rev, name string) string {
 	return ""
 }
 
-// Field walks a documentation path such as "tasks.requests" or "items.anyOf[].title".
+// Field returns the description at path, such as "tasks.requests" or "items.anyOf[].title".
 func (d descriptions) Field(rev, def, path string) string {
 	s := d.find(rev, def)
 	for s != nil && path != "" {
@@ -52,7 +52,8 @@ func (d descriptions) Field(rev, def, path string) string {
 	return ": " + s.Description
 }
 
-// property returns a member of s or of the schemas that s combines.
+// property returns the schema of the member called name in s or in the schemas that s combines, or
+// nil.
 func property(s *load.Schema, name string) *load.Schema {
 	if p := s.Property(name); p != nil {
 		return p

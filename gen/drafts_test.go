@@ -20,17 +20,17 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// draft is one schema that a package of its own is generated from.
+// draft is one schema with the package generated from it.
 type draft struct {
-	name string // its label, and that of its package with an x in front
+	name string // its label
 	src  []byte
 	out  *gen.Output
 }
 
 func (d *draft) pkg() string { return "x" + strings.NewReplacer("-", "", ".", "").Replace(d.name) }
 
-// drafts are the embedded schemas and, where the published ones are there, those of the
-// specification's history.
+// drafts returns the embedded schemas and, if MCPWIRE_SPEC is set, those of the specification's
+// history.
 func drafts(t *testing.T) []*draft {
 	t.Helper()
 	var all []*draft
@@ -46,7 +46,7 @@ func drafts(t *testing.T) []*draft {
 		t.Fatal(err)
 	}
 	if len(history) == 0 {
-		t.Log("the drafts of the specification are not here: set MCPWIRE_SPEC to a folder with history/*.json")
+		t.Log("without the drafts of the specification; to include them, set MCPWIRE_SPEC to a folder with history/*.json")
 	}
 	for _, file := range history {
 		src, err := os.ReadFile(file)
@@ -58,9 +58,8 @@ func drafts(t *testing.T) []*draft {
 	return all
 }
 
-// Every single schema generates without overrides, always the same; the packages are fit to
-// be used by a module that requires only this one, and values of every definition survive
-// the round trip through them.
+// Every schema can be generated without overrides, and the output is deterministic. A module that
+// requires only this one can use the packages, and values of every definition survive a round trip.
 func TestEverySchemaGenerates(t *testing.T) {
 	var sound []*draft
 	for _, d := range drafts(t) {
@@ -151,8 +150,8 @@ func tryDrafts(t *testing.T, all []*draft) {
 	}
 }
 
-// buildDrafts writes the packages into a module, vets them and builds the program that
-// tries them. It returns the program's file.
+// buildDrafts writes the packages into a module, vets them and builds the program that tests them.
+// It returns the path of the program.
 func buildDrafts(t *testing.T, all []*draft) string {
 	root, err := filepath.Abs("..")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// The types of one revision in a package of one's own, with the documentation of this project.
+// This example generates a package for one revision, with the documentation of this project.
 func ExampleGenerate() {
 	src, err := schema.Read("2025-11-25")
 	if err != nil {

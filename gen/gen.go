@@ -30,8 +30,8 @@ type Schema struct {
 	Src      []byte // JSON text
 }
 
-// Capabilities is a JSON array of rows that state the capabilities that messages need. The table of this
-// module, internal/gen/protocol/capabilities.json, shows their forms.
+// Capabilities is a JSON array of rows that state the capabilities that messages need. The table of
+// this module, internal/gen/protocol/capabilities.json, shows their forms.
 type Capabilities struct {
 	File string // its name, for errors
 	Src  []byte // JSON text
@@ -66,8 +66,9 @@ type Overrides struct {
 // Docs supplies documentation by revision. An empty text means that there is none.
 type Docs interface {
 	Definition(rev, name string) string
-	// Field documents the member at path, such as "tasks.requests" or "items[].title". The text follows
-	// the name of the Go field. It is a predicate, such as "Names the tool.", or it starts with a colon.
+	// Field documents the member at path, such as "tasks.requests" or "items[].title". The text
+	// follows the name of the Go field. It is a predicate, such as "Names the tool.", or it starts
+	// with a colon.
 	Field(rev, def, path string) string
 	// Value documents one value of the enumeration at path.
 	Value(rev, def, path, value string) string
@@ -79,15 +80,16 @@ type Config struct {
 	Doc       string   // package comment, to follow "Package NAME "; empty for a plain one
 	Schemas   []Schema // from the oldest revision to the newest; at least one
 	Overrides Overrides
-	// Capabilities is the table of the capabilities that messages need. Without Src the output has no
-	// functions for capabilities.
+	// Capabilities is the table of the capabilities that messages need. Without Src the output has
+	// no functions for capabilities.
 	Capabilities Capabilities
 	// Docs documents the output. If it is nil, the output has the descriptions of the schemas.
 	Docs Docs
-	// Link returns the address of the page that specifies a definition in a revision. It may be nil.
+	// Link returns the address of the page that specifies a definition in a revision. It may be
+	// nil.
 	Link func(rev, def string) string
-	// Base is a package generated before. Definitions that are equal in its schema of BaseRevision are
-	// not generated again. BaseRevision defaults to its newest revision.
+	// Base is a package generated before. Definitions that are equal in its schema of BaseRevision
+	// are not generated again. BaseRevision defaults to its newest revision.
 	Base         *Output
 	BaseRevision string
 	Path         string // import path of the output; needed if it is to be a Base
@@ -115,8 +117,8 @@ type Output struct {
 	plan *ir.Package
 }
 
-// Error is a fault in a schema or in the overrides, or a shape in a schema that the generator
-// cannot honour.
+// Error is a fault in a schema or in the overrides, or a shape in a schema that the generator does
+// not support.
 type Error struct {
 	File    string // name of the file
 	Pointer string // RFC 6901 pointer of the place at fault
@@ -125,8 +127,8 @@ type Error struct {
 
 func (e *Error) Error() string { return (*load.Error)(e).Error() }
 
-// Generate generates a package. The output depends only on c. An error about a schema or the overrides
-// is an [*Error].
+// Generate generates a package. The output depends only on c. An error about a schema or the
+// overrides is an [*Error].
 func Generate(c Config) (*Output, error) {
 	out, err := generate(c)
 	if fault := (*load.Error)(nil); errors.As(err, &fault) {
@@ -208,9 +210,9 @@ func generate(c Config) (*Output, error) {
 	return out, nil
 }
 
-// addParams adds to each document a definition "NAME/params" for the params of every
-// request and notification. Revisions that define the params inside the message can then check them on
-// their own.
+// addParams adds to each document a definition "NAME/params" for the params of every request and
+// notification. Revisions that define the params inside the message can then check them on their
+// own.
 func addParams(docs []*load.Document) {
 	for _, doc := range docs {
 		for _, name := range doc.Names() {

@@ -27,14 +27,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the want sections of the golden cases")
 
-// A golden case is a file testdata/NAME.txtar. Its head explains in prose a rule and the reason for it.
-// These sections are the input of the generator:
+// A golden case is a file testdata/NAME.txtar. Its head explains in prose a rule and the reason for
+// it. These sections are the input of the generator:
 //
 //	REV.json        schema of revision REV, from the oldest to the newest
 //	base.json       schema of a package generated before, for Config.Base
 //	overrides.json  the overrides file
-//	capabilities.json  the table of the capabilities that messages need
-//	docs.md         documentation; without it there are the schemas' descriptions
+//	capabilities.json  table of the capabilities that messages need
+//	docs.md         documentation; by default the descriptions in the schemas
 //
 // these select what to compare:
 //
@@ -45,7 +45,7 @@ var update = flag.Bool("update", false, "rewrite the want sections of the golden
 // and these are the expected output:
 //
 //	want.go         the declarations; constants come with their type, functions without comment
-//	want.json       for each line of in.json the Go type and the value encoded, or where decoding failed
+//	want.json       for each line of in.json the Go type and the encoded value, or the place of the error
 //	want.faults     the faults that Validate reports: line, revision, place and schema keyword
 //	want.out        the output of Run
 //	want.err        the error, in a case whose name starts with "error-"
@@ -82,7 +82,7 @@ func TestGolden(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			if fails := strings.HasPrefix(c.name, "error-"); fails != (c.err != nil) {
-				t.Fatalf("generation ends with the error %v; that does not fit the case's name", c.err)
+				t.Fatalf("got the error %v; only cases named error-… fail, and all of them do", c.err)
 			}
 			if c.err != nil {
 				var e *gen.Error
@@ -206,7 +206,7 @@ func (c *golden) compare(t *testing.T, name, got string) {
 // shown returns the declarations that the section show names, in that order.
 func (c *golden) shown(t *testing.T) string {
 	var b strings.Builder
-	before := false // whether the declaration before is a line
+	before := false // the previous declaration is a single line
 	decls := c.declarations(t)
 	for pattern := range strings.FieldsSeq(c.section("show")) {
 		found := false
@@ -218,7 +218,7 @@ func (c *golden) shown(t *testing.T) string {
 			if ok {
 				found = true
 				line := strings.Count(d.src, "\n") == 1
-				if !line || !before { // lines stand together
+				if !line || !before { // no empty line between single lines
 					b.WriteString("\n")
 				}
 				b.WriteString(d.src)

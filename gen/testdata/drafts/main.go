@@ -1,6 +1,6 @@
-// Command drafts tries generated packages: it reads cases from standard input, one JSON
-// object per line, and writes what came of each. TestEverySchemaGenerates puts it into a
-// module of its own, with a file that declares packages.
+// Command drafts tests generated packages. It reads cases from standard input, one JSON object per
+// line, and writes the outcome of each. TestEverySchemaGenerates copies it into a module of its
+// own, next to a file that declares the variable packages.
 package main
 
 import (
@@ -22,7 +22,7 @@ type input struct {
 	Text       []byte
 }
 
-// output is its outcome, as there.
+// output is the outcome of a case, as in package internal/roundtrip.
 type output struct {
 	Refused, Pointer string
 	Broken           string

@@ -1,6 +1,6 @@
-// Package goldens runs what the golden cases generate, all of them in one test binary. The
-// test of package gen copies this file into a module beside the generated packages, with a
-// file that lists them as the variable cases, and reads the report that it writes.
+// Package goldens runs the generated code of all golden cases in one test binary. The test of
+// package gen copies this file into a module next to the generated packages, with a file that lists
+// them in the variable cases, and reads the report that it writes.
 package goldens
 
 import (
@@ -52,7 +52,7 @@ func (g golden) with(run func(io.Writer)) golden {
 	return g
 }
 
-// report is what package gen compares with the case.
+// report is the output that package gen compares with the case.
 type report struct{ JSON, Faults, Out string }
 
 func TestRun(t *testing.T) {
@@ -80,8 +80,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// lines decodes, validates and encodes the lines of the case's in.json. The error lists the
-// values that do not come back as they were.
+// lines decodes, validates and encodes the lines of the case's in.json. The error lists the values
+// that change in a round trip.
 func (g golden) lines() (report, error) {
 	var r report
 	src, err := os.ReadFile(filepath.Join(g.name, "in.json"))
@@ -122,7 +122,7 @@ func (g golden) lines() (report, error) {
 	return r, errors.Join(lossy...)
 }
 
-// typeName is the Go type of v, or of what it holds, without the package.
+// typeName returns the Go type of v, or of the value in a holder, without the package.
 func typeName(v any) string {
 	if h, ok := v.(interface{ Unwrap() any }); ok {
 		v = h.Unwrap()
@@ -130,7 +130,7 @@ func typeName(v any) string {
 	return strings.NewReplacer("p.", "", "interface {}", "any").Replace(fmt.Sprintf("%T", v))
 }
 
-// faults writes a line for each fault: where, and which keyword of the schema minds.
+// faults returns a line for each fault, with its place and the schema keyword that it violates.
 func faults(head string, err error) string {
 	if err == nil {
 		return ""
@@ -151,7 +151,7 @@ func faults(head string, err error) string {
 	return b.String()
 }
 
-// same compares two JSON texts as values, numbers exactly.
+// same compares two JSON texts as values. Numbers must be exactly equal.
 func same(a, b []byte) error {
 	va, err := parse(a)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
 
-// convert prints the conversions between a struct and the structs that consist of some of its fields.
+// convert prints the conversions between a struct and the structs that consist of some of its
+// fields.
 func (w *printer) convert() {
 	for _, s := range w.p.Structs {
 		for _, part := range s.Parts {

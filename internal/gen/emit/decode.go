@@ -154,8 +154,8 @@ func byPointer(t ir.Type) bool {
 	return false
 }
 
-// readMember is like [read], but for the member that o.Next returned. Extra keeps the text of a number
-// that the Go type cannot represent exactly.
+// readMember is like [read], but for the member that o.Next returned. Extra keeps the text of a
+// number that the Go type cannot represent exactly.
 func readMember(t ir.Type) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {

@@ -177,8 +177,8 @@ func goType(t ir.Type) string {
 	panic(fmt.Sprintf("unreachable: %T", t))
 }
 
-// underlying resolves aliases and types of other packages. Pkg is the qualifier of names in the package
-// that declares the type, with its dot, or "".
+// underlying resolves aliases and types of other packages. Pkg is the qualifier of names in the
+// package that declares the type, with its dot, or "".
 func underlying(t ir.Type) (under ir.Type, pkg string) {
 	name := ""
 	for {
@@ -223,8 +223,8 @@ func nullable(t ir.Type) (*ir.Nullable, bool) {
 	return n, ok
 }
 
-// valueType returns the Go type of the expression that [read] returns. It differs from t for integers
-// and floats, because only a struct has an Extra that can keep their exact text.
+// valueType returns the Go type of the expression that [read] returns. It differs from t for
+// integers and floats, because only a struct has an Extra that can keep their exact text.
 func valueType(t ir.Type) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {

@@ -97,8 +97,8 @@ func writeKeyed(t ir.Type, v, name string) string {
 	return fmt.Sprintf("w.Key(%s)\n\t\t%s", literal(","+quote(name)+":"), writeMember(t, v, name))
 }
 
-// tagsFirst moves the constants to the front. They select the variants of unions, and a reader need not
-// skip a large value to find them.
+// tagsFirst moves the constants to the front. They select the variants of unions, and a reader need
+// not skip a large value to find them.
 func tagsFirst(fields []*ir.Field) []*ir.Field {
 	return slices.SortedStableFunc(slices.Values(fields), func(a, b *ir.Field) int {
 		return cmp.Compare(min(len(a.GoName), 1), min(len(b.GoName), 1))
@@ -122,8 +122,8 @@ func literal(s string) string {
 	return strconv.Quote(s)
 }
 
-// isSet returns the condition under which a required field is not zero, or an optional field without
-// pointer is present.
+// isSet returns the condition under which a required field is not zero, or an optional field
+// without pointer is present.
 func isSet(t ir.Type, field string) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {
@@ -137,7 +137,7 @@ func isSet(t ir.Type, field string) string {
 		}
 		return field + " != 0"
 	case *ir.Struct:
-		if !u.Embedded { // by its own package, which therefore gives it no IsZero
+		if !u.Embedded { // its package gives it an IsZero only if Embedded is set
 			return strings.Join(each(u, field, isSet), " || ")
 		}
 		return "!" + field + ".IsZero()"
@@ -164,7 +164,7 @@ func each(s *ir.Struct, x string, condition func(t ir.Type, field string) string
 	return append(list, condition(&ir.OneOrMany{}, x+".Extra"))
 }
 
-// isUnset returns the opposite of [isSet].
+// isUnset returns the negation of the condition that [isSet] returns.
 func isUnset(t ir.Type, field string) string {
 	s := isSet(t, field)
 	if strings.Contains(s, " || ") {
@@ -229,7 +229,7 @@ func write(t ir.Type, v string) string {
 	return strings.TrimPrefix(v, "*") + ".EncodeJSON(w)"
 }
 
-// writer is a function that writes a value of type t.
+// writer returns the expression for a function that writes a value of type t.
 func writer(t ir.Type) string {
 	under, _ := underlying(t)
 	switch u := under.(type) {

@@ -147,8 +147,8 @@ func ValidateParams(rev Revision, method string, data []byte) error {
 `)
 }
 
-// readBy prints the code that reads a value of the type that pick returns for the method. Methods with
-// the same type share a case.
+// readBy prints the code that reads a value of the type that pick returns for the method. Methods
+// with the same type share a case.
 func (w *printer) readBy(pick func(*ir.Method) ir.Type) {
 	var order []string
 	cases := map[string][]string{}
@@ -218,7 +218,8 @@ func paramsArg(m *ir.Method) string {
 	return ", params " + pointerTo(m.Params)
 }
 
-// pointerTo returns the Go type of a parameter for t: a union itself, or a pointer to any other type.
+// pointerTo returns the Go type of a parameter for t: a union itself, or a pointer to any other
+// type.
 func pointerTo(t ir.Type) string {
 	if under, _ := underlying(t); isUnion(under) {
 		return goType(t)

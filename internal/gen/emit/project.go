@@ -67,7 +67,7 @@ func (p *projection) copied(name string, varies ir.Revs, fields ...*ir.Field) st
 			parts = append(parts, p.inside(f, varies))
 		}
 	}
-	// Several calls stand in a line.
+	// Put several calls on a line.
 	const width = 100
 	var b strings.Builder
 	fmt.Fprintf(&b, "\tcase *%s:\n\t\tif y, ok := copied(x, bit&%#b); ok && ", name, varies)

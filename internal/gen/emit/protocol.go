@@ -91,7 +91,8 @@ func (c *%s) Declares(capability string) bool {
 	w.f("func isTrue(b *bool) bool { return b != nil && *b }\n\n")
 }
 
-// longest returns the name of the first of the most deeply nested capabilities of st, as an example.
+// longest returns the name of the first of the most deeply nested capabilities of st, as an
+// example.
 func longest(all []*ir.Capability, st *ir.Struct) string {
 	var best *ir.Capability
 	for _, c := range all {

@@ -200,8 +200,8 @@ func pickWords(p ir.Pick) string {
 	return "by " + strings.Join(how, " and ")
 }
 
-// pick returns the code of a decision and reports whether the code always returns. Top is set for the
-// decision about the whole union.
+// pick returns the code of a decision and reports whether the code always returns. Top is set for
+// the decision about the whole union.
 func pick(p ir.Pick, top bool) (code string, final bool) {
 	var b strings.Builder
 	if len(p.Kinds) > 0 {

@@ -47,8 +47,8 @@ func validate(x codec.Encoder, rev Revision, definitions ...string) error {
 	w.f("%s\n", tables)
 }
 
-// validateMethod prints the method Validate of a type that is checked against one of the definitions
-// in roots. It prints nothing if there are none.
+// validateMethod prints the method Validate of a type that is checked against one of the
+// definitions in roots. It prints nothing if there are none.
 func (w *printer) validateMethod(name string, roots []string) {
 	if len(roots) > 0 {
 		quoted := make([]string, len(roots))
@@ -59,8 +59,8 @@ func (w *printer) validateMethod(name string, roots []string) {
 	}
 }
 
-// unionsOf lists the unions that are definitions. A variant without a definition of its own is checked
-// against them.
+// unionsOf lists the unions that are definitions. A variant without a definition of its own is
+// checked against them.
 func unionsOf(unions []*ir.Union) []string {
 	var defs []string
 	for _, u := range unions {
@@ -71,8 +71,9 @@ func unionsOf(unions []*ir.Union) []string {
 	return defs
 }
 
-// paramsOf returns for each struct the requests and notifications whose params it is. A struct with a
-// definition that several messages use is checked under its own name instead.
+// paramsOf maps each struct to the "/params" definitions of the requests and notifications that
+// have it as params. It omits a struct with a definition of its own that several messages use; that
+// struct is checked under its own name.
 func (w *printer) paramsOf() map[*ir.Struct][]string {
 	out := map[*ir.Struct][]string{}
 	for _, m := range w.p.Methods {

@@ -1,5 +1,5 @@
-// Package ir is the generator's intermediate representation: all decisions about the Go package, but not
-// its source text.
+// Package ir is the generator's intermediate representation: all decisions about the Go package,
+// but not its source text.
 //
 // A [Package] holds the declared types and the method table. Types are linked by
 // pointer. Declared types are *[Struct], *[Union], *[Enum], *[OneOrMany], *[Wrapper] and
@@ -27,8 +27,8 @@ type Package struct {
 	Capabilities []*Capability // of the client, then of the server, each in the order of the members
 	Needs        []*Need       // sorted by the name of the struct
 
-	// Projected are the types that vary between revisions and are part of a message: structs, unions
-	// that lack a variant in some revision, *OneOrMany and *Wrapper, in this order.
+	// Projected are the types that vary between revisions and are part of a message: structs,
+	// unions that lack a variant in some revision, *OneOrMany and *Wrapper, in this order.
 	Projected []Type
 }
 
@@ -50,7 +50,7 @@ type Def struct {
 
 // Doc is the comment of a declaration or field.
 type Doc struct {
-	Text      string // our own sentences; may be empty
+	Text      string // the documentation; may be empty
 	Revisions string // which revisions have it, in words; "" when all do
 	Link      string // page of the specification, or ""
 }
@@ -98,14 +98,14 @@ type Field struct {
 	In     Revs // revisions that have the member
 
 	Presence Presence
-	// Open reports that some revision has the struct but not the member, so that the member may have any
-	// value there. A value that does not fit the field is kept in Extra.
+	// Open reports that some revision has the struct but not the member, so that the member may
+	// have any value there. A value that does not fit the field is kept in Extra.
 	Open bool
 	// Bit is the position in the set of required members, or -1. Optional members have
 	// bits after those, which serve only to find duplicates.
 	Bit int
-	// Lacking are the revisions that have the struct but not the member. Projection drops the member
-	// there.
+	// Lacking are the revisions that have the struct but not the member. Projection drops the
+	// member there.
 	Lacking Revs
 	// Const is the JSON text of the only value the member may have; such a member has no
 	// field if every revision requires it.
@@ -135,8 +135,8 @@ type Variant struct {
 	Revs    string // which revisions have it, in words; "" when all do
 }
 
-// Pick selects the variant of a union by the value. The fields apply in their order. A value that none
-// of them selects has an unknown variant.
+// Pick selects the variant of a union by the value. The fields apply in their order. A value that
+// none of them selects has an unknown variant.
 type Pick struct {
 	Kinds   []KindCase // by JSON type
 	Tags    []TagCase  // by the values of string members, the member most variants share first
@@ -144,16 +144,16 @@ type Pick struct {
 	Default *Variant   // for an object without a selected variant, or nil
 }
 
-// Guess is a variant to read when only the first member of an object is known. The guess is right if the
-// value read has none of the contradictions.
+// Guess is a variant to read when only the first member of an object is known. The guess is right
+// if the value read has none of the contradictions.
 type Guess struct {
 	First   *KeyCase // first member of an object that the guess is for, or nil for any object
 	Variant *Variant // a *Struct
 	Unless  []Contradiction
 }
 
-// Contradiction shows that a value has another variant than the one that it was read as: a member without
-// a field, or a certain string in a field.
+// Contradiction shows that a value has another variant than the one that it was read as: a member
+// without a field, or a certain string in a field.
 type Contradiction struct {
 	Member string // a member without a field, or "" for a Field
 	Field  *Field // optional
@@ -167,10 +167,10 @@ type KindCase struct {
 	Variant *Variant
 }
 
-// TagCase selects by the value of Member, which is a string.
+// TagCase selects by the value of Member, which is a string or, if Bool is set, a boolean.
 type TagCase struct {
 	Member string
-	Bool   bool // it is a boolean
+	Bool   bool // the values are booleans
 	Values []TagValue
 	// Absent applies if the member is missing; nil means to continue with Keys.
 	Absent *Pick
@@ -292,7 +292,7 @@ func (*Map) isType()       {}
 func (*Nullable) isType()  {}
 func (*External) isType()  {}
 
-// Varies returns the revisions in which a value of type t can lose something.
+// Varies returns the revisions in which projection can drop a part of a value of type t.
 func Varies(t Type) Revs {
 	switch t := t.(type) {
 	case *Struct:
@@ -357,21 +357,22 @@ type Method struct {
 	TaskIn         Revs   // revisions that have the capability
 }
 
-// Capability is one that a side can declare.
+// Capability is a capability that a side can declare.
 type Capability struct {
 	Name string    // names of the members that lead to it, joined with dots
 	Of   Direction // FromClient or FromServer: the side that declares it
 	Type *Struct   // where the path begins
 	Path []*Field
 	In   Revs // revisions that have it
-	// Unless is a capability without which the object around both stands for this one, or nil.
+	// Unless is a capability in the same object, or nil. If the object is present without Unless,
+	// it also declares this capability.
 	Unless *Capability
 }
 
 // Need is a capability that the receiver of a message needs because of the params.
 type Need struct {
 	Params       *Struct
-	Fields       []*Field // one of which must be there; nil for all params of the type
+	Fields       []*Field // one of them must be set; nil for all params of the type
 	In           Revs     // revisions that have such params
 	Capability   string
 	CapabilityIn Revs // revisions that have the capability

@@ -1,9 +1,8 @@
 // Package load reads a JSON schema into positioned nodes.
 //
-// It is the first stage of the generator: bytes in, a [Document] out. The schema
-// model is that of go-jsonschema; that model drops keywords it does not know, so
-// load walks the text beside it, refuses every keyword it cannot honour, and keeps
-// for each node the JSON pointer that later errors name.
+// It is the first stage of the generator: bytes in, a [Document] out. It uses the schema model of
+// go-jsonschema, which drops unknown keywords. Load therefore also walks the text, rejects every
+// keyword that it does not support, and records the JSON pointer of each node for error messages.
 package load
 
 import (
@@ -81,7 +80,7 @@ func (s *Schema) Property(name string) *Schema {
 	return nil
 }
 
-// Error is a fault in a schema, or a shape in it that the generator cannot honour.
+// Error is a fault in a schema, or a shape in it that the generator does not support.
 type Error struct {
 	File    string // name of the schema file
 	Pointer string // RFC 6901 pointer of the node at fault
@@ -95,7 +94,7 @@ func (s *Schema) Errorf(format string, args ...any) error {
 	return &Error{File: s.Doc.File, Pointer: s.Pointer, Message: fmt.Sprintf(format, args...)}
 }
 
-// Parse reads the schema text src, which came from file, as the given revision.
+// Parse parses src, the text of the schema in file, as the given revision.
 func Parse(revision, file string, src []byte) (*Document, error) {
 	src = plainCounts(src)
 	doc := &Document{Revision: revision, File: file, Defs: map[string]*Schema{}}
@@ -181,8 +180,8 @@ func plainCounts(src []byte) []byte {
 }
 
 // ends fails if s refers back to itself without an object member or a list element between. Such a
-// schema describes no value, and walking it would not end. Ended is false for the schemas on the path to
-// s and true for those that are known to end.
+// schema describes no value, and walking it would not end. Ended is false for the schemas on the
+// path to s and true for those that are known to end.
 func (s *Schema) ends(ended map[*Schema]bool) error {
 	if done, seen := ended[s]; seen {
 		if !done {
@@ -210,7 +209,7 @@ func (s *Schema) ends(ended map[*Schema]bool) error {
 type loader struct {
 	doc  *Document
 	home string    // "#/$defs/" or "#/definitions/"
-	refs []*Schema // nodes with a $ref, checked once all definitions are there
+	refs []*Schema // nodes with a $ref, checked after all definitions are loaded
 }
 
 // schema converts one node; raw is its text and t the same node in the model.
@@ -326,8 +325,8 @@ func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.
 	return err
 }
 
-// types returns the names in a type keyword. The model adds "object" where the
-// schema leaves it out, so the text decides.
+// types returns the names in a type keyword. It is called only if the text has the keyword, because
+// the model adds "object" where the schema omits it.
 func (l *loader) types(s *Schema, raw json.RawMessage, t *schemas.Type) ([]string, error) {
 	for _, name := range t.Type {
 		switch name {
@@ -362,8 +361,8 @@ func (l *loader) list(s *Schema, at string, raw json.RawMessage, ts []*schemas.T
 	return out, nil
 }
 
-// locate returns an error for the place below the schema raw, at pointer, where the model fails with
-// cause.
+// locate returns an error for the schema raw at pointer, which the model rejects with cause. The
+// error names the innermost place that the model rejects.
 func locate(doc *Document, pointer string, raw json.RawMessage, cause error) error {
 	s := &Schema{Doc: doc, Pointer: pointer}
 	if text := string(bytes.TrimSpace(raw)); text == "true" || text == "false" {

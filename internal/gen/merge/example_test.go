@@ -8,8 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// The newest shape wins, and members of older revisions stay. A fact that no schema states, such as a
-// renamed definition, is a row of the overrides.
+// The newest shape wins, and members of older revisions stay. A fact that no schema states, such as
+// a renamed definition, is a row of the overrides.
 func ExampleMerge() {
 	var docs []*load.Document
 	for _, s := range [][2]string{

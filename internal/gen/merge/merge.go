@@ -8,8 +8,9 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
-// Merge resolves the documents and merges them into one graph. Docs are sorted from the oldest revision
-// to the newest. Overrides may be nil. If two shapes cannot be reconciled, the error names both.
+// Merge resolves the documents and merges them into one graph. Docs are sorted from the oldest
+// revision to the newest. Overrides may be nil. If two shapes cannot be reconciled, the error names
+// both.
 func Merge(docs []*load.Document, overrides *Overrides) (*Graph, error) {
 	m := &merger{g: &Graph{Defs: map[string]*Def{}, Renamed: map[string]string{}}, refers: overrides.rows("refer"), settled: map[string]bool{}}
 	for i, doc := range docs {
@@ -57,8 +58,8 @@ type fold struct {
 	in   Revs
 }
 
-// add records the definitions of the next newer document. Definitions are all known before
-// any two shapes are merged, since merging looks through references.
+// add records the definitions of the next newer document. All definitions are added before any
+// shapes are merged, because merging follows references.
 func (m *merger) add(defs map[string]*Def) {
 	for name, d := range defs {
 		m.pending = append(m.pending, fold{name, d.Node, d.In})
@@ -72,8 +73,8 @@ func (m *merger) run() error {
 		}
 		return compare(a.name, b.name)
 	})
-	// The newest shape of each definition first, then the others from new to old: what is
-	// merged in is always the older one.
+	// Start with the newest shape of each definition and merge the others into it, from new to old.
+	// The shape that is merged in is always the older one.
 	var older []fold
 	for _, f := range slices.Backward(m.pending) {
 		if m.g.Defs[f.name] == nil {
@@ -98,7 +99,7 @@ func (m *merger) fold(name string, n Node, in Revs) error {
 	outer := m.place
 	m.place = []string{name}
 	if slices.ContainsFunc(m.folding, func(f fold) bool { return f.name == name && f.node == n }) {
-		m.place = outer // the definition refers to itself: merging it would not end
+		m.place = outer // the definition refers to itself, so merging it would not end
 		return m.conflict(n, d.Node)
 	}
 	m.folding = append(m.folding, fold{name, n, in})
@@ -195,8 +196,8 @@ func (m *merger) merge(a, b Node) (Node, error) {
 	return nil, m.conflict(a, b)
 }
 
-// inside merges shapes at one step below the shapes being merged. A refer row can resolve a conflict:
-// each of the shapes then belongs to the definition.
+// inside merges shapes at one step below the shapes being merged. A refer row can resolve a
+// conflict: each of the shapes then belongs to the definition.
 func (m *merger) inside(step string, a, b Node) (Node, error) {
 	m.place = append(m.place, step)
 	defer func() { m.place = m.place[:len(m.place)-1] }()
@@ -306,8 +307,8 @@ func (m *merger) refAndShape(r *Ref, n, at Node) (Node, error) {
 	return &Ref{pos{at.At()}, r.Name, r.In | m.revsOf(n)}, nil
 }
 
-// revsOf returns the revisions that have the shape n. One that was never merged has the
-// revision of its document.
+// revsOf returns the revisions that have the shape n. For a shape that does not record them, it
+// returns the revision of its document.
 func (m *merger) revsOf(n Node) Revs {
 	switch n := n.(type) {
 	case *Object:
@@ -360,7 +361,8 @@ func (m *merger) unions(a, b *Union) (Node, error) {
 	return b, nil
 }
 
-// intoUnion adds the shape n of the revisions in to u, in the variant that can hold it or as a new one.
+// intoUnion adds the shape n of the revisions in to u, in the variant that can hold it or as a new
+// one.
 func (m *merger) intoUnion(u *Union, n Node, in Revs) (*Union, error) {
 	out := &Union{pos: u.pos}
 	for _, v := range u.Variants {
@@ -398,8 +400,8 @@ func (m *merger) intoUnion(u *Union, n Node, in Revs) (*Union, error) {
 	return out, err
 }
 
-// fits reports whether variant v can hold shape n: it has the same JSON type and, if it is an object,
-// every member of n.
+// fits reports whether variant v can hold shape n: it has the same JSON type and, if it is an
+// object, every member of n.
 func (m *merger) fits(n, v Node) bool {
 	switch n := n.(type) {
 	case *Object:
@@ -424,7 +426,8 @@ func (m *merger) fits(n, v Node) bool {
 	return false
 }
 
-// compatible reports whether two members can be the same one: constants must agree.
+// compatible reports whether a and b can be shapes of the same member: if a is a constant, b must
+// admit it.
 func compatible(a, b Node) bool {
 	ea, ok := a.(*Enum)
 	if !ok || !ea.Const {

@@ -1,11 +1,11 @@
 // Package merge folds the documents of one or more revisions into one graph of
 // definitions.
 //
-// It is the second stage of the generator. Each document is first resolved: allOf is
-// flattened, enumerations and unions get one form each. Then the revisions are merged
-// from the oldest to the newest. The newest shape wins, members of older revisions stay,
-// and every member, variant and value remembers which revisions have it and which
-// require it. One document in is the degenerate case.
+// It is the second stage of the generator. Each document is first resolved: allOf is flattened,
+// enumerations and unions get one form each. Then the revisions are merged from the oldest to the
+// newest. The newest shape wins, members of older revisions stay, and every member, variant and
+// value records the revisions that have it. A member also records the revisions that require it. A
+// single document is merged with nothing.
 //
 // The merged graph determines which values a Go type must be able to hold. Package tables
 // compiles the rules for valid values from the document of each revision, so merging does not
@@ -77,10 +77,10 @@ type Object struct {
 	Members []*Member // sorted by name
 	Rest    Node      // shape of further members: *Any if the schema leaves them open
 	In      Revs      // revisions in which the object has this form
-	// Struct asks for a struct type even if there is no member to name (an override).
+	// Struct is set by an override. The object then becomes a struct even if it names no member.
 	Struct bool
-	// Extensible reports that a revision states that the object has members that it does not name, or
-	// names none at all. Values may then have the members of every revision in all of them.
+	// Extensible is set if a revision explicitly allows members that it does not name, or names
+	// none at all. Values of every revision may then have the members of all revisions.
 	Extensible bool
 }
 
@@ -203,8 +203,8 @@ func NewScalar(at *load.Schema, kinds Kinds) *Scalar { return &Scalar{pos{at}, k
 // NewRef returns a reference to the definition called name, read from at.
 func NewRef(at *load.Schema, name string) *Ref { return &Ref{pos: pos{at}, Name: name} }
 
-// Describe writes a shape in one line, references by name. Two shapes that admit the same
-// values have the same description, whatever revisions they are from.
+// Describe returns a description of a shape in one line, with references by name. Two shapes that
+// admit the same values have the same description, even if they are from different revisions.
 func Describe(n Node) string {
 	var b strings.Builder
 	describe(&b, n)

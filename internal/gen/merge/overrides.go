@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
-// Override is one row of the overrides file: a decision that no schema states. A row
-// that finds nothing to apply to is an error, so the file never outlives its reasons.
+// Override is one row of the overrides file: a decision that no schema states. A row that applies
+// to nothing is an error, so that obsolete rows are removed.
 type Override struct {
 	// Rule is the effect of the row. The type Overrides of package gen documents the rules.
 	Rule string `json:"rule"`
@@ -30,7 +30,7 @@ type Override struct {
 	Method   string `json:"method,omitempty"`
 	From     string `json:"from,omitempty"`
 
-	Reason string `json:"reason"` // why the schemas cannot say it; required
+	Reason string `json:"reason"` // why the row is needed; required
 
 	used bool
 }
@@ -303,7 +303,7 @@ func (o *Overrides) refer(m *merger) error {
 				}
 				row.used = true
 				if _, isRef := mem.Node.(*Ref); isRef {
-					// A definition that names members of its own stays.
+					// A reference to a definition that names members of its own is not changed.
 					if obj, ok := m.g.Follow(mem.Node).(*Object); !ok || !obj.Open() {
 						continue
 					}

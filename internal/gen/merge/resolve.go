@@ -16,9 +16,9 @@ import (
 type resolver struct {
 	doc  *load.Document
 	revs Revs // the one revision
-	// same finds a definition by its fingerprint; "" where several have it.
+	// same maps a fingerprint to the definition that has it, or to "" if several have it.
 	same map[string]string
-	// busy holds the definitions being flattened into an allOf, to stop at cycles.
+	// busy holds the definitions being flattened into an allOf, to detect cycles.
 	busy []string
 }
 
@@ -65,7 +65,7 @@ func (r *resolver) flatten(s *load.Schema) (Node, error) {
 		n, err = r.both(s, n, p)
 		switch {
 		case errors.Is(err, errNoValue):
-			return &Any{pos{s}}, nil // as good as any other shape: no value is valid
+			return &Any{pos{s}}, nil // any shape will do, because no value is valid
 		case err != nil:
 			return nil, err
 		}
@@ -73,13 +73,13 @@ func (r *resolver) flatten(s *load.Schema) (Node, error) {
 	return n, nil
 }
 
-// parts lists the shapes of which a value must have all to satisfy s.
+// parts lists shapes. A value satisfies s if it has all of them.
 func (r *resolver) parts(s *load.Schema) ([]Node, error) {
 	at := pos{s}
 	if s.False || isNothing(s.Not) {
 		return []Node{&Never{at}}, nil
 	}
-	// Any other not only narrows the valid values, which package tables checks; the Go
+	// A not of any other form only narrows the valid values. Package tables checks that; the Go
 	// type may hold more.
 	var parts []Node
 	if s.Ref != "" {
@@ -175,7 +175,8 @@ func (r *resolver) own(s *load.Schema) (Node, error) {
 	return n, nil
 }
 
-// oneOf returns the node for a choice of alternatives. Without alternatives only null is left.
+// oneOf returns the node for a choice of alternatives. Without alternatives it returns Never; the
+// value may still be null.
 func (r *resolver) oneOf(s *load.Schema, alternatives []Node) Node {
 	switch len(alternatives) {
 	case 0:
@@ -201,7 +202,7 @@ func (r *resolver) object(s *load.Schema) (Node, error) {
 	}
 	for _, name := range s.Required {
 		m := o.Member(name)
-		if m == nil { // required, but of no stated shape
+		if m == nil { // required, but without a stated shape
 			m = &Member{Name: name, Node: &Any{pos{s}}, In: r.revs}
 			o.Members = append(o.Members, m)
 			slices.SortFunc(o.Members, func(a, b *Member) int { return compare(a.Name, b.Name) })
@@ -266,7 +267,7 @@ func quote(text string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(text) // a string has a text, and a Builder takes it
+	_ = enc.Encode(text) // encoding a string to a Builder cannot fail
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
@@ -348,7 +349,7 @@ func (r *resolver) both(s *load.Schema, a, b Node) (Node, error) {
 			return ref, nil
 		}
 		return r.deref(s, ref, func(n Node) (Node, error) {
-			if objects(n) && isOpen(b) { // nothing is added to the definition
+			if objects(n) && isOpen(b) { // b adds nothing to the definition
 				return ref, nil
 			}
 			return r.both(s, n, b)
@@ -426,7 +427,7 @@ func objects(n Node) bool {
 		return ok
 	}
 	return !slices.ContainsFunc(u.Variants, func(v *Variant) bool {
-		_, ref := v.Node.(*Ref) // of unions in the schemas, all such variants are objects
+		_, ref := v.Node.(*Ref) // in the schemas, all such variants are objects
 		return !ref && !objects(v.Node)
 	})
 }
@@ -479,7 +480,8 @@ func (r *resolver) either(s *load.Schema, a, b Node) (Node, error) {
 }
 
 // beside returns the shape of members that o does not name but another part of an allOf does. If o
-// forbids them, that only narrows the valid values, and the type still holds the members of all parts.
+// forbids them, that only narrows the valid values, and the type still holds the members of all
+// parts.
 func beside(o *Object) Node {
 	if _, never := o.Rest.(*Never); never {
 		return &Any{o.pos}
@@ -487,7 +489,7 @@ func beside(o *Object) Node {
 	return o.Rest
 }
 
-// each applies f to every variant of u and leaves out those that f finds impossible.
+// each applies f to every variant of u and omits those for which f fails.
 func (r *resolver) each(s *load.Schema, u *Union, f func(Node) (Node, error)) (Node, error) {
 	var nodes []Node
 	var first error
@@ -499,7 +501,7 @@ func (r *resolver) each(s *load.Schema, u *Union, f func(Node) (Node, error)) (N
 			}
 			continue
 		}
-		if o, ok := n.(*Object); ok && o.At() == s { // errors are to name the alternative
+		if o, ok := n.(*Object); ok && o.At() == s { // errors should name the alternative
 			o.pos = pos{v.Node.At()}
 		}
 		nodes = append(nodes, n)
@@ -531,8 +533,8 @@ func isNothing(s *load.Schema) bool {
 		s.AnyOf == nil && s.OneOf == nil && s.AllOf == nil && s.Not == nil
 }
 
-// fingerprint returns a text that is equal for two schemas if and only if they are equal apart from prose
-// and position.
+// fingerprint returns a text that is equal for two schemas if and only if they are equal apart from
+// prose and position.
 func fingerprint(s *load.Schema) string {
 	if s == nil {
 		return "-"
@@ -589,7 +591,8 @@ func Same(a, b *load.Document) map[string]bool {
 			if same[name] {
 				continue
 			}
-			// A union marks its alternatives as its own, so they must be declared beside it.
+			// A union adds a method to the types of its alternatives, so they must be declared in
+			// the same package.
 			for _, alternative := range alternatives(s, nil) {
 				if same[alternative] {
 					same[alternative] = false

@@ -11,8 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
-// Capabilities is the table of the capabilities that messages need, which no schema states. It has a row for each
-// method.
+// Capabilities is the table of the capabilities that messages need, which no schema states. Each
+// method is in one of its rows.
 type Capabilities struct {
 	File string
 	Rows []CapabilityRow
@@ -22,15 +22,15 @@ type Capabilities struct {
 type CapabilityRow struct {
 	// Methods need the capability Needs. If Needs is empty they need none.
 	Methods []string `json:"methods,omitempty"`
-	// Params is a definition. Params of that form need Needs; with Members, only if one of these
-	// is there.
+	// Params is the definition of params that need Needs. If there are Members, the params need it
+	// only if one of these is present.
 	Params  string   `json:"params,omitempty"`
 	Members []string `json:"members,omitempty"`
 
-	Needs string `json:"needs,omitempty"` // members of the capabilities object that lead to it, joined with dots
+	Needs string `json:"needs,omitempty"` // path in the capabilities object, joined with dots
 	Of    string `json:"of,omitempty"`    // the side that must have declared Needs: "sender" or "receiver"
 
-	// Capability is also declared by the object around it if that has no Unless.
+	// Capability is also declared if the object around it is present without Unless.
 	Capability string `json:"capability,omitempty"`
 	Unless     string `json:"unless,omitempty"`
 }
@@ -188,7 +188,7 @@ func (b *builder) paramsNeed(i int, row CapabilityRow) error {
 	return nil
 }
 
-// implied marks a capability that the object around it stands for.
+// implied applies a row with Capability and Unless.
 func (b *builder) implied(i int, row CapabilityRow) error {
 	found := false
 	for _, c := range b.pkg.Capabilities {

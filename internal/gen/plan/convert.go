@@ -7,9 +7,9 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// conversions finds the structs that have all members of another one: those whose definition is an
-// allOf with a reference to it. What requires no member, such as the base of all results, says nothing
-// of its own that could be converted.
+// conversions finds the structs whose definition is an allOf with a reference to another struct, so
+// that they have all its members. It skips a struct that requires no member, such as the base of
+// all results, because a conversion to it would be of no use.
 func (b *builder) conversions() error {
 	for _, name := range b.g.Names() {
 		st, ok := b.defs[name].(*ir.Struct)
@@ -67,7 +67,7 @@ func same(x, y ir.Type) bool {
 	return x == y
 }
 
-// freeMethod fails if a field of st has the name of a method.
+// freeMethod fails if a field of st has the name of the method.
 func (b *builder) freeMethod(st *ir.Struct, method string, n merge.Node) error {
 	for _, f := range st.Fields {
 		if f.GoName == method {

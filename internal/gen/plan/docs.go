@@ -38,8 +38,8 @@ func (b *builder) doc(s scope, n merge.Node) ir.Doc {
 	return d
 }
 
-// predicate joins a subject and the documentation of a field, such as "Names the tool." or ": The name of
-// the tool."
+// predicate joins a subject and the documentation of a field, such as "Names the tool." or ": The
+// name of the tool."
 func predicate(subject, text string) string {
 	switch {
 	case text == "":
@@ -88,7 +88,7 @@ func join(sep string, parts ...string) string {
 
 func (b *builder) all() merge.Revs { return 1<<len(b.g.Revisions) - 1 }
 
-// since describes the revisions in the set, or returns "" if it covers whole.
+// since describes the revisions in the set in, or returns "" if it contains all of whole.
 func (b *builder) since(in, whole merge.Revs) string {
 	if in&whole == whole || len(b.g.Revisions) == 1 {
 		return ""

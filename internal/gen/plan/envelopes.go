@@ -7,9 +7,9 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
 
-// dropEnvelopes removes the types of JSON-RPC messages, of the errors in them, and of all that only
-// they refer to. Package codec/jsonrpc reads and writes these. The params, the results and the data
-// of errors stay. A definition that loses its type is raw JSON text.
+// dropEnvelopes removes the types of JSON-RPC messages, of the errors in them, and all types that
+// only these refer to. Package codec/jsonrpc reads and writes these. The params, the results and
+// the data of errors stay. A definition that loses its type is raw JSON text.
 func (b *builder) dropEnvelopes() {
 	p, used := b.pkg, uses{}
 	for _, d := range p.Defs {
@@ -47,7 +47,7 @@ func (b *builder) dropEnvelopes() {
 	}
 }
 
-// rawType is the type of text that has the JSON type of t.
+// rawType returns the type for raw text that has the JSON type of t.
 func rawType(t ir.Type) ir.Type {
 	switch t.(type) {
 	case *ir.Struct:
@@ -84,7 +84,7 @@ func isRPC(s *ir.Struct) bool {
 	return (member(s, "jsonrpc") != nil || named && member(s, "method") != nil) && hasOnly(s, "jsonrpc", "id", "method", "params", "result", "error")
 }
 
-// isErrorObject reports whether s is the error of a response with one certain code.
+// isErrorObject reports whether s is the error of a response, with a constant code.
 func isErrorObject(s *ir.Struct) bool {
 	code := member(s, "code")
 	return code != nil && code.Const != "" && member(s, "message") != nil && hasOnly(s, "code", "message", "data")
@@ -95,7 +95,7 @@ func hasOnly(s *ir.Struct, members ...string) bool {
 	return s.Rest == nil && !slices.ContainsFunc(s.Fields, func(f *ir.Field) bool { return !slices.Contains(members, f.JSON) })
 }
 
-// errorData is the type of the data in an error response, or nil.
+// errorData returns the type of the data in the error response t, or nil.
 func errorData(t ir.Type) ir.Type {
 	for _, name := range []string{"error", "data"} {
 		s, ok := resolveAlias(t).(*ir.Struct)
@@ -107,7 +107,7 @@ func errorData(t ir.Type) ir.Type {
 	return t
 }
 
-// member is the field of s for the member called name, or nil.
+// member returns the field of s for the member called name, or nil.
 func member(s *ir.Struct, name string) *ir.Field {
 	if i := slices.IndexFunc(s.Fields, func(f *ir.Field) bool { return f.JSON == name }); i >= 0 {
 		return s.Fields[i]

@@ -6,9 +6,9 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
 
-// guesses lists the variants to read without looking ahead, by the first member of the object. They
-// spare looking through all of a value to find that nothing marks it as anything but the plain
-// variant. There are none if the value read could not confirm them.
+// guesses lists the variants to try without looking ahead, selected by the first member of the
+// object. A right guess saves a scan of the whole value for members that select another variant. It
+// returns nil if the value read could not confirm a guess.
 func guesses(p ir.Pick) []ir.Guess {
 	rest, tag := p, ir.TagCase{}
 	if len(p.Tags) == 1 && p.Tags[0].Absent != nil && p.Tags[0].Other != nil {
@@ -35,8 +35,8 @@ func guesses(p ir.Pick) []ir.Guess {
 	return append(list, ir.Guess{Variant: rest.Default, Unless: unless})
 }
 
-// contradictions lists what in a value of v shows that the tag or one of the keys selects another
-// variant. It returns false if a value of v does not show that.
+// contradictions lists the members and values that show, in a value read as v, that the tag or one
+// of the keys selects another variant. It returns false if a value read as v would not show that.
 func contradictions(v *ir.Variant, tag ir.TagCase, keys []ir.KeyCase) (list []ir.Contradiction, ok bool) {
 	s, ok := v.Type.(*ir.Struct)
 	if !ok || s.Rest != nil && (len(keys) > 0 || tag.Member != "" && member(s, tag.Member) == nil) {

@@ -14,7 +14,7 @@ import (
 func (b *builder) messages() {
 	mark := func(n merge.Node) {
 		if r, ok := n.(*merge.Ref); ok && !strings.HasSuffix(r.Name, "Params") && !strings.HasSuffix(r.Name, "Result") {
-			return // a definition with uses of its own
+			return // a definition that may have other uses
 		}
 		if o, ok := b.g.Follow(n).(*merge.Object); ok && len(o.Members) == 0 {
 			o.Struct = true
@@ -36,8 +36,8 @@ func (b *builder) messages() {
 	}
 }
 
-// stems returns the names of a definition without the suffix, for each name that has it. These are
-// its own name and those that rename rows replace.
+// stems returns the names of a definition that have the suffix, without the suffix. The names are
+// its own and those that rename rows replace.
 func (b *builder) stems(def, suffix string) (stems []string) {
 	for _, name := range b.Overrides.Names(def) {
 		if stem, ok := strings.CutSuffix(name, suffix); ok {
@@ -58,11 +58,11 @@ func (b *builder) paired(name string) string {
 	return ""
 }
 
-// methods makes the method table. It has every definition called …Request or …Notification, now or
-// before a rename row, whose member "method" is a constant.
+// methods makes the method table. It has every definition with a constant member "method" and a
+// name that ends in Request or Notification. A name that a rename row replaces counts, too.
 func (b *builder) methods() error {
 	sent := map[string]ir.Direction{} // by method
-	listed := map[merge.Node]bool{}   // the messages that the sides list
+	listed := map[merge.Node]bool{}   // the messages listed in the definitions of sides
 	for union, from := range sides {
 		d := b.g.Defs[union]
 		if d == nil {
@@ -96,7 +96,7 @@ func (b *builder) methods() error {
 		}
 		method := methodOf(o)
 		if method == "" || sent[method] != 0 && !listed[o] {
-			continue // the listed definition is the message; this one is part of another
+			continue // another definition is listed as this message
 		}
 		m := &ir.Method{Name: method, GoName: goName(stems[0]), Def: name, Notification: !request, From: sent[method], In: ir.Revs(o.In)}
 		if other, taken := byName[m.Name]; taken {
@@ -176,8 +176,8 @@ func isMessage(t ir.Type) bool {
 	return false
 }
 
-// paramsType returns the Go type of the member params of a request or notification, or nil if it has
-// none.
+// paramsType returns the Go type of the member params of a request or notification, or nil if it
+// has none.
 func (b *builder) paramsType(def string) ir.Type {
 	st, ok := b.defs[def].(*ir.Struct)
 	if !ok {
@@ -192,8 +192,9 @@ func (b *builder) paramsType(def string) ir.Type {
 }
 
 // result sets the result type of a request. It is the result member of STEMResultResponse, the
-// definition STEMResult, or the empty result, where STEM is the first of stems for which one exists.
-// Requests that may run as tasks, or may ask for input first, get a union of the possible results.
+// definition STEMResult, or the empty result, where STEM is the first of stems for which one
+// exists. Requests that may run as tasks, or may need input first, get a union of the possible
+// results.
 func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) error {
 	var nodes []merge.Node
 	add := func(n merge.Node) {
@@ -282,7 +283,7 @@ func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) er
 	if union.Pick, err = b.pick(p); err != nil {
 		return err
 	}
-	// A result without a mark is the plain result.
+	// A result that no member identifies is the plain result.
 	settleDefault(&union.Pick, union.Variants[0])
 	m.Result = union
 	return nil

@@ -8,8 +8,8 @@ import (
 // initialisms are the words that Go names write in capitals.
 var initialisms = [...]string{"API", "HTML", "HTTP", "ID", "IDs", "JSON", "JSONRPC", "MIME", "TTL", "UI", "URI", "URIs", "URL", "URLs", "UTF"}
 
-// goName is the exported Go name for a name in a schema. A name with slashes, such as a
-// metadata key with its prefix, counts from its last slash.
+// goName returns the exported Go name for a name in a schema. Of a name with slashes, such as a
+// metadata key with its prefix, it uses the part after the last slash.
 func goName(name string) string {
 	s := joined(name[strings.LastIndexByte(name, '/')+1:])
 	if s == "" || !unicode.IsLetter(rune(s[0])) {
@@ -32,7 +32,7 @@ func valueName(value string) string {
 	return s
 }
 
-// joined writes the words of a name as one.
+// joined returns the words of a name as one Go word.
 func joined(name string) string {
 	var b strings.Builder
 	for _, word := range words(name) {
@@ -50,8 +50,8 @@ func goWord(word string) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// words cuts a name where it changes case and at every character that no identifier has.
-// A run of capitals is one word, but for its last letter if a small one follows.
+// words splits a name where its case changes, and at every character other than an ASCII letter or
+// digit. A run of capitals is one word, except for its last letter if a lower-case letter follows.
 func words(name string) []string {
 	var out []string
 	start := 0

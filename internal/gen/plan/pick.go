@@ -67,7 +67,7 @@ func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
 			return pick, p.node.At().Errorf("the alternative %s admits any value, so no other alternative can be distinguished from it; "+
 				"only the schema can say more", v.node.At().Pointer)
 		}
-		for _, k := range kinds { // flatten leaves one alternative for each
+		for _, k := range kinds { // flatten leaves one alternative for each kind
 			pick.Kinds = append(pick.Kinds, ir.KindCase{Kind: k, Variant: v.out})
 		}
 	}
@@ -83,8 +83,8 @@ func (b *builder) pick(p *pendingUnion) (ir.Pick, error) {
 	return rest, err
 }
 
-// pickObject distinguishes objects by a member with constant values or, if there is none, by the members
-// that are required or allowed.
+// pickObject distinguishes objects by a member with constant values or, if there is none, by the
+// members that are required or allowed.
 func (b *builder) pickObject(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	if tag := b.tagMember(vs); tag != "" {
 		return b.pickTag(p, vs, tag)
@@ -221,9 +221,9 @@ func (b *builder) pickGroup(p *pendingUnion, group, before []variant) (*ir.Pick,
 	return &sub, err
 }
 
-// pickKeys selects the variants one by one. The next is a variant with a required member that no other
-// remaining variant has. If there is none, it is a variant with an optional member that no other has,
-// provided that another variant can hold a value without that member.
+// pickKeys selects the variants one by one. The next is a variant with a required member that no
+// other remaining variant has. If there is none, it is a variant with an optional member that no
+// other has, provided that another variant can hold a value without that member.
 func (b *builder) pickKeys(p *pendingUnion, vs []variant) (ir.Pick, error) {
 	var pick ir.Pick
 	rest := slices.Clone(vs)
@@ -376,8 +376,8 @@ func holds(w, v variant) bool {
 	return true
 }
 
-// lastKey returns the path of the member that identifies the last variant: a required member that is not
-// constant. It prefers one that no other variant has, or that contains such a member.
+// lastKey returns the path of the member that identifies the last variant: a required member that
+// is not constant. It prefers one that no other variant has, or that contains such a member.
 func (b *builder) lastKey(v variant, all []variant) []string {
 	others := slices.DeleteFunc(slices.Clone(all), func(w variant) bool { return w.out == v.out })
 	o := v.node.(*merge.Object)
@@ -411,8 +411,8 @@ func (b *builder) lastKey(v variant, all []variant) []string {
 	return best
 }
 
-// unions makes the decisions that depend on all definitions: the unions that only the method table can
-// decide, the unions of each struct, and the unions inside others.
+// unions makes the decisions that depend on all definitions: the unions that only the method table
+// can decide, the unions of each struct, and the unions inside others.
 func (b *builder) unions() error {
 	for _, p := range b.pending {
 		if base := b.byMethod(p, admits); base != nil {
@@ -434,8 +434,8 @@ func (b *builder) unions() error {
 	return nil
 }
 
-// byMethod returns the base of a union of results: each variant is a result, and the base admits all of
-// them according to admits. It returns nil for other unions.
+// byMethod returns the base of a union of results: each variant is a result, and the base admits
+// all of them according to admits. It returns nil for other unions.
 func (b *builder) byMethod(p *pendingUnion, admits func(o *merge.Object, n merge.Node) bool) *ir.Variant {
 	for _, v := range p.variants {
 		if !strings.HasSuffix(v.name, "Result") {
@@ -447,7 +447,7 @@ func (b *builder) byMethod(p *pendingUnion, admits func(o *merge.Object, n merge
 		o, ok := w.node.(*merge.Object)
 		if ok && len(p.variants) > 1 && !slices.ContainsFunc(p.variants, func(v variant) bool { return !admits(o, v.node) }) &&
 			bits.OnesCount64(uint64(w.in)) > bits.OnesCount64(uint64(base.in)) {
-			base = w // of several, the one that most revisions have
+			base = w // prefer the one that most revisions have
 		}
 	}
 	return base.out
@@ -470,7 +470,7 @@ func admits(o *merge.Object, n merge.Node) bool {
 		return false
 	}
 	for _, m := range o.Members {
-		// A shape of other revisions than those that have the member does not count.
+		// Ignore members that no revision of n has.
 		if other.Member(m.Name) == nil && m.In&other.In != 0 {
 			return false
 		}

@@ -1,5 +1,5 @@
-// Package plan decides the Go package for a merged graph: names, types, presence, the discriminators of
-// unions, and the method table. Its result determines the output of package emit.
+// Package plan decides the Go package for a merged graph: names, types, presence, the
+// discriminators of unions, and the method table. Its result determines the output of package emit.
 package plan
 
 import (
@@ -135,17 +135,17 @@ type builder struct {
 	inline map[string]ir.Type // shared inline enums and unions, by content
 	taken  map[string]string  // owner of each Go name in use
 	named  map[string]bool    // Go names that definitions have
-	free   map[string]bool    // definitions that say nothing about the shape of values
+	free   map[string]bool    // definitions that do not limit the shape of values
 
-	objects map[*ir.Struct]*merge.Object // where structs come from
+	objects map[*ir.Struct]*merge.Object // the shape that each struct was made from
 
-	// pickers are unions whose discriminator is still to be found, with their variants.
+	// pending lists the unions that still need a discriminator, with their variants.
 	pending []*pendingUnion
-	// others are uses of a union that was declared for another place.
+	// others lists further uses of a union that was declared for another place.
 	others []other
 }
 
-// other is a place where the alternatives flat have become t, a union or lists of one.
+// other is a place with the alternatives flat. Their type is t, a union or a OneOrMany.
 type other struct {
 	t    ir.Type
 	flat []variant
@@ -159,14 +159,14 @@ type pendingUnion struct {
 
 // variant pairs a union's alternative in the graph with its Go type.
 type variant struct {
-	node merge.Node // followed
+	node merge.Node // with references followed
 	name string     // definition, or ""
 	in   merge.Revs
 	out  *ir.Variant
 }
 
-// claim reserves a Go name for n. It fails if the name has an owner. At is the place for a name row that
-// changes the name, or "" if no row can.
+// claim reserves a Go name for n. It fails if the name has an owner. At is the place for a name row
+// that changes the name, or "" if no row can.
 func (b *builder) claim(name, at string, n merge.Node) error {
 	if owner, ok := b.taken[name]; ok {
 		row := ""
@@ -188,8 +188,8 @@ type scope struct {
 	at   string // place for name rows: "Def/member/member"
 	name string // Go name that a type declared here gets
 	in   merge.Revs
-	null bool // the definition itself, which may be null
-	part bool // a part of the definition's own shape that no member leads to
+	null bool // s is a definition that may be null
+	part bool // s is a part of the definition itself, not of a member
 }
 
 // isDef reports whether s is a definition and not a place inside one.
@@ -267,7 +267,7 @@ func (b *builder) def(name string) (ir.Type, error) {
 	switch n := node.(type) {
 	case *merge.Object:
 		if !b.isFree(n) && (len(n.Members) > 0 || n.Struct) {
-			// Known before its members are built, so that they can refer back to it.
+			// Define the struct before its members are built, so that they can refer back to it.
 			st := &ir.Struct{GoName: s.name, Def: name, Doc: doc}
 			b.define(s, st)
 			err = b.fillStruct(st, n, s)
@@ -398,7 +398,8 @@ func (b *builder) typ(n merge.Node, s scope) (ir.Type, error) {
 	panic(fmt.Sprintf("unreachable: %T", n))
 }
 
-// elem is typ for the elements of lists and maps, where no Extra can keep the exact text of a number.
+// elem is typ for the elements of lists and maps, where no Extra can keep the exact text of a
+// number.
 func (b *builder) elem(n merge.Node, s scope) (ir.Type, error) {
 	t, err := b.typ(n, s)
 	if t == nil || err != nil {
@@ -518,8 +519,8 @@ func (b *builder) fillStruct(st *ir.Struct, n *merge.Object, s scope) error {
 	return nil
 }
 
-// finite fails if each value of st must contain another value of st. Known is false for the structs that
-// contain st and true for those that are finite.
+// finite fails if each value of st must contain another value of st. Known is false for the structs
+// that contain st and true for those that are finite.
 func (b *builder) finite(st *ir.Struct, known map[*ir.Struct]bool) error {
 	if done, seen := known[st]; seen {
 		if !done {
@@ -590,8 +591,8 @@ func (b *builder) enum(n *merge.Enum, s scope) (ir.Type, error) {
 	return e, nil
 }
 
-// union returns the type for a choice: an interface, or a simpler type for a choice between one value
-// and a list of such values.
+// union returns the type for a choice: an interface, or a simpler type for a choice between one
+// value and a list of such values.
 func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	flat := b.flatten(n)
 	switch {
@@ -600,7 +601,7 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	case len(flat) == 1 && flat[0].name != "":
 		t, err := b.def(flat[0].name)
 		return notNull(t), err
-	case len(flat) == 1: // several scalars, say, which are one
+	case len(flat) == 1: // such as several scalars joined into one
 		return b.typ(flat[0].node, s)
 	}
 	key := "union"
@@ -645,7 +646,8 @@ func (b *builder) union(n *merge.Union, s scope) (ir.Type, error) {
 	return u, nil
 }
 
-// shapeKey returns a text that is equal for two alternatives if and only if they admit the same values.
+// shapeKey returns a text that is equal for two alternatives if and only if they admit the same
+// values.
 func (b *builder) shapeKey(v variant) string {
 	if v.name != "" {
 		return v.name
@@ -653,13 +655,14 @@ func (b *builder) shapeKey(v variant) string {
 	return merge.Describe(v.node)
 }
 
-// flatten lists the alternatives of u and of unions inside it, each once. It joins lists into one list,
-// scalars into one scalar, and enums of one type into one enum. It drops constants that a scalar admits.
+// flatten lists the alternatives of u and of unions inside it, each once. It joins lists into one
+// list, scalars into one scalar, and enums of one type into one enum. It drops constants that a
+// scalar admits.
 func (b *builder) flatten(u *merge.Union) []variant {
 	var out []variant
 	var array *merge.Array
 	var scalars *merge.Scalar
-	enums := map[merge.Kinds]int{} // place in out
+	enums := map[merge.Kinds]int{} // index in out
 	var visit func(u *merge.Union, in merge.Revs)
 	visit = func(u *merge.Union, in merge.Revs) {
 		for _, v := range u.Variants {
@@ -670,7 +673,7 @@ func (b *builder) flatten(u *merge.Union) []variant {
 			if n, ok := c.node.(*merge.Nullable); ok { // see mayBeNull
 				c.node = b.g.Follow(n.Node)
 			}
-			// also says that the alternative for node is one of these revisions, too.
+			// also adds the revisions of c to the alternative for node.
 			also := func(node merge.Node) {
 				i := slices.IndexFunc(out, func(o variant) bool { return o.node == node })
 				out[i].in |= c.in
@@ -716,7 +719,7 @@ func (b *builder) flatten(u *merge.Union) []variant {
 	}
 	visit(u, b.all())
 	for i, v := range out {
-		if v.in == 0 { // a union of other revisions than those that refer to it
+		if v.in == 0 { // the union and the reference to it are from different revisions
 			out[i].in = b.all()
 		}
 	}
@@ -872,8 +875,8 @@ func kindWords(kinds []string) string {
 	return strings.Join(out, " or ")
 }
 
-// variantName names an inline variant after a constant or a required member. It prefers a member that no
-// other variant has.
+// variantName names an inline variant after a constant or a required member. It prefers a member
+// that no other variant has.
 func variantName(o *merge.Object, all []variant) string {
 	shared := func(name, value string) bool {
 		return slices.ContainsFunc(all, func(v variant) bool {
@@ -919,8 +922,9 @@ func constant(m *merge.Member) string {
 	return ""
 }
 
-// findFree marks the definitions that admit any value of their JSON type, because nothing below them
-// names a member or distinguishes JSON types. References of such a definition to itself are allowed.
+// findFree marks the definitions that admit any value of their JSON type, because nothing below
+// them names a member or distinguishes JSON types. References of such a definition to itself are
+// allowed.
 func (b *builder) findFree() {
 	for name := range b.g.Defs {
 		b.free[name] = true

@@ -14,9 +14,9 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/plan"
 )
 
-// Rules that only drafts of the specification need. Each case has the definitions of a schema, without
-// the braces around them, and the plan for them: structs as NAME{fields}, unions as NAME = discriminator,
-// aliases, methods.
+// Rules that only drafts of the specification need. Each case has the definitions of a schema,
+// without the braces around them, and the plan for them: structs as NAME{fields}, unions as NAME =
+// discriminator, aliases, methods.
 func TestRulesThatDraftsNeed(t *testing.T) {
 	for _, tt := range []struct {
 		name, defs string

@@ -7,8 +7,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
 )
 
-// projections finds what a value loses when it is projected to a revision: the members and variants
-// that the revision does not have.
+// projections finds the members and variants that a value loses when it is projected to a revision,
+// because the revision does not have them.
 func (b *builder) projections() {
 	messages := b.bases()
 	for _, st := range b.pkg.Structs {
@@ -114,7 +114,7 @@ func (b *builder) projections() {
 	add(b, reached, b.pkg.Wrappers)
 }
 
-// add lists those of the types as projected that are in the set.
+// add appends the types that are in set to the projected types of the package.
 func add[T ir.Type](b *builder, set map[ir.Type]bool, types []T) {
 	for _, t := range types {
 		if set[t] {
@@ -123,8 +123,8 @@ func add[T ir.Type](b *builder, set map[ir.Type]bool, types []T) {
 	}
 }
 
-// shared adds to the variants of unions that stand in several places the revisions in which they are
-// variants in the others.
+// shared handles unions that are used in several places. It adds to each variant the revisions in
+// which it is a variant at the other places.
 func (b *builder) shared() {
 	for _, other := range b.others {
 		switch t := other.t.(type) {
@@ -132,7 +132,7 @@ func (b *builder) shared() {
 			for i, v := range other.flat {
 				t.Variants[i].In |= ir.Revs(v.in)
 			}
-		case *ir.OneOrMany: // and the list itself, which is no variant of its elements
+		case *ir.OneOrMany: // flat also has the list, which is not a variant of u
 			u, ok := resolveAlias(t.Elem).(*ir.Union)
 			if !ok {
 				continue
@@ -148,8 +148,9 @@ func (b *builder) shared() {
 	}
 }
 
-// bases returns for the params and results of methods the objects that say what all of their kind
-// can have. In older revisions only those have the member _meta.
+// bases maps the params and results of methods to their base definitions, which have the members
+// common to all params or results. In older revisions only the base definitions have the member
+// _meta.
 func (b *builder) bases() map[*ir.Struct][]*merge.Object {
 	out := map[*ir.Struct][]*merge.Object{}
 	add := func(t ir.Type, base string) {

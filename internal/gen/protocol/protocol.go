@@ -65,7 +65,7 @@ func Generate() ([]Package, error) {
 		Docs: docs,
 		Link: link,
 		Base: mcp,
-		// The revision that the extension's schema was written beside.
+		// The revision that the extension's schema was written for.
 		BaseRevision: "2026-07-28",
 	}
 	if ext.Schemas, err = add(nil, extTasks); err != nil {
@@ -83,8 +83,8 @@ func add(schemas []gen.Schema, rev string) ([]gen.Schema, error) {
 	return append(schemas, gen.Schema{Revision: rev, File: "schema/" + rev + "/schema.json", Src: src}), err
 }
 
-// link returns the address of the page that specifies a definition. Revisions before 2025-06-18 have
-// no schema reference with anchors, so their definitions link to the whole revision.
+// link returns the address of the page that specifies a definition. Revisions before 2025-06-18
+// have no schema reference with anchors, so their definitions link to the whole revision.
 func link(rev, def string) string {
 	switch rev {
 	case extTasks:

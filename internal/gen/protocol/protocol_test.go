@@ -10,7 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/protocol"
 )
 
-// The generated packages in the repository equal the output of the generator, which is deterministic.
+// The generated packages in the repository equal the output of the generator, which is
+// deterministic.
 func TestOutputIsFresh(t *testing.T) {
 	packages, err := protocol.Generate()
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 // the method logging/setLevel.
 const madeUp = "2026-01-15"
 
-// handWritten are the lines that a developer must write to support madeUp. The rest is generated from
-// the schema. For a published revision, schema/docs.md and the list in schema/schema_test.go also
-// change, which affects comments and tests alone.
+// handWritten are the lines that a developer must write to support madeUp. The rest is generated
+// from the schema. For a published revision, schema/docs.md and the list in schema/schema_test.go
+// also change, which affects comments and tests alone.
 var handWritten = []struct{ file, before, line, reason string }{
 	{
 		file: "internal/gen/protocol/capabilities.json", before: `  {"methods": ["initialize",`,
@@ -32,7 +32,8 @@ var handWritten = []struct{ file, before, line, reason string }{
 }
 
 // TestMadeUpRevision adds a revision to a copy of the repository, generates, and runs a server and
-// clients of the new and of the previous revision. It fails if that needs more lines than handWritten.
+// clients of the new and of the previous revision. It fails if that needs more lines than
+// handWritten.
 func TestMadeUpRevision(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a copy of the repository")

@@ -14,16 +14,16 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// revisionsNamed are the files of the runtime that name revisions, with the reason why the generator
-// cannot derive that code.
+// revisionsNamed are the files of the runtime that name revisions, with the reason why the
+// generator cannot derive that code.
 var revisionsNamed = map[string]string{
 	"server/sample.go":                    "only prose says that clients before 2025-11-25 need not declare sampling.context",
 	"transport/streamable/server_conn.go": "only prose says that clients before 2025-11-25 reject events without data",
 	"transport/streamable/server_post.go": "only prose says which revision a request without the header MCP-Protocol-Version has",
 }
 
-// The runtime has no protocol knowledge of its own: it names methods by the generated constants, and
-// no revisions except in revisionsNamed.
+// The runtime has no protocol knowledge of its own: it names methods by the generated constants,
+// and no revisions except in revisionsNamed.
 func TestRuntimeRepeatsNoProtocolKnowledge(t *testing.T) {
 	const root = "../../../runtime"
 	named := map[string]bool{}

@@ -24,8 +24,8 @@ var (
 	seed = flag.Uint64("seed", 1, "seed of the random instances")
 )
 
-// published returns the schema files of the repository. It also returns those of the specification's
-// history, if the folder in MCPWIRE_SPEC has them.
+// published returns the schema files of the repository. It also returns those of the
+// specification's history, if the folder in MCPWIRE_SPEC has them.
 func published(t *testing.T) (current, history []string) {
 	t.Helper()
 	current, err := filepath.Glob("../../../schema/*/schema.json")
@@ -58,8 +58,8 @@ func read(t testing.TB, file string) *load.Document {
 	return doc
 }
 
-// A table agrees with an independent validator on random instances and mutants of every definition, and
-// finds at least the same faults.
+// A table agrees with an independent validator on random instances and mutants of every definition,
+// and finds at least the same faults.
 func TestTableAgreesWithJSONSchema(t *testing.T) {
 	current, history := published(t)
 	if len(history) == 0 {
@@ -140,11 +140,11 @@ func agree(t *testing.T, doc *load.Document, table *jsonschema.Table, count int)
 	}
 	t.Logf("%d instances, %d mutants refused, %d still valid", accepted, refused, still)
 	if refused < accepted/4 {
-		t.Error("mutants are too tame")
+		t.Error("too few mutants are refused")
 	}
 }
 
-// unsatisfiable reports whether the definition admits nothing.
+// unsatisfiable reports whether the definition obviously admits no value.
 func unsatisfiable(doc *load.Document, name string) bool { return doc.Defs[name].False }
 
 // compare fails t unless table and schema agree about text, and reports whether they
@@ -193,9 +193,9 @@ func leaves(e *santhosh.ValidationError, list []string) []string {
 	switch k := e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf:
 		return list
-	case *kind.PropertyNames: // v6.0.3 lets later steps overwrite the place
+	case *kind.PropertyNames: // later steps of v6.0.3 overwrite the place
 		return list
-	case *kind.AdditionalProperties: // reported at the object there, at the member here
+	case *kind.AdditionalProperties: // the validator reports it at the object, the table at the member
 		for _, name := range k.Properties {
 			list = append(list, at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
 		}
@@ -243,7 +243,7 @@ func newOracleOf(t *testing.T, src []byte) *oracle {
 	return o
 }
 
-// annotate makes the formats that x mentions annotations, also in draft 7.
+// annotate makes all formats in x annotations; draft 7 would assert them.
 func (o *oracle) annotate(x any) {
 	switch x := x.(type) {
 	case []any:

@@ -31,13 +31,13 @@ var typeNames = map[string]types{
 	"string": str, "array": array, "object": object,
 }
 
-// node is one schema; see jsonschema.Node for the meaning of the fields. Every pointer
-// but not and alias is never nil once built.
+// node is one schema; see jsonschema.Node for the meaning of the fields. Once a node is built,
+// rest, names and items are not nil.
 type node struct {
-	from  *load.Schema // its first place; nil for any and none
-	place string       // the same, in a few words: "Task.status"
+	from  *load.Schema // the first schema with this node; nil for any and none
+	place string       // a short name for the position of from, such as "Task.status"
 	alias *node        // while building: the node that stands for this one
-	index int32        // place in the table
+	index int32        // in the table
 
 	types  types // zero is all
 	enum   []string
@@ -70,7 +70,7 @@ type variant struct {
 	tags  []string
 }
 
-// isAny reports whether n is the first node of every table.
+// isAny reports whether n is the first node of every table, which admits every value.
 func (n *node) isAny() bool { return n.from == nil && n.types == 0 }
 
 type builder struct {
@@ -105,12 +105,13 @@ func (b *builder) document(doc *load.Document) error {
 	return nil
 }
 
-// close points the keywords that a node does not have at the node that admits all.
+// close makes rest, names and items of n point to the node that admits every value.
 func (n *node) close(b *builder) {
 	n.rest, n.names, n.items = b.any, b.any, b.any
 }
 
-// schema builds the node of s, which stands at place; nil is no schema.
+// schema builds the node of s, whose position is called place. If s is nil, the node admits every
+// value.
 func (b *builder) schema(s *load.Schema, place string) (*node, error) {
 	switch {
 	case s == nil:
@@ -142,7 +143,7 @@ func (b *builder) fill(n *node, s *load.Schema) (err error) {
 	}
 	if s.Enum != nil {
 		m := n
-		if s.Const != nil { // a node has room for one of them
+		if s.Const != nil { // a node holds only one of the two
 			m = b.also(n, s)
 		}
 		if err := m.admit(s, s.Enum...); err != nil {
@@ -198,14 +199,14 @@ func (b *builder) fill(n *node, s *load.Schema) (err error) {
 		n.setUnion(anyOf, false)
 	case anyOf == nil:
 		n.setUnion(oneOf, true)
-	default: // a node has room for one of them
+	default: // a node holds only one of the two
 		n.setUnion(anyOf, false)
 		b.also(n, s).setUnion(oneOf, true)
 	}
 	return nil
 }
 
-// also returns a new node that values of n must be admitted by too.
+// also returns a new node that a value of n must satisfy, too.
 func (b *builder) also(n *node, s *load.Schema) *node {
 	m := &node{from: s, place: n.place}
 	m.close(b)
@@ -233,7 +234,7 @@ func (b *builder) list(schemas []*load.Schema, place string) ([]*node, error) {
 	return nodes, nil
 }
 
-// admit limits n to values.
+// admit adds values to the enum of n.
 func (n *node) admit(s *load.Schema, values ...json.RawMessage) error {
 	for _, v := range values {
 		text, err := canonical(v)
@@ -268,7 +269,7 @@ func (n *node) limit(keyword string, v *float64) {
 	if v == nil {
 		return
 	}
-	format := byte('f') // as people write it, unless it is very long
+	format := byte('f') // without exponent, unless that would be very long
 	if a := math.Abs(*v); a >= 1e21 || a != 0 && a < 1e-6 {
 		format = 'g'
 	}

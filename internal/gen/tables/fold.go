@@ -8,12 +8,11 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 )
 
-// fold keeps one of each set of nodes that admit the same values in the same way,
-// and numbers what is left.
+// fold keeps one node of each set of equivalent nodes, and numbers the nodes that it keeps.
 //
-// Nodes start out in classes by what they say themselves; a class is then split
-// while two of its nodes refer to different classes. What is left together in the
-// end is alike however deep one looks, also around circles.
+// At first, a class contains the nodes with the same keywords. Classes are then split as long as
+// two nodes of one class refer to different classes. The nodes of a final class are equivalent at
+// every depth, even if they are recursive.
 func (t *Tables) fold(docs []*load.Document, b *builder) {
 	nodes := order(docs, b)
 	class := make(map[*node]int, len(nodes))
@@ -44,7 +43,7 @@ func (t *Tables) fold(docs []*load.Document, b *builder) {
 	for _, n := range t.nodes {
 		n.each(func(m *node) *node { return first[class[m]] })
 		n.all = unique(n.all)
-		if n.not == t.nodes[0] { // a circle that limits nothing; a plain {} is resolved before
+		if n.not == t.nodes[0] { // a cycle that limits nothing; resolve has replaced a plain {}
 			n.not, n.all = nil, append(n.all, t.nodes[1])
 		}
 	}
@@ -55,7 +54,7 @@ func (t *Tables) fold(docs []*load.Document, b *builder) {
 			}
 		}
 	}
-	// Nodes that only name kinds come first, whatever mentions them.
+	// Nodes that only limit the kind come first.
 	slices.SortStableFunc(t.nodes[2:], func(a, b *node) int { return a.rank() - b.rank() })
 	for i, n := range t.nodes {
 		n.index = int32(i)
@@ -72,8 +71,8 @@ func (n *node) rank() int {
 	return 1
 }
 
-// order lists the nodes that can be reached: any and none, then each definition
-// followed by what is inside of it.
+// order lists the reachable nodes: any and none, then each definition followed by the nodes inside
+// of it.
 func order(docs []*load.Document, b *builder) []*node {
 	nodes := []*node{b.any, b.none}
 	seen := map[*node]bool{b.any: true, b.none: true}
@@ -107,7 +106,8 @@ func order(docs []*load.Document, b *builder) []*node {
 	return nodes
 }
 
-// signature is equal for two nodes that say the same and refer to the same classes.
+// signature returns a text that is equal for two nodes with the same keywords that refer to the
+// same classes.
 func (n *node) signature(class map[*node]int) string {
 	var s strings.Builder
 	types := n.types

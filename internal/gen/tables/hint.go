@@ -74,8 +74,8 @@ func (n *node) members(names map[string]bool) {
 	}
 }
 
-// pinned returns the values that the member called name may have in n, or nil if it
-// may have others than a few.
+// pinned returns the values that the member called name may have in n, or nil if no enum limits
+// them.
 func (n *node) pinned(name string) []string {
 	for _, p := range n.props {
 		if p.name == name && len(p.node.enum) > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/tables"
 )
 
-// The random schemas combine all keywords. They have so few names and values that unions overlap and
-// values match constants.
+// The random schemas combine all keywords. They have so few names and values that unions overlap
+// and values match constants.
 func TestTableAgreesOnRandomSchemas(t *testing.T) {
 	count := 1500
 	if *long {
@@ -73,8 +73,8 @@ func (w writer) oneIn(n int) bool { return w.rng.IntN(n) == 0 }
 
 func pick[T any](w writer, list []T) T { return list[w.rng.IntN(len(list))] }
 
-// schema returns a schema of at most the given depth. Only definitions from next on may
-// be referred to at the same place of the value, or checking would not end.
+// schema returns a schema of at most the given depth. For the same place of the value, it refers
+// only to definitions from next on, or checking would not end.
 func (w writer) schema(depth, next int) any {
 	if depth == 0 || w.oneIn(6) {
 		switch w.rng.IntN(12) {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// resolve replaces nodes that say no more than another node does, a bare $ref above
-// all, by that other node, everywhere. It ends because package load refuses schemas that
-// lead back to themselves.
+// resolve replaces each node that is equivalent to another one, usually a bare $ref, with that
+// other node. It terminates because package load rejects schemas that refer back to themselves.
 func (b *builder) resolve() {
 	for _, n := range b.nodes {
 		b.follow(n)
@@ -38,7 +37,7 @@ func (b *builder) resolve() {
 	b.nodes = live
 }
 
-// follow sets the alias of n, to the end of the chain.
+// follow sets the alias of n to the last node of its chain of aliases.
 func (b *builder) follow(n *node) {
 	if n == b.any || n == b.none {
 		return
@@ -88,7 +87,7 @@ func (n *node) each(f func(*node) *node) {
 	}
 }
 
-// bare reports whether n limits nothing but kinds, and values one by one.
+// bare reports whether n has no keywords other than type, const and enum.
 func (n *node) bare() bool {
 	return len(n.bounds) == 0 && len(n.props) == 0 && len(n.required) == 0 &&
 		n.rest.isAny() && n.names.isAny() && n.items.isAny() &&
@@ -116,7 +115,7 @@ func (n *node) onlyUnion() bool {
 	return len(n.union) > 0 && !n.exact && (n.types == 0 || n.types == every) && len(n.enum) == 0 && m.bare()
 }
 
-// admitsStrings reports whether n plainly admits every string.
+// admitsStrings reports whether n certainly admits every string.
 func (n *node) admitsStrings() bool {
 	return (n.types == 0 || n.types&str != 0) && len(n.enum) == 0 && n.bare()
 }
@@ -141,7 +140,8 @@ func (n *node) simplify() error {
 	return nil
 }
 
-// flat appends union to out, with the variants of an anyOf in place of it.
+// flat appends union to out. In place of a variant that is only an anyOf, it appends the variants
+// of that anyOf.
 func flat(out, union []variant) []variant {
 	for _, v := range union {
 		if v.node.onlyUnion() {
@@ -168,9 +168,9 @@ func (n *node) constants() {
 		for _, text := range v.node.enum {
 			switch k := kindOf(text); {
 			case k&v.node.admitted() == 0:
-				// the variant's own type rules it out
+				// the variant's own type excludes it
 			case k&(boolean|str|null) == 0:
-				return // 1 and 1.0 are equal: not worth the care
+				return // equal numbers may differ in text, such as 1 and 1.0
 			case !slices.Contains(texts, text):
 				texts = append(texts, text)
 			case n.exact:
@@ -187,7 +187,7 @@ func (n *node) constants() {
 	}
 }
 
-// admitted returns the kinds that the types of n name.
+// admitted returns the kinds that n.types allows.
 func (n *node) admitted() types {
 	if n.types == 0 {
 		return every
@@ -195,7 +195,7 @@ func (n *node) admitted() types {
 	return n.types
 }
 
-// kindOf returns the kind of a canonical JSON text; a number may be of two.
+// kindOf returns the kind of a canonical JSON text. For a number it returns both kinds of numbers.
 func kindOf(text string) types {
 	switch text[0] {
 	case 'n':

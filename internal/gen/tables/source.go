@@ -7,9 +7,8 @@ import (
 	"unicode"
 )
 
-// Source returns the Go declaration of the table as a variable of the given name,
-// gofmt-clean. The file that it goes into imports
-// github.com/mcpwire/mcpwire/codec/jsonschema and needs nothing else.
+// Source returns the Go declaration of the table as a variable of the given name, gofmt-clean. The
+// file that contains it must import github.com/mcpwire/mcpwire/codec/jsonschema and nothing else.
 func (t *Tables) Source(name string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "// %s has the rules of each revision's published schema. Nodes carry the place where\n", name)
@@ -147,7 +146,8 @@ func (k types) String() string {
 	return strings.Join(names, " or ")
 }
 
-// quote returns the Go literal of a JSON text, which is full of quotes.
+// quote returns the Go literal of a JSON text: a raw one if possible, because the text has many
+// quotes.
 func quote(s string) string {
 	if strconv.CanBackquote(s) {
 		return "`" + s + "`"

@@ -16,8 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/tables"
 )
 
-// table compiles docs and evaluates the Go source that comes out, so that tests run
-// on the printed source.
+// table compiles docs and evaluates the printed Go source, so that tests check the source.
 func table(t testing.TB, docs ...*load.Document) *jsonschema.Table {
 	t.Helper()
 	tables, err := tables.Compile(docs)
@@ -45,7 +44,7 @@ func evaluate(t testing.TB, source string) *jsonschema.Table {
 	return &table
 }
 
-// constants are the names that a table may mention.
+// constants are the names that may occur in the source of a table.
 var constants = map[string]any{
 	"Null": jsonschema.Null, "Bool": jsonschema.Bool, "Integer": jsonschema.Integer, "Fraction": jsonschema.Fraction, "Number": jsonschema.Number,
 	"String": jsonschema.String, "Array": jsonschema.Array, "Object": jsonschema.Object, "Never": jsonschema.Never,
@@ -54,7 +53,8 @@ var constants = map[string]any{
 	"MinLength": jsonschema.MinLength, "MaxLength": jsonschema.MaxLength, "MinItems": jsonschema.MinItems, "MaxItems": jsonschema.MaxItems,
 }
 
-// set sets v to the value of an expression of the few kinds that a table is made of.
+// set sets v to the value of an expression. It supports the kinds of expressions that occur in
+// tables.
 func set(v reflect.Value, expr ast.Expr) {
 	switch expr := expr.(type) {
 	case *ast.CompositeLit:

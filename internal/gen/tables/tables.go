@@ -1,16 +1,16 @@
-// Package tables compiles the schemas of one or more revisions to the table that
-// package codec/shape checks values against.
+// Package tables compiles the schemas of one or more revisions to the table that package
+// codec/jsonschema checks values against.
 //
-// It works on the documents as they were published, before merge folds them into
-// one set of Go types, so that validation is exact for each revision. The steps:
+// It works on the published documents and not on the merged graph of package merge, so that
+// validation is exact for each revision. The steps:
 //
-//   - build turns each schema into a [node], with every $ref replaced by its
-//     leads to;
-//   - simplify rewrites a node where the result admits the same values and reads
-//     better in a fault: an anyOf of constants becomes an enum, an anyOf inside of
-//     an anyOf is laid flat, a required member without a property gets one;
-//   - fold finds the nodes that are alike, recursive ones included, and keeps one
-//     of each for all revisions;
+//   - build turns each schema into a [node], and resolve replaces every bare $ref with the node
+//     that it leads to;
+//   - simplify rewrites a node to one that admits the same values and leads to clearer faults: an
+//     anyOf of constants becomes an enum, an anyOf inside of an anyOf is flattened, a required
+//     member without a property gets one;
+//   - fold finds equivalent nodes, recursive ones included, and keeps one of each for all
+//     revisions;
 //   - hint computes the discriminators of unions;
 //   - [Tables.Source] prints the result.
 package tables
@@ -86,8 +86,8 @@ func (t *Tables) Definitions() []string {
 	return names
 }
 
-// Root returns the place in the printed table of a definition in a revision, and
-// false if the revision has no such definition.
+// Root returns the index in the printed table of a definition in a revision, and false if the
+// revision has no such definition.
 func (t *Tables) Root(revision, name string) (int32, bool) {
 	for _, d := range t.definitions {
 		if i := slices.Index(t.revisions, revision); d.name == name && i >= 0 && d.nodes[i] != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/internal/gen/tables"
 )
 
-// One case per rule: the printed nodes of a schema, without the first two, which are always present.
+// One case per rule: the printed nodes of a schema, without the first two, which are always
+// present.
 func TestCompile(t *testing.T) {
 	for _, test := range []struct {
 		name, defs, want string
@@ -132,7 +133,7 @@ func TestCompile(t *testing.T) {
 				t.Fatal(err)
 			}
 			source := tables.Source("table")
-			evaluate(t, source) // it must be gofmt-clean Go
+			evaluate(t, source) // fails unless it is gofmt-clean Go
 			_, got, _ := strings.Cut(nodes(source), "{Types: jsonschema.Never},\n")
 			if diff := cmp.Diff(strings.TrimSpace(test.want), strings.TrimSpace(got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -192,7 +193,7 @@ func TestCompileErrors(t *testing.T) {
 		{"a not of itself", `"A": {"type": "null", "not": {"$ref": "#/$defs/A"}}`, "/$defs/A"},
 		{"too many variants", `"A": {"items": {"anyOf": [` + strings.Join(many, ",") + `]}}`, "/$defs/A/items"},
 	} {
-		doc, err := load.Parse("r", "r.json", []byte(`{"$defs":{`+test.defs+`}}`)) // finds the circles already
+		doc, err := load.Parse("r", "r.json", []byte(`{"$defs":{`+test.defs+`}}`)) // load reports the cycles
 		if err == nil {
 			_, err = tables.Compile([]*load.Document{doc})
 		}

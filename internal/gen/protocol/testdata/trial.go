@@ -1,5 +1,5 @@
-// Command trial runs a server with clients of two revisions, and prints what they get. It uses types
-// that only the made-up revision of TestMadeUpRevision has.
+// Command trial runs a server with clients of two revisions, and prints their results. It uses
+// types that only the made-up revision of TestMadeUpRevision has.
 package main
 
 import (
