@@ -17,8 +17,8 @@ const Small = 2000
 const (
 	factor = 32
 	slack  = 16
-	little = 128 // bytes of memory per n that are ignored: a small input may get them from a pool
-	quick  = 500 // nanoseconds per n that are ignored: a small input may fit into the caches of the processor
+	little = 128 // bytes per n that are ignored; a small input may get them from a pool
+	quick  = 500 // nanoseconds per n that are ignored; a small input may fit into the caches
 )
 
 // Check fails the test if the memory or time of run grows with the square of n. Prepare returns run

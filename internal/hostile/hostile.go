@@ -1,7 +1,7 @@
-// Package hostile holds inputs that decoders are known to get wrong. Each comes with the expected
-// result: the input is accepted and kept exactly, or refused with a certain error at a certain
-// position. The tests of the packages codec, codec/jsonrpc and mcp decode them, and so does the
-// comparison with other libraries.
+// Package hostile holds inputs that decoders are known to handle incorrectly. Each comes with the
+// expected result: the input is accepted and kept exactly, or refused with a certain error at a
+// certain position. The tests of the packages codec, codec/jsonrpc and mcp decode them, and so does
+// the comparison with other libraries.
 //
 // The package imports no other package of this module, so that the tests of all packages can import
 // it.

@@ -18,8 +18,8 @@ const (
 type Message struct {
 	Name, Text string
 	Refusal
-	Kind Kind   // its kind, or the kind that it was meant to have, as far as can be known
-	ID   string // the id as JSON text, without needless escapes; "" if it has none that is valid
+	Kind Kind   // its kind, or the kind that its members indicate
+	ID   string // the id as JSON text, without needless escapes; "" without a valid id
 }
 
 // Messages returns the messages.

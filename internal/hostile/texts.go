@@ -6,8 +6,8 @@ import (
 )
 
 // Text is a JSON value, or text that resembles one. Names follow the convention of public JSON test
-// suites: every parser must accept y_ and refuse n_, and each implementation decides on i_; for
-// those, the Refusal is our decision.
+// suites: every parser must accept y_ and refuse n_, and each implementation decides on i_. For
+// those, the Refusal is the decision of package codec.
 type Text struct {
 	Name, Text string
 	Refusal

@@ -247,7 +247,7 @@ func (m *Maker) plain(depth int, schemas []*load.Schema) *Value {
 	return m.object(depth, schemas)
 }
 
-// constant returns the value raw if const, enum and type of all schemas admit it.
+// constant returns the value of text if const, enum and type of all schemas admit it.
 func (m *Maker) constant(schemas []*load.Schema, text json.RawMessage) *Value {
 	v := parse(text)
 	for _, s := range schemas {

@@ -103,7 +103,7 @@ func TestValuesCoverAllChoices(t *testing.T) {
 		t.Errorf("got %s for a schema that admits no value", v.JSON())
 	}
 	if _, err := instance.New(doc, 1).Value("None"); err == nil {
-		t.Error("a value of a definition that is not there")
+		t.Error("got a value for an unknown definition")
 	}
 }
 

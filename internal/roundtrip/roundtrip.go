@@ -38,8 +38,8 @@ type Package struct {
 	Revision string
 	Schema   []byte // the schema file of the revision
 
-	// New returns a new value for a definition. For those that it gives raw text, which JSON-RPC
-	// messages are, the suite decodes the params with Params and the result with Result.
+	// New returns a new value for a definition. If New returns raw text, as it does for JSON-RPC
+	// messages, the suite decodes the params with Params and the result with Result.
 	New            func(definition string) codec.Value
 	Params, Result func(r *wire.Reader, method string) codec.Value
 	// Validate and ValidateValue are the package's two functions to validate against the revision.
@@ -78,7 +78,7 @@ func Run(t *testing.T, p Package) {
 	}
 	s.Report(t)
 	if s.Empty != nil {
-		t.Error("every definition of a published revision admits some value")
+		t.Error("a definition of a published revision has no value")
 	}
 }
 
@@ -86,7 +86,7 @@ func Run(t *testing.T, p Package) {
 type Case struct {
 	Definition string
 	Text       []byte
-	Mutant     bool // randomly changed, and so possibly not valid
+	Mutant     bool // randomly changed, so that it may be invalid
 	Thorough   bool // run additional checks
 }
 
@@ -190,7 +190,7 @@ func (s *Suite) Report(t *testing.T) {
 		t.Errorf("%d of %d valid values could not be decoded", total, s.valid+s.still)
 	}
 	if s.refused < s.valid/4 {
-		t.Error("mutants are too tame")
+		t.Error("too few mutants are refused")
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 )
 
 // quick validates a value without decoding it first. It supports only the keywords of inferred
-// schemas; a schema with another keyword has no quick. The validator checks values that quick does
-// not accept again and reports the fault. So quick may be too strict, but never too lenient.
+// schemas; a schema with another keyword has no quick. If quick does not accept a value, the
+// validator checks it again and reports the fault. So quick may be too strict, but must never be
+// too lenient.
 type quick struct {
 	kinds    uint16 // the bits of the admitted kinds; 0 admits all
 	integer  bool   // numbers are integers

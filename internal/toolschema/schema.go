@@ -155,8 +155,7 @@ func explain(err error) string {
 // calculates with fractions, whose size grows with the exponent.
 const maxNumber = 400
 
-// hugeNumber returns a number in v that the validator would need too long for, or that it panics
-// at.
+// hugeNumber returns a number in v that would make the validator panic or take too long.
 func hugeNumber(v any) (n string, ok bool) {
 	switch v := v.(type) {
 	case json.Number:

@@ -152,7 +152,7 @@ func (w *work) steps(s *jsonschema.Schema, v any) (n float64) {
 	return n
 }
 
-// excluded reports whether the value has a type that the schema does not admit.
+// excluded reports whether v is an object or array and the schema does not admit its type.
 func excluded(s *jsonschema.Schema, v any) bool {
 	if s.Types == nil || s.Types.IsEmpty() {
 		return false

@@ -302,7 +302,7 @@ func (d *decoder) validate(rep *report, at string, t mcp.Typed) {
 	}
 }
 
-// has reports whether the revision or its extension has the method.
+// has reports whether rev or the Tasks extension has the method.
 func (d *decoder) has(rev mcp.Revision, method string) bool {
 	m, ok := mcp.LookupMethod(method)
 	return ok && m.In(rev) || d.ofExtension(method)
@@ -348,7 +348,7 @@ func (d *decoder) conversation() *mcp.Conversation {
 	}
 }
 
-// payload returns the value whose type -v shows.
+// payload returns the value of the message whose Go type the flag -v prints.
 func payload(t mcp.Typed) any {
 	switch {
 	case t.Payload != nil:

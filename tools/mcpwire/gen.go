@@ -102,7 +102,7 @@ Example:
 }
 
 // removeStale deletes the files in dir that an earlier run generated and files does not have. They
-// would refer to types that are gone.
+// would refer to types that no longer exist.
 func removeStale(dir string, files []gen.File) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -28,8 +28,8 @@ func main() {
 	os.Exit(run(ctx, streams{os.Stdin, forTerminal(os.Stdout), forTerminal(os.Stderr)}, os.Args[1:]))
 }
 
-// sameSignal is how long after a signal another one counts as the same. The command timeout sends
-// each signal twice: to its child, and to the process group of both.
+// sameSignal is the time after a signal in which another one counts as the same. The command
+// timeout sends each signal twice: to its child, and to the process group of both.
 const sameSignal = 100 * time.Millisecond
 
 // forTerminal returns a writer to f. If f is a terminal, the writer escapes control characters,

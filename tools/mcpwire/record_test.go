@@ -29,9 +29,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beEcho makes the test program a server that echoes its input. With the value "dies" it ends
-// after the first line. With "never reads" it writes its process id to standard error and does not
-// read.
+// beEcho makes the test program a server that echoes its input. With the value "dies" the server
+// ends after the first line. With "never reads" it writes its process id to standard error and does
+// not read.
 const beEcho = "MCPWIRE_TEST_ECHO"
 
 // echo runs the server that beEcho selects. It returns the exit status.

@@ -134,7 +134,7 @@ func TestNewestQuestionIsAnsweredFirst(t *testing.T) {
 			t.Errorf("output %q, want %q", &out, want)
 		}
 
-		// A line for a question that is over serves the next one.
+		// A line read for a cancelled question answers the next one.
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
 		go func() {

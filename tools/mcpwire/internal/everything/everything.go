@@ -26,9 +26,9 @@ type Server struct {
 	tasks *task.Manager
 }
 
-// New returns the server. The store in tasks belongs to the caller; New sets the Recover function of
-// tasks itself. Clients can list their tasks if cfg names a Principal. The server calls disconnect,
-// which may be nil, to cut the connection of a call.
+// New returns the server. The store in tasks belongs to the caller; New sets the Recover function
+// of tasks itself. Clients can list their tasks if cfg names a Principal. The server calls
+// disconnect, which may be nil, to cut the connection of a call.
 func New(ctx context.Context, version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
 	inParts, err := partial.Receive(partial.Config{})
 	if err != nil {

@@ -37,7 +37,7 @@ func addPrompts(s *server.Server) error {
 	return errors.Join(err, err2, err3, err4)
 }
 
-// elsewhere suggests places other than the first one.
+// elsewhere suggests all places other than the value of arg1.
 func elsewhere(ctx context.Context, c *server.Call, value string, others map[string]string) ([]string, error) {
 	places, err := server.OneOf("Paris", "Parma", "Prague")(ctx, c, value, others)
 	var rest []string

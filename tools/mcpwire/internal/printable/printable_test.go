@@ -32,7 +32,7 @@ func TestTextCannotMoveTheCursor(t *testing.T) {
 		for name, in := range map[string]io.Reader{"at once": strings.NewReader(test.in), "by bytes": iotest.OneByteReader(strings.NewReader(test.in))} {
 			var out strings.Builder
 			io.Copy(struct{ io.Writer }{NewWriter(&out)}, in)
-			if got := out.String(); got != strings.TrimSuffix(test.text, "\ufffd") && got != test.text { // the last character is not whole
+			if got := out.String(); got != strings.TrimSuffix(test.text, "\ufffd") && got != test.text { // the last character is incomplete
 				t.Errorf("%q written %s is %q, want %q", test.in, name, got, test.text)
 			}
 		}

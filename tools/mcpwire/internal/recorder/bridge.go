@@ -147,8 +147,8 @@ func (b *bridge) fromServer(ctx context.Context) error {
 	}
 }
 
-// handleError returns err if the session cannot continue. It records an error that concerns a single
-// message, and responds to a request that was not delivered.
+// handleError returns err if the session cannot continue. It records an error that concerns a
+// single message, and responds to a request that was not delivered.
 func (b *bridge) handleError(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*transport.MessageError](err); ok {
 		b.session.Event(refused.Error())

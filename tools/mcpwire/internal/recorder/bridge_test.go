@@ -23,7 +23,7 @@ import (
 // addressed is a connection that records the requests to which messages belong.
 type addressed struct {
 	transport.Conn
-	sent     chan string // how each message is addressed
+	sent     chan string // the request that each message is addressed to
 	released chan string // ids
 }
 
@@ -136,7 +136,7 @@ func TestBridgeWaitsForTheInitializeResponse(t *testing.T) {
 		}
 		synctest.Wait()
 		if diff := cmp.Diff(sent[:1], got); diff != "" {
-			t.Errorf("before the answer (-want +got):\n%s", diff)
+			t.Errorf("before the response (-want +got):\n%s", diff)
 		}
 		if err := server.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)}); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestBridgeWaitsForTheInitializeResponse(t *testing.T) {
 		}
 		<-read
 		if diff := cmp.Diff(sent, got); diff != "" {
-			t.Errorf("in all (-want +got):\n%s", diff)
+			t.Errorf("all messages (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestBridgeEndsTheServerAfterItsLastResponse(t *testing.T) {
 			got = append(got, parsed.Error.Message)
 		}
 	}
-	slices.Sort(got) // when the loss is noticed does not matter
+	slices.Sort(got) // the loss may be reported at any time
 	if diff := cmp.Diff([]string{"", `"b"`, "1", "transport: message lost: cut"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

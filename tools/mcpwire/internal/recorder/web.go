@@ -115,7 +115,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // it would only report clients that disconnect
+		ErrorLog: log.New(io.Discard, "", 0), // the proxy would only report clients that disconnect
 	}
 	return &Handler{Handler: streamable.Protect(m, streamable.HandlerOptions{}), path: target.Path, mirror: m, close: func(context.Context) error {
 		end()
@@ -177,9 +177,9 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
-// session returns the record of a session. All requests to a server without sessions share one record,
-// but are decoded separately, because they may have the same ids. An unknown session gets a new
-// record. The mirror stores it once the server has accepted the session id.
+// session returns the record of a session. All requests to a server without sessions share one
+// record, but are decoded separately, because they may have the same ids. An unknown session gets a
+// new record. The mirror stores it once the server has accepted the session id.
 func (m *mirror) session(id string, opens bool) *trace.Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -208,8 +208,8 @@ func (m *mirror) opened(session *trace.Session, id string) {
 	}
 }
 
-// maxSessions limits the number of stored sessions. If a dropped session is used again, it gets a new
-// name in the recording.
+// maxSessions limits the number of stored sessions. If a dropped session is used again, it gets a
+// new name in the recording.
 const maxSessions = 1000
 
 // store stores the record of a session as the most recently used one. If there are too many, it

@@ -13,7 +13,7 @@ func (c *comparer) bounds(p place, a, b merge.Node) {
 	for _, k := range []struct {
 		keyword string
 		of      func(*load.Schema) *float64
-		upper   bool // whether a smaller one is tighter
+		upper   bool // the bound is an upper one, so a smaller one is tighter
 	}{
 		{"minimum", func(s *load.Schema) *float64 { return s.Minimum }, false},
 		{"maximum", func(s *load.Schema) *float64 { return s.Maximum }, true},

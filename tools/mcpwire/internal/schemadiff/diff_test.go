@@ -40,7 +40,7 @@ var rules = []struct {
 	name     string
 	a, b     string
 	want     []string
-	override bool // the generator needs a row in the overrides, so it is not asked
+	override bool // the generator needs a row in the overrides, so the test does not run it
 }{
 	{name: "nothing", a: `"T": {"properties": {"a": {"type": "string"}}}`, b: `"T": {"properties": {"a": {"type": "string", "description": "d"}}}`},
 	{

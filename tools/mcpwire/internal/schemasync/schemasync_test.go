@@ -34,7 +34,7 @@ func source(t *testing.T, rev string) (file string, published bool) {
 	if spec := os.Getenv("MCPWIRE_SPEC"); spec != "" {
 		return filepath.Join(spec, rev, "schema.json"), true
 	}
-	t.Logf("the published schemas are not here (set MCPWIRE_SPEC): using the embedded one")
+	t.Logf("without the published schemas (set MCPWIRE_SPEC to use them): using the embedded one")
 	file = filepath.Join(t.TempDir(), "schema.json")
 	if err := os.WriteFile(file, embedded(t, rev), 0o644); err != nil {
 		t.Fatal(err)

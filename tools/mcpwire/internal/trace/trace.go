@@ -152,7 +152,7 @@ func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, stat
 	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse || m.For != mcp.MethodTasksResult {
 		return "", ""
 	}
-	asked := question{(mcp.FromClient | mcp.FromServer) ^ from, m.ID} // the request came from the other side
+	asked := question{(mcp.FromClient | mcp.FromServer) ^ from, m.ID} // the other side sent the request
 	task = c.asked[asked]
 	delete(c.asked, asked)
 	if task == "" || m.Kind == jsonrpc.KindErrorResponse { // the error may concern the task or the request for its result
