@@ -32,7 +32,10 @@ func (b *builder) dropEnvelopes() {
 		used.add(n.Params)
 	}
 	for _, d := range p.Defs {
-		if t := resolveAlias(notNull(d.Type)); !used[t] && isEnvelope(t, nil) {
+		switch t := resolveAlias(notNull(d.Type)); {
+		case used[t]:
+			used.add(d.Type) // it may be an alias of an envelope that stays
+		case isEnvelope(t, nil):
 			d.Type = rawType(t)
 		}
 	}
