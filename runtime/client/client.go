@@ -121,7 +121,8 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 //
 // If the session is lost, for example because the server restarts, the client opens a new session.
 // It then discards its cached lists and restores the subscriptions and the log level that were set
-// with [Client.Subscribe] and [Client.SetLogLevel].
+// with [Client.Subscribe] and [Client.SetLogLevel]. It repeats these requests while the server is
+// overloaded or unavailable, up to 20 times in a row.
 func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
 	c := newClient(o)
 	c.origin = serverURL

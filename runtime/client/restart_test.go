@@ -1,12 +1,15 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +200,77 @@ func retry(t *testing.T, f func() error) {
 
 // A restarted server knows neither subscriptions nor the log level; the client restores them.
 func TestSubscriptionsAndLogLevelSurviveServerRestart(t *testing.T) { overHTTP(t, testRestart) }
+
+// A restarted server may reject requests for a moment. The client then repeats those that restore
+// its subscriptions.
+func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
+	overHTTP(t, func(t *testing.T, serve serveFunc) {
+		at := new(network)
+		open := func(cfg server.Config, unavailable int) (subscribed chan string, stop func()) {
+			t.Helper()
+			subscribed = make(chan string, 10)
+			cfg.Info = mcp.Implementation{Name: "shop", Version: "1"}
+			cfg.Subscribe = func(_ context.Context, _ *server.Call, uri string) error {
+				subscribed <- uri
+				return nil
+			}
+			s, err := server.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read := func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+				return nil, nil
+			}
+			for _, name := range []string{"a", "b", "c", "d", "e"} {
+				if _, err := s.AddResource(mcp.Resource{Name: name, URI: "shop://" + name}, read); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop = listen(at, func(s *server.Server) (http.Handler, func()) {
+				handler, closeHandler := serve(s)
+				var requests atomic.Int32
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, err := io.ReadAll(r.Body)
+					if err != nil {
+						t.Error(err)
+					}
+					if bytes.Contains(body, []byte(mcp.MethodResourcesSubscribe)) && requests.Add(1) <= int32(unavailable) {
+						w.WriteHeader(http.StatusServiceUnavailable)
+						return
+					}
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					handler.ServeHTTP(w, r)
+				}), closeHandler
+			}, s)
+			t.Cleanup(stop)
+			return subscribed, stop
+		}
+		_, stop := open(server.Config{}, 0)
+		o := at.options()
+		c, err := client.Dial(t.Context(), "http://localhost/", &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		want := []string{"shop://a", "shop://b", "shop://c", "shop://d", "shop://e"}
+		for _, uri := range want {
+			if err := c.Subscribe(t.Context(), uri); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop()
+		restored, _ := open(server.Config{CallRate: 1}, 3)
+		retry(t, func() error { return c.Ping(t.Context()) })
+		time.Sleep(time.Minute)
+		var got []string
+		for len(restored) > 0 {
+			got = append(got, <-restored)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
 
 // A restarted server may be a different one: its new server info and capabilities apply.
 func TestServerInfoFollowsReplacedServer(t *testing.T) {

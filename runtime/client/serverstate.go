@@ -6,9 +6,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // serverState records the state that the server keeps for the session: the client requests it again
@@ -66,8 +69,13 @@ func (c *Client) restoreServerState() {
 	level, uris := s.level, slices.Sorted(maps.Keys(s.subscriptions))
 	s.mu.Unlock()
 	ctx := context.Background() // the calls end with the session
+	var retries restoreRetries
 	if level != nil {
-		if _, err := c.With().SetLevel(ctx, &mcp.SetLevelRequestParams{Level: *level}); err != nil {
+		err := retries.call(func() error {
+			_, err := c.With().SetLevel(ctx, &mcp.SetLevelRequestParams{Level: *level})
+			return err
+		})
+		if err != nil {
 			c.log.Warn("log level not restored", "error", err)
 		}
 	}
@@ -75,9 +83,13 @@ func (c *Client) restoreServerState() {
 		if !s.subscribed(uri) {
 			continue // unsubscribed meanwhile
 		}
-		if _, err := c.With().Subscribe(ctx, &mcp.SubscribeRequestParams{URI: uri}); err != nil {
+		err := retries.call(func() error {
+			_, err := c.With().Subscribe(ctx, &mcp.SubscribeRequestParams{URI: uri})
+			return err
+		})
+		if err != nil {
 			c.log.Warn("subscription not restored", "uri", uri, "error", err)
-			if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
+			if _, refused := errors.AsType[*jsonrpc.Error](err); refused && !temporary(err) {
 				s.unsubscribe(uri)
 			}
 			continue
@@ -86,4 +98,39 @@ func (c *Client) restoreServerState() {
 			c.With().Unsubscribe(ctx, &mcp.UnsubscribeRequestParams{URI: uri})
 		}
 	}
+}
+
+const (
+	// maxRestoreFailures is the number of temporary failures in a row after which requests are not
+	// repeated.
+	maxRestoreFailures = 20
+	restoreDelay       = 100 * time.Millisecond // after the first failure; doubles with each
+	maxRestoreDelay    = time.Second            // Close may wait for it
+)
+
+// restoreRetries repeats requests that restore the state of the server.
+type restoreRetries struct{ failures int } // temporary failures in a row
+
+// call calls f until it succeeds, fails permanently, or has failed too often.
+func (r *restoreRetries) call(f func() error) error {
+	for {
+		err := f()
+		if err == nil {
+			r.failures = 0
+		}
+		if !temporary(err) || r.failures == maxRestoreFailures {
+			return err
+		}
+		time.Sleep(min(restoreDelay<<r.failures, maxRestoreDelay))
+		r.failures++
+	}
+}
+
+// temporary reports whether a request that failed with err may succeed later.
+func temporary(err error) bool {
+	if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
+		return !lost.Refused
+	}
+	code := jsonrpc.CodeOf(err)
+	return err != nil && (code == session.CodeOverloaded || code == session.CodeClosing)
 }
