@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -16,12 +17,12 @@ func mcpwire() Peer {
 		Name:   "mcpwire",
 		Module: "github.com/mcpwire/mcpwire",
 		How: "Messages use `jsonrpc.Parse`, batches `jsonrpc.ParseBatch`, params `mcp.DecodeParams` and results `mcp.DecodeResult` with their " +
-			"method, and everything else `mcp.New`. Documents that must be refused are also checked by `Validate` with their revision, " +
+			"method, errors with code -32042 `jsonrpc.Parse` and the type of their data, and everything else `mcp.New`. Documents that must be refused are also checked by `Validate` with their revision, " +
 			"because decoding alone is lenient as long as it loses nothing.",
 		Attempt: func(in Input) probe.Trial {
 			return probe.Run([]byte(in.Doc), in.Subject,
 				func(doc []byte) (any, error) { return decodeMCPWire(in, doc) },
-				func(v any) ([]byte, error) { return codec.Marshal(v.(codec.Encoder)) })
+				encodeMCPWire)
 		},
 	}
 }
@@ -36,6 +37,8 @@ func decodeMCPWire(in Input, doc []byte) (any, error) {
 	case strings.HasPrefix(in.Def, "JSONRPC"):
 		m, err := jsonrpc.Parse(doc)
 		return &m, err
+	case in.Def == "URLElicitationRequiredError":
+		return parseURLError(doc)
 	case in.Method != "" && strings.HasSuffix(in.Def, "Params"):
 		v, err = mcp.DecodeParams(in.Method, doc)
 	case in.Method != "":
@@ -50,6 +53,37 @@ func decodeMCPWire(in Input, doc []byte) (any, error) {
 		return v, err
 	}
 	return v, v.Validate(mcp.Revision(in.Rev))
+}
+
+func encodeMCPWire(v any) ([]byte, error) {
+	if e, ok := v.(*urlError); ok {
+		var err error
+		if e.message.Error.Data, err = codec.Marshal(&e.Error.Data); err != nil {
+			return nil, err
+		}
+		return codec.Marshal(&e.message)
+	}
+	return codec.Marshal(v.(codec.Encoder))
+}
+
+// urlError is an error whose data is decoded like in package client.
+type urlError struct {
+	message jsonrpc.Message
+	Error   struct {
+		Data mcp.URLElicitationRequiredErrorErrorData `json:"data"`
+	} `json:"error"`
+}
+
+func parseURLError(doc []byte) (any, error) {
+	m, err := jsonrpc.Parse(doc)
+	if err != nil {
+		return nil, err
+	}
+	if m.Error == nil || m.Error.Code != -32042 {
+		return nil, errors.New("not error -32042")
+	}
+	e := &urlError{message: m}
+	return e, codec.Unmarshal(m.Error.Data, &e.Error.Data)
 }
 
 // batch holds the messages of a batch.
