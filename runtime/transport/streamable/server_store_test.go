@@ -1,14 +1,19 @@
 package streamable_test
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
@@ -120,6 +125,61 @@ func TestServerTellsTheStoreWhichSessionsAreInUse(t *testing.T) {
 			if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 200 {
 				t.Errorf("after the restart: %d", got)
 			}
+		}
+	})
+}
+
+// slowBegin is a store whose Begin takes a second. It records which sessions have streams.
+type slowBegin struct {
+	streamable.SessionStore
+	sessions sync.Map
+}
+
+func (s *slowBegin) Begin(ctx context.Context, session, stream string, requests []byte) error {
+	time.Sleep(time.Second)
+	s.sessions.Store(session, true)
+	return s.SessionStore.Begin(ctx, session, stream, requests)
+}
+
+func (s *slowBegin) Forget(ctx context.Context, session string) error {
+	s.sessions.Delete(session)
+	return s.SessionStore.Forget(ctx, session)
+}
+
+// A request whose answer becomes an event stream only after the session has ended does not store
+// the session again.
+func TestLateStreamDoesNotStoreAnEndedSession(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		bolt := openStore(t, path)
+		defer bolt.Close()
+		store := &slowBegin{SessionStore: bolt}
+		s := &served{t: t, tools: newTools()}
+		s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
+			conn.(transport.Pusher).Push(conn, func(m transport.Message, err error) {
+				switch {
+				case err != nil:
+				case strings.Contains(string(m.Text), "initialize"):
+					text := `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
+					if err := conn.Write(t.Context(), transport.Message{For: codec.IntScalar(0), Answer: true, Text: []byte(text)}); err != nil {
+						t.Error(err)
+					}
+				default:
+					if !streamable.Disconnect(m.Context) {
+						t.Error("the request cannot be disconnected")
+					}
+					go conn.Close()             // ends with the POST
+					time.Sleep(2 * time.Second) // longer than FlushTimeout: Close waits for this function only
+				}
+			})
+		}, streamable.HandlerOptions{Store: store, StreamAfter: time.Hour})
+		s.serveHTTP(plain)
+		defer s.stop()
+		id := s.do("POST", hello).Header.Get("MCP-Session-Id")
+		s.do("POST", call(1, "echo"), "MCP-Session-Id", id)
+		time.Sleep(time.Minute)
+		if _, stored := store.sessions.Load(id); stored {
+			t.Error("the store has a stream of the ended session")
 		}
 	})
 }

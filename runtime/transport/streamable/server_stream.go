@@ -365,8 +365,9 @@ func (c *serverConn) start(st *serverStream) (answer []byte) {
 	} else if st.sink != nil {
 		answer = st.sink.answer
 	}
+	persist := begin && !c.over && c.h.o.Store != nil // after Forget, Begin would store the session again
 	c.mu.Unlock()
-	if begin && c.h.o.Store != nil {
+	if persist {
 		c.persistBeginning(context.Background(), st)
 	}
 	return answer
