@@ -45,6 +45,6 @@ func ExampleDial() {
 		s.Close()
 	}
 	// Output:
-	// connected with weather transport: message lost: HTTP POST: status 401 Unauthorized: jsonrpc:
-	// not authorized: no valid token (code -32600)
+	// connected with weather
+	// transport: message lost: HTTP POST: status 401 Unauthorized: jsonrpc: not authorized: no valid token (code -32600)
 }
