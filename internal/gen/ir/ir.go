@@ -22,7 +22,7 @@ type Package struct {
 
 	Methods []*Method // sorted by direction, then name
 	Defs    []*Def    // every definition of every revision, sorted by name
-	Imports []string  // import paths of external types
+	Imports []Import  // packages of external types
 
 	Capabilities []*Capability // of the client, then of the server, each in the order of the members
 	Needs        []*Need       // sorted by the name of the struct
@@ -271,6 +271,9 @@ type Map struct{ Elem Type }
 // Nullable is Elem or null. A required one is a pointer, nil meaning null; an optional one
 // is a pointer to a codec.Nullable.
 type Nullable struct{ Elem Type }
+
+// Import is a package that generated code refers to by Name.
+type Import struct{ Name, Path string }
 
 // External is a declared type of another generated package.
 type External struct {

@@ -1000,6 +1000,6 @@ func (b *builder) finish() {
 		slices.SortFunc(s.Unions, func(a, b *ir.Union) int { return cmp.Compare(a.GoName, b.GoName) })
 	}
 	if b.Base != nil {
-		p.Imports = append(p.Imports, b.Base.Path)
+		p.Imports = append(p.Imports, ir.Import{Name: b.Base.Package.Name, Path: b.Base.Path})
 	}
 }
