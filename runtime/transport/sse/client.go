@@ -43,35 +43,35 @@ type Client struct {
 	url   *url.URL
 	close func()
 
-	mu    sync.Mutex
-	line  *line                   // of the newest session; it may have ended
-	calls map[jsonrpc.ID]struct{} // unanswered requests that were posted on this line
-	// Requests that were reported as lost on this line. An answer may still arrive.
+	mu     sync.Mutex
+	stream *stream                 // of the newest session; it may have ended
+	calls  map[jsonrpc.ID]struct{} // unanswered requests that were posted on this stream
+	// Requests that were reported as lost on this stream. An answer may still arrive.
 	lost     map[jsonrpc.ID]struct{}
 	failures int // attempts in a row without a message after the handshake
 }
 
-// line is a session: a stream from the server, and the URL to post to.
-type line struct {
+// stream is the event stream of a session, and the URL to post to.
+type stream struct {
 	*eventstream.Reader
 	resp   *http.Response
-	hangUp context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 	post   *url.URL
 	retry  time.Duration // the delay that the server has asked for; used by the reading goroutine
-	done   chan struct{} // closed when the line has ended
+	done   chan struct{} // closed when the stream has ended
 
 	number uint32 // of the session; see [transport.Reopener]
 
 	// Guarded by Client.mu.
-	ended        error // nil while the line is open
+	ended        error // nil while the stream is open
 	initializeID jsonrpc.ID
 	// The negotiated revision as the value of a header; nil before initialize is answered.
 	revision []string
 }
 
-func (l *line) close() {
-	l.hangUp(nil)
-	l.resp.Body.Close()
+func (s *stream) close() {
+	s.cancel(nil)
+	s.resp.Body.Close()
 }
 
 // ErrEndpoint is returned if the server's stream does not begin with a usable URL to post to.
@@ -91,13 +91,13 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 		calls: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
 	}
 	c.close = sync.OnceFunc(func() { c.end.Close(nil) })
-	streamCtx, hangUp := c.end.Detach(ctx)
-	stop := context.AfterFunc(ctx, func() { hangUp(context.Cause(ctx)) })
-	l, err := c.open(streamCtx, hangUp)
+	streamCtx, cancel := c.end.Detach(ctx)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	s, err := c.open(streamCtx, cancel)
 	stop()
 	if err == nil {
-		l.number = 1
-		if c.start(l) {
+		s.number = 1
+		if c.start(s) {
 			return c, nil
 		}
 	}
@@ -108,35 +108,35 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	return nil, err
 }
 
-// open opens a stream and reads its first event. hangUp ends ctx and the stream.
-func (c *Client) open(ctx context.Context, hangUp context.CancelCauseFunc) (*line, error) {
+// open opens a stream and reads its first event. cancel ends ctx and the stream.
+func (c *Client) open(ctx context.Context, cancel context.CancelCauseFunc) (*stream, error) {
 	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodGet, URL: c.url, Header: http.Header{"Accept": {httpcore.Events}}})
 	if err != nil {
-		hangUp(nil)
+		cancel(nil)
 		return nil, err
 	}
-	l := &line{Reader: eventstream.NewReader(resp.Body, c.end.Options.MaxMessage), resp: resp, hangUp: hangUp, done: make(chan struct{})}
-	if l.post, err = l.endpoint(); err != nil {
+	s := &stream{Reader: eventstream.NewReader(resp.Body, c.end.Options.MaxMessage), resp: resp, cancel: cancel, done: make(chan struct{})}
+	if s.post, err = s.endpoint(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		l.close()
+		s.close()
 		return nil, err
 	}
-	return l, nil
+	return s, nil
 }
 
 // endpoint reads the first event, which has the URL to post to.
-func (l *line) endpoint() (*url.URL, error) {
-	if l.resp.StatusCode/100 != 2 {
-		status, _ := httpcore.Status(l.resp)
+func (s *stream) endpoint() (*url.URL, error) {
+	if s.resp.StatusCode/100 != 2 {
+		status, _ := httpcore.Status(s.resp)
 		return nil, status
 	}
-	if media := httpcore.ContentType(l.resp); media != httpcore.Events {
+	if media := httpcore.ContentType(s.resp); media != httpcore.Events {
 		return nil, fmt.Errorf("%w: %w: %q", ErrEndpoint, httpclient.ErrContent, media)
 	}
 	for {
-		event, err := l.next()
+		event, err := s.next()
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, err)
@@ -145,7 +145,7 @@ func (l *line) endpoint() (*url.URL, error) {
 		case event.Name != "endpoint":
 			return nil, fmt.Errorf("%w: the first event is %q", ErrEndpoint, event.Name)
 		}
-		base := l.resp.Request.URL
+		base := s.resp.Request.URL
 		post, err := base.Parse(string(event.Data))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrEndpoint, errors.Unwrap(err)) // without the URL
@@ -158,39 +158,39 @@ func (l *line) endpoint() (*url.URL, error) {
 }
 
 // next reads the next event.
-func (l *line) next() (eventstream.Event, error) {
-	event, err := l.Next()
+func (s *stream) next() (eventstream.Event, error) {
+	event, err := s.Next()
 	if event.Retry > 0 {
-		l.retry = event.Retry
+		s.retry = event.Retry
 	}
 	return event, err
 }
 
-// start makes l the current line and reads it in a goroutine. It returns false if the connection
+// start makes s the current stream and reads it in a goroutine. It returns false if the connection
 // has ended.
-func (c *Client) start(l *line) (ok bool) {
+func (c *Client) start(s *stream) (ok bool) {
 	c.mu.Lock()
-	c.line = l
+	c.stream = s
 	c.calls, c.lost = map[jsonrpc.ID]struct{}{}, map[jsonrpc.ID]struct{}{}
 	c.mu.Unlock()
-	ok = c.end.Go(func() { // ends with the line
-		defer close(l.done)
-		c.hungUp(l, c.read(l))
+	ok = c.end.Go(func() { // ends with the stream
+		defer close(s.done)
+		c.reportEnd(s, c.read(s))
 	})
 	if !ok {
-		l.close()
+		s.close()
 	}
 	return ok
 }
 
-// hungUp reports the end of a line and the requests that were lost with it.
-func (c *Client) hungUp(l *line, cause error) {
+// reportEnd reports the end of a stream and the requests that were lost with it.
+func (c *Client) reportEnd(s *stream, cause error) {
 	c.mu.Lock()
-	if l.number == 1 && l.revision == nil {
+	if s.number == 1 && s.revision == nil {
 		c.end.Fail(fmt.Errorf("%w: %w", transport.ErrClosed, cause))
 	}
-	lost := &transport.SessionLostError{Session: l.number, Err: cause}
-	l.ended = lost
+	lost := &transport.SessionLostError{Session: s.number, Err: cause}
+	s.ended = lost
 	calls := c.calls
 	c.calls = map[jsonrpc.ID]struct{}{}
 	c.mu.Unlock()
@@ -208,9 +208,9 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 	ctx, cancel := c.end.Bounded(ctx)
 	defer cancel()
 	c.mu.Lock()
-	last := c.line
+	last := c.stream
 	c.mu.Unlock()
-	last.hangUp(transport.ErrSessionLost)
+	last.cancel(transport.ErrSessionLost)
 	<-last.done
 	for {
 		c.mu.Lock()
@@ -220,37 +220,37 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 		if !httpcore.Sleep(ctx, c.end.Backoff(last.retry, failures)) {
 			return 0, context.Cause(ctx)
 		}
-		l, err := c.openSoon(ctx)
+		s, err := c.openWithTimeout(ctx)
 		if err == nil {
-			l.number = last.number + 1
-			if !c.start(l) {
+			s.number = last.number + 1
+			if !c.start(s) {
 				return 0, transport.ErrClosed
 			}
-			return l.number, nil
+			return s.number, nil
 		}
-		if c.end.Err() != nil || !httpcore.Passing(err) {
+		if c.end.Err() != nil || !httpcore.Retryable(err) {
 			return 0, err
 		}
 		c.end.Options.Logger.Info("stream not opened", "error", err)
 	}
 }
 
-// openSoon is open with a timeout.
-func (c *Client) openSoon(ctx context.Context) (*line, error) {
-	life, hangUp := c.end.Detach(context.Background())
-	timer := time.AfterFunc(c.end.Options.StallTimeout, func() { hangUp(transport.ErrStalled) })
+// openWithTimeout is open with a timeout.
+func (c *Client) openWithTimeout(ctx context.Context) (*stream, error) {
+	life, cancel := c.end.Detach(context.Background())
+	timer := time.AfterFunc(c.end.Options.StallTimeout, func() { cancel(transport.ErrStalled) })
 	defer timer.Stop()
-	defer context.AfterFunc(ctx, func() { hangUp(context.Cause(ctx)) })()
-	return c.open(life, hangUp)
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	return c.open(life, cancel)
 }
 
 // read delivers the messages of a stream until it ends.
-func (c *Client) read(l *line) error {
-	defer l.close()
+func (c *Client) read(s *stream) error {
+	defer s.close()
 	for {
-		event, err := l.next()
+		event, err := s.next()
 		if errors.Is(err, transport.ErrTooLong) {
-			if answer, ok := errors.AsType[*transport.DeliveryError](err); !ok || c.record(l, &jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: answer.ID}) {
+			if answer, ok := errors.AsType[*transport.DeliveryError](err); !ok || c.record(s, &jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: answer.ID}) {
 				c.end.Forward(transport.Message{}, err)
 			}
 			continue
@@ -258,27 +258,27 @@ func (c *Client) read(l *line) error {
 		if err != nil {
 			return fmt.Errorf("stream ended: %w", err)
 		}
-		if event.Name == "" && len(event.Data) > 0 && c.recordText(l, event.Data) {
-			c.end.Deliver(c.end.Life(), event.Data, l.number)
+		if event.Name == "" && len(event.Data) > 0 && c.recordText(s, event.Data) {
+			c.end.Deliver(c.end.Life(), event.Data, s.number)
 		}
 	}
 }
 
 // recordText records which requests a message completes. It returns false for the answer to a
 // request that was reported as lost.
-func (c *Client) recordText(l *line, text []byte) bool {
+func (c *Client) recordText(s *stream, text []byte) bool {
 	m, err := httpcore.Parse(text)
 	if errors.Is(err, jsonrpc.ErrBatch) {
 		items, _ := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)
 		for i := range items {
-			c.record(l, &items[i].Message)
+			c.record(s, &items[i].Message)
 		}
 		return true
 	}
-	return c.record(l, &m)
+	return c.record(s, &m)
 }
 
-func (c *Client) record(l *line, m *jsonrpc.Message) (wanted bool) {
+func (c *Client) record(s *stream, m *jsonrpc.Message) (deliver bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse {
@@ -287,8 +287,8 @@ func (c *Client) record(l *line, m *jsonrpc.Message) (wanted bool) {
 			return false
 		}
 		delete(c.calls, m.ID)
-		if m.ID == l.initializeID && l.revision == nil {
-			l.revision = revisionOf(m.Result)
+		if m.ID == s.initializeID && s.revision == nil {
+			s.revision = revisionOf(m.Result)
 			return true
 		}
 	}
@@ -317,10 +317,10 @@ func cancelled(m *jsonrpc.Message) jsonrpc.ID {
 }
 
 // header returns the header of a POST. Client.mu must be held.
-func (l *line) header() http.Header {
+func (s *stream) header() http.Header {
 	h := http.Header{"Content-Type": {httpcore.JSON}, "Accept": {httpcore.JSON + ", " + httpcore.Events}}
-	if l.revision != nil {
-		h["Mcp-Protocol-Version"] = l.revision
+	if s.revision != nil {
+		h["Mcp-Protocol-Version"] = s.revision
 	}
 	return h
 }
@@ -335,14 +335,14 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		return transport.ErrClosed
 	}
 	w := inspect(m)
-	room, giveRoom := c.end.Reserve, c.end.Release
+	room, releaseRoom := c.end.Reserve, c.end.Release
 	if w.answer {
-		room, giveRoom = c.end.ReserveAnswer, c.end.ReleaseAnswer
+		room, releaseRoom = c.end.ReserveAnswer, c.end.ReleaseAnswer
 	}
 	err := room(ctx, len(m.Text))
 	if err == nil {
 		if err = c.bind(w, m.Session); err != nil {
-			giveRoom(len(m.Text))
+			releaseRoom(len(m.Text))
 		}
 	}
 	if err != nil {
@@ -351,29 +351,29 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	}
 	go func() { // ends with ctx, or after StallTimeout; Close waits for it
 		defer done()
-		defer giveRoom(len(m.Text))
-		defer close(w.over)
+		defer releaseRoom(len(m.Text))
+		defer close(w.done)
 		w.err = c.send(ctx, w)
 	}()
 	if w.answer {
 		return nil
 	}
-	out := w.out
+	sent := w.sent
 	if w.notice {
-		out = nil
+		sent = nil
 	}
 	select {
-	case <-out: // so that a later cancellation arrives after it
+	case <-sent: // so that a later cancellation arrives after it
 		return nil
-	case <-w.over:
+	case <-w.done:
 		return w.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// writing is a message that is being sent.
-type writing struct {
+// outgoing is a message that is being sent.
+type outgoing struct {
 	text       []byte
 	id         jsonrpc.ID // of a request
 	initialize bool
@@ -382,19 +382,19 @@ type writing struct {
 	ready      bool       // notifications/initialized
 	cancelled  jsonrpc.ID // the request that it cancels
 
-	line   *line
+	stream *stream
 	header http.Header
-	once   sync.Once     // closes out
-	out    chan struct{} // closed when the message was sent
+	once   sync.Once     // closes sent
+	sent   chan struct{} // closed when the message was sent
 	// Closed when the server has accepted the message or it is lost; err is set before.
-	over chan struct{}
+	done chan struct{}
 	err  error // of the connection
 }
 
-// isOut reports whether the message was sent.
-func (w *writing) isOut() bool {
+// isSent reports whether the message was sent.
+func (w *outgoing) isSent() bool {
 	select {
-	case <-w.out:
+	case <-w.sent:
 		return true
 	default:
 		return false
@@ -402,8 +402,8 @@ func (w *writing) isOut() bool {
 }
 
 // inspect returns the properties of a message that sending it depends on.
-func inspect(m transport.Message) *writing {
-	w := &writing{text: m.Text, answer: m.Answer, out: make(chan struct{}), over: make(chan struct{})}
+func inspect(m transport.Message) *outgoing {
+	w := &outgoing{text: m.Text, answer: m.Answer, sent: make(chan struct{}), done: make(chan struct{})}
 	if m.Answer {
 		return w
 	}
@@ -424,47 +424,47 @@ func inspect(m transport.Message) *writing {
 	return w
 }
 
-// bind sets the line of a message, and records the message. It fails with a
+// bind sets the stream of a message, and records the message. It fails with a
 // [*transport.SessionLostError] if the session has ended; 0 means the current session.
-func (c *Client) bind(w *writing, session uint32) error {
+func (c *Client) bind(w *outgoing, session uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.line
+	s := c.stream
 	switch {
-	case session != 0 && session != l.number:
+	case session != 0 && session != s.number:
 		return &transport.SessionLostError{Session: session}
-	case l.ended != nil:
-		return l.ended
+	case s.ended != nil:
+		return s.ended
 	}
-	w.line, w.header = l, l.header()
+	w.stream, w.header = s, s.header()
 	if !w.id.IsZero() {
 		c.calls[w.id] = struct{}{}
 	}
 	if w.initialize {
-		l.initializeID = w.id
+		s.initializeID = w.id
 	}
 	delete(c.calls, w.cancelled)
 	return nil
 }
 
-// isOpen reports whether a line is open.
-func (c *Client) isOpen(l *line) bool {
+// isOpen reports whether a stream is open.
+func (c *Client) isOpen(s *stream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return l.ended == nil
+	return s.ended == nil
 }
 
-// isInitialized reports whether initialize was answered.
-func (c *Client) isInitialized(l *line) bool {
+// isInitialized reports whether initialize was answered on s.
+func (c *Client) isInitialized(s *stream) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return l.revision != nil
+	return s.revision != nil
 }
 
-// lose reports a message as lost, unless it is a request that was answered or whose line has
-// broken: the broken line reports it. taken reports whether the server may have received the
+// lose reports a message as lost. It does nothing for a request that was answered, or whose stream
+// has ended: reportEnd reports that one. taken says whether the server may have received the
 // message.
-func (c *Client) lose(w *writing, taken bool, err error) {
+func (c *Client) lose(w *outgoing, taken bool, err error) {
 	if !w.id.IsZero() {
 		c.mu.Lock()
 		_, open := c.calls[w.id]
@@ -480,10 +480,10 @@ func (c *Client) lose(w *writing, taken bool, err error) {
 }
 
 // confirm repeats notifications/initialized after it was lost or rejected, until the server accepts
-// it or the line ends. The server may send nothing before it has received it. Receiving it twice is
-// harmless.
-func (c *Client) confirm(w *writing) {
-	for failures := 0; httpcore.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOpen(w.line); failures++ {
+// it or the stream ends. The server may send nothing before it has received it. Receiving it twice
+// is harmless.
+func (c *Client) confirm(w *outgoing) {
+	for failures := 0; httpcore.Sleep(c.end.Life(), c.end.Backoff(0, failures)) && c.isOpen(w.stream); failures++ {
 		err := c.postAgain(w)
 		if err == nil {
 			return
@@ -493,10 +493,10 @@ func (c *Client) confirm(w *writing) {
 }
 
 // postAgain posts a message that was lost or rejected.
-func (c *Client) postAgain(w *writing) error {
+func (c *Client) postAgain(w *outgoing) error {
 	ctx, cancel := c.end.WithStallTimeout(c.end.Life())
 	defer cancel()
-	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.line.post, Header: w.header, Text: w.text})
+	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.stream.post, Header: w.header, Text: w.text})
 	if err != nil {
 		return err
 	}
@@ -510,29 +510,29 @@ func (c *Client) postAgain(w *writing) error {
 
 // send posts a message. If the message is lost, it reports that to Read. It fails if the connection
 // ends.
-func (c *Client) send(values context.Context, w *writing) error {
+func (c *Client) send(values context.Context, w *outgoing) error {
 	ctx, cancel := c.end.Detach(values)
 	defer cancel(nil)
 	ctx, release := c.end.WithStallTimeout(ctx)
 	defer release()
-	sent := func() { w.once.Do(func() { close(w.out) }) }
+	sent := func() { w.once.Do(func() { close(w.sent) }) }
 	for failures := 0; ; failures++ {
-		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.line.post, Header: w.header, Text: w.text, Sent: sent})
+		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.stream.post, Header: w.header, Text: w.text, Sent: sent})
 		if err == nil {
 			defer httpcore.Discard(resp)
 			if resp.StatusCode/100 != 2 {
-				c.refused(w, resp)
+				c.reportRejected(w, resp)
 				c.repeat(w)
 			}
 			return nil
 		}
-		if httpcore.Unreached(err) && failures < c.end.Options.MaxRetries && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOpen(w.line) {
+		if httpcore.Unreached(err) && failures < c.end.Options.MaxRetries && httpcore.Sleep(ctx, c.end.Backoff(0, failures)) && c.isOpen(w.stream) {
 			continue
 		}
 		if c.end.CountStall(err) || c.end.Err() != nil {
 			return err
 		}
-		if w.isOut() && !w.id.IsZero() {
+		if w.isSent() && !w.id.IsZero() {
 			return nil // the server has the request, and answers on the stream
 		}
 		c.lose(w, true, err)
@@ -542,24 +542,24 @@ func (c *Client) send(values context.Context, w *writing) error {
 }
 
 // repeat sends notifications/initialized again in the background. It ignores other messages.
-func (c *Client) repeat(w *writing) {
+func (c *Client) repeat(w *outgoing) {
 	if w.ready {
-		c.end.Go(func() { c.confirm(w) }) // ends with the line
+		c.end.Go(func() { c.confirm(w) }) // ends with the stream
 	}
 }
 
-// refused reports a message as lost because the server has rejected it. With status 404, the
-// session is lost, too. HTTP with SSE does not define that status, so that the server may have
-// received the message: it counts as taken and is not sent again.
-func (c *Client) refused(w *writing, resp *http.Response) {
+// reportRejected reports a message as lost because the server has rejected it. With status 404, the
+// session is lost, too. HTTP with SSE does not define that status, so the server may have received
+// the message: it counts as taken and is not sent again.
+func (c *Client) reportRejected(w *outgoing, resp *http.Response) {
 	status, _ := httpcore.Status(resp)
-	if status.Code != http.StatusNotFound || !c.isInitialized(w.line) {
+	if status.Code != http.StatusNotFound || !c.isInitialized(w.stream) {
 		c.lose(w, false, status)
 		return
 	}
-	lost := &transport.SessionLostError{Session: w.line.number, Err: status}
+	lost := &transport.SessionLostError{Session: w.stream.number, Err: status}
 	c.lose(w, true, lost)
-	w.line.hangUp(lost) // ends the line
+	w.stream.cancel(lost) // ends the stream
 }
 
 // Close ends the connection. It waits up to FlushTimeout for pending messages to be sent.

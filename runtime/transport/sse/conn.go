@@ -25,11 +25,11 @@ type conn struct {
 	bodies    *guard.Room         // limits the messages that are being received
 	batch     []transport.Message // taken from in and not yet read
 
-	once sync.Once
-	gone chan struct{}      // closed when the connection has ended
-	over chan struct{}      // closed when the stream has ended
-	late context.Context    // ends when the stream must end, even with pending messages
-	end  context.CancelFunc // cancels late
+	once   sync.Once
+	ended  chan struct{}      // closed when the connection has ended
+	served chan struct{}      // closed when serving the stream has returned
+	life   context.Context    // ends when the stream must end, even with pending messages
+	stop   context.CancelFunc // ends life
 }
 
 func newConn(principal string, o HandlerOptions) *conn {
@@ -38,9 +38,9 @@ func newConn(principal string, o HandlerOptions) *conn {
 		in:     queue.New(o.MaxQueue, o.StallTimeout),
 		out:    queue.New(o.MaxQueue, o.StallTimeout),
 		bodies: guard.NewRoom(guard.MaxBodies * o.MaxMessage),
-		gone:   make(chan struct{}), over: make(chan struct{}),
+		ended:  make(chan struct{}), served: make(chan struct{}),
 	}
-	c.late, c.end = context.WithCancel(context.Background())
+	c.life, c.stop = context.WithCancel(context.Background())
 	return c
 }
 
@@ -67,18 +67,18 @@ func (c *conn) Close() error {
 	timer := time.NewTimer(c.o.FlushTimeout)
 	defer timer.Stop()
 	select {
-	case <-c.over:
+	case <-c.served:
 	case <-timer.C:
 	}
-	c.end()
-	<-c.over
+	c.stop()
+	<-c.served
 	return nil
 }
 
 // fail ends the connection with err. Pending messages are still sent.
 func (c *conn) fail(err error) {
 	c.once.Do(func() {
-		close(c.gone)
+		close(c.ended)
 		c.in.Close(err)
 		c.out.Close(err)
 	})
@@ -89,7 +89,7 @@ func (c *conn) fail(err error) {
 func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstream.Event) {
 	rc := http.NewResponseController(w)
 	defer context.AfterFunc(ctx, func() { c.fail(fmt.Errorf("%w: client disconnected", transport.ErrClosed)) })()
-	defer context.AfterFunc(c.late, func() { rc.SetWriteDeadline(time.Now()) })()
+	defer context.AfterFunc(c.life, func() { rc.SetWriteDeadline(time.Now()) })()
 	var ticking sync.WaitGroup
 	ticking.Go(c.tick) // ends when the connection is over
 	defer ticking.Wait()
@@ -137,7 +137,7 @@ func (c *conn) writeOut(w http.ResponseWriter, rc *http.ResponseController, text
 	defer rc.SetWriteDeadline(time.Time{})
 	for part := range slices.Chunk(text, maxBuffer) {
 		rc.SetWriteDeadline(time.Now().Add(c.o.StallTimeout)) // not all writers support deadlines
-		if c.late.Err() != nil {
+		if c.life.Err() != nil {
 			rc.SetWriteDeadline(time.Now())
 		}
 		if _, err := w.Write(part); err != nil {
@@ -156,7 +156,7 @@ func (c *conn) tick() {
 		select {
 		case <-ticker.C:
 			c.out.Put(context.Background(), transport.Message{}) // fails after the end
-		case <-c.gone:
+		case <-c.ended:
 			return
 		}
 	}

@@ -103,7 +103,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet:
 		h.stream(ctx, w, r)
 	case http.MethodPost:
-		h.take(ctx, w, r)
+		h.receive(ctx, w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		guard.Refuse(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "method not allowed")
@@ -124,7 +124,7 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return
 	}
 	defer h.remove(id)
-	defer close(c.over)
+	defer close(c.served)
 	err = boundary.Run(func() error {
 		h.open(r, c)
 		return nil
@@ -158,8 +158,8 @@ func (h *Handler) endpoint(r *http.Request) (endpoint, id string, err error) {
 	return u.String(), id, nil
 }
 
-// take receives a message for a connection.
-func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+// receive receives a message for a connection.
+func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	c := h.conns[r.URL.Query().Get(sessionKey)]
 	h.mu.Unlock()

@@ -73,7 +73,7 @@ func New(r io.ReadCloser, w io.WriteCloser, o Options) *Conn {
 	}
 	c.close = sync.OnceValue(func() error {
 		close(c.closed)
-		return errors.Join(c.hangUp(), ignoreClosed(c.r.Close()))
+		return errors.Join(c.flushAndCloseWriter(), ignoreClosed(c.r.Close()))
 	})
 	go c.write() // ends with the connection
 	return c
@@ -116,8 +116,9 @@ func (c *Conn) CloseWrite() error {
 // closes.
 func (c *Conn) Close() error { return c.close() }
 
-// hangUp waits for pending messages to be written, and closes the writer.
-func (c *Conn) hangUp() error {
+// flushAndCloseWriter waits up to FlushTimeout for pending messages to be written, closes the
+// writer, and waits again for the writing goroutine.
+func (c *Conn) flushAndCloseWriter() error {
 	c.out.Close(transport.ErrClosed)
 	timer := time.NewTimer(c.flush)
 	defer timer.Stop()

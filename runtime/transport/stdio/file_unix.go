@@ -8,9 +8,9 @@ import (
 )
 
 // interruptible returns a file for the same stream whose reads and writes end when it is closed; ok
-// is false if there is none. It needs a non-blocking descriptor. As this is a property of the
-// stream, and other processes may share it, it is set only for pipes and sockets, and not if
-// standard error is the same stream: its writers do not expect it.
+// is false if there is none. It needs a non-blocking descriptor. Non-blocking mode is a property of
+// the stream, and other processes may share the stream. It is therefore set only for pipes and
+// sockets, and not if standard error is the same stream: its writers do not expect it.
 func interruptible(f *os.File) (file *os.File, ok bool) {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {

@@ -30,9 +30,9 @@ type Command struct {
 	Apart bool
 
 	// Stderr receives the server's standard error, which is not part of the protocol. If it is nil,
-	// the error of a failed server has the last lines, and the rest is discarded. A Write that
-	// blocks stops the server when its pipe is full, but does not keep Close from returning. After
-	// a Write that fails, the rest is discarded.
+	// the error of a failed server has the last lines, and the rest is discarded. While a Write
+	// blocks, the server blocks as soon as its pipe is full, but Close returns. After a Write that
+	// fails, the rest is discarded.
 	Stderr io.Writer
 
 	// ExitTimeout is how long Close waits for the process to exit after closing its standard input,
@@ -43,9 +43,9 @@ type Command struct {
 	Options Options
 }
 
-// waitDelay is how long to wait, after the process has exited, for its output to end: a child may
-// hold it open, or a Write of standard error may block. Output of the process itself is read even
-// later; see output.
+// waitDelay is how long to wait for the end of the output after the process has exited: a child may
+// hold the pipe open, or a Write of standard error may block. Bytes that are already in the pipe
+// are read even after that; see output.
 const waitDelay = time.Second
 
 const defaultExitTimeout = 2 * time.Second
@@ -179,7 +179,7 @@ func (p *Process) Close() error { return p.close() }
 
 func (p *Process) end() error {
 	close(p.conn.closed)
-	err := p.conn.hangUp()
+	err := p.conn.flushAndCloseWriter()
 	drained := make(chan struct{})
 	go func() { // ends when the output is closed, below
 		defer close(drained)
@@ -223,7 +223,7 @@ func (p *Process) wait() {
 	defer timer.Stop()
 	select {
 	case <-p.copied:
-	case <-timer.C: // a child of the process holds it open, or a Write blocks
+	case <-timer.C: // a child of the process holds standard error open, or a Write blocks
 	}
 	if p.errors != nil {
 		p.errors.Close()

@@ -21,30 +21,30 @@ func Server(o Options) *Conn {
 	}
 	var w io.WriteCloser = out
 	if f, ok := interruptible(out); ok {
-		w = &both{f, out}
+		w = &filePair{f, out}
 	}
 	return New(r, w, o)
 }
 
-// both writes to a file, and also closes another file for the same stream.
-type both struct {
+// filePair writes to a file. Its Close also closes another file for the same stream.
+type filePair struct {
 	*os.File
 	other *os.File
 }
 
-func (b *both) Close() error { return errors.Join(b.File.Close(), b.other.Close()) }
+func (b *filePair) Close() error { return errors.Join(b.File.Close(), b.other.Close()) }
 
 // pump makes an interruptible reader of a file that cannot be interrupted, such as a terminal. If
 // it is closed during a read, its goroutine stays until that read returns.
 type pump struct {
 	f       *os.File
-	got     chan pumped
+	got     chan readResult
 	left    []byte
 	closing sync.Once
 	closed  chan struct{}
 }
 
-type pumped struct {
+type readResult struct {
 	data []byte
 	err  error
 }
@@ -55,7 +55,7 @@ func newPump(f *os.File) *pump {
 
 func (p *pump) Read(b []byte) (int, error) {
 	if p.got == nil {
-		p.got = make(chan pumped)
+		p.got = make(chan readResult)
 		go p.run() // ends after Close, when a concurrent read has returned
 	}
 	if len(p.left) == 0 {
@@ -78,7 +78,7 @@ func (p *pump) run() {
 	for {
 		buf := make([]byte, 4<<10)
 		n, err := p.f.Read(buf)
-		for _, g := range []pumped{{buf[:n], nil}, {nil, err}} {
+		for _, g := range []readResult{{buf[:n], nil}, {nil, err}} {
 			if len(g.data) == 0 && g.err == nil {
 				continue
 			}

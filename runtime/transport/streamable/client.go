@@ -208,7 +208,7 @@ func (c *Client) confirm(ctx context.Context, ep *epoch, text []byte) error {
 			return nil
 		case ctx.Err() != nil || ep.lost.Load() || errors.Is(err, transport.ErrStalled):
 			return err
-		case !httpcore.Passing(err) || failures >= c.end.Options.MaxRetries:
+		case !httpcore.Retryable(err) || failures >= c.end.Options.MaxRetries:
 			// The session may reuse the memory of text.
 			text := bytes.Clone(text)
 			c.end.Go(func() { c.confirmLater(ep, text, failures) }) // ends with ep

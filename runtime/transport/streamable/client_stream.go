@@ -73,7 +73,7 @@ func (s *stream) follow(resp *http.Response) error {
 		s.failures++
 		s.idle++
 		resp, err = s.connect(ctx)
-		if err != nil && !httpcore.Passing(err) {
+		if err != nil && !httpcore.Retryable(err) {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	if s.last != "" {
 		h["Last-Event-Id"] = []string{s.last}
 	}
-	do := s.c.end.DoSoon
+	do := s.c.end.DoWithTimeout
 	if s.standing {
 		do = s.c.end.Do // some servers send the response header with their first message
 	}
@@ -175,7 +175,7 @@ func (c *Client) listen(ep *epoch) {
 		}
 		resp, err := s.connect(ep.ctx)
 		close(answered)
-		if err == nil || httpcore.Passing(err) {
+		if err == nil || httpcore.Retryable(err) {
 			err = s.follow(resp)
 		}
 		ep.listening.Store(false)

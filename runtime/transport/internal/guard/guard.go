@@ -43,16 +43,16 @@ type Guard struct {
 // with the request. If ok is false, Admit has written the response: 204 to the preflight request of
 // an allowed page, 403 for a foreign origin or host name, and 401 without a principal.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, ok bool) {
-	if !g.host(r) {
+	if !g.allowsHost(r) {
 		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host))
 		return nil, false
 	}
 	if origins := r.Header["Origin"]; len(origins) > 0 {
-		if len(origins) > 1 || !g.origin(r, origins[0]) {
+		if len(origins) > 1 || !g.allowsOrigin(r, origins[0]) {
 			Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "origin not allowed: "+printable(origins[0]))
 			return nil, false
 		}
-		g.share(w, origins[0])
+		g.setCORSHeaders(w, origins[0])
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			w.WriteHeader(http.StatusNoContent)
 			return nil, false
@@ -68,7 +68,7 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 	}
 	principal, err := g.principal(r)
 	if err != nil {
-		g.refusePrincipal(w, err)
+		g.rejectPrincipal(w, err)
 		return nil, false
 	}
 	return transport.WithPrincipal(ctx, principal), true
@@ -79,8 +79,8 @@ func (g *Guard) principal(r *http.Request) (principal string, err error) {
 	return g.Principal(r)
 }
 
-// refusePrincipal rejects a request because Principal has failed with err.
-func (g *Guard) refusePrincipal(w http.ResponseWriter, err error) {
+// rejectPrincipal rejects a request because Principal has failed with err.
+func (g *Guard) rejectPrincipal(w http.ResponseWriter, err error) {
 	if boundary.Report(boundary.Logger(g.Logger), "Principal panicked", err) {
 		Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "internal error: principal unknown")
 		return
@@ -93,10 +93,10 @@ func (g *Guard) refusePrincipal(w http.ResponseWriter, err error) {
 	Refuse(w, http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, "not authorized: "+boundary.ErrorText(err))
 }
 
-// host reports whether a request uses a host name of the server. A web page can make its own name
-// resolve to the address of a private server (DNS rebinding), but the browser then still sends the
-// name of the page.
-func (g *Guard) host(r *http.Request) bool {
+// allowsHost reports whether a request uses a host name of the server. A web page can make its own
+// name resolve to the address of a private server (DNS rebinding), but the browser then still sends
+// the name of the page.
+func (g *Guard) allowsHost(r *http.Request) bool {
 	name := hostname(r.Host)
 	if len(g.Hosts) > 0 {
 		return slices.ContainsFunc(g.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
@@ -104,9 +104,10 @@ func (g *Guard) host(r *http.Request) bool {
 	return !overLoopback(r) || isLoopback(name)
 }
 
-// origin reports whether a page of an origin may use the server: a listed origin, the server's own
-// origin if its name can be trusted, and on a loopback connection any origin of the same machine.
-func (g *Guard) origin(r *http.Request, origin string) bool {
+// allowsOrigin reports whether a page of an origin may use the server: a listed origin, the
+// server's own origin if its name can be trusted, and on a loopback connection any origin of the
+// same machine.
+func (g *Guard) allowsOrigin(r *http.Request, origin string) bool {
 	if slices.ContainsFunc(g.Origins, func(o string) bool { return o == "*" || strings.EqualFold(o, origin) }) {
 		return true
 	}
@@ -124,8 +125,8 @@ func (g *Guard) origin(r *http.Request, origin string) bool {
 	return err == nil || len(g.Hosts) > 0 // an address cannot be rebound
 }
 
-// share sets the CORS headers for an allowed origin.
-func (g *Guard) share(w http.ResponseWriter, origin string) {
+// setCORSHeaders sets the CORS headers for an allowed origin.
+func (g *Guard) setCORSHeaders(w http.ResponseWriter, origin string) {
 	h := w.Header()
 	h.Add("Vary", "Origin")
 	h.Set("Access-Control-Allow-Origin", origin)
@@ -164,7 +165,7 @@ func hostname(hostport string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
 }
 
-// printable returns the beginning of a peer's text, with other than printable ASCII characters
+// printable returns the beginning of a peer's text, with all characters except printable ASCII
 // replaced.
 func printable(s string) string {
 	if len(s) > 100 {

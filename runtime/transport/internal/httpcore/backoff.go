@@ -58,9 +58,9 @@ func Sleep(ctx context.Context, d time.Duration) (ok bool) {
 	}
 }
 
-// Passing reports whether a request that failed with err may succeed later. Rejections by the
+// Retryable reports whether a request that failed with err may succeed later. Rejections by the
 // server are permanent, except for some statuses.
-func Passing(err error) bool {
+func Retryable(err error) bool {
 	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
 		switch status.Code {
 		case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly,

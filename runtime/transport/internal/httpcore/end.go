@@ -39,7 +39,7 @@ type End struct {
 	stop context.CancelCauseFunc
 
 	mu      sync.Mutex
-	shut    atomic.Bool    // set by Close, after closed is closed
+	closing atomic.Bool    // set by Close, after closed is closed
 	closed  chan struct{}  // closed when the connection has ended
 	err     error          // the cause of the end; set before closed is closed
 	work    sync.WaitGroup // goroutines; none is added after closed is closed
@@ -142,7 +142,7 @@ func (e *End) inbox() chan received {
 // Read returns the next delivered message. After the connection has failed, it returns the pending
 // messages first. It implements [transport.Conn].
 func (e *End) Read() (transport.Message, error) {
-	if e.shut.Load() {
+	if e.closing.Load() {
 		return transport.Message{}, e.err
 	}
 	in := e.inbox()
@@ -151,7 +151,7 @@ func (e *End) Read() (transport.Message, error) {
 		return r.m, r.err
 	case <-e.closed:
 	}
-	if !e.shut.Load() {
+	if !e.closing.Load() {
 		select {
 		case r := <-in: // delivered before the end
 			return r.m, r.err
@@ -195,7 +195,7 @@ func (e *End) Forward(m transport.Message, err error) (ok bool) {
 // ReportLost delivers a [*transport.DeliveryError] for a lost message. It does not wait. id is that
 // of a request, or zero. taken reports whether the server may have received the message.
 func (e *End) ReportLost(id jsonrpc.ID, taken bool, err error) {
-	e.Report(&transport.DeliveryError{ID: id, Taken: taken, Refused: !Passing(err), Err: err})
+	e.Report(&transport.DeliveryError{ID: id, Taken: taken, Refused: !Retryable(err), Err: err})
 }
 
 // Report delivers an error of a connection that stays open. It does not wait.
@@ -330,7 +330,7 @@ func (e *End) Fail(err error) {
 // HTTP connections.
 func (e *End) Close(last func()) {
 	e.Fail(transport.ErrClosed)
-	e.shut.Store(true)
+	e.closing.Store(true)
 	sent := make(chan struct{})
 	go func() { // ends after life has ended
 		defer close(sent)
@@ -355,7 +355,7 @@ func (e *End) Close(last func()) {
 
 // Detach returns a context with the values of ctx that ends with the connection and not with ctx.
 func (e *End) Detach(ctx context.Context) (context.Context, context.CancelCauseFunc) {
-	return context.WithCancelCause(&valued{e.life, ctx})
+	return context.WithCancelCause(&valuesContext{e.life, ctx})
 }
 
 // Bounded returns a context that ends with ctx or with the connection.
@@ -368,13 +368,13 @@ func (e *End) Bounded(ctx context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// valued is a context with the values of another one in addition to its own.
-type valued struct {
+// valuesContext is a context with the values of another one in addition to its own.
+type valuesContext struct {
 	context.Context
 	values context.Context
 }
 
-func (c *valued) Value(key any) any {
+func (c *valuesContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v
 	}

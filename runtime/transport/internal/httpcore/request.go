@@ -43,9 +43,9 @@ func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 	return resp, err
 }
 
-// DoSoon is [End.Do] with a limit: it fails with [transport.ErrStalled] if the response does not
-// begin within StallTimeout.
-func (e *End) DoSoon(ctx context.Context, r Request) (*http.Response, error) {
+// DoWithTimeout is [End.Do] with a limit: it fails with [transport.ErrStalled] if the response does
+// not begin within StallTimeout.
+func (e *End) DoWithTimeout(ctx context.Context, r Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stall := e.Options.StallTimeout
 	timer := time.AfterFunc(stall, func() { cancel(fmt.Errorf("%w: no answer within %v", transport.ErrStalled, stall)) })
@@ -58,17 +58,17 @@ func (e *End) DoSoon(ctx context.Context, r Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	resp.Body = &cancelling{resp.Body, cancel}
+	resp.Body = &cancellingBody{resp.Body, cancel}
 	return resp, nil
 }
 
-// cancelling is a body whose Close cancels its request.
-type cancelling struct {
+// cancellingBody is a body whose Close cancels its request.
+type cancellingBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
 }
 
-func (c *cancelling) Close() error {
+func (c *cancellingBody) Close() error {
 	c.cancel(nil)
 	return c.ReadCloser.Close()
 }
@@ -78,18 +78,18 @@ func (c *cancelling) Close() error {
 // the request.
 func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 	if e.plain != nil && r.URL.User == nil {
-		resp, err := e.plain.RoundTrip(r.with(ctx))
+		resp, err := e.plain.RoundTrip(r.httpRequest(ctx))
 		if err != nil {
-			return nil, r.failed(err)
+			return nil, r.wrapError(err)
 		}
 		if resp.StatusCode/100 != 3 || resp.Header.Get("Location") == "" {
 			return resp, nil
 		}
 		client := e.client // follows the redirect or returns an error
 		client.Transport = &redirected{resp, e.plain}
-		return r.through(&client, r.with(ctx))
+		return r.doThrough(&client, r.httpRequest(ctx))
 	}
-	req := r.with(ctx)
+	req := r.httpRequest(ctx)
 	req.Header = req.Header.Clone()
 	for name, values := range e.Options.Header {
 		req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
@@ -102,24 +102,24 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 			return nil, fmt.Errorf("prepare HTTP request: %w", err)
 		}
 	}
-	return r.through(&e.client, req)
+	return r.doThrough(&e.client, req)
 }
 
-// through sends the request through client.
-func (r Request) through(client *http.Client, req *http.Request) (*http.Response, error) {
+// doThrough sends the request through client.
+func (r Request) doThrough(client *http.Client, req *http.Request) (*http.Response, error) {
 	resp, err := client.Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err
 		}
-		return nil, r.failed(err)
+		return nil, r.wrapError(err)
 	}
 	return resp, nil
 }
 
-// failed wraps err with the method and the URL without its query. The query may be secret: in
-// package sse it names the session.
-func (r Request) failed(err error) error {
+// wrapError adds the method and the URL to err. It omits the query of the URL, which may be secret:
+// in package sse it identifies the session.
+func (r Request) wrapError(err error) error {
 	u := *r.URL
 	u.RawQuery = ""
 	return fmt.Errorf("%s %s: %w", r.Method, u.Redacted(), err)
@@ -139,8 +139,8 @@ func (t *redirected) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(req)
 }
 
-// with returns the request as an *http.Request.
-func (r Request) with(ctx context.Context) *http.Request {
+// httpRequest returns the request as an *http.Request.
+func (r Request) httpRequest(ctx context.Context) *http.Request {
 	req := &http.Request{
 		Method: r.Method, URL: r.URL, Header: r.Header, Host: r.URL.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -211,10 +211,10 @@ func (e *End) ReadAll(resp *http.Response) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// firstRead is how many bytes of an announced length are allocated before any of them has arrived.
+// firstRead is how many bytes of an announced length are allocated before any byte has arrived.
 const firstRead = 256 << 10
 
-// readLength reads n bytes. Its memory grows with the bytes that have arrived, as an announced
+// readLength reads n bytes. Its memory grows with the bytes that have arrived, because an announced
 // length costs the server nothing.
 func readLength(r io.Reader, n int) ([]byte, error) {
 	text := make([]byte, min(n, firstRead))
@@ -240,13 +240,13 @@ const excerptTimeout = 5 * time.Second
 const maxQuoted = 500
 
 // Status returns the error for a response whose status is not a success, and the id of the JSON-RPC
-// error in its body, if there is one. It reads the beginning of the body, and makes it available to
-// be read again.
+// error in its body, if there is one. It reads the beginning of the body, which callers can read
+// again.
 func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	err = &httpclient.StatusError{Method: resp.Request.Method, Code: resp.StatusCode, Header: resp.Header}
-	defer closeLate(resp.Body).Stop()
+	defer closeAfterTimeout(resp.Body).Stop()
 	text, readErr := io.ReadAll(io.LimitReader(resp.Body, maxExcerpt))
-	resp.Body = again{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
+	resp.Body = replayedBody{io.MultiReader(bytes.NewReader(text), resp.Body), resp.Body}
 	if readErr != nil && len(text) == 0 {
 		return err, id
 	}
@@ -261,13 +261,13 @@ func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	return err, id
 }
 
-// closeLate closes a body after excerptTimeout to end a read.
-func closeLate(body io.Closer) *time.Timer {
+// closeAfterTimeout closes a body after excerptTimeout, which ends a read of it.
+func closeAfterTimeout(body io.Closer) *time.Timer {
 	return time.AfterFunc(excerptTimeout, func() { body.Close() })
 }
 
-// again is a body whose beginning was read and put back.
-type again struct {
+// replayedBody is a body whose beginning was read and put back.
+type replayedBody struct {
 	io.Reader
 	io.Closer
 }
@@ -276,7 +276,7 @@ type again struct {
 // body.
 func Discard(resp *http.Response) {
 	if resp.ContentLength != 0 {
-		defer closeLate(resp.Body).Stop()
+		defer closeAfterTimeout(resp.Body).Stop()
 	}
 	io.CopyN(io.Discard, resp.Body, maxExcerpt)
 	resp.Body.Close()

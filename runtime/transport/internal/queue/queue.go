@@ -35,7 +35,8 @@ type Queue struct {
 	idle   sync.Cond                      // signals that taking is false
 }
 
-// New returns a queue for max bytes. Put fails if no message is taken or moved for the time stall.
+// New returns a queue for max bytes. Put fails if no message is taken or moved for the duration
+// stall.
 func New(max int, stall time.Duration) *Queue {
 	q := &Queue{max: max, stall: stall}
 	q.idle.L = &q.mu
@@ -53,8 +54,9 @@ func (q *Queue) Push(take func(transport.Message, error)) {
 	q.drain()
 }
 
-// hand calls take for a message. Even if take panics, later messages are handled.
-func (q *Queue) hand(m transport.Message) {
+// takeOne calls take for m, and starts drain if messages have arrived meanwhile. It does so even if
+// take panics. The caller has set taking.
+func (q *Queue) takeOne(m transport.Message) {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -100,7 +102,7 @@ func (q *Queue) remove() []transport.Message {
 		q.pending, q.spare = q.spare[:0], batch
 		q.size = 0
 		q.moved.Add(1)
-		q.freed()
+		q.wakePut()
 	}
 	return batch
 }
@@ -124,7 +126,7 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 		if q.take != nil && !q.taking {
 			q.taking = true
 			q.mu.Unlock()
-			q.hand(m)
+			q.takeOne(m)
 			return nil
 		}
 		if q.size == 0 || q.size+size <= q.max {
@@ -189,8 +191,8 @@ func (q *Queue) Take() ([]transport.Message, error) {
 	}
 }
 
-// freed wakes waiting calls of Put. mu must be held.
-func (q *Queue) freed() {
+// wakePut wakes waiting calls of Put. mu must be held.
+func (q *Queue) wakePut() {
 	if q.room != nil {
 		close(q.room)
 		q.room = nil
@@ -206,7 +208,7 @@ func (q *Queue) Close(err error) {
 		return
 	}
 	q.err = err
-	q.freed()
+	q.wakePut()
 	if q.take != nil && !q.taking {
 		q.taking = true
 		go q.drain() // ends when take has received err; Wait waits for it
@@ -223,7 +225,7 @@ func (q *Queue) Discard() {
 	defer q.mu.Unlock()
 	clear(q.pending)
 	q.pending, q.size = q.pending[:0], 0
-	q.freed()
+	q.wakePut()
 }
 
 // Wait waits until take is not running. After Close, take does not run again. take must not call
