@@ -48,7 +48,7 @@ type releaser struct {
 
 func (*releaser) Release(jsonrpc.ID) {}
 
-func TestAsFindsTheOutermostMethod(t *testing.T) {
+func TestAsFindsOutermostMethod(t *testing.T) {
 	a, _ := inmemory.Pair(inmemory.Options{})
 	defer a.Close()
 	inner := &releaser{loggedConn{a}, "inner"}
@@ -58,7 +58,7 @@ func TestAsFindsTheOutermostMethod(t *testing.T) {
 		conn transport.Conn
 		want *releaser
 	}{
-		{"itself", inner, inner},
+		{"not wrapped", inner, inner},
 		{"wrapped twice", loggedConn{loggedConn{inner}}, inner},
 		{"overridden", outer, outer},
 		{"hidden", loggedConn{plainConn{inner}}, nil},

@@ -10,17 +10,17 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/transporttest"
 )
 
-func TestPairKeepsTheContractOfTransports(t *testing.T) {
+func TestPairKeepsTransportContract(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T, stall time.Duration, queue int) transporttest.Ends {
 		a, b := inmemory.Pair(inmemory.Options{StallTimeout: stall, MaxQueue: queue})
 		return transporttest.Ends{A: a, B: b}
 	})
 }
 
-// wrapped is a wrapper of a connection, as one that overrides Read.
+// wrapped wraps a connection, as a type that overrides Read does.
 type wrapped struct{ *inmemory.Conn }
 
-func TestPushIsForTheEndItself(t *testing.T) {
+func TestPushRejectsWrappedConn(t *testing.T) {
 	a, b := inmemory.Pair(inmemory.Options{})
 	var got []string
 	take := func(m transport.Message, err error) {

@@ -21,9 +21,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// byHand starts a server that sends text on its stream and passes POSTs to post. The stream ends
-// when end is closed.
-func byHand(t *testing.T, text string, post http.HandlerFunc) (serverURL string, end chan struct{}) {
+// startServer starts a server that sends text on its stream and passes POSTs to post. The stream
+// ends when end is closed.
+func startServer(t *testing.T, text string, post http.HandlerFunc) (serverURL string, end chan struct{}) {
 	end = make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /a/sse", func(w http.ResponseWriter, r *http.Request) {
@@ -41,18 +41,18 @@ func byHand(t *testing.T, text string, post http.HandlerFunc) (serverURL string,
 	return server.URL + "/a/sse", end
 }
 
-func TestClientPostsToTheEndpoint(t *testing.T) {
+func TestClientPostsToEndpoint(t *testing.T) {
 	// Proves LEGACY-04.
 	for _, test := range []struct{ name, event, want string }{
 		{"relative to the stream", "event: endpoint\ndata: post?s=1\n\n", "/a/post?s=1"},
-		{"with a query alone", "event: endpoint\ndata: ?s=1\n\n", "/a/sse?s=1"},
-		{"of the same server", ": hello\n\nretry: 10\nevent: endpoint\r\ndata: /post?s=1\r\n\r\n", "/post?s=1"},
-		{"behind other settings", "retry: 10\n\nid: 1\ndata:\n\nevent: endpoint\ndata: /post\n\n", "/post"},
-		{"absolute", "event: endpoint\ndata: http://HOST/post\n\n", "/post"},
+		{"query only", "event: endpoint\ndata: ?s=1\n\n", "/a/sse?s=1"},
+		{"absolute path", ": hello\n\nretry: 10\nevent: endpoint\r\ndata: /post?s=1\r\n\r\n", "/post?s=1"},
+		{"after events without data", "retry: 10\n\nid: 1\ndata:\n\nevent: endpoint\ndata: /post\n\n", "/post"},
+		{"absolute URL", "event: endpoint\ndata: http://HOST/post\n\n", "/post"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := make(chan string, 10)
-			u, end := byHand(t, test.event+"data: {\"a\":1}\n\nevent: other\ndata: {\"a\":2}\n\ndata: {\"a\":3}\n\n", func(w http.ResponseWriter, r *http.Request) {
+			u, end := startServer(t, test.event+"data: {\"a\":1}\n\nevent: other\ndata: {\"a\":2}\n\ndata: {\"a\":3}\n\n", func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
 				got <- r.URL.String() + " " + r.Header.Get("Content-Type") + " " + string(body)
 				if strings.Contains(string(body), "bad") {
@@ -94,15 +94,15 @@ func TestClientPostsToTheEndpoint(t *testing.T) {
 	}
 }
 
-// The URL to post to names the session, which is a secret. The query of the user's URL may be
-// secret, too.
-func TestErrorsDoNotTellTheQuery(t *testing.T) {
+// The query of the URL to post to identifies the session and is secret. The query of the user's URL
+// may be secret, too.
+func TestErrorsOmitQuery(t *testing.T) {
 	for name, o := range map[string]httpclient.Options{
-		"of the client's own transport": {},
-		"of an http.Client":             {Header: http.Header{"X-A": {"b"}}},
+		"default transport":        {},
+		"http.Client with headers": {Header: http.Header{"X-A": {"b"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, _ := byHand(t, "event: endpoint\ndata: /post?s=secret\n\n", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+			u, _ := startServer(t, "event: endpoint\ndata: /post?s=secret\n\n", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 			c := dial(t, u+"?key=secret", o)
 			if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"x"}`)}); err != nil {
 				t.Error(err)
@@ -113,17 +113,17 @@ func TestErrorsDoNotTellTheQuery(t *testing.T) {
 			}
 			o := o
 			o.HTTP = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.OpError{Op: "dial", Err: errors.New("nobody is there")}
+				return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 			}}}
-			if _, err := sse.Dial(t.Context(), u+"?key=secret", o); err == nil || !strings.Contains(err.Error(), "nobody is there") || strings.Contains(err.Error(), "secret") {
-				t.Errorf("a server that is not reached: %v", err)
+			if _, err := sse.Dial(t.Context(), u+"?key=secret", o); err == nil || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "secret") {
+				t.Errorf("an unreachable server: %v", err)
 			}
 		})
 	}
 }
 
 // The server has the request although its response to the POST is lost. The call continues.
-func TestClientWaitsForTheAnswerToARequestWhosePOSTIsNotAnswered(t *testing.T) {
+func TestCallSurvivesLostPostResponse(t *testing.T) {
 	posted := make(chan bool, 1)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, r *http.Request) {
@@ -152,7 +152,7 @@ func TestClientWaitsForTheAnswerToARequestWhosePOSTIsNotAnswered(t *testing.T) {
 }
 
 // An answer that is too long fails its request at once, at any position of its id.
-func TestClientFailsARequestWhoseAnswerIsTooLong(t *testing.T) {
+func TestOverlongAnswerFailsItsCall(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for _, answer := range []string{
 		`{"jsonrpc":"2.0","id":7,"result":{"x":"` + long + `"}}`,
@@ -186,10 +186,10 @@ func TestClientFailsARequestWhoseAnswerIsTooLong(t *testing.T) {
 	}
 }
 
-func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
+func TestClientRepeatsInitializedUntilAccepted(t *testing.T) {
 	const ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	posts, taken := 0, make(chan bool, 1)
-	u, _ := byHand(t, "event: endpoint\ndata: /post\n\n", func(w http.ResponseWriter, r *http.Request) {
+	u, _ := startServer(t, "event: endpoint\ndata: /post\n\n", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if string(body) != ready {
 			t.Errorf("got %s", body)
@@ -217,27 +217,27 @@ func TestDialFails(t *testing.T) {
 		name, stream string
 		want         error
 	}{
-		{"with another event first", "data: {}\n\n", sse.ErrEndpoint},
-		{"with another server", "event: endpoint\ndata: http://elsewhere.example/post\n\n", sse.ErrEndpoint},
-		{"with another scheme", "event: endpoint\ndata: https://HOST/post\n\n", sse.ErrEndpoint},
-		{"with no URL", "event: endpoint\ndata: http://[/\n\n", sse.ErrEndpoint},
-		{"when nothing comes", "", context.DeadlineExceeded},
+		{"another event first", "data: {}\n\n", sse.ErrEndpoint},
+		{"endpoint on another host", "event: endpoint\ndata: http://elsewhere.example/post\n\n", sse.ErrEndpoint},
+		{"endpoint with another scheme", "event: endpoint\ndata: https://HOST/post\n\n", sse.ErrEndpoint},
+		{"malformed endpoint", "event: endpoint\ndata: http://[/\n\n", sse.ErrEndpoint},
+		{"no event", "", context.DeadlineExceeded},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			u, _ := byHand(t, test.stream, http.NotFound)
-			patience := time.Minute // longer than the other failures take
+			u, _ := startServer(t, test.stream, http.NotFound)
+			timeout := time.Minute // longer than the other failures take
 			if test.want == context.DeadlineExceeded {
-				patience = 100 * time.Millisecond
+				timeout = 100 * time.Millisecond
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			if _, err := sse.Dial(ctx, u, httpclient.Options{}); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
 	}
-	t.Run("with a status", func(t *testing.T) {
-		u, _ := byHand(t, "", http.NotFound)
+	t.Run("rejected with a status", func(t *testing.T) {
+		u, _ := startServer(t, "", http.NotFound)
 		_, err := sse.Dial(t.Context(), u+"/other", httpclient.Options{})
 		if status, ok := errors.AsType[*httpclient.StatusError](err); !ok || status.Code/100 != 4 {
 			t.Errorf("got %v", err)
@@ -250,9 +250,9 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-func TestClientSendsTheRevision(t *testing.T) {
+func TestClientSendsNegotiatedRevision(t *testing.T) {
 	got := make(chan string, 10)
-	hello := `{"jsonrpc":"2.0","id":"h","result":{"protocolVersion":"2024-11-05"}}`
+	initialized := `{"jsonrpc":"2.0","id":"h","result":{"protocolVersion":"2024-11-05"}}`
 	answers := make(chan bool)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, r *http.Request) {
@@ -260,7 +260,7 @@ func TestClientSendsTheRevision(t *testing.T) {
 		fmt.Fprint(w, "event: endpoint\ndata: /post\n\n")
 		w.(http.Flusher).Flush()
 		<-answers
-		fmt.Fprintf(w, "data: %s\n\n", hello)
+		fmt.Fprintf(w, "data: %s\n\n", initialized)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})

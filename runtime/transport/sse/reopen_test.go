@@ -20,20 +20,20 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
 
-// shop is a server whose sessions the test can end.
-type shop struct {
-	url      string
-	sessions chan *session.Session
-	asked    chan bool    // receives when the tool sends an input request
-	lists    atomic.Int32 // how often tools/list was served
-	status   atomic.Int32 // of all responses; 0 for the usual ones
-	missed   chan bool    // receives when a stream is rejected with status
-	forgets  atomic.Bool  // the next message is rejected with status 404
-	revision atomic.Value // the only supported mcp.Revision; "" for all
+// testServer is a server whose sessions the test can end.
+type testServer struct {
+	url        string
+	sessions   chan *session.Session
+	asked      chan bool    // receives when the tool sends an input request
+	lists      atomic.Int32 // how often tools/list was served
+	status     atomic.Int32 // of all responses; 0 for the usual ones
+	rejected   chan bool    // receives when a stream is rejected with status
+	rejectNext atomic.Bool  // the next message is rejected with status 404
+	revision   atomic.Value // the only supported mcp.Revision; "" for all
 }
 
-func openShop(t *testing.T) *shop {
-	s := &shop{sessions: make(chan *session.Session, 10), asked: make(chan bool, 10), missed: make(chan bool, 1)}
+func startTestServer(t *testing.T) *testServer {
+	s := &testServer{sessions: make(chan *session.Session, 10), asked: make(chan bool, 10), rejected: make(chan bool, 1)}
 	s.revision.Store(mcp.Revision(""))
 	h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) {
 		cfg := &session.Config{Handler: s.handle}
@@ -41,7 +41,7 @@ func openShop(t *testing.T) *shop {
 			cfg.Revisions = []mcp.Revision{r}
 		}
 		s.sessions <- session.Serve(conn, &mcp.InitializeResult{
-			ServerInfo:   mcp.Implementation{Name: "shop", Version: "1"},
+			ServerInfo:   mcp.Implementation{Name: "test server", Version: "1"},
 			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
 		}, cfg)
 	}, sse.HandlerOptions{})
@@ -50,13 +50,13 @@ func openShop(t *testing.T) *shop {
 			w.WriteHeader(status)
 			if r.Method == "GET" {
 				select {
-				case s.missed <- true:
+				case s.rejected <- true:
 				default:
 				}
 			}
 			return
 		}
-		if r.Method == "POST" && s.forgets.Swap(false) {
+		if r.Method == "POST" && s.rejectNext.Swap(false) {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
@@ -72,7 +72,7 @@ func openShop(t *testing.T) *shop {
 
 // handle serves tools/list and tools/call. For the latter it sends roots/list to the client and
 // waits for the answer.
-func (s *shop) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+func (s *testServer) handle(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 	switch req.Method {
 	case "tools/list":
 		s.lists.Add(1)
@@ -85,27 +85,28 @@ func (s *shop) handle(ctx context.Context, req *session.Request) (codec.Encoder,
 	return nil, jsonrpc.MethodNotFound(req.Method)
 }
 
-// guest is a client that does not answer roots/list. It waits until the request is cancelled.
-type guest struct {
+// blockingClient is a client that does not answer roots/list. It waits until the request is
+// cancelled.
+type blockingClient struct {
 	mcp.UnimplementedClientHandler
 	asked, cancelled chan error
 }
 
-func (g guest) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
+func (g blockingClient) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
 	g.asked <- nil
 	<-ctx.Done()
 	g.cancelled <- context.Cause(ctx)
 	return nil, ctx.Err()
 }
 
-// visit opens a session with the shop. It returns both sides, and a channel that receives the
+// connect opens a session with the server. It returns both sides, and a channel that receives the
 // server's name when the session is reopened.
-func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.Session, reopened chan string) {
+func (s *testServer) connect(t *testing.T, g blockingClient) (c *session.Session, server *session.Session, reopened chan string) {
 	t.Helper()
 	reopened = make(chan string, 10)
 	o := httpclient.Options{RetryDelay: time.Millisecond, MaxRetryDelay: 10 * time.Millisecond}
 	c, err := session.Connect(t.Context(), dial(t, s.url, o), &mcp.InitializeRequestParams{
-		ClientInfo:   mcp.Implementation{Name: "guest", Version: "1"},
+		ClientInfo:   mcp.Implementation{Name: "test client", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
 	}, &session.Config{
 		Handler:  session.ClientHandler(g, nil),
@@ -115,28 +116,28 @@ func (s *shop) visit(t *testing.T, g guest) (c *session.Session, there *session.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	there = <-s.sessions
-	if err := there.Ready(t.Context()); err != nil {
+	server = <-s.sessions
+	if err := server.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return c, there, reopened
+	return c, server, reopened
 }
 
 // When a stream breaks, the requests of its session are lost. The client opens another one. Each
 // stream has its own endpoint for the messages of its session.
 //
 // Proves LEGACY-04.
-func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
-	s := openShop(t)
-	g := guest{asked: make(chan error, 10), cancelled: make(chan error, 10)}
-	c, there, reopened := s.visit(t, g)
+func TestClientReopensAfterBrokenStream(t *testing.T) {
+	s := startTestServer(t)
+	g := blockingClient{asked: make(chan error, 10), cancelled: make(chan error, 10)}
+	c, server, reopened := s.connect(t, g)
 	lost := make(chan error, 1)
 	go func() {
 		_, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"x"}`))
 		lost <- err
 	}()
 	<-g.asked
-	there.Close()
+	server.Close()
 	if err := <-lost; !errors.Is(err, transport.ErrSessionLost) {
 		t.Errorf("the unanswered call: %v", err)
 	}
@@ -148,7 +149,7 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 			t.Errorf("a call after the loss: %v", err)
 		}
 	}
-	if got := <-reopened; got != "shop" {
+	if got := <-reopened; got != "test server" {
 		t.Errorf("reopened with %q", got)
 	}
 	second := <-s.sessions
@@ -166,7 +167,7 @@ func TestClientOpensANewSessionWhenItsStreamBreaks(t *testing.T) {
 // Without a session above it, the client reports the loss, and Reopen and a further handshake
 // continue on the same connection. A message of the lost session is not sent.
 func TestClientReportsLostSessionAndReopens(t *testing.T) {
-	s := openShop(t)
+	s := startTestServer(t)
 	c := dial(t, s.url, httpclient.Options{RetryDelay: time.Millisecond})
 	write := func(text string) {
 		t.Helper()
@@ -185,17 +186,17 @@ func TestClientReportsLostSessionAndReopens(t *testing.T) {
 		}
 		return m, text.Session
 	}
-	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`
-	write(hello)
+	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`
+	write(initialize)
 	read()
 	write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	there := <-s.sessions
-	if err := there.Ready(t.Context()); err != nil {
+	server := <-s.sessions
+	if err := server.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	answered := make(chan error, 1)
 	go func() {
-		_, err := there.Call(t.Context(), "roots/list", nil)
+		_, err := server.Call(t.Context(), "roots/list", nil)
 		answered <- err
 	}()
 	request, _ := read()
@@ -204,7 +205,7 @@ func TestClientReportsLostSessionAndReopens(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
-	there.Close()
+	server.Close()
 	_, err := c.Read()
 	if lost, ok := errors.AsType[*transport.SessionLostError](err); !ok || lost.Session != 1 || !errors.Is(err, transport.ErrSessionLost) {
 		t.Fatalf("got %v", err)
@@ -221,7 +222,7 @@ func TestClientReportsLostSessionAndReopens(t *testing.T) {
 		t.Fatalf("reopened as %d, %v", n, err)
 	}
 	lost()
-	write(hello)
+	write(initialize)
 	read()
 	write(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 	if m, session := read(); m.Kind != jsonrpc.KindResponse || session != 2 {
@@ -230,12 +231,12 @@ func TestClientReportsLostSessionAndReopens(t *testing.T) {
 }
 
 // While the server is not available, messages wait until their timeout.
-func TestClientWaitsForAServerThatIsAway(t *testing.T) {
-	s := openShop(t)
-	c, there, reopened := s.visit(t, guest{})
+func TestCallWaitsForUnavailableServer(t *testing.T) {
+	s := startTestServer(t)
+	c, server, reopened := s.connect(t, blockingClient{})
 	s.status.Store(http.StatusServiceUnavailable)
-	there.Close()
-	<-s.missed // the client has tried to open a new stream
+	server.Close()
+	<-s.rejected // the client has tried to open a new stream
 	if _, err := c.With(session.Timeout(time.Millisecond)).Call(t.Context(), "tools/list", nil); !errors.Is(err, session.ErrTimeout) {
 		t.Errorf("a call with a short timeout: %v", err)
 	}
@@ -255,10 +256,10 @@ func TestClientWaitsForAServerThatIsAway(t *testing.T) {
 }
 
 // A server may drop a session while its stream is open.
-func TestClientOpensANewSessionWhenTheServerDoesNotKnowItsOwn(t *testing.T) {
-	s := openShop(t)
-	c, _, reopened := s.visit(t, guest{})
-	s.forgets.Store(true)
+func TestClientReopensAfterStatus404(t *testing.T) {
+	s := startTestServer(t)
+	c, _, reopened := s.connect(t, blockingClient{})
+	s.rejectNext.Store(true)
 	_, err := c.Call(t.Context(), "tools/list", nil)
 	status, _ := errors.AsType[*httpclient.StatusError](err)
 	if !errors.Is(err, transport.ErrSessionLost) || status == nil || status.Code != http.StatusNotFound {
@@ -270,16 +271,16 @@ func TestClientOpensANewSessionWhenTheServerDoesNotKnowItsOwn(t *testing.T) {
 	}
 }
 
-func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
-	for name, refuse := range map[string]func(*shop){
-		"because it is refused":               func(s *shop) { s.status.Store(http.StatusForbidden) },
-		"because the revision is another one": func(s *shop) { s.revision.Store(mcp.Revision20241105) },
+func TestClientEndsIfReopenFails(t *testing.T) {
+	for name, setUp := range map[string]func(*testServer){
+		"stream is rejected":   func(s *testServer) { s.status.Store(http.StatusForbidden) },
+		"revision has changed": func(s *testServer) { s.revision.Store(mcp.Revision20241105) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := openShop(t)
-			c, there, _ := s.visit(t, guest{})
-			refuse(s)
-			there.Close()
+			s := startTestServer(t)
+			c, server, _ := s.connect(t, blockingClient{})
+			setUp(s)
+			server.Close()
 			if err := c.Wait(); err != nil {
 				t.Error(err)
 			}

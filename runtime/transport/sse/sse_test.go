@@ -51,20 +51,20 @@ func dial(t *testing.T, serverURL string, o httpclient.Options) *sse.Client {
 	return c
 }
 
-func TestBothEndsAreTransports(t *testing.T) {
+func TestBothEndsKeepTransportContract(t *testing.T) {
 	// Proves TRANS-01 and TRANS-03.
 	open := func(t *testing.T, stall time.Duration, queue int) (client, server transport.Conn) {
 		u, _, conns := start(t, sse.HandlerOptions{StallTimeout: stall, MaxQueue: queue})
 		c := dial(t, u, httpclient.Options{StallTimeout: stall, MaxQueue: queue})
 		return c, <-conns
 	}
-	t.Run("from the client", func(t *testing.T) {
+	t.Run("client to server", func(t *testing.T) {
 		transporttest.Run(t, func(t *testing.T, stall time.Duration, queue int) transporttest.Ends {
 			client, server := open(t, stall, queue)
 			return transporttest.Ends{A: client, B: server}
 		})
 	})
-	t.Run("from the server", func(t *testing.T) {
+	t.Run("server to client", func(t *testing.T) {
 		transporttest.Run(t, func(t *testing.T, stall time.Duration, queue int) transporttest.Ends {
 			client, server := open(t, stall, queue)
 			return transporttest.Ends{A: server, B: client}
@@ -90,7 +90,7 @@ func (model) CreateMessage(context.Context, *mcp.CreateMessageRequestParams) (mc
 	return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "x"}}}}, nil
 }
 
-func TestSessions(t *testing.T) {
+func TestConcurrentSessions(t *testing.T) {
 	// Proves LEGACY-01, SDK-20.
 	u, _, conns := start(t, sse.HandlerOptions{})
 	var wg sync.WaitGroup
@@ -186,12 +186,12 @@ func endpoint(t *testing.T, u string, event string) string {
 	return post.String()
 }
 
-func TestHandlerNamesItsEndpointAndAnswersOnTheStream(t *testing.T) {
+func TestHandlerSendsEndpointAndAnswersOnStream(t *testing.T) {
 	// Proves LEGACY-02 and LEGACY-03.
 	for _, test := range []struct{ name, option, path string }{
-		{"that of the stream", "", "/sse?"},
-		{"another one", "post", "/post?"},
-		{"an absolute one", "/post", "/post?"},
+		{"default", "", "/sse?"},
+		{"relative", "post", "/post?"},
+		{"absolute path", "/post", "/post?"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u, _, conns := start(t, sse.HandlerOptions{Endpoint: test.option})
@@ -235,12 +235,12 @@ func TestHandlerNamesItsEndpointAndAnswersOnTheStream(t *testing.T) {
 	}
 }
 
-func TestHandlerRefuses(t *testing.T) {
+func TestHandlerRejects(t *testing.T) {
 	users := func(r *http.Request) (string, error) {
 		if user := r.Header.Get("Authorization"); user != "" {
 			return user, nil
 		}
-		return "", errors.New("who are you")
+		return "", errors.New("no credentials")
 	}
 	u, h, conns := start(t, sse.HandlerOptions{MaxMessage: 100, MaxStreams: 2, MaxQueue: 100, StallTimeout: 50 * time.Millisecond, Principal: users})
 	_, next := open(t, u, "Authorization", "ann")
@@ -261,10 +261,10 @@ func TestHandlerRefuses(t *testing.T) {
 		{"another principal", to, ping, []string{"Authorization", "bob"}, 404},
 		{"another connection", u + "?sessionId=x", ping, []string{"Authorization", "ann"}, 404},
 		{"no connection", u, ping, []string{"Authorization", "ann"}, 404},
-		{"a foreign page", to, ping, []string{"Authorization", "ann", "Origin", "http://evil.example"}, 403},
+		{"foreign origin", to, ping, []string{"Authorization", "ann", "Origin", "http://evil.example"}, 403},
 		{"too long", to, strings.Repeat("x", 200), []string{"Authorization", "ann"}, 413},
-		{"another type", to, ping, []string{"Authorization", "ann", "Content-Type", "text/plain"}, 415},
-		{"more than is read", to, ping, []string{"Authorization", "ann"}, 429},
+		{"wrong content type", to, ping, []string{"Authorization", "ann", "Content-Type", "text/plain"}, 415},
+		{"full queue", to, ping, []string{"Authorization", "ann"}, 429},
 	} {
 		status, body := post(t, test.url, test.text, test.header...)
 		m, err := jsonrpc.Parse([]byte(body))
@@ -310,7 +310,7 @@ func TestHandlerRefuses(t *testing.T) {
 	}
 }
 
-func TestConnectionsEndWithTheirStream(t *testing.T) {
+func TestConnEndsWithItsStream(t *testing.T) {
 	u, _, conns := start(t, sse.HandlerOptions{})
 	c := dial(t, u, httpclient.Options{})
 	conn := <-conns
@@ -323,7 +323,7 @@ func TestConnectionsEndWithTheirStream(t *testing.T) {
 	}
 }
 
-func TestStreamsShowThatTheyAreAlive(t *testing.T) {
+func TestIdleStreamSendsComments(t *testing.T) {
 	u, _, _ := start(t, sse.HandlerOptions{KeepAlive: time.Millisecond})
 	_, next := open(t, u)
 	endpoint(t, u, next())

@@ -45,10 +45,10 @@ func TestMain(m *testing.M) {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("{}")
 		time.Sleep(time.Hour)
-	case "answers at the end":
+	case "echoes at end of input":
 		text, _ := io.ReadAll(os.Stdin)
 		os.Stdout.Write(text)
-	case "records":
+	case "echoes to stderr":
 		in := bufio.NewScanner(os.Stdin)
 		for in.Scan() {
 			fmt.Fprintln(os.Stderr, in.Text())
@@ -56,15 +56,15 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child returns the command that starts the test binary as a child process.
-func child(t *testing.T, what string) stdio.Command {
+// child returns the command that starts the test binary as a child process in a mode of TestMain.
+func child(t *testing.T, mode string) stdio.Command {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// By default, a program with the race detector sleeps for a second when it exits.
-	return stdio.Command{Path: path, Env: append(stdio.DefaultEnv(), childEnv+"="+what, "GORACE=atexit_sleep_ms=0")}
+	return stdio.Command{Path: path, Env: append(stdio.DefaultEnv(), childEnv+"="+mode, "GORACE=atexit_sleep_ms=0")}
 }
 
 // server serves tools over standard input and output.

@@ -22,7 +22,7 @@ import (
 )
 
 // Proves TRANS-01.
-func TestConnKeepsTheContractOfTransports(t *testing.T) {
+func TestConnKeepsTransportContract(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T, stall time.Duration, queue int) transporttest.Ends {
 		r1, w1, err := os.Pipe()
 		if err != nil {
@@ -43,17 +43,17 @@ type discard struct{ io.Writer }
 func (discard) Close() error { return nil }
 
 // Proves STDIO-03.
-func TestLineFeedsAndNothingElseEndMessages(t *testing.T) {
+func TestOnlyLineFeedsEndMessages(t *testing.T) {
 	const limit = 100
 	long := strings.Repeat("x", limit)
 	for _, c := range []struct{ name, in, want string }{
-		{"two in one write", "{\"a\":1}\n{\"b\":2}\n", `{"a":1}|{"b":2}|EOF`},
-		{"carriage returns belong to the text", "{\"a\":1}\r\n{\r}\n", "{\"a\":1}\r|{\r}|EOF"},
-		{"separators of Unicode do not end a line", "\"\u2028\u2029\u0085\"\n", "\"\u2028\u2029\u0085\"|EOF"},
-		{"empty lines are passed over", "\n \r\n\n{}\n\n", "{}|EOF"},
-		{"the last line may lack its end", "{}\n{", "{}|{|EOF"},
-		{"nothing", "", "EOF"},
-		{"as long as may be", long + "\n", long + "|EOF"},
+		{"two messages at once", "{\"a\":1}\n{\"b\":2}\n", `{"a":1}|{"b":2}|EOF`},
+		{"carriage returns are text", "{\"a\":1}\r\n{\r}\n", "{\"a\":1}\r|{\r}|EOF"},
+		{"Unicode separators do not end a line", "\"\u2028\u2029\u0085\"\n", "\"\u2028\u2029\u0085\"|EOF"},
+		{"empty lines are skipped", "\n \r\n\n{}\n\n", "{}|EOF"},
+		{"last line without line feed", "{}\n{", "{}|{|EOF"},
+		{"empty input", "", "EOF"},
+		{"maximum length", long + "\n", long + "|EOF"},
 		{"too long", "{}\n" + long + "y\n{}\n", "{}|too long|{}|EOF"},
 		{"much too long", strings.Repeat("x", 300_000) + "\n{}\n", "too long|{}|EOF"},
 		{"too long at the end", "{}\n" + strings.Repeat("x", 70_000), "{}|too long|EOF"},
@@ -120,35 +120,35 @@ func TestMessagesAreWrittenWithoutLineBreaks(t *testing.T) {
 	}
 }
 
-// calls counts writes.
-type calls struct {
+// writeCounter counts writes. The first one blocks.
+type writeCounter struct {
 	bytes.Buffer
-	n     int
-	first chan struct{} // closed to unblock the first write
+	n       int
+	release chan struct{} // closed to unblock the first write
 }
 
-func (c *calls) Write(b []byte) (int, error) {
+func (c *writeCounter) Write(b []byte) (int, error) {
 	if c.n++; c.n == 1 {
-		<-c.first
+		<-c.release
 	}
 	return c.Buffer.Write(b)
 }
 
-func (c *calls) Close() error { return nil }
+func (c *writeCounter) Close() error { return nil }
 
-func TestMessagesThatWaitGoOutTogether(t *testing.T) {
-	synctest.Test(t, messagesThatWaitGoOutTogether)
+func TestPendingMessagesAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, pendingMessagesAreWrittenTogether)
 }
 
-func messagesThatWaitGoOutTogether(t *testing.T) {
-	out := &calls{first: make(chan struct{})}
+func pendingMessagesAreWrittenTogether(t *testing.T) {
+	out := &writeCounter{release: make(chan struct{})}
 	conn := stdio.New(io.NopCloser(strings.NewReader("")), out, stdio.Options{})
 	for range 1000 {
 		if err := conn.Write(t.Context(), transport.Message{Text: []byte(`{}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	close(out.first)
+	close(out.release)
 	if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
@@ -160,7 +160,7 @@ func messagesThatWaitGoOutTogether(t *testing.T) {
 	}
 }
 
-func TestWritingFailsOnceTheStreamHas(t *testing.T) {
+func TestWriteFailsAfterStreamFails(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestWritingFailsOnceTheStreamHas(t *testing.T) {
 }
 
 // An answer that is too long fails its call. A request that is too long is rejected with its id.
-func TestAMessageThatIsTooLongIsKnownByItsHeadOrTail(t *testing.T) {
+func TestOverlongMessageIsIdentifiedByHeadOrTail(t *testing.T) {
 	const limit = 5000
 	long := strings.Repeat("x", limit)
 	for _, c := range []struct {
@@ -189,13 +189,13 @@ func TestAMessageThatIsTooLongIsKnownByItsHeadOrTail(t *testing.T) {
 		{"a response", `{"jsonrpc":"2.0","id":7,"result":{"text":"` + long + `"}}`, codec.IntScalar(7), codec.Scalar{}},
 		{"a response with its id as a string", `{"id":"seven","jsonrpc":"2.0","result":{"text":"` + long + `"}}`, codec.StringScalar("seven"), codec.Scalar{}},
 		{"an error", `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"` + long + `"}}`, codec.IntScalar(7), codec.Scalar{}},
-		{"a response whose id comes last", `{"jsonrpc":"2.0","result":{"text":"` + long + `"},"id":7}`, codec.IntScalar(7), codec.Scalar{}},
-		{"a response that begins with its result", `{"result":{"text":"` + long + `"},"jsonrpc":"2.0","id":"seven"}`, codec.StringScalar("seven"), codec.Scalar{}},
+		{"a response with its id last", `{"jsonrpc":"2.0","result":{"text":"` + long + `"},"id":7}`, codec.IntScalar(7), codec.Scalar{}},
+		{"a response with its result first", `{"result":{"text":"` + long + `"},"jsonrpc":"2.0","id":"seven"}`, codec.StringScalar("seven"), codec.Scalar{}},
 		{"a response without an id", `{"jsonrpc":"2.0","result":{"text":"` + long + `","id":7}}`, codec.Scalar{}, codec.Scalar{}},
-		{"a request whose id comes last", `{"jsonrpc":"2.0","method":"x","params":{"text":"` + long + `"},"id":7}`, codec.Scalar{}, codec.IntScalar(7)},
+		{"a request with its id last", `{"jsonrpc":"2.0","method":"x","params":{"text":"` + long + `"},"id":7}`, codec.Scalar{}, codec.IntScalar(7)},
 		{"a request", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"text":"` + long + `"}}`, codec.Scalar{}, codec.IntScalar(7)},
 		{"a notification", `{"jsonrpc":"2.0","method":"x","params":{"text":"` + long + `"}}`, codec.Scalar{}, codec.Scalar{}},
-		{"no message", long + long, codec.Scalar{}, codec.Scalar{}},
+		{"not a message", long + long, codec.Scalar{}, codec.Scalar{}},
 	} {
 		for name, reader := range map[string]func(io.Reader) io.Reader{
 			"at once": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader,
@@ -244,7 +244,7 @@ func (s *trickle) Close() error {
 	return nil
 }
 
-func TestAPeerThatReadsSlowlyIsServed(t *testing.T) {
+func TestSlowPeerReceivesAllMessages(t *testing.T) {
 	for _, rate := range []int{200, 10_000, 100_000} {
 		synctest.Test(t, func(t *testing.T) {
 			out := &trickle{rate: rate, closed: make(chan struct{})}
@@ -289,7 +289,7 @@ func (s stuck) Write(b []byte) (int, error) {
 
 func (stuck) Close() error { return nil }
 
-func TestCloseLeavesAWriteThatCannotBeEnded(t *testing.T) {
+func TestCloseDoesNotWaitForStuckWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := stuck{make(chan struct{})}
 		conn := stdio.New(io.NopCloser(strings.NewReader("")), out, stdio.Options{})

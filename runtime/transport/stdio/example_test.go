@@ -15,7 +15,7 @@ import (
 // it has read.
 func ExampleStart() {
 	ctx := context.Background()
-	p, err := stdio.Start(stdio.Command{Path: os.Args[0], Env: append(os.Environ(), childEnv+"=answers at the end"), Stderr: os.Stderr})
+	p, err := stdio.Start(stdio.Command{Path: os.Args[0], Env: append(os.Environ(), childEnv+"=echoes at end of input"), Stderr: os.Stderr})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheLastLinesAreKept(t *testing.T) {
+func TestLastLines(t *testing.T) {
 	for _, test := range []struct {
 		writes []string
 		want   string

@@ -89,7 +89,7 @@ func FuzzLines(f *testing.F) {
 }
 
 // The time to read a line grows in proportion to its length, even if it arrives byte by byte.
-func TestWorkGrowsWithTheLineAndNotItsSquare(t *testing.T) {
+func TestReadTimeIsLinearInLineLength(t *testing.T) {
 	for name, max := range map[string]int{"as long as allowed": 1 << 30, "too long": 100} {
 		t.Run(name, func(t *testing.T) {
 			doubling.Check(t, func(n int) func() {

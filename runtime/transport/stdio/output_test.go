@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestOutputOfAnEndedProcessIsReadAfterTheDeadline(t *testing.T) {
+func TestOutputOfExitedProcessIsReadAfterDeadline(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestOutputOfAnEndedProcessIsReadAfterTheDeadline(t *testing.T) {
 	}
 }
 
-func TestChildOfAnEndedProcessIsNotReadForever(t *testing.T) {
+func TestReadingOutputAfterDeadlineIsLimited(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func call(t *testing.T, s *session.Session, tool, arguments string) (string, err
 }
 
 // Proves STDIO-01, STDIO-02, STDIO-03, STDIO-05, STDIO-06, STDIO-07, LIFE-15.
-func TestServerInAChildProcess(t *testing.T) {
+func TestServerInChildProcess(t *testing.T) {
 	var stderr buffer
 	c := child(t, "server")
 	c.Stderr = &stderr
@@ -95,7 +95,7 @@ func TestServerInAChildProcess(t *testing.T) {
 	}
 }
 
-func TestStandardErrorMayBeDiscarded(t *testing.T) {
+func TestStderrMayBeDiscarded(t *testing.T) {
 	s, _ := connect(t, child(t, "server"))
 	if _, err := call(t, s, "noise", `{}`); err != nil {
 		t.Error(err)
@@ -103,7 +103,7 @@ func TestStandardErrorMayBeDiscarded(t *testing.T) {
 }
 
 // Proves STDIO-08, JSONRPC-01, JSONRPC-11.
-func TestNothingButMessagesIsWrittenToStandardOutput(t *testing.T) {
+func TestServerWritesOnlyMessagesToStdout(t *testing.T) {
 	c := child(t, "server")
 	cmd := exec.Command(c.Path)
 	cmd.Env = c.Env
@@ -132,24 +132,24 @@ func TestNothingButMessagesIsWrittenToStandardOutput(t *testing.T) {
 			t.Errorf("%q: %v", line, err)
 			continue
 		}
-		what := m.ID.String() + " " + m.Kind.String()
+		key := m.ID.String() + " " + m.Kind.String()
 		if m.Error != nil {
-			what += fmt.Sprint(" ", m.Error.Code)
+			key += fmt.Sprint(" ", m.Error.Code)
 		}
-		got[strings.TrimSpace(what)]++
+		got[strings.TrimSpace(key)]++
 	}
 	want := map[string]int{"error response -32700": 3, "1 response": 1, "2 response": 1, "3 error response -32603": 1, "4 response": 1, "5 response": 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, where := range []string{"at the start", "in a tool", "at the end"} {
-		if !strings.Contains(stderr.String(), "a stray print "+where+"\n") {
-			t.Errorf("the stray print %s is lost", where)
+	for _, place := range []string{"at the start", "in a tool", "at the end"} {
+		if !strings.Contains(stderr.String(), "a stray print "+place+"\n") {
+			t.Errorf("the stray print %s is lost", place)
 		}
 	}
 }
 
-func TestAServerReadsAndWritesFiles(t *testing.T) {
+func TestServerReadsAndWritesFiles(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
 	text := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
@@ -193,7 +193,7 @@ func TestAServerReadsAndWritesFiles(t *testing.T) {
 }
 
 // Proves LIFE-17.
-func TestAServerMayEndWhileItsInputIsOpen(t *testing.T) {
+func TestServerMayExitBeforeStdinIsClosed(t *testing.T) {
 	s, p := connect(t, child(t, "server"))
 	if _, err := call(t, s, "stop", `{}`); !errors.Is(err, session.ErrClosed) {
 		t.Errorf("got %v, want %v", err, session.ErrClosed)
@@ -206,8 +206,8 @@ func TestAServerMayEndWhileItsInputIsOpen(t *testing.T) {
 	}
 }
 
-func TestAServerAnswersAfterItsInputWasClosed(t *testing.T) {
-	p, err := stdio.Start(child(t, "answers at the end"))
+func TestServerAnswersAfterCloseWrite(t *testing.T) {
+	p, err := stdio.Start(child(t, "echoes at end of input"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,11 +234,11 @@ func TestAServerAnswersAfterItsInputWasClosed(t *testing.T) {
 }
 
 // Proves STDIO-09.
-func TestNothingButMessagesIsWrittenToStandardInput(t *testing.T) {
+func TestClientWritesOnlyMessagesToStdin(t *testing.T) {
 	var stderr buffer
-	c := child(t, "records")
+	c := child(t, "echoes to stderr")
 	c.Stderr = &stderr
-	c.ExitTimeout = time.Minute // the child exits by itself after recording its input
+	c.ExitTimeout = time.Minute // the child exits by itself at the end of its input
 	p, err := stdio.Start(c)
 	if err != nil {
 		t.Fatal(err)
@@ -264,31 +264,31 @@ func TestNothingButMessagesIsWrittenToStandardInput(t *testing.T) {
 func TestEnvironmentIsPassedExplicitly(t *testing.T) {
 	t.Setenv("MCPWIRE_SECRET", "x")
 	c := child(t, "server")
-	c.Env = append(c.Env, "MCPWIRE_TOLD=yes")
+	c.Env = append(c.Env, "MCPWIRE_ALLOWED=yes")
 	s, _ := connect(t, c)
 	got, err := call(t, s, "environment", `{}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(got, "MCPWIRE_SECRET") || !strings.Contains(got, "MCPWIRE_TOLD=yes") || !strings.Contains(got, "PATH=") {
+	if strings.Contains(got, "MCPWIRE_SECRET") || !strings.Contains(got, "MCPWIRE_ALLOWED=yes") || !strings.Contains(got, "PATH=") {
 		t.Errorf("the child has the environment\n%s", got)
 	}
 }
 
 // Proves LIFE-16.
-func TestAServerThatDoesNotEndIsMadeTo(t *testing.T) {
+func TestCloseTerminatesOrKillsServer(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals")
 	}
 	for _, c := range []struct {
-		what, want string
+		mode, want string
 		term       time.Duration // an hour for a process that does terminate
 	}{
 		{"waits for a signal", "terminated", time.Hour},
 		{"ignores signals", "killed", time.Millisecond},
 	} {
-		t.Run(c.what, func(t *testing.T) {
-			command := child(t, c.what)
+		t.Run(c.mode, func(t *testing.T) {
+			command := child(t, c.mode)
 			var stderr buffer
 			command.Stderr = &stderr
 			p, err := stdio.Start(command)
@@ -314,7 +314,7 @@ func TestAServerThatDoesNotEndIsMadeTo(t *testing.T) {
 }
 
 // Proves LIFE-17.
-func TestCallsFailWhenTheServerEnds(t *testing.T) {
+func TestCallsFailWhenServerExits(t *testing.T) {
 	p, err := stdio.Start(child(t, "exits"))
 	if err != nil {
 		t.Fatal(err)
@@ -328,13 +328,13 @@ func TestCallsFailWhenTheServerEnds(t *testing.T) {
 	}
 }
 
-func TestAProgramThatDoesNotExistIsNotStarted(t *testing.T) {
+func TestStartFailsForMissingProgram(t *testing.T) {
 	if p, err := stdio.Start(stdio.Command{Path: "./no-such-program"}); err == nil {
 		t.Errorf("started %v", p.PID())
 	}
 }
 
-func TestWritingToAServerThatIsGoneFails(t *testing.T) {
+func TestWriteToExitedServerFails(t *testing.T) {
 	p, err := stdio.Start(child(t, "exits"))
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +351,7 @@ func TestWritingToAServerThatIsGoneFails(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfAServerThatFailsHasItsLastLines(t *testing.T) {
+func TestServerErrorIncludesLastStderrLines(t *testing.T) {
 	process, err := stdio.Start(child(t, "fails"))
 	if err != nil {
 		t.Fatal(err)
@@ -363,16 +363,16 @@ func TestTheErrorOfAServerThatFailsHasItsLastLines(t *testing.T) {
 	}
 }
 
-// blocked is a writer whose Write blocks until it is closed.
-type blocked chan struct{}
+// blockedWriter is a writer whose Write blocks until the channel is closed.
+type blockedWriter chan struct{}
 
-func (b blocked) Write(p []byte) (int, error) {
+func (b blockedWriter) Write(p []byte) (int, error) {
 	<-b
 	return len(p), nil
 }
 
-func TestABlockedStderrDoesNotBlockClose(t *testing.T) {
-	stderr := make(blocked)
+func TestCloseDoesNotWaitForBlockedStderr(t *testing.T) {
+	stderr := make(blockedWriter)
 	defer close(stderr)
 	c := child(t, "fails")
 	c.Stderr = stderr
@@ -386,14 +386,14 @@ func TestABlockedStderrDoesNotBlockClose(t *testing.T) {
 	}
 }
 
-// broken is a writer that fails.
-type broken struct{}
+// failingWriter is a writer that fails.
+type failingWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-func TestABrokenStderrDoesNotStopTheServer(t *testing.T) {
+func TestServerSurvivesBrokenStderr(t *testing.T) {
 	c := child(t, "server")
-	c.Stderr = broken{}
+	c.Stderr = failingWriter{}
 	s, p := connect(t, c)
 	if _, err := call(t, s, "noise", `{}`); err != nil {
 		t.Error(err)
@@ -405,7 +405,7 @@ func TestABrokenStderrDoesNotStopTheServer(t *testing.T) {
 
 // The grace period of a server ends before its client terminates it, so that the server can close
 // its stores.
-func TestServerGraceIsShorterThanTheExitTimeout(t *testing.T) {
+func TestServerGraceIsShorterThanExitTimeout(t *testing.T) {
 	if session.DefaultGrace > stdio.DefaultExitTimeout/2 {
 		t.Errorf("requests may run for %v, and the client terminates the server after %v", session.DefaultGrace, stdio.DefaultExitTimeout)
 	}

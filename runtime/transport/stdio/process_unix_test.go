@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-func TestAServerMayBeApartFromTheTerminal(t *testing.T) {
+func TestApartStartsOwnProcessGroup(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		c := child(t, "server")
 		c.Apart = apart
@@ -32,7 +32,7 @@ func TestAServerMayBeApartFromTheTerminal(t *testing.T) {
 }
 
 // A shell does not forward a signal to the server that it runs.
-func TestCloseTerminatesTheWholeGroup(t *testing.T) {
+func TestCloseTerminatesProcessGroup(t *testing.T) {
 	held := filepath.Join(t.TempDir(), "held")
 	if err := syscall.Mkfifo(held, 0o600); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-func TestAFileThatCannotBeInterruptedIsReadThroughAPump(t *testing.T) {
+func TestPumpReadsWholeFile(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestAFileThatCannotBeInterruptedIsReadThroughAPump(t *testing.T) {
 	}
 }
 
-func TestAPumpIsInterruptedThoughItsFileIsNot(t *testing.T) {
+func TestCloseInterruptsPump(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

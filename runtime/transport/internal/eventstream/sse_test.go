@@ -34,19 +34,19 @@ func TestRead(t *testing.T) {
 		name, in string
 		want     []Event
 	}{
-		{"nothing", "", nil},
+		{"empty stream", "", nil},
 		{"data", "data: a\n\n", []Event{{Data: []byte("a")}}},
-		{"without the space", "data:a\n\n", []Event{{Data: []byte("a")}}},
-		{"only one space is taken away", "data:  a\n\n", []Event{{Data: []byte(" a")}}},
+		{"no space after the colon", "data:a\n\n", []Event{{Data: []byte("a")}}},
+		{"one space is removed", "data:  a\n\n", []Event{{Data: []byte(" a")}}},
 		{"several lines", "data: a\ndata:\ndata: b\n\n", []Event{{Data: []byte("a\n\nb")}}},
-		{"every kind of line end", "data: a\r\ndata: b\rdata: c\n\r\ndata: d\r\r", []Event{{Data: []byte("a\nb\nc")}, {Data: []byte("d")}}},
+		{"all line endings", "data: a\r\ndata: b\rdata: c\n\r\ndata: d\r\r", []Event{{Data: []byte("a\nb\nc")}, {Data: []byte("d")}}},
 		{"a colon in the data", "data: {\"a\":1}\n\n", []Event{{Data: []byte(`{"a":1}`)}}},
-		{"an event that only gives an id", "id: 7\ndata:\n\n", []Event{{ID: "7", Data: []byte{}}}},
-		{"an id alone", "id: 7\n\n", []Event{{ID: "7"}}},
-		{"an id lasts", "id: 7\ndata: a\n\ndata: b\n\nid\ndata: c\n\n",
+		{"id and empty data", "id: 7\ndata:\n\n", []Event{{ID: "7", Data: []byte{}}}},
+		{"id only", "id: 7\n\n", []Event{{ID: "7"}}},
+		{"id persists", "id: 7\ndata: a\n\ndata: b\n\nid\ndata: c\n\n",
 			[]Event{{ID: "7", Data: []byte("a")}, {ID: "7", Data: []byte("b")}, {Data: []byte("c")}}},
-		{"an id with a NUL is none", "id: a\x00b\ndata: a\n\n", []Event{{Data: []byte("a")}}},
-		{"the id of an event that is cut off does not count", "id: 1\ndata: a\n\nid: 2\ndata: b\n", []Event{{ID: "1", Data: []byte("a")}}},
+		{"id with NUL is ignored", "id: a\x00b\ndata: a\n\n", []Event{{Data: []byte("a")}}},
+		{"id of an incomplete event is ignored", "id: 1\ndata: a\n\nid: 2\ndata: b\n", []Event{{ID: "1", Data: []byte("a")}}},
 		{"names", "event: endpoint\ndata: /x\n\nevent: message\ndata: a\n\n",
 			[]Event{{Name: "endpoint", Data: []byte("/x")}, {Data: []byte("a")}}},
 		{"retry", "retry: 1500\n\nretry: 1s\n\nretry: -1\n\nretry:\n\n", []Event{{Retry: 1500 * time.Millisecond}}},
@@ -54,13 +54,13 @@ func TestRead(t *testing.T) {
 		{"comments and unknown fields", ": hello\n\nfoo: bar\ndata\n\n:\n\n", []Event{{Data: []byte{}}}},
 		{"a byte order mark", "\xEF\xBB\xBFdata: a\n\n", []Event{{Data: []byte("a")}}},
 		{"half a byte order mark", "\xEF\xBBdata: a\n\ndata: b\n\n", []Event{{Data: []byte("b")}}},
-		{"as long as allowed", "data: 0123456789abcdef\n\n", []Event{{Data: []byte("0123456789abcdef")}}},
-		{"as long as allowed in two lines", "data: 01234567\ndata: 9abcdef\n\n", []Event{{Data: []byte("01234567\n9abcdef")}}},
+		{"maximum length", "data: 0123456789abcdef\n\n", []Event{{Data: []byte("0123456789abcdef")}}},
+		{"maximum length in two lines", "data: 01234567\ndata: 9abcdef\n\n", []Event{{Data: []byte("01234567\n9abcdef")}}},
 		{"too long", "id: 1\ndata: 0123456789abcdefg\n\ndata: b\n\n", []Event{{Name: "too long", ID: "1"}, {ID: "1", Data: []byte("b")}}},
 		{"too long in two lines", "data: 012345678\ndata: 9abcdef\ndata: x\n\ndata: b\n\n", []Event{{Name: "too long"}, {Data: []byte("b")}}},
 		{"far too long", "data: " + strings.Repeat("x", 20<<10) + "\n\ndata: b\n\n", []Event{{Name: "too long"}, {Data: []byte("b")}}},
-		{"an id that is too long is none", "id: " + strings.Repeat("x", maxName+1) + "\ndata: a\n\n", []Event{{Data: []byte("a")}}},
-		{"a comment of any length", ":" + strings.Repeat("x", 20<<10) + "\ndata: b\n\n", []Event{{Data: []byte("b")}}},
+		{"overlong id is ignored", "id: " + strings.Repeat("x", maxName+1) + "\ndata: a\n\n", []Event{{Data: []byte("a")}}},
+		{"long comment", ":" + strings.Repeat("x", 20<<10) + "\ndata: b\n\n", []Event{{Data: []byte("b")}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(test.in), iotest.OneByteReader(strings.NewReader(test.in))} {
@@ -85,7 +85,7 @@ func TestReadSplitCharacters(t *testing.T) {
 	}
 }
 
-func TestReadFails(t *testing.T) {
+func TestNextReturnsErrorOfStream(t *testing.T) {
 	broken := errors.New("broken")
 	r := NewReader(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken)), 16)
 	got, err := read(r)
@@ -96,7 +96,7 @@ func TestReadFails(t *testing.T) {
 
 // Next returns an event as soon as it is complete. It does not wait for a line feed after the last
 // carriage return.
-func TestReadAtOnce(t *testing.T) {
+func TestNextDoesNotWaitForLineFeed(t *testing.T) {
 	in, out := io.Pipe()
 	defer in.Close()
 	r := NewReader(in, 16)
@@ -114,13 +114,13 @@ func TestAppend(t *testing.T) {
 		in   Event
 		want string
 	}{
-		{"a retry alone", Event{Retry: time.Second}, "retry: 1000\n\n"},
+		{"retry only", Event{Retry: time.Second}, "retry: 1000\n\n"},
 		{"empty data", Event{ID: "1", Data: []byte{}}, "id: 1\ndata: \n\n"},
 		{"data", Event{Data: []byte("a")}, "data: a\n\n"},
-		{"everything", Event{Name: "x", ID: "i", Data: []byte("a"), Retry: 1500 * time.Millisecond}, "event: x\nid: i\nretry: 1500\ndata: a\n\n"},
+		{"all fields", Event{Name: "x", ID: "i", Data: []byte("a"), Retry: 1500 * time.Millisecond}, "event: x\nid: i\nretry: 1500\ndata: a\n\n"},
 		{"the default name", Event{Name: "message", Data: []byte("a")}, "data: a\n\n"},
 		{"line breaks", Event{Data: []byte("a\nb\r\nc\rd\n")}, "data: a\ndata: b\ndata: c\ndata: d\ndata: \n\n"},
-		{"line breaks where they cannot be", Event{Name: "x\ny", ID: "1\r\n2\x00", Data: []byte("a")}, "event: xy\nid: 12\ndata: a\n\n"},
+		{"line breaks in name and id", Event{Name: "x\ny", ID: "1\r\n2\x00", Data: []byte("a")}, "event: xy\nid: 12\ndata: a\n\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, string(Append(nil, test.in))); diff != "" {
@@ -152,8 +152,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// The events do not depend on how a stream is cut into reads. They are those of a simple reader
-// that has the whole stream in memory.
+// A Reader returns the same events for any division of the stream into reads. They equal those of
+// simpleRead.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("id: 1\ndata: a\n\nevent: x\r\ndata: b\rdata: c\r\r: y\n\nretry: 5\n\n"))
 	f.Add([]byte("\xEF\xBB\xBFdata:a\n\n\n\ndata\n\nid\n\n"))
@@ -169,19 +169,19 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// simpleRead is a simple implementation of Reader.
+// simpleRead is a simple implementation of Reader for a stream in memory.
 func simpleRead(stream []byte, limit int) (events []Event) {
 	text := strings.TrimPrefix(string(stream), "\xEF\xBB\xBF")
 	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
 	id := ""
 	var e Event
 	var data []string
-	known, newID := false, id
+	hasField, newID := false, id
 	for _, line := range lines[:len(lines)-1] {
 		name, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch {
-		case line == "" && known:
+		case line == "" && hasField:
 			id = newID
 			e.ID = id
 			if data != nil {
@@ -191,18 +191,18 @@ func simpleRead(stream []byte, limit int) (events []Event) {
 				e.Data, e.Name = nil, "too long"
 			}
 			events = append(events, e)
-			e, data, known = Event{}, nil, false
+			e, data, hasField = Event{}, nil, false
 		case name == "data":
-			data, known = append(data, value), true
+			data, hasField = append(data, value), true
 		case name == "event":
-			known = true
+			hasField = true
 			if e.Name = value; value == message || len(value) > maxName {
 				e.Name = ""
 			}
 		case name == "id" && len(value) <= maxName && !strings.Contains(value, "\x00"):
-			newID, known = value, true
+			newID, hasField = value, true
 		case name == "retry" && value != "" && strings.Trim(value, "0123456789") == "":
-			known = true
+			hasField = true
 			e.Retry = maxRetry
 			if d, err := time.ParseDuration(value + "ms"); err == nil && d < maxRetry {
 				e.Retry = d
@@ -241,7 +241,7 @@ type readerFunc func(p []byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // A Reader that waits for data holds no large buffer.
-func TestReaderIsSmallWhileItWaits(t *testing.T) {
+func TestWaitingReaderHoldsNoLargeBuffer(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	rest := Append(Append(nil, Event{Data: []byte(long)}), Event{Data: []byte("a")})
 	var r *Reader
@@ -268,7 +268,7 @@ func TestReaderIsSmallWhileItWaits(t *testing.T) {
 }
 
 // A Reader that is reused has no state of its previous stream.
-func TestReaderIsUsedAgain(t *testing.T) {
+func TestReusedReaderHasNoOldState(t *testing.T) {
 	for range 3 {
 		r := NewReader(strings.NewReader("id: 1\ndata: a\r\n\rdata: "+strings.Repeat("x", 1000)), 16)
 		if e, err := r.Next(); err != nil || e.ID != "1" || string(e.Data) != "a" {
@@ -284,7 +284,7 @@ func TestReaderIsUsedAgain(t *testing.T) {
 	}
 }
 
-func TestReaderGivesUpOnNothing(t *testing.T) {
+func TestNextFailsAfterEmptyReads(t *testing.T) {
 	r := NewReader(readerFunc(func([]byte) (int, error) { return 0, nil }), 16)
 	if _, err := r.Next(); err != io.ErrNoProgress {
 		t.Errorf("got %v, want %v", err, io.ErrNoProgress)

@@ -52,26 +52,26 @@ func TestAdmit(t *testing.T) {
 		{"localhost", Guard{}, loopback, "localhost:8080", "", 0},
 		{"localhost without a port", Guard{}, loopback, "LOCALHOST", "", 0},
 		{"the loopback address of IPv6", Guard{}, "[::1]:8080", "[::1]:8080", "", 0},
-		{"a name that leads to a loopback address", Guard{}, loopback, "evil.example.com:8080", "", 403},
-		{"and a page of that name", Guard{}, loopback, "evil.example.com:8080", "http://evil.example.com:8080", 403},
+		{"a foreign name that resolves to loopback", Guard{}, loopback, "evil.example.com:8080", "", 403},
+		{"a page of that name", Guard{}, loopback, "evil.example.com:8080", "http://evil.example.com:8080", 403},
 		{"a name that looks like localhost", Guard{}, loopback, "localhost.example.com", "", 403},
 		{"no name", Guard{}, loopback, "", "", 403},
 		{"any name of a public server", Guard{}, public, "mcp.example.com", "", 0},
-		{"another name than those of the server", Guard{Hosts: []string{"mcp.example.com"}}, public, "evil.example.com", "", 403},
+		{"a name other than the server's", Guard{Hosts: []string{"mcp.example.com"}}, public, "evil.example.com", "", 403},
 		{"the name of the server", Guard{Hosts: []string{"mcp.example.com"}}, public, "MCP.example.com:8080", "", 0},
-		{"a name on a loopback connection, as behind a proxy", Guard{Hosts: []string{"mcp.example.com"}}, loopback, "mcp.example.com", "", 0},
+		{"a listed name over loopback (proxy)", Guard{Hosts: []string{"mcp.example.com"}}, loopback, "mcp.example.com", "", 0},
 
 		{"a foreign page", Guard{}, loopback, "localhost:8080", "http://evil.example.com", 403},
 		{"a foreign page of a public server", Guard{}, public, "192.0.2.7:8080", "http://evil.example.com", 403},
 		{"a local page", Guard{}, loopback, "localhost:8080", "http://localhost:5173", 0},
 		{"a local page of a public server", Guard{}, public, "192.0.2.7:8080", "http://localhost:5173", 403},
-		{"no page", Guard{}, loopback, "localhost:8080", "null", 403},
+		{"origin null", Guard{}, loopback, "localhost:8080", "null", 403},
 		{"an empty origin", Guard{}, loopback, "localhost:8080", "", 0},
-		{"what is no origin", Guard{}, loopback, "localhost:8080", "localhost", 403},
-		{"a page of an application", Guard{}, loopback, "localhost:8080", "file://localhost", 403},
+		{"a malformed origin", Guard{}, loopback, "localhost:8080", "localhost", 403},
+		{"a file origin", Guard{}, loopback, "localhost:8080", "file://localhost", 403},
 		{"the page of an address", Guard{}, public, "192.0.2.7:8080", "http://192.0.2.7:8080", 0},
-		{"the page of a name, which may be made to lead anywhere", Guard{}, public, "mcp.example.com", "http://mcp.example.com", 403},
-		{"the page of a name that is the server's", Guard{Hosts: []string{"mcp.example.com"}}, public, "mcp.example.com", "https://mcp.example.com", 0},
+		{"the page of an unlisted name (DNS rebinding)", Guard{}, public, "mcp.example.com", "http://mcp.example.com", 403},
+		{"the page of a listed name", Guard{Hosts: []string{"mcp.example.com"}}, public, "mcp.example.com", "https://mcp.example.com", 0},
 		{"a listed page", Guard{Origins: []string{"https://app.example.com"}}, public, "mcp.example.com", "https://app.example.com", 0},
 		{"a listed page with another scheme", Guard{Origins: []string{"https://app.example.com"}}, public, "mcp.example.com", "http://app.example.com", 403},
 		{"every page", Guard{Origins: []string{"*"}}, public, "mcp.example.com", "null", 0},
@@ -104,7 +104,7 @@ func checkRefusal(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-func TestSeveralOrigins(t *testing.T) {
+func TestSeveralOriginHeadersAreRejected(t *testing.T) {
 	w := httptest.NewRecorder()
 	r := request("POST", "127.0.0.1:80", "localhost", "Origin", "http://localhost", "Origin", "http://localhost")
 	if _, ok := new(Guard).Admit(w, r); ok || w.Code != 403 {
@@ -113,7 +113,7 @@ func TestSeveralOrigins(t *testing.T) {
 }
 
 // Proves SDK-09.
-func TestShare(t *testing.T) {
+func TestCORSHeaders(t *testing.T) {
 	g := Guard{Origins: []string{"https://app.example.com"}, Methods: "GET, POST"}
 	const host = "mcp.example.com"
 	w := httptest.NewRecorder()
@@ -137,7 +137,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-func TestPrincipal(t *testing.T) {
+func TestAdmitSetsPrincipal(t *testing.T) {
 	type key struct{}
 	g := Guard{Principal: func(r *http.Request) (string, error) {
 		if token := r.Header.Get("Authorization"); token != "" {
@@ -164,10 +164,10 @@ func TestPrincipal(t *testing.T) {
 	}
 }
 
-// slow is a body that does not arrive in time.
-type slow struct{}
+// slowBody is a body that does not arrive in time.
+type slowBody struct{}
 
-func (slow) Read([]byte) (int, error) { return 0, context.DeadlineExceeded }
+func (slowBody) Read([]byte) (int, error) { return 0, context.DeadlineExceeded }
 
 func TestReadBody(t *testing.T) {
 	for _, test := range []struct {
@@ -186,8 +186,8 @@ func TestReadBody(t *testing.T) {
 		{"compressed", []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, strings.NewReader("{}"), "", 415},
 		{"too long", []string{"Content-Type", "application/json"}, strings.NewReader("12345678901"), "", 413},
 		{"too long, of unknown length", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12345678"), strings.NewReader("901")), "", 413},
-		{"too slow", []string{"Content-Type", "application/json"}, slow{}, "", 408},
-		{"cut off", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12"), &cut{}), "", 400},
+		{"too slow", []string{"Content-Type", "application/json"}, slowBody{}, "", 408},
+		{"cut off", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12"), &cutBody{}), "", 400},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := httptest.NewRequest("POST", "/", test.body)
@@ -206,8 +206,8 @@ func TestReadBody(t *testing.T) {
 	}
 }
 
-// Bodies that are being read share a Room. A body for which there is no room is rejected, and its
-// bytes are released.
+// Bodies that are being read share a Room. A body that does not fit is rejected, and its bytes are
+// released.
 func TestReadBodyLimitsConcurrentBodies(t *testing.T) {
 	room := NewRoom(10)
 	send := func(body io.Reader) int {
@@ -243,13 +243,13 @@ func TestReadBodyLimitsConcurrentBodies(t *testing.T) {
 	}
 }
 
-// cut is a body whose connection breaks.
-type cut struct{}
+// cutBody is a body whose connection breaks.
+type cutBody struct{}
 
-func (*cut) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+func (*cutBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // Proves HTTP-02.
-func TestRequestsOfOtherSitesWithoutAnOrigin(t *testing.T) {
+func TestCrossSiteRequestsWithoutOriginAreRejected(t *testing.T) {
 	for site, want := range map[string]bool{"cross-site": false, "same-site": false, "same-origin": true, "none": true, "": true} {
 		r := request("GET", "127.0.0.1:80", "localhost")
 		if site != "" {
@@ -267,7 +267,7 @@ func TestRequestsOfOtherSitesWithoutAnOrigin(t *testing.T) {
 }
 
 // A page that was delivered without TLS is not the same origin as the server with TLS.
-func TestOriginsScheme(t *testing.T) {
+func TestOriginMustUseTLSIfServerDoes(t *testing.T) {
 	g := Guard{Hosts: []string{"mcp.example.com"}}
 	for _, test := range []struct {
 		tls, forwarded bool
@@ -293,7 +293,7 @@ func TestOriginsScheme(t *testing.T) {
 	}
 }
 
-func TestChallenge(t *testing.T) {
+func TestFailedPrincipalSendsChallenge(t *testing.T) {
 	const challenge = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource"`
 	for _, test := range []struct {
 		name      string

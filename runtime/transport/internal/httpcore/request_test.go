@@ -7,12 +7,11 @@ import (
 	"testing"
 )
 
-// reader records how much larger the buffers passed to Read are than the bytes that were read
-// before.
+// reader records by how many bytes a buffer passed to Read exceeds the number of bytes read so far.
 type reader struct {
 	text  []byte
 	given int // number of bytes read so far
-	most  int // largest difference of a buffer's length and given
+	most  int // largest len(p) - given
 }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -25,7 +24,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestMemoryGrowsWithWhatHasArrived(t *testing.T) {
+func TestMemoryGrowsWithReceivedBytes(t *testing.T) {
 	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 5*firstRead + 3} {
 		want := bytes.Repeat([]byte("x"), size)
 		r := &reader{text: want}
@@ -47,7 +46,7 @@ func TestMemoryGrowsWithWhatHasArrived(t *testing.T) {
 }
 
 // A password that contains a slash makes a URL malformed.
-func TestParseURLErrorHoldsNoSecrets(t *testing.T) {
+func TestParseURLErrorOmitsSecrets(t *testing.T) {
 	for _, text := range []string{"http://ann:secret/2@host/mcp", "http://ann:secret@host:x/mcp?key=secret", "ftp://ann:secret@host/"} {
 		if _, err := ParseURL(text); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %v", text, err)

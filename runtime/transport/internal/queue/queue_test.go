@@ -18,7 +18,7 @@ import (
 
 func message(text string) transport.Message { return transport.Message{Text: []byte(text)} }
 
-func TestPush(t *testing.T) {
+func TestPushTakesPendingAndLaterMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.New(1000, time.Second)
 		q.Put(t.Context(), message("1"))
@@ -61,7 +61,7 @@ func TestPush(t *testing.T) {
 	})
 }
 
-func TestPushTellsOfAnEndThatWasBefore(t *testing.T) {
+func TestPushAfterClose(t *testing.T) {
 	q := queue.New(1000, time.Second)
 	q.Put(t.Context(), message("1"))
 	q.Close(io.EOF)
@@ -72,9 +72,9 @@ func TestPushTellsOfAnEndThatWasBefore(t *testing.T) {
 	}
 }
 
-// A message that is put while another one is being taken waits for its turn. Put fails if there is
-// no room for too long.
-func TestPushWaits(t *testing.T) {
+// While take runs, Put queues one message and returns. If the queue is full, Put waits for room,
+// and fails after the stall timeout.
+func TestPutWaitsWhileTakeRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.New(1, time.Second)
 		release := make(chan struct{})
@@ -92,7 +92,7 @@ func TestPushWaits(t *testing.T) {
 		if err := q.Put(t.Context(), message("3")); !errors.Is(err, transport.ErrStalled) {
 			t.Errorf("got %v, want %v", err, transport.ErrStalled)
 		}
-		cause := errors.New("no patience")
+		cause := errors.New("timeout of the test")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, cause)
 		defer cancel()
 		if err := q.Put(ctx, message("4")); err != cause {
@@ -113,19 +113,19 @@ func TestPushWaits(t *testing.T) {
 	})
 }
 
-func TestPushTakesEachMessageOnceAndInOrder(t *testing.T) {
+func TestPushTakesEachMessageOnceInOrder(t *testing.T) {
 	const writers, each = 8, 500
 	q := queue.New(1<<10, time.Minute)
 	var next [writers]int
-	over := false
+	ended := false
 	// The race detector reports overlapping calls.
 	q.Push(func(m transport.Message, err error) {
 		if err != nil {
-			over = true
+			ended = true
 			return
 		}
 		n, err := strconv.Atoi(string(m.Text))
-		if w := n / each; err != nil || over || next[w] != n%each {
+		if w := n / each; err != nil || ended || next[w] != n%each {
 			t.Errorf("got %q, want message %d of its writer", m.Text, next[w])
 		} else {
 			next[w]++
@@ -145,13 +145,13 @@ func TestPushTakesEachMessageOnceAndInOrder(t *testing.T) {
 	q.Close(io.EOF)
 	q.Wait()
 	for w, n := range next {
-		if n != each || !over {
-			t.Errorf("%d messages of writer %d were taken; the end: %v", n, w, over)
+		if n != each || !ended {
+			t.Errorf("%d messages of writer %d were taken; the end: %v", n, w, ended)
 		}
 	}
 }
 
-func TestPushGoesOnAfterAPanic(t *testing.T) {
+func TestPushContinuesAfterPanic(t *testing.T) {
 	q := queue.New(1000, time.Second)
 	taken := 0
 	q.Push(func(transport.Message, error) {
@@ -172,9 +172,9 @@ func TestPushGoesOnAfterAPanic(t *testing.T) {
 	}
 }
 
-// Put waits for a taker that is slow with the messages it has taken, and fails for one that has
-// stopped.
-func TestPutWaitsWhileSomethingMoves(t *testing.T) {
+// Put waits while the reader makes progress with the messages that it has taken. It fails when
+// there has been no progress for the stall timeout.
+func TestPutWaitsForSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := queue.New(1, time.Second)
 		q.Put(t.Context(), message("1"))
