@@ -13,39 +13,17 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	s := server.New("batch", "1", &server.Config{Tasks: task.Config{Store: memory.New()}})
+	server.AddTool(s, "count", "Adds up the stock, and asks the user about counts that are not numbers.", count, server.Tasks(receiver.Support{}))
+	if err := s.ServeStdio(context.Background()); err != nil {
 		log.Fatal(err)
 	}
-}
-
-func run(ctx context.Context) error {
-	s, err := server.New(server.Config{
-		Info:    mcp.Implementation{Name: "batch", Version: "1"},
-		Session: session.Config{Principal: "local"}, // the user of this process; a principal lets the client list its tasks
-	})
-	if err != nil {
-		return err
-	}
-	tool := mcp.Tool{Name: "count", Description: new("Adds up the stock, and asks the user about counts that are not numbers.")}
-	asTask := server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})
-	if _, err := server.AddTool(s, tool, count, asTask); err != nil {
-		return err
-	}
-	tasks, err := task.New(ctx, task.Config{Store: memory.New()})
-	if err != nil {
-		return err
-	}
-	defer tasks.Close(context.Background())
-	s.OfferTasks(tasks, true)
-	return s.Run(ctx, stdio.Server(stdio.Options{}))
 }
 
 type stock struct {

@@ -11,18 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
-
-func main() {
-	s, err := newServer()
-	if err == nil {
-		err = s.Run(context.Background(), stdio.Server(stdio.Options{}))
-	}
-	if err != nil {
-		log.Fatal(err)
-	}
-}
 
 type operands struct {
 	A float64 `json:"a" jsonschema:"the first operand"`
@@ -33,35 +22,29 @@ type answer struct {
 	Result float64 `json:"result"`
 }
 
-// operations returns the tools by name.
-func operations() map[string]func(a, b float64) (float64, error) {
-	return map[string]func(a, b float64) (float64, error){
-		"add":      func(a, b float64) (float64, error) { return a + b, nil },
-		"subtract": func(a, b float64) (float64, error) { return a - b, nil },
-		"multiply": func(a, b float64) (float64, error) { return a * b, nil },
-		"divide": func(a, b float64) (float64, error) {
-			if b == 0 {
-				return 0, errors.New("b must not be 0")
-			}
-			return a / b, nil
-		},
+func main() {
+	s := server.New("calculator", "1", nil)
+	add(s, "add", "Adds b to a.", func(a, b float64) (float64, error) { return a + b, nil })
+	add(s, "subtract", "Subtracts b from a.", func(a, b float64) (float64, error) { return a - b, nil })
+	add(s, "multiply", "Multiplies a by b.", func(a, b float64) (float64, error) { return a * b, nil })
+	add(s, "divide", "Divides a by b.", func(a, b float64) (float64, error) {
+		if b == 0 {
+			return 0, errors.New("b must not be 0")
+		}
+		return a / b, nil
+	})
+	if err := s.ServeStdio(context.Background()); err != nil {
+		log.Fatal(err)
 	}
 }
 
-func newServer() (*server.Server, error) {
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "calculator", Version: "1"}})
-	if err != nil {
-		return nil, err
+// add adds a tool for an operation.
+func add(s *server.Server, name, description string, operate func(a, b float64) (float64, error)) {
+	tool := func(_ context.Context, _ *server.Call, in operands) (answer, error) {
+		result, err := operate(in.A, in.B)
+		return answer{result}, err
 	}
-	for name, operate := range operations() {
-		_, err := server.AddTool(s, mcp.Tool{Name: name, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}},
-			func(_ context.Context, _ *server.Call, in operands) (answer, error) {
-				result, err := operate(in.A, in.B)
-				return answer{result}, err
-			})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+	server.AddTool(s, name, description, tool, server.DefineTool(func(t *mcp.Tool) {
+		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true)}
+	}))
 }

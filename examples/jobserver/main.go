@@ -12,48 +12,23 @@ import (
 	"log"
 	"time"
 
-	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
 func main() {
 	file := flag.String("store", "jobs.db", "store tasks in `FILE`")
 	flag.Parse()
-	if err := run(context.Background(), *file); err != nil {
+	store, err := bolt.Open(*file)
+	if err != nil {
 		log.Fatal(err)
 	}
-}
-
-func run(ctx context.Context, file string) error {
-	s, err := server.New(server.Config{
-		Info:    mcp.Implementation{Name: "jobserver", Version: "1"},
-		Session: session.Config{Principal: "local"}, // the user of this process; a principal lets the client list its tasks
-	})
-	if err != nil {
-		return err
+	s := server.New("jobserver", "1", &server.Config{Tasks: task.Config{Store: store}})
+	server.AddTool(s, "render", "Renders a number of frames, one tenth of a second each.", render, server.Durable())
+	if err := s.ServeStdio(context.Background()); err != nil {
+		log.Fatal(err)
 	}
-	tool := mcp.Tool{Name: "render", Description: new("Renders a number of frames, one tenth of a second each.")}
-	asTask := server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true})
-	if _, err := server.AddTool(s, tool, render, asTask); err != nil {
-		return err
-	}
-	store, err := bolt.Open(file)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	tasks, err := task.New(ctx, task.Config{Store: store, Recover: s.RecoverTask})
-	if err != nil {
-		return err
-	}
-	defer tasks.Close(context.Background())
-	s.OfferTasks(tasks, true)
-	return s.Run(ctx, stdio.Server(stdio.Options{}))
 }
 
 type film struct {

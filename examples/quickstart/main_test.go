@@ -26,7 +26,7 @@ func TestQuickStart(t *testing.T) {
 	}
 	cmd := exec.CommandContext(ctx, binary)
 	cmd.Env = append(os.Environ(), "PORT=0")
-	out, err := cmd.StdoutPipe()
+	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,8 @@ func TestQuickStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Dial(ctx, strings.TrimSpace(strings.TrimPrefix(line, "Demo MCP Server running on ")), nil)
+	_, url, _ := strings.Cut(strings.TrimSpace(line), "url=")
+	c, err := client.Dial(ctx, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

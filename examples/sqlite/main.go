@@ -25,7 +25,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
 func main() {
@@ -36,31 +35,32 @@ func main() {
 	db, err := sql.Open("sqlite", address.String())
 	if err == nil {
 		db.SetMaxIdleConns(-1) // each query gets a new connection, without the state of others
-		err = run(context.Background(), explorer{db})
+		err = db.Ping()
+	}
+	if err == nil {
+		err = newServer(explorer{db}).ServeStdio(context.Background())
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, e explorer) error {
-	if err := e.db.PingContext(ctx); err != nil {
-		return err
-	}
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "sqlite-explorer", Version: "1.0.0"}})
-	if err != nil {
-		return err
-	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "query", Title: new("SQL Query"), Description: new("Executes one read-only SQL query on the database."),
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}}, e.query)
-	_, err3 := s.AddResource(mcp.Resource{Name: "schema", URI: "schema://main", Title: new("Database Schema"),
-		Description: new("The schema of the database."), MIMEType: new("text/plain")}, e.schema)
-	_, err2 := s.AddTemplate(mcp.ResourceTemplate{Name: "table", Description: new("The statement that creates a table."),
-		URITemplate: "sqlite:///{table}", MIMEType: new("text/plain")}, e.table, server.Complete("table", e.complete))
-	if err := errors.Join(err, err2, err3); err != nil {
-		return err
-	}
-	return s.Run(ctx, stdio.Server(stdio.Options{}))
+func newServer(e explorer) *server.Server {
+	s := server.New("sqlite-explorer", "1.0.0", nil)
+	server.AddTool(s, "query", "Executes one read-only SQL query on the database.", e.query, server.DefineTool(func(t *mcp.Tool) {
+		t.Title = new("SQL Query")
+		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true)}
+	}))
+	server.AddResource(s, "schema://main", "schema", e.schema, server.DefineResource(func(r *mcp.Resource) {
+		r.Title = new("Database Schema")
+		r.Description = new("The schema of the database.")
+		r.MIMEType = new("text/plain")
+	}))
+	server.AddTemplate(s, "sqlite:///{table}", "table", e.table, server.DefineTemplate(func(t *mcp.ResourceTemplate) {
+		t.Description = new("The statement that creates a table.")
+		t.MIMEType = new("text/plain")
+	}), server.Complete("table", e.complete))
+	return s
 }
 
 // explorer reads a database.
@@ -119,10 +119,10 @@ func check(query string) error {
 	return errors.New("want a query that begins with SELECT, WITH or VALUES")
 }
 
-func (e explorer) schema(ctx context.Context, _ *server.Call, _ server.Resource) ([]mcp.AnyResourceContents, error) {
+func (e explorer) schema(ctx context.Context, _ *server.Call, _ server.Resource) (string, error) {
 	found, err := e.read(ctx, "select sql from sqlite_schema where type = 'table' order by name")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var statements []string
 	for _, row := range found.rows {
@@ -130,15 +130,15 @@ func (e explorer) schema(ctx context.Context, _ *server.Call, _ server.Resource)
 			statements = append(statements, text)
 		}
 	}
-	return server.TextContents(strings.Join(statements, "\n")), nil
+	return strings.Join(statements, "\n"), nil
 }
 
-func (e explorer) table(ctx context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+func (e explorer) table(ctx context.Context, _ *server.Call, r server.Resource) (string, error) {
 	found, err := e.read(ctx, "select sql from sqlite_schema where type = 'table' and name = ?", r.Vars.Get("table"))
 	if err != nil || len(found.rows) == 0 {
-		return nil, cmp.Or(err, server.NotFound(r.URI))
+		return "", cmp.Or(err, server.NotFound(r.URI))
 	}
-	return server.TextContents(found.rows[0][0].(string)), nil
+	return found.rows[0][0].(string), nil
 }
 
 func (e explorer) complete(ctx context.Context, _ *server.Call, value string, _ map[string]string) (names []string, err error) {

@@ -68,26 +68,19 @@ func Example() {
 
 // bakery serves in this process and returns the client's end of the connection.
 func bakery() transport.Conn {
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "bakery", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("bakery", "1", nil)
 	type order struct {
 		Cake string `json:"cake"`
 	}
 	type cut struct {
 		Slices int `json:"slices"`
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "bake", Title: new("Bake a cake")},
-		func(ctx context.Context, c *server.Call, in order) (out cut, err error) {
-			if _, err := server.Elicit(ctx, c, "How many slices?", &out); err != nil {
-				return out, err
-			}
-			return out, c.Progress(1, 1, "in the oven")
-		})
-	if err != nil {
-		log.Fatal(err)
-	}
+	server.AddTool(s, "bake", "", func(ctx context.Context, c *server.Call, in order) (out cut, err error) {
+		if _, err := server.Elicit(ctx, c, "How many slices?", &out); err != nil {
+			return out, err
+		}
+		return out, c.Progress(1, 1, "in the oven")
+	}, server.DefineTool(func(t *mcp.Tool) { t.Title = new("Bake a cake") }))
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)
@@ -130,26 +123,14 @@ func ExampleDial() {
 // A host runs a tool as a task and attaches to it by its id.
 func ExampleClient_StartTool() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{
-		Info:    mcp.Implementation{Name: "oven", Version: "1"},
-		Session: session.Config{Principal: "ann"}, // tasks are listed per principal
+	s := server.New("oven", "1", &server.Config{
+		Session: session.Config{Principal: "ann"},
+		Tasks:   task.Config{Store: store.New()},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "bake"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	server.AddTool(s, "bake", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "a cake", nil
 	}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired}))
-	if err != nil {
-		log.Fatal(err)
-	}
-	tasks, err := task.New(ctx, task.Config{Store: store.New()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tasks.Close(ctx)
 	defer s.Close()
-	s.OfferTasks(tasks, true)
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		log.Fatal(err)

@@ -103,27 +103,22 @@ func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pi
 func openNewspaper(t *testing.T, at *network, serve serveFunc, names ...string) (n newspaper, stop func()) {
 	t.Helper()
 	n.subscribed = make(chan string, 10)
-	var err error
-	n.Server, err = server.New(server.Config{
-		Info: mcp.Implementation{Name: "newspaper", Version: "1"},
+	n.Server = server.New("newspaper", "1", &server.Config{
 		Subscribe: func(_ context.Context, _ *server.Call, uri string) error {
 			n.subscribed <- uri
 			return nil
 		},
 		Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = json.RawMessage(`{}`) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
-		return server.TextContents("old news"), nil
+	read := func(context.Context, *server.Call, server.Resource) (string, error) {
+		return "old news", nil
 	}
 	for _, name := range names {
-		if _, err := n.AddResource(mcp.Resource{Name: name, URI: "news://" + name}, read); err != nil {
+		if _, err := server.AddResource(n.Server, "news://"+name, name, read); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = server.AddTool(n.Server, mcp.Tool{Name: "write"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	_, err := server.AddTool(n.Server, "write", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		c.Log(ctx, mcp.LoggingLevelDebug, "", "a detail")
 		return "", c.Log(ctx, mcp.LoggingLevelError, "", "a fault")
 	})
@@ -209,20 +204,16 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 		open := func(cfg server.Config, unavailable int) (subscribed chan string, stop func()) {
 			t.Helper()
 			subscribed = make(chan string, 10)
-			cfg.Info = mcp.Implementation{Name: "shop", Version: "1"}
 			cfg.Subscribe = func(_ context.Context, _ *server.Call, uri string) error {
 				subscribed <- uri
 				return nil
 			}
-			s, err := server.New(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := server.New("shop", "1", &cfg)
 			read := func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 				return nil, nil
 			}
 			for _, name := range []string{"a", "b", "c", "d", "e"} {
-				if _, err := s.AddResource(mcp.Resource{Name: name, URI: "shop://" + name}, read); err != nil {
+				if _, err := server.AddResource(s, "shop://"+name, name, read); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -276,10 +267,9 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 func TestServerInfoFollowsReplacedServer(t *testing.T) {
 	overHTTP(t, func(t *testing.T, serve serveFunc) {
 		at := new(network)
-		open := func(version string, add func(*server.Server) error) (stop func()) {
+		open := func(version string, add func(*server.Server)) (stop func()) {
 			t.Helper()
-			s, err := server.New(server.Config{
-				Info:         mcp.Implementation{Name: "shop", Version: version},
+			s := server.New("shop", version, &server.Config{
 				Instructions: "version " + version,
 				Capabilities: func(c *mcp.ServerCapabilities) {
 					if version == "2" {
@@ -287,19 +277,13 @@ func TestServerInfoFollowsReplacedServer(t *testing.T) {
 					}
 				},
 			})
-			if err == nil {
-				err = add(s)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			add(s)
 			stop = listen(at, serve, s)
 			t.Cleanup(stop)
 			return stop
 		}
-		stop := open("1", func(s *server.Server) error {
-			_, err := server.AddTool(s, mcp.Tool{Name: "buy"}, func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
-			return err
+		stop := open("1", func(s *server.Server) {
+			server.AddTool(s, "buy", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
 		})
 		o := at.options()
 		c, err := client.Dial(t.Context(), "http://localhost/", &o)
@@ -329,11 +313,10 @@ func TestServerInfoFollowsReplacedServer(t *testing.T) {
 		}
 		check("1", true, false)
 		stop()
-		open("2", func(s *server.Server) error {
-			_, err := s.AddPrompt(mcp.Prompt{Name: "advise"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		open("2", func(s *server.Server) {
+			server.AddPrompt(s, "advise", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 				return &mcp.GetPromptResult{}, nil
 			})
-			return err
 		})
 		retry(t, func() error { return c.Ping(t.Context()) })
 		check("2", false, true)
@@ -349,12 +332,9 @@ func TestListFailsIfSessionIsReplacedBetweenPages(t *testing.T) {
 		at := new(network)
 		open := func() (stop func()) {
 			t.Helper()
-			s, err := server.New(server.Config{Info: mcp.Implementation{Name: "shop", Version: "1"}, PageSize: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := server.New("shop", "1", &server.Config{PageSize: 1})
 			for _, name := range []string{"a", "b", "c"} {
-				if _, err := server.AddTool(s, mcp.Tool{Name: name}, func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
+				if _, err := server.AddTool(s, name, "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil }); err != nil {
 					t.Fatal(err)
 				}
 			}

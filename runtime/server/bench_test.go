@@ -52,7 +52,7 @@ func BenchmarkCall(b *testing.B) {
 	}{
 		{"handwritten", server.Config{Methods: map[string]session.Handler{"tools/call": session.ServerHandler(handWritten{}, nil)}}, func(*server.Server) {}},
 		{"function", server.Config{}, func(s *server.Server) {
-			must(server.AddTool(s, mcp.Tool{Name: "weather"}, func(_ context.Context, _ *server.Call, in place) (forecast, error) {
+			must(server.AddTool(s, "weather", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
 				return forecast{in.City, in.Days > 2}, nil
 			}))
 		}},

@@ -58,7 +58,7 @@ func clientCapabilities(t *testing.T, capabilities string) (c mcp.ClientCapabili
 func callTool(t *testing.T, with clientConfig, f func(ctx context.Context, c *server.Call) (string, error)) string {
 	t.Helper()
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "do"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }))
+	must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }))
 	c := connect(t, s, with)
 	result, code := c.call("tools/call", `{"name":"do"}`)
 	if code != 0 {
@@ -221,7 +221,7 @@ func TestInputRequestsNeedDeclaredCapabilities(t *testing.T) {
 func TestElicitURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
-		must(server.AddTool(s, mcp.Tool{Name: "visit"}, func(ctx context.Context, c *server.Call, in struct{ Page, ID string }) (string, error) {
+		must(server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, in struct{ Page, ID string }) (string, error) {
 			action, err := c.ElicitURL(ctx, "Log in.", in.Page, in.ID)
 			return string(action), err
 		}))
@@ -326,7 +326,7 @@ func TestElicitURLKeepsCredentialsFromClient(t *testing.T) {
 // Proves ELIC-11, ELIC-18, SDK-15.
 func TestRequireURL(t *testing.T) {
 	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
-	must(server.AddTool(s, mcp.Tool{Name: "files"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	must(server.AddTool(s, "files", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		return "", c.RequireURL("Log in.", "https://example.com/login", "one")
 	}))
 	c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`)})
@@ -406,7 +406,7 @@ func TestInputRequestsTimeOut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(t, server.Config{InputTimeout: tt.limit})
 				var err error
-				must(server.AddTool(s, mcp.Tool{Name: "ask"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 					ctx, cancel := context.WithTimeout(ctx, time.Hour)
 					defer cancel()
 					err = send(ctx, c)
@@ -438,7 +438,7 @@ func TestSampleLimitsToolRounds(t *testing.T) {
 		return mcp.SamplingMessage{Role: role, Content: mcp.SamplingContent{Items: blocks}}
 	}
 	rounds := 0
-	must(server.AddTool(s, mcp.Tool{Name: "loop"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	must(server.AddTool(s, "loop", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		params := &mcp.CreateMessageRequestParams{MaxTokens: 1, Tools: []mcp.Tool{{Name: "x"}}, Messages: []mcp.SamplingMessage{text(mcp.RoleUser, &mcp.TextContent{Text: "go"})}}
 		for range 10 {
 			result, err := c.Sample(ctx, params)
@@ -465,7 +465,7 @@ func TestRootsAreCachedUntilTheyChange(t *testing.T) {
 	for _, announced := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, mcp.Tool{Name: "roots"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			must(server.AddTool(s, "roots", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				roots, err := c.Roots(ctx)
 				if err == nil && len(roots) == 1 {
 					defer func() { roots[0].URI = "file:///changed/by/the/tool" }()
@@ -584,7 +584,7 @@ func TestInsideAcceptsOnlyPathsInRoots(t *testing.T) {
 func TestProgressAndUnknownMeta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, mcp.Tool{Name: "slow"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for i := range 3 {
 				if err := c.Progress(float64(i+1), 3, "step"); err != nil {
 					return "", err
@@ -643,7 +643,7 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 			}},
 		},
 	})
-	must(s.AddPrompt(mcp.Prompt{Name: "p"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	must(server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
 	c := connect(t, s, clientConfig{})
 	c.expect("example/echo", `{"a":1}`, `{"a":1}`)
 	c.expect("tools/list", ``, `{"tools":[]}`)

@@ -10,13 +10,12 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // initializeResult returns the result of initialize. It fails if [Config].Capabilities panics.
-func (s *Server) initializeResult(tasks *task.Manager, list bool) (*mcp.InitializeResult, error) {
-	result := &mcp.InitializeResult{ServerInfo: s.cfg.Info, Capabilities: s.capabilities(tasks, list)}
+func (s *Server) initializeResult() (*mcp.InitializeResult, error) {
+	result := &mcp.InitializeResult{ServerInfo: s.cfg.Info, Capabilities: s.capabilities()}
 	if s.cfg.Instructions != "" {
 		result.Instructions = &s.cfg.Instructions
 	}
@@ -34,8 +33,8 @@ func (s *Server) initializeResult(tasks *task.Manager, list bool) (*mcp.Initiali
 }
 
 // capabilities returns the capabilities for the features that the server has (MCP lifecycle,
-// "Capability Negotiation").
-func (s *Server) capabilities(tasks *task.Manager, list bool) mcp.ServerCapabilities {
+// "Capability Negotiation"). They include tasks.list; see undeclareList.
+func (s *Server) capabilities() mcp.ServerCapabilities {
 	c := mcp.ServerCapabilities{Logging: json.RawMessage(`{}`)}
 	if !s.tools.empty() || s.hasMethod(mcp.MethodToolsList, mcp.MethodToolsCall) {
 		c.Tools = &mcp.ServerCapabilitiesTools{ListChanged: new(true)}
@@ -50,10 +49,24 @@ func (s *Server) capabilities(tasks *task.Manager, list bool) mcp.ServerCapabili
 	if s.hasCompletions() || s.hasMethod(mcp.MethodCompletionComplete) {
 		c.Completions = json.RawMessage(`{}`)
 	}
-	if tasks != nil {
-		c.Tasks = receiver.ServerCapabilities(list)
+	if s.tasks.Load() != nil {
+		c.Tasks = receiver.ServerCapabilities(true)
 	}
 	return c
+}
+
+// undeclareList returns the result of initialize without the capability tasks.list. A client
+// without a principal cannot be distinguished from others, and would list their tasks, too (MCP
+// tasks, "Task Isolation and Access Control").
+func undeclareList(result *mcp.InitializeResult) *mcp.InitializeResult {
+	if result.Capabilities.Tasks == nil {
+		return result
+	}
+	tasks := *result.Capabilities.Tasks
+	tasks.List = nil
+	out := *result // the session holds the original
+	out.Capabilities.Tasks = &tasks
+	return &out
 }
 
 // hasMethod reports whether [Config].Methods has a handler for any of the methods.
@@ -69,17 +82,26 @@ func (s *Server) hasMethod(methods ...string) bool {
 // receive is the receiving middleware of a session. It removes members from the result of
 // initialize that the negotiated revision does not define. It drops the cached roots when the
 // client announces a change. It enforces [Config.CallRate] on requests, but not on the work of
-// their tasks, which may run much later, or again.
+// their tasks, which may run much later, or again. It rejects tasks/list of a client without a
+// principal.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if p.calls != nil && p.s.limited(req) && !p.calls.Allow() {
 			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
 		}
-		if req.Method == mcp.MethodNotificationsRootsListChanged {
+		switch req.Method {
+		case mcp.MethodNotificationsRootsListChanged:
 			p.roots.changed()
+		case mcp.MethodTasksList:
+			if session.Principal(ctx) == "" {
+				return nil, jsonrpc.MethodNotFound(req.Method)
+			}
 		}
 		result, err := next(ctx, req)
 		if handshake, ok := result.(*mcp.InitializeResult); ok && err == nil {
+			if session.Principal(ctx) == "" {
+				handshake = undeclareList(handshake)
+			}
 			return projectInitialize(mcp.Revision(handshake.ProtocolVersion), handshake), nil
 		}
 		return result, err

@@ -17,7 +17,7 @@ type CompleteFunc func(ctx context.Context, c *Call, value string, others map[st
 // maxValues limits the values in a result (MCP completion, "Completion Results").
 const maxValues = 100
 
-// Completion is an option of [Server.AddPrompt] and [Server.AddTemplate]; see [Complete].
+// Completion is an option of [AddPrompt] and [AddTemplate]; see [Complete].
 type Completion struct {
 	name string
 	f    CompleteFunc

@@ -23,10 +23,10 @@ func inputSchema(t *testing.T, text string) (s mcp.ToolInputSchema) {
 // addEcho adds a tool that returns its decoded arguments as text.
 func addEcho[In any](t *testing.T, s *server.Server, name, schema string) (*server.Handle[mcp.Tool], error) {
 	t.Helper()
-	return server.AddTool(s, mcp.Tool{Name: name, InputSchema: inputSchema(t, schema)}, func(_ context.Context, _ *server.Call, in In) (string, error) {
+	return server.AddTool(s, name, "", func(_ context.Context, _ *server.Call, in In) (string, error) {
 		out, err := codec.Marshal(value.Of(in))
 		return string(out), err
-	})
+	}, server.DefineTool(func(def *mcp.Tool) { def.InputSchema = inputSchema(t, schema) }))
 }
 
 // echoed calls a tool and returns the text of its result.
@@ -106,7 +106,7 @@ func TestDefaultsMustComplyWithSchema(t *testing.T) {
 		N int    `json:"n,omitempty"`
 		A string `json:"a,omitempty"`
 	}
-	s := newServer(t, server.Config{})
+	rejecting := newServer(t, server.Config{}) // does not start, because it records the mistakes
 	for schema, want := range map[string]string{
 		`{"type":"object","properties":{"n":{"type":"integer","default":"abc"}}}`:                           `default of "n" does not comply with its schema: got string, want integer`,
 		`{"type":"object","properties":{"n":{"type":"integer","maximum":5,"default":99}}}`:                  `default of "n" does not comply with its schema: `,
@@ -114,11 +114,12 @@ func TestDefaultsMustComplyWithSchema(t *testing.T) {
 		`{"type":"object","properties":{"n":{"default":"abc"}}}`:                                            `default of "n" does not fit the type of the arguments: want integer, got string`,
 		`{"type":"object","properties":{"n":{"type":"number","default":1.5}}}`:                              `default of "n" does not fit the type of the arguments: `,
 	} {
-		if _, err := addEcho[in](t, s, "x", schema); err == nil || !strings.Contains(err.Error(), `server: tool "x": `+want) {
+		if _, err := addEcho[in](t, rejecting, "x", schema); err == nil || !strings.Contains(err.Error(), `server: tool "x": `+want) {
 			t.Errorf("%s: got %v, want %s", schema, err, want)
 		}
 	}
 	// Valid defaults may not comply together with the arguments of the client.
+	s := newServer(t, server.Config{})
 	must(addEcho[in](t, s, "y", `{"type":"object","properties":{"n":{"type":"integer","default":1},"a":{"type":"string"}},"maxProperties":1}`))
 	c := connect(t, s, clientConfig{})
 	if got := echoed(t, c, "y", `{"a":"x"}`); !strings.HasPrefix(got, "With the defaults of absent members, the arguments do not comply") {
@@ -150,7 +151,7 @@ func TestStructuredRejectsNonObjects(t *testing.T) {
 	if r, err := server.Structured(map[string]int(nil)); err != nil || string(r.StructuredContent) != `{}` {
 		t.Errorf("%+v, %v", r, err)
 	}
-	_, err := server.AddTool(newServer(t, server.Config{}), mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) ([]int, error) { return nil, nil })
+	_, err := server.AddTool(newServer(t, server.Config{}), "x", "", func(context.Context, *server.Call, struct{}) ([]int, error) { return nil, nil })
 	if err == nil || !strings.Contains(err.Error(), "got []int (wrap it in a struct)") {
 		t.Error(err)
 	}

@@ -2,14 +2,18 @@
 // resources, prompts, completion and logging, for every revision whose sessions begin with
 // initialize.
 //
-//	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "calculator", Version: "1"}})
-//	...
-//	_, err = server.AddTool(s, mcp.Tool{Name: "add", Description: new("Adds two numbers.")},
+//	s := server.New("calculator", "1", nil)
+//	server.AddTool(s, "add", "Adds two numbers.",
 //		func(ctx context.Context, c *server.Call, in Terms) (Sum, error) {
 //			return Sum{in.A + in.B}, nil
 //		})
-//	...
-//	err = s.Run(ctx, conn)
+//	err := s.ServeStdio(ctx) // or s.ListenAndServe(ctx, "localhost:8080", nil)
+//
+// # Mistakes
+//
+// Functions that add a feature return an error if the feature is invalid. The error need not be
+// checked: the server records it with file and line of the call, and does not start; see
+// [Server.Err].
 //
 // # Words
 //
@@ -33,8 +37,14 @@
 // # Restarts
 //
 // If the transport persists sessions, as Streamable HTTP does with a file, a restarted server
-// restores their subscriptions, log levels and open URL elicitations; see [Server.Serve]. Tasks
-// have a store of their own, see [Server.OfferTasks].
+// restores their subscriptions, log levels and open URL elicitations; see [Server.Serve].
+//
+// # Tasks
+//
+// With a store in [Config].Tasks, clients can call tools with the option [Durable] or [Tasks] as
+// tasks, which run without a connection. [Server.Start] recovers the tasks that are in the store: it
+// runs the functions of durable tools again. Clients can list their tasks if their session has a
+// principal; see [session.Config] and [streamable.HandlerOptions].
 //
 // # Limits
 //
@@ -61,9 +71,11 @@
 //
 // # Shutdown
 //
-// [Server.Run] serves one connection until its context ends, and gives calls 5 seconds to finish.
-// With several sessions, such as those of an HTTP handler, [Server.Shutdown] ends all of them in
-// order and rejects new ones; then shut down the handler and the http.Server.
+// [Server.ServeStdio] and [Server.ListenAndServe] serve until their context ends or the process
+// receives a signal. They give calls 5 seconds to finish and shut the server down. [Server.Run]
+// serves one connection until its context ends, and does not shut the server down.
+// [Server.Shutdown] ends all sessions in order, rejects new ones, and closes the Manager of the
+// tasks; then shut down the handler of [Server.Handler] and its http.Server.
 //
 // # Errors
 //

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -20,15 +19,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	store "github.com/mcpwire/mcpwire/runtime/task/memory"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
-	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // connectInMemory connects a client to a server in the same process. A server in a separate process
-// uses stdio.Server or a streamable.Handler.
+// uses ServeStdio or ListenAndServe.
 func connectInMemory(ctx context.Context, s *server.Server) *client.Client {
 	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(serverConn); err != nil {
@@ -43,10 +39,7 @@ func connectInMemory(ctx context.Context, s *server.Server) *client.Client {
 
 func ExampleAddTool() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "calculator", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("calculator", "1", nil)
 	defer s.Close()
 	type terms struct {
 		A int `json:"a" jsonschema:"the first term"`
@@ -55,13 +48,9 @@ func ExampleAddTool() {
 	type sum struct {
 		Sum int `json:"sum"`
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "add", Description: new("Adds two numbers.")},
-		func(ctx context.Context, c *server.Call, in terms) (sum, error) {
-			return sum{in.A + in.B}, nil
-		})
-	if err != nil {
-		log.Fatal(err)
-	}
+	server.AddTool(s, "add", "Adds two numbers.", func(ctx context.Context, c *server.Call, in terms) (sum, error) {
+		return sum{in.A + in.B}, nil
+	})
 
 	c := connectInMemory(ctx, s)
 	defer c.Close()
@@ -76,16 +65,15 @@ func ExampleAddTool() {
 	// /a: got string, want integer <nil>
 }
 
-func ExampleTasks() {
+func ExampleDurable() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "kitchen", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	tasks := task.Config{Store: store.New()} // or a bolt store, to survive
+	s := server.New("kitchen", "1", &server.Config{Tasks: tasks})
+	defer s.Close()
 	type order struct {
 		Dish string `json:"dish"`
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "cook"}, func(ctx context.Context, c *server.Call, in order) (string, error) {
+	server.AddTool(s, "cook", "", func(ctx context.Context, c *server.Call, in order) (string, error) {
 		run, isTask := c.Task()
 		if isTask {
 			if err := run.SetStatusMessage(ctx, "cooking "+in.Dish); err != nil {
@@ -93,17 +81,7 @@ func ExampleTasks() {
 			}
 		}
 		return fmt.Sprintf("%s, cooked as a task: %v", in.Dish, isTask), nil
-	}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true}))
-	if err != nil {
-		log.Fatal(err)
-	}
-	tasks, err := task.New(ctx, task.Config{Store: store.New(), Recover: s.RecoverTask}) // or a bolt store, to survive
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tasks.Close(ctx)
-	defer s.Close()
-	s.OfferTasks(tasks, false)
+	}, server.Durable())
 
 	c := connectInMemory(ctx, s)
 	defer c.Close()
@@ -117,20 +95,13 @@ func ExampleTasks() {
 	// soup, cooked as a task: true <nil>
 }
 
-func ExampleServer_AddTemplate() {
+func ExampleAddTemplate() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("greeter", "1", nil)
 	defer s.Close()
-	_, err = s.AddTemplate(mcp.ResourceTemplate{Name: "greeting", URITemplate: "greeting://{name}", MIMEType: new("text/plain")},
-		func(ctx context.Context, c *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
-			return server.TextContents("Hello, " + r.Vars.Get("name") + "!"), nil
-		}, server.Complete("name", server.OneOf("Ada", "Alan", "Grace")))
-	if err != nil {
-		log.Fatal(err)
-	}
+	server.AddTemplate(s, "greeting://{name}", "greeting", func(ctx context.Context, c *server.Call, r server.Resource) (string, error) {
+		return "Hello, " + r.Vars.Get("name") + "!", nil
+	}, server.DefineTemplate(func(t *mcp.ResourceTemplate) { t.MIMEType = new("text/plain") }), server.Complete("name", server.OneOf("Ada", "Alan", "Grace")))
 
 	c := connectInMemory(ctx, s)
 	defer c.Close()
@@ -143,41 +114,47 @@ func ExampleServer_AddTemplate() {
 	// [Ada Alan] <nil>
 }
 
-func ExampleServer_AddPrompt() {
+func ExampleAddPrompt() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "reviewer", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("reviewer", "1", nil)
 	defer s.Close()
-	_, err = s.AddPrompt(mcp.Prompt{Name: "review", Arguments: []mcp.PromptArgument{{Name: "code", Required: new(true)}}},
-		func(ctx context.Context, c *server.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
-			return server.Messages(server.UserText("Please review: " + arguments["code"])), nil
-		})
-	if err != nil {
-		log.Fatal(err)
+	type change struct {
+		Code  string `json:"code" jsonschema:"the lines to review"`
+		Depth int    `json:"depth,omitempty"`
 	}
+	server.AddPrompt(s, "review", "Asks for a review.", func(ctx context.Context, c *server.Call, in change) (string, error) {
+		return fmt.Sprintf("Please review to depth %d: %s", in.Depth, in.Code), nil
+	})
 
 	c := connectInMemory(ctx, s)
 	defer c.Close()
-	result, err := c.GetPrompt(ctx, "review", map[string]string{"code": "x++"})
+	result, err := c.GetPrompt(ctx, "review", map[string]string{"code": "x++", "depth": "2"})
 	fmt.Println(result.Messages[0].Content.(*mcp.TextContent).Text, err)
+	_, err = c.GetPrompt(ctx, "review", map[string]string{"code": "x++", "depth": "deep"})
+	fmt.Println(err)
 	// Output:
-	// Please review: x++ <nil>
+	// Please review to depth 2: x++ <nil>
+	// jsonrpc: argument "depth": want int, got "deep" (code -32602)
+}
+
+// Mistakes are found when the server starts.
+func ExampleServer_Err() {
+	s := server.New("greeter", "1", nil)
+	server.AddTool(s, "say hi", "Greets.", func(context.Context, *server.Call, struct{}) (string, error) { return "Hi!", nil })
+	fmt.Println(s.Start(context.Background()))
+	// Output:
+	// example_test.go:143: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
 }
 
 func ExampleElicit() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "shop", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("shop", "1", nil)
 	defer s.Close()
 	type address struct {
 		Street string `json:"street"`
 		Gift   bool   `json:"gift,omitempty"`
 	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "buy"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	server.AddTool(s, "buy", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		var to address
 		action, err := server.Elicit(ctx, c, "Where to?", &to)
 		if err != nil {
@@ -188,9 +165,6 @@ func ExampleElicit() {
 		}
 		return "It is on its way to " + to.Street + ".", nil
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(serverConn); err != nil {
@@ -215,19 +189,13 @@ func ExampleElicit() {
 // This tool has a handwritten schema and builds its result itself.
 func ExampleServer_AddRawTool() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "archive", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("archive", "1", nil)
 	defer s.Close()
-	_, err = s.AddRawTool(mcp.Tool{Name: "store", InputSchema: mcp.ToolInputSchema{
+	s.AddRawTool(mcp.Tool{Name: "store", InputSchema: mcp.ToolInputSchema{
 		Properties: json.RawMessage(`{"what":{"type":"string","minLength":1}}`), Required: []string{"what"},
 	}}, func(ctx context.Context, c *server.Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 		return server.Content(&mcp.TextContent{Text: "stored " + string(arguments)}, &mcp.ResourceLink{Name: "it", URI: "archive:///1"}), nil
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	c := connectInMemory(ctx, s)
 	defer c.Close()
@@ -242,18 +210,14 @@ func ExampleServer_AddRawTool() {
 }
 
 // This resource is updated, changed and removed.
-func ExampleServer_AddResource() {
+func ExampleAddResource() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "clock", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("clock", "1", nil)
 	defer s.Close()
 	hour := 9
-	handle, err := s.AddResource(mcp.Resource{Name: "hour", URI: "clock:///hour"},
-		func(ctx context.Context, c *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
-			return server.TextContents(fmt.Sprint(hour)), nil
-		})
+	handle, err := server.AddResource(s, "clock:///hour", "hour", func(ctx context.Context, c *server.Call, r server.Resource) (string, error) {
+		return fmt.Sprint(hour), nil
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -274,14 +238,11 @@ func ExampleServer_AddResource() {
 }
 
 // This server runs over HTTP, with a session for each client.
-func ExampleServer_Serve() {
+func ExampleServer_Handler() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}, Instructions: "Be polite."})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("greeter", "1", &server.Config{Instructions: "Be polite."})
 	defer s.Close()
-	web := httptest.NewServer(streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{}))
+	web := httptest.NewServer(s.Handler(nil))
 	defer web.Close()
 
 	c, err := client.Dial(ctx, web.URL, nil)
@@ -298,10 +259,7 @@ func ExampleServer_Serve() {
 // connection would be stdio.Server(stdio.Options{}).
 func ExampleServer_Run() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "greeter", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("greeter", "1", nil)
 	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 	go func() { // ends after Close
 		c, err := client.Connect(ctx, clientConn, nil)
@@ -318,12 +276,9 @@ func ExampleServer_Run() {
 // This handler reports progress, logs, and has the model of the client write a verse.
 func ExampleCall() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "poet", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("poet", "1", nil)
 	defer s.Close()
-	_, err = server.AddTool(s, mcp.Tool{Name: "write"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	server.AddTool(s, "write", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		if err := c.Progress(1, 2, "thinking"); err != nil {
 			return "", err
 		}
@@ -336,9 +291,6 @@ func ExampleCall() {
 		}
 		return verse.Content.Items[0].(*mcp.TextContent).Text, c.Progress(2, 2, "done")
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(serverConn); err != nil {
@@ -368,16 +320,12 @@ func ExampleConfig() {
 			return next(ctx, req)
 		}
 	}
-	s, err := server.New(server.Config{
-		Info:    mcp.Implementation{Name: "counter", Version: "1"},
+	s := server.New("counter", "1", &server.Config{
 		Session: session.Config{Receiving: []session.Middleware{count}},
 		Methods: map[string]session.Handler{"example.com/version": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return session.Raw(`{"version":"1.2.3"}`), nil
 		}},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	defer s.Close()
 	c := connectInMemory(ctx, s)
 	defer c.Close()
@@ -424,11 +372,8 @@ func ExampleInside() {
 // This handler has the client sample as a task, because the response may take long.
 func ExampleCall_SampleTask() {
 	ctx := context.Background()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "poet", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err = server.AddTool(s, mcp.Tool{Name: "epic"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	s := server.New("poet", "1", nil)
+	server.AddTool(s, "epic", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		h, err := c.SampleTask(ctx, &mcp.CreateMessageRequestParams{
 			MaxTokens: 100000,
 			Messages:  []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "Sing, Muse."}}}}},
@@ -442,9 +387,6 @@ func ExampleCall_SampleTask() {
 		}
 		return result.Content.Items[0].(*mcp.TextContent).Text, nil
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	tasks, err := task.New(ctx, task.Config{Store: store.New()})
 	if err != nil {

@@ -269,13 +269,22 @@ func (x *inference) member(f field) (*typeSchema, error) {
 			return nil, err
 		}
 	}
-	if tag, ok := f.Tag.Lookup("jsonschema"); ok {
-		if keyword := keywordIn(tag); keyword != "" {
-			return nil, fmt.Errorf("tag jsonschema:%q is a description and cannot contain the keyword %s", tag, keyword)
-		}
-		s.Description = tag
+	if s.Description, err = f.description(s.Description); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// description returns the description in the tag of a field, or other if there is none.
+func (f *field) description(other string) (string, error) {
+	tag, ok := f.Tag.Lookup("jsonschema")
+	if !ok {
+		return other, nil
+	}
+	if keyword := keywordIn(tag); keyword != "" {
+		return "", fmt.Errorf("tag jsonschema:%q is a description and cannot contain the keyword %s", tag, keyword)
+	}
+	return tag, nil
 }
 
 // quoted returns the schema of a field with the json tag option string.

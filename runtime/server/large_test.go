@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -24,20 +23,12 @@ func TestTransportAloneLimitsMessageLength(t *testing.T) {
 	type text struct {
 		Text string `json:"text"`
 	}
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "s", Version: "1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := server.New("s", "1", &server.Config{Tasks: task.Config{Store: taskmemory.New(), Limits: task.Limits{Bytes: 1 << 30}}})
+	defer s.Close()
 	echo := func(_ context.Context, _ *server.Call, in text) (text, error) { return in, nil }
-	if _, err := server.AddTool(s, mcp.Tool{Name: "echo"}, echo, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})); err != nil {
+	if _, err := server.AddTool(s, "echo", "", echo, server.Tasks(receiver.Support{})); err != nil {
 		t.Fatal(err)
 	}
-	tasks, err := task.New(t.Context(), task.Config{Store: taskmemory.New(), Limits: task.Limits{Bytes: 1 << 30}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tasks.Close(t.Context())
-	s.OfferTasks(tasks, false)
 	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(serverConn); err != nil {
 		t.Fatal(err)

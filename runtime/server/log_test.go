@@ -24,7 +24,7 @@ var levels = []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "
 func TestLogRespectsLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for _, l := range levels {
 				if err := c.Log(ctx, l, "", string(l)); err != nil {
 					return "", err
@@ -65,7 +65,7 @@ func TestLogRespectsLevel(t *testing.T) {
 func TestLogWithoutDeclaredLogging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Capabilities: func(c *mcp.ServerCapabilities) { c.Logging = nil }})
-		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			return "fine", c.Log(ctx, "error", "", "x")
 		}))
 		c := connect(t, s, clientConfig{})
@@ -81,7 +81,7 @@ func TestLogWithoutDeclaredLogging(t *testing.T) {
 func TestLoggerSendsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			l := c.Logger("db").With("table", "users").WithGroup("query")
 			l.DebugContext(ctx, "hidden")
 			l.WarnContext(ctx, "slow", "took", 2*time.Second, slog.Group("rows", "read", 7), "err", errors.New("lock"))
@@ -123,7 +123,7 @@ func TestLoggerSendsAllKindsOfValues(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				c.Logger("").InfoContext(ctx, "m", "v", tt.value, "msg", "other")
 				return "", nil
 			}))
@@ -151,7 +151,7 @@ func (badMarshaler) MarshalJSON() ([]byte, error) { panic("no") }
 func TestLogRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{LogRate: 5})
-		must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			for range 1000 {
 				c.Log(ctx, "error", "", "x")
 			}

@@ -94,13 +94,13 @@ func newLibrary(t *testing.T, rejected string) (s *server.Server, events func() 
 		Unsubscribe: func(_ context.Context, c *server.Call, uri string) { record("end", uri, c) },
 	})
 	for _, name := range []string{"a", "b", "c"} {
-		must(s.AddResource(mcp.Resource{Name: name, URI: "test://" + name}, readText))
+		must(server.AddResource(s, "test://"+name, name, readText))
 	}
-	must(server.AddTool(s, mcp.Tool{Name: "log"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		c.Log(ctx, mcp.LoggingLevelInfo, "", "a detail")
 		return "", c.Log(ctx, mcp.LoggingLevelError, "", "a fault")
 	}))
-	must(server.AddTool(s, mcp.Tool{Name: "visit"}, func(ctx context.Context, c *server.Call, in struct{ ID string }) (string, error) {
+	must(server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, in struct{ ID string }) (string, error) {
 		return "", c.RequireURL("log in", "https://example.com/", in.ID)
 	}))
 	return s, func() []string {
@@ -237,7 +237,7 @@ func TestConcurrentChangesArePersistedTogether(t *testing.T) {
 		subscribing <- uri
 		return nil
 	}})
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "many", URITemplate: "many://{n}"}, readText))
+	must(server.AddTemplate(s, "many://{n}", "many", readText))
 	c, k := connectWithState(t, s, clientConfig{}, nil)
 	k.release, k.writing = make(chan struct{}), make(chan bool, 21)
 	done := make(chan bool, 21)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/schema"
 )
 
@@ -95,24 +97,45 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 	result := &mcp.CallToolResult{Content: blocks, StructuredContent: json.RawMessage(`{"sum":1,"notes":[]}`), ResultType: new("complete")}
 	whole := string(must(json.Marshal(result)))
 
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "n", Version: "1", Title: new("T"), Description: new("about"), WebsiteURL: new("https://example.com"), Icons: icons}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := server.New("n", "1", &server.Config{
+		Info:  mcp.Implementation{Title: new("T"), Description: new("about"), WebsiteURL: new("https://example.com"), Icons: icons},
+		Tasks: task.Config{Store: memory.New()},
+	})
 	defer s.Close()
-	must(server.AddTool(s, mcp.Tool{Name: "add", Title: new("T"), Icons: icons, Meta: meta, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}, Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportOptional)}}, add))
-	must(server.AddTool(s, mcp.Tool{Name: "all"}, func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil }))
-	must(s.AddResource(mcp.Resource{Name: "x", URI: "x://y", Title: new("T"), Icons: icons, Meta: meta, Annotations: hints}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+	must(server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
+		t.Title = new("T")
+		t.Icons = icons
+		t.Meta = meta
+		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true)}
+		t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportOptional)}
+	})))
+	must(server.AddTool(s, "all", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil }))
+	must(server.AddResource(s, "x://y", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 		return contents(), nil
-	}))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{y}", Title: new("T"), Icons: icons, Meta: meta, Annotations: hints}, readText, server.Complete("y", server.OneOf("a"))))
-	must(s.AddPrompt(mcp.Prompt{Name: "p", Title: new("T"), Icons: icons, Meta: meta, Arguments: []mcp.PromptArgument{{Name: "a", Title: new("T")}}}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-		r := server.Messages()
+	}, server.DefineResource(func(r *mcp.Resource) {
+		r.Title = new("T")
+		r.Icons = icons
+		r.Meta = meta
+		r.Annotations = hints
+	})))
+	must(server.AddTemplate(s, "x://{y}", "x", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) {
+		t.Title = new("T")
+		t.Icons = icons
+		t.Meta = meta
+		t.Annotations = hints
+	}), server.Complete("y", server.OneOf("a"))))
+	must(server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+		r := new(mcp.GetPromptResult)
 		for _, b := range blocks {
 			r.Messages = append(r.Messages, mcp.PromptMessage{Role: mcp.RoleUser, Content: b})
 		}
 		return r, nil
-	}))
+	}, server.DefinePrompt(func(p *mcp.Prompt) {
+		p.Title = new("T")
+		p.Icons = icons
+		p.Meta = meta
+		p.Arguments = []mcp.PromptArgument{{Name: "a", Title: new("T")}}
+	})))
 	for _, rev := range []mcp.Revision{mcp.Revision20241105, mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125} {
 		d := definitionsOf(t, rev)
 		c := connect(t, s, clientConfig{revision: rev})
@@ -164,10 +187,22 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 func TestTitlesAndIconsAreListed(t *testing.T) {
 	s := newServer(t, server.Config{})
 	icons := []mcp.Icon{{Src: "https://example.com/icon.png", MIMEType: new("image/png"), Sizes: []string{"48x48"}}}
-	must(server.AddTool(s, mcp.Tool{Name: "x", Title: new("T"), Icons: icons}, sayHi))
-	must(s.AddPrompt(mcp.Prompt{Name: "x", Title: new("T"), Icons: icons}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
-	must(s.AddResource(mcp.Resource{Name: "x", URI: "x://", Title: new("T"), Icons: icons}, readText))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{y}", Title: new("T"), Icons: icons}, readText))
+	must(server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) {
+		t.Title = new("T")
+		t.Icons = icons
+	})))
+	must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }, server.DefinePrompt(func(p *mcp.Prompt) {
+		p.Title = new("T")
+		p.Icons = icons
+	})))
+	must(server.AddResource(s, "x://", "x", readText, server.DefineResource(func(r *mcp.Resource) {
+		r.Title = new("T")
+		r.Icons = icons
+	})))
+	must(server.AddTemplate(s, "x://{y}", "x", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) {
+		t.Title = new("T")
+		t.Icons = icons
+	})))
 	c := connect(t, s, clientConfig{})
 	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
 		if got, _ := c.call(method, ""); !strings.Contains(got, `"icons":[{"mimeType":"image/png","sizes":["48x48"],"src":"https://example.com/icon.png"}]`) || !strings.Contains(got, `"title":"T"`) {

@@ -4,44 +4,134 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// PromptFunc fills in a prompt. All required arguments are present; arguments that the prompt does
-// not declare may be present, too. The messages of the result are of the user or the assistant, and
-// embedded resources in them must have a media type.
-type PromptFunc func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
+// PromptFunc is a Go function that fills in a prompt. All required arguments are present. Embedded
+// resources in its messages must have a media type.
+type PromptFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
 
-// PromptOption is an option of [Server.AddPrompt]: a [Completion].
+// PromptOption is an option of [AddPrompt]: [DefinePrompt] or a [Completion].
 type PromptOption interface{ forPrompt(*prompt) }
+
+type promptOption func(*prompt)
+
+func (f promptOption) forPrompt(p *prompt) { f(p) }
+
+// DefinePrompt sets members of the prompt's description that [AddPrompt] has no argument for, such
+// as the title, icons and _meta, and the arguments of a prompt that takes a map. F receives the
+// description with the name, the description and the arguments of the call. It must not change the
+// name.
+func DefinePrompt(f func(*mcp.Prompt)) PromptOption {
+	if f == nil {
+		return nil
+	}
+	return promptOption(func(p *prompt) { f(&p.def) })
+}
 
 // prompt is a prompt of a server. It is immutable.
 type prompt struct {
 	def        mcp.Prompt
-	get        PromptFunc
+	in         argumentSet
+	get        func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
 	completers map[string]CompleteFunc
 }
 
-// AddPrompt adds a prompt. The options are completions of its arguments, see [Complete]. It fails
-// if the protocol does not admit the description, and with [ErrExists] if there is a prompt of that
-// name.
-func (s *Server) AddPrompt(def mcp.Prompt, get PromptFunc, options ...PromptOption) (*Handle[mcp.Prompt], error) {
-	if get == nil {
-		return nil, fmt.Errorf("server: prompt %q: nil function", def.Name)
+// AddPrompt adds a prompt that f fills in. The options are [DefinePrompt] and completions of
+// arguments, see [Complete].
+//
+// In is a struct or map[string]string. Each field of a struct is an argument: a string, a boolean, a
+// number, a type that implements [encoding.TextUnmarshaler], or a pointer to one of these. The json
+// tag names the argument as in encoding/json, and the tag jsonschema describes it. An argument is
+// required unless its json tag says omitempty or omitzero. A request with an argument that its field
+// does not accept is rejected. The arguments of a map are declared with DefinePrompt. Arguments that
+// the prompt does not declare are ignored if In is a struct, and members of a map.
+//
+// Out is string, which becomes one message of the user, [][mcp.PromptMessage] or
+// [*mcp.GetPromptResult].
+//
+// AddPrompt fails if the protocol does not admit the description, and with [ErrExists] if there is a
+// prompt of that name. The error is also recorded, see [Server.Err].
+func AddPrompt[In, Out any](s *Server, name, description string, f PromptFunc[In, Out], options ...PromptOption) (*Handle[mcp.Prompt], error) {
+	if s == nil {
+		return nil, errNoServer
 	}
-	build := func(def mcp.Prompt) (*prompt, error) { return newPrompt(def, get, options) }
-	return addTo(s.prompts, def, func(d *mcp.Prompt) string { return d.Name }, build, func(p *prompt) mcp.Prompt { return p.def })
+	h, err := addPrompt(s, mcp.Prompt{Name: name, Description: optional(description)}, f, options)
+	return h, s.record(err)
 }
 
-func newPrompt(def mcp.Prompt, get PromptFunc, options []PromptOption) (*prompt, error) {
+func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], options []PromptOption) (*Handle[mcp.Prompt], error) {
+	if f == nil {
+		return nil, fmt.Errorf("server: prompt %q: nil function", def.Name)
+	}
+	toResult, err := promptConverter[Out]()
+	if err != nil {
+		return nil, fmt.Errorf("server: prompt %q: output: %w", def.Name, err)
+	}
+	declared := prompt{def: def, completers: map[string]CompleteFunc{}}
+	if declared.in, err = argumentsOf(reflect.TypeFor[In]()); err != nil {
+		return nil, fmt.Errorf("server: prompt %q: arguments: %w", def.Name, err)
+	}
+	declared.def.Arguments = declared.in.declared()
+	declared.get = func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
+		var in In
+		switch p := any(&in).(type) {
+		case *map[string]string:
+			*p = arguments
+		default:
+			if err := declared.in.decode(reflect.ValueOf(p).Elem(), arguments); err != nil {
+				return nil, err
+			}
+		}
+		out, err := f(ctx, c, in)
+		if err != nil {
+			return nil, err
+		}
+		return toResult(out), nil
+	}
+	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("server: prompt %q: nil option", def.Name)
+		}
+		o.forPrompt(&declared)
+	}
+	if declared.def.Name != def.Name {
+		return nil, fmt.Errorf("server: prompt %q: DefinePrompt changed the name to %q", def.Name, declared.def.Name)
+	}
+	build := func(def mcp.Prompt) (*prompt, error) { return newPrompt(def, declared) }
+	return addTo(s.prompts, declared.def, func(d *mcp.Prompt) string { return d.Name }, build, func(p *prompt) mcp.Prompt { return p.def })
+}
+
+// promptConverter returns the function that converts output of type Out to a result.
+func promptConverter[Out any]() (func(Out) *mcp.GetPromptResult, error) {
+	var give any
+	switch any(*new(Out)).(type) {
+	case string:
+		give = func(text string) *mcp.GetPromptResult {
+			return &mcp.GetPromptResult{Messages: []mcp.PromptMessage{UserText(text)}}
+		}
+	case []mcp.PromptMessage:
+		give = func(list []mcp.PromptMessage) *mcp.GetPromptResult { return &mcp.GetPromptResult{Messages: list} }
+	case *mcp.GetPromptResult:
+		give = func(r *mcp.GetPromptResult) *mcp.GetPromptResult { return r }
+	default:
+		return nil, fmt.Errorf("want string, []mcp.PromptMessage or *mcp.GetPromptResult, got %v", reflect.TypeFor[Out]())
+	}
+	return give.(func(Out) *mcp.GetPromptResult), nil
+}
+
+// newPrompt completes declared, which has the function and the options, with the definition.
+func newPrompt(def mcp.Prompt, declared prompt) (*prompt, error) {
 	if def.Name == "" {
 		return nil, errors.New("server: prompt without a name")
 	}
 	if err := def.Validate(latest()); err != nil {
 		return nil, fmt.Errorf("server: prompt %q: %w", def.Name, err)
 	}
-	p := &prompt{def: def, get: get, completers: map[string]CompleteFunc{}}
+	p := &declared
+	p.def = def
 	seen := map[string]bool{}
 	for _, a := range def.Arguments {
 		if a.Name == "" {
@@ -52,11 +142,8 @@ func newPrompt(def mcp.Prompt, get PromptFunc, options []PromptOption) (*prompt,
 		}
 		seen[a.Name] = true
 	}
-	for _, o := range options {
-		if o == nil {
-			return nil, fmt.Errorf("server: prompt %q: nil option", def.Name)
-		}
-		o.forPrompt(p)
+	if err := p.in.check(seen); err != nil {
+		return nil, fmt.Errorf("server: prompt %q: %w", def.Name, err)
 	}
 	for name := range p.completers {
 		if !seen[name] {
@@ -112,9 +199,4 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 // UserText returns a message of the user with a text.
 func UserText(text string) mcp.PromptMessage {
 	return mcp.PromptMessage{Role: mcp.RoleUser, Content: &mcp.TextContent{Text: text}}
-}
-
-// Messages returns a prompt result with the messages of list.
-func Messages(list ...mcp.PromptMessage) *mcp.GetPromptResult {
-	return &mcp.GetPromptResult{Messages: list}
 }

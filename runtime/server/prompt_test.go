@@ -15,18 +15,19 @@ import (
 // Proves PROMPT-01, PROMPT-02, PROMPT-03, PROMPT-05, PROMPT-06.
 func TestPromptsAreListedAndFilledIn(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(s.AddPrompt(mcp.Prompt{Name: "ask", Description: new("Asks."), Arguments: []mcp.PromptArgument{{Name: "what", Required: new(true)}, {Name: "how"}}},
-		func(_ context.Context, _ *server.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-			return server.Messages(server.UserText(args["what"] + " " + args["how"])), nil
-		}))
-	must(s.AddPrompt(mcp.Prompt{Name: "rich"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-		return server.Messages(
-			mcp.PromptMessage{Role: mcp.RoleUser, Content: &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}},
-			mcp.PromptMessage{Role: mcp.RoleUser, Content: &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"}},
-			mcp.PromptMessage{Role: mcp.RoleAssistant, Content: &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e", MIMEType: new("text/plain")}}},
-		), nil
+	must(server.AddPrompt(s, "ask", "Asks.", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
+		return args["what"] + " " + args["how"], nil
+	}, server.DefinePrompt(func(p *mcp.Prompt) {
+		p.Arguments = []mcp.PromptArgument{{Name: "what", Required: new(true)}, {Name: "how"}}
+	})))
+	must(server.AddPrompt(s, "rich", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+		return []mcp.PromptMessage{
+			{Role: mcp.RoleUser, Content: &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}},
+			{Role: mcp.RoleUser, Content: &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"}},
+			{Role: mcp.RoleAssistant, Content: &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e", MIMEType: new("text/plain")}}},
+		}, nil
 	}))
-	must(s.AddPrompt(mcp.Prompt{Name: "nothing"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+	must(server.AddPrompt(s, "nothing", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 		return nil, nil
 	}))
 	c := connect(t, s, clientConfig{})
@@ -44,7 +45,8 @@ func TestPromptsAreListedAndFilledIn(t *testing.T) {
 	c.expectError("prompts/get", `{"name":"ask","arguments":{"what":7}}`, jsonrpc.CodeInvalidParams)
 	c.expectError("prompts/get", `{"name":"nothing"}`, jsonrpc.CodeInternalError)
 	for _, def := range []mcp.Prompt{{}, {Name: "x", Arguments: []mcp.PromptArgument{{}}}, {Name: "x", Arguments: []mcp.PromptArgument{{Name: "a"}, {Name: "a"}}}} {
-		if _, err := s.AddPrompt(def, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }); err == nil {
+		get := func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil }
+		if _, err := server.AddPrompt(s, def.Name, "", get, server.DefinePrompt(func(p *mcp.Prompt) { *p = def })); err == nil {
 			t.Errorf("%+v: no error", def)
 		}
 	}
@@ -53,8 +55,8 @@ func TestPromptsAreListedAndFilledIn(t *testing.T) {
 // Proves COMPL-01, COMPL-02, COMPL-03, COMPL-04, SDK-04.
 func TestComplete(t *testing.T) {
 	s := newServer(t, server.Config{})
-	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-		return server.Messages(), nil
+	get := func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+		return []mcp.PromptMessage{}, nil
 	}
 	city := func(_ context.Context, _ *server.Call, value string, others map[string]string) ([]string, error) {
 		return []string{others["country"] + " " + value}, nil
@@ -66,10 +68,11 @@ func TestComplete(t *testing.T) {
 		}
 		return list, err
 	}
-	must(s.AddPrompt(mcp.Prompt{Name: "visit", Arguments: []mcp.PromptArgument{{Name: "country"}, {Name: "city"}, {Name: "many"}, {Name: "free"}}}, get,
-		server.Complete("country", server.OneOf("France", "Finland", "Norway", "Ⱥb")), server.Complete("city", city), server.Complete("many", many)))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "map", URITemplate: "map://{country}/{city}"}, readText, server.Complete("city", city)))
-	must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
+	must(server.AddPrompt(s, "visit", "", get, server.DefinePrompt(func(p *mcp.Prompt) {
+		p.Arguments = []mcp.PromptArgument{{Name: "country"}, {Name: "city"}, {Name: "many"}, {Name: "free"}}
+	}), server.Complete("country", server.OneOf("France", "Finland", "Norway", "Ⱥb")), server.Complete("city", city), server.Complete("many", many)))
+	must(server.AddTemplate(s, "map://{country}/{city}", "map", readText, server.Complete("city", city)))
+	must(server.AddResource(s, "test://a", "a", readText))
 	c := connect(t, s, clientConfig{})
 	if c.Server().Capabilities.Completions == nil {
 		t.Error("no capability for completion")
@@ -103,12 +106,12 @@ func TestComplete(t *testing.T) {
 	} {
 		c.expectError("completion/complete", params, jsonrpc.CodeInvalidParams)
 	}
-	if _, err := s.AddPrompt(mcp.Prompt{Name: "p"}, get, server.Complete("nope", many)); err == nil || !strings.Contains(err.Error(), "nope") {
+	if _, err := server.AddPrompt(s, "p", "", get, server.Complete("nope", many)); err == nil || !strings.Contains(err.Error(), "nope") {
 		t.Errorf("completion of an unknown argument: got %v", err)
 	}
 
 	without := newServer(t, server.Config{})
-	must(without.AddPrompt(mcp.Prompt{Name: "visit"}, get))
+	must(server.AddPrompt(without, "visit", "", get))
 	_, err := connect(t, without, clientConfig{}).Call(t.Context(), "completion/complete", nil)
 	if err == nil || !strings.Contains(err.Error(), "completions") {
 		t.Errorf("a server without completion: got %v", err)

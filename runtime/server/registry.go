@@ -146,7 +146,7 @@ func (x *set[T]) setEnabled(key string, e *entry[T]) {
 
 // Handle changes a feature of a server, also while sessions are open. D is the type of its
 // description, such as [mcp.Tool]. Its methods are safe for concurrent use. They fail with
-// [ErrRemoved] if the feature was removed, and for the zero Handle.
+// [ErrRemoved] if the feature was removed, and for a nil or zero Handle.
 type Handle[D any] struct {
 	change  func(func(*D)) error
 	disable func(bool) error
@@ -161,7 +161,7 @@ func (h *Handle[D]) Change(f func(*D)) error {
 	if f == nil {
 		return errors.New("server: change a feature: nil function")
 	}
-	if h.change == nil {
+	if h == nil || h.change == nil {
 		return ErrRemoved
 	}
 	return h.change(f)
@@ -175,7 +175,7 @@ func (h *Handle[D]) Disable() error { return h.setDisabled(true) }
 func (h *Handle[D]) Enable() error { return h.setDisabled(false) }
 
 func (h *Handle[D]) setDisabled(disabled bool) error {
-	if h.disable == nil {
+	if h == nil || h.disable == nil {
 		return ErrRemoved
 	}
 	return h.disable(disabled)
@@ -183,7 +183,7 @@ func (h *Handle[D]) setDisabled(disabled bool) error {
 
 // Remove removes the feature. Running calls continue.
 func (h *Handle[D]) Remove() error {
-	if h.remove == nil {
+	if h == nil || h.remove == nil {
 		return ErrRemoved
 	}
 	return h.remove()

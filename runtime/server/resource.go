@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -29,19 +30,64 @@ type Resource struct {
 	Vars url.Values
 }
 
-// ReadFunc reads a resource. It may return several contents, such as the files of a folder.
-// Contents without a URI or a media type get those of the resource. Return [NotFound] if the
-// resource does not exist.
-type ReadFunc func(ctx context.Context, c *Call, r Resource) ([]mcp.AnyResourceContents, error)
+// ReadFunc is a Go function that reads a resource. Return [NotFound] if the resource does not exist.
+//
+// Out is string for a text, []byte for binary data, or [mcp.AnyResourceContents]. It may also be a
+// slice of these, such as for the files of a folder. Contents without a URI or a media type get
+// those of the resource.
+type ReadFunc[Out any] func(ctx context.Context, c *Call, r Resource) (Out, error)
 
-// TextContents returns contents of a resource with a text.
-func TextContents(text string) []mcp.AnyResourceContents {
-	return []mcp.AnyResourceContents{&mcp.TextResourceContents{Text: text}}
+// readFunc is a ReadFunc whose output is converted.
+type readFunc = ReadFunc[[]mcp.AnyResourceContents]
+
+// reader returns a function that calls f and converts its output.
+func reader[Out any](f ReadFunc[Out]) (readFunc, error) {
+	if f == nil {
+		return nil, errors.New("nil function")
+	}
+	var give any
+	switch any(*new(Out)).(type) {
+	case string:
+		give = func(s string) []mcp.AnyResourceContents { return []mcp.AnyResourceContents{textContents(s)} }
+	case []byte:
+		give = func(b []byte) []mcp.AnyResourceContents { return []mcp.AnyResourceContents{blobContents(b)} }
+	case []string:
+		give = func(list []string) []mcp.AnyResourceContents { return contentsOf(list, textContents) }
+	case [][]byte:
+		give = func(list [][]byte) []mcp.AnyResourceContents { return contentsOf(list, blobContents) }
+	case []mcp.AnyResourceContents:
+		give = func(list []mcp.AnyResourceContents) []mcp.AnyResourceContents { return list }
+	default:
+		t := reflect.TypeFor[Out]()
+		if t != reflect.TypeFor[mcp.AnyResourceContents]() {
+			return nil, fmt.Errorf("output: want string, []byte, mcp.AnyResourceContents or a slice of these, got %v", t)
+		}
+		give = func(c mcp.AnyResourceContents) []mcp.AnyResourceContents { return []mcp.AnyResourceContents{c} }
+	}
+	convert := give.(func(Out) []mcp.AnyResourceContents)
+	return func(ctx context.Context, c *Call, r Resource) ([]mcp.AnyResourceContents, error) {
+		out, err := f(ctx, c, r)
+		if err != nil {
+			return nil, err
+		}
+		return convert(out), nil
+	}, nil
 }
 
-// BlobContents returns contents of a resource with binary data.
-func BlobContents(data []byte) []mcp.AnyResourceContents {
-	return []mcp.AnyResourceContents{&mcp.BlobResourceContents{Blob: base64.StdEncoding.EncodeToString(data)}}
+func textContents(text string) mcp.AnyResourceContents {
+	return &mcp.TextResourceContents{Text: text}
+}
+
+func blobContents(data []byte) mcp.AnyResourceContents {
+	return &mcp.BlobResourceContents{Blob: base64.StdEncoding.EncodeToString(data)}
+}
+
+func contentsOf[T any](list []T, convert func(T) mcp.AnyResourceContents) []mcp.AnyResourceContents {
+	out := make([]mcp.AnyResourceContents, len(list))
+	for i, v := range list {
+		out[i] = convert(v)
+	}
+	return out
 }
 
 // NotFound returns the error for a resource that does not exist. Its code is
@@ -54,17 +100,54 @@ func NotFound(uri string) error {
 	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: fmt.Sprintf("resource not found: %q", uri), Data: data}
 }
 
+// ResourceOption is an option of [AddResource]: [DefineResource].
+type ResourceOption interface{ forResource(*resource) }
+
+type resourceOption func(*resource)
+
+func (f resourceOption) forResource(r *resource) { f(r) }
+
+// DefineResource sets members of the resource's description that [AddResource] has no argument for,
+// such as the description, the media type, the size and annotations. F receives the description with
+// the URI and the name of the call. It must not change the URI.
+func DefineResource(f func(*mcp.Resource)) ResourceOption {
+	if f == nil {
+		return nil
+	}
+	return resourceOption(func(r *resource) { f(&r.def) })
+}
+
 // resource is a resource of a server. It is immutable.
 type resource struct {
 	def  mcp.Resource
-	read ReadFunc
+	read readFunc
 }
 
-// AddResource adds a resource. It fails if the protocol does not admit the description, and with
-// [ErrExists] if there is a resource with that URI.
-func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resource], error) {
-	if read == nil {
-		return nil, fmt.Errorf("server: resource %q: nil function", def.URI)
+// AddResource adds a resource with a fixed URI. [DefineResource] sets the other members of its
+// description. AddResource fails if the protocol does not admit the description, and with
+// [ErrExists] if there is a resource with that URI. The error is also recorded, see [Server.Err].
+func AddResource[Out any](s *Server, uri, name string, read ReadFunc[Out], options ...ResourceOption) (*Handle[mcp.Resource], error) {
+	if s == nil {
+		return nil, errNoServer
+	}
+	f, err := reader(read)
+	if err != nil {
+		return nil, s.record(fmt.Errorf("server: resource %q: %w", uri, err))
+	}
+	h, err := s.addResource(resource{mcp.Resource{URI: uri, Name: name}, f}, options)
+	return h, s.record(err)
+}
+
+func (s *Server) addResource(declared resource, options []ResourceOption) (*Handle[mcp.Resource], error) {
+	uri := declared.def.URI
+	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("server: resource %q: nil option", uri)
+		}
+		o.forResource(&declared)
+	}
+	if declared.def.URI != uri {
+		return nil, fmt.Errorf("server: resource %q: DefineResource changed the URI to %q", uri, declared.def.URI)
 	}
 	build := func(def mcp.Resource) (*resource, error) {
 		if err := s.checkURI(def.URI); err != nil {
@@ -76,9 +159,9 @@ func (s *Server) AddResource(def mcp.Resource, read ReadFunc) (*Handle[mcp.Resou
 		if err := def.Validate(latest()); err != nil {
 			return nil, fmt.Errorf("server: resource %q: %w", def.URI, err)
 		}
-		return &resource{def, read}, nil
+		return &resource{def, declared.read}, nil
 	}
-	return addTo(s.resources, def, func(d *mcp.Resource) string { return d.URI }, build, func(r *resource) mcp.Resource { return r.def })
+	return addTo(s.resources, declared.def, func(d *mcp.Resource) string { return d.URI }, build, func(r *resource) mcp.Resource { return r.def })
 }
 
 // uriSyntax matches absolute URIs (RFC 3986). Its group is the part between the scheme and the
@@ -121,7 +204,7 @@ func hasParentSegment(path string) bool {
 
 // find returns the function that reads a resource, the argument of that function, and the media
 // type of the resource (nil if unknown). It fails when ctx ends.
-func (s *Server) find(ctx context.Context, uri string) (read ReadFunc, r Resource, mime *string, err error) {
+func (s *Server) find(ctx context.Context, uri string) (read readFunc, r Resource, mime *string, err error) {
 	if err := s.checkURI(uri); err != nil {
 		return nil, r, nil, invalidParams("%v", err)
 	}

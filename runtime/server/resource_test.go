@@ -15,25 +15,28 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-func readText(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
-	return server.TextContents("text of " + r.URI + r.Vars.Encode()), nil
+func readText(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
+	return "text of " + r.URI + r.Vars.Encode(), nil
 }
 
 // Proves RES-02, RES-03, RES-07, RES-09, SDK-03.
 func TestResourcesAreListedAndRead(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a", MIMEType: new("text/plain"), Annotations: &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: new(0.0), LastModified: new("2025-01-12T15:00:58Z")}}, readText))
-	must(s.AddResource(mcp.Resource{Name: "b", URI: "test://b"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
-		return server.BlobContents([]byte{0, 1}), nil
+	must(server.AddResource(s, "test://a", "a", readText, server.DefineResource(func(r *mcp.Resource) {
+		r.MIMEType = new("text/plain")
+		r.Annotations = &mcp.Annotations{Audience: []mcp.Role{mcp.RoleUser}, Priority: new(0.0), LastModified: new("2025-01-12T15:00:58Z")}
+	})))
+	must(server.AddResource(s, "test://b", "b", func(context.Context, *server.Call, server.Resource) ([]byte, error) {
+		return []byte{0, 1}, nil
 	}))
-	must(s.AddResource(mcp.Resource{Name: "missing", URI: "test://missing"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+	must(server.AddResource(s, "test://missing", "missing", func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
 		return nil, server.NotFound(r.URI)
 	}))
-	must(s.AddResource(mcp.Resource{Name: "broken", URI: "test://broken"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+	must(server.AddResource(s, "test://broken", "broken", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 		return nil, errors.New("the disk is full")
 	}))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "greeting", URITemplate: "greeting://{name}", MIMEType: new("text/x-greeting")}, readText))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "files", URITemplate: "files://host{/path*}{?v}"}, readText))
+	must(server.AddTemplate(s, "greeting://{name}", "greeting", readText, server.DefineTemplate(func(t *mcp.ResourceTemplate) { t.MIMEType = new("text/x-greeting") })))
+	must(server.AddTemplate(s, "files://host{/path*}{?v}", "files", readText))
 	c := connect(t, s, clientConfig{})
 	c.expect("resources/list", "", `{"resources":[
 		{"name":"a","uri":"test://a","mimeType":"text/plain","annotations":{"audience":["user"],"priority":0,"lastModified":"2025-01-12T15:00:58Z"}},
@@ -58,13 +61,13 @@ func TestResourcesAreListedAndRead(t *testing.T) {
 func TestInvalidURIsAreRejected(t *testing.T) {
 	s := newServer(t, server.Config{})
 	read := false
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "files", URITemplate: "file:///data/{+path}"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
+	must(server.AddTemplate(s, "file:///data/{+path}", "files", func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
 		read = true
-		return server.TextContents(r.Vars.Get("path")), nil
+		return r.Vars.Get("path"), nil
 	}))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "search", URITemplate: "search://all{?folder}"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+	must(server.AddTemplate(s, "search://all{?folder}", "search", func(context.Context, *server.Call, server.Resource) (string, error) {
 		read = true
-		return server.TextContents(""), nil
+		return "", nil
 	}))
 	c := connect(t, s, clientConfig{})
 	for _, uri := range []string{
@@ -77,12 +80,12 @@ func TestInvalidURIsAreRejected(t *testing.T) {
 	}
 	c.expect("resources/read", `{"uri":"file:///data/a..b/c"}`, `{"contents":[{"uri":"file:///data/a..b/c","text":"a..b/c"}]}`)
 	for _, def := range []mcp.Resource{{Name: "x", URI: "no uri"}, {Name: "x", URI: ""}, {Name: "x", URI: "test://x/../y"}, {URI: "test://x"}, {Name: "x", URI: "test://x", Annotations: &mcp.Annotations{Priority: new(2.0)}}} {
-		if _, err := s.AddResource(def, readText); err == nil {
+		if _, err := server.AddResource(s, def.URI, def.Name, readText, server.DefineResource(func(r *mcp.Resource) { *r = def })); err == nil {
 			t.Errorf("%+v: no error", def)
 		}
 	}
 	for _, def := range []mcp.ResourceTemplate{{Name: "x", URITemplate: "test://{x"}, {Name: "x"}, {URITemplate: "test://{x}"}} {
-		if _, err := s.AddTemplate(def, readText); err == nil {
+		if _, err := server.AddTemplate(s, def.URITemplate, def.Name, readText); err == nil {
 			t.Errorf("%+v: no error", def)
 		}
 	}
@@ -101,7 +104,7 @@ func TestResourceCapabilitiesAreConfigurable(t *testing.T) {
 				if diff := cmp.Diff(want.Subscribe, c.Server().Capabilities.Resources.Subscribe); diff != "" {
 					t.Error(diff)
 				}
-				must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
+				must(server.AddResource(s, "test://a", "a", readText))
 				synctest.Wait()
 				if announced := len(c.notifications("notifications/resources/list_changed")) == 1; announced != changed {
 					t.Errorf("listChanged %v: announced %v", changed, announced)
@@ -126,10 +129,10 @@ func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 			Unsubscribe:      func(_ context.Context, c *server.Call, uri string) { unsubscribed = append(unsubscribed, uri) },
 			MaxSubscriptions: 2,
 		})
-		must(s.AddResource(mcp.Resource{Name: "a", URI: "test://a"}, readText))
-		must(s.AddResource(mcp.Resource{Name: "b", URI: "test://b"}, readText))
-		must(s.AddResource(mcp.Resource{Name: "c", URI: "test://c"}, readText))
-		must(s.AddResource(mcp.Resource{Name: "secret", URI: "test://secret"}, readText))
+		must(server.AddResource(s, "test://a", "a", readText))
+		must(server.AddResource(s, "test://b", "b", readText))
+		must(server.AddResource(s, "test://c", "c", readText))
+		must(server.AddResource(s, "test://secret", "secret", readText))
 		one, other := connect(t, s, clientConfig{}), connect(t, s, clientConfig{})
 		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
 		one.expect("resources/subscribe", `{"uri":"test://a"}`, `{}`)
@@ -171,7 +174,7 @@ func TestSubscribersAreNotifiedOfUpdates(t *testing.T) {
 func TestListFuncResourcesAreListed(t *testing.T) {
 	s := newServer(t, server.Config{PageSize: 3})
 	for i := range 4 {
-		must(s.AddResource(mcp.Resource{Name: "s", URI: fmt.Sprintf("test://%d", i)}, readText))
+		must(server.AddResource(s, fmt.Sprintf("test://%d", i), "s", readText))
 	}
 	list := func(scheme string, pages int) server.ListFunc {
 		return func(_ context.Context, _ *server.Call, cursor string) (page []mcp.Resource, next string, err error) {
@@ -186,9 +189,9 @@ func TestListFuncResourcesAreListed(t *testing.T) {
 			return page, next, nil
 		}
 	}
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{n}"}, readText, list("x", 2)))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "none", URITemplate: "y://{n}"}, readText))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "z", URITemplate: "z://{n}"}, readText, list("z", 3)))
+	must(server.AddTemplate(s, "x://{n}", "x", readText, list("x", 2)))
+	must(server.AddTemplate(s, "y://{n}", "none", readText))
+	must(server.AddTemplate(s, "z://{n}", "z", readText, list("z", 3)))
 	c := connect(t, s, clientConfig{})
 	want := []string{"test://0", "test://1", "test://2", "test://3", "x://0-0", "x://0-1", "x://1-0", "x://1-1", "z://0-0", "z://0-1", "z://1-0", "z://1-1", "z://2-0", "z://2-1"}
 	var got []string

@@ -46,8 +46,7 @@ func serveNewsServer(file string) error {
 	}
 	var mu sync.Mutex
 	var readers []string
-	s, err := server.New(server.Config{
-		Info: mcp.Implementation{Name: "news", Version: "1"},
+	s := server.New("news", "1", &server.Config{
 		Subscribe: func(_ context.Context, c *server.Call, uri string) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -55,16 +54,13 @@ func serveNewsServer(file string) error {
 			return nil
 		},
 	})
-	if err != nil {
-		return err
-	}
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "news", URITemplate: "news://{name}"}, readText))
-	must(server.AddTool(s, mcp.Tool{Name: "publish"}, func(ctx context.Context, c *server.Call, in struct{ URI string }) (string, error) {
+	must(server.AddTemplate(s, "news://{name}", "news", readText))
+	must(server.AddTool(s, "publish", "", func(ctx context.Context, c *server.Call, in struct{ URI string }) (string, error) {
 		s.ResourceUpdated(in.URI)
 		c.Log(ctx, mcp.LoggingLevelInfo, "", "published "+in.URI)
 		return "", c.Log(ctx, mcp.LoggingLevelAlert, "", "alert about "+in.URI)
 	}))
-	must(server.AddTool(s, mcp.Tool{Name: "readers"}, func(context.Context, *server.Call, struct{}) (string, error) {
+	must(server.AddTool(s, "readers", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(readers, ", "), nil

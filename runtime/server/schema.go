@@ -27,13 +27,19 @@ import (
 // It fails for a type that contains itself, a channel, a function, a complex number, a map whose
 // keys are neither strings nor integers nor types with MarshalText, and a struct with json tags
 // that encoding/json and its version 2 interpret differently.
-func SchemaFor[T any]() (json.RawMessage, error) { return schemaOf(reflect.TypeFor[T](), writing) }
+func SchemaFor[T any]() (json.RawMessage, error) {
+	text, err := schemaOf(reflect.TypeFor[T](), writing)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return text, nil
+}
 
 // schemaOf returns the schema of a type in one direction.
 func schemaOf(t reflect.Type, dir direction) (json.RawMessage, error) {
 	s, err := (&inference{dir: dir}).schema(t)
 	if err != nil {
-		return nil, fmt.Errorf("server: no schema for type %v: %w; give the tool a schema, or change the type", t, err)
+		return nil, fmt.Errorf("no schema for type %v: %w; give the tool a schema, or change the type", t, err)
 	}
 	return codec.Marshal(value.Of(s))
 }
@@ -41,7 +47,7 @@ func schemaOf(t reflect.Type, dir direction) (json.RawMessage, error) {
 // objectSchemaOf is schemaOf for arguments and output, which must be JSON objects.
 func objectSchemaOf(t reflect.Type, dir direction) (json.RawMessage, error) {
 	if (&inference{dir: dir}).form(t) != formKind {
-		return nil, fmt.Errorf("server: no schema for type %v: its methods encode it, so that its JSON may not be an object; give the tool a schema", t)
+		return nil, fmt.Errorf("no schema for type %v: its methods encode it, so that its JSON may not be an object; give the tool a schema", t)
 	}
 	return schemaOf(t, dir)
 }

@@ -86,12 +86,12 @@ func roundTrip[T any](t *testing.T, want string, values ...T) {
 		t.Errorf("%s: schema\n%s, want\n%s", typ, schema, full)
 	}
 	s := newServer(t, server.Config{})
-	if _, err := server.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, _ *server.Call, in member[T]) (member[T], error) { return in, nil }); err != nil {
+	if _, err := server.AddTool(s, "echo", "", func(_ context.Context, _ *server.Call, in member[T]) (member[T], error) { return in, nil }); err != nil {
 		t.Errorf("%s: %v", typ, err)
 		return
 	}
 	for i, v := range values {
-		must(server.AddTool(s, mcp.Tool{Name: fmt.Sprint("give", i)}, func(context.Context, *server.Call, struct{}) (member[T], error) { return member[T]{v}, nil }))
+		must(server.AddTool(s, fmt.Sprint("give", i), "", func(context.Context, *server.Call, struct{}) (member[T], error) { return member[T]{v}, nil }))
 	}
 	c := connect(t, s, clientConfig{})
 	for i, v := range values {
@@ -195,11 +195,11 @@ func TestInferredSchemaMatchesJSON(t *testing.T) {
 // Types that are encoded and decoded differently have a schema for each direction.
 func TestArgumentAndOutputSchemasMayDiffer(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "a"}, func(_ context.Context, _ *server.Call, in member[posted]) (member[posted], error) { return in, nil }))
-	must(server.AddTool(s, mcp.Tool{Name: "b"}, func(context.Context, *server.Call, struct{}) (member[error], error) {
+	must(server.AddTool(s, "a", "", func(_ context.Context, _ *server.Call, in member[posted]) (member[posted], error) { return in, nil }))
+	must(server.AddTool(s, "b", "", func(context.Context, *server.Call, struct{}) (member[error], error) {
 		return member[error]{errors.New("x")}, nil
 	}))
-	must(server.AddTool(s, mcp.Tool{Name: "c"}, func(context.Context, *server.Call, struct{}) (member[fmt.Stringer], error) {
+	must(server.AddTool(s, "c", "", func(context.Context, *server.Call, struct{}) (member[fmt.Stringer], error) {
 		return member[fmt.Stringer]{&url.URL{Path: "x"}}, nil
 	}))
 	c := connect(t, s, clientConfig{})
@@ -222,7 +222,7 @@ type badTag struct {
 func TestAddToolRejectsTypesWithoutSchema(t *testing.T) {
 	check := func(err error, want string) {
 		t.Helper()
-		if err == nil || !strings.HasPrefix(err.Error(), "server: no schema for type ") || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "give the tool a schema") {
+		if err == nil || !strings.HasPrefix(err.Error(), `server: tool "x": arguments: no schema for type `) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "give the tool a schema") {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -265,6 +265,6 @@ type described struct {
 
 func addToolError[In any](t *testing.T) error {
 	s := newServer(t, server.Config{})
-	_, err := server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, In) (string, error) { return "", nil })
+	_, err := server.AddTool(s, "x", "", func(context.Context, *server.Call, In) (string, error) { return "", nil })
 	return err
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,9 +10,9 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -21,10 +22,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Config configures a [Server]. Info must have a name and a version; all other fields have a useful
-// zero value.
+// Config configures a [Server]. Its zero value is useful.
 type Config struct {
-	// Info is the server's name and version, sent in the handshake.
+	// Info holds the other members of the server info that is sent in the handshake, such as the
+	// title and icons. Its Name and Version must be empty or equal to those that [New] receives.
 	Info mcp.Implementation
 	// Instructions tell the model how to make good use of the server; "" for none.
 	Instructions string
@@ -40,6 +41,13 @@ type Config struct {
 	// Methods are handlers of requests and notifications by method. They take precedence over the
 	// server's own: use them for custom methods, or for raw access to methods of the protocol.
 	Methods map[string]session.Handler
+
+	// Tasks configures the tasks that clients can create. If it has a Store, [Server.Start] makes a
+	// [task.Manager] and recovers the tasks in the store, and clients can call tools with the
+	// option [Durable] or [Tasks] as tasks. Recover is called for tasks whose tool the server does
+	// not have. The default of its Logger is the Logger below. The server does not close the store:
+	// close it after the server, or let the process end.
+	Tasks task.Config
 
 	// PageSize is the number of features on a page of a list. The default is [DefaultPageSize].
 	PageSize int
@@ -115,6 +123,7 @@ const (
 // goroutines. [New] creates one; the zero Server is not usable: its methods panic.
 type Server struct {
 	cfg Config
+	log *slog.Logger // of the configuration; may be nil
 
 	tools     *set[*tool]
 	resources *set[*resource]
@@ -128,25 +137,63 @@ type Server struct {
 
 	claiming sync.Mutex // held while an elicitation claims its id; taken before all other locks
 
-	mu        sync.Mutex
-	peers     map[*peer]struct{}
-	tasks     *task.Manager
-	listTasks bool                   // tasks may be listed
-	timers    map[string]*time.Timer // of debounced notices, by method
-	closed    bool
-	running   sync.WaitGroup // sessions in peers, and goroutines that send notices
+	starting sync.Mutex // held while the server starts; taken before mu
+	tasks    atomic.Pointer[task.Manager]
+
+	mu       sync.Mutex
+	mistakes []error // of the configuration and of calls before the start
+	checked  bool    // the server is starting, or has started, without mistakes
+	started  bool
+	peers    map[*peer]struct{}
+	timers   map[string]*time.Timer // of debounced notices, by method
+	closed   bool
+	running  sync.WaitGroup // sessions in peers, and goroutines that send notices
 }
 
-// New returns a server without features.
-func New(cfg Config) (*Server, error) {
-	if cfg.Info.Name == "" || cfg.Info.Version == "" {
-		return nil, errors.New("server: Config.Info needs both a name and a version")
+// New returns a server without features. Name and version are sent to clients in the handshake. The
+// configuration cfg may be nil. Mistakes in the arguments are recorded; see [Server.Err].
+func New(name, version string, cfg *Config) *Server {
+	s := &Server{peers: map[*peer]struct{}{}, timers: map[string]*time.Timer{}}
+	if cfg != nil {
+		s.cfg = *cfg
+	}
+	s.log = cmp.Or(s.cfg.Logger, s.cfg.Session.Logger)
+	for _, err := range s.cfg.complete(name, version) {
+		s.record(err)
+	}
+	s.tools = newSet[*tool](s, mcp.MethodNotificationsToolsListChanged)
+	s.resources = newSet[*resource](s, mcp.MethodNotificationsResourcesListChanged)
+	s.templates = newSet[*template](s, mcp.MethodNotificationsResourcesListChanged)
+	s.prompts = newSet[*prompt](s, mcp.MethodNotificationsPromptsListChanged)
+	s.taskMiddleware.Logger = s.cfg.Session.Logger
+	s.clientTasks = requestor.Attach(&s.taskMiddleware)
+	s.detached = newPeer(s)
+	return s
+}
+
+// complete sets the name and the version of the server, and the defaults of all fields. It replaces
+// each invalid value by the default and returns an error for it.
+func (cfg *Config) complete(name, version string) (mistakes []error) {
+	for _, member := range []struct {
+		name  string
+		own   *string
+		value string
+	}{{"name", &cfg.Info.Name, name}, {"version", &cfg.Info.Version, version}} {
+		switch {
+		case member.value == "":
+			mistakes = append(mistakes, fmt.Errorf("server: empty %s", member.name))
+		case *member.own != "" && *member.own != member.value:
+			mistakes = append(mistakes, fmt.Errorf("server: %s %q differs from %q in Config.Info", member.name, member.value, *member.own))
+		}
+		*member.own = member.value
 	}
 	if cfg.Debounce < 0 {
-		return nil, fmt.Errorf("server: negative Debounce (%v)", cfg.Debounce)
+		mistakes = append(mistakes, fmt.Errorf("server: negative Debounce (%v)", cfg.Debounce))
+		cfg.Debounce = 0
 	}
 	if cfg.CallRate < 0 {
-		return nil, fmt.Errorf("server: negative CallRate (%v)", cfg.CallRate)
+		mistakes = append(mistakes, fmt.Errorf("server: negative CallRate (%v)", cfg.CallRate))
+		cfg.CallRate = 0
 	}
 	for _, limit := range []struct {
 		name  string
@@ -159,9 +206,9 @@ func New(cfg Config) (*Server, error) {
 		{"MaxSubscriptionBytes", &cfg.MaxSubscriptionBytes, DefaultMaxSubscriptionBytes},
 	} {
 		if *limit.value < 0 {
-			return nil, fmt.Errorf("server: negative %s (%d)", limit.name, *limit.value)
+			mistakes = append(mistakes, fmt.Errorf("server: negative %s (%d)", limit.name, *limit.value))
 		}
-		if *limit.value == 0 {
+		if *limit.value <= 0 {
 			*limit.value = limit.def
 		}
 	}
@@ -181,100 +228,83 @@ func New(cfg Config) (*Server, error) {
 		cfg.LogLevel = mcp.LoggingLevelInfo
 	}
 	if _, ok := severity(cfg.LogLevel); !ok {
-		return nil, fmt.Errorf("server: unknown LogLevel (%q)", cfg.LogLevel)
+		mistakes = append(mistakes, fmt.Errorf("server: unknown LogLevel (%q)", cfg.LogLevel))
+		cfg.LogLevel = mcp.LoggingLevelInfo
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = cfg.Session.Logger
 	}
 	cfg.Logger = boundary.Logger(cfg.Logger)
+	if cfg.Tasks.Logger == nil {
+		cfg.Tasks.Logger = cfg.Logger
+	}
 	if len(cfg.CursorKey) == 0 {
 		cfg.CursorKey = []byte(rand.Text())
 	}
 	cfg.CursorKey = bytes.Clone(cfg.CursorKey)
 	cfg.Methods = maps.Clone(cfg.Methods)
-	s := &Server{cfg: cfg, peers: map[*peer]struct{}{}, timers: map[string]*time.Timer{}}
-	s.tools = newSet[*tool](s, mcp.MethodNotificationsToolsListChanged)
-	s.resources = newSet[*resource](s, mcp.MethodNotificationsResourcesListChanged)
-	s.templates = newSet[*template](s, mcp.MethodNotificationsResourcesListChanged)
-	s.prompts = newSet[*prompt](s, mcp.MethodNotificationsPromptsListChanged)
-	s.taskMiddleware.Logger = cfg.Session.Logger
-	s.clientTasks = requestor.Attach(&s.taskMiddleware)
-	s.detached = newPeer(s)
-	return s, nil
+	return mistakes
 }
 
-// OfferTasks lets clients call tools as tasks of m, if the tool supports tasks. It applies to
-// sessions that open afterwards. If list is true, clients can list tasks; set it only if clients
-// have different principals (MCP tasks, "Task Isolation and Access Control"). The caller closes m,
-// after the server. See also [Server.RecoverTask].
-func (s *Server) OfferTasks(m *task.Manager, list bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tasks, s.listTasks = m, list
-}
-
-// RecoverTask returns the work of an unfinished task of an earlier process, or nil if the server
-// does not have its tool. Use it as Recover of a [task.Config]: add the tools, then make the
-// manager, then offer its tasks.
-func (s *Server) RecoverTask(r task.Record) task.Work {
-	if r.Method != mcp.MethodToolsCall {
-		return nil
-	}
-	name, _ := toolNameOf(r.Params)
-	if _, ok := s.tools.get(name); !ok {
-		return nil
-	}
-	work := receiver.Work(s.detached.handler(), r)
-	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-		return work(transport.WithPrincipal(ctx, r.Owner), run)
-	}
-}
-
-// Serve opens a session over conn and returns at once. The session owns conn. If the server is
-// closed, Serve fails and closes conn.
+// Serve starts the server, as [Server.Start] does, opens a session over conn and returns at once.
+// The session owns conn. If the server cannot start or is closed, Serve fails and closes conn.
 //
 // If conn is a [transport.Persister], the server persists the state that the client does not send
 // again: its subscriptions, its log level and its open URL elicitations. The server rejects a
 // request that changes this state if it cannot be persisted. After a restart, the next server that
 // serves the session restores this state. Updates of resources in between are not reported.
 func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
+	return s.serve(context.Background(), conn, "")
+}
+
+// serve is [Server.Serve]. The session has the principal unless the configuration has one.
+func (s *Server) serve(ctx context.Context, conn transport.Conn, principal string) (*session.Session, error) {
 	if conn == nil {
 		return nil, errors.New("server: nil connection")
+	}
+	if err := s.Start(ctx); err != nil {
+		if errors.Is(err, session.ErrClosed) {
+			suspend(conn) // another process may serve it
+		}
+		conn.Close()
+		return nil, err
 	}
 	p := newPeer(s)
 	if persister, ok := transport.As[transport.Persister](conn); ok {
 		p.restore(persister)
 	}
 	sess, err := s.openFor(p, func(result *mcp.InitializeResult, cfg *session.Config) *session.Session {
+		cfg.Principal = cmp.Or(cfg.Principal, principal)
 		return session.Serve(conn, result, cfg)
 	})
 	if err != nil {
-		suspend(conn) // another process may serve it
+		suspend(conn)
 		conn.Close()
 	}
 	return sess, err
 }
 
-// Open opens a session with the caller's function, which may call [session.Restore], for example.
-// Start receives the result of the handshake and the configuration of the session, and returns the
-// session. If the server is closed, Open does not call start and fails with [session.ErrClosed].
-// Open does not restore persisted state; use Serve for that.
-func (s *Server) Open(start func(result *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
-	if start == nil {
+// Open starts the server, as [Server.Start] does, and opens a session with the caller's function,
+// which may call [session.Restore], for example. That function receives the result of the handshake
+// and the configuration of the session, and returns the session. If the server cannot start, Open
+// fails with the error of Start. If the server is closed, it fails with [session.ErrClosed]. Open
+// does not restore persisted state; use Serve for that.
+func (s *Server) Open(open func(result *mcp.InitializeResult, cfg *session.Config) *session.Session) (*session.Session, error) {
+	if open == nil {
 		return nil, errors.New("server: open a session: nil function")
 	}
-	return s.openFor(newPeer(s), start)
+	if err := s.Start(context.Background()); err != nil {
+		return nil, err
+	}
+	return s.openFor(newPeer(s), open)
 }
 
 func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Config) *session.Session) (sess *session.Session, err error) {
-	s.mu.Lock()
-	tasks, list := s.tasks, s.listTasks
-	s.mu.Unlock()
-	result, err := s.initializeResult(tasks, list)
+	result, err := s.initializeResult()
 	if err != nil {
 		return nil, err
 	}
-	cfg := s.sessionConfig(p, tasks)
+	cfg := s.sessionConfig(p)
 	if !s.addPeer(p) {
 		return nil, session.ErrClosed
 	}
@@ -322,12 +352,17 @@ func (s *Server) removePeer(p *peer) {
 	p.end()
 }
 
-// Run serves one connection until the client ends the session or ctx ends, and then returns nil. If
-// the connection fails, it returns the error. When ctx ends, running calls have 5 seconds to
-// finish; after that they fail with [session.CodeClosing], see [session.Session.Shutdown]. Clients
-// that wait in tasks/result do not delay Run: their tasks continue. For another limit, use Serve.
+// Run starts the server, as [Server.Start] does, and serves one connection until the client ends
+// the session or ctx ends. Then it returns nil. If the connection fails, it returns the error. When
+// ctx ends, running calls have 5 seconds to finish; after that they fail with
+// [session.CodeClosing], see [session.Session.Shutdown]. Clients that wait in tasks/result do not
+// delay Run: their tasks continue. For another limit, use Serve. Run does not close the server.
 func (s *Server) Run(ctx context.Context, conn transport.Conn) error {
-	sess, err := s.Serve(conn)
+	return s.run(ctx, conn, "")
+}
+
+func (s *Server) run(ctx context.Context, conn transport.Conn, principal string) error {
+	sess, err := s.serve(ctx, conn, principal)
 	if err != nil {
 		return err
 	}
@@ -353,20 +388,23 @@ func suspend(conn transport.Conn) {
 	}
 }
 
-// Close ends all sessions at once and waits for their handlers. A connection that is a
-// [transport.Suspender] preserves its session for another process. A handler must not call Close.
+// Close ends all sessions at once and waits for their handlers. Then it closes the task.Manager of
+// the server and waits for the work of its tasks; tasks that can be recovered continue after a
+// restart. It does not close the store of the tasks. A connection that is a [transport.Suspender]
+// preserves its session for another process. A handler must not call Close.
 func (s *Server) Close() error {
 	return s.endAll(context.Background(), func(sess *session.Session) error { return sess.Close() })
 }
 
 // Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their
-// handlers. If ctx ends first, it does not wait for handlers that ignore the end of their context.
-// Connections preserve their sessions as with Close.
+// handlers. Then it closes the task.Manager of the server. If ctx ends first, it does not wait for
+// handlers and work that ignore the end of their context. Connections preserve their sessions as
+// with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	return s.endAll(ctx, func(sess *session.Session) error { return sess.Shutdown(ctx) })
 }
 
-// endAll ends all sessions, and waits for their handlers until ctx ends.
+// endAll ends all sessions, and waits for their handlers until ctx ends. Then it closes the Manager.
 func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) error {
 	s.mu.Lock()
 	s.closed = true
@@ -399,6 +437,12 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) e
 	case <-left:
 	case <-ctx.Done():
 	}
+	s.starting.Lock() // after it, no Manager is made
+	m := s.tasks.Load()
+	s.starting.Unlock()
+	if m != nil {
+		failed = errors.Join(failed, m.Close(ctx))
+	}
 	return failed
 }
 
@@ -423,14 +467,13 @@ func (s *Server) allPeers() []*peer {
 	return list
 }
 
-// sessionConfig returns the configuration for the session of p. If tasks is not nil, tools can be
-// called as tasks of it.
-func (s *Server) sessionConfig(p *peer, tasks *task.Manager) *session.Config {
+// sessionConfig returns the configuration for the session of p.
+func (s *Server) sessionConfig(p *peer) *session.Config {
 	cfg := s.cfg.Session
 	cfg.Handler = session.Methods(s.cfg.Methods, p.handler())
 	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), p.receive, p.receiveTasks)
 	cfg.Sending = append(append([]session.SendMiddleware(nil), cfg.Sending...), p.sendTasks)
-	if tasks != nil {
+	if tasks := s.tasks.Load(); tasks != nil {
 		receiver.Attach(&cfg, receiver.Options{Manager: tasks, Support: s.support})
 	}
 	return &cfg

@@ -85,12 +85,11 @@ func connectOver(t testing.TB, s *server.Server, with clientConfig, clientConn, 
 // newServer returns a server. It is closed at the end of the test.
 func newServer(t testing.TB, cfg server.Config) *server.Server {
 	t.Helper()
-	cfg.Info = mcp.Implementation{Name: "test", Version: "1"}
 	if cfg.Session.Logger == nil {
 		cfg.Session.Logger = slog.New(slog.DiscardHandler)
 	}
-	s, err := server.New(cfg)
-	if err != nil {
+	s := server.New("test", "1", &cfg)
+	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
@@ -186,7 +185,7 @@ func TestShutdownDoesNotWaitForStuckHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
 		release := make(chan struct{})
-		must(server.AddTool(s, mcp.Tool{Name: "stuck"}, func(context.Context, *server.Call, struct{}) (string, error) {
+		must(server.AddTool(s, "stuck", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			<-release
 			return "", nil
 		}))

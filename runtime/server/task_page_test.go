@@ -10,7 +10,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -23,8 +22,8 @@ func TestTaskElicitationNeedsNoSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.New()
 				visited := make(chan struct{})
-				open := func() (*server.Server, *task.Manager) {
-					return withTasks(t, store, func(s *server.Server) {
+				open := func() *server.Server {
+					s, _ := withTasks(t, store, func(s *server.Server) {
 						visit := func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 							select {
 							case <-time.After(time.Minute):
@@ -42,20 +41,19 @@ func TestTaskElicitationNeedsNoSession(t *testing.T) {
 								return "", ctx.Err()
 							}
 						}
-						must(server.AddTool(s, mcp.Tool{Name: "visit"}, visit,
-							server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})))
+						must(server.AddTool(s, "visit", "", visit, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})))
 					})
+					return s
 				}
 				client := respondWith(map[string]string{"elicitation/create": `{"action":"accept"}`})
 				with := clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`), handler: client.serve}
-				s, m := open()
+				s := open()
 				c := connect(t, s, with)
 				created, _ := c.call("tools/call", `{"name":"visit","task":{}}`)
 				c.Close()
 				if restart {
 					s.Close()
-					m.Close(t.Context())
-					s, _ = open()
+					s = open()
 				}
 				c = connect(t, s, with)
 				results := make(chan string, 1)

@@ -43,8 +43,8 @@ func orderTool(ctx context.Context, c *server.Call, in struct {
 	return map[string]any{"dish": in.Dish, "for": p.Name, "action": action, "task": isTask, "principal": c.Principal()}, nil
 }
 
-// withTasks returns a server with tasks in a store, and its manager. Both are closed at the end of
-// the test.
+// withTasks returns a server with tasks in a store, and its manager. The server is closed at the end
+// of the test.
 func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
 	t.Helper()
 	return withTasksOf(t, server.Config{Session: session.Config{Principal: "ada"}}, store, add)
@@ -53,18 +53,13 @@ func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*serve
 // withTasksOf is withTasks for a configuration.
 func withTasksOf(t *testing.T, cfg server.Config, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
 	t.Helper()
+	cfg.Tasks.Store = store
 	s := newServer(t, cfg)
 	add(s)
-	m, err := task.New(t.Context(), task.Config{Store: store, Recover: s.RecoverTask})
-	if err != nil {
+	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		s.Close()
-		m.Close(context.Background())
-	})
-	s.OfferTasks(m, true)
-	return s, m
+	return s, s.Tasks()
 }
 
 // Proves SDK-16, SDK-15.
@@ -72,9 +67,9 @@ func TestOneFunctionServesCallsAndTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		s, _ := withTasks(t, store, func(s *server.Server) {
-			must(server.AddTool(s, mcp.Tool{Name: "order"}, orderTool, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "It is cooking."})))
-			must(server.AddTool(s, mcp.Tool{Name: "plain"}, sayHi))
-			must(server.AddTool(s, mcp.Tool{Name: "task", Execution: &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)}}, sayHi))
+			must(server.AddTool(s, "order", "", orderTool, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "It is cooking."})))
+			must(server.AddTool(s, "plain", "", sayHi))
+			must(server.AddTool(s, "task", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} })))
 		})
 		client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
 		c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve})
@@ -121,7 +116,7 @@ func TestOneFunctionServesCallsAndTasks(t *testing.T) {
 }
 
 // Proves TASK-01.
-func TestOfferTasksDeclaresCapabilities(t *testing.T) {
+func TestStoreDeclaresCapabilitiesOfTasks(t *testing.T) {
 	declared := func(s *server.Server) string {
 		tasks := connect(t, s, clientConfig{}).Server().Capabilities.Tasks
 		if tasks == nil {
@@ -130,13 +125,13 @@ func TestOfferTasksDeclaresCapabilities(t *testing.T) {
 		return string(must(codec.Marshal(tasks)))
 	}
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "x"}, sayHi))
+	must(server.AddTool(s, "x", "", sayHi))
 	equalJSON(t, "without tasks", "", declared(s))
 
-	s, m := withTasks(t, memory.New(), func(*server.Server) {})
-	equalJSON(t, "with tasks", `{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}`, declared(s))
-	s.OfferTasks(m, false)
-	equalJSON(t, "without a list", `{"cancel":{},"requests":{"tools":{"call":{}}}}`, declared(s))
+	s, _ = withTasks(t, memory.New(), func(*server.Server) {})
+	equalJSON(t, "with a principal", `{"cancel":{},"list":{},"requests":{"tools":{"call":{}}}}`, declared(s))
+	s, _ = withTasksOf(t, server.Config{}, memory.New(), func(*server.Server) {})
+	equalJSON(t, "without a principal", `{"cancel":{},"requests":{"tools":{"call":{}}}}`, declared(s))
 }
 
 func taskID(t *testing.T, created string) string {
@@ -148,7 +143,7 @@ func taskID(t *testing.T, created string) string {
 	return result.Task.TaskID
 }
 
-func TestRecoverTask(t *testing.T) {
+func TestDurableToolRunsAgainAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		support := server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true})
@@ -156,18 +151,12 @@ func TestRecoverTask(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		first, m := withTasks(t, store, func(s *server.Server) { must(s.AddRawTool(mcp.Tool{Name: "order"}, hang, support)) })
+		first, _ := withTasks(t, store, func(s *server.Server) { must(s.AddRawTool(mcp.Tool{Name: "order"}, hang, support)) })
 		c := connect(t, first, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`)})
 		created, _ := c.call("tools/call", `{"name":"order","arguments":{"dish":"soup"},"task":{}}`)
 		first.Close()
-		m.Close(t.Context())
 
-		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "order"}, orderTool, support)) })
-		for params, want := range map[string]bool{`{"name":"order"}`: true, `{"name":"other"}`: false, `{}`: false} {
-			if got := second.RecoverTask(task.Record{Method: "tools/call", Params: json.RawMessage(params)}) != nil; got != want {
-				t.Errorf("work for %s: %v", params, got)
-			}
-		}
+		second, _ := withTasks(t, store, func(s *server.Server) { must(server.AddTool(s, "order", "", orderTool, support)) })
 		time.Sleep(time.Second)
 		client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":{"name":"Ada"}}`})
 		c = connect(t, second, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve})
@@ -206,7 +195,6 @@ func TestCallRateLimitsRequestsAndNotWork(t *testing.T) {
 			t.Errorf("%d tasks created and %d running, want %d", got.Created, got.Running, n+2)
 		}
 		first.Close()
-		m.Close(t.Context())
 
 		_, m = withTasksOf(t, cfg, store, tool(false))
 		synctest.Wait()
@@ -220,7 +208,7 @@ func TestCancellationEndsToolContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 2)
 		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-			must(server.AddTool(s, mcp.Tool{Name: "wait"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			must(server.AddTool(s, "wait", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				<-ctx.Done()
 				ended <- context.Cause(ctx)
 				return "", ctx.Err()
@@ -246,7 +234,7 @@ func TestCancellationEndsToolContext(t *testing.T) {
 func TestShutdownWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, mcp.Tool{Name: "slow"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			time.Sleep(time.Minute)
 			return "done", nil
 		}))
@@ -279,7 +267,7 @@ func TestRunShutsDownWhenContextEnds(t *testing.T) {
 	for _, tt := range []struct{ work, want time.Duration }{{time.Second, time.Second}, {time.Minute, 5 * time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, server.Config{})
-			must(server.AddTool(s, mcp.Tool{Name: "slow"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			must(server.AddTool(s, "slow", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				select {
 				case <-time.After(tt.work):
 				case <-ctx.Done():
@@ -322,7 +310,7 @@ func TestRunShutsDownWhenContextEnds(t *testing.T) {
 func TestHandlerCreatesTasksOfClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{InputTimeout: time.Second})
-		must(server.AddTool(s, mcp.Tool{Name: "sample"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "sample", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			h, err := c.SampleTask(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10})
 			if err != nil {
 				return "", err
@@ -337,7 +325,7 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 			}
 			return result.Model, nil
 		}))
-		must(server.AddTool(s, mcp.Tool{Name: "elicit"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "elicit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			h, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{Message: "?"})
 			if err != nil {
 				return "", err
@@ -349,13 +337,13 @@ func TestHandlerCreatesTasksOfClient(t *testing.T) {
 			}
 			return string(result.Action), nil
 		}))
-		must(server.AddTool(s, mcp.Tool{Name: "secret"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "secret", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			_, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
 				Properties: map[string]mcp.PrimitiveSchemaDefinition{"apiKey": new(mcp.StringSchema)},
 			}})
 			return "asked", err
 		}))
-		must(server.AddTool(s, mcp.Tool{Name: "helper"}, func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		must(server.AddTool(s, "helper", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			time.Sleep(time.Minute)
 			return "", c.Log(ctx, mcp.LoggingLevelWarning, "helper", "helped")
 		}))
@@ -480,7 +468,7 @@ func (n *taskLog) take() []string {
 	return tasks
 }
 
-// A server declares the tasks capability only after OfferTasks.
+// A server declares the tasks capability only with a store.
 //
 // Proves TASK-01.
 func TestTasksAreDeclaredOnlyIfOffered(t *testing.T) {
@@ -488,7 +476,7 @@ func TestTasksAreDeclaredOnlyIfOffered(t *testing.T) {
 	if got := without.Server().Capabilities.Tasks; got != nil {
 		t.Errorf("declared without tasks: %+v", got)
 	}
-	s, _ := withTasks(t, memory.New(), func(s *server.Server) { must(server.AddTool(s, mcp.Tool{Name: "plain"}, sayHi)) })
+	s, _ := withTasks(t, memory.New(), func(s *server.Server) { must(server.AddTool(s, "plain", "", sayHi)) })
 	if got := connect(t, s, clientConfig{}).Server().Capabilities.Tasks; got == nil || got.Requests == nil || got.Requests.Tools == nil {
 		t.Errorf("declared with tasks: %+v", got)
 	}

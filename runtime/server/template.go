@@ -17,8 +17,22 @@ import (
 // page. Clients cannot forge a cursor; see [Config.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
-// TemplateOption is an option of [Server.AddTemplate]: a [ListFunc] or a [Completion].
+// TemplateOption is an option of [AddTemplate]: [DefineTemplate], a [ListFunc] or a [Completion].
 type TemplateOption interface{ forTemplate(*template) }
+
+type templateOption func(*template)
+
+func (f templateOption) forTemplate(t *template) { f(t) }
+
+// DefineTemplate sets members of the template's description that [AddTemplate] has no argument for,
+// such as the description, the media type and annotations. F receives the description with the URI
+// template and the name of the call. It must not change the URI template.
+func DefineTemplate(f func(*mcp.ResourceTemplate)) TemplateOption {
+	if f == nil {
+		return nil
+	}
+	return templateOption(func(t *template) { f(&t.def) })
+}
 
 // forTemplate implements TemplateOption.
 func (f ListFunc) forTemplate(t *template) { t.list = f }
@@ -28,25 +42,47 @@ type template struct {
 	def        mcp.ResourceTemplate
 	uri        *pattern
 	names      []string // of the variables
-	read       ReadFunc
+	read       readFunc
 	list       ListFunc // nil for none
 	completers map[string]CompleteFunc
 }
 
 // AddTemplate adds the resources whose URIs match an RFC 6570 template. If several features match a
-// URI, a static resource takes precedence, then the template that sorts first. The options are a
-// [ListFunc] and completions of variables, see [Complete]. The result of resources/list includes
-// the resources of the ListFunc. It fails if the template is invalid or the protocol does not admit
-// the description, and with [ErrExists] if the server has the template already.
-func (s *Server) AddTemplate(def mcp.ResourceTemplate, read ReadFunc, options ...TemplateOption) (*Handle[mcp.ResourceTemplate], error) {
-	if read == nil {
-		return nil, fmt.Errorf("server: resource template %q: nil function", def.URITemplate)
+// URI, a static resource takes precedence, then the template that sorts first. The options are
+// [DefineTemplate], a [ListFunc] and completions of variables, see [Complete]. The result of
+// resources/list includes the resources of the ListFunc. AddTemplate fails if the template is
+// invalid or the protocol does not admit the description, and with [ErrExists] if the server has the
+// template already. The error is also recorded, see [Server.Err].
+func AddTemplate[Out any](s *Server, uriTemplate, name string, read ReadFunc[Out], options ...TemplateOption) (*Handle[mcp.ResourceTemplate], error) {
+	if s == nil {
+		return nil, errNoServer
 	}
-	build := func(def mcp.ResourceTemplate) (*template, error) { return newTemplate(def, read, options) }
-	return addTo(s.templates, def, func(d *mcp.ResourceTemplate) string { return d.URITemplate }, build, func(t *template) mcp.ResourceTemplate { return t.def })
+	f, err := reader(read)
+	if err != nil {
+		return nil, s.record(fmt.Errorf("server: resource template %q: %w", uriTemplate, err))
+	}
+	h, err := s.addTemplate(template{def: mcp.ResourceTemplate{URITemplate: uriTemplate, Name: name}, read: f}, options)
+	return h, s.record(err)
 }
 
-func newTemplate(def mcp.ResourceTemplate, read ReadFunc, options []TemplateOption) (*template, error) {
+func (s *Server) addTemplate(declared template, options []TemplateOption) (*Handle[mcp.ResourceTemplate], error) {
+	uri := declared.def.URITemplate
+	declared.completers = map[string]CompleteFunc{}
+	for _, o := range options {
+		if o == nil {
+			return nil, fmt.Errorf("server: resource template %q: nil option", uri)
+		}
+		o.forTemplate(&declared)
+	}
+	if declared.def.URITemplate != uri {
+		return nil, fmt.Errorf("server: resource template %q: DefineTemplate changed it to %q", uri, declared.def.URITemplate)
+	}
+	build := func(def mcp.ResourceTemplate) (*template, error) { return newTemplate(def, declared) }
+	return addTo(s.templates, declared.def, func(d *mcp.ResourceTemplate) string { return d.URITemplate }, build, func(t *template) mcp.ResourceTemplate { return t.def })
+}
+
+// newTemplate completes declared, which has the function and the options, with the definition.
+func newTemplate(def mcp.ResourceTemplate, declared template) (*template, error) {
 	if def.Name == "" || def.URITemplate == "" {
 		return nil, errors.New("server: resource template needs both a name and a URI template")
 	}
@@ -61,13 +97,8 @@ func newTemplate(def mcp.ResourceTemplate, read ReadFunc, options []TemplateOpti
 	if err := def.Validate(latest()); err != nil {
 		return nil, fmt.Errorf("server: resource template %q: %w", def.URITemplate, err)
 	}
-	t := &template{def: def, uri: uri, names: parsed.Varnames(), read: read, completers: map[string]CompleteFunc{}}
-	for _, o := range options {
-		if o == nil {
-			return nil, fmt.Errorf("server: resource template %q: nil option", def.URITemplate)
-		}
-		o.forTemplate(t)
-	}
+	t := &declared
+	t.def, t.uri, t.names = def, uri, parsed.Varnames()
 	for name := range t.completers {
 		if !slices.Contains(t.names, name) {
 			return nil, fmt.Errorf("server: resource template %q: completion of unknown variable %q", def.URITemplate, name)

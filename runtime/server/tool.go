@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,14 +31,36 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 // validated against the input schema, and builds the result itself.
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
-// ToolOption is an option of [AddTool] and [Server.AddRawTool].
-type ToolOption func(*tool)
+// ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [Durable], [Tasks] or
+// [PartialResults].
+type ToolOption interface{ forTool(*tool) }
 
-// Tasks sets whether the tool can be called as a task, and how such a task runs; see
-// [receiver.Support]. The default is the Execution of the tool's description; without one, the tool
-// cannot be called as a task.
+type toolOption func(*tool)
+
+func (f toolOption) forTool(t *tool) { f(t) }
+
+// DefineTool sets members of the tool's description that [AddTool] has no argument for, such as the
+// title, annotations, icons, _meta and schemas. F receives the description with the name and the
+// description of the call. It must not change the name.
+func DefineTool(f func(*mcp.Tool)) ToolOption {
+	if f == nil {
+		return nil
+	}
+	return toolOption(func(t *tool) { f(&t.def) })
+}
+
+// Durable lets clients call the tool as a task that survives a restart of the server: the next
+// process runs the function again, from its start, with the same arguments. It needs a store in
+// [Config].Tasks. It is short for [Tasks] with a Restartable [receiver.Support].
+func Durable() ToolOption { return Tasks(receiver.Support{Restartable: true}) }
+
+// Tasks lets clients call the tool as a task, and sets how such a task runs; see
+// [receiver.Support]. The zero Mode means optional. It needs a store in [Config].Tasks. Without the
+// option, the Execution of the tool's description says whether the tool can be called as a task.
+// The default is that it cannot.
 func Tasks(support receiver.Support) ToolOption {
-	return func(t *tool) { t.support = support }
+	support.Mode = cmp.Or(support.Mode, mcp.TaskSupportOptional)
+	return toolOption(func(t *tool) { t.support = support })
 }
 
 // PartialResults announces that the tool may return partial results. It sets the member
@@ -45,7 +68,7 @@ func Tasks(support receiver.Support) ToolOption {
 // a call that they can request further parts by token. Build the parts with [partial.PartFrom];
 // sessions need the middleware of [partial.Receive].
 func PartialResults() ToolOption {
-	return func(t *tool) { t.partial = true }
+	return toolOption(func(t *tool) { t.partial = true })
 }
 
 // withPartialResults returns a copy of meta that announces partial results.
@@ -71,46 +94,56 @@ type tool struct {
 	defaults []defaultMember
 }
 
-// AddTool adds a tool whose calls f serves. In is a struct, or a map with string keys. Its schema
-// is inferred unless def has one, see [SchemaFor]. Absent members get their defaults from the
-// properties of the schema before f is called. Members that the client has sent are never changed.
-// Out is one of
+// AddTool adds a tool whose calls f serves. The description tells the model what the tool is for;
+// [DefineTool] sets the other members of the tool's description. In is a struct, or a map with
+// string keys. Its schema is inferred unless the description has one, see [SchemaFor]. Absent
+// members get their defaults from the properties of the schema before f is called. Members that the
+// client has sent are never changed. Out is one of
 //
 //   - a struct or such a map: it becomes the structured output, and a text block with the same
 //     JSON; the output schema is inferred, too, and the output is validated against it,
 //   - string, [mcp.ContentBlock] or [][mcp.ContentBlock]: it becomes the content,
-//   - [*mcp.CallToolResult]: it is the result; if def has an output schema, structured output must
-//     comply with it.
+//   - [*mcp.CallToolResult]: it is the result; if the description has an output schema, structured
+//     output must comply with it.
 //
 // AddTool fails if the protocol does not admit a schema, the name or the description, and with
-// [ErrExists] if there is a tool of that name.
-func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options ...ToolOption) (*Handle[mcp.Tool], error) {
-	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
+// [ErrExists] if there is a tool of that name. The error is also recorded, see [Server.Err].
+func AddTool[In, Out any](s *Server, name, description string, f ToolFunc[In, Out], options ...ToolOption) (*Handle[mcp.Tool], error) {
 	if s == nil {
-		return nil, errors.New("server: nil Server")
+		return nil, errNoServer
 	}
+	h, err := addTool(s, mcp.Tool{Name: name, Description: optional(description)}, f, options)
+	return h, s.record(err)
+}
+
+func addTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options []ToolOption) (*Handle[mcp.Tool], error) {
 	if f == nil {
 		return nil, fmt.Errorf("server: tool %q: nil function", def.Name)
 	}
+	t, err := s.declareTool(def, options)
+	if err != nil {
+		return nil, err
+	}
+	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	if !objectType(in) {
 		return nil, fmt.Errorf("server: tool %q: arguments: want a struct or a map with string keys, got %v", def.Name, in)
 	}
-	if def.InputSchema.IsZero() {
-		if err := inferInto(&def.InputSchema, in, reading); err != nil {
-			return nil, err
+	if t.def.InputSchema.IsZero() {
+		if err := inferInto(&t.def.InputSchema, in, reading); err != nil {
+			return nil, fmt.Errorf("server: tool %q: arguments: %w", def.Name, err)
 		}
 	}
 	toResult, err := resultConverter[Out](out)
 	if err != nil {
 		return nil, fmt.Errorf("server: tool %q: output: %w", def.Name, err)
 	}
-	if def.OutputSchema == nil && objectType(out) {
-		def.OutputSchema = new(mcp.ToolOutputSchema)
-		if err := inferInto(def.OutputSchema, out, writing); err != nil {
-			return nil, err
+	if t.def.OutputSchema == nil && objectType(out) {
+		t.def.OutputSchema = new(mcp.ToolOutputSchema)
+		if err := inferInto(t.def.OutputSchema, out, writing); err != nil {
+			return nil, fmt.Errorf("server: tool %q: output: %w", def.Name, err)
 		}
 	}
-	call := func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+	t.call = func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 		var in In
 		if err := value.Decode(arguments, &in); err != nil {
 			return errorResult("The arguments are not valid.\n" + err.Error()), nil
@@ -121,35 +154,64 @@ func AddTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 		}
 		return toResult(out)
 	}
-	decode := func(arguments json.RawMessage) error { return value.Decode(arguments, new(In)) }
-	return s.addTool(def, call, decode, options)
+	t.decode = func(arguments json.RawMessage) error { return value.Decode(arguments, new(In)) }
+	return s.addTool(t)
 }
 
-// AddRawTool adds a tool whose schemas are those of def, and whose function receives the arguments
-// as JSON. The arguments have no defaults. It fails as [AddTool] does.
+// AddRawTool adds a tool with a complete description, such as one that a proxy has received. Its
+// schemas are those of def, and its function receives the arguments as JSON. The arguments have no
+// defaults. It fails as [AddTool] does.
 func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) (*Handle[mcp.Tool], error) {
+	h, err := s.addRawTool(def, f, options)
+	return h, s.record(err)
+}
+
+func (s *Server) addRawTool(def mcp.Tool, f RawToolFunc, options []ToolOption) (*Handle[mcp.Tool], error) {
 	if f == nil {
 		return nil, fmt.Errorf("server: tool %q: nil function", def.Name)
 	}
-	return s.addTool(def, f, nil, options)
+	t, err := s.declareTool(def, options)
+	if err != nil {
+		return nil, err
+	}
+	t.call = f
+	return s.addTool(t)
 }
 
-func (s *Server) addTool(def mcp.Tool, f RawToolFunc, decode func(json.RawMessage) error, options []ToolOption) (*Handle[mcp.Tool], error) {
-	var declared tool
+// declareTool returns a tool with a description and options. It has no function yet.
+func (s *Server) declareTool(def mcp.Tool, options []ToolOption) (tool, error) {
+	t := tool{def: def}
 	for _, o := range options {
 		if o == nil {
-			return nil, fmt.Errorf("server: tool %q: nil option", def.Name)
+			return tool{}, fmt.Errorf("server: tool %q: nil option", def.Name)
 		}
-		o(&declared)
+		o.forTool(&t)
 	}
-	declared.call, declared.decode = f, decode
+	if t.def.Name != def.Name {
+		return tool{}, fmt.Errorf("server: tool %q: DefineTool changed the name to %q", def.Name, t.def.Name)
+	}
+	if t.support.Mode != "" && t.support.Mode != mcp.TaskSupportForbidden && s.cfg.Tasks.Store == nil {
+		return tool{}, fmt.Errorf("server: tool %q: tasks need a store in Config.Tasks", def.Name)
+	}
+	return t, nil
+}
+
+func (s *Server) addTool(declared tool) (*Handle[mcp.Tool], error) {
 	build := func(def mcp.Tool) (*tool, error) {
 		if declared.partial {
 			def.Meta = withPartialResults(def.Meta)
 		}
 		return newTool(def, declared)
 	}
-	return addTo(s.tools, def, func(d *mcp.Tool) string { return d.Name }, build, func(t *tool) mcp.Tool { return t.def })
+	return addTo(s.tools, declared.def, func(d *mcp.Tool) string { return d.Name }, build, func(t *tool) mcp.Tool { return t.def })
+}
+
+// optional returns the value of an optional member: nil for "".
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // toolName matches valid names of tools (MCP tools, "Tool Names").

@@ -36,8 +36,11 @@ func add(ctx context.Context, c *server.Call, in terms) (sum, error) {
 // Proves TOOL-01, TOOL-02, TOOL-09, SDK-01, SDK-02.
 func TestAddTool(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "add", Description: new("Adds two numbers."), Title: new("Sum"), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true)}}, add))
-	must(server.AddTool(s, mcp.Tool{Name: "none"}, func(context.Context, *server.Call, struct{}) (string, error) { return "done", nil }))
+	must(server.AddTool(s, "add", "Adds two numbers.", add, server.DefineTool(func(t *mcp.Tool) {
+		t.Title = new("Sum")
+		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true)}
+	})))
+	must(server.AddTool(s, "none", "", func(context.Context, *server.Call, struct{}) (string, error) { return "done", nil }))
 	must(s.AddRawTool(mcp.Tool{Name: "raw"}, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 		return server.Text(""), nil
 	}))
@@ -59,8 +62,8 @@ func TestAddTool(t *testing.T) {
 // Proves TOOL-05, TOOL-06, SDK-02.
 func TestToolErrorsAreResults(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
-	must(server.AddTool(s, mcp.Tool{Name: "reject"}, func(context.Context, *server.Call, struct{}) (string, error) {
+	must(server.AddTool(s, "add", "", add))
+	must(server.AddTool(s, "reject", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", &jsonrpc.Error{Code: -7, Message: "not you"}
 	}))
 	c := connect(t, s, clientConfig{})
@@ -97,11 +100,11 @@ func TestToolReturnsAllKindsOfContent(t *testing.T) {
 		&mcp.TextContent{Text: "t"}, &mcp.ImageContent{Data: "aQ==", MIMEType: "image/png"}, &mcp.AudioContent{Data: "aQ==", MIMEType: "audio/wav"},
 		&mcp.ResourceLink{Name: "hidden", URI: "x://hidden"}, &mcp.EmbeddedResource{Resource: &mcp.TextResourceContents{URI: "x://y", Text: "e"}},
 	}
-	must(server.AddTool(s, mcp.Tool{Name: "all"}, func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return blocks, nil }))
-	must(server.AddTool(s, mcp.Tool{Name: "one"}, func(context.Context, *server.Call, struct{}) (mcp.ContentBlock, error) { return blocks[0], nil }))
-	must(server.AddTool(s, mcp.Tool{Name: "empty"}, func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return nil, nil }))
-	must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x://{name}"}, func(_ context.Context, _ *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
-		return server.TextContents("contents of " + r.Vars.Get("name")), nil
+	must(server.AddTool(s, "all", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return blocks, nil }))
+	must(server.AddTool(s, "one", "", func(context.Context, *server.Call, struct{}) (mcp.ContentBlock, error) { return blocks[0], nil }))
+	must(server.AddTool(s, "empty", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) { return nil, nil }))
+	must(server.AddTemplate(s, "x://{name}", "x", func(_ context.Context, _ *server.Call, r server.Resource) (string, error) {
+		return "contents of " + r.Vars.Get("name"), nil
 	}))
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/call", `{"name":"all"}`, `{"content":[{"type":"text","text":"t"},{"type":"image","data":"aQ==","mimeType":"image/png"},{"type":"audio","data":"aQ==","mimeType":"audio/wav"},
@@ -178,10 +181,10 @@ func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 	if _, err := s.AddRawTool(mcp.Tool{Name: "getUser"}, raw); !errors.Is(err, server.ErrExists) {
 		t.Errorf("a duplicate name: got %v, want ErrExists", err)
 	}
-	if _, err := server.AddTool(s, mcp.Tool{Name: "n"}, func(context.Context, *server.Call, int) (string, error) { return "", nil }); err == nil {
+	if _, err := server.AddTool(s, "n", "", func(context.Context, *server.Call, int) (string, error) { return "", nil }); err == nil {
 		t.Error("arguments of type int: no error")
 	}
-	if _, err := server.AddTool(s, mcp.Tool{Name: "n"}, func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil }); err == nil {
+	if _, err := server.AddTool(s, "n", "", func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil }); err == nil {
 		t.Error("output of type int: no error")
 	}
 }
@@ -237,7 +240,7 @@ func inputSchemaOf(t *testing.T, list, name string) string {
 
 func TestReportedFaultsAreLimited(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
+	must(server.AddTool(s, "add", "", add))
 	c := connect(t, s, clientConfig{})
 	many := strings.Repeat("7,", 1000) + "7"
 	long := strings.Repeat("ü", 1000)
@@ -255,8 +258,9 @@ func TestReportedFaultsAreLimited(t *testing.T) {
 
 func TestDefaultsAreDecoded(t *testing.T) {
 	s := newServer(t, server.Config{})
-	def := mcp.Tool{Name: "add", InputSchema: mcp.ToolInputSchema{Properties: json.RawMessage(`{"a":{"type":"integer","default":40},"b":{"type":"integer"}}`), Required: []string{"b"}}}
-	must(server.AddTool(s, def, add))
+	must(server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {
+		t.InputSchema = mcp.ToolInputSchema{Properties: json.RawMessage(`{"a":{"type":"integer","default":40},"b":{"type":"integer"}}`), Required: []string{"b"}}
+	})))
 	c := connect(t, s, clientConfig{})
 	for arguments, want := range map[string]string{`{"b":2}`: `42`, `{"a":1,"b":2}`: `3`} {
 		result, _ := c.call("tools/call", `{"name":"add","arguments":`+arguments+`}`)
@@ -269,10 +273,10 @@ func TestDefaultsAreDecoded(t *testing.T) {
 // Proves TOOL-13, COMPL-05.
 func TestCallRate(t *testing.T) {
 	s := newServer(t, server.Config{CallRate: 0.001})
-	must(s.AddPrompt(mcp.Prompt{Name: "p", Arguments: []mcp.PromptArgument{{Name: "a"}}}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-		return server.Messages(), nil
-	}, server.Complete("a", server.OneOf("x"))))
-	must(server.AddTool(s, mcp.Tool{Name: "add"}, add))
+	must(server.AddPrompt(s, "p", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+		return []mcp.PromptMessage{}, nil
+	}, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a"}} }), server.Complete("a", server.OneOf("x"))))
+	must(server.AddTool(s, "add", "", add))
 	c := connect(t, s, clientConfig{})
 	c.call("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`)
 	c.expectError("tools/call", `{"name":"add","arguments":{"a":1,"b":2}}`, -32050)
@@ -321,13 +325,13 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		"nil binary contents":     {embedded((*mcp.BlobResourceContents)(nil)), "resource without contents"},
 	} {
 		s := newServer(t, server.Config{})
-		must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) {
+		must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) ([]mcp.ContentBlock, error) {
 			return []mcp.ContentBlock{&mcp.TextContent{}, tt.block}, nil
 		}))
-		must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-			return server.Messages(server.UserText(""), mcp.PromptMessage{Role: mcp.RoleAssistant, Content: tt.block}), nil
+		must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+			return []mcp.PromptMessage{server.UserText(""), mcp.PromptMessage{Role: mcp.RoleAssistant, Content: tt.block}}, nil
 		}))
-		must(s.AddResource(mcp.Resource{Name: "x", URI: "x:y"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+		must(server.AddResource(s, "x:y", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 			if e, ok := tt.block.(*mcp.EmbeddedResource); ok && e != nil {
 				return []mcp.AnyResourceContents{e.Resource}, nil
 			}
@@ -350,8 +354,8 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 		"without a media type": {Role: mcp.RoleUser, Content: embedded(&mcp.BlobResourceContents{URI: "x:y"})},
 	} {
 		s := newServer(t, server.Config{})
-		must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-			return server.Messages(m), nil
+		must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+			return []mcp.PromptMessage{m}, nil
 		}))
 		message, code := connect(t, s, clientConfig{}).call("prompts/get", `{"name":"x"}`)
 		if code != jsonrpc.CodeInternalError || !strings.Contains(message, name) {
@@ -363,7 +367,7 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 // Invalid UTF-8 in the text of an error is replaced.
 func TestToolErrorTextIsValidUTF8(t *testing.T) {
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) (string, error) {
+	must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (string, error) {
 		return "", errors.New("file a\xff is missing")
 	}))
 	connect(t, s, clientConfig{}).expect("tools/call", `{"name":"x"}`, `{"content":[{"type":"text","text":"file a\uFFFD is missing"}],"isError":true}`)
@@ -373,7 +377,7 @@ func TestPartialResultsAreAnnounced(t *testing.T) {
 	s := newServer(t, server.Config{})
 	meta := &mcp.MetaObject{}
 	meta.Extra.Set("example.com/a", []byte("1"))
-	h := must(server.AddTool(s, mcp.Tool{Name: "x", Meta: meta}, sayHi, server.PartialResults()))
+	h := must(server.AddTool(s, "x", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Meta = meta }), server.PartialResults()))
 	if err := h.Change(func(d *mcp.Tool) { d.Title = new("T") }); err != nil {
 		t.Fatal(err)
 	}
@@ -387,13 +391,13 @@ func TestPartialResultsAreAnnounced(t *testing.T) {
 // Proves JSONRPC-14.
 func TestErrorMessageIsOneSentence(t *testing.T) {
 	s := newServer(t, server.Config{})
-	def := mcp.Tool{Name: "x", OutputSchema: new(mcp.ToolOutputSchema)}
-	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"}}}`), def.OutputSchema); err != nil {
+	schema := new(mcp.ToolOutputSchema)
+	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"},"c":{"type":"string"}}}`), schema); err != nil {
 		t.Fatal(err)
 	}
-	must(server.AddTool(s, def, func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
+	must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
 		return server.Structured(map[string]int{"a": 1, "b": 2, "c": 3})
-	}))
+	}, server.DefineTool(func(t *mcp.Tool) { t.OutputSchema = schema })))
 	message, code := connect(t, s, clientConfig{}).call("tools/call", `{"name":"x"}`)
 	if code != jsonrpc.CodeInternalError || strings.Contains(message, "\n") || !strings.HasSuffix(message, "(and 2 more)") {
 		t.Errorf("got code %d, %q", code, message)
@@ -423,11 +427,11 @@ func TestMiddlewareControlsAccessByPrincipal(t *testing.T) {
 	for principal, allowed := range map[string]bool{"ann": true, "bob": false} {
 		ran := false
 		s := newServer(t, server.Config{Session: session.Config{Principal: principal, Receiving: []session.Middleware{only("ann", "delete")}}})
-		must(server.AddTool(s, mcp.Tool{Name: "delete"}, func(context.Context, *server.Call, struct{}) (string, error) {
+		must(server.AddTool(s, "delete", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			ran = true
 			return "", nil
 		}))
-		must(server.AddTool(s, mcp.Tool{Name: "read"}, sayHi))
+		must(server.AddTool(s, "read", "", sayHi))
 		c := connect(t, s, clientConfig{})
 		names, _ := c.toolNames()
 		_, code := c.call("tools/call", `{"name":"delete"}`)

@@ -21,22 +21,22 @@ import (
 func TestNilArgumentsAreErrors(t *testing.T) {
 	s := newServer(t, server.Config{})
 	get := func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }
-	h := must(server.AddTool(s, mcp.Tool{Name: "x"}, sayHi))
+	h := must(server.AddTool(s, "x", "", sayHi))
 	for name, do := range map[string]func() error{
 		"server": func() error {
-			_, err := server.AddTool(nil, mcp.Tool{Name: "y"}, sayHi)
+			_, err := server.AddTool(nil, "y", "", sayHi)
 			return err
 		},
 		"tool option": func() error {
-			_, err := server.AddTool(s, mcp.Tool{Name: "y"}, sayHi, nil)
+			_, err := server.AddTool(s, "y", "", sayHi, nil)
 			return err
 		},
 		"prompt option": func() error {
-			_, err := s.AddPrompt(mcp.Prompt{Name: "y"}, get, nil)
+			_, err := server.AddPrompt(s, "y", "", get, nil)
 			return err
 		},
 		"template option": func() error {
-			_, err := s.AddTemplate(mcp.ResourceTemplate{Name: "y", URITemplate: "y://{z}"}, readText, nil)
+			_, err := server.AddTemplate(s, "y://{z}", "y", readText, nil)
 			return err
 		},
 		"connection": func() error {
@@ -108,15 +108,15 @@ func TestPanicFailsOnlyItsRequest(t *testing.T) {
 	for _, name := range []string{"nil error", "error that panics", "panic", "nil dereference", "output"} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := withTasks(t, memory.New(), func(s *server.Server) {
-				must(server.AddTool(s, mcp.Tool{Name: "x"}, func(context.Context, *server.Call, struct{}) (map[string]any, error) {
+				must(server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (map[string]any, error) {
 					return map[string]any{"a": badMarshaler{}}, fault(name)
 				}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})))
-				must(s.AddPrompt(mcp.Prompt{Name: "x", Arguments: []mcp.PromptArgument{{Name: "a"}}}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+				must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
 					return nil, fault(name)
-				}, server.Complete("a", func(context.Context, *server.Call, string, map[string]string) ([]string, error) {
+				}, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = []mcp.PromptArgument{{Name: "a"}} }), server.Complete("a", func(context.Context, *server.Call, string, map[string]string) ([]string, error) {
 					return nil, fault(name)
 				})))
-				must(s.AddTemplate(mcp.ResourceTemplate{Name: "x", URITemplate: "x:{a}"}, func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
+				must(server.AddTemplate(s, "x:{a}", "x", func(context.Context, *server.Call, server.Resource) ([]mcp.AnyResourceContents, error) {
 					return nil, fault(name)
 				}, server.ListFunc(func(context.Context, *server.Call, string) ([]mcp.Resource, string, error) {
 					return nil, "", fault(name)
@@ -155,8 +155,8 @@ func (c *testClient) expectFailure(method, params string) {
 func TestErrorsQuoteLittleOfRequest(t *testing.T) {
 	long := strings.Repeat("a", 100_000)
 	s := newServer(t, server.Config{})
-	must(server.AddTool(s, mcp.Tool{Name: "x"}, sayHi))
-	must(s.AddPrompt(mcp.Prompt{Name: "x"}, func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
+	must(server.AddTool(s, "x", "", sayHi))
+	must(server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) { return nil, nil }))
 	c := connect(t, s, clientConfig{})
 	for method, params := range map[string]string{
 		"tools/call": `{"name":%q}`, "prompts/get": `{"name":%q}`, "logging/setLevel": `{"level":%q}`,

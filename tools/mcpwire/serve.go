@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
-	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/everything"
@@ -79,7 +79,7 @@ func openStore(file string) (task.Store, error) {
 
 // service is the server and the data of the page for operators.
 type service struct {
-	server  *everything.Server
+	server  *server.Server
 	store   task.Store
 	history *debugpage.History
 }
@@ -91,7 +91,10 @@ func newService(ctx context.Context, store task.Store, overHTTP bool) (*service,
 		cfg, disconnect = session.Config{}, streamable.Disconnect
 	}
 	history := debugpage.NewHistory(0)
-	server, err := everything.New(ctx, module, task.Config{Store: store, Audit: history.Add}, cfg, disconnect)
+	server, err := everything.New(module, task.Config{Store: store, Audit: history.Add}, cfg, disconnect)
+	if err == nil {
+		err = server.Start(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +109,7 @@ func (v *service) showTasks(s streams, address string) (stop func(), err error) 
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/tasks", debugpage.New(debugpage.Config{Store: v.store, Stats: v.server.TaskStats, History: v.history}))
+	mux.Handle("/tasks", debugpage.New(debugpage.Config{Store: v.store, Stats: v.server.Tasks().Stats, History: v.history}))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintf(s.err, "tasks at http://%s/tasks\n", listener.Addr())
 	ended := make(chan struct{})
@@ -133,9 +136,7 @@ func (v *service) serveStdio(ctx context.Context) error {
 }
 
 func (v *service) serveHTTP(ctx context.Context, s streams, address string) error {
-	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
-		v.server.Serve(conn) // closes the connection if it fails
-	}, streamable.HandlerOptions{StreamAfter: -1})
+	handler := v.server.Handler(&streamable.HandlerOptions{StreamAfter: -1})
 	defer handler.Close()
 
 	listener, err := listen(address)

@@ -46,15 +46,11 @@ func library(ctx context.Context) *client.Client {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s, err := server.New(server.Config{
-		Info:    mcp.Implementation{Name: "library", Version: "1"},
+	s := server.New("library", "1", &server.Config{
 		Session: session.Config{Receiving: []session.Middleware{inParts}},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	chapters := []string{"Down the Rabbit-Hole", "The Pool of Tears", "A Caucus-Race"}
-	_, err = server.AddTool(s, mcp.Tool{Name: "read"}, func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
+	server.AddTool(s, "read", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
 		part, ok := partial.PartFrom(ctx)
 		if !ok {
 			return fmt.Sprint(chapters), nil
@@ -68,9 +64,6 @@ func library(ctx context.Context) *client.Client {
 		}
 		return chapters[at], nil
 	}, server.PartialResults())
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {

@@ -81,16 +81,13 @@ func counter(t *testing.T, principal string, receiving ...session.Middleware) *s
 // counting returns a server that has the tool.
 func counting(t *testing.T, principal string, receiving ...session.Middleware) *server.Server {
 	t.Helper()
-	s, err := server.New(server.Config{
-		Info:    mcp.Implementation{Name: "counter", Version: "1"},
+	s := server.New("counter", "1", &server.Config{
 		Session: session.Config{Principal: principal, Receiving: receiving},
+		Tasks:   task.Config{Store: store.New()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { s.Close() })
-	support := server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional})
-	if _, err := server.AddTool(s, mcp.Tool{Name: "count"}, count, support); err != nil {
+	support := server.Tasks(receiver.Support{})
+	if _, err := server.AddTool(s, "count", "", count, support); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -440,15 +437,6 @@ func TestPartsFromSeveralInstancesWithoutSessions(t *testing.T) {
 
 func TestTaskHasNoParts(t *testing.T) {
 	s := counting(t, "", receive(t, partial.Config{}))
-	m, err := task.New(t.Context(), task.Config{Store: store.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.Close()
-		m.Close(context.Background())
-	})
-	s.OfferTasks(m, false)
 	here, there := inmemory.Pair(inmemory.Options{})
 	if _, err := s.Serve(there); err != nil {
 		t.Fatal(err)

@@ -234,7 +234,8 @@ type Handler struct {
 // NewHandler returns a Handler that calls open for every conversation, with its first request. Open
 // passes the connection to its owner, usually with [session.Serve], and returns at once. The
 // connection of a session that was opened before, by this process or another, is a
-// [transport.Restored].
+// [transport.Restored]. If open closes a connection that it has not suspended, see
+// [transport.Suspender], the request is answered with status 500.
 //
 // [session.Serve]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/session#Serve
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
@@ -394,6 +395,9 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 	if err := h.opens(r, c); err != nil {
 		boundary.Report(h.o.Logger, "open panicked", err)
 		c.end()
+		return nil, errOpen
+	}
+	if c.isRefused() {
 		return nil, errOpen
 	}
 	return c, nil

@@ -274,6 +274,13 @@ func (c *serverConn) shut() error {
 	return c.h.o.Store.Forget(context.Background(), c.id)
 }
 
+// isRefused reports whether the owner has closed the connection without suspending it.
+func (c *serverConn) isRefused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over && !c.suspended
+}
+
 // isUnwanted reports whether pending writes may be interrupted, because the client has ended the
 // session or the Handler was closed. Otherwise a long answer may still be on its way over a slow
 // connection.

@@ -153,10 +153,7 @@ func TestServerThatShutsDownFirstLosesNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var of *server.Server
 		restart := func(store *boltstore.Store) *served {
-			var err error
-			if of, err = server.New(server.Config{Info: mcp.Implementation{Name: "s", Version: "1"}}); err != nil {
-				t.Fatal(err)
-			}
+			of = server.New("s", "1", nil)
 			s := &served{t: t, tools: newTools()}
 			s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { of.Serve(conn) },
 				streamable.HandlerOptions{Store: store})

@@ -140,7 +140,7 @@ func sessionByHand() mcpwire {
 // serverStructs is the tool as an author writes it, and the call as a host makes it.
 func serverStructs() mcpwire {
 	return mcpwire{serveTool(func(s *server.Server) error {
-		_, err := server.AddTool(s, mcp.Tool{Name: tool}, func(_ context.Context, _ *server.Call, in place) (forecast, error) { return weather(in), nil })
+		_, err := server.AddTool(s, tool, "", func(_ context.Context, _ *server.Call, in place) (forecast, error) { return weather(in), nil })
 		return err
 	}), dialClient(func(ctx context.Context, c *mcpwireclient.Client) error {
 		result, err := c.CallTool(ctx, tool, where)
@@ -181,7 +181,7 @@ func dialSession(call func(context.Context, mcp.ToServer) error) func(context.Co
 }
 
 func serveTool(add func(*server.Server) error) func(transport.Conn) *session.Session {
-	s := must(server.New(server.Config{Info: mcp.Implementation{Name: "server", Version: "1"}}))
+	s := server.New("server", "1", nil)
 	if err := add(s); err != nil {
 		panic(err)
 	}

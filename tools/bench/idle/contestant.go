@@ -16,7 +16,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -56,14 +55,9 @@ func find(name string) (contestant, error) {
 const tool = "weather"
 
 func mcpwireHandler() http.Handler {
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "server", Version: "1"}})
-	if err == nil {
-		_, err = server.AddTool(s, mcp.Tool{Name: tool}, func(context.Context, *server.Call, struct{}) (string, error) { return "rain", nil })
-	}
-	if err != nil {
-		panic(err) // cannot happen: the names are valid
-	}
-	return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{MaxSessions: 100_000})
+	s := server.New("server", "1", nil)
+	server.AddTool(s, tool, "", func(context.Context, *server.Call, struct{}) (string, error) { return "rain", nil })
+	return s.Handler(&streamable.HandlerOptions{MaxSessions: 100_000})
 }
 
 func mcpwireConnect(ctx context.Context, url string, pool *http.Client) (any, error) {

@@ -17,9 +17,7 @@ import (
 )
 
 func main() {
-	info := mcp.Implementation{Name: "trial", Version: "1"}
-	s, err := server.New(server.Config{
-		Info:         info,
+	s := server.New("trial", "1", &server.Config{
 		Capabilities: func(c *mcp.ServerCapabilities) { c.Weather = new(mcp.ServerCapabilitiesWeather) },
 		Methods: map[string]session.Handler{
 			mcp.MethodWeatherGet: func(context.Context, *session.Request) (codec.Encoder, error) {
@@ -28,18 +26,16 @@ func main() {
 		},
 		Session: session.Config{Logger: slog.New(slog.DiscardHandler)},
 	})
-	check(err)
 	defer s.Close()
-	_, err = server.AddTool(s, mcp.Tool{Name: "film", Tagline: new("short")}, func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
+	server.AddTool(s, "film", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
 		return server.Content(&mcp.VideoContent{Data: "AAAA", MIMEType: "video/mp4"}, &mcp.TextContent{Text: "a film"}), nil
-	})
-	check(err)
+	}, server.DefineTool(func(t *mcp.Tool) { t.Tagline = new("short") }))
 	for _, rev := range session.Revisions()[:2] {
 		ctx := context.Background()
 		here, there := inmemory.Pair(inmemory.Options{})
 		_, err := s.Serve(there)
 		check(err)
-		c, err := session.Connect(ctx, here, &mcp.InitializeRequestParams{ClientInfo: info}, &session.Config{Revisions: []mcp.Revision{rev}})
+		c, err := session.Connect(ctx, here, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "trial", Version: "1"}}, &session.Config{Revisions: []mcp.Revision{rev}})
 		check(err)
 		fmt.Printf("session of %s\n", c.Revision())
 		peer := mcp.ToServer{Caller: c}

@@ -2,17 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
-	"net/http"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 type terms struct {
@@ -48,33 +43,33 @@ func cook(ctx context.Context, c *server.Call, in order) (string, error) {
 	return fmt.Sprintf("%s for %d", in.Dish, p.People), c.Progress(2, 2, "done")
 }
 
-func greet(ctx context.Context, c *server.Call, r server.Resource) ([]mcp.AnyResourceContents, error) {
-	return server.TextContents("Hello, " + r.Vars.Get("name") + "!"), nil
+func greet(ctx context.Context, c *server.Call, r server.Resource) (string, error) {
+	return "Hello, " + r.Vars.Get("name") + "!", nil
 }
 
-func review(ctx context.Context, c *server.Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
-	return server.Messages(server.UserText("Please review: " + arguments["code"])), nil
+type change struct {
+	Code string `json:"code"`
+}
+
+func review(ctx context.Context, c *server.Call, in change) (string, error) {
+	return "Please review: " + in.Code, nil
 }
 
 func main() {
 	addr := flag.String("http", "", "where to serve HTTP; standard input and output without it")
 	flag.Parse()
-	s, err := server.New(server.Config{Info: mcp.Implementation{Name: "example", Version: "1"}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, err1 := server.AddTool(s, mcp.Tool{Name: "add", Description: new("Adds two numbers.")}, add)
-	_, err2 := server.AddTool(s, mcp.Tool{Name: "cook", Description: new("Cooks a dish, and asks for how many.")}, cook)
-	_, err3 := s.AddTemplate(mcp.ResourceTemplate{Name: "greeting", URITemplate: "greeting://{name}", MIMEType: new("text/plain")}, greet)
-	_, err4 := s.AddPrompt(mcp.Prompt{Name: "review", Arguments: []mcp.PromptArgument{{Name: "code", Required: new(true)}}}, review)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		log.Fatal(err)
-	}
+	s := server.New("example", "1", nil)
+	server.AddTool(s, "add", "Adds two numbers.", add)
+	server.AddTool(s, "cook", "Cooks a dish, and asks for how many.", cook)
+	server.AddTemplate(s, "greeting://{name}", "greeting", greet, server.DefineTemplate(func(t *mcp.ResourceTemplate) { t.MIMEType = new("text/plain") }))
+	server.AddPrompt(s, "review", "", review)
+	var err error
 	if *addr != "" {
-		serve := func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }
-		log.Fatal(http.ListenAndServe(*addr, streamable.NewHandler(serve, streamable.HandlerOptions{})))
+		err = s.ListenAndServe(context.Background(), *addr, nil)
+	} else {
+		err = s.ServeStdio(context.Background())
 	}
-	if err := s.Run(context.Background(), stdio.Server(stdio.Options{})); err != nil {
+	if err != nil {
 		log.Fatal(err)
 	}
 }

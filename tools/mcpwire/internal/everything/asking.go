@@ -2,7 +2,6 @@ package everything
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -34,34 +33,32 @@ const (
 )
 
 // addAsking adds tools that send requests to the client.
-func addAsking(s *server.Server) error {
-	_, err := server.AddTool(s, mcp.Tool{Name: "test_sampling", Description: new("Samples the client's model.")},
-		func(ctx context.Context, c *server.Call, in struct {
-			Prompt string `json:"prompt" jsonschema:"what to ask the model"`
-		}) (string, error) {
-			return sample(ctx, c, in.Prompt)
-		})
-	_, err2 := server.AddTool(s, mcp.Tool{Name: "test_elicitation", Description: new("Requests a name and an address from the user.")},
-		func(ctx context.Context, c *server.Call, in struct {
-			Message string `json:"message" jsonschema:"the message for the user"`
-		}) (string, error) {
-			var u user
-			action, err := server.Elicit(ctx, c, in.Message, &u)
-			if err != nil {
-				return "", err
-			}
-			return fmt.Sprintf("The user's answer is %s: %s <%s>.", action, u.Username, u.Email), nil
-		})
-	_, err3 := server.AddTool(s, mcp.Tool{Name: "roots", Description: new("Lists the roots of the client.")},
-		func(ctx context.Context, c *server.Call, _ none) (string, error) {
-			roots, err := c.Roots(ctx)
-			text := fmt.Sprintf("The client has %d roots.", len(roots))
-			for _, r := range roots {
-				text += "\n" + r.URI
-			}
-			return text, err
-		})
-	return errors.Join(err, err2, err3, addForm(s, "test_elicitation_sep1034_defaults", defaults), addForm(s, "test_elicitation_sep1330_enums", choices))
+func addAsking(s *server.Server) {
+	server.AddTool(s, "test_sampling", "Samples the client's model.", func(ctx context.Context, c *server.Call, in struct {
+		Prompt string `json:"prompt" jsonschema:"what to ask the model"`
+	}) (string, error) {
+		return sample(ctx, c, in.Prompt)
+	})
+	server.AddTool(s, "test_elicitation", "Requests a name and an address from the user.", func(ctx context.Context, c *server.Call, in struct {
+		Message string `json:"message" jsonschema:"the message for the user"`
+	}) (string, error) {
+		var u user
+		action, err := server.Elicit(ctx, c, in.Message, &u)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("The user's answer is %s: %s <%s>.", action, u.Username, u.Email), nil
+	})
+	server.AddTool(s, "roots", "Lists the roots of the client.", func(ctx context.Context, c *server.Call, _ none) (string, error) {
+		roots, err := c.Roots(ctx)
+		text := fmt.Sprintf("The client has %d roots.", len(roots))
+		for _, r := range roots {
+			text += "\n" + r.URI
+		}
+		return text, err
+	})
+	addForm(s, "test_elicitation_sep1034_defaults", defaults)
+	addForm(s, "test_elicitation_sep1330_enums", choices)
 }
 
 func sample(ctx context.Context, c *server.Call, prompt string) (string, error) {
@@ -84,19 +81,17 @@ func sample(ctx context.Context, c *server.Call, prompt string) (string, error) 
 }
 
 // addForm adds a tool that requests a form from the user.
-func addForm(s *server.Server, name, schema string) error {
+func addForm(s *server.Server, name, schema string) {
 	params := &mcp.ElicitRequestFormParams{Message: "Please fill in this form."}
 	if err := codec.Unmarshal([]byte(schema), &params.RequestedSchema); err != nil {
-		return err
+		panic(err) // schema is a constant
 	}
-	_, err := server.AddTool(s, mcp.Tool{Name: name, Description: new("Asks the user to fill in a form.")},
-		func(ctx context.Context, c *server.Call, _ none) (string, error) {
-			result, err := c.ElicitForm(ctx, params)
-			if err != nil {
-				return "", err
-			}
-			text, err := codec.Marshal(result)
-			return "The user's answer: " + string(text), err
-		})
-	return err
+	server.AddTool(s, name, "Asks the user to fill in a form.", func(ctx context.Context, c *server.Call, _ none) (string, error) {
+		result, err := c.ElicitForm(ctx, params)
+		if err != nil {
+			return "", err
+		}
+		text, err := codec.Marshal(result)
+		return "The user's answer: " + string(text), err
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"image"
 	"image/color"
 	"image/png"
@@ -20,54 +19,35 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Server is the server with its task manager.
-type Server struct {
-	*server.Server
-	tasks *task.Manager
-}
-
-// New returns the server. The store in tasks belongs to the caller; New sets the Recover function
-// of tasks itself. Clients can list their tasks if cfg names a Principal. The server calls
-// disconnect, which may be nil, to cut the connection of a call.
-func New(ctx context.Context, version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*Server, error) {
+// New returns the server. The store in tasks belongs to the caller. Clients can list their tasks if
+// cfg names a Principal. The server calls disconnect, which may be nil, to cut the connection of a
+// call.
+func New(version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*server.Server, error) {
 	inParts, err := partial.Receive(partial.Config{})
 	if err != nil {
 		return nil, err
 	}
 	cfg.Receiving = append(slices.Clip(cfg.Receiving), inParts)
-	s, err := server.New(server.Config{
+	s := server.New("mcpwire-everything", version, &server.Config{
 		Info: mcp.Implementation{
-			Name: "mcpwire-everything", Version: version, Title: new("Everything"),
+			Title:       new("Everything"),
 			Description: new("Has every feature of the protocol, to test clients."),
 			Icons:       []mcp.Icon{{Src: "data:image/png;base64," + base64.StdEncoding.EncodeToString(pixel()), MIMEType: new("image/png"), Sizes: []string{"1x1"}}},
 		},
 		Instructions: "Call the tool countdown as a task to see one at work.",
 		Session:      cfg,
+		Tasks:        tasks,
 	})
-	if err != nil {
-		return nil, err
-	}
 	if disconnect == nil {
 		disconnect = func(context.Context) bool { return false }
 	}
-	if err := errors.Join(addTools(s), addAsking(s), addTimed(s, disconnect), addResources(s), addPrompts(s), addParts(s)); err != nil {
-		return nil, err
-	}
-	tasks.Recover = s.RecoverTask
-	manager, err := task.New(ctx, tasks)
-	if err != nil {
-		return nil, err
-	}
-	s.OfferTasks(manager, cfg.Principal != "") // without a principal, each client could list all tasks
-	return &Server{s, manager}, nil
-}
-
-// TaskStats returns the counters of the tasks.
-func (s *Server) TaskStats() task.Stats { return s.tasks.Stats() }
-
-// Close ends all sessions and stops the tasks.
-func (s *Server) Close() error {
-	return errors.Join(s.Server.Close(), s.tasks.Close(context.Background()))
+	addTools(s)
+	addAsking(s)
+	addTimed(s, disconnect)
+	addResources(s)
+	addPrompts(s)
+	addParts(s)
+	return s, nil
 }
 
 // pixel returns a PNG image of one red pixel.

@@ -2,7 +2,6 @@ package everything
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mcpwire/mcpwire/mcp"
@@ -10,31 +9,26 @@ import (
 )
 
 // addPrompts adds all kinds of prompts.
-func addPrompts(s *server.Server) error {
-	_, err := s.AddPrompt(mcp.Prompt{Name: "test_simple_prompt", Description: new("Asks for a test.")},
-		func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-			return server.Messages(server.UserText("Please test this.")), nil
-		})
-	_, err2 := s.AddPrompt(mcp.Prompt{
-		Name: "test_prompt_with_arguments", Description: new("Asks about two places."),
-		Arguments: []mcp.PromptArgument{{Name: "arg1", Description: new("the first place"), Required: new(true)}, {Name: "arg2", Description: new("the second place"), Required: new(true)}},
-	}, func(_ context.Context, _ *server.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-		return server.Messages(server.UserText(fmt.Sprintf("What is the way from %s to %s?", args["arg1"], args["arg2"]))), nil
-	}, server.Complete("arg1", server.OneOf("Paris", "Parma", "Prague")), server.Complete("arg2", elsewhere))
-	_, err3 := s.AddPrompt(mcp.Prompt{
-		Name: "test_prompt_with_embedded_resource", Description: new("Asks about a resource."),
-		Arguments: []mcp.PromptArgument{{Name: "resourceUri", Description: new("the resource"), Required: new(true)}},
-	}, func(_ context.Context, _ *server.Call, args map[string]string) (*mcp.GetPromptResult, error) {
-		return server.Messages(
-			mcp.PromptMessage{Role: mcp.RoleUser, Content: embedded(args["resourceUri"], "text/plain", "A text inside of a prompt.")},
-			server.UserText("Please sum up this text."),
-		), nil
+func addPrompts(s *server.Server) {
+	server.AddPrompt(s, "test_simple_prompt", "Asks for a test.", func(context.Context, *server.Call, map[string]string) (string, error) {
+		return "Please test this.", nil
 	})
-	_, err4 := s.AddPrompt(mcp.Prompt{Name: "test_prompt_with_image", Description: new("Asks about a picture.")},
-		func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-			return server.Messages(mcp.PromptMessage{Role: mcp.RoleUser, Content: picture()}, server.UserText("What is on this picture?")), nil
-		})
-	return errors.Join(err, err2, err3, err4)
+	server.AddPrompt(s, "test_prompt_with_arguments", "Asks about two places.", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
+		return fmt.Sprintf("What is the way from %s to %s?", args["arg1"], args["arg2"]), nil
+	}, server.DefinePrompt(func(p *mcp.Prompt) {
+		p.Arguments = []mcp.PromptArgument{{Name: "arg1", Description: new("the first place"), Required: new(true)}, {Name: "arg2", Description: new("the second place"), Required: new(true)}}
+	}), server.Complete("arg1", server.OneOf("Paris", "Parma", "Prague")), server.Complete("arg2", elsewhere))
+	server.AddPrompt(s, "test_prompt_with_embedded_resource", "Asks about a resource.", func(_ context.Context, _ *server.Call, args map[string]string) ([]mcp.PromptMessage, error) {
+		return []mcp.PromptMessage{
+			{Role: mcp.RoleUser, Content: embedded(args["resourceUri"], "text/plain", "A text inside of a prompt.")},
+			server.UserText("Please sum up this text."),
+		}, nil
+	}, server.DefinePrompt(func(p *mcp.Prompt) {
+		p.Arguments = []mcp.PromptArgument{{Name: "resourceUri", Description: new("the resource"), Required: new(true)}}
+	}))
+	server.AddPrompt(s, "test_prompt_with_image", "Asks about a picture.", func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
+		return []mcp.PromptMessage{{Role: mcp.RoleUser, Content: picture()}, server.UserText("What is on this picture?")}, nil
+	})
 }
 
 // elsewhere suggests all places other than the value of arg1.

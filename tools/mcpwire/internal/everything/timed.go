@@ -2,7 +2,6 @@ package everything
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,42 +15,37 @@ import (
 const step = 120 * time.Millisecond
 
 // addTimed adds slow tools.
-func addTimed(s *server.Server, disconnect func(context.Context) bool) error {
-	_, err := server.AddTool(s, mcp.Tool{Name: "test_tool_with_logging", Description: new("Logs its steps.")},
-		func(ctx context.Context, c *server.Call, _ none) (string, error) {
-			for i, text := range []string{"Begun.", "At work.", "Done."} {
-				if err := pause(ctx, i); err != nil {
-					return "", err
-				}
-				if err := c.Log(ctx, mcp.LoggingLevelInfo, "everything", text); err != nil {
-					return "", err
-				}
-			}
-			return "Three messages were logged.", nil
-		})
-	_, err2 := server.AddTool(s, mcp.Tool{Name: "test_tool_with_progress", Description: new("Reports its progress.")},
-		func(ctx context.Context, c *server.Call, _ none) (string, error) {
-			for i := range 3 {
-				if err := pause(ctx, i); err != nil {
-					return "", err
-				}
-				if err := c.Progress(50*float64(i), 100, ""); err != nil {
-					return "", err
-				}
-			}
-			return "Progress was reported.", nil
-		})
-	_, err3 := server.AddTool(s, mcp.Tool{Name: "test_reconnection", Description: new("Cuts the connection before it responds.")},
-		func(ctx context.Context, c *server.Call, _ none) (string, error) {
-			cut := disconnect(ctx)
-			if err := pause(ctx, 1); err != nil {
+func addTimed(s *server.Server, disconnect func(context.Context) bool) {
+	server.AddTool(s, "test_tool_with_logging", "Logs its steps.", func(ctx context.Context, c *server.Call, _ none) (string, error) {
+		for i, text := range []string{"Begun.", "At work.", "Done."} {
+			if err := pause(ctx, i); err != nil {
 				return "", err
 			}
-			return fmt.Sprintf("The connection was cut: %v.", cut), nil
-		})
-	_, err4 := server.AddTool(s, mcp.Tool{Name: "countdown", Description: new("Counts down from a number, one second each. Best called as a task.")},
-		countdown, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true, Immediate: "The countdown has begun."}))
-	return errors.Join(err, err2, err3, err4)
+			if err := c.Log(ctx, mcp.LoggingLevelInfo, "everything", text); err != nil {
+				return "", err
+			}
+		}
+		return "Three messages were logged.", nil
+	})
+	server.AddTool(s, "test_tool_with_progress", "Reports its progress.", func(ctx context.Context, c *server.Call, _ none) (string, error) {
+		for i := range 3 {
+			if err := pause(ctx, i); err != nil {
+				return "", err
+			}
+			if err := c.Progress(50*float64(i), 100, ""); err != nil {
+				return "", err
+			}
+		}
+		return "Progress was reported.", nil
+	})
+	server.AddTool(s, "test_reconnection", "Cuts the connection before it responds.", func(ctx context.Context, c *server.Call, _ none) (string, error) {
+		cut := disconnect(ctx)
+		if err := pause(ctx, 1); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("The connection was cut: %v.", cut), nil
+	})
+	server.AddTool(s, "countdown", "Counts down from a number, one second each. Best called as a task.", countdown, server.Tasks(receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true, Immediate: "The countdown has begun."}))
 }
 
 // pause waits for one step, except before the first one.

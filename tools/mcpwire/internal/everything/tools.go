@@ -47,23 +47,21 @@ const strict = `{
 }`
 
 // addTools adds tools that respond at once.
-func addTools(s *server.Server) error {
+func addTools(s *server.Server) {
 	var raw mcp.Tool
 	if err := codec.Unmarshal([]byte(strict), &raw); err != nil {
-		return err
+		panic(err) // strict is a constant
 	}
-	_, err := s.AddRawTool(raw, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
+	s.AddRawTool(raw, func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
 		return server.Text("The contact is complete."), nil
 	})
-	_, err2 := server.AddTool(s, mcp.Tool{
-		Name: "add", Title: new("Add"), Description: new("Adds two numbers."),
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: new(true), IdempotentHint: new(true), OpenWorldHint: new(false)},
-	}, func(_ context.Context, _ *server.Call, in terms) (sum, error) { return sum{in.A + in.B}, nil })
-	_, err3 := server.AddTool(s, mcp.Tool{Name: "test_error_handling", Description: new("Fails.")},
-		func(context.Context, *server.Call, none) (string, error) {
-			return "", errors.New("this tool always fails")
-		})
-	err = errors.Join(err, err2, err3)
+	server.AddTool(s, "add", "Adds two numbers.", func(_ context.Context, _ *server.Call, in terms) (sum, error) { return sum{in.A + in.B}, nil }, server.DefineTool(func(t *mcp.Tool) {
+		t.Title = new("Add")
+		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true), IdempotentHint: new(true), OpenWorldHint: new(false)}
+	}))
+	server.AddTool(s, "test_error_handling", "Fails.", func(context.Context, *server.Call, none) (string, error) {
+		return "", errors.New("this tool always fails")
+	})
 	for name, blocks := range map[string][]mcp.ContentBlock{
 		"test_simple_text":       {&mcp.TextContent{Text: "A text."}},
 		"test_image_content":     {picture()},
@@ -75,9 +73,6 @@ func addTools(s *server.Server) error {
 			&mcp.ResourceLink{Name: "static-text", URI: "test://static-text"},
 		},
 	} {
-		_, failed := server.AddTool(s, mcp.Tool{Name: name, Description: new("Returns content.")},
-			func(context.Context, *server.Call, none) ([]mcp.ContentBlock, error) { return blocks, nil })
-		err = errors.Join(err, failed)
+		server.AddTool(s, name, "Returns content.", func(context.Context, *server.Call, none) ([]mcp.ContentBlock, error) { return blocks, nil })
 	}
-	return err
 }

@@ -1,0 +1,179 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// localPrincipal is the principal of the user who has started the process.
+const localPrincipal = "local"
+
+// ServeStdio serves one client over standard input and output, until the client ends the session,
+// ctx ends, or the process receives SIGINT or SIGTERM. Running calls then have 5 seconds to finish,
+// and the server is shut down, as by [Server.Shutdown]. A second signal ends the process at once.
+//
+// The process serves one user. The session therefore has the principal "local", unless
+// [Config].Session names another, so that the client can list its tasks. From the call on,
+// [os.Stdout] is the same as [os.Stderr], so that a stray print does not corrupt the messages.
+//
+// ServeStdio returns nil after such an end, the error of [Server.Start] if the server cannot start,
+// and the error of the connection if it fails.
+func (s *Server) ServeStdio(ctx context.Context) error {
+	ctx, stop := notifyContext(ctx)
+	defer stop()
+	if err := s.Start(ctx); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	sess, err := s.serve(ctx, stdio.Server(stdio.Options{}), localPrincipal)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-sess.Done():
+		err = sess.Wait()
+	case <-ctx.Done():
+	}
+	stop() // a second signal ends the process
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	return errors.Join(err, s.shutdown(grace))
+}
+
+// notifyContext returns a context that also ends when the process is asked to end.
+func notifyContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+}
+
+// unlessEnded returns an error of the start, or nil if the error is that ctx has ended.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil
+	}
+	return err
+}
+
+// shutdown is [Server.Shutdown], but an end of ctx is no error of the sessions.
+func (s *Server) shutdown(ctx context.Context) error {
+	return s.endAll(ctx, func(sess *session.Session) error {
+		sess.Shutdown(ctx)
+		return nil
+	})
+}
+
+// Handler starts the server, as [Server.Start] does, and returns an [http.Handler] that serves
+// clients over Streamable HTTP, at any path. Options may be nil. Their Logger defaults to that of
+// the server. If the server cannot start, the error is logged, and clients receive status 500. To
+// end it in order, call [Server.Shutdown], then Shutdown of the handler, then that of the
+// [http.Server]. [Server.ListenAndServe] does all of this.
+func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler {
+	var o streamable.HandlerOptions
+	if options != nil {
+		o = *options
+	}
+	o.Logger = cmp.Or(o.Logger, s.cfg.Logger)
+	if err := s.Start(context.Background()); err != nil {
+		s.cfg.Logger.Error("server not started", "error", err)
+	}
+	return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, o) // Serve closes conn if it fails
+}
+
+// ListenOptions configures [Server.ListenAndServe]. The zero value is useful.
+type ListenOptions struct {
+	// HandlerOptions configure the handler. Without a Principal, clients cannot list tasks.
+	streamable.HandlerOptions
+
+	// Path is the path of the endpoint. The default is "/mcp".
+	Path string
+	// CertFile and KeyFile name the files with the certificate and the private key for TLS. Without
+	// them and TLSConfig, the server does not use TLS.
+	CertFile, KeyFile string
+	// TLSConfig configures TLS. It needs certificates if CertFile is empty.
+	TLSConfig *tls.Config
+}
+
+// ListenAndServe serves clients over Streamable HTTP at a TCP address, such as "localhost:8080",
+// until ctx ends, or the process receives SIGINT or SIGTERM. Options may be nil. The URL of the
+// endpoint is logged at level info, to [slog.Default] if the server has no Logger. Running calls
+// then have 5 seconds to finish; the server, the handler and the connections end in this order. A
+// second signal ends the process at once.
+//
+// The header of a request may take 10 seconds to arrive. For other limits, other endpoints and
+// middleware, use [Server.Handler] with an [http.Server].
+//
+// ListenAndServe returns nil after such an end, the error of [Server.Start] if the server cannot
+// start, and the error of the listener if it fails.
+func (s *Server) ListenAndServe(ctx context.Context, address string, options *ListenOptions) error {
+	var o ListenOptions
+	if options != nil {
+		o = *options
+	}
+	o.Path = cmp.Or(o.Path, "/mcp")
+	if !strings.HasPrefix(o.Path, "/") {
+		return fmt.Errorf("server: listen: Path %q does not begin with a slash", o.Path)
+	}
+	ctx, stop := notifyContext(ctx)
+	defer stop()
+	if err := s.Start(ctx); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return errors.Join(fmt.Errorf("server: listen: %w", err), s.Close())
+	}
+	handler := s.Handler(&o.HandlerOptions)
+	web := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != o.Path {
+				http.NotFound(w, r)
+				return
+			}
+			handler.ServeHTTP(w, r)
+		}),
+		TLSConfig:         o.TLSConfig,
+		ReadHeaderTimeout: headerTimeout,
+	}
+	scheme, serve := "http", web.Serve
+	if o.TLSConfig != nil || o.CertFile != "" || o.KeyFile != "" {
+		scheme, serve = "https", func(l net.Listener) error { return web.ServeTLS(l, o.CertFile, o.KeyFile) }
+	}
+	log := s.log
+	if log == nil {
+		log = slog.Default()
+	}
+	log.Info("server started", "url", scheme+"://"+listener.Addr().String()+o.Path)
+	failed := make(chan error, 1)
+	go func() { failed <- serve(listener) }() // ends with web
+	select {
+	case err = <-failed:
+		err = fmt.Errorf("server: listen: %w", err)
+	case <-ctx.Done():
+	}
+	stop() // a second signal ends the process
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	err = errors.Join(err, s.shutdown(grace))
+	handler.Shutdown(grace)
+	if web.Shutdown(grace) != nil {
+		web.Close() // of connections that have not ended in time
+	}
+	return err
+}
+
+// headerTimeout limits how long the header of a request may take to arrive.
+const headerTimeout = 10 * time.Second

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// errNoServer is returned by functions that add a feature to a nil Server.
+var errNoServer = errors.New("server: nil Server")
+
+// mistake is the error of a call that configures the server, with the place of the call.
+type mistake struct {
+	file string // base name; "" if unknown
+	line int
+	err  error
+}
+
+// Error returns the text of the error with file and line.
+func (m *mistake) Error() string {
+	if m.file == "" {
+		return m.err.Error()
+	}
+	return fmt.Sprintf("%s:%d: %v", m.file, m.line, m.err)
+}
+
+// Unwrap returns the error without the place.
+func (m *mistake) Unwrap() error { return m.err }
+
+// record records an error of a call from outside of this package, unless it is nil, and returns it.
+// Once the server has started, the error is only logged.
+func (s *Server) record(err error) error {
+	if err == nil {
+		return nil
+	}
+	m := &mistake{err: err}
+	m.file, m.line = callSite()
+	s.mu.Lock()
+	started := s.checked
+	if !started {
+		s.mistakes = append(s.mistakes, m)
+	}
+	s.mu.Unlock()
+	if started {
+		s.cfg.Logger.Warn("feature not added", "error", m)
+	}
+	return err
+}
+
+// callSite returns the base name of the file, and the line, of the latest call from another package
+// to this one. It skips all frames of this package, because generic functions and closures add some.
+func callSite() (file string, line int) {
+	own := reflect.TypeFor[Server]().PkgPath() + "."
+	var counters [32]uintptr
+	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
+	for {
+		frame, more := frames.Next()
+		if frame.Function != "" && !strings.HasPrefix(frame.Function, own) {
+			return filepath.Base(frame.File), frame.Line
+		}
+		if !more {
+			return "", 0
+		}
+	}
+}
+
+// Err returns the mistakes that were made before the server started, or nil if there are none: in
+// the arguments of [New], and in calls of functions that add features. Each has the file and the
+// line of the call, such as
+//
+//	main.go:14: server: tool "greet": nil function
+//
+// The server does not start while there are mistakes, so that the errors of those functions need
+// not be checked. After the start, such errors are only returned and logged as warnings.
+func (s *Server) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.mistakes...)
+}
+
+// Start starts the server, once. Every method that serves clients calls it; call it earlier to
+// recover tasks before the first client connects. Add the features first: a tool that is added later
+// does not recover its tasks.
+//
+// Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
+// and with those of [task.New] if [Config].Tasks has a Store. In the last case, a later call tries
+// again. If ctx ends during the recovery of tasks, Start fails; later, ctx has no effect.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	started := s.started
+	s.mu.Unlock()
+	if started {
+		return nil
+	}
+	s.starting.Lock() // held while the store is read, because other callers need its tasks, too
+	defer s.starting.Unlock()
+	if started, err := s.check(); started || err != nil {
+		return err
+	}
+	m, err := s.newManager(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.checked = false
+		return fmt.Errorf("server: start: %w", err)
+	}
+	s.tasks.Store(m)
+	s.started = true
+	return nil
+}
+
+// check reports whether the server has started. If not, it returns an error if the server must not
+// start. The caller must hold starting.
+func (s *Server) check() (started bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.started:
+		return true, nil
+	case s.closed:
+		return false, session.ErrClosed
+	case len(s.mistakes) > 0:
+		return false, errors.Join(s.mistakes...)
+	}
+	s.checked = true
+	return false, nil
+}
+
+// newManager returns a Manager for [Config].Tasks, or nil without a Store.
+func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
+	cfg := s.cfg.Tasks
+	if cfg.Store == nil {
+		return nil, nil
+	}
+	other := cfg.Recover
+	cfg.Recover = func(r task.Record) task.Work {
+		if r.Method == mcp.MethodToolsCall {
+			name, _ := toolNameOf(r.Params)
+			if _, ok := s.tools.get(name); ok {
+				return receiver.Work(s.detached.handler(), r)
+			}
+		}
+		if other == nil {
+			return nil
+		}
+		return other(r)
+	}
+	return task.New(ctx, cfg)
+}
+
+// Tasks returns the Manager of the server's tasks. It returns nil before the start, and if
+// [Config].Tasks has no Store. The server closes the Manager.
+func (s *Server) Tasks() *task.Manager { return s.tasks.Load() }

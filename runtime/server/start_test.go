@@ -1,0 +1,244 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
+)
+
+// here returns the file and the line of its caller, as errors name it.
+func here() string {
+	_, file, line, _ := runtime.Caller(1)
+	return fmt.Sprintf("%s:%d", filepath.Base(file), line)
+}
+
+// Each function that adds a feature records its error with the line of the call, and nothing starts.
+func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
+	s := server.New("", "1", &server.Config{Info: mcp.Implementation{Version: "2"}, PageSize: -1, Session: session.Config{Logger: slog.New(slog.DiscardHandler)}})
+	want := []string{here(), "server: empty name", "", `server: version "1" differs from "2" in Config.Info`, "", "server: negative PageSize (-1)"}
+	prompt := func(context.Context, *server.Call, map[string]string) (string, error) { return "", nil }
+	add := func(err error, at, text string) {
+		t.Helper()
+		if err == nil || err.Error() != text {
+			t.Errorf("got %v, want %s", err, text)
+		}
+		want = append(want, at, text)
+	}
+	_, err := server.AddTool[struct{}, string](s, "a", "", nil)
+	add(err, here(), `server: tool "a": nil function`)
+	_, err = server.AddTool(s, "b", "", sayHi, server.Durable())
+	add(err, here(), `server: tool "b": tasks need a store in Config.Tasks`)
+	_, err = server.AddTool(s, "c", "", sayHi, server.DefineTool(func(t *mcp.Tool) { t.Name = "d" }))
+	add(err, here(), `server: tool "c": DefineTool changed the name to "d"`)
+	_, err = server.AddTool(s, "e", "", sayHi, server.DefineTool(nil))
+	add(err, here(), `server: tool "e": nil option`)
+	_, err = server.AddTool(s, "f", "", func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil })
+	add(err, here(), `server: tool "f": output: want a struct, a map with string keys, string, content or *mcp.CallToolResult, got int`)
+	_, err = s.AddRawTool(mcp.Tool{Name: "g"}, nil)
+	add(err, here(), `server: tool "g": nil function`)
+	_, err = server.AddPrompt(s, "h", "", prompt, server.DefinePrompt(func(p *mcp.Prompt) { p.Name = "" }))
+	add(err, here(), `server: prompt "h": DefinePrompt changed the name to ""`)
+	_, err = server.AddResource(s, "test://i", "i", readText, server.DefineResource(func(r *mcp.Resource) { r.URI = "test://j" }))
+	add(err, here(), `server: resource "test://i": DefineResource changed the URI to "test://j"`)
+	_, err = server.AddResource(s, "test://k", "k", func(context.Context, *server.Call, server.Resource) (int, error) { return 0, nil })
+	add(err, here(), `server: resource "test://k": output: want string, []byte, mcp.AnyResourceContents or a slice of these, got int`)
+	_, err = server.AddTemplate[string](s, "test://{l}", "l", nil)
+	add(err, here(), `server: resource template "test://{l}": nil function`)
+	func() { _, err = server.AddTemplate(s, "test://{m}", "", readText) }()
+	add(err, here(), `server: resource template needs both a name and a URI template`)
+
+	lines := strings.Split(s.Err().Error(), "\n")
+	if len(lines) != len(want)/2 {
+		t.Fatalf("%d mistakes, want %d:\n%s", len(lines), len(want)/2, s.Err())
+	}
+	for i, line := range lines {
+		at, text := want[2*i], want[2*i+1]
+		if !strings.HasSuffix(line, ": "+text) || !strings.HasPrefix(line, "start_test.go:") {
+			t.Errorf("got %s, want %s", line, text)
+		}
+		if i > 2 && !strings.HasPrefix(line, previousLine(at)+": ") {
+			t.Errorf("got %s, want the line before %s", line, at)
+		}
+	}
+	_, conn := inmemory.Pair(inmemory.Options{})
+	_, serveErr := s.Serve(conn)
+	_, openErr := s.Open(func(*mcp.InitializeResult, *session.Config) *session.Session { return nil })
+	for name, err := range map[string]error{
+		"Start": s.Start(t.Context()), "Serve": serveErr, "Open": openErr, "Run": s.Run(t.Context(), conn),
+		"ServeStdio": s.ServeStdio(t.Context()), "ListenAndServe": s.ListenAndServe(t.Context(), "localhost:0", nil),
+	} {
+		if err == nil || err.Error() != s.Err().Error() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// previousLine returns the place before a place.
+func previousLine(at string) string {
+	var line int
+	file, number, _ := strings.Cut(at, ":")
+	fmt.Sscan(number, &line)
+	return fmt.Sprintf("%s:%d", file, line-1)
+}
+
+// After the start, an error is logged, and the server continues.
+func TestMistakesAfterStartAreLogged(t *testing.T) {
+	var out bytes.Buffer
+	s := newServer(t, server.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.AddTool(s, "no name", "", sayHi); err == nil {
+		t.Error("no error")
+	}
+	if s.Err() != nil || !strings.Contains(out.String(), `level=WARN msg="feature not added" error="start_test.go:`) {
+		t.Errorf("Err returns %v, log: %s", s.Err(), &out)
+	}
+	connect(t, s, clientConfig{})
+}
+
+func TestHandlerOfServerWithMistakesAnswers500(t *testing.T) {
+	var out bytes.Buffer
+	s := server.New("s", "1", &server.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	defer s.Close()
+	server.AddTool(s, "secret name", "", sayHi)
+	h := s.Handler(nil)
+	defer h.Close()
+	for range 2 {
+		r := httptest.NewRequest("POST", "http://localhost/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("status %d, %s", w.Code, w.Body)
+		}
+	}
+	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "secret name") {
+		t.Errorf("log: %s", &out)
+	}
+}
+
+// The work of an unfinished task of another tool comes from the configuration.
+func TestRecoverOfConfigServesUnknownTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		hang := func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		first, _ := withTasks(t, store, func(s *server.Server) {
+			must(server.AddTool(s, "old", "", hang, server.Durable()))
+			must(server.AddTool(s, "kept", "", hang, server.Durable()))
+		})
+		c := connect(t, first, clientConfig{})
+		old, _ := c.call("tools/call", `{"name":"old","task":{}}`)
+		kept, _ := c.call("tools/call", `{"name":"kept","task":{}}`)
+		first.Close()
+
+		var asked []string
+		cfg := server.Config{Session: session.Config{Principal: "ada"}, Tasks: task.Config{Recover: func(r task.Record) task.Work {
+			asked = append(asked, string(r.Params))
+			return func(context.Context, *task.Run) (codec.Encoder, error) { return server.Text("from Recover"), nil }
+		}}}
+		second, _ := withTasksOf(t, cfg, store, func(s *server.Server) {
+			must(server.AddTool(s, "kept", "", sayHi, server.Durable()))
+		})
+		c = connect(t, second, clientConfig{})
+		for created, want := range map[string]string{old: "from Recover", kept: "hi"} {
+			result, _ := c.call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
+			if got := text(t, result); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		if len(asked) != 1 || asked[0] != `{"name":"old"}` {
+			t.Errorf("Recover was called for %q", asked)
+		}
+	})
+}
+
+// A start that fails because of the store can be repeated.
+func TestStartFailsWhileStoreIsInUse(t *testing.T) {
+	store := memory.New()
+	first, _ := withTasks(t, store, func(*server.Server) {})
+	second := newServer(t, server.Config{Tasks: task.Config{Store: store}})
+	if err := second.Start(t.Context()); !errors.Is(err, task.ErrInUse) || second.Tasks() != nil {
+		t.Errorf("got %v", err)
+	}
+	first.Close()
+	if err := second.Start(t.Context()); err != nil || second.Tasks() == nil {
+		t.Errorf("after the other server has closed: %v", err)
+	}
+	second.Close()
+	if _, err := second.Tasks().Get(t.Context(), "", "x", nil); !errors.Is(err, task.ErrClosed) {
+		t.Errorf("the Manager of a closed server: %v", err)
+	}
+	third := newServer(t, server.Config{Tasks: task.Config{Store: store}})
+	third.Close()
+	if err := third.Start(t.Context()); !errors.Is(err, session.ErrClosed) {
+		t.Errorf("start of a closed server: %v", err)
+	}
+}
+
+// The zero Mode of the option Tasks means optional.
+func TestTaskSupportFollowsOption(t *testing.T) {
+	s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+		must(server.AddTool(s, "a", "", sayHi, server.Durable()))
+		must(server.AddTool(s, "b", "", sayHi, server.Tasks(receiver.Support{})))
+		must(server.AddTool(s, "c", "", sayHi, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})))
+	})
+	var list mcp.ListToolsResult
+	result, _ := connect(t, s, clientConfig{}).call("tools/list", "")
+	if err := codec.Unmarshal([]byte(result), &list); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []mcp.TaskSupport{mcp.TaskSupportOptional, mcp.TaskSupportOptional, mcp.TaskSupportRequired} {
+		if got := *list.Tools[i].Execution.TaskSupport; got != want {
+			t.Errorf("%s: %q", list.Tools[i].Name, got)
+		}
+	}
+}
+
+// A client without a principal cannot list tasks, even if it ignores the declared capabilities.
+func TestTasksListNeedsPrincipal(t *testing.T) {
+	s, _ := withTasksOf(t, server.Config{}, memory.New(), func(*server.Server) {})
+	conn, there := inmemory.Pair(inmemory.Options{})
+	must(s.Serve(there))
+	defer conn.Close()
+	var answers []string
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tasks/list"}`,
+	} {
+		if err := conn.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		m, err := conn.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers = append(answers, string(m.Text))
+	}
+	if strings.Contains(answers[0], `"list":`) || !strings.Contains(answers[1], `-32601`) {
+		t.Errorf("answers: %s", answers)
+	}
+}
