@@ -17,7 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 )
 
-// kept is what a caller has after decoding: a value, or an error with what could be read all the same.
+// kept is what a caller has after decoding: a value, or an error with what could be read all the
+// same.
 type kept struct {
 	value codec.Encoder // nil if nothing can be written
 	err   error
@@ -149,8 +150,8 @@ func ofPayload(p hostile.Payload) []entryPoint {
 	}
 }
 
-// decodeAll decodes all hostile inputs in every way. Each time the input has a buffer of its own, which is handed to
-// after together with what was decoded.
+// decodeAll decodes all hostile inputs in every way. Each time the input has a buffer of its own,
+// which is handed to after together with what was decoded.
 func decodeAll(after func(name string, buffer []byte, k kept)) {
 	var talk mcp.Conversation
 	decode := func(e entryPoint, text string) {

@@ -192,7 +192,8 @@ func ExampleDecodeResponse() {
 	// 7 milk
 }
 
-// A recorder has both directions of a connection, so that answers take the type of what they answer.
+// A recorder has both directions of a connection, so that answers take the type of what they
+// answer.
 func ExampleConversation() {
 	var talk mcp.Conversation
 	for _, m := range []struct {

@@ -91,7 +91,8 @@ func TestHostilePayloadIsTakenExactlyOrRefusedAtItsFault(t *testing.T) {
 	}
 }
 
-// checkFaults compares what validation finds in the text of a payload with what it must find, places included.
+// checkFaults compares what validation finds in the text of a payload with what it must find,
+// places included.
 func checkFaults(t *testing.T, p hostile.Payload, err error) {
 	t.Helper()
 	if diff := cmp.Diff(p.Faults, faults(t, err)); diff != "" {

@@ -27,7 +27,8 @@ func member(i int) string { return fmt.Sprintf(`"n%06d":%d`, i, i) }
 
 func constant(text string) func(int) string { return func(int) string { return text } }
 
-// growing are payloads that make a careless decoder, encoder or validator do work in the square of their size.
+// growing are payloads that make a careless decoder, encoder or validator do work in the square of
+// their size.
 var growing = []struct {
 	name        string
 	method, def string

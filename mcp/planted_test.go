@@ -24,8 +24,8 @@ func plant(text string, from, to int, by string) string { return text[:from] + b
 // parent is the pointer to what is around a place.
 func parent(pointer string) string { return pointer[:strings.LastIndexByte(pointer, '/')] }
 
-// due is the pointer to what was due at a place if nothing is there: in front of the first element that is the array,
-// which could as well have ended.
+// due is the pointer to what was due at a place if nothing is there: in front of the first element
+// that is the array, which could as well have ended.
 func due(at instance.Place) string {
 	if at.Name < 0 && at.Index == 0 && at.Pointer != "" {
 		return parent(at.Pointer)
@@ -33,7 +33,8 @@ func due(at instance.Place) string {
 	return at.Pointer
 }
 
-// planted plants a fault at a place of a text and says what must be reported; ok is false if it does not apply there.
+// planted plants a fault at a place of a text and says what must be reported; ok is false if it
+// does not apply there.
 type planted struct {
 	name  string
 	plant func(text string, at instance.Place) (broken string, want hostile.Refusal, ok bool)
@@ -42,7 +43,8 @@ type planted struct {
 // instead plants text instead of a value, which is at fault so many bytes in.
 func instead(rule hostile.Rule, by string, in int) planted {
 	return planted{by, func(text string, at instance.Place) (string, hostile.Refusal, bool) {
-		// The space is for the end of the whole text: what is cut off there ends early, and is not wrong.
+		// The space is for the end of the whole text: what is cut off there ends early, and is not
+		// wrong.
 		return plant(text, at.Offset, at.End, by) + " ", hostile.Refusal{Rule: rule, Offset: at.Offset + in, Pointer: at.Pointer}, true
 	}}
 }
@@ -176,8 +178,8 @@ func randomValue(t *testing.T, maker *instance.Maker, name string) (string, []in
 	return string(text), places
 }
 
-// attempt makes examples until one can be decoded. Nearly all can: the others have a stray member that gives them
-// another meaning, such as a request with a result; package roundtrip lists them.
+// attempt makes examples until one can be decoded. Nearly all can: the others have a stray member
+// that gives them another meaning, such as a request with a result; package roundtrip lists them.
 func attempt(t *testing.T, next func() example) example {
 	t.Helper()
 	for range 10 {
@@ -305,7 +307,8 @@ func TestPlantedValueOfTheWrongKindIsRefusedWhereItIs(t *testing.T) {
 	}
 }
 
-// What validation finds wrong is a value, or a member that may not be there, and stands where it says.
+// What validation finds wrong is a value, or a member that may not be there, and stands where it
+// says.
 func TestFaultsOfValidationStandWhereTheySay(t *testing.T) {
 	for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		found := 0
@@ -337,8 +340,8 @@ func faultList(err error) jsonschema.Faults {
 	return list
 }
 
-// misplaced says what is wrong with the place of a fault in a text with a planted value. Places are those before that.
-// What stood behind the planted value has moved.
+// misplaced says what is wrong with the place of a fault in a text with a planted value. Places are
+// those before that. What stood behind the planted value has moved.
 func misplaced(f *codec.Error, text string, planted instance.Place, places []instance.Place, moved int) string {
 	for _, p := range places {
 		if p.Pointer != f.Pointer {

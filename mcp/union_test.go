@@ -112,8 +112,8 @@ func TestCallToolOutcome(t *testing.T) {
 	}
 }
 
-// The type of resource contents follows from the member, text or blob, that has a value of the right
-// type. A null or a value of another type in the other member is ignored.
+// The type of resource contents follows from the member, text or blob, that has a value of the
+// right type. A null or a value of another type in the other member is ignored.
 func TestResourceContentsByTheMemberWithAValue(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`{"uri":"u","blob":"AA==","text":null}`, "*mcp.BlobResourceContents"},

@@ -3,6 +3,7 @@ package emit
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
@@ -70,7 +71,7 @@ func (w *printer) structType(s *ir.Struct) {
 	}
 	w.f("\t// Extra keeps the members that have no field here.")
 	if consts != nil {
-		w.f(" The member %s.", strings.Join(consts, ", "))
+		w.f(" The member %s.", strings.Join(consts, ", and "))
 	}
 	w.f("\n\tExtra codec.Extra\n}\n\n")
 }
@@ -170,9 +171,17 @@ func guess(list []ir.Guess) string {
 	return "// The first member nearly always determines the variant.\nstart := r.Mark()\n" + code
 }
 
-// article returns the indefinite article for a name.
+// article returns the indefinite article for a name by its sound. A name that starts with several
+// capitals starts with the name of a letter, as in "an SSE" and "a URL".
 func article(name string) string {
-	if strings.ContainsRune("AEIO", rune(name[0])) {
+	vowel := "AEIO"
+	switch {
+	case len(name) == 1 || !unicode.IsLower(rune(name[1])):
+		vowel = "AEFHILMNORSX"
+	case len(name) > 2 && name[0] == 'U' && (!strings.ContainsRune("aeiou", rune(name[2])) || name[1] == 'n' && name[2] != 'i'):
+		vowel = "U" // as in Update, Untitled and Unequal, but not in User and Unit
+	}
+	if strings.IndexByte(vowel, name[0]) >= 0 {
 		return "an"
 	}
 	return "a"

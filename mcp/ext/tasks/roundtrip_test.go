@@ -13,8 +13,8 @@ import (
 
 const revision = "ext-tasks"
 
-// base is the revision of the protocol that the extension belongs to. Definitions that they share are
-// validated against it.
+// base is the revision of the protocol that the extension belongs to. Definitions that they share
+// are validated against it.
 const base = mcp.Revision20260728
 
 // Every definition of the extension goes through its Go type and back unharmed, and
