@@ -31,12 +31,11 @@ type serverConn struct {
 	principal string // principal that opened the session
 	place     *place // nil unless the handler is Stateless
 	in        *queue.Queue
-	bodies    *guard.Room         // limits the messages that are being received
-	batch     []transport.Message // taken from in, not yet read
-	done      chan struct{}       // closed when over is set
-	closed    chan struct{}       // closed when shut has returned
-	closeErr  error               // set before closed is closed
-	persistMu sync.Mutex          // held while the opening or the state is persisted
+	bodies    *guard.Room   // limits the messages that are being received
+	done      chan struct{} // closed when over is set
+	closed    chan struct{} // closed when shut has returned
+	closeErr  error         // set before closed is closed
+	persistMu sync.Mutex    // held while the opening or the state is persisted
 
 	interrupted atomic.Bool // writes to HTTP connections fail; see interrupt
 
@@ -131,18 +130,7 @@ func (c *serverConn) end() {
 }
 
 // Read returns the next posted message.
-func (c *serverConn) Read() (transport.Message, error) {
-	if len(c.batch) == 0 {
-		var err error
-		if c.batch, err = c.in.Take(); err != nil {
-			return transport.Message{}, err
-		}
-	}
-	m := c.batch[0]
-	c.batch[0] = transport.Message{}
-	c.batch = c.batch[1:]
-	return m, nil
-}
+func (c *serverConn) Read() (transport.Message, error) { return c.in.Next() }
 
 // Push implements [transport.Pusher]. The goroutine of a POST calls take for its message.
 func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)) bool {
