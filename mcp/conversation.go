@@ -164,7 +164,7 @@ func (p *payloads) result(r *wire.Reader, method string) codec.Value {
 // settle returns the only candidate whose result schema admits the next value of r, or the zero
 // request. It consumes nothing.
 func (p *payloads) settle(r *wire.Reader, id jsonrpc.ID, candidates []int) request {
-	mark := r.Mark()
+	mark := r.Checkpoint()
 	raw := r.Raw()
 	r.Rewind(mark)
 	var fit []request

@@ -73,7 +73,7 @@ func (x *Annotations) DecodeJSON(r *wire.Reader) {
 		case 0: // audience
 			x.Audience = wire.ReadTexts[Role](r)
 		case 1: // lastModified
-			x.LastModified = wire.OrKeep(&o, r.NewText())
+			x.LastModified = wire.KeepMismatch(&o, r.NewText())
 		case 2: // priority
 			x.Priority = o.NewFloat()
 		default:
@@ -101,7 +101,7 @@ func (x *AudioContent) DecodeJSON(r *wire.Reader) {
 		case 2: // type
 			o.Const("audio")
 		case 3: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 4: // annotations
 			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		default:
@@ -148,7 +148,7 @@ func (x *BlobResourceContents) DecodeJSON(r *wire.Reader) {
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // mimeType
 			x.MIMEType = r.NewText()
 		default:
@@ -227,15 +227,15 @@ func (x *CallToolRequestParams) DecodeJSON(r *wire.Reader) {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // arguments
 			x.Arguments = r.RawObject()
 		case 3: // inputResponses
-			x.InputResponses = wire.OrKeep(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
+			x.InputResponses = wire.KeepMismatch(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
 		case 4: // requestState
-			x.RequestState = wire.OrKeep(&o, r.NewText())
+			x.RequestState = wire.KeepMismatch(&o, r.NewText())
 		case 5: // task
-			x.Task = wire.OrKeep(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
+			x.Task = wire.KeepMismatch(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -263,7 +263,7 @@ func (x *CallToolResult) DecodeJSON(r *wire.Reader) {
 		case 2: // isError
 			x.IsError = r.NewBool()
 		case 3: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		case 4: // structuredContent
 			x.StructuredContent = r.Raw()
 		default:
@@ -342,7 +342,7 @@ func (x *CancelledNotificationParams) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 1: // reason
 			x.Reason = r.NewText()
 		case 2: // requestId
@@ -366,17 +366,17 @@ func (x *ClientCapabilities) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // elicitation
-			x.Elicitation = wire.OrKeep(&o, wire.New(r, (*ClientCapabilitiesElicitation).DecodeJSON))
+			x.Elicitation = wire.KeepMismatch(&o, wire.New(r, (*ClientCapabilitiesElicitation).DecodeJSON))
 		case 1: // experimental
 			x.Experimental = r.RawObject()
 		case 2: // extensions
-			x.Extensions = wire.OrKeep(&o, r.RawObject())
+			x.Extensions = wire.KeepMismatch(&o, r.RawObject())
 		case 3: // roots
 			x.Roots = wire.New(r, (*ClientCapabilitiesRoots).DecodeJSON)
 		case 4: // sampling
 			x.Sampling = wire.New(r, (*ClientCapabilitiesSampling).DecodeJSON)
 		case 5: // tasks
-			x.Tasks = wire.OrKeep(&o, wire.New(r, (*ClientCapabilitiesTasks).DecodeJSON))
+			x.Tasks = wire.KeepMismatch(&o, wire.New(r, (*ClientCapabilitiesTasks).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -396,9 +396,9 @@ func (x *ClientCapabilitiesElicitation) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // form
-			x.Form = wire.OrKeep(&o, r.RawObject())
+			x.Form = wire.KeepMismatch(&o, r.RawObject())
 		case 1: // url
-			x.URL = wire.OrKeep(&o, r.RawObject())
+			x.URL = wire.KeepMismatch(&o, r.RawObject())
 		default:
 			o.Extra()
 		}
@@ -415,7 +415,7 @@ func (x *ClientCapabilitiesRoots) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // listChanged
-			x.ListChanged = wire.OrKeep(&o, r.NewBool())
+			x.ListChanged = wire.KeepMismatch(&o, r.NewBool())
 		default:
 			o.Extra()
 		}
@@ -435,9 +435,9 @@ func (x *ClientCapabilitiesSampling) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // context
-			x.Context = wire.OrKeep(&o, r.RawObject())
+			x.Context = wire.KeepMismatch(&o, r.RawObject())
 		case 1: // tools
-			x.Tools = wire.OrKeep(&o, r.RawObject())
+			x.Tools = wire.KeepMismatch(&o, r.RawObject())
 		default:
 			o.Extra()
 		}
@@ -547,9 +547,9 @@ func (x *CompleteRequestParams) DecodeJSON(r *wire.Reader) {
 		case 1: // ref
 			x.Ref = DecodeCompletionReference(r)
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // context
-			x.Context = wire.OrKeep(&o, wire.New(r, (*CompleteRequestParamsContext).DecodeJSON))
+			x.Context = wire.KeepMismatch(&o, wire.New(r, (*CompleteRequestParamsContext).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -614,7 +614,7 @@ func (x *CompleteResult) DecodeJSON(r *wire.Reader) {
 		case 1: // _meta
 			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -664,9 +664,9 @@ func (x *CreateMessageRequest) DecodeJSON(r *wire.Reader) {
 		case 1: // params
 			x.Params.DecodeJSON(r)
 		case 2: // id
-			x.ID = wire.OrKeep(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
+			x.ID = wire.KeepMismatch(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
 		case 3: // jsonrpc
-			x.JSONRPC = wire.OrKeep(&o, r.NewText())
+			x.JSONRPC = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -691,7 +691,7 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *wire.Reader) {
 		case 1: // messages
 			x.Messages = wire.DecodeList[SamplingMessage](r)
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // includeContext
 			x.IncludeContext = (*IncludeContext)(r.NewText())
 		case 4: // metadata
@@ -703,13 +703,13 @@ func (x *CreateMessageRequestParams) DecodeJSON(r *wire.Reader) {
 		case 7: // systemPrompt
 			x.SystemPrompt = r.NewText()
 		case 8: // task
-			x.Task = wire.OrKeep(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
+			x.Task = wire.KeepMismatch(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
 		case 9: // temperature
 			x.Temperature = o.NewFloat()
 		case 10: // toolChoice
-			x.ToolChoice = wire.OrKeep(&o, wire.New(r, (*ToolChoice).DecodeJSON))
+			x.ToolChoice = wire.KeepMismatch(&o, wire.New(r, (*ToolChoice).DecodeJSON))
 		case 11: // tools
-			x.Tools = wire.OrKeep(&o, wire.DecodeList[Tool](r))
+			x.Tools = wire.KeepMismatch(&o, wire.DecodeList[Tool](r))
 		default:
 			o.Extra()
 		}
@@ -816,9 +816,9 @@ func (x *ElicitRequest) DecodeJSON(r *wire.Reader) {
 		case 1: // params
 			x.Params = DecodeElicitRequestParams(r)
 		case 2: // id
-			x.ID = wire.OrKeep(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
+			x.ID = wire.KeepMismatch(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
 		case 3: // jsonrpc
-			x.JSONRPC = wire.OrKeep(&o, r.NewText())
+			x.JSONRPC = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -843,11 +843,11 @@ func (x *ElicitRequestFormParams) DecodeJSON(r *wire.Reader) {
 		case 1: // requestedSchema
 			x.RequestedSchema.DecodeJSON(r)
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 3: // mode
-			x.Mode = wire.OrKeep(&o, r.NewText())
+			x.Mode = wire.KeepMismatch(&o, r.NewText())
 		case 4: // task
-			x.Task = wire.OrKeep(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
+			x.Task = wire.KeepMismatch(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -872,7 +872,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) DecodeJSON(r *wire.Reader) {
 		case 1: // type
 			o.Const("object")
 		case 2: // $schema
-			x.Schema = wire.OrKeep(&o, r.NewText())
+			x.Schema = wire.KeepMismatch(&o, r.NewText())
 		case 3: // required
 			x.Required = wire.ReadTexts[string](r)
 		default:
@@ -901,11 +901,11 @@ func (x *ElicitRequestURLParams) DecodeJSON(r *wire.Reader) {
 		case 2: // url
 			x.URL = r.Text()
 		case 3: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 4: // elicitationId
-			x.ElicitationID = wire.OrKeep(&o, r.NewText())
+			x.ElicitationID = wire.KeepMismatch(&o, r.NewText())
 		case 5: // task
-			x.Task = wire.OrKeep(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
+			x.Task = wire.KeepMismatch(&o, wire.New(r, (*TaskMetadata).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -928,7 +928,7 @@ func (x *ElicitResult) DecodeJSON(r *wire.Reader) {
 		case 0: // action
 			x.Action = ElicitAction(r.Text())
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*ResultMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*ResultMetaObject).DecodeJSON))
 		case 2: // content
 			x.Content = wire.DecodeMapFunc(r, DecodeElicitResultContentValue)
 		default:
@@ -976,7 +976,7 @@ func (x *EmbeddedResource) DecodeJSON(r *wire.Reader) {
 		case 1: // type
 			o.Const("resource")
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
 			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		default:
@@ -1027,13 +1027,13 @@ func (x *GetPromptRequestParams) DecodeJSON(r *wire.Reader) {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // arguments
 			x.Arguments = wire.DecodeMapFunc(r, (*wire.Reader).Text)
 		case 3: // inputResponses
-			x.InputResponses = wire.OrKeep(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
+			x.InputResponses = wire.KeepMismatch(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
 		case 4: // requestState
-			x.RequestState = wire.OrKeep(&o, r.NewText())
+			x.RequestState = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -1060,7 +1060,7 @@ func (x *GetPromptResult) DecodeJSON(r *wire.Reader) {
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -1222,7 +1222,7 @@ func (x *ImageContent) DecodeJSON(r *wire.Reader) {
 		case 2: // type
 			o.Const("image")
 		case 3: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 4: // annotations
 			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		default:
@@ -1249,13 +1249,13 @@ func (x *Implementation) DecodeJSON(r *wire.Reader) {
 		case 1: // version
 			x.Version = r.Text()
 		case 2: // description
-			x.Description = wire.OrKeep(&o, r.NewText())
+			x.Description = wire.KeepMismatch(&o, r.NewText())
 		case 3: // icons
-			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
+			x.Icons = wire.KeepMismatch(&o, wire.DecodeList[Icon](r))
 		case 4: // title
-			x.Title = wire.OrKeep(&o, r.NewText())
+			x.Title = wire.KeepMismatch(&o, r.NewText())
 		case 5: // websiteUrl
-			x.WebsiteURL = wire.OrKeep(&o, r.NewText())
+			x.WebsiteURL = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -1282,7 +1282,7 @@ func (x *InitializeRequestParams) DecodeJSON(r *wire.Reader) {
 		case 2: // protocolVersion
 			x.ProtocolVersion = r.Text()
 		case 3: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -1388,7 +1388,7 @@ func (x *LegacyTitledEnumSchema) DecodeJSON(r *wire.Reader) {
 		case 1: // type
 			o.Const("string")
 		case 2: // default
-			x.Default = wire.OrKeep(&o, r.NewText())
+			x.Default = wire.KeepMismatch(&o, r.NewText())
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // enumNames
@@ -1419,13 +1419,13 @@ func (x *ListPromptsResult) DecodeJSON(r *wire.Reader) {
 		case 1: // _meta
 			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.KeepMismatch(&o, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		case 5: // ttlMs
-			x.TTLMs = wire.OrKeep(&o, o.NewInt())
+			x.TTLMs = wire.KeepMismatch(&o, o.NewInt())
 		default:
 			o.Extra()
 		}
@@ -1450,13 +1450,13 @@ func (x *ListResourceTemplatesResult) DecodeJSON(r *wire.Reader) {
 		case 1: // _meta
 			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.KeepMismatch(&o, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		case 5: // ttlMs
-			x.TTLMs = wire.OrKeep(&o, o.NewInt())
+			x.TTLMs = wire.KeepMismatch(&o, o.NewInt())
 		default:
 			o.Extra()
 		}
@@ -1481,13 +1481,13 @@ func (x *ListResourcesResult) DecodeJSON(r *wire.Reader) {
 		case 1: // _meta
 			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.KeepMismatch(&o, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		case 5: // ttlMs
-			x.TTLMs = wire.OrKeep(&o, o.NewInt())
+			x.TTLMs = wire.KeepMismatch(&o, o.NewInt())
 		default:
 			o.Extra()
 		}
@@ -1510,9 +1510,9 @@ func (x *ListRootsRequest) DecodeJSON(r *wire.Reader) {
 		case 0: // method
 			o.Const("roots/list")
 		case 1: // id
-			x.ID = wire.OrKeep(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
+			x.ID = wire.KeepMismatch(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
 		case 2: // jsonrpc
-			x.JSONRPC = wire.OrKeep(&o, r.NewText())
+			x.JSONRPC = wire.KeepMismatch(&o, r.NewText())
 		case 3: // params
 			x.Params = wire.New(r, (*RequestParams).DecodeJSON)
 		default:
@@ -1534,7 +1534,7 @@ func (x *ListRootsResult) DecodeJSON(r *wire.Reader) {
 		case 0: // roots
 			x.Roots = wire.DecodeList[Root](r)
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*ResultMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*ResultMetaObject).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -1584,13 +1584,13 @@ func (x *ListToolsResult) DecodeJSON(r *wire.Reader) {
 		case 1: // _meta
 			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.KeepMismatch(&o, (*CacheScope)(r.NewText()))
 		case 3: // nextCursor
 			x.NextCursor = r.NewText()
 		case 4: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		case 5: // ttlMs
-			x.TTLMs = wire.OrKeep(&o, o.NewInt())
+			x.TTLMs = wire.KeepMismatch(&o, o.NewInt())
 		default:
 			o.Extra()
 		}
@@ -1616,7 +1616,7 @@ func (x *LoggingMessageNotificationParams) DecodeJSON(r *wire.Reader) {
 		case 1: // level
 			x.Level = LoggingLevel(r.Text())
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 3: // logger
 			x.Logger = r.NewText()
 		default:
@@ -1713,9 +1713,9 @@ func (x *NotificationMetaObject) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/related-task
-			x.RelatedTask = wire.OrKeep(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
+			x.RelatedTask = wire.KeepMismatch(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 1: // io.modelcontextprotocol/subscriptionId
-			x.SubscriptionID = wire.OrKeep(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
+			x.SubscriptionID = wire.KeepMismatch(&o, codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger))
 		default:
 			o.Extra()
 		}
@@ -1754,7 +1754,7 @@ func (x *NumberSchema) DecodeJSON(r *wire.Reader) {
 		case 0: // type
 			x.Type = NumberSchemaType(r.Text())
 		case 1: // default
-			x.Default = wire.OrKeep(&o, o.NewFloat())
+			x.Default = wire.KeepMismatch(&o, o.NewFloat())
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // maximum
@@ -1783,7 +1783,7 @@ func (x *PaginatedRequestParams) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 1: // cursor
 			x.Cursor = r.NewText()
 		default:
@@ -1809,7 +1809,7 @@ func (x *PaginatedResult) DecodeJSON(r *wire.Reader) {
 		case 1: // nextCursor
 			x.NextCursor = r.NewText()
 		case 2: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -1833,9 +1833,9 @@ func (x *ProgressNotificationParams) DecodeJSON(r *wire.Reader) {
 		case 1: // progressToken
 			x.ProgressToken = codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger)
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
 		case 3: // message
-			x.Message = wire.OrKeep(&o, r.NewText())
+			x.Message = wire.KeepMismatch(&o, r.NewText())
 		case 4: // total
 			x.Total = o.NewFloat()
 		default:
@@ -1860,15 +1860,15 @@ func (x *Prompt) DecodeJSON(r *wire.Reader) {
 		case 0: // name
 			x.Name = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 2: // arguments
 			x.Arguments = wire.DecodeList[PromptArgument](r)
 		case 3: // description
 			x.Description = r.NewText()
 		case 4: // icons
-			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
+			x.Icons = wire.KeepMismatch(&o, wire.DecodeList[Icon](r))
 		case 5: // title
-			x.Title = wire.OrKeep(&o, r.NewText())
+			x.Title = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -1895,7 +1895,7 @@ func (x *PromptArgument) DecodeJSON(r *wire.Reader) {
 		case 2: // required
 			x.Required = r.NewBool()
 		case 3: // title
-			x.Title = wire.OrKeep(&o, r.NewText())
+			x.Title = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -1940,7 +1940,7 @@ func (x *PromptReference) DecodeJSON(r *wire.Reader) {
 		case 1: // type
 			o.Const("ref/prompt")
 		case 2: // title
-			x.Title = wire.OrKeep(&o, r.NewText())
+			x.Title = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -1963,11 +1963,11 @@ func (x *ReadResourceRequestParams) DecodeJSON(r *wire.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		case 2: // inputResponses
-			x.InputResponses = wire.OrKeep(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
+			x.InputResponses = wire.KeepMismatch(&o, wire.DecodeMapFunc(r, DecodeInputResponse))
 		case 3: // requestState
-			x.RequestState = wire.OrKeep(&o, r.NewText())
+			x.RequestState = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -1992,11 +1992,11 @@ func (x *ReadResourceResult) DecodeJSON(r *wire.Reader) {
 		case 1: // _meta
 			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 2: // cacheScope
-			x.CacheScope = wire.OrKeep(&o, (*CacheScope)(r.NewText()))
+			x.CacheScope = wire.KeepMismatch(&o, (*CacheScope)(r.NewText()))
 		case 3: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		case 4: // ttlMs
-			x.TTLMs = wire.OrKeep(&o, o.NewInt())
+			x.TTLMs = wire.KeepMismatch(&o, o.NewInt())
 		default:
 			o.Extra()
 		}
@@ -2035,15 +2035,15 @@ func (x *RequestMetaObject) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/clientCapabilities
-			x.ClientCapabilities = wire.OrKeep(&o, wire.New(r, (*ClientCapabilities).DecodeJSON))
+			x.ClientCapabilities = wire.KeepMismatch(&o, wire.New(r, (*ClientCapabilities).DecodeJSON))
 		case 1: // io.modelcontextprotocol/clientInfo
-			x.ClientInfo = wire.OrKeep(&o, wire.New(r, (*Implementation).DecodeJSON))
+			x.ClientInfo = wire.KeepMismatch(&o, wire.New(r, (*Implementation).DecodeJSON))
 		case 2: // io.modelcontextprotocol/logLevel
-			x.LogLevel = wire.OrKeep(&o, (*LoggingLevel)(r.NewText()))
+			x.LogLevel = wire.KeepMismatch(&o, (*LoggingLevel)(r.NewText()))
 		case 3: // io.modelcontextprotocol/protocolVersion
-			x.ProtocolVersion = wire.OrKeep(&o, r.NewText())
+			x.ProtocolVersion = wire.KeepMismatch(&o, r.NewText())
 		case 4: // io.modelcontextprotocol/related-task
-			x.RelatedTask = wire.OrKeep(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
+			x.RelatedTask = wire.KeepMismatch(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 5: // progressToken
 			x.ProgressToken = codec.ReadScalar(r, wire.ScalarString|wire.ScalarInteger)
 		default:
@@ -2086,19 +2086,19 @@ func (x *Resource) DecodeJSON(r *wire.Reader) {
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
 			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // icons
-			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
+			x.Icons = wire.KeepMismatch(&o, wire.DecodeList[Icon](r))
 		case 6: // mimeType
 			x.MIMEType = r.NewText()
 		case 7: // size
 			x.Size = o.NewInt()
 		case 8: // title
-			x.Title = wire.OrKeep(&o, r.NewText())
+			x.Title = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -2121,7 +2121,7 @@ func (x *ResourceContents) DecodeJSON(r *wire.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 2: // mimeType
 			x.MIMEType = r.NewText()
 		default:
@@ -2156,7 +2156,7 @@ func (x *ResourceLink) DecodeJSON(r *wire.Reader) {
 		case 5: // description
 			x.Description = r.NewText()
 		case 6: // icons
-			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
+			x.Icons = wire.KeepMismatch(&o, wire.DecodeList[Icon](r))
 		case 7: // mimeType
 			x.MIMEType = r.NewText()
 		case 8: // size
@@ -2207,17 +2207,17 @@ func (x *ResourceTemplate) DecodeJSON(r *wire.Reader) {
 		case 1: // uriTemplate
 			x.URITemplate = r.Text()
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
 			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // icons
-			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
+			x.Icons = wire.KeepMismatch(&o, wire.DecodeList[Icon](r))
 		case 6: // mimeType
 			x.MIMEType = r.NewText()
 		case 7: // title
-			x.Title = wire.OrKeep(&o, r.NewText())
+			x.Title = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -2263,7 +2263,7 @@ func (x *ResourceUpdatedNotificationParams) DecodeJSON(r *wire.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*NotificationMetaObject).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -2283,7 +2283,7 @@ func (x *Result) DecodeJSON(r *wire.Reader) {
 		case 0: // _meta
 			x.Meta = wire.New(r, (*ResultMetaObject).DecodeJSON)
 		case 1: // resultType
-			x.ResultType = wire.OrKeep(&o, r.NewText())
+			x.ResultType = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -2303,11 +2303,11 @@ func (x *ResultMetaObject) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // io.modelcontextprotocol/model-immediate-response
-			x.ModelImmediateResponse = wire.OrKeep(&o, r.NewText())
+			x.ModelImmediateResponse = wire.KeepMismatch(&o, r.NewText())
 		case 1: // io.modelcontextprotocol/related-task
-			x.RelatedTask = wire.OrKeep(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
+			x.RelatedTask = wire.KeepMismatch(&o, wire.New(r, (*RelatedTaskMetadata).DecodeJSON))
 		case 2: // io.modelcontextprotocol/serverInfo
-			x.ServerInfo = wire.OrKeep(&o, wire.New(r, (*Implementation).DecodeJSON))
+			x.ServerInfo = wire.KeepMismatch(&o, wire.New(r, (*Implementation).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -2326,7 +2326,7 @@ func (x *Root) DecodeJSON(r *wire.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 2: // name
 			x.Name = r.NewText()
 		default:
@@ -2353,7 +2353,7 @@ func (x *SamplingMessage) DecodeJSON(r *wire.Reader) {
 		case 1: // role
 			x.Role = Role(r.Text())
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -2374,11 +2374,11 @@ func (x *ServerCapabilities) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // completions
-			x.Completions = wire.OrKeep(&o, r.RawObject())
+			x.Completions = wire.KeepMismatch(&o, r.RawObject())
 		case 1: // experimental
 			x.Experimental = r.RawObject()
 		case 2: // extensions
-			x.Extensions = wire.OrKeep(&o, r.RawObject())
+			x.Extensions = wire.KeepMismatch(&o, r.RawObject())
 		case 3: // logging
 			x.Logging = r.RawObject()
 		case 4: // prompts
@@ -2386,7 +2386,7 @@ func (x *ServerCapabilities) DecodeJSON(r *wire.Reader) {
 		case 5: // resources
 			x.Resources = wire.New(r, (*ServerCapabilitiesResources).DecodeJSON)
 		case 6: // tasks
-			x.Tasks = wire.OrKeep(&o, wire.New(r, (*ServerCapabilitiesTasks).DecodeJSON))
+			x.Tasks = wire.KeepMismatch(&o, wire.New(r, (*ServerCapabilitiesTasks).DecodeJSON))
 		case 7: // tools
 			x.Tools = wire.New(r, (*ServerCapabilitiesTools).DecodeJSON)
 		default:
@@ -2527,7 +2527,7 @@ func (x *SetLevelRequestParams) DecodeJSON(r *wire.Reader) {
 		case 0: // level
 			x.Level = LoggingLevel(r.Text())
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -2550,7 +2550,7 @@ func (x *StringSchema) DecodeJSON(r *wire.Reader) {
 		case 0: // type
 			o.Const("string")
 		case 1: // default
-			x.Default = wire.OrKeep(&o, r.NewText())
+			x.Default = wire.KeepMismatch(&o, r.NewText())
 		case 2: // description
 			x.Description = r.NewText()
 		case 3: // format
@@ -2580,7 +2580,7 @@ func (x *SubscribeRequestParams) DecodeJSON(r *wire.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
 			o.Extra()
 		}
@@ -2836,7 +2836,7 @@ func (x *TextContent) DecodeJSON(r *wire.Reader) {
 		case 1: // type
 			o.Const("text")
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
 			x.Annotations = wire.New(r, (*Annotations).DecodeJSON)
 		default:
@@ -2863,7 +2863,7 @@ func (x *TextResourceContents) DecodeJSON(r *wire.Reader) {
 		case 1: // uri
 			x.URI = r.Text()
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // mimeType
 			x.MIMEType = r.NewText()
 		default:
@@ -3016,19 +3016,19 @@ func (x *Tool) DecodeJSON(r *wire.Reader) {
 		case 1: // name
 			x.Name = r.Text()
 		case 2: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*MetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*MetaObject).DecodeJSON))
 		case 3: // annotations
-			x.Annotations = wire.OrKeep(&o, wire.New(r, (*ToolAnnotations).DecodeJSON))
+			x.Annotations = wire.KeepMismatch(&o, wire.New(r, (*ToolAnnotations).DecodeJSON))
 		case 4: // description
 			x.Description = r.NewText()
 		case 5: // execution
-			x.Execution = wire.OrKeep(&o, wire.New(r, (*ToolExecution).DecodeJSON))
+			x.Execution = wire.KeepMismatch(&o, wire.New(r, (*ToolExecution).DecodeJSON))
 		case 6: // icons
-			x.Icons = wire.OrKeep(&o, wire.DecodeList[Icon](r))
+			x.Icons = wire.KeepMismatch(&o, wire.DecodeList[Icon](r))
 		case 7: // outputSchema
-			x.OutputSchema = wire.OrKeep(&o, wire.New(r, (*ToolOutputSchema).DecodeJSON))
+			x.OutputSchema = wire.KeepMismatch(&o, wire.New(r, (*ToolOutputSchema).DecodeJSON))
 		case 8: // title
-			x.Title = wire.OrKeep(&o, r.NewText())
+			x.Title = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -3113,11 +3113,11 @@ func (x *ToolInputSchema) DecodeJSON(r *wire.Reader) {
 		case 0: // type
 			o.Const("object")
 		case 1: // $schema
-			x.Schema = wire.OrKeep(&o, r.NewText())
+			x.Schema = wire.KeepMismatch(&o, r.NewText())
 		case 2: // properties
-			x.Properties = wire.OrKeep(&o, r.RawObject())
+			x.Properties = wire.KeepMismatch(&o, r.RawObject())
 		case 3: // required
-			x.Required = wire.OrKeep(&o, wire.ReadTexts[string](r))
+			x.Required = wire.KeepMismatch(&o, wire.ReadTexts[string](r))
 		default:
 			o.Extra()
 		}
@@ -3138,13 +3138,13 @@ func (x *ToolOutputSchema) DecodeJSON(r *wire.Reader) {
 	for i := o.Next(); i >= 0; i = o.Next() {
 		switch i {
 		case 0: // $schema
-			x.Schema = wire.OrKeep(&o, r.NewText())
+			x.Schema = wire.KeepMismatch(&o, r.NewText())
 		case 1: // properties
-			x.Properties = wire.OrKeep(&o, r.RawObject())
+			x.Properties = wire.KeepMismatch(&o, r.RawObject())
 		case 2: // required
-			x.Required = wire.OrKeep(&o, wire.ReadTexts[string](r))
+			x.Required = wire.KeepMismatch(&o, wire.ReadTexts[string](r))
 		case 3: // type
-			x.Type = wire.OrKeep(&o, r.NewText())
+			x.Type = wire.KeepMismatch(&o, r.NewText())
 		default:
 			o.Extra()
 		}
@@ -3248,7 +3248,7 @@ func (x *UnsubscribeRequestParams) DecodeJSON(r *wire.Reader) {
 		case 0: // uri
 			x.URI = r.Text()
 		case 1: // _meta
-			x.Meta = wire.OrKeep(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
+			x.Meta = wire.KeepMismatch(&o, wire.New(r, (*RequestMetaObject).DecodeJSON))
 		default:
 			o.Extra()
 		}

@@ -40,7 +40,7 @@ func (x *AnnotatedAnnotations) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfAnnotatedAnnotations)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfAnnotatedAnnotations)
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
 		wire.EncodeListFunc(w, x.Audience, func(w *wire.Writer, v Role) { w.Text(string(v)) })
@@ -59,7 +59,7 @@ func (x *Annotations) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfAnnotations)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfAnnotations)
 	if x.Audience != nil {
 		w.Key(`,"audience":`)
 		wire.EncodeListFunc(w, x.Audience, func(w *wire.Writer, v Role) { w.Text(string(v)) })
@@ -81,7 +81,7 @@ func (x *AudioContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfAudioContent)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfAudioContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"audio"`)
 	}
@@ -109,7 +109,7 @@ func (x *BaseMetadata) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfBaseMetadata)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfBaseMetadata)
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
@@ -126,7 +126,7 @@ func (x *BlobResourceContents) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfBlobResourceContents)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfBlobResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -150,7 +150,7 @@ func (x *BooleanSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfBooleanSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfBooleanSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"boolean"`)
 	}
@@ -174,7 +174,7 @@ func (x *CacheableResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCacheableResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCacheableResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -199,7 +199,7 @@ func (x *CallToolRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCallToolRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCallToolRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -232,7 +232,7 @@ func (x *CallToolResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCallToolResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCallToolResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -262,7 +262,7 @@ func (x *CancelTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCancelTaskRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
@@ -276,7 +276,7 @@ func (x *CancelTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCancelTaskResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -502,7 +502,7 @@ func (x *CompleteRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCompleteRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompleteRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -529,7 +529,7 @@ func (x *CompleteRequestParamsArgument) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCompleteRequestParamsArgument)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompleteRequestParamsArgument)
 	if !extra.Absent(0) || x.Name != "" {
 		w.KeyText(`,"name":"`, x.Name)
 	}
@@ -567,7 +567,7 @@ func (x *CompleteResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCompleteResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompleteResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -589,7 +589,7 @@ func (x *CompleteResultCompletion) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCompleteResultCompletion)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompleteResultCompletion)
 	if x.HasMore != nil {
 		w.Key(`,"hasMore":`)
 		w.Bool(*x.HasMore)
@@ -620,7 +620,7 @@ func (x *CreateMessageRequest) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCreateMessageRequest)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateMessageRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"sampling/createMessage"`)
 	}
@@ -645,7 +645,7 @@ func (x *CreateMessageRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCreateMessageRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateMessageRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -719,7 +719,7 @@ func (x *CreateMessageResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCreateMessageResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateMessageResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -747,7 +747,7 @@ func (x *CreateTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCreateTaskResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -766,7 +766,7 @@ func (x *DiscoverResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfDiscoverResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfDiscoverResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -802,7 +802,7 @@ func (x *ElicitRequest) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfElicitRequest)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"elicitation/create"`)
 	}
@@ -827,7 +827,7 @@ func (x *ElicitRequestFormParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfElicitRequestFormParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitRequestFormParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -856,7 +856,7 @@ func (x *ElicitRequestFormParamsRequestedSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfElicitRequestFormParamsRequestedSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitRequestFormParamsRequestedSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"object"`)
 	}
@@ -889,7 +889,7 @@ func (x *ElicitRequestURLParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfElicitRequestURLParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitRequestURLParams)
 	if !extra.Absent(1) {
 		w.Key(`,"mode":"url"`)
 	}
@@ -920,7 +920,7 @@ func (x *ElicitResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfElicitResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -942,7 +942,7 @@ func (x *ElicitationCompleteNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfElicitationCompleteNotificationParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfElicitationCompleteNotificationParams)
 	if !extra.Absent(0) || x.ElicitationID != "" {
 		w.KeyText(`,"elicitationId":"`, x.ElicitationID)
 	}
@@ -956,7 +956,7 @@ func (x *EmbeddedResource) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfEmbeddedResource)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfEmbeddedResource)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"resource"`)
 	}
@@ -982,7 +982,7 @@ func (x *Error) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfError)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfError)
 	if !extra.Absent(0) || x.Code != 0 {
 		w.Key(`,"code":`)
 		w.IntExact(x.Code, extra, "code")
@@ -1004,7 +1004,7 @@ func (x *GetPromptRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetPromptRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetPromptRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1033,7 +1033,7 @@ func (x *GetPromptResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetPromptResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetPromptResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1058,7 +1058,7 @@ func (x *GetTaskPayloadRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskPayloadRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskPayloadRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
@@ -1086,7 +1086,7 @@ func (x *GetTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
@@ -1100,7 +1100,7 @@ func (x *GetTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1142,7 +1142,7 @@ func (x *Icon) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfIcon)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfIcon)
 	if x.MIMEType != nil {
 		w.KeyText(`,"mimeType":"`, *x.MIMEType)
 	}
@@ -1180,7 +1180,7 @@ func (x *ImageContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfImageContent)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfImageContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"image"`)
 	}
@@ -1208,7 +1208,7 @@ func (x *Implementation) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfImplementation)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfImplementation)
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
@@ -1249,7 +1249,7 @@ func (x *InitializeRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfInitializeRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfInitializeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1275,7 +1275,7 @@ func (x *InitializeResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfInitializeResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfInitializeResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1304,7 +1304,7 @@ func (x *InputRequiredResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfInputRequiredResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfInputRequiredResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1329,7 +1329,7 @@ func (x *InputResponseRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfInputResponseRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfInputResponseRequestParams)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1351,7 +1351,7 @@ func (x *LegacyTitledEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfLegacyTitledEnumSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfLegacyTitledEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -1382,7 +1382,7 @@ func (x *ListPromptsResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfListPromptsResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfListPromptsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1414,7 +1414,7 @@ func (x *ListResourceTemplatesResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfListResourceTemplatesResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfListResourceTemplatesResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1446,7 +1446,7 @@ func (x *ListResourcesResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfListResourcesResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfListResourcesResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1478,7 +1478,7 @@ func (x *ListRootsRequest) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfListRootsRequest)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfListRootsRequest)
 	if !extra.Absent(0) {
 		w.Key(`,"method":"roots/list"`)
 	}
@@ -1503,7 +1503,7 @@ func (x *ListRootsResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfListRootsResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfListRootsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1522,7 +1522,7 @@ func (x *ListTasksResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfListTasksResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfListTasksResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1544,7 +1544,7 @@ func (x *ListToolsResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfListToolsResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfListToolsResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1576,7 +1576,7 @@ func (x *LoggingMessageNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfLoggingMessageNotificationParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfLoggingMessageNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1611,7 +1611,7 @@ func (x *MissingRequiredClientCapabilityErrorData) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfMissingRequiredClientCapabilityErrorData)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfMissingRequiredClientCapabilityErrorData)
 	if !extra.Absent(0) || !x.RequiredCapabilities.IsZero() {
 		w.Key(`,"requiredCapabilities":`)
 		x.RequiredCapabilities.EncodeJSON(w)
@@ -1639,7 +1639,7 @@ func (x *ModelPreferences) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfModelPreferences)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfModelPreferences)
 	if x.CostPriority != nil {
 		w.Key(`,"costPriority":`)
 		w.FloatExact(*x.CostPriority, extra, "costPriority")
@@ -1698,7 +1698,7 @@ func (x *NumberSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfNumberSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfNumberSchema)
 	if x.Default != nil {
 		w.Key(`,"default":`)
 		w.FloatExact(*x.Default, extra, "default")
@@ -1767,7 +1767,7 @@ func (x *ProgressNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfProgressNotificationParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfProgressNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1797,7 +1797,7 @@ func (x *Prompt) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfPrompt)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfPrompt)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1829,7 +1829,7 @@ func (x *PromptArgument) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfPromptArgument)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfPromptArgument)
 	if x.Description != nil {
 		w.KeyText(`,"description":"`, *x.Description)
 	}
@@ -1853,7 +1853,7 @@ func (x *PromptMessage) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfPromptMessage)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfPromptMessage)
 	if !extra.Absent(0) || x.Content != nil {
 		w.Key(`,"content":`)
 		wire.WriteUnion(w, x.Content)
@@ -1871,7 +1871,7 @@ func (x *PromptReference) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfPromptReference)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfPromptReference)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"ref/prompt"`)
 	}
@@ -1891,7 +1891,7 @@ func (x *ReadResourceRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfReadResourceRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfReadResourceRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1916,7 +1916,7 @@ func (x *ReadResourceResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfReadResourceResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfReadResourceResult)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -1945,7 +1945,7 @@ func (x *RelatedTaskMetadata) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfRelatedTaskMetadata)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfRelatedTaskMetadata)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
@@ -2016,7 +2016,7 @@ func (x *Resource) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfResource)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfResource)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2058,7 +2058,7 @@ func (x *ResourceContents) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfResourceContents)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2079,7 +2079,7 @@ func (x *ResourceLink) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfResourceLink)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceLink)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"resource_link"`)
 	}
@@ -2124,7 +2124,7 @@ func (x *ResourceRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfResourceRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2142,7 +2142,7 @@ func (x *ResourceTemplate) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfResourceTemplate)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceTemplate)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2180,7 +2180,7 @@ func (x *ResourceTemplateReference) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfResourceTemplateReference)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceTemplateReference)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"ref/resource"`)
 	}
@@ -2197,7 +2197,7 @@ func (x *ResourceUpdatedNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfResourceUpdatedNotificationParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfResourceUpdatedNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2253,7 +2253,7 @@ func (x *Root) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfRoot)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfRoot)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2274,7 +2274,7 @@ func (x *SamplingMessage) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfSamplingMessage)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfSamplingMessage)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2447,7 +2447,7 @@ func (x *SetLevelRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfSetLevelRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfSetLevelRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2465,7 +2465,7 @@ func (x *StringSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfStringSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfStringSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"string"`)
 	}
@@ -2499,7 +2499,7 @@ func (x *SubscribeRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfSubscribeRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscribeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2552,7 +2552,7 @@ func (x *SubscriptionsAcknowledgedNotificationParams) EncodeJSON(w *wire.Writer)
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfSubscriptionsAcknowledgedNotificationParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscriptionsAcknowledgedNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2571,7 +2571,7 @@ func (x *SubscriptionsListenRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfSubscriptionsListenRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscriptionsListenRequestParams)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2590,7 +2590,7 @@ func (x *SubscriptionsListenResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfSubscriptionsListenResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscriptionsListenResult)
 	if !extra.Absent(0) || !x.Meta.IsZero() {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2608,7 +2608,7 @@ func (x *SubscriptionsListenResultMetaObject) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfSubscriptionsListenResultMetaObject)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfSubscriptionsListenResultMetaObject)
 	if x.ServerInfo != nil {
 		w.Key(`,"io.modelcontextprotocol/serverInfo":`)
 		x.ServerInfo.EncodeJSON(w)
@@ -2634,7 +2634,7 @@ func (x *Task) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTask)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTask)
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
@@ -2702,7 +2702,7 @@ func (x *TaskMetadata) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTaskMetadata)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskMetadata)
 	if x.TTL != nil {
 		w.Key(`,"ttl":`)
 		w.IntExact(*x.TTL, extra, "ttl")
@@ -2717,7 +2717,7 @@ func (x *TaskStatusNotificationParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2759,7 +2759,7 @@ func (x *TextContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTextContent)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTextContent)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"text"`)
 	}
@@ -2784,7 +2784,7 @@ func (x *TextResourceContents) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTextResourceContents)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTextResourceContents)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -2808,7 +2808,7 @@ func (x *TitledMultiSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTitledMultiSelectEnumSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledMultiSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"array"`)
 	}
@@ -2844,7 +2844,7 @@ func (x *TitledMultiSelectEnumSchemaItems) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTitledMultiSelectEnumSchemaItems)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledMultiSelectEnumSchemaItems)
 	if !extra.Absent(0) || x.AnyOf != nil {
 		w.Key(`,"anyOf":`)
 		wire.EncodeList(w, x.AnyOf)
@@ -2865,7 +2865,7 @@ func (x *TitledMultiSelectEnumSchemaItemsAnyOfItem) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledMultiSelectEnumSchemaItemsAnyOfItem)
 	if !extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
 	}
@@ -2882,7 +2882,7 @@ func (x *TitledSingleSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTitledSingleSelectEnumSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledSingleSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -2909,7 +2909,7 @@ func (x *TitledSingleSelectEnumSchemaOneOfItem) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTitledSingleSelectEnumSchemaOneOfItem)
 	if !extra.Absent(0) || x.Const != "" {
 		w.KeyText(`,"const":"`, x.Const)
 	}
@@ -2926,7 +2926,7 @@ func (x *Tool) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTool)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTool)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3025,7 +3025,7 @@ func (x *ToolInputSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfToolInputSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfToolInputSchema)
 	if !extra.Absent(0) {
 		w.Key(`,"type":"object"`)
 	}
@@ -3082,7 +3082,7 @@ func (x *ToolResultContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfToolResultContent)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfToolResultContent)
 	if !extra.Absent(2) {
 		w.Key(`,"type":"tool_result"`)
 	}
@@ -3115,7 +3115,7 @@ func (x *ToolUseContent) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfToolUseContent)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfToolUseContent)
 	if !extra.Absent(3) {
 		w.Key(`,"type":"tool_use"`)
 	}
@@ -3143,7 +3143,7 @@ func (x *URLElicitationRequiredErrorData) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfURLElicitationRequiredErrorData)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfURLElicitationRequiredErrorData)
 	if !extra.Absent(0) || x.Elicitations != nil {
 		w.Key(`,"elicitations":`)
 		wire.EncodeList(w, x.Elicitations)
@@ -3158,7 +3158,7 @@ func (x *UnsubscribeRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfUnsubscribeRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfUnsubscribeRequestParams)
 	if x.Meta != nil {
 		w.Key(`,"_meta":`)
 		x.Meta.EncodeJSON(w)
@@ -3176,7 +3176,7 @@ func (x *UnsupportedProtocolVersionErrorData) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfUnsupportedProtocolVersionErrorData)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfUnsupportedProtocolVersionErrorData)
 	if !extra.Absent(0) || x.Requested != "" {
 		w.KeyText(`,"requested":"`, x.Requested)
 	}
@@ -3194,7 +3194,7 @@ func (x *UntitledMultiSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfUntitledMultiSelectEnumSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfUntitledMultiSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"array"`)
 	}
@@ -3230,7 +3230,7 @@ func (x *UntitledMultiSelectEnumSchemaItems) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfUntitledMultiSelectEnumSchemaItems)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfUntitledMultiSelectEnumSchemaItems)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}
@@ -3254,7 +3254,7 @@ func (x *UntitledSingleSelectEnumSchema) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfUntitledSingleSelectEnumSchema)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfUntitledSingleSelectEnumSchema)
 	if !extra.Absent(1) {
 		w.Key(`,"type":"string"`)
 	}

@@ -370,15 +370,15 @@ func DispatchServerNotification(ctx context.Context, h ServerNotificationHandler
 	}
 	switch method {
 	case "notifications/cancelled":
-		return jsonrpc.Notice(ctx, params, false, h.Cancelled)
+		return jsonrpc.ServeNotification(ctx, params, false, h.Cancelled)
 	case "notifications/initialized":
-		return jsonrpc.Notice(ctx, params, true, h.Initialized)
+		return jsonrpc.ServeNotification(ctx, params, true, h.Initialized)
 	case "notifications/progress":
-		return jsonrpc.Notice(ctx, params, false, h.Progress)
+		return jsonrpc.ServeNotification(ctx, params, false, h.Progress)
 	case "notifications/roots/list_changed":
-		return jsonrpc.Notice(ctx, params, true, h.RootsListChanged)
+		return jsonrpc.ServeNotification(ctx, params, true, h.RootsListChanged)
 	case "notifications/tasks/status":
-		return jsonrpc.Notice(ctx, params, false, h.TaskStatus)
+		return jsonrpc.ServeNotification(ctx, params, false, h.TaskStatus)
 	}
 	return jsonrpc.MethodNotFound(method)
 }
@@ -641,25 +641,25 @@ func DispatchClientNotification(ctx context.Context, h ClientNotificationHandler
 	}
 	switch method {
 	case "notifications/cancelled":
-		return jsonrpc.Notice(ctx, params, false, h.Cancelled)
+		return jsonrpc.ServeNotification(ctx, params, false, h.Cancelled)
 	case "notifications/elicitation/complete":
-		return jsonrpc.Notice(ctx, params, false, h.ElicitationComplete)
+		return jsonrpc.ServeNotification(ctx, params, false, h.ElicitationComplete)
 	case "notifications/message":
-		return jsonrpc.Notice(ctx, params, false, h.LoggingMessage)
+		return jsonrpc.ServeNotification(ctx, params, false, h.LoggingMessage)
 	case "notifications/progress":
-		return jsonrpc.Notice(ctx, params, false, h.Progress)
+		return jsonrpc.ServeNotification(ctx, params, false, h.Progress)
 	case "notifications/prompts/list_changed":
-		return jsonrpc.Notice(ctx, params, true, h.PromptListChanged)
+		return jsonrpc.ServeNotification(ctx, params, true, h.PromptListChanged)
 	case "notifications/resources/list_changed":
-		return jsonrpc.Notice(ctx, params, true, h.ResourceListChanged)
+		return jsonrpc.ServeNotification(ctx, params, true, h.ResourceListChanged)
 	case "notifications/resources/updated":
-		return jsonrpc.Notice(ctx, params, false, h.ResourceUpdated)
+		return jsonrpc.ServeNotification(ctx, params, false, h.ResourceUpdated)
 	case "notifications/subscriptions/acknowledged":
-		return jsonrpc.Notice(ctx, params, false, h.SubscriptionsAcknowledged)
+		return jsonrpc.ServeNotification(ctx, params, false, h.SubscriptionsAcknowledged)
 	case "notifications/tasks/status":
-		return jsonrpc.Notice(ctx, params, false, h.TaskStatus)
+		return jsonrpc.ServeNotification(ctx, params, false, h.TaskStatus)
 	case "notifications/tools/list_changed":
-		return jsonrpc.Notice(ctx, params, true, h.ToolListChanged)
+		return jsonrpc.ServeNotification(ctx, params, true, h.ToolListChanged)
 	}
 	return jsonrpc.MethodNotFound(method)
 }

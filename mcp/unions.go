@@ -40,7 +40,7 @@ func (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data
 
 // Validate returns an error, because no revision defines the value.
 func (x *Unknown) Validate(rev Revision) error {
-	return fmt.Errorf("no variant of revision %s has this shape", rev)
+	return fmt.Errorf("value matches no variant of revision %s", rev)
 }
 
 func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
@@ -88,12 +88,12 @@ type CallToolOutcome interface {
 // "resultType".
 func DecodeCallToolOutcome(r *wire.Reader) CallToolOutcome {
 	// The first member nearly always determines the variant.
-	start := r.Mark()
-	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
+	start := r.Checkpoint()
+	if r.PeekFirst(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
 		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, !x.Extra.Has("resultType")) {
 			return x
 		}
-	} else if x := wire.New(r, (*CallToolResult).DecodeJSON); r.Confirm(start, !wire.Is(x.ResultType, "input_required") && !x.Extra.Has("task")) {
+	} else if x := wire.New(r, (*CallToolResult).DecodeJSON); r.Confirm(start, !wire.EqualText(x.ResultType, "input_required") && !x.Extra.Has("task")) {
 		return x
 	}
 	if r.Kind() != wire.KindObject {
@@ -189,8 +189,8 @@ type CreateMessageOutcome interface {
 // present.
 func DecodeCreateMessageOutcome(r *wire.Reader) CreateMessageOutcome {
 	// The first member nearly always determines the variant.
-	start := r.Mark()
-	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
+	start := r.Checkpoint()
+	if r.PeekFirst(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
 		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, true) {
 			return x
 		}
@@ -222,8 +222,8 @@ type ElicitOutcome interface {
 // DecodeElicitOutcome reads an [ElicitOutcome]. It selects the variant by the members present.
 func DecodeElicitOutcome(r *wire.Reader) ElicitOutcome {
 	// The first member nearly always determines the variant.
-	start := r.Mark()
-	if r.Leads(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
+	start := r.Checkpoint()
+	if r.PeekFirst(wire.Key{Name: "task", Kinds: 1 << wire.KindObject}) {
 		if x := wire.New(r, (*CreateTaskResult).DecodeJSON); r.Confirm(start, true) {
 			return x
 		}
@@ -356,8 +356,8 @@ type GetPromptOutcome interface {
 // "resultType".
 func DecodeGetPromptOutcome(r *wire.Reader) GetPromptOutcome {
 	// The first member nearly always determines the variant.
-	start := r.Mark()
-	if x := wire.New(r, (*GetPromptResult).DecodeJSON); r.Confirm(start, !wire.Is(x.ResultType, "input_required")) {
+	start := r.Checkpoint()
+	if x := wire.New(r, (*GetPromptResult).DecodeJSON); r.Confirm(start, !wire.EqualText(x.ResultType, "input_required")) {
 		return x
 	}
 	if r.Kind() != wire.KindObject {
@@ -533,8 +533,8 @@ type ReadResourceOutcome interface {
 // "resultType".
 func DecodeReadResourceOutcome(r *wire.Reader) ReadResourceOutcome {
 	// The first member nearly always determines the variant.
-	start := r.Mark()
-	if x := wire.New(r, (*ReadResourceResult).DecodeJSON); r.Confirm(start, !wire.Is(x.ResultType, "input_required")) {
+	start := r.Checkpoint()
+	if x := wire.New(r, (*ReadResourceResult).DecodeJSON); r.Confirm(start, !wire.EqualText(x.ResultType, "input_required")) {
 		return x
 	}
 	if r.Kind() != wire.KindObject {

@@ -41,37 +41,37 @@ const (
 // readers and writers are the options that the engine runs with, by mode. Mode exact makes no
 // difference to a writer.
 var (
-	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber))
-	all    = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
-	loose  = legacy.ReportErrorsWithLegacySemantics(true)
+	common       = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber))
+	all          = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
+	legacyErrors = legacy.ReportErrorsWithLegacySemantics(true)
 
 	readers = [4]engine.Options{
 		engine.JoinOptions(form, engine.WithUnmarshalers(common)),
 		exact:           engine.JoinOptions(form, engine.WithUnmarshalers(all)),
-		lenient:         engine.JoinOptions(form, engine.WithUnmarshalers(common), loose),
-		exact | lenient: engine.JoinOptions(form, engine.WithUnmarshalers(all), loose),
+		lenient:         engine.JoinOptions(form, engine.WithUnmarshalers(common), legacyErrors),
+		exact | lenient: engine.JoinOptions(form, engine.WithUnmarshalers(all), legacyErrors),
 	}
 	writers = [3]engine.Options{
 		engine.JoinOptions(form, engine.Deterministic(true)),
-		lenient: engine.JoinOptions(form, engine.Deterministic(true), loose),
+		lenient: engine.JoinOptions(form, engine.Deterministic(true), legacyErrors),
 	}
 )
 
 // readAny reads into an empty interface, unless the caller has stored a value in it to decode into.
 func readAny(d *jsontext.Decoder, v *any) error {
-	if chosen(*v) {
+	if isTarget(*v) {
 		return errors.ErrUnsupported
 	}
-	x, err := readFree(d)
+	x, err := readUntyped(d)
 	if err == nil {
 		*v = x
 	}
 	return err
 }
 
-// chosen reports whether v, the value in an empty interface, has a type that readFree does not
+// isTarget reports whether v, the value in an empty interface, has a type that readUntyped does not
 // return. Then the caller has stored it there to decode into.
-func chosen(v any) bool {
+func isTarget(v any) bool {
 	switch v.(type) {
 	case nil, bool, string, json.Number, []any, map[string]any:
 		return false
@@ -79,30 +79,30 @@ func chosen(v any) bool {
 	return true
 }
 
-// readFree reads a value as an empty interface holds it.
-func readFree(d *jsontext.Decoder) (v any, err error) {
+// readUntyped reads a value as an empty interface holds it.
+func readUntyped(d *jsontext.Decoder) (v any, err error) {
 	text, err := d.ReadValue()
 	if err != nil {
 		return nil, err
 	}
 	// The text was checked before, with limits that may be above the default ones.
-	return codec.UnmarshalFunc(text, anything, codec.MaxDepth(math.MaxInt), codec.MaxSize(max(len(text), codec.DefaultMaxSize)))
+	return codec.UnmarshalFunc(text, untypedValue, codec.MaxDepth(math.MaxInt), codec.MaxSize(max(len(text), codec.DefaultMaxSize)))
 }
 
-// anything reads a value as an empty interface holds it.
-func anything(r *wire.Reader) any {
+// untypedValue reads a value as an empty interface holds it.
+func untypedValue(r *wire.Reader) any {
 	switch r.Kind() {
 	case wire.KindObject:
 		m := map[string]any{}
 		for r.Object(); r.More(); {
 			name := r.Key()
-			m[name] = anything(r)
+			m[name] = untypedValue(r)
 		}
 		return m
 	case wire.KindArray:
 		list := []any{}
 		for r.Array(); r.More(); {
-			list = append(list, anything(r))
+			list = append(list, untypedValue(r))
 		}
 		return list
 	case wire.KindString:
@@ -149,10 +149,10 @@ func readExact(d *jsontext.Decoder, v any) error {
 	}
 	switch target := p.Elem(); target.Kind() {
 	case reflect.Interface:
-		if target.NumMethod() > 0 || chosen(target.Interface()) {
+		if target.NumMethod() > 0 || isTarget(target.Interface()) {
 			return errors.ErrUnsupported
 		}
-		x, err := readFree(d)
+		x, err := readUntyped(d)
 		switch {
 		case err != nil:
 			return err

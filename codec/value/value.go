@@ -38,7 +38,7 @@ func decode(text []byte, v any) error {
 		if err == nil {
 			return nil
 		}
-		better := m | remedy(err)
+		better := m | retryMode(err)
 		if better == m {
 			return err
 		}
@@ -57,7 +57,7 @@ func (x Value) DecodeJSON(r *wire.Reader) {
 		return
 	}
 	if err := decode(text, x.v); err != nil {
-		at, cause := fault(text, err)
+		at, cause := decodeFailure(text, err)
 		r.Fail(start+at, cause)
 	}
 }
@@ -70,11 +70,11 @@ func (x Value) DecodeJSON(r *wire.Reader) {
 // EncodeJSON does not check it again.
 func (x Value) EncodeJSON(w *wire.Writer) {
 	err := engine.MarshalWrite(sink{w}, x.v, writers[0])
-	if err != nil && remedy(err) == lenient {
+	if err != nil && retryMode(err) == lenient {
 		err = engine.MarshalWrite(sink{w}, x.v, writers[lenient])
 	}
 	if err != nil {
-		w.Fail("", unwritten(err))
+		w.Fail("", encodeFailure(err))
 	}
 }
 

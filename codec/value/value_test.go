@@ -105,7 +105,7 @@ func TestFaults(t *testing.T) {
 		{`{"args":§[]}`, "/args", nil, "want object, got array"},
 		{"{\n\"list\":[{},\n{\"count\":§false}]}", "/list/1/count", nil, "want integer, got boolean"},
 		{`{"map":{"a/b~":{"name":§1}}}`, "/map/a~1b~0/name", nil, "want string, got number"},
-		{`{"keys":{"1":"a","x":§"b"}}`, "/keys/x", nil, `member name "x" is not of Go type int`},
+		{`{"keys":{"1":"a","x":§"b"}}`, "/keys/x", nil, `cannot decode member name "x" into Go type int`},
 		{`{"pair":§[1]}`, "/pair", nil, ""},
 		{`{"pair":§[1,2,3]}`, "/pair", nil, ""},
 		{`{"bytes":§"!"}`, "/bytes", nil, ""},

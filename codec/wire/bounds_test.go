@@ -69,7 +69,7 @@ func TestEveryPrefixOfAText(t *testing.T) {
 			r.PeekText("u")
 			r.PeekKeys(wire.Key{Name: "m0"}, wire.Key{Name: "v", Kinds: 1 << wire.KindArray})
 			r.PeekPath(0, "m2", "y")
-			r.Leads(wire.Key{Name: "m0"})
+			r.PeekFirst(wire.Key{Name: "m0"})
 			r.TextIs("u")
 			codec.Locate(data, "/m2/y/0/a")
 		}

@@ -35,7 +35,7 @@ type retries struct{ n int }
 
 func (v *retries) DecodeJSON(r *wire.Reader) {
 	for r.Array(); r.More(); v.n++ {
-		m := r.Mark()
+		m := r.Checkpoint()
 		r.Bool()
 		if r.Failed() {
 			r.Rewind(m)
@@ -48,7 +48,7 @@ func (v *retries) DecodeJSON(r *wire.Reader) {
 type numbers struct{}
 
 func (numbers) DecodeJSON(r *wire.Reader) {
-	m := r.Mark()
+	m := r.Checkpoint()
 	var x wire.Extra
 	r.Int()
 	r.Rewind(m)

@@ -85,7 +85,7 @@ func TestPeekInsidePeekedValues(t *testing.T) {
 	pad := strings.Repeat(" ", scan.SmallValue)
 	text := strings.Repeat(`{"pad":[`+pad+`{"deep":[{}]}],"in":`, depth) + "0" + strings.Repeat(`,"type":"t"}`, depth)
 	r := newReader([]byte(text))
-	start := r.Mark()
+	start := r.Checkpoint()
 	for range 2 {
 		for range depth {
 			if got, _, _ := r.PeekMember("type"); got != "t" {

@@ -145,7 +145,7 @@ func TestFirstFailureStaysAndStopsEverything(t *testing.T) {
 	want := errorOf(r)
 	var x wire.Extra
 	r.Fail(3, io.EOF)
-	r.Duplicate()
+	r.FailDuplicate()
 	r.Keep(&x, "a")
 	r.Keep(&x, "a")
 	for r.Object(); r.More(); {
@@ -395,12 +395,12 @@ func TestRewindGoesBackAsIfNothingHadHappened(t *testing.T) {
 	r.Object()
 	r.More()
 	r.Key()
-	start := r.Mark()
+	start := r.Checkpoint()
 	for range 3 {
 		for r.Array(); r.More(); { // fails at the second element
 			for r.Object(); r.More(); {
 				r.Key()
-				inner := r.Mark()
+				inner := r.Checkpoint()
 				r.Text()
 				if !r.Failed() {
 					t.Fatal("an array was read as a string")
@@ -429,13 +429,13 @@ func TestRewindGoesBackAsIfNothingHadHappened(t *testing.T) {
 	if !r.More() || r.Key() != "c" {
 		t.Error("the next member is not found")
 	}
-	failed := wire.Mark{}
+	failed := wire.Checkpoint{}
 	r.Text()
-	failed = r.Mark()
+	failed = r.Checkpoint()
 	want := errorOf(r)
 	r.Rewind(failed)
 	if message(errorOf(r)) != message(want) {
-		t.Error("rewinding to a mark made after the failure clears it")
+		t.Error("rewinding to a checkpoint made after the failure clears it")
 	}
 }
 
@@ -447,7 +447,7 @@ func TestRewindLetsAnObjectBeReadTwice(t *testing.T) {
 	}
 	text.WriteString(`"z":1}`)
 	r := newReader([]byte(text.String()))
-	m := r.Mark()
+	m := r.Checkpoint()
 	var x, y wire.Extra
 	r.Raw()
 	r.Rewind(m)

@@ -271,7 +271,7 @@ func (w *printer) serve(method string, m *ir.Method) {
 	}
 	kind := "Serve"
 	if m.Notification {
-		kind = "Notice"
+		kind = "ServeNotification"
 	}
 	switch under, pkg := underlying(m.Params); {
 	case m.Params == nil:

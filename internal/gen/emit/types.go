@@ -102,7 +102,7 @@ func (w *printer) unions() {
 	w.f("// EncodeJSON writes the value unchanged.\nfunc (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }\n\n")
 	w.f("// MarshalJSON returns the value unchanged.\nfunc (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }\n\n")
 	w.f("// UnmarshalJSON keeps any value.\nfunc (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }\n\n")
-	w.f("// Validate returns an error, because no revision defines the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"no variant of revision %%s has this shape\", rev)\n}\n\n")
+	w.f("// Validate returns an error, because no revision defines the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"value matches no variant of revision %%s\", rev)\n}\n\n")
 	w.f("func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }\n\n")
 	for _, u := range w.p.Unions {
 		w.union(u)
@@ -156,7 +156,7 @@ func guess(list []ir.Guess) string {
 			if c.Field == nil {
 				conditions = append(conditions, fmt.Sprintf("!x.Extra.Has(%q)", c.Member))
 			} else {
-				conditions = append(conditions, fmt.Sprintf("!wire.Is(x.%s, %q)", c.Field.GoName, c.Value))
+				conditions = append(conditions, fmt.Sprintf("!wire.EqualText(x.%s, %q)", c.Field.GoName, c.Value))
 			}
 		}
 		if len(conditions) == 0 {
@@ -164,11 +164,11 @@ func guess(list []ir.Guess) string {
 		}
 		try := fmt.Sprintf("if x := wire.New(r, (*%s).DecodeJSON); r.Confirm(start, %s) {\nreturn x\n}\n", goType(g.Variant.Type), strings.Join(conditions, " && "))
 		if g.First != nil {
-			try = fmt.Sprintf("if r.Leads(%s) {\n%s} else ", key(*g.First), try)
+			try = fmt.Sprintf("if r.PeekFirst(%s) {\n%s} else ", key(*g.First), try)
 		}
 		code += try
 	}
-	return "// The first member nearly always determines the variant.\nstart := r.Mark()\n" + code
+	return "// The first member nearly always determines the variant.\nstart := r.Checkpoint()\n" + code
 }
 
 // article returns the indefinite article for a name by its sound. A name that starts with several

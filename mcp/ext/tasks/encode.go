@@ -19,7 +19,7 @@ func (x *CancelTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCancelTaskRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
@@ -33,7 +33,7 @@ func (x *CancelTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCancelTaskResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelTaskResult)
 	if !extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -51,7 +51,7 @@ func (x *CancelledTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCancelledTask)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCancelledTask)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
 	}
@@ -89,7 +89,7 @@ func (x *CompletedTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCompletedTask)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCompletedTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
 	}
@@ -131,7 +131,7 @@ func (x *CreateTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfCreateTaskResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfCreateTaskResult)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"task"`)
 	}
@@ -176,7 +176,7 @@ func (x *FailedTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfFailedTask)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfFailedTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
 	}
@@ -218,7 +218,7 @@ func (x *GetTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskRequestParams)
 	if !extra.Absent(0) || x.TaskID != "" {
 		w.KeyText(`,"taskId":"`, x.TaskID)
 	}
@@ -232,7 +232,7 @@ func (x *GetTaskResultCancelled) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultCancelled)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultCancelled)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -277,7 +277,7 @@ func (x *GetTaskResultCompleted) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultCompleted)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultCompleted)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -326,7 +326,7 @@ func (x *GetTaskResultFailed) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultFailed)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultFailed)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -375,7 +375,7 @@ func (x *GetTaskResultInputRequired) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultInputRequired)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultInputRequired)
 	if !extra.Absent(3) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -424,7 +424,7 @@ func (x *GetTaskResultWorking) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfGetTaskResultWorking)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfGetTaskResultWorking)
 	if !extra.Absent(2) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -469,7 +469,7 @@ func (x *InputRequiredTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfInputRequiredTask)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfInputRequiredTask)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
 	}
@@ -511,7 +511,7 @@ func (x *Task) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTask)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTask)
 	if !extra.Absent(0) || x.CreatedAt != "" {
 		w.KeyText(`,"createdAt":"`, x.CreatedAt)
 	}
@@ -549,7 +549,7 @@ func (x *TaskStatusNotificationParamsCancelled) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsCancelled)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsCancelled)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"cancelled"`)
 	}
@@ -591,7 +591,7 @@ func (x *TaskStatusNotificationParamsCompleted) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsCompleted)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsCompleted)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"completed"`)
 	}
@@ -637,7 +637,7 @@ func (x *TaskStatusNotificationParamsFailed) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsFailed)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsFailed)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"failed"`)
 	}
@@ -683,7 +683,7 @@ func (x *TaskStatusNotificationParamsInputRequired) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsInputRequired)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsInputRequired)
 	if !extra.Absent(3) {
 		w.Key(`,"status":"input_required"`)
 	}
@@ -729,7 +729,7 @@ func (x *TaskStatusNotificationParamsWorking) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfTaskStatusNotificationParamsWorking)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfTaskStatusNotificationParamsWorking)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"working"`)
 	}
@@ -799,7 +799,7 @@ func (x *UpdateTaskRequestParams) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfUpdateTaskRequestParams)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfUpdateTaskRequestParams)
 	if !extra.Absent(0) || x.InputResponses != nil {
 		w.Key(`,"inputResponses":`)
 		wire.EncodeMapFunc(w, x.InputResponses, wire.WriteUnion[mcp.InputResponse])
@@ -817,7 +817,7 @@ func (x *UpdateTaskResult) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfUpdateTaskResult)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfUpdateTaskResult)
 	if !extra.Absent(0) {
 		w.Key(`,"resultType":"complete"`)
 	}
@@ -835,7 +835,7 @@ func (x *WorkingTask) EncodeJSON(w *wire.Writer) {
 		return
 	}
 	start := w.Begin()
-	extra := wire.Extra(x.Extra).Of(&membersOfWorkingTask)
+	extra := wire.Extra(x.Extra).ForMembers(&membersOfWorkingTask)
 	if !extra.Absent(2) {
 		w.Key(`,"status":"working"`)
 	}

@@ -110,7 +110,7 @@ func DispatchServerNotification(ctx context.Context, h ServerNotificationHandler
 	}
 	switch method {
 	case "notifications/tasks":
-		return jsonrpc.NoticeFor(ctx, params, false, DecodeTaskStatusNotificationParams, h.TaskStatus)
+		return jsonrpc.ServeNotificationFor(ctx, params, false, DecodeTaskStatusNotificationParams, h.TaskStatus)
 	}
 	return jsonrpc.MethodNotFound(method)
 }
@@ -220,7 +220,7 @@ func DispatchClientNotification(ctx context.Context, h ClientNotificationHandler
 	}
 	switch method {
 	case "notifications/tasks":
-		return jsonrpc.NoticeFor(ctx, params, false, DecodeTaskStatusNotificationParams, h.TaskStatus)
+		return jsonrpc.ServeNotificationFor(ctx, params, false, DecodeTaskStatusNotificationParams, h.TaskStatus)
 	}
 	return jsonrpc.MethodNotFound(method)
 }

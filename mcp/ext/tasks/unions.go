@@ -32,7 +32,7 @@ func (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data
 
 // Validate returns an error, because no revision defines the value.
 func (x *Unknown) Validate(rev Revision) error {
-	return fmt.Errorf("no variant of revision %s has this shape", rev)
+	return fmt.Errorf("value matches no variant of revision %s", rev)
 }
 
 func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
