@@ -175,8 +175,12 @@ func (x *exchange) readMessage(resp *http.Response) error {
 func (x *exchange) take(text []byte, h http.Header) (done bool) {
 	m, _ := httpcore.Parse(text) // the session reports faults
 	if !x.isAnswer(m) {
-		x.answered = x.answered || x.inBatch(text)
-		x.c.end.Deliver(x.ctx, text, x.sess.number)
+		if !x.answered && x.inBatch(text) {
+			x.answered = true
+			x.c.end.Deliver(x.c.end.Life(), text, x.sess.number)
+		} else {
+			x.c.end.Deliver(x.ctx, text, x.sess.number)
+		}
 		return x.answered
 	}
 	x.answered = true
@@ -186,7 +190,8 @@ func (x *exchange) take(text []byte, h http.Header) (done bool) {
 			return true
 		}
 	}
-	x.c.end.Deliver(x.ctx, text, x.sess.number)
+	// The loss of the session ends x.ctx. The caller would then wait for this answer in vain.
+	x.c.end.Deliver(x.c.end.Life(), text, x.sess.number)
 	return true
 }
 
