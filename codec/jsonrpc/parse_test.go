@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,8 +70,14 @@ func TestMessageIsParsedAndWrittenAsItCame(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.text), &std); err != nil || cmp.Diff(c.want, std) != "" {
 				t.Errorf("by encoding/json: %v, %v", std, err)
 			}
-			if out, err := json.Marshal(&std); err != nil || len(out) == 0 {
-				t.Errorf("by encoding/json: %s, %v", out, err)
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, []byte(strings.ReplaceAll(c.text, `\u00e9`, "é"))); err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range []any{std, &std} {
+				if out, err := json.Marshal(v); err != nil || string(out) != compact.String() {
+					t.Errorf("encoding/json wrote %s for a %T, %v", out, v, err)
+				}
 			}
 		})
 	}
