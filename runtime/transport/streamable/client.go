@@ -49,7 +49,9 @@ type ClientOptions struct {
 // The Client is a [transport.Reopener]: if the server answers with status 404 because it has
 // dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
 // had accepted fail. If a server drops one session after another without accepting a message, or
-// within RetryDelay, the delay of Reopen increases; see [httpclient.Options].
+// within RetryDelay, the delay of Reopen increases; see [httpclient.Options]. Status 404 or 405, a
+// page or a redirect in response to the initialize of a further session is not a rejection: a proxy
+// whose server is down may answer so.
 //
 // Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with

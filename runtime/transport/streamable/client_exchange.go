@@ -72,7 +72,11 @@ func (x *exchange) run() {
 	stack.Grow()
 	err := x.do()
 	x.finish()
-	if err != nil {
+	switch {
+	case err == nil:
+	case x.isInitialize && x.sess.number > 1:
+		x.c.end.ReportLostOnReopen(x.id, x.taken(err), err)
+	default:
 		x.c.end.ReportLost(x.id, x.taken(err), err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -355,6 +356,24 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return true
 		}, false},
+		{"but not if a proxy knows no path", func(_ *fake, w http.ResponseWriter) bool {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}, false},
+		{"but not if a proxy serves files only", func(_ *fake, w http.ResponseWriter) bool {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return true
+		}, false},
+		{"but not if a proxy shows a page", func(_ *fake, w http.ResponseWriter) bool {
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<p>Back soon</p>")
+			return true
+		}, false},
+		{"but not if a proxy redirects to a page", func(_ *fake, w http.ResponseWriter) bool {
+			w.Header().Set("Location", "/maintenance")
+			w.WriteHeader(http.StatusFound)
+			return true
+		}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -374,6 +393,26 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The responses that do not end a client fail its first handshake at once.
+func TestFirstSessionIsOpenedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		var attempts atomic.Int32
+		f.hello = func(w http.ResponseWriter, _ *http.Request) bool {
+			attempts.Add(1)
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		o := f.options()
+		o.NoFallback = true
+		_, err := session.Connect(t.Context(), f.dial(o), &mcp.InitializeRequestParams{}, nil)
+		status, _ := errors.AsType[*httpclient.StatusError](err)
+		if status == nil || status.Code != http.StatusNotFound || attempts.Load() != 1 || time.Since(f.begin) != 0 {
+			t.Errorf("%d attempts in %v: %v", attempts.Load(), time.Since(f.begin), err)
+		}
+	})
 }
 
 func TestClientCancels(t *testing.T) {

@@ -198,6 +198,11 @@ func (e *End) ReportLost(id jsonrpc.ID, taken bool, err error) {
 	e.Report(&transport.DeliveryError{ID: id, Taken: taken, Refused: !Retryable(err), Err: err})
 }
 
+// ReportLostOnReopen is ReportLost for the initialize of a session in place of a lost one.
+func (e *End) ReportLostOnReopen(id jsonrpc.ID, taken bool, err error) {
+	e.Report(&transport.DeliveryError{ID: id, Taken: taken, Refused: !RetryableOnReopen(err), Err: err})
+}
+
 // Report delivers an error of a connection that stays open. It does not wait.
 func (e *End) Report(err error) {
 	r := received{err: err}
