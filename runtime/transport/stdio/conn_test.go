@@ -184,7 +184,7 @@ func TestOverlongMessageIsIdentifiedByHeadOrTail(t *testing.T) {
 	long := strings.Repeat("x", limit)
 	for _, c := range []struct {
 		name, line   string
-		lost, refuse codec.Scalar
+		lost, reject codec.Scalar
 	}{
 		{"a response", `{"jsonrpc":"2.0","id":7,"result":{"text":"` + long + `"}}`, codec.IntScalar(7), codec.Scalar{}},
 		{"a response with its id as a string", `{"id":"seven","jsonrpc":"2.0","result":{"text":"` + long + `"}}`, codec.StringScalar("seven"), codec.Scalar{}},
@@ -210,8 +210,8 @@ func TestOverlongMessageIsIdentifiedByHeadOrTail(t *testing.T) {
 				if lost, ok := errors.AsType[*transport.DeliveryError](err); ok != !c.lost.IsZero() || ok && lost.ID != c.lost {
 					t.Errorf("got %#v, want a DeliveryError for the answer to %v", err, c.lost)
 				}
-				if refused, ok := errors.AsType[*transport.MessageError](err); ok != c.lost.IsZero() || ok && refused.ID != c.refuse {
-					t.Errorf("got %#v, want a MessageError for %v", err, c.refuse)
+				if rejected, ok := errors.AsType[*transport.MessageError](err); ok != c.lost.IsZero() || ok && rejected.ID != c.reject {
+					t.Errorf("got %#v, want a MessageError for %v", err, c.reject)
 				}
 				if m, err := conn.Read(); err != nil || string(m.Text) != "{}" {
 					t.Errorf("the next message: %q, %v", m.Text, err)

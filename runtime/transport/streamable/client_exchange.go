@@ -86,8 +86,8 @@ func (x *exchange) taken(err error) bool {
 	if errors.Is(err, transport.ErrSessionLost) {
 		return x.accepted
 	}
-	_, refused := errors.AsType[*httpclient.StatusError](err)
-	return !httpcore.Unreached(err) && !errors.Is(err, transport.ErrTooLong) && (!refused || errors.Is(err, httpclient.ErrCut))
+	_, rejected := errors.AsType[*httpclient.StatusError](err)
+	return !httpcore.Unreached(err) && !errors.Is(err, transport.ErrTooLong) && (!rejected || errors.Is(err, httpclient.ErrCut))
 }
 
 // finish ends the exchange.

@@ -182,10 +182,10 @@ func (e *End) Deliver(ctx context.Context, text []byte, session uint32) (ok bool
 // Forward delivers a Read result of another connection. If that result was terminal, Forward closes
 // this connection with the same error. It returns false if the connection has ended.
 func (e *End) Forward(m transport.Message, err error) (ok bool) {
-	_, refused := errors.AsType[*transport.MessageError](err)
+	_, rejected := errors.AsType[*transport.MessageError](err)
 	_, lost := errors.AsType[*transport.DeliveryError](err)
 	_, session := errors.AsType[*transport.SessionLostError](err)
-	if err != nil && !refused && !lost && !session {
+	if err != nil && !rejected && !lost && !session {
 		e.Fail(err)
 		return false
 	}
