@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,7 @@ type fakeServer struct {
 	answer  func(session uint32, m jsonrpc.Message) (result string, err error, done bool)
 	reopen  func(session uint32) error              // fails Reopen; may be nil
 	written func(session uint32, m jsonrpc.Message) // called after a message is written; may be nil
+	blocks  bool                                    // Write of tools/list waits for the end of its context
 
 	mu      sync.Mutex
 	session uint32
@@ -54,7 +56,7 @@ func (f *fakeServer) Read() (transport.Message, error) {
 	}
 }
 
-func (f *fakeServer) Write(_ context.Context, m transport.Message) error {
+func (f *fakeServer) Write(ctx context.Context, m transport.Message) error {
 	message, err := jsonrpc.Parse(m.Text)
 	if err != nil {
 		return err
@@ -71,6 +73,10 @@ func (f *fakeServer) Write(_ context.Context, m transport.Message) error {
 	f.mu.Unlock()
 	if lost {
 		return &transport.SessionLostError{Session: m.Session}
+	}
+	if f.blocks && message.Method == "tools/list" {
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	if f.written != nil {
 		f.written(session, message)
@@ -412,11 +418,12 @@ func TestIDOfWithdrawnRequestIsReusable(t *testing.T) {
 func TestSessionIsNotReopened(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		reopen error
+		reopen func() error
 		answer func(m jsonrpc.Message) (string, error)
 		closes bool
 	}{
-		{"Reopen fails", errCut, nil, true},
+		{"Reopen fails", func() error { return errCut }, nil, true},
+		{"Reopen panics", func() error { panic("no") }, nil, true},
 		{"the revision has changed", nil, func(jsonrpc.Message) (string, error) { return `{"protocolVersion":"2024-11-05"}`, nil }, true},
 		{"initialize is lost", nil, func(jsonrpc.Message) (string, error) { return "", errCut }, false},
 	} {
@@ -424,11 +431,12 @@ func TestSessionIsNotReopened(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeServer()
 				s := f.connect(t, nil)
-				f.reopen = func(n uint32) error {
-					if n > 1 { // the first attempt does not wait
-						time.Sleep(time.Second)
+				f.reopen = func(uint32) error {
+					time.Sleep(time.Second) // so that each Ping waits for this attempt
+					if test.reopen == nil {
+						return nil
 					}
-					return test.reopen
+					return test.reopen()
 				}
 				f.answer = func(session uint32, m jsonrpc.Message) (string, error, bool) {
 					if m.Method == "initialize" && session == 2 && test.answer != nil {
@@ -473,6 +481,31 @@ func TestWaitForReopenedSessionIsBounded(t *testing.T) {
 			t.Errorf("after the end of the context: %v", err)
 		}
 	})
+}
+
+// A request that is sent again in a new session does not start a new timeout.
+func TestTimeoutIncludesLostSession(t *testing.T) {
+	for name, blocks := range map[string]bool{"no answer": false, "blocked write": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer()
+				s := f.connect(t, nil)
+				f.reopen = func(uint32) error { time.Sleep(40 * time.Second); return nil }
+				f.answer = func(_ uint32, m jsonrpc.Message) (string, error, bool) { return `{}`, nil, m.Method == "initialize" }
+				f.blocks = blocks
+				f.loseSession()
+				synctest.Wait()
+				start := time.Now()
+				_, err := s.With(session.Timeout(time.Minute)).Call(t.Context(), "tools/list", nil)
+				if took := time.Since(start); !errors.Is(err, session.ErrTimeout) || took != time.Minute {
+					t.Errorf("after %v: %v", took, err)
+				}
+				if log := f.takeLog(); !slices.Contains(log, "2 tools/list") {
+					t.Errorf("the request was not sent again: %q", log)
+				}
+			})
+		})
+	}
 }
 
 // The capabilities of the latest handshake apply at once.
