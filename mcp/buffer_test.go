@@ -177,7 +177,7 @@ func decodeAll(after func(name string, buffer []byte, k kept)) {
 	}
 }
 
-func TestNothingDecodedChangesWithTheBuffer(t *testing.T) {
+func TestDecodedValuesSurviveOverwrittenBuffer(t *testing.T) {
 	decodeAll(func(name string, buffer []byte, k kept) {
 		before := k.String()
 		for i := range buffer {
@@ -189,7 +189,7 @@ func TestNothingDecodedChangesWithTheBuffer(t *testing.T) {
 	})
 }
 
-func TestNothingDecodedKeepsTheBuffer(t *testing.T) {
+func TestDecodedValuesReleaseBuffer(t *testing.T) {
 	type held struct {
 		name   string
 		buffer weak.Pointer[byte]

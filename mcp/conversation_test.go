@@ -117,7 +117,7 @@ func TestConversationExpects(t *testing.T) {
 
 // A payload of the wrong shape is an error with its place in the message, and the
 // conversation goes on.
-func TestConversationGoesOnAfterFaults(t *testing.T) {
+func TestConversationContinuesAfterFaults(t *testing.T) {
 	var c mcp.Conversation
 	m, err := c.Decode([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`))
 	var e *codec.Error

@@ -48,7 +48,7 @@ var decoders = map[string]func(p hostile.Payload, text string, opts ...codec.Opt
 	},
 }
 
-func TestHostilePayloadIsTakenExactlyOrRefusedAtItsFault(t *testing.T) {
+func TestDecodeHostilePayloads(t *testing.T) {
 	for _, class := range hostile.Payloads() {
 		for _, p := range class.Inputs {
 			t.Run(class.Name+"/"+p.Name, func(t *testing.T) {
@@ -123,7 +123,7 @@ var open = []struct{ method, def, text, pointer string }{
 }
 
 // What stays raw is checked as strictly as what does not.
-func TestHostileTextIsTakenOrRefusedWhereAnythingMayStand(t *testing.T) {
+func TestDecodeHostileTextsInOpenMembers(t *testing.T) {
 	for _, c := range hostile.All(hostile.Texts()) {
 		switch c.Rule {
 		case hostile.EOF, hostile.Trailing, hostile.BOM:
@@ -151,7 +151,7 @@ func TestHostileTextIsTakenOrRefusedWhereAnythingMayStand(t *testing.T) {
 }
 
 // Messages of unknown methods, or whose request nobody knows, are carried on as they came.
-func TestHostileMessageKeepsItsPayloadWhereNobodyKnowsItsType(t *testing.T) {
+func TestConversationKeepsPayloadOfUnknownType(t *testing.T) {
 	for _, c := range hostile.All(hostile.Messages()) {
 		want, wantErr := jsonrpc.Parse([]byte(c.Text))
 		for name, decode := range map[string]func() (jsonrpc.Message, error){

@@ -131,7 +131,7 @@ var growing = []struct {
 	}},
 }
 
-func TestWorkGrowsWithThePayloadAndNotItsSquare(t *testing.T) {
+func TestPayloadWorkIsLinear(t *testing.T) {
 	limits := codec.MaxDepth(1 << 30)
 	for _, g := range growing {
 		t.Run(g.name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestWorkGrowsWithThePayloadAndNotItsSquare(t *testing.T) {
 	}
 }
 
-func TestWorkGrowsWithTheConversationAndNotItsSquare(t *testing.T) {
+func TestConversationWorkIsLinear(t *testing.T) {
 	call := func(id int, method string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"n","x":[1]}}`, id, method)
 	}

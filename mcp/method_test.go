@@ -371,7 +371,7 @@ func TestDispatchToAServer(t *testing.T) {
 }
 
 // What a handler must not see is refused in front of it, with the code for the peer.
-func TestDispatchRefuses(t *testing.T) {
+func TestDispatchRejectsInvalidRequests(t *testing.T) {
 	ctx := t.Context()
 	for _, tt := range []struct {
 		rev            mcp.Revision

@@ -237,7 +237,7 @@ func (e example) decode(text string, opts ...codec.Option) map[string]error {
 }
 
 // A fault in the text is reported where it was planted, whatever stands around it.
-func TestPlantedFaultIsReportedWhereItIs(t *testing.T) {
+func TestDecodeReportsPlantedFaultAtItsOffset(t *testing.T) {
 	limit := codec.MaxString(longest)
 	for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		planted, count := 0, 0
@@ -275,7 +275,7 @@ func TestPlantedFaultIsReportedWhereItIs(t *testing.T) {
 var kinds = []string{`null`, `true`, `1.5`, `"x"`, `[]`, `{}`}
 
 // A value of the wrong kind is kept, or refused where it was planted.
-func TestPlantedValueOfTheWrongKindIsRefusedWhereItIs(t *testing.T) {
+func TestDecodeReportsPlantedValueOfWrongKind(t *testing.T) {
 	for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		tried, refused, failed := 0, 0, 0
 		for _, e := range examples(t, rev) {
@@ -309,7 +309,7 @@ func TestPlantedValueOfTheWrongKindIsRefusedWhereItIs(t *testing.T) {
 
 // What validation finds wrong is a value, or a member that may not be there, and stands where it
 // says.
-func TestFaultsOfValidationStandWhereTheySay(t *testing.T) {
+func TestValidateReportsFaultsAtTheirOffset(t *testing.T) {
 	for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		found := 0
 		for _, e := range examples(t, rev) {

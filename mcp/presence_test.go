@@ -193,14 +193,14 @@ func TestRequiredMembersMissing(t *testing.T) {
 }
 
 // A null or another value where a member was null or wrong is written once it is set.
-func TestSettingWhatWasKept(t *testing.T) {
+func TestSettingFieldReplacesKeptValue(t *testing.T) {
 	v := decode[mcp.CallToolResult](t, `{"content":null,"x":[1, 2]}`)
 	v.Content = []mcp.ContentBlock{&mcp.TextContent{Text: "a"}}
 	same(t, "after setting it", `{"content":[{"text":"a","type":"text"}],"x":[1, 2]}`, encode(t, v))
 }
 
 // A constant member with another value keeps that value, and Validate reports it.
-func TestConstantsThatDiffer(t *testing.T) {
+func TestDecodeKeepsDifferentConstant(t *testing.T) {
 	for _, text := range []string{
 		`{"text":"a","type":"image"}`, `{"text":"a","type":5}`, `{"text":"a","type":null}`, `{"text":"a","type":{"x":1}}`,
 	} {
@@ -245,7 +245,7 @@ func TestUnknownMembersSurvive(t *testing.T) {
 
 // A member that another revision does not know may hold anything there: what does not fit
 // the field is kept, and only the revisions that know the member find fault with it.
-func TestMembersThatARevisionLeavesOpen(t *testing.T) {
+func TestDecodeKeepsValuesOfOpenMembers(t *testing.T) {
 	v := decode[mcp.Tool](t, `{"inputSchema":{"type":"object"},"name":"n","outputSchema":{"type":["string","null"]}}`)
 	if v.OutputSchema.Type != nil {
 		t.Errorf("type is %q", *v.OutputSchema.Type)

@@ -104,7 +104,7 @@ func TestUnmarshalInsideOtherTypes(t *testing.T) {
 }
 
 // AppendJSON, MarshalJSON and package codec write the same bytes.
-func TestOneWayToWrite(t *testing.T) {
+func TestEncodersAgree(t *testing.T) {
 	v := &held.Result
 	want := encode(t, v)
 	std, err := json.Marshal(v)

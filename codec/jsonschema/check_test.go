@@ -44,7 +44,7 @@ func check(t *testing.T, nodes []jsonschema.Node, text string, opts ...codec.Opt
 }
 
 // Each keyword alone: the values that it admits, and the faults of others.
-func TestKeywords(t *testing.T) {
+func TestCheckKeywords(t *testing.T) {
 	one := func(n jsonschema.Node) []jsonschema.Node { return []jsonschema.Node{n} }
 	bound := func(k jsonschema.Keyword, limit string) []jsonschema.Node {
 		return one(jsonschema.Node{Bounds: []jsonschema.Bound{{Keyword: k, Limit: limit}}})
@@ -246,7 +246,7 @@ func TestKeywords(t *testing.T) {
 }
 
 // Faults inside of a union are those of the variant that the value is most likely meant to be.
-func TestUnions(t *testing.T) {
+func TestCheckUnions(t *testing.T) {
 	str := jsonschema.Node{Types: jsonschema.String}
 	anyOf := func(tag string, variants ...jsonschema.Variant) jsonschema.Node {
 		return jsonschema.Node{Union: variants, Tag: tag}
@@ -384,7 +384,7 @@ func TestMalformedTextIsOneFault(t *testing.T) {
 	}
 }
 
-func TestFaultsAsErrors(t *testing.T) {
+func TestFaultsSupportErrorsIsAndAs(t *testing.T) {
 	table := &jsonschema.Table{Nodes: []jsonschema.Node{{}, {Types: jsonschema.Never}, {Types: jsonschema.Integer}, {Items: 2, Bounds: []jsonschema.Bound{{Keyword: jsonschema.MaxItems, Limit: "2"}}}}}
 	err := table.Check(3, []byte("[1.5,\n\"a\",2]"))
 	want := "json: 3 items, want at most 2 (line 1, column 1, offset 0)\n" +
@@ -425,7 +425,7 @@ func TestFaultsAreLimited(t *testing.T) {
 }
 
 // The path to a fault is right even if it is too long for the preallocated steps.
-func TestDeepPaths(t *testing.T) {
+func TestPointersOfDeepValues(t *testing.T) {
 	nodes := []jsonschema.Node{{Types: jsonschema.Object | jsonschema.Array, Rest: 2, Items: 2}}
 	const depth = 100
 	text := strings.Repeat(`{"a":[0,`, depth) + "1" + strings.Repeat("]}", depth)
@@ -445,7 +445,7 @@ func TestDeepPaths(t *testing.T) {
 
 // Work grows with the text and not exponentially with its depth, even if a schema checks a value
 // more than once at each level.
-func TestNoExponentialWork(t *testing.T) {
+func TestNestedSchemasTakePolynomialTime(t *testing.T) {
 	str := jsonschema.Node{Types: jsonschema.String}
 	c := func(node int32) []jsonschema.Prop { return []jsonschema.Prop{{Name: "c", Node: node}} }
 	for _, test := range []struct {
@@ -510,7 +510,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-func TestLongNameOfAMemberIsCutInItsFault(t *testing.T) {
+func TestFaultShortensLongMemberName(t *testing.T) {
 	closed := &jsonschema.Table{Nodes: []jsonschema.Node{{}, {Types: jsonschema.Never}, {Types: jsonschema.Object, Rest: jsonschema.None}}}
 	err := closed.Check(2, []byte(`{"`+strings.Repeat("x", 10_000)+`":1}`))
 	faults, ok := errors.AsType[jsonschema.Faults](err)

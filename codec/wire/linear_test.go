@@ -144,7 +144,7 @@ var adversarial = []struct {
 	}, func() codec.Decoder { return new(record) }, false},
 }
 
-func TestWorkGrowsWithTheInputAndNotItsSquare(t *testing.T) {
+func TestWorkIsLinear(t *testing.T) {
 	for _, c := range adversarial {
 		t.Run(c.name, func(t *testing.T) {
 			doubling.Check(t, func(n int) func() {

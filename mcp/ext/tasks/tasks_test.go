@@ -32,7 +32,7 @@ func same(t *testing.T, want string, v codec.Encoder) {
 }
 
 // A task says by its status what else it has, in all three places where it is found whole.
-func TestTasksAreToldApartByStatus(t *testing.T) {
+func TestStatusDeterminesTaskVariant(t *testing.T) {
 	for _, tt := range []struct{ text, variant string }{
 		{`{` + common + `,"status":"working"}`, "Working"},
 		{`{` + common + `,"status":"input_required","inputRequests":{"a":{"method":"roots/list"}}}`, "InputRequired"},
