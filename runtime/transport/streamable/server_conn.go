@@ -3,7 +3,6 @@ package streamable
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -32,18 +31,17 @@ type serverConn struct {
 	place     *place // nil unless the handler is Stateless
 	in        *queue.Queue
 	bodies    *guard.Room   // limits the messages that are being received
-	done      chan struct{} // closed when over is set
+	done      chan struct{} // closed when the connection has ended
 	closed    chan struct{} // closed when shut has returned
 	closeErr  error         // set before closed is closed
-	persistMu sync.Mutex    // held while the opening or the state is persisted
+
+	handshake handshake
+	exchanges exchanges
+	journal   journal
 
 	interrupted atomic.Bool // writes to HTTP connections fail; see interrupt
 
 	mu         sync.Mutex
-	revision   mcp.Revision             // empty until initialize is answered
-	client     []byte                   // the params of initialize, if restored
-	restored   bool                     // the session was opened before
-	state      []byte                   // persisted earlier; nil after PersistedState
 	closing    bool                     // Close was called
 	over       bool                     // the connection has ended
 	suspended  bool                     // Suspend was called
@@ -58,11 +56,6 @@ type serverConn struct {
 	tickets    uint64        // the newest ticket; see reserve
 	moved      atomic.Uint64 // number of partial writes of all HTTP connections; not guarded
 	sinks      *sink         // head of the list of sinks
-	exchanges  int           // number of HTTP exchanges being served
-	brief      int           // how many of them have no request, and hold no stream
-	quiet      chan struct{} // closed when over is set and no exchange is left
-	used       time.Time     // when the last exchange ended
-	touched    time.Time     // when isUsed was called last
 }
 
 func newServerConn(h *Handler, id, principal string) *serverConn {
@@ -74,12 +67,12 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 		bodies:     guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
 		done:       make(chan struct{}),
 		closed:     make(chan struct{}),
+		exchanges:  exchanges{max: h.o.MaxStreams, quiet: make(chan struct{}), used: time.Now()},
 		calls:      map[jsonrpc.ID]*serverStream{},
 		streams:    map[string]*serverStream{},
 		nextStream: 1,
-		quiet:      make(chan struct{}),
-		used:       time.Now(),
 	}
+	c.journal = journal{o: &h.o, id: id, done: c.done}
 	if id != "" {
 		c.streams[standing] = newServerStream(standing)
 	}
@@ -143,39 +136,15 @@ func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)
 
 // Restored implements [transport.Restored].
 func (c *serverConn) Restored() (revision mcp.Revision, client []byte, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.revision, c.client, c.restored
+	return c.handshake.get()
 }
 
 // PersistedState implements [transport.Persister].
-func (c *serverConn) PersistedState() (state []byte, ok bool) {
-	_, ok = c.h.o.Store.(SessionStore)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	state, c.state = c.state, nil
-	return state, ok && c.id != ""
-}
+func (c *serverConn) PersistedState() (state []byte, ok bool) { return c.journal.takeState() }
 
-// PersistState implements [transport.Persister]. It does I/O under persistMu, so that states are
-// persisted in order, and none after the session was deleted from the store.
+// PersistState implements [transport.Persister].
 func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
-	store, ok := c.h.o.Store.(SessionStore)
-	switch {
-	case !ok || c.id == "":
-		return fmt.Errorf("streamable: session is not stored: %w", errors.ErrUnsupported)
-	case len(state) > c.h.o.MaxState:
-		return fmt.Errorf("streamable: %d bytes of state: %w", len(state), transport.ErrTooLong)
-	}
-	c.persistMu.Lock()
-	defer c.persistMu.Unlock()
-	c.mu.Lock()
-	over := c.over
-	c.mu.Unlock()
-	if over {
-		return transport.ErrClosed
-	}
-	return store.PersistState(ctx, c.id, state)
+	return c.journal.persistState(ctx, state)
 }
 
 // Write sends m on the stream of the request that it belongs to, or on the standing stream. It
@@ -234,20 +203,18 @@ func (c *serverConn) Close() error {
 func (c *serverConn) shut() error {
 	c.in.Close(transport.ErrClosed)
 	c.in.Discard()
+	c.exchanges.end()
 	c.mu.Lock()
 	c.over = true
 	if c.linger != nil {
 		c.linger.Stop()
-	}
-	if c.exchanges == 0 {
-		close(c.quiet)
 	}
 	c.mu.Unlock()
 	close(c.done)
 	timer := time.NewTimer(c.h.o.FlushTimeout)
 	defer timer.Stop()
 	select {
-	case <-c.quiet:
+	case <-c.exchanges.quiet:
 	case <-timer.C:
 		if c.isUnwanted() {
 			c.interrupt()
@@ -259,7 +226,7 @@ func (c *serverConn) shut() error {
 	if c.id == "" || c.outlives() {
 		return nil
 	}
-	return c.h.o.Store.Forget(context.Background(), c.id)
+	return c.journal.forget(context.Background())
 }
 
 // isUnwanted reports whether pending writes may be interrupted, because the client has ended the
@@ -276,7 +243,7 @@ func (c *serverConn) outlives() bool {
 	c.mu.Lock()
 	suspended, deleted := c.suspended, c.deleted
 	c.mu.Unlock()
-	_, ok := c.h.o.Store.(SessionStore)
+	_, ok := c.journal.sessions()
 	return ok && !deleted && (suspended || c.h.draining.Load())
 }
 
@@ -287,10 +254,10 @@ func (c *serverConn) because(err error) error {
 		return err
 	}
 	c.mu.Lock()
-	// Without a revision, the owner has rejected the session.
-	retry := c.suspended || c.revision == ""
+	suspended := c.suspended
 	c.mu.Unlock()
-	if retry || c.id == "" || c.h.draining.Load() {
+	// Without a handshake, the owner has rejected the session.
+	if suspended || !c.handshake.isOpen() || c.id == "" || c.h.draining.Load() {
 		return errDraining
 	}
 	return err
@@ -298,11 +265,10 @@ func (c *serverConn) because(err error) error {
 
 // settle waits until no event is being added and no state is being persisted.
 func (c *serverConn) settle() {
-	c.persistMu.Lock()
+	c.journal.settle()
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()
-	c.persistMu.Unlock() // adding an event may need it; see persistOpening
 	for _, st := range streams {
 		st.settle()
 	}
@@ -314,65 +280,17 @@ func (st *serverStream) settle() {
 	defer st.order.Unlock()
 }
 
-// enter counts a new HTTP exchange that may hold a stream. It fails if there are too many or the
-// connection is over.
-func (c *serverConn) enter() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.over:
-		return transport.ErrClosed
-	case c.exchanges-c.brief >= c.h.o.MaxStreams:
-		return errTooManyStreams
-	}
-	c.exchanges++
-	return nil
-}
-
-// enterBriefly is enter for messages without requests. They have a limit of their own: requests
-// that have reached theirs may wait for such a message, for example an answer or a cancellation.
-func (c *serverConn) enterBriefly() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.over:
-		return transport.ErrClosed
-	case c.brief >= c.h.o.MaxStreams:
-		return errTooManyStreams
-	}
-	c.exchanges++
-	c.brief++
-	return nil
-}
-
-// leaveBriefly is leave after enterBriefly.
-func (c *serverConn) leaveBriefly() {
-	c.mu.Lock()
-	c.brief--
-	c.mu.Unlock()
-	c.leave()
-}
-
-// leave records that an HTTP exchange has ended.
-func (c *serverConn) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.exchanges--
-	c.used = time.Now()
-	if c.exchanges == 0 && c.over {
-		close(c.quiet)
-	}
-}
-
 // idleSince returns when the session became idle. ok is false if it is not idle. A handler that
 // waits for an answer of a client without a connection does not count, because the client may never
 // return.
 func (c *serverConn) idleSince() (t time.Time, ok bool) {
+	if t, ok = c.exchanges.idleSince(); !ok {
+		return t, false
+	}
 	c.mu.Lock()
-	t, owner := c.used, c.owner
-	connected, serving := c.exchanges > 0, len(c.calls) > 0
+	owner, serving := c.owner, len(c.calls) > 0
 	c.mu.Unlock()
-	return t, !connected && (!serving || owner != nil && owner.AwaitsPeer())
+	return t, !serving || owner != nil && owner.AwaitsPeer()
 }
 
 // begin opens a stream for requests, with the connection k.
@@ -417,7 +335,5 @@ func (c *serverConn) abandon(st *serverStream, ids []jsonrpc.ID) {
 
 // priming reports whether the client accepts events without data, which revision 2025-11-25 added.
 func (c *serverConn) priming() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.id != "" && c.revision >= mcp.Revision20251125
+	return c.id != "" && c.handshake.negotiated() >= mcp.Revision20251125
 }

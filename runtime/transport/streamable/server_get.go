@@ -48,7 +48,7 @@ func (h *Handler) delete(ctx context.Context, w http.ResponseWriter, r *http.Req
 	c.mu.Unlock()
 	err := c.Close()
 	if over { // Close may have left the session in the store
-		err = h.o.Store.Forget(ctx, c.id)
+		err = c.journal.forget(ctx)
 	}
 	if err != nil {
 		h.o.Logger.Error("session not deleted from the store", logged(c.id), "error", err)
@@ -66,11 +66,11 @@ func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if !ok {
 		return
 	}
-	if err := c.enter(); err != nil {
+	if err := c.exchanges.enter(false); err != nil {
 		refuse(w, c.because(err))
 		return
 	}
-	defer c.leave()
+	defer c.exchanges.leave(false)
 	st, after, ok := h.streamFor(ctx, w, r, c)
 	if !ok {
 		return
@@ -275,7 +275,7 @@ func (s *streamWriter) flush() bool {
 	s.st.taken = max(s.st.taken, s.number)
 	s.c.mu.Unlock()
 	if first { // another process need not send the event again; see restore
-		s.c.persistBeginning(context.Background(), s.st)
+		s.c.journal.beginStanding()
 	}
 	return !noFlush || !s.some || s.c.id == ""
 }

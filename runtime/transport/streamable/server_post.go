@@ -157,28 +157,21 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return
 		}
 	}
-	c.mu.Lock()
-	revision := c.revision
-	c.mu.Unlock()
-	if p.batch && !hasBatches(revision) {
+	if revision := c.handshake.negotiated(); p.batch && !hasBatches(revision) {
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("revision %q has no batches", revision))
 		return
 	}
-	if len(p.requests) == 0 {
-		if err := c.enterBriefly(); err != nil {
-			refuse(w, c.because(err))
-			return
-		}
-		defer c.leaveBriefly()
-		h.receive(ctx, w, r, c, &p)
-		return
-	}
-	if err := c.enter(); err != nil {
+	brief := len(p.requests) == 0
+	if err := c.exchanges.enter(brief); err != nil {
 		refuse(w, c.because(err))
 		return
 	}
-	defer c.leave()
-	h.exchange(ctx, w, r, c, &p)
+	defer c.exchanges.leave(brief)
+	if brief {
+		h.receive(ctx, w, r, c, &p)
+	} else {
+		h.exchange(ctx, w, r, c, &p)
+	}
 }
 
 // connFor returns the connection for a POST without a session id. If it returns false, it has
@@ -200,7 +193,10 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place = taken })
 	case h.o.Stateless:
 		revision := protocolOf(r)
-		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place, c.restored, c.revision = taken, true, revision })
+		c, err = h.newConn(r, "", principal, func(c *serverConn) {
+			c.place = taken
+			c.handshake.restore(revision, nil)
+		})
 		if err == nil && !c.speaks(revision) {
 			refuseRevision(w, revision)
 			c.end()
@@ -242,7 +238,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		return
 	}
 	defer c.detach(st, k)
-	opening := p.open && !c.isOpen()
+	opening := p.open && !c.handshake.isOpen()
 	if opening && c.id != "" {
 		c.mu.Lock()
 		st.opening = p.params
@@ -277,7 +273,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		c.writeJSON(w, k, answer)
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
-		if opening && c.id != "" && st.isOver(c) && !c.isOpen() { // initialize was rejected
+		if opening && c.id != "" && st.isOver(c) && !c.handshake.isOpen() { // initialize was rejected
 			c.in.Close(transport.ErrClosed)
 		}
 	case replyClosed:
@@ -357,44 +353,11 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, plain bool) (an
 // opened completes a new session with the answer to initialize. It returns false if the answer is
 // not a result.
 func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
-	m, err := jsonrpc.ParseReceived(answer)
-	if err != nil || m.Kind != jsonrpc.KindResponse {
-		return false
+	revision, ok := c.handshake.complete(answer)
+	if ok {
+		c.journal.open(ctx, Opening{Principal: c.principal, Revision: revision, Client: params})
 	}
-	var result mcp.InitializeResult
-	if err := codec.Unmarshal(m.Result, &result); err != nil {
-		return false
-	}
-	c.mu.Lock()
-	c.revision = mcp.Revision(result.ProtocolVersion)
-	o := Opening{Principal: c.principal, Revision: c.revision, Client: params}
-	c.mu.Unlock()
-	if store, ok := c.h.o.Store.(SessionStore); ok {
-		c.persistOpening(ctx, store, o)
-	}
-	return true
-}
-
-// persistOpening persists how the session was opened, unless the session has ended.
-func (c *serverConn) persistOpening(ctx context.Context, store SessionStore, o Opening) {
-	c.persistMu.Lock()
-	defer c.persistMu.Unlock()
-	c.mu.Lock()
-	over := c.over
-	c.mu.Unlock()
-	if over {
-		return
-	}
-	if err := store.PersistOpening(ctx, c.id, o); err != nil {
-		c.h.o.Logger.Error("session not persisted", logged(c.id), "error", err)
-	}
-}
-
-// isOpen reports whether initialize was answered.
-func (c *serverConn) isOpen() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.revision != ""
+	return ok
 }
 
 // writeJSON answers with a message. It flushes the answer: otherwise a client that does not read

@@ -2,7 +2,6 @@ package streamable
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -226,7 +224,11 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 	if m.Answer && m.Text != nil {
 		answers = m.For
 	}
-	persistErr := c.persist(ctx, st, begin, e, answers)
+	if begin {
+		c.journal.begin(ctx, st.id, st.requests)
+		st.requests = nil
+	}
+	persistErr := c.journal.append(ctx, st.id, e, answers)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -286,73 +288,6 @@ func (c *serverConn) finish(st *serverStream) {
 	}
 }
 
-// persist writes an event to the store. If begin is set, it first writes the beginning of the
-// stream. answers is the id of the answered request, or zero. The order of the stream must be held.
-func (c *serverConn) persist(ctx context.Context, st *serverStream, begin bool, e Event, answers jsonrpc.ID) error {
-	store := c.h.o.Store
-	if store == nil {
-		return nil
-	}
-	ctx = context.WithoutCancel(ctx)
-	if begin {
-		c.persistBeginning(ctx, st)
-	}
-	err := store.Append(ctx, c.id, st.id, e)
-	if err == nil {
-		return nil
-	}
-	c.h.o.Logger.Error("event not persisted", logged(c.id), "stream", st.id, "bytes", len(e.Text), "error", err)
-	if !answers.IsZero() { // for a client that resumes the stream to receive the answer
-		lost := jsonrpc.NewErrorResponse(answers, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is lost: the server could not store it"})
-		if text, err := codec.Marshal(&lost); err == nil {
-			e.Text = text
-			// If that fails, too, resuming the stream fails with status 400.
-			store.Append(ctx, c.id, st.id, e)
-		}
-	}
-	return err
-}
-
-// persistBeginning writes the beginning of a stream to the store.
-func (c *serverConn) persistBeginning(ctx context.Context, st *serverStream) {
-	if store, ok := c.h.o.Store.(SessionStore); ok {
-		if err := store.Begin(ctx, c.id, st.id, encodeIDs(st.requests)); err != nil {
-			c.h.o.Logger.Error("stream not persisted", logged(c.id), "stream", st.id, "error", err)
-		}
-	}
-	st.requests = nil
-}
-
-// encodeIDs encodes ids as a JSON array.
-func encodeIDs(ids []jsonrpc.ID) []byte {
-	text := []byte{'['}
-	for i, id := range ids {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		if one, err := codec.Marshal(id); err == nil { // always: the id was decoded
-			text = append(text, one...)
-		}
-	}
-	return append(text, ']')
-}
-
-// decodeIDs is the inverse of encodeIDs.
-func decodeIDs(text []byte) (ids []jsonrpc.ID, err error) {
-	var raw []json.RawMessage
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, err
-	}
-	for _, one := range raw {
-		var id jsonrpc.ID
-		if err := codec.Unmarshal(one, &id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
 // start makes a stream an event stream, which its client can resume, before there is a message. If
 // the request was answered with JSON in between, start returns the answer.
 func (c *serverConn) start(st *serverStream) (answer []byte) {
@@ -365,10 +300,11 @@ func (c *serverConn) start(st *serverStream) (answer []byte) {
 	} else if st.sink != nil {
 		answer = st.sink.answer
 	}
-	persist := begin && !c.over && c.h.o.Store != nil // after Forget, Begin would store the session again
+	over := c.over
 	c.mu.Unlock()
-	if persist {
-		c.persistBeginning(context.Background(), st)
+	if begin && !over { // after Forget, Begin would store the session again
+		c.journal.begin(context.Background(), st.id, st.requests)
+		st.requests = nil
 	}
 	return answer
 }
