@@ -130,6 +130,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	peers     map[*peer]struct{}
+	bySession map[*session.Session]*peer // the peers whose sessions have opened
 	tasks     *task.Manager
 	listTasks bool                   // tasks may be listed
 	timers    map[string]*time.Timer // of debounced notices, by method
@@ -192,7 +193,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.CursorKey = bytes.Clone(cfg.CursorKey)
 	cfg.Methods = maps.Clone(cfg.Methods)
-	s := &Server{cfg: cfg, peers: map[*peer]struct{}{}, timers: map[string]*time.Timer{}}
+	s := &Server{cfg: cfg, peers: map[*peer]struct{}{}, bySession: map[*session.Session]*peer{}, timers: map[string]*time.Timer{}}
 	s.tools = newSet[*tool](s, mcp.MethodNotificationsToolsListChanged)
 	s.resources = newSet[*resource](s, mcp.MethodNotificationsResourcesListChanged)
 	s.templates = newSet[*template](s, mcp.MethodNotificationsResourcesListChanged)
@@ -287,6 +288,9 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 		return nil, errors.New("server: open a session: the function returned nil")
 	}
 	p.session.Store(sess)
+	s.mu.Lock()
+	s.bySession[sess] = p
+	s.mu.Unlock()
 	p.restoreSubscriptions()
 	p.startNotices()
 	s.mu.Lock()
@@ -318,6 +322,7 @@ func (s *Server) removePeer(p *peer) {
 	defer s.running.Done()
 	s.mu.Lock()
 	delete(s.peers, p)
+	delete(s.bySession, p.session.Load())
 	s.mu.Unlock()
 	p.end()
 }
@@ -411,6 +416,13 @@ func (s *Server) Sessions() []*session.Session {
 		}
 	}
 	return list
+}
+
+// peerOf returns the peer of a session, or nil if the session is not open.
+func (s *Server) peerOf(sess *session.Session) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bySession[sess]
 }
 
 func (s *Server) allPeers() []*peer {
