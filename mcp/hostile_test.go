@@ -34,7 +34,7 @@ func validatePayload(p hostile.Payload) error {
 
 // decoders are the ways to decode a whole message with its payload.
 var decoders = map[string]func(p hostile.Payload, text string, opts ...codec.Option) (jsonrpc.Message, error){
-	"as what it is": func(p hostile.Payload, text string, opts ...codec.Option) (jsonrpc.Message, error) {
+	"by its kind": func(p hostile.Payload, text string, opts ...codec.Option) (jsonrpc.Message, error) {
 		if p.IsResult() {
 			return mcp.DecodeResponse(p.Method, []byte(text), opts...)
 		}
@@ -91,8 +91,8 @@ func TestDecodeHostilePayloads(t *testing.T) {
 	}
 }
 
-// checkFaults compares what validation finds in the text of a payload with what it must find,
-// places included.
+// checkFaults compares the faults that validation finds in the text of a payload, and their places,
+// with the expected ones.
 func checkFaults(t *testing.T, p hostile.Payload, err error) {
 	t.Helper()
 	if diff := cmp.Diff(p.Faults, faults(t, err)); diff != "" {
@@ -108,7 +108,7 @@ func checkFaults(t *testing.T, p hostile.Payload, err error) {
 	}
 }
 
-// open are payloads with a place for any JSON, which VALUE stands for.
+// open are payloads with a place for any JSON value, marked VALUE.
 var open = []struct{ method, def, text, pointer string }{
 	{"tools/call", "CallToolRequestParams", `{"name":"n","arguments":{"a":VALUE}}`, "/arguments/a"},
 	{"tools/call", "CallToolRequestParams", `{"name":"n","_meta":{"a/b":VALUE,"progressToken":1}}`, "/_meta/a~1b"},
@@ -122,7 +122,7 @@ var open = []struct{ method, def, text, pointer string }{
 	{"future/method", "FutureParams", `{"a":VALUE}`, "/a"},
 }
 
-// What stays raw is checked as strictly as what does not.
+// Raw values are checked as strictly as typed ones.
 func TestDecodeHostileTextsInOpenMembers(t *testing.T) {
 	for _, c := range hostile.All(hostile.Texts()) {
 		switch c.Rule {
@@ -150,7 +150,7 @@ func TestDecodeHostileTextsInOpenMembers(t *testing.T) {
 	}
 }
 
-// Messages of unknown methods, or whose request nobody knows, are carried on as they came.
+// Messages of unknown methods, and responses to unknown requests, keep their payload unchanged.
 func TestConversationKeepsPayloadOfUnknownType(t *testing.T) {
 	for _, c := range hostile.All(hostile.Messages()) {
 		want, wantErr := jsonrpc.Parse([]byte(c.Text))
@@ -179,7 +179,7 @@ func TestConversationKeepsPayloadOfUnknownType(t *testing.T) {
 	}
 }
 
-// Limits hold for a whole message, whichever of its members come first.
+// Limits apply to a whole message, in any order of its members.
 func TestLimitsHoldForMessagesWithPayload(t *testing.T) {
 	call := func(depth int) hostile.Payload {
 		return hostile.Payload{Method: "tools/call", Def: "CallToolRequestParams", Text: `{"name":"n","arguments":{"a":` + hostile.Nested(depth) + `}}`}
@@ -193,14 +193,14 @@ func TestLimitsHoldForMessagesWithPayload(t *testing.T) {
 		opts []codec.Option
 		rule hostile.Rule
 	}{
-		{"arguments as deep as may be", call(hostile.DefaultMaxDepth - 3), nil, hostile.Taken},
+		{"arguments at the depth limit", call(hostile.DefaultMaxDepth - 3), nil, hostile.Taken},
 		{"arguments too deep", call(hostile.DefaultMaxDepth - 2), nil, hostile.Depth},
-		{"arguments of ten thousand, allowed", call(10000), []codec.Option{codec.MaxDepth(10003)}, hostile.Taken},
-		{"arguments of one too many, where more are allowed", call(10000), []codec.Option{codec.MaxDepth(10002)}, hostile.Depth},
-		{"content as deep as may be", result(hostile.DefaultMaxDepth - 4), nil, hostile.Taken},
+		{"arguments at a raised limit", call(10000), []codec.Option{codec.MaxDepth(10003)}, hostile.Taken},
+		{"arguments beyond a raised limit", call(10000), []codec.Option{codec.MaxDepth(10002)}, hostile.Depth},
+		{"content at the depth limit", result(hostile.DefaultMaxDepth - 4), nil, hostile.Taken},
 		{"content too deep", result(hostile.DefaultMaxDepth - 3), nil, hostile.Depth},
-		{"content of ten thousand, allowed", result(10000), []codec.Option{codec.MaxDepth(10004)}, hostile.Taken},
-		{"text as long as may be", result(1), []codec.Option{codec.MaxString(10)}, hostile.Taken},
+		{"content at a raised limit", result(10000), []codec.Option{codec.MaxDepth(10004)}, hostile.Taken},
+		{"text at the length limit", result(1), []codec.Option{codec.MaxString(10)}, hostile.Taken},
 		{"text too long", result(1), []codec.Option{codec.MaxString(9)}, hostile.StringSize},
 		{"size", result(1), []codec.Option{codec.MaxSize(90)}, hostile.Taken},
 		{"too large", result(1), []codec.Option{codec.MaxSize(89)}, hostile.Size},
