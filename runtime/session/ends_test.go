@@ -257,6 +257,57 @@ func TestInputRequestsHaveTheirOwnTimeout(t *testing.T) {
 	}
 }
 
+// The default timeout of a client starts again when the user has answered an input request.
+func TestTimeoutStartsAgainAfterInputRequest(t *testing.T) {
+	const minute = time.Minute
+	for name, test := range map[string]struct {
+		user, work time.Duration // how long the user takes, and then the tool
+		cfg        session.Config
+		opts       []session.Option
+		want       time.Duration // when the call ends
+		failure    error
+	}{
+		"slow user":            {user: 5 * minute, work: minute / 2, want: 5*minute + minute/2},
+		"slow tool afterwards": {user: 5 * minute, work: 2 * minute, want: 6 * minute, failure: session.ErrTimeout},
+		"slow tool before":     {work: 2 * minute, want: minute, failure: session.ErrTimeout},
+		"user without end":     {user: 2 * time.Hour, want: time.Hour, failure: session.ErrTimeout},
+		"other limit":          {user: time.Hour, cfg: session.Config{InputTimeout: 3 * minute}, want: 3 * minute, failure: session.ErrTimeout},
+		"explicit timeout":     {user: 5 * minute, opts: []session.Option{session.Timeout(2 * minute)}, want: 2 * minute, failure: session.ErrTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wait := func(ctx context.Context, d time.Duration) error {
+					select {
+					case <-time.After(d):
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				test.cfg.Handler = func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
+					return session.Raw(`{"action":"decline"}`), wait(ctx, test.user)
+				}
+				tools := toolServer(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+					if test.user > 0 {
+						ask := req.Session.With(session.Timeout(0))
+						if _, err := ask.Call(ctx, "elicitation/create", session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}}}`)); err != nil {
+							return nil, err
+						}
+					}
+					return session.Raw(`{}`), wait(ctx, test.work)
+				})
+				user := sessiontest.Side{Config: test.cfg, Client: mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}}
+				c, _ := sessiontest.Pair(t, user, tools)
+				start := time.Now()
+				_, err := c.With(test.opts...).Call(t.Context(), "tools/call", session.Raw(`{"name":"book"}`))
+				if took := time.Since(start); err != test.failure || took != test.want {
+					t.Errorf("after %v: %v, want %v after %v", took, err, test.failure, test.want)
+				}
+			})
+		})
+	}
+}
+
 // Proves LIFE-01.
 func TestNotificationsWaitForHandshake(t *testing.T) {
 	handler := func(got *methods) session.Handler {
