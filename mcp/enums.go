@@ -14,8 +14,8 @@
 
 package mcp
 
-// CacheScope is the value of cacheScope of CacheableResult. It sets the scope of a cached result:
-// one user or all.
+// CacheScope is the type of CacheableResult.cacheScope. It sets the scope of a cached result: one
+// user or all.
 //
 // Decoding keeps a value that has no constant; Validate reports it.
 type CacheScope string
@@ -30,7 +30,7 @@ const (
 	CacheScopePublic CacheScope = "public"
 )
 
-// ElicitAction is the value of action of ElicitResult. It names the action that the user took.
+// ElicitAction is the type of ElicitResult.action. It names the action that the user took.
 //
 // Decoding keeps a value that has no constant; Validate reports it.
 type ElicitAction string
@@ -45,7 +45,7 @@ const (
 	ElicitActionDecline ElicitAction = "decline"
 )
 
-// IconTheme is the value of theme of Icon. It names the background for which the image is designed.
+// IconTheme is the type of Icon.theme. It names the background for which the image is designed.
 // Absent means either.
 //
 // Decoding keeps a value that has no constant; Validate reports it.
@@ -59,8 +59,8 @@ const (
 	IconThemeLight IconTheme = "light"
 )
 
-// IncludeContext is the value of includeContext of CreateMessageRequestParams. It asks the client
-// to add context from MCP servers to the conversation. The client may decline. Absent means "none".
+// IncludeContext is the type of CreateMessageRequestParams.includeContext. It asks the client to
+// add context from MCP servers to the conversation. The client may decline. Absent means "none".
 // Other values are discouraged and need the sampling.context capability.
 //
 // Decoding keeps a value that has no constant; Validate reports it.
@@ -104,7 +104,7 @@ const (
 	LoggingLevelWarning LoggingLevel = "warning"
 )
 
-// NumberSchemaType is the value of type of NumberSchema. It sets whether fractions are allowed.
+// NumberSchemaType is the type of NumberSchema.type. It sets whether fractions are allowed.
 //
 // Decoding keeps a value that has no constant; Validate reports it.
 type NumberSchemaType string
@@ -132,8 +132,8 @@ const (
 	RoleUser Role = "user"
 )
 
-// StringSchemaFormat is the value of format of StringSchema. It restricts the format of the text.
-// If absent, any text is valid.
+// StringSchemaFormat is the type of StringSchema.format. It restricts the format of the text. If
+// absent, any text is valid.
 //
 // Decoding keeps a value that has no constant; Validate reports it.
 type StringSchemaFormat string
@@ -175,7 +175,7 @@ const (
 	TaskStatusWorking TaskStatus = "working"
 )
 
-// TaskSupport is the value of taskSupport of ToolExecution. It sets whether calls of the tool may
+// TaskSupport is the type of ToolExecution.taskSupport. It sets whether calls of the tool may
 // become tasks, if the server's capabilities list tasks.requests.tools.call. Absent means
 // "forbidden".
 //
@@ -192,7 +192,7 @@ const (
 	TaskSupportRequired TaskSupport = "required"
 )
 
-// ToolChoiceMode is the value of mode of ToolChoice. It selects the rule. Absent means "auto".
+// ToolChoiceMode is the type of ToolChoice.mode. It selects the rule. Absent means "auto".
 //
 // Decoding keeps a value that has no constant; Validate reports it.
 type ToolChoiceMode string

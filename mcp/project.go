@@ -23,8 +23,7 @@ import (
 
 // Project returns v without the members, list elements and map values that revision rev does not
 // define. V is a pointer to the params or the result of a message, or to a part of one. Project
-// does not modify v. It copies only the parts that lose something, and returns v itself if none
-// does.
+// does not modify v. It copies only the parts that change, and returns v itself if no part does.
 //
 // Project keeps Extra, the members of objects that some revision leaves open, such as _meta, and
 // required members whose variant the revision lacks. If rev is unknown, Project returns v.

@@ -14,7 +14,7 @@
 
 // Package mcp defines Go types for the params and results of all messages of the Model Context
 // Protocol, in one package for all published revisions. [DecodeRequest] and [DecodeResponse] decode
-// a message together with them.
+// a message and its params or result.
 //
 // A member that every revision requires is a plain field. Any other member is a pointer, or a
 // slice, map, raw value or union; nil means absent. Unions are interfaces whose variants are
@@ -70,8 +70,8 @@ type Annotated struct {
 	Extra codec.Extra
 }
 
-// AnnotatedAnnotations is the value of annotations of Annotated. It gives hints on the audience and
-// the importance of the object. If absent, there are none.
+// AnnotatedAnnotations is the type of Annotated.annotations. It gives hints on the audience and the
+// importance of the object. If absent, there are none.
 type AnnotatedAnnotations struct {
 	// Audience lists the intended readers of the object: "user" for the human, "assistant" for the
 	// model, or both. Absent means no preference.
@@ -257,8 +257,7 @@ type CallToolResult struct {
 	Extra codec.Extra
 }
 
-// CancelTaskRequestParams is the value of params of CancelTaskRequest. It carries the arguments of
-// the message. Their form depends on the method.
+// CancelTaskRequestParams is the type of CancelTaskRequest.params. It names the task to cancel.
 type CancelTaskRequestParams struct {
 	// TaskID names the task to cancel.
 	TaskID string
@@ -337,8 +336,8 @@ type ClientCapabilities struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesElicitation is the value of elicitation of ClientCapabilities. It declares that
-// the server can ask the user for input through the client. An empty object means form mode only.
+// ClientCapabilitiesElicitation is the type of ClientCapabilities.elicitation. It declares that the
+// server can ask the user for input through the client. An empty object means form mode only.
 type ClientCapabilitiesElicitation struct {
 	// Form declares that the client supports form mode. (Since 2025-11-25.)
 	Form json.RawMessage
@@ -350,7 +349,7 @@ type ClientCapabilitiesElicitation struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesRoots is the value of roots of ClientCapabilities. It declares that servers can
+// ClientCapabilitiesRoots is the type of ClientCapabilities.roots. It declares that servers can
 // list the client's roots. Deprecated from 2026-07-28 on.
 type ClientCapabilitiesRoots struct {
 	// ListChanged reports whether the client sends notifications/roots/list_changed when its roots
@@ -361,7 +360,7 @@ type ClientCapabilitiesRoots struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesSampling is the value of sampling of ClientCapabilities. It declares that the
+// ClientCapabilitiesSampling is the type of ClientCapabilities.sampling. It declares that the
 // client can sample a language model for the server. Deprecated from 2026-07-28 on.
 type ClientCapabilitiesSampling struct {
 	// Context declares that includeContext may ask for "thisServer" or "allServers". If absent,
@@ -375,8 +374,8 @@ type ClientCapabilitiesSampling struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesTasks is the value of tasks of ClientCapabilities. It declares that the client
-// can run some requests from the server as tasks.
+// ClientCapabilitiesTasks is the type of ClientCapabilities.tasks. It declares that the client can
+// run some requests from the server as tasks.
 type ClientCapabilitiesTasks struct {
 	// Cancel declares, as an empty object, that the client supports tasks/cancel.
 	Cancel json.RawMessage
@@ -390,8 +389,8 @@ type ClientCapabilitiesTasks struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesTasksRequests is the value of tasks.requests of ClientCapabilities. It lists
-// the request types that can become tasks, grouped by feature. All others cannot.
+// ClientCapabilitiesTasksRequests is the type of ClientCapabilities.tasks.requests. It lists the
+// request types that can become tasks, grouped by feature. All others cannot.
 type ClientCapabilitiesTasksRequests struct {
 	// Elicitation groups the elicitation requests that can become tasks.
 	Elicitation *ClientCapabilitiesTasksRequestsElicitation
@@ -402,8 +401,9 @@ type ClientCapabilitiesTasksRequests struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesTasksRequestsElicitation is the value of tasks.requests.elicitation of
-// ClientCapabilities. It groups the elicitation requests that can become tasks.
+// ClientCapabilitiesTasksRequestsElicitation is the type of
+// ClientCapabilities.tasks.requests.elicitation. It groups the elicitation requests that can become
+// tasks.
 type ClientCapabilitiesTasksRequestsElicitation struct {
 	// Create declares, as an empty object, that elicitation/create can become a task.
 	Create json.RawMessage
@@ -412,8 +412,9 @@ type ClientCapabilitiesTasksRequestsElicitation struct {
 	Extra codec.Extra
 }
 
-// ClientCapabilitiesTasksRequestsSampling is the value of tasks.requests.sampling of
-// ClientCapabilities. It groups the sampling requests that can become tasks.
+// ClientCapabilitiesTasksRequestsSampling is the type of
+// ClientCapabilities.tasks.requests.sampling. It groups the sampling requests that can become
+// tasks.
 type ClientCapabilitiesTasksRequestsSampling struct {
 	// CreateMessage declares, as an empty object, that sampling/createMessage can become a task.
 	CreateMessage json.RawMessage
@@ -442,7 +443,7 @@ type CompleteRequestParams struct {
 	Extra codec.Extra
 }
 
-// CompleteRequestParamsArgument is the value of argument of CompleteRequestParams. It names the
+// CompleteRequestParamsArgument is the type of CompleteRequestParams.argument. It names the
 // argument that is being typed and holds the text typed so far.
 type CompleteRequestParamsArgument struct {
 	// Name names the prompt argument or the template variable that is being typed.
@@ -454,8 +455,8 @@ type CompleteRequestParamsArgument struct {
 	Extra codec.Extra
 }
 
-// CompleteRequestParamsContext is the value of context of CompleteRequestParams. It supplies
-// context on which suggestions can depend.
+// CompleteRequestParamsContext is the type of CompleteRequestParams.context. It supplies context on
+// which suggestions can depend.
 type CompleteRequestParamsContext struct {
 	// Arguments maps the arguments or variables that are already set to their values.
 	Arguments map[string]string
@@ -482,8 +483,8 @@ type CompleteResult struct {
 	Extra codec.Extra
 }
 
-// CompleteResultCompletion is the value of completion of CompleteResult. It contains the
-// suggestions and their number.
+// CompleteResultCompletion is the type of CompleteResult.completion. It contains the suggestions
+// and their number.
 type CompleteResultCompletion struct {
 	// HasMore reports whether the server has further suggestions; it may set this without knowing
 	// their number. Absent means unknown.
@@ -685,8 +686,8 @@ type ElicitRequestFormParams struct {
 	Extra codec.Extra
 }
 
-// ElicitRequestFormParamsRequestedSchema is the value of requestedSchema of
-// ElicitRequestFormParams. It describes the form as the JSON Schema of a flat object.
+// ElicitRequestFormParamsRequestedSchema is the type of ElicitRequestFormParams.requestedSchema. It
+// describes the form as the JSON Schema of a flat object.
 type ElicitRequestFormParamsRequestedSchema struct {
 	// Schema names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
 	Schema *string
@@ -749,8 +750,8 @@ type ElicitResult struct {
 	Extra codec.Extra
 }
 
-// ElicitationCompleteNotificationParams is the value of params of ElicitationCompleteNotification.
-// It carries the arguments of the message. Their form depends on the method.
+// ElicitationCompleteNotificationParams is the type of ElicitationCompleteNotification.params. It
+// names the elicitation that has finished.
 type ElicitationCompleteNotificationParams struct {
 	// ElicitationID names the elicitation that has finished.
 	ElicitationID string
@@ -838,8 +839,8 @@ type GetPromptResult struct {
 	Extra codec.Extra
 }
 
-// GetTaskPayloadRequestParams is the value of params of GetTaskPayloadRequest. It carries the
-// arguments of the message. Their form depends on the method.
+// GetTaskPayloadRequestParams is the type of GetTaskPayloadRequest.params. It names the task whose
+// result to return.
 type GetTaskPayloadRequestParams struct {
 	// TaskID names the task whose result to return.
 	TaskID string
@@ -863,8 +864,7 @@ type GetTaskPayloadResult struct {
 	Extra codec.Extra
 }
 
-// GetTaskRequestParams is the value of params of GetTaskRequest. It carries the arguments of the
-// message. Their form depends on the method.
+// GetTaskRequestParams is the type of GetTaskRequest.params. It names the task to report.
 type GetTaskRequestParams struct {
 	// TaskID names the task to report.
 	TaskID string
@@ -1280,8 +1280,8 @@ type MetaObject struct {
 	Extra codec.Extra
 }
 
-// MissingRequiredClientCapabilityErrorData is the value of error.data of
-// MissingRequiredClientCapabilityError. It contains the details of the error.
+// MissingRequiredClientCapabilityErrorData is the type of
+// MissingRequiredClientCapabilityError.error.data. It contains the details of the error.
 type MissingRequiredClientCapabilityErrorData struct {
 	// RequiredCapabilities lists the capabilities that the client must declare, in the form of its
 	// declaration.
@@ -1864,8 +1864,8 @@ type ServerCapabilities struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesPrompts is the value of prompts of ServerCapabilities. It declares that the
-// server has prompts.
+// ServerCapabilitiesPrompts is the type of ServerCapabilities.prompts. It declares that the server
+// has prompts.
 type ServerCapabilitiesPrompts struct {
 	// ListChanged reports whether the server notifies clients when its list of prompts changes.
 	// Absent means false.
@@ -1875,7 +1875,7 @@ type ServerCapabilitiesPrompts struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesResources is the value of resources of ServerCapabilities. It declares that the
+// ServerCapabilitiesResources is the type of ServerCapabilities.resources. It declares that the
 // server has resources.
 type ServerCapabilitiesResources struct {
 	// ListChanged reports whether the server notifies clients when its list of resources changes.
@@ -1889,8 +1889,8 @@ type ServerCapabilitiesResources struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTasks is the value of tasks of ServerCapabilities. It declares that the server
-// can run some requests as tasks.
+// ServerCapabilitiesTasks is the type of ServerCapabilities.tasks. It declares that the server can
+// run some requests as tasks.
 type ServerCapabilitiesTasks struct {
 	// Cancel declares, as an empty object, that the server supports tasks/cancel.
 	Cancel json.RawMessage
@@ -1904,8 +1904,8 @@ type ServerCapabilitiesTasks struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTasksRequests is the value of tasks.requests of ServerCapabilities. It lists
-// the request types that can become tasks, grouped by feature. All others cannot.
+// ServerCapabilitiesTasksRequests is the type of ServerCapabilities.tasks.requests. It lists the
+// request types that can become tasks, grouped by feature. All others cannot.
 type ServerCapabilitiesTasksRequests struct {
 	// Tools groups the tool requests that can become tasks.
 	Tools *ServerCapabilitiesTasksRequestsTools
@@ -1914,8 +1914,8 @@ type ServerCapabilitiesTasksRequests struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTasksRequestsTools is the value of tasks.requests.tools of ServerCapabilities.
-// It groups the tool requests that can become tasks.
+// ServerCapabilitiesTasksRequestsTools is the type of ServerCapabilities.tasks.requests.tools. It
+// groups the tool requests that can become tasks.
 type ServerCapabilitiesTasksRequestsTools struct {
 	// Call declares, as an empty object, that tools/call can become a task. The taskSupport of each
 	// tool then decides.
@@ -1925,8 +1925,8 @@ type ServerCapabilitiesTasksRequestsTools struct {
 	Extra codec.Extra
 }
 
-// ServerCapabilitiesTools is the value of tools of ServerCapabilities. It declares that the server
-// has tools.
+// ServerCapabilitiesTools is the type of ServerCapabilities.tools. It declares that the server has
+// tools.
 type ServerCapabilitiesTools struct {
 	// ListChanged reports whether the server notifies clients when its list of tools changes.
 	// Absent means false.
@@ -2230,8 +2230,8 @@ type TitledMultiSelectEnumSchema struct {
 	Extra codec.Extra
 }
 
-// TitledMultiSelectEnumSchemaItems is the value of items of TitledMultiSelectEnumSchema. It
-// describes one element of the value.
+// TitledMultiSelectEnumSchemaItems is the type of TitledMultiSelectEnumSchema.items. It describes
+// one element of the value.
 type TitledMultiSelectEnumSchemaItems struct {
 	// AnyOf lists the choices.
 	AnyOf []TitledMultiSelectEnumSchemaItemsAnyOfItem
@@ -2240,8 +2240,8 @@ type TitledMultiSelectEnumSchemaItems struct {
 	Extra codec.Extra
 }
 
-// TitledMultiSelectEnumSchemaItemsAnyOfItem is one element of items.anyOf of
-// TitledMultiSelectEnumSchema.
+// TitledMultiSelectEnumSchemaItemsAnyOfItem is the type of the elements of
+// TitledMultiSelectEnumSchema.items.anyOf.
 type TitledMultiSelectEnumSchemaItemsAnyOfItem struct {
 	// Const contains the value of the choice.
 	Const string
@@ -2271,7 +2271,8 @@ type TitledSingleSelectEnumSchema struct {
 	Extra codec.Extra
 }
 
-// TitledSingleSelectEnumSchemaOneOfItem is one element of oneOf of TitledSingleSelectEnumSchema.
+// TitledSingleSelectEnumSchemaOneOfItem is the type of the elements of
+// TitledSingleSelectEnumSchema.oneOf.
 type TitledSingleSelectEnumSchemaOneOfItem struct {
 	// Const contains the value of the choice.
 	Const string
@@ -2372,8 +2373,8 @@ type ToolExecution struct {
 	Extra codec.Extra
 }
 
-// ToolInputSchema is the value of inputSchema of Tool. It describes the arguments of the tool by a
-// JSON Schema of type "object". From 2026-07-28 on it may use all keywords of draft 2020-12, and
+// ToolInputSchema is the type of Tool.inputSchema. It describes the arguments of the tool by a JSON
+// Schema of type "object". From 2026-07-28 on it may use all keywords of draft 2020-12, and
 // x-mcp-header on a property asks clients to copy its value into an HTTP header.
 type ToolInputSchema struct {
 	// Schema names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
@@ -2387,9 +2388,9 @@ type ToolInputSchema struct {
 	Extra codec.Extra
 }
 
-// ToolOutputSchema is the value of outputSchema of Tool. It describes structuredContent of the
-// tool's results by a JSON Schema. Before 2026-07-28 its type must be "object". If absent,
-// structured output may have any form.
+// ToolOutputSchema is the type of Tool.outputSchema. It describes structuredContent of the tool's
+// results by a JSON Schema. Before 2026-07-28 its type must be "object". If absent, structured
+// output may have any form.
 type ToolOutputSchema struct {
 	// Schema names the JSON Schema dialect by its URI. Absent means 2020-12. (Since 2025-11-25.)
 	Schema *string
@@ -2453,7 +2454,7 @@ type ToolUseContent struct {
 	Extra codec.Extra
 }
 
-// URLElicitationRequiredErrorData is the value of error.data of URLElicitationRequiredError. It
+// URLElicitationRequiredErrorData is the type of URLElicitationRequiredError.error.data. It
 // contains the details of the error. It may have additional members.
 type URLElicitationRequiredErrorData struct {
 	// Elicitations lists the visits, each as a URL-mode elicitation.
@@ -2480,8 +2481,8 @@ type UnsubscribeRequestParams struct {
 	Extra codec.Extra
 }
 
-// UnsupportedProtocolVersionErrorData is the value of error.data of
-// UnsupportedProtocolVersionError. It contains the details of the error.
+// UnsupportedProtocolVersionErrorData is the type of UnsupportedProtocolVersionError.error.data. It
+// contains the details of the error.
 type UnsupportedProtocolVersionErrorData struct {
 	// Requested repeats the version of the request.
 	Requested string
@@ -2516,7 +2517,7 @@ type UntitledMultiSelectEnumSchema struct {
 	Extra codec.Extra
 }
 
-// UntitledMultiSelectEnumSchemaItems is the value of items of UntitledMultiSelectEnumSchema. It
+// UntitledMultiSelectEnumSchemaItems is the type of UntitledMultiSelectEnumSchema.items. It
 // describes one element of the value.
 type UntitledMultiSelectEnumSchemaItems struct {
 	// Enum lists the values to choose from.
@@ -2546,7 +2547,7 @@ type UntitledSingleSelectEnumSchema struct {
 	Extra codec.Extra
 }
 
-// SamplingContent is the value of content of CreateMessageResult. It holds the generated content: a
+// SamplingContent is the type of CreateMessageResult.content. It holds the generated content: a
 // block of text, an image or, from 2025-03-26 on, audio. From 2025-11-25 on it may be a list of
 // blocks, which may include tool calls.
 //

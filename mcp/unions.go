@@ -26,7 +26,7 @@ import (
 // Unknown is a variant of every union in this package and keeps the JSON text unchanged.
 type Unknown struct{ Raw json.RawMessage }
 
-// DecodeJSON reads any value.
+// DecodeJSON reads any value and stores its text.
 func (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }
 
 // EncodeJSON writes the value unchanged.
@@ -35,7 +35,7 @@ func (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }
 // MarshalJSON returns the value unchanged.
 func (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
-// UnmarshalJSON keeps any value.
+// UnmarshalJSON stores any value unchanged.
 func (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // Validate returns an error, because no revision defines the value.
@@ -45,8 +45,8 @@ func (x *Unknown) Validate(rev Revision) error {
 
 func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }
 
-// AnyResourceContents is the value of resource of EmbeddedResource. It contains the URI of the
-// resource and its contents, as text or as bytes in base64.
+// AnyResourceContents is the type of EmbeddedResource.resource. It contains the URI of the resource
+// and its contents, as text or as bytes in base64.
 //
 // It is one of
 //   - [*TextResourceContents]
@@ -70,8 +70,7 @@ func DecodeAnyResourceContents(r *wire.Reader) AnyResourceContents {
 	return newUnknown(r)
 }
 
-// CallToolOutcome is what answers the method tools/call: [*CallToolResult] or
-// [*InputRequiredResult] or [*CreateTaskResult].
+// CallToolOutcome is the result of tools/call.
 //
 // It is one of
 //   - [*CallToolResult]
@@ -110,8 +109,8 @@ func DecodeCallToolOutcome(r *wire.Reader) CallToolOutcome {
 	}
 }
 
-// CompletionReference is the value of ref of CompleteRequestParams. It refers to the prompt or
-// resource template that has the argument.
+// CompletionReference is the type of CompleteRequestParams.ref. It refers to the prompt or resource
+// template that has the argument.
 //
 // It is one of
 //   - [*PromptReference]
@@ -172,8 +171,7 @@ func DecodeContentBlock(r *wire.Reader) ContentBlock {
 	return newUnknown(r)
 }
 
-// CreateMessageOutcome is what answers the method sampling/createMessage: [*CreateMessageResult] or
-// [*CreateTaskResult].
+// CreateMessageOutcome is the result of sampling/createMessage.
 //
 // It is one of
 //   - [*CreateMessageResult]
@@ -206,8 +204,7 @@ func DecodeCreateMessageOutcome(r *wire.Reader) CreateMessageOutcome {
 	return wire.New(r, (*CreateMessageResult).DecodeJSON)
 }
 
-// ElicitOutcome is what answers the method elicitation/create: [*ElicitResult] or
-// [*CreateTaskResult].
+// ElicitOutcome is the result of elicitation/create.
 //
 // It is one of
 //   - [*ElicitResult], since 2025-06-18
@@ -271,7 +268,7 @@ func DecodeElicitRequestParams(r *wire.Reader) ElicitRequestParams {
 	return newUnknown(r)
 }
 
-// ElicitResultContentValue is one value in content of ElicitResult.
+// ElicitResultContentValue is the type of the values of ElicitResult.content.
 //
 // It is one of
 //   - [*ElicitResultContentValueList], since 2025-11-25
@@ -339,8 +336,7 @@ func DecodeEnumSchema(r *wire.Reader) EnumSchema {
 	return newUnknown(r)
 }
 
-// GetPromptOutcome is what answers the method prompts/get: [*GetPromptResult] or
-// [*InputRequiredResult].
+// GetPromptOutcome is the result of prompts/get.
 //
 // It is one of
 //   - [*GetPromptResult]
@@ -516,8 +512,7 @@ func DecodePrimitiveSchemaDefinition(r *wire.Reader) PrimitiveSchemaDefinition {
 	return newUnknown(r)
 }
 
-// ReadResourceOutcome is what answers the method resources/read: [*ReadResourceResult] or
-// [*InputRequiredResult].
+// ReadResourceOutcome is the result of resources/read.
 //
 // It is one of
 //   - [*ReadResourceResult]

@@ -98,10 +98,10 @@ func (w *printer) unions() {
 		return
 	}
 	w.f("// Unknown holds a value that matches no variant of its union. A newer peer may send such a value.\n// Unknown is a variant of every union in this package and keeps the JSON text unchanged.\ntype Unknown struct{ Raw json.RawMessage }\n\n")
-	w.f("// DecodeJSON reads any value.\nfunc (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }\n\n")
+	w.f("// DecodeJSON reads any value and stores its text.\nfunc (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }\n\n")
 	w.f("// EncodeJSON writes the value unchanged.\nfunc (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }\n\n")
 	w.f("// MarshalJSON returns the value unchanged.\nfunc (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }\n\n")
-	w.f("// UnmarshalJSON keeps any value.\nfunc (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }\n\n")
+	w.f("// UnmarshalJSON stores any value unchanged.\nfunc (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }\n\n")
 	w.f("// Validate returns an error, because no revision defines the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"value matches no variant of revision %%s\", rev)\n}\n\n")
 	w.f("func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }\n\n")
 	for _, u := range w.p.Unions {

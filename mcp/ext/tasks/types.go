@@ -37,8 +37,7 @@ type Value interface {
 	Validate(rev Revision) error
 }
 
-// CancelTaskRequestParams is the value of params of CancelTaskRequest. It carries the arguments of
-// the message. Their form depends on the method.
+// CancelTaskRequestParams is the type of CancelTaskRequest.params. It names the task to cancel.
 type CancelTaskRequestParams struct {
 	// TaskID names the task to cancel.
 	TaskID string
@@ -174,8 +173,7 @@ type FailedTask struct {
 	Extra codec.Extra
 }
 
-// GetTaskRequestParams is the value of params of GetTaskRequest. It carries the arguments of the
-// message. Their form depends on the method.
+// GetTaskRequestParams is the type of GetTaskRequest.params. It names the task to report.
 type GetTaskRequestParams struct {
 	// TaskID names the task to report.
 	TaskID string
@@ -550,8 +548,8 @@ type TaskSubscriptionNotifications struct {
 	Extra codec.Extra
 }
 
-// UpdateTaskRequestParams is the value of params of UpdateTaskRequest. It carries the arguments of
-// the message. Their form depends on the method.
+// UpdateTaskRequestParams is the type of UpdateTaskRequest.params. It names a task and contains the
+// input for it.
 type UpdateTaskRequestParams struct {
 	// InputResponses contains responses to pending inputRequests of the task, under the same keys.
 	// It need not respond to all of them. The server ignores keys that are not pending.

@@ -18,7 +18,7 @@ import (
 // Unknown is a variant of every union in this package and keeps the JSON text unchanged.
 type Unknown struct{ Raw json.RawMessage }
 
-// DecodeJSON reads any value.
+// DecodeJSON reads any value and stores its text.
 func (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }
 
 // EncodeJSON writes the value unchanged.
@@ -27,7 +27,7 @@ func (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }
 // MarshalJSON returns the value unchanged.
 func (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }
 
-// UnmarshalJSON keeps any value.
+// UnmarshalJSON stores any value unchanged.
 func (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }
 
 // Validate returns an error, because no revision defines the value.
