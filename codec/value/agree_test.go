@@ -371,6 +371,31 @@ func randomize(rng *rand.Rand, v reflect.Value) {
 	}
 }
 
+// A float32 is rounded once. These numbers are a little more than halfway between two of them. As a
+// float64, they are halfway.
+func TestDecodesFloat32WithoutDoubleRounding(t *testing.T) {
+	type small float32
+	const text, want = `1.000000059604644775390625000000001`, 1.0000001
+	var got struct {
+		Plain  float32            `json:"plain"`
+		Named  small              `json:"named"`
+		Quoted float32            `json:"quoted,string"`
+		List   []float32          `json:"list"`
+		Map    map[string]float32 `json:"map"`
+		Target any                `json:"target"`
+	}
+	got.Target = new(float32)
+	in := `{"plain": ` + text + `,"named":` + text + `,"quoted":"` + text + `","list":[1, ` + text + `],"map":{"a":` + text + `},"target":` + text + `}`
+	if err := codec.Unmarshal([]byte(in), value.Of(&got)); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range []float32{got.Plain, float32(got.Named), got.Quoted, got.List[1], got.Map["a"], *got.Target.(*float32)} {
+		if f != want {
+			t.Errorf("value %d is %v", i, f)
+		}
+	}
+}
+
 // The largest float32 is read back: its shortest decimal is a little more than that number.
 func TestDecodesLargestFloat32(t *testing.T) {
 	type small float32

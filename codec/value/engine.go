@@ -30,8 +30,8 @@ var form = engine.JoinOptions(
 type mode uint8
 
 const (
-	// exact reads integers in every notation and every float32, and reads named empty interface
-	// types like any.
+	// exact reads integers in every notation, float32 types of every name, and named empty
+	// interface types like any.
 	exact mode = 1 << iota
 	// lenient accepts struct definitions that encoding/json accepts and the engine otherwise
 	// refuses.
@@ -41,7 +41,8 @@ const (
 // readers and writers are the options that the engine runs with, by mode. Mode exact makes no
 // difference to a writer.
 var (
-	common       = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber))
+	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber),
+		engine.UnmarshalFromFunc(readFloat32))
 	all          = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
 	legacyErrors = legacy.ReportErrorsWithLegacySemantics(true)
 
@@ -133,6 +134,22 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 		*v = json.Number(text)
 	}
 	return nil
+}
+
+// readFloat32 reads a number that the engine would round wrongly, because it rounds it to a float64
+// first. It leaves other numbers to the engine, which knows the tag option string.
+func readFloat32(d *jsontext.Decoder, v *float32) error {
+	if d.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	text := string(number(bytes.TrimLeft(d.UnreadBuffer(), " \t\r\n:,")))
+	double, _ := strconv.ParseFloat(text, 64)
+	single, err := strconv.ParseFloat(text, 32)
+	if err != nil || float32(double) == float32(single) {
+		return errors.ErrUnsupported
+	}
+	*v = float32(single)
+	return d.SkipValue()
 }
 
 // isName reports whether a member name comes next. kind is the kind of the array or object that is
