@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
-	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -17,10 +13,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
-
-// standing is the name of the stream for messages that belong to no request. Clients open it with
-// GET.
-const standing = "0"
 
 // serverConn is the server end of one conversation: a [transport.Conn] that receives messages by
 // POST and sends each message on one of several streams.
@@ -38,44 +30,31 @@ type serverConn struct {
 	handshake handshake
 	exchanges exchanges
 	journal   journal
+	streams   streams
+	out       outflow
 
-	interrupted atomic.Bool // writes to HTTP connections fail; see interrupt
-
-	mu         sync.Mutex
-	closing    bool                     // Close was called
-	over       bool                     // the connection has ended
-	suspended  bool                     // Suspend was called
-	deleted    bool                     // the client has ended the session
-	owner      transport.Owner          // nil if unknown
-	linger     *time.Timer              // see endAfter; nil before
-	streams    map[string]*serverStream // the streams that have not ended
-	calls      map[jsonrpc.ID]*serverStream
-	nextStream uint64
-	pending    int           // bytes pending for HTTP connections
-	room       chan struct{} // closed when pending decreases; nil unless await waits
-	tickets    uint64        // the newest ticket; see reserve
-	moved      atomic.Uint64 // number of partial writes of all HTTP connections; not guarded
-	sinks      *sink         // head of the list of sinks
+	mu        sync.Mutex
+	closing   bool            // Close was called
+	suspended bool            // Suspend was called
+	deleted   bool            // the client has ended the session
+	owner     transport.Owner // nil if unknown
+	linger    *time.Timer     // see endAfter; nil before
 }
 
 func newServerConn(h *Handler, id, principal string) *serverConn {
 	c := &serverConn{
-		h:          h,
-		id:         id,
-		principal:  principal,
-		in:         queue.New(h.o.MaxQueue, h.o.StallTimeout),
-		bodies:     guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
-		done:       make(chan struct{}),
-		closed:     make(chan struct{}),
-		exchanges:  exchanges{max: h.o.MaxStreams, quiet: make(chan struct{}), used: time.Now()},
-		calls:      map[jsonrpc.ID]*serverStream{},
-		streams:    map[string]*serverStream{},
-		nextStream: 1,
+		h:         h,
+		id:        id,
+		principal: principal,
+		in:        queue.New(h.o.MaxQueue, h.o.StallTimeout),
+		bodies:    guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
+		done:      make(chan struct{}),
+		closed:    make(chan struct{}),
+		exchanges: exchanges{max: h.o.MaxStreams, quiet: make(chan struct{}), used: time.Now()},
+		streams:   newStreams(h.o.MaxStreams, id != ""),
 	}
 	c.journal = journal{o: &h.o, id: id, done: c.done}
-	if id != "" {
-		c.streams[standing] = newServerStream(standing)
-	}
+	c.out = outflow{max: h.o.MaxQueue, stall: h.o.StallTimeout, done: c.done}
 	return c
 }
 
@@ -150,12 +129,10 @@ func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
 // Write sends m on the stream of the request that it belongs to, or on the standing stream. It
 // drops an answer whose stream has ended.
 func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
-	c.mu.Lock()
-	st, rest, over := c.calls[m.For], c.streams[standing], c.over
-	c.mu.Unlock()
-	if over {
+	if c.isOver() {
 		return transport.ErrClosed
 	}
+	st, rest := c.streams.of(m.For)
 	if st != nil {
 		if err := c.send(ctx, st, m); err != errOver {
 			return err
@@ -172,9 +149,7 @@ func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 
 // Release implements [transport.Releaser]. It ends the stream of the request without an answer.
 func (c *serverConn) Release(id jsonrpc.ID) {
-	c.mu.Lock()
-	st := c.calls[id]
-	c.mu.Unlock()
+	st, _ := c.streams.of(id)
 	if st == nil {
 		return
 	}
@@ -182,6 +157,98 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 	defer st.order.Unlock()
 	// No room is reserved, because the answer has no text.
 	c.add(context.Background(), st, transport.Message{For: id, Answer: true}, 0)
+}
+
+// send adds a message to a stream. Unless the message is an answer, send first waits until the
+// session has room for it. An answer is added at once. Then send waits until no more than MaxQueue
+// is pending.
+func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
+	var room int
+	if !m.Answer {
+		var ticket uint64
+		var err error
+		if room, ticket, err = c.out.reserve(ctx, &st.outlet, len(m.Text)+eventOverhead); err != nil {
+			return err
+		}
+		if ticket != 0 {
+			defer c.out.releaseTicket(&st.outlet, ticket)
+		}
+	}
+	st.order.Lock()
+	full, err := c.add(ctx, st, m, room)
+	st.order.Unlock()
+	if full != nil && m.Answer {
+		c.out.waitForRoom(ctx, full)
+	}
+	return err
+}
+
+// add adds a message to a stream: it persists the event and passes it to the connection. It returns
+// that connection if too many bytes are pending. It fails with errOver if the stream has ended. room
+// is the room reserved for the message; add uses or releases it. The order of the stream must be
+// held.
+func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message, room int) (full *sink, err error) {
+	switch {
+	case c.isOver():
+		c.out.release(room)
+		return nil, transport.ErrClosed
+	case st.over:
+		c.out.release(room)
+		return nil, errOver
+	}
+	e, alone := st.next(m)
+	if alone {
+		c.streams.remove(st, m.For)
+		full = c.out.answer(&st.outlet, m.Text)
+		c.ended()
+		return full, nil
+	}
+	var answers jsonrpc.ID
+	if m.Answer {
+		c.streams.answered(m.For)
+		if m.Text != nil {
+			answers = m.For
+		}
+	}
+	requests, begins := st.number()
+	if e.Last && st.opening != nil { // the answer to initialize is sent as an event
+		c.opened(context.WithoutCancel(ctx), st.opening, m.Text)
+		st.opening = nil
+	}
+	if begins {
+		c.journal.begin(ctx, st.id, requests)
+	}
+	persistErr := c.journal.append(ctx, st.id, e, answers)
+	st.last = e.Number
+	if e.Last {
+		// Before the client receives the answer: its next request may need the place.
+		c.streams.remove(st)
+		defer c.ended()
+	}
+	full, ok := c.out.push(&st.outlet, e, room)
+	if !ok && persistErr != nil && !m.Answer {
+		return nil, &transport.MessageError{Err: persistErr}
+	}
+	return full, nil
+}
+
+// ended is called when a stream of requests has ended. Without a session, it was the only one.
+func (c *serverConn) ended() {
+	if c.id == "" {
+		c.in.Close(transport.ErrClosed)
+	}
+}
+
+// start makes a stream an event stream before there is a message.
+func (c *serverConn) start(st *serverStream) {
+	st.order.Lock()
+	defer st.order.Unlock()
+	if st.over {
+		return
+	}
+	if requests, ok := st.number(); ok && !c.isOver() { // after Forget, Begin would store the session again
+		c.journal.begin(context.Background(), st.id, requests)
+	}
 }
 
 // Close ends the conversation. It waits until pending data is written to open HTTP connections, for
@@ -205,7 +272,6 @@ func (c *serverConn) shut() error {
 	c.in.Discard()
 	c.exchanges.end()
 	c.mu.Lock()
-	c.over = true
 	if c.linger != nil {
 		c.linger.Stop()
 	}
@@ -217,16 +283,27 @@ func (c *serverConn) shut() error {
 	case <-c.exchanges.quiet:
 	case <-timer.C:
 		if c.isUnwanted() {
-			c.interrupt()
+			c.out.interrupt()
 		}
 	}
-	c.settle()
+	c.journal.settle()
+	c.streams.settle()
 	c.in.Wait()
 	defer c.h.remove(c) // after Forget; otherwise find could load the session again
 	if c.id == "" || c.outlives() {
 		return nil
 	}
 	return c.journal.forget(context.Background())
+}
+
+// isOver reports whether the connection has ended.
+func (c *serverConn) isOver() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // isUnwanted reports whether pending writes may be interrupted, because the client has ended the
@@ -263,23 +340,6 @@ func (c *serverConn) because(err error) error {
 	return err
 }
 
-// settle waits until no event is being added and no state is being persisted.
-func (c *serverConn) settle() {
-	c.journal.settle()
-	c.mu.Lock()
-	streams := slices.Collect(maps.Values(c.streams))
-	c.mu.Unlock()
-	for _, st := range streams {
-		st.settle()
-	}
-}
-
-// settle waits until no event is being added to the stream.
-func (st *serverStream) settle() {
-	st.order.Lock()
-	defer st.order.Unlock()
-}
-
 // idleSince returns when the session became idle. ok is false if it is not idle. A handler that
 // waits for an answer of a client without a connection does not count, because the client may never
 // return.
@@ -287,50 +347,8 @@ func (c *serverConn) idleSince() (t time.Time, ok bool) {
 	if t, ok = c.exchanges.idleSince(); !ok {
 		return t, false
 	}
-	c.mu.Lock()
-	owner, serving := c.owner, len(c.calls) > 0
-	c.mu.Unlock()
-	return t, !serving || owner != nil && owner.AwaitsPeer()
-}
-
-// begin opens a stream for requests, with the connection k.
-func (c *serverConn) begin(ids []jsonrpc.ID, k *sink) (*serverStream, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.over:
-		return nil, transport.ErrClosed
-	case len(c.streams) > c.h.o.MaxStreams, // one of them is the standing stream
-		len(c.calls)+len(ids) > c.h.o.MaxStreams: // a batch has many requests, and one stream
-		return nil, errTooManyStreams
-	}
-	st := newServerStream(strconv.FormatUint(c.nextStream, 36))
-	for i, id := range ids {
-		if c.calls[id] != nil { // also if the same batch has the id twice
-			for _, id := range ids[:i] {
-				delete(c.calls, id)
-			}
-			return nil, errIDInUse
-		}
-		c.calls[id] = st
-	}
-	c.nextStream++
-	c.addSink(k)
-	st.requests = ids
-	st.unanswered = len(ids)
-	st.sink = k
-	c.streams[st.id] = st
-	return st, nil
-}
-
-// abandon removes a stream whose message was not accepted.
-func (c *serverConn) abandon(st *serverStream, ids []jsonrpc.ID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, id := range ids {
-		delete(c.calls, id)
-	}
-	delete(c.streams, st.id)
+	owner := c.ownedBy()
+	return t, !c.streams.serving() || owner != nil && owner.AwaitsPeer()
 }
 
 // priming reports whether the client accepts events without data, which revision 2025-11-25 added.

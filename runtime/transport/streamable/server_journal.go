@@ -72,8 +72,11 @@ func (j *journal) beginStanding() {
 }
 
 // interrupt answers the requests of a stream of an earlier process with errors, because their
-// handlers ended with the process.
+// handlers ended with the process. It ignores the standing stream and streams that have ended.
 func (j *journal) interrupt(ctx context.Context, stream PersistedStream) {
+	if stream.Stream == standing || stream.Last.Last || stream.Requests == nil {
+		return
+	}
 	ids, err := decodeIDs(stream.Requests)
 	if err != nil {
 		j.o.Logger.Error("stream not restored", logged(j.id), "stream", stream.Stream, "error", err)

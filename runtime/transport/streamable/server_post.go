@@ -231,34 +231,35 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 
 // exchange passes requests to the owner and writes their answers.
 func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
-	k := newSink(w)
-	st, err := c.begin(p.requests, k)
+	opening := p.open && !c.handshake.isOpen()
+	var params []byte
+	if opening && c.id != "" {
+		params = p.params
+	}
+	k := newSink(&c.out, w)
+	st, err := c.streams.begin(p.requests, params, k)
 	if err != nil {
 		refuse(w, c.because(err))
 		return
 	}
-	defer c.detach(st, k)
-	opening := p.open && !c.handshake.isOpen()
-	if opening && c.id != "" {
-		c.mu.Lock()
-		st.opening = p.params
-		c.mu.Unlock()
-	}
+	c.out.add(k)
+	defer c.out.remove(&st.outlet, k)
 	if h.o.StreamAfter == 0 && !opening && !p.plain {
 		c.start(st)
 	}
 	ctx = &origin{ctx, c, st}
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
-			c.abandon(st, p.requests)
+			c.streams.remove(st, p.requests...)
 			refuse(w, c.because(err))
 			return
 		}
 	}
 	answer, how := h.await(r, c, k, opening || p.plain)
 	if how == replyStream {
-		if answer = c.start(st); answer != nil { // it arrived in between
-			how = replyJSON
+		c.start(st)
+		if text, is := k.reply(); is == replyJSON { // it arrived in between
+			answer, how = text, is
 		}
 	}
 	switch how {
@@ -270,10 +271,10 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 				defer c.in.Close(transport.ErrClosed)
 			}
 		}
-		c.writeJSON(w, k, answer)
+		k.writeJSON(answer)
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
-		if opening && c.id != "" && st.isOver(c) && !c.handshake.isOpen() { // initialize was rejected
+		if opening && c.id != "" && c.out.isOver(&st.outlet) && !c.handshake.isOpen() { // initialize was rejected
 			c.in.Close(transport.ErrClosed)
 		}
 	case replyClosed:
@@ -287,7 +288,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 			c.in.Close(transport.ErrClosed) // no client knows the session
 		}
 	}
-	if c.id == "" && !st.isOver(c) { // the client has disconnected, and cannot resume the stream
+	if c.id == "" && !c.out.isOver(&st.outlet) { // the client has disconnected, and cannot resume the stream
 		c.endAfter(h.o.Linger)
 	}
 }
@@ -296,7 +297,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 func (c *serverConn) endAfter(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.over {
+	if !c.closing {
 		c.linger = time.AfterFunc(d, c.end) // its goroutine ends when the connection is closed
 	}
 }
@@ -325,18 +326,11 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, plain bool) (an
 	}
 	disconnected := r.Context().Done()
 	for over := false; ; {
-		c.mu.Lock()
-		switch {
-		case k.answer != nil:
-			answer, how = k.answer, replyJSON
-		case k.over || k.cut || len(k.events) > 0 || k.hangUp:
-			how = replyStream
-		case over:
-			how = replyClosed
-		}
-		c.mu.Unlock()
-		if how != replyNothing {
+		if answer, how = k.reply(); how != replyNothing {
 			return answer, how
+		}
+		if over {
+			return nil, replyClosed
 		}
 		select {
 		case <-k.wake:
@@ -358,55 +352,6 @@ func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
 		c.journal.open(ctx, Opening{Principal: c.principal, Revision: revision, Client: params})
 	}
 	return ok
-}
-
-// writeJSON answers with a message. It flushes the answer: otherwise a client that does not read
-// could block the goroutine after the deadline is removed.
-func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
-	guard.BeginJSON(w, http.StatusOK, text)
-	c.writeOut(w, k, text) // fails if the client has disconnected or does not read
-}
-
-// writeOut writes texts to the connection of k and flushes them. It fails if the client accepts no
-// data for StallTimeout. There is no limit for the total time, because a large message may be sent
-// over a slow connection. After interrupt it fails at once.
-func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error) {
-	// The deadline must not end an idle stream or a later exchange.
-	defer k.conn.SetWriteDeadline(time.Time{})
-	c.limitWrite(k)
-	for _, text := range texts {
-		for len(text) > maxBuffer {
-			if _, err := w.Write(text[:maxBuffer]); err != nil {
-				return err
-			}
-			text = text[maxBuffer:]
-			c.wrotePart(k)
-			c.limitWrite(k)
-		}
-		if _, err := w.Write(text); err != nil {
-			return err
-		}
-	}
-	if err := k.conn.Flush(); err != nil {
-		return err
-	}
-	c.wrotePart(k)
-	return nil
-}
-
-// limitWrite sets the deadline of the next write.
-func (c *serverConn) limitWrite(k *sink) {
-	k.conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
-	// Checked after the deadline is set, because that may have replaced the deadline of interrupt.
-	if c.interrupted.Load() {
-		k.conn.SetWriteDeadline(time.Now())
-	}
-}
-
-// wrotePart records that the client accepts data.
-func (c *serverConn) wrotePart(k *sink) {
-	k.parts.Add(1)
-	c.moved.Add(1)
 }
 
 // refuse answers a request that failed with err.
@@ -498,16 +443,5 @@ func (o *origin) Value(key any) any {
 // Server").
 func Disconnect(ctx context.Context) bool {
 	o, ok := ctx.Value(originKey{}).(*origin)
-	if !ok || !o.c.priming() {
-		return false
-	}
-	o.c.mu.Lock()
-	defer o.c.mu.Unlock()
-	k := o.st.sink
-	if k == nil || o.st.over {
-		return false
-	}
-	k.hangUp = true
-	k.signal()
-	return true
+	return ok && o.c.priming() && o.c.out.hangUp(&o.st.outlet)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -106,11 +105,9 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	c, err := h.newConn(r, id, principal, func(c *serverConn) {
 		c.handshake.restore(opening.Revision, opening.Client)
 		c.journal.restored = opening.State
-		// The store may have dropped streams, and their names must not be used again. Names of
-		// earlier processes count from one, or from an earlier time.
-		c.nextStream = uint64(time.Now().UnixMilli())
+		c.streams.restore(streams)
 		for _, stream := range streams {
-			c.restore(ctx, stream)
+			c.journal.interrupt(ctx, stream)
 		}
 	})
 	if err != nil {
@@ -123,25 +120,4 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	}
 	h.o.Logger.Info("session loaded", logged(id))
 	return c, nil
-}
-
-// restore restores a stream from the store. Unanswered requests are answered with an error, because
-// their handlers ended with the process.
-func (c *serverConn) restore(ctx context.Context, stream PersistedStream) {
-	if n, err := strconv.ParseUint(stream.Stream, 36, 64); err == nil {
-		c.nextStream = max(c.nextStream, n+1)
-	}
-	if stream.Stream == standing {
-		st := c.streams[standing]
-		st.last = stream.Last.Number
-		// A connection has taken events, and its client sends Last-Event-ID.
-		if stream.Requests != nil {
-			st.taken = st.last
-		}
-		return
-	}
-	if stream.Last.Last || stream.Requests == nil {
-		return
-	}
-	c.journal.interrupt(ctx, stream)
 }
