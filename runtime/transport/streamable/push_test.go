@@ -13,22 +13,22 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// watched is a wrapper that overrides the Read of the Client.
-type watched struct {
+// countingClient is a wrapper that overrides Read and counts its calls.
+type countingClient struct {
 	*streamable.Client
 	reads atomic.Int32
 }
 
-func (w *watched) Read() (transport.Message, error) {
+func (w *countingClient) Read() (transport.Message, error) {
 	w.reads.Add(1)
 	return w.Client.Read()
 }
 
 // A wrapper of a connection receives all messages through its Read.
-func TestClientIsNotPushedPastARead(t *testing.T) {
+func TestPushRejectsWrappedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
-		w := &watched{Client: f.dial(f.options())}
+		f := newFakeServer(t)
+		w := &countingClient{Client: f.dial(f.options())}
 		s, err := session.Connect(t.Context(), w, &mcp.InitializeRequestParams{}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +78,7 @@ func (g gated) Push(_ transport.Conn, take func(transport.Message, error)) bool 
 // send their last answers when they no longer know the session.
 func TestClientDeliversArrivedAnswerAfterLossOfSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
 			if m.Method == mcp.MethodToolsList {
 				stream(w)("data: %s\n\n", response(m, `{"tools":[]}`))
