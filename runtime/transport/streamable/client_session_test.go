@@ -359,20 +359,20 @@ func TestClientEndsIfReopenFails(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return true
 		}, false},
-		{"but not if a proxy knows no path", func(_ *fakeServer, w http.ResponseWriter) bool {
+		{"a proxy knows no path", func(_ *fakeServer, w http.ResponseWriter) bool {
 			w.WriteHeader(http.StatusNotFound)
 			return true
 		}, false},
-		{"but not if a proxy serves files only", func(_ *fakeServer, w http.ResponseWriter) bool {
+		{"a proxy serves only files", func(_ *fakeServer, w http.ResponseWriter) bool {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return true
 		}, false},
-		{"but not if a proxy shows a page", func(_ *fakeServer, w http.ResponseWriter) bool {
+		{"a proxy shows a page", func(_ *fakeServer, w http.ResponseWriter) bool {
 			w.Header().Set("Content-Type", "text/html")
 			io.WriteString(w, "<p>Back soon</p>")
 			return true
 		}, false},
-		{"but not if a proxy redirects to a page", func(_ *fakeServer, w http.ResponseWriter) bool {
+		{"a proxy redirects to a page", func(_ *fakeServer, w http.ResponseWriter) bool {
 			w.Header().Set("Location", "/maintenance")
 			w.WriteHeader(http.StatusFound)
 			return true

@@ -131,7 +131,7 @@ func (s *served) dial(cfg *session.Config) (*session.Session, *recorder, error) 
 		s.t.Fatal(err)
 	}
 	r := &recorder{Conn: c}
-	open, err := session.Connect(soon(s.t), r, &mcp.InitializeRequestParams{
+	open, err := session.Connect(testContext(s.t), r, &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "test client", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 	}, cfg)
@@ -155,7 +155,7 @@ func TestCutOfAnswerAtEveryByte(t *testing.T) {
 			}
 			defer c.Close()
 			before := len(seen.seen)
-			raw, err := c.Call(soon(t), "tools/call", session.Raw(`{"name":"progress","arguments":{},"_meta":{"progressToken":"p"}}`))
+			raw, err := c.Call(testContext(t), "tools/call", session.Raw(`{"name":"progress","arguments":{},"_meta":{"progressToken":"p"}}`))
 			var sent []byte
 			sent, complete = n.arrived()
 			firstEvent := bytes.Contains(sent, []byte("data: \n\n"))
@@ -225,7 +225,7 @@ func TestCutOfStreamedAnswerAtEveryByte(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			raw, err := c.Call(soon(t), "tools/call", session.Raw(`{"name":"echo","arguments":{"n":1}}`))
+			raw, err := c.Call(testContext(t), "tools/call", session.Raw(`{"name":"echo","arguments":{"n":1}}`))
 			var sent []byte
 			sent, complete = n.arrived()
 			_, lost := errors.AsType[*transport.DeliveryError](err)
@@ -267,13 +267,13 @@ func TestTaskWithLostAnswerIsListed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			h, err := tasks.CallTool(soon(t), c, &mcp.CallToolRequestParams{Name: "echo", Arguments: []byte(`{"n":1}`)})
+			h, err := tasks.CallTool(testContext(t), c, &mcp.CallToolRequestParams{Name: "echo", Arguments: []byte(`{"n":1}`)})
 			if _, complete = n.arrived(); !complete {
 				if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !lost.Taken {
 					t.Errorf("cut after %d bytes: %v", cut, err)
 					return
 				}
-				for state, err := range requestor.List(soon(t), c) {
+				for state, err := range requestor.List(testContext(t), c) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -285,7 +285,7 @@ func TestTaskWithLostAnswerIsListed(t *testing.T) {
 				t.Errorf("cut after %d bytes: no task", cut)
 				return
 			}
-			result, err := h.Result(soon(t))
+			result, err := h.Result(testContext(t))
 			if err != nil || result.Content[0].(*mcp.TextContent).Text != `{"n":1}` || o.calls.Load() != 1 {
 				t.Errorf("cut after %d bytes: %+v, %v; the tool ran %d times", cut, result, err, o.calls.Load())
 			}

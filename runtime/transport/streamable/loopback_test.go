@@ -61,7 +61,7 @@ func (s *served) dialRaw() net.Conn {
 }
 
 // A client that sends its message slowly loses its connection after ReadTimeout.
-func TestServerSlowMessage(t *testing.T) {
+func TestSlowBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{ReadTimeout: time.Second}, &http.Server{})
 		conn := s.dialRaw()
@@ -85,7 +85,7 @@ func TestServerSlowMessage(t *testing.T) {
 }
 
 // A client that does not read even a short answer loses its connection.
-func TestServerAnswerThatIsNotRead(t *testing.T) {
+func TestUnreadAnswerClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StallTimeout: time.Second}, &http.Server{})
 		id := s.opened(hello)
@@ -99,9 +99,9 @@ func TestServerAnswerThatIsNotRead(t *testing.T) {
 	})
 }
 
-// A client that reads the last message of a stream, but not the end of the response, loses its
+// A client that reads the last message of a stream but not the end of the response loses its
 // connection.
-func TestServerStreamWhoseEndIsNotRead(t *testing.T) {
+func TestUnreadEndOfStreamClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1, StallTimeout: time.Second}, &http.Server{})
 		id := s.opened(hello)
@@ -125,7 +125,7 @@ func TestServerStreamWhoseEndIsNotRead(t *testing.T) {
 }
 
 // A client that does not read loses its connections FlushTimeout after the end of its session.
-func TestServerCutsConnectionsOfAnEndedSession(t *testing.T) {
+func TestEndedSessionClosesConnections(t *testing.T) {
 	for _, exchange := range []struct {
 		name        string
 		streamAfter time.Duration
@@ -206,7 +206,7 @@ func TestStatelessServerLimitsSlowClients(t *testing.T) {
 }
 
 // The http.Server limits the header of a request. These limits do not end streams.
-func TestServerHeaders(t *testing.T) {
+func TestHTTPServerLimitsHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1},
 			&http.Server{ReadHeaderTimeout: time.Second, MaxHeaderBytes: 8 << 10})
@@ -232,7 +232,7 @@ func TestServerHeaders(t *testing.T) {
 }
 
 // The timeouts of an http.Server are for short exchanges. They do not end streams.
-func TestServerStreamsOutliveTimeouts(t *testing.T) {
+func TestStreamsOutliveHTTPTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1},
 			&http.Server{ReadTimeout: time.Second, WriteTimeout: time.Second})
@@ -254,7 +254,7 @@ func TestServerStreamsOutliveTimeouts(t *testing.T) {
 }
 
 // An answer is not lost if it arrives while its stream is being opened.
-func TestServerAnswersWhileAStreamOpens(t *testing.T) {
+func TestAnswerArrivesWhileStreamOpens(t *testing.T) {
 	for _, after := range []time.Duration{-1, time.Microsecond, 50 * time.Microsecond} {
 		s := serveLoopback(t, streamable.HandlerOptions{StreamAfter: after}, nil)
 		id := s.opened(hello)
@@ -272,7 +272,7 @@ func TestServerAnswersWhileAStreamOpens(t *testing.T) {
 
 // Many concurrent sessions, each with both kinds of streams, leave no goroutine behind. A remaining
 // goroutine would fail the bubble.
-func TestServerManySessions(t *testing.T) {
+func TestManySessionsLeaveNoGoroutine(t *testing.T) {
 	sessions := 200
 	if testing.Short() {
 		sessions = 20

@@ -22,7 +22,7 @@ import (
 
 // A restarted server continues its sessions and streams. Requests that were being served are
 // answered with an error.
-func TestServerRestarts(t *testing.T) {
+func TestServerRestoresSessionsAfterRestart(t *testing.T) {
 	for name, orderly := range map[string]bool{"killed": false, "shut down": true} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "events.db")
@@ -107,7 +107,7 @@ func restart(t *testing.T, path string, orderly bool) {
 }
 
 // A stored session is loaded once, and only for its principal.
-func TestServerLoadsASessionOnce(t *testing.T) {
+func TestServerLoadsSessionOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, err := boltstore.Open(path, boltstore.Options{})
@@ -144,7 +144,7 @@ func TestServerLoadsASessionOnce(t *testing.T) {
 
 // The state that the owner of a session has persisted is available after a restart. It is limited
 // in size, and deleted with the session.
-func TestServerKeepsAState(t *testing.T) {
+func TestServerPersistsState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	var store *boltstore.Store
 	var conn transport.Conn

@@ -85,16 +85,16 @@ func (s *served) serveBy(server *http.Server, network func(net.Listener) net.Lis
 		}
 		s.handler.ServeHTTP(w, r)
 	})
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() { // ends when the server is closed
-		defer close(over)
+		defer close(done)
 		server.Serve(listener)
 	}()
 	s.stop = sync.OnceFunc(func() {
 		s.handler.Close()
 		server.Close()
 		client.CloseIdleConnections()
-		<-over
+		<-done
 	})
 	s.t.Cleanup(s.stop)
 }
@@ -204,7 +204,7 @@ func result(id int) string {
 // name and a value. The value "-" removes a field.
 func (s *served) do(method, body string, header ...string) *http.Response {
 	s.t.Helper()
-	// The limit ends requests that would otherwise wait for ever in a bubble.
+	// The limit ends requests that would otherwise wait forever in a bubble.
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour)
 	s.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", strings.NewReader(body))
@@ -342,8 +342,8 @@ func progress(token, value int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":%d}}`, value, token)
 }
 
-// soon returns a context with a timeout, so that a test does not hang.
-func soon(t *testing.T) context.Context {
+// testContext returns a context with a timeout of a minute, so that a test does not hang.
+func testContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx

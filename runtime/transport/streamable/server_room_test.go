@@ -23,8 +23,8 @@ import (
 const logLength = 100 << 10
 
 // serveLogs serves calls whose handlers each send one long message during the call, named after the
-// tool. The returned channel receives the errors of Notify. The tool "hasty" waits for at most one
-// second.
+// tool. The returned channel receives the errors of Notify. The context of the tool "timeout" ends
+// after one second.
 func serveLogs(t *testing.T, o streamable.HandlerOptions) (*served, chan error) {
 	t.Helper()
 	sent := make(chan error, 100)
@@ -38,7 +38,7 @@ func serveLogs(t *testing.T, o streamable.HandlerOptions) (*served, chan error) 
 			if err := codec.Unmarshal(req.Params, &p); err != nil {
 				return nil, err
 			}
-			if p.Name == "hasty" {
+			if p.Name == "timeout" {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, time.Second)
 				defer cancel()
@@ -67,7 +67,7 @@ func logsOf(stream *events) (names []string) {
 
 // Messages during calls wait for room before they are queued for a connection. The limit applies to
 // all connections of a session together.
-func TestServerMessagesDuringCallsAreBounded(t *testing.T) {
+func TestMessagesDuringCallsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sent := serveLogs(t, streamable.HandlerOptions{})
 		id := s.opened(hello)
@@ -97,7 +97,7 @@ func TestServerMessagesDuringCallsAreBounded(t *testing.T) {
 }
 
 // If no other message is pending, a message of any length has room.
-func TestServerSendsAMessageLongerThanTheQueue(t *testing.T) {
+func TestMessageMayExceedMaxQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxQueue: 10, StreamAfter: -1})
 		id := s.opened(hello)
@@ -109,7 +109,7 @@ func TestServerSendsAMessageLongerThanTheQueue(t *testing.T) {
 }
 
 // Messages that wait for room on one stream keep their order.
-func TestServerMessagesThatWaitKeepTheirOrder(t *testing.T) {
+func TestWaitingMessagesKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sent := serveLogs(t, streamable.HandlerOptions{})
 		id := s.opened(hello)
@@ -146,31 +146,31 @@ func TestServerMessagesThatWaitKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// undying is an http.ResponseWriter without support for write deadlines.
-type undying struct{ w http.ResponseWriter }
+// noDeadlineWriter is an http.ResponseWriter without support for write deadlines.
+type noDeadlineWriter struct{ w http.ResponseWriter }
 
-func (u undying) Header() http.Header         { return u.w.Header() }
-func (u undying) WriteHeader(status int)      { u.w.WriteHeader(status) }
-func (u undying) Write(b []byte) (int, error) { return u.w.Write(b) }
-func (u undying) Flush()                      { u.w.(http.Flusher).Flush() }
+func (u noDeadlineWriter) Header() http.Header         { return u.w.Header() }
+func (u noDeadlineWriter) WriteHeader(status int)      { u.w.WriteHeader(status) }
+func (u noDeadlineWriter) Write(b []byte) (int, error) { return u.w.Write(b) }
+func (u noDeadlineWriter) Flush()                      { u.w.(http.Flusher).Flush() }
 
 // A message stops waiting for room when its call or its session ends, or if the client accepts no
 // data.
-func TestServerMessageStopsWaitingForRoom(t *testing.T) {
+func TestWaitForRoomEnds(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tool string
 		end  func(s *served, id string)
 		want error
 	}{
-		{"context ended", "hasty", func(*served, string) { time.Sleep(time.Second) }, context.DeadlineExceeded},
+		{"context ended", "timeout", func(*served, string) { time.Sleep(time.Second) }, context.DeadlineExceeded},
 		{"session ended", "a", func(s *served, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }, session.ErrClosed},
 		{"client stalled", "a", func(*served, string) { time.Sleep(10 * time.Second) }, transport.ErrStalled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, sent := serveLogs(t, streamable.HandlerOptions{StallTimeout: 10 * time.Second})
-				s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return undying{w} }
+				s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return noDeadlineWriter{w} }
 				id := s.opened(hello)
 				for i, tool := range []string{"a", "a", test.tool} {
 					s.events("POST", call(i+1, tool), "MCP-Session-Id", id)

@@ -20,7 +20,7 @@ import (
 )
 
 // Proves HTTP-01, HTTP-09, HTTP-11, HTTP-38, HTTP-40, HTTP-43, HTTP-44, HTTP-47 and SDK-08.
-func TestServerSession(t *testing.T) {
+func TestSessionLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		response := s.do("POST", hello)
@@ -67,7 +67,7 @@ func TestServerSession(t *testing.T) {
 }
 
 // Proves HTTP-39.
-func TestServerSessionIDs(t *testing.T) {
+func TestSessionIDsAreUnique(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		seen := map[string]bool{}
@@ -82,7 +82,7 @@ func TestServerSessionIDs(t *testing.T) {
 }
 
 // Proves SDK-08.
-func TestServerSessionIDsOfItsOwn(t *testing.T) {
+func TestCustomSessionIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan string, 1)
 		var log strings.Builder
@@ -99,9 +99,9 @@ func TestServerSessionIDsOfItsOwn(t *testing.T) {
 		if got := s.opened(hello); got != id {
 			t.Errorf("session id %q", got)
 		}
-		for _, refused := range []string{id, "", "a b", "é", "a\x7f", strings.Repeat("a", 129)} {
-			if got := open(refused); got != 500 {
-				t.Errorf("session id %q: %d", refused, got)
+		for _, invalid := range []string{id, "", "a b", "é", "a\x7f", strings.Repeat("a", 129)} {
+			if got := open(invalid); got != 500 {
+				t.Errorf("session id %q: %d", invalid, got)
 			}
 		}
 		if diff := cmp.Diff(result(1), s.text(call(1, "echo"), "MCP-Session-Id", id)); diff != "" {
@@ -119,7 +119,7 @@ func TestServerSessionIDsOfItsOwn(t *testing.T) {
 }
 
 // Proves HTTP-02, HTTP-03, HTTP-08, HTTP-10, HTTP-43 and HTTP-51.
-func TestServerRefuses(t *testing.T) {
+func TestServerRejectsInvalidRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxMessage: 1000, Hosts: []string{"localhost"}})
 		id := s.opened(hello)
@@ -128,45 +128,45 @@ func TestServerRefuses(t *testing.T) {
 			header             []string
 			want               int
 		}{
-			{"another method", "PUT", "", nil, 405},
-			{"HEAD", "PATCH", "", nil, 405},
-			{"a foreign page", "POST", hello, []string{"Origin", "http://evil.example.com"}, 403},
-			{"a foreign page that listens", "GET", "", []string{"Origin", "http://evil.example.com"}, 403},
-			{"a foreign page that deletes", "DELETE", "", []string{"Origin", "http://evil.example.com"}, 403},
-			{"another name", "POST", hello, []string{"Host", "evil.example.com"}, 403},
-			{"accepting nothing of use", "POST", hello, []string{"Accept", "text/html"}, 406},
-			{"accepting JSON only", "POST", hello, []string{"Accept", "application/json"}, 406},
-			{"accepting streams only", "POST", hello, []string{"Accept", "text/event-stream"}, 406},
-			{"listening without accepting streams", "GET", "", []string{"Accept", "application/json"}, 406},
-			{"another type", "POST", hello, []string{"Content-Type", "text/plain"}, 415},
-			{"no type", "POST", hello, []string{"Content-Type", "-"}, 415},
+			{"PUT", "PUT", "", nil, 405},
+			{"PATCH", "PATCH", "", nil, 405},
+			{"foreign origin", "POST", hello, []string{"Origin", "http://evil.example.com"}, 403},
+			{"foreign origin, GET", "GET", "", []string{"Origin", "http://evil.example.com"}, 403},
+			{"foreign origin, DELETE", "DELETE", "", []string{"Origin", "http://evil.example.com"}, 403},
+			{"foreign host name", "POST", hello, []string{"Host", "evil.example.com"}, 403},
+			{"accepting only HTML", "POST", hello, []string{"Accept", "text/html"}, 406},
+			{"accepting only JSON", "POST", hello, []string{"Accept", "application/json"}, 406},
+			{"accepting only streams", "POST", hello, []string{"Accept", "text/event-stream"}, 406},
+			{"GET without accepting streams", "GET", "", []string{"Accept", "application/json"}, 406},
+			{"wrong content type", "POST", hello, []string{"Content-Type", "text/plain"}, 415},
+			{"no content type", "POST", hello, []string{"Content-Type", "-"}, 415},
 			{"too long", "POST", strings.Repeat(" ", 1001), nil, 413},
-			{"nothing", "POST", "", nil, 400},
-			{"broken JSON", "POST", `{"jsonrpc":`, nil, 400},
-			{"no message", "POST", `{}`, nil, 400},
+			{"empty body", "POST", "", nil, 400},
+			{"incomplete JSON", "POST", `{"jsonrpc":`, nil, 400},
+			{"not a message", "POST", `{}`, nil, 400},
 			{"another version of JSON-RPC", "POST", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, nil, 400},
-			{"an id that is none", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400},
+			{"an id of null", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400},
 			{"two messages", "POST", ready + ready, nil, 400},
 			{"a batch", "POST", "[" + ready + "," + call(1, "echo") + "]", nil, 400},
 			{"a notification without a session", "POST", ready, []string{"MCP-Session-Id", "-"}, 400},
-			{"a notification for a session that never was", "POST", ready, []string{"MCP-Session-Id", "x"}, 404},
+			{"a notification for an unknown session", "POST", ready, []string{"MCP-Session-Id", "x"}, 404},
 			{"a notification in an unknown revision", "POST", ready, []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
-			{"a notification whose params are none", "POST", `{"jsonrpc":"2.0","method":"notifications/x","params":7}`, nil, 400},
+			{"a notification with invalid params", "POST", `{"jsonrpc":"2.0","method":"notifications/x","params":7}`, nil, 400},
 			{"a response without a session", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "-"}, 400},
-			{"a response for a session that never was", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "x"}, 404},
-			{"a response whose id is none", "POST", `{"jsonrpc":"2.0","id":null,"result":{}}`, nil, 400},
+			{"a response for an unknown session", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "x"}, 404},
+			{"a response with an id of null", "POST", `{"jsonrpc":"2.0","id":null,"result":{}}`, nil, 400},
 			{"an unknown revision", "POST", call(1, "echo"), []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
-			{"listening in an unknown revision", "GET", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
-			{"deleting in an unknown revision", "DELETE", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
-			{"an event that was never sent", "GET", "", []string{"Last-Event-ID", "0-7"}, 400},
-			{"a stream that never was", "GET", "", []string{"Last-Event-ID", "zz-1"}, 400},
-			{"what is no event id", "GET", "", []string{"Last-Event-ID", "1"}, 400},
-			{"an endless event id", "GET", "", []string{"Last-Event-ID", strings.Repeat("1", 200) + "-1"}, 400},
-			{"an endless session id", "GET", "", []string{"MCP-Session-Id", strings.Repeat("1", 200)}, 404},
-			{"a session that is open", "POST", hello, nil, 200},
+			{"GET in an unknown revision", "GET", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"DELETE in an unknown revision", "DELETE", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"an unknown event id", "GET", "", []string{"Last-Event-ID", "0-7"}, 400},
+			{"an unknown stream", "GET", "", []string{"Last-Event-ID", "zz-1"}, 400},
+			{"a malformed event id", "GET", "", []string{"Last-Event-ID", "1"}, 400},
+			{"a long event id", "GET", "", []string{"Last-Event-ID", strings.Repeat("1", 200) + "-1"}, 400},
+			{"a long session id", "GET", "", []string{"MCP-Session-Id", strings.Repeat("1", 200)}, 404},
+			{"initialize in an open session", "POST", hello, nil, 200},
 			{"wildcards", "POST", call(2, "echo"), []string{"Accept", "*/*"}, 200},
 			{"more wildcards", "POST", call(2, "echo"), []string{"Accept", "text/*;q=0.5", "Accept", "application/*, text/*"}, 200},
-			{"an older revision, which there is", "POST", call(2, "echo"), []string{"MCP-Protocol-Version", "2025-06-18"}, 200},
+			{"an older revision", "POST", call(2, "echo"), []string{"MCP-Protocol-Version", "2025-06-18"}, 200},
 		} {
 			if got := s.status(test.method, test.body, append([]string{"MCP-Session-Id", id}, test.header...)...); got != test.want {
 				t.Errorf("%s: %d, want %d", test.name, got, test.want)
@@ -175,7 +175,7 @@ func TestServerRefuses(t *testing.T) {
 	})
 }
 
-func TestServerTellsAllowedMethods(t *testing.T) {
+func TestAllowHeaderListsMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
 			stateless bool
@@ -191,7 +191,7 @@ func TestServerTellsAllowedMethods(t *testing.T) {
 }
 
 // Proves HTTP-25, HTTP-33, HTTP-47, HTTP-50 and SDK-07.
-func TestServerStateless(t *testing.T) {
+func TestStatelessServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true})
 		response := s.do("POST", hello)
@@ -245,11 +245,12 @@ func TestServerStateless(t *testing.T) {
 	})
 }
 
-// Proves HTTP-22.
 // A request continues for Linger after its client has disconnected, because the connection may have
-// broken. It does not continue for ever, because the client can neither cancel the request nor
-// resume the stream.
-func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
+// broken. It does not continue longer, because the client can neither cancel the request nor resume
+// the stream.
+//
+// Proves HTTP-22.
+func TestStatelessRequestContinuesForLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 3, Linger: 10 * time.Second})
 		for range 3 {
@@ -277,8 +278,8 @@ func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
 	})
 }
 
-// A batch counts as the number of its requests, although it has one stream.
-func TestServerCountsTheRequestsOfBatches(t *testing.T) {
+// A batch counts towards MaxStreams with each of its requests, although it has one stream.
+func TestBatchCountsAsItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
 		id := s.opened(helloOld)
@@ -306,7 +307,7 @@ func TestServerCountsTheRequestsOfBatches(t *testing.T) {
 
 // When calls that wait for their client have reached the limit, the server still accepts the
 // answers.
-func TestServerTakesAnswersAtTheLimit(t *testing.T) {
+func TestServerAcceptsAnswersAtLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
 		id := s.opened(hello)
@@ -340,7 +341,7 @@ func TestServerTakesAnswersAtTheLimit(t *testing.T) {
 }
 
 // When other principals open sessions, the principal with the most sessions loses an idle one.
-func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
+func TestPrincipalWithMostSessionsLosesIdleOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxSessions: 5, MaxSessionsPerPrincipal: 4,
 			Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }})
@@ -355,21 +356,21 @@ func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
 			}
 		}
 		ann := open("ann")
-		var greedy []string
+		var mallory []string
 		for range 6 {
-			greedy = append(greedy, open("mallory"))
+			mallory = append(mallory, open("mallory"))
 		}
-		check(greedy[0], "mallory", 404) // above MaxSessionsPerPrincipal
-		check(greedy[1], "mallory", 404)
-		check(greedy[2], "mallory", 200)
+		check(mallory[0], "mallory", 404) // above MaxSessionsPerPrincipal
+		check(mallory[1], "mallory", 404)
+		check(mallory[2], "mallory", 200)
 		time.Sleep(time.Second)
-		bob := open("bob") // above MaxSessions: mallory has most, and greedy[3] is idle longest
-		check(greedy[3], "mallory", 404)
+		bob := open("bob") // above MaxSessions: mallory has most, and mallory[3] is idle longest
+		check(mallory[3], "mallory", 404)
 		check(ann, "ann", 200)
 		check(bob, "bob", 200)
 
 		// Sessions in use are not ended.
-		for _, id := range []string{greedy[2], greedy[4], greedy[5]} {
+		for _, id := range []string{mallory[2], mallory[4], mallory[5]} {
 			stream := s.events("GET", "", "MCP-Session-Id", id, "Authorization", "mallory")
 			defer stream.body.Close()
 		}
@@ -380,7 +381,7 @@ func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
 }
 
 // The message that opens a session is stored with it. Its size is therefore limited.
-func TestServerLimitsInitialize(t *testing.T) {
+func TestServerLimitsSizeOfInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		long := strings.Replace(hello, `"name":"c"`, `"name":"`+strings.Repeat("c", 1<<20)+`"`, 1)
@@ -402,14 +403,14 @@ func TestServerLimitsInitialize(t *testing.T) {
 
 // Incomplete messages hold at most MaxInitialize without a session, and four times MaxMessage
 // within a session.
-func TestServerLimitsUnfinishedMessages(t *testing.T) {
+func TestServerLimitsIncompleteMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxMessage: 200 << 10, ReadTimeout: time.Minute})
 		id := s.opened(hello)
-		over, end := io.Pipe() // blocks all bodies after their text
+		blocked, end := io.Pipe() // blocks all bodies after their text
 		status := make(chan int, 10)
 		post := func(session string) {
-			body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 150<<10)), over)
+			body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 150<<10)), blocked)
 			r, err := http.NewRequestWithContext(t.Context(), "POST", "http://localhost/mcp", body)
 			if err != nil {
 				t.Fatal(err)
@@ -460,10 +461,10 @@ func TestServerLimitsUnfinishedMessages(t *testing.T) {
 // An open function or SessionID that panics fails its request and leaves nothing behind.
 func TestServerSurvivesPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broken := true
+		panics := true
 		s := &served{t: t, tools: newTools()}
 		s.handler = streamable.NewHandler(func(r *http.Request, conn transport.Conn) {
-			if broken {
+			if panics {
 				panic("no")
 			}
 			s.tools.open(r, conn)
@@ -474,7 +475,7 @@ func TestServerSurvivesPanics(t *testing.T) {
 				t.Errorf("open panics: %d", got)
 			}
 		}
-		broken = false
+		panics = false
 		s.opened(hello)
 
 		other := serve(t, streamable.HandlerOptions{SessionID: func() string { panic("no") }, Logger: slog.New(slog.DiscardHandler)})
@@ -485,7 +486,7 @@ func TestServerSurvivesPanics(t *testing.T) {
 }
 
 // The time to serve or reject a batch with long ids grows in proportion to its length.
-func TestServerTakesABatchWithManyIDs(t *testing.T) {
+func TestServerServesBatchWithManyIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		id := s.opened(helloOld)
@@ -508,7 +509,7 @@ func TestServerTakesABatchWithManyIDs(t *testing.T) {
 }
 
 // Proves HTTP-09 and HTTP-44.
-func TestServerAnswersResponsesWithNothing(t *testing.T) {
+func TestNotificationsAndResponsesGetStatus202(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		id := s.opened(hello)
@@ -535,7 +536,7 @@ func TestServerAnswersResponsesWithNothing(t *testing.T) {
 }
 
 // Proves HTTP-52.
-func TestServerPrincipals(t *testing.T) {
+func TestSessionBelongsToItsPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Principal: func(r *http.Request) (string, error) {
 			if name := r.Header.Get("Authorization"); name != "" {
@@ -549,23 +550,23 @@ func TestServerPrincipals(t *testing.T) {
 		}
 		// Proves HTTP-05.
 		for _, test := range []struct {
-			who  string
-			want int
+			principal string
+			want      int
 		}{{"bob", 404}, {"-", 401}} {
 			for _, method := range []string{"POST", "GET", "DELETE"} {
 				body := ""
 				if method == "POST" {
 					body = call(1, "who")
 				}
-				if got := s.status(method, body, "MCP-Session-Id", id, "Authorization", test.who); got != test.want {
-					t.Errorf("%s by %s: %d, want %d", method, test.who, got, test.want)
+				if got := s.status(method, body, "MCP-Session-Id", id, "Authorization", test.principal); got != test.want {
+					t.Errorf("%s by %s: %d, want %d", method, test.principal, got, test.want)
 				}
 			}
 		}
 	})
 }
 
-func TestServerSessionsExpire(t *testing.T) {
+func TestIdleSessionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute})
 		idle, busy, listening := s.opened(hello), s.opened(hello), s.opened(hello)
@@ -591,7 +592,7 @@ func TestServerSessionsExpire(t *testing.T) {
 	})
 }
 
-func TestServerLimits(t *testing.T) {
+func TestServerLimitsSessionsAndStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxSessions: 2, MaxStreams: 3})
 		a, b := s.opened(hello), s.opened(hello)
@@ -631,7 +632,7 @@ func TestServerLimits(t *testing.T) {
 }
 
 // Without sessions, MaxSessions limits the requests that are served at once.
-func TestServerLimitsRequestsWithoutSessions(t *testing.T) {
+func TestStatelessServerLimitsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 1, StreamAfter: -1})
 		stream := s.events("POST", call(1, "wait"))
@@ -653,7 +654,7 @@ func TestServerLimitsRequestsWithoutSessions(t *testing.T) {
 // The messages pending for a session that reads nothing are limited by MaxQueue.
 //
 // Proves HTTP-10.
-func TestServerLimitsWhatWaitsForASession(t *testing.T) {
+func TestServerLimitsPendingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
 		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { conns <- conn },
@@ -695,7 +696,7 @@ func TestServerLimitsWhatWaitsForASession(t *testing.T) {
 	})
 }
 
-func TestServerRefusesAnIDThatIsInUse(t *testing.T) {
+func TestServerRejectsRequestIDInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		id := s.opened(hello)
@@ -720,8 +721,8 @@ func TestServerShutdown(t *testing.T) {
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
-		over := make(chan error)
-		go func() { over <- s.handler.Shutdown(soon(t)) }() // ends with the shutdown
+		done := make(chan error)
+		go func() { done <- s.handler.Shutdown(testContext(t)) }() // ends with the shutdown
 		synctest.Wait()
 		if got := s.status("POST", hello); got != 503 {
 			t.Errorf("a new session: %d", got)
@@ -736,17 +737,17 @@ func TestServerShutdown(t *testing.T) {
 		if diff := cmp.Diff([]string(nil), standing.messages()); diff != "" {
 			t.Errorf("the standing stream (-want +got):\n%s", diff)
 		}
-		if err := <-over; err != nil {
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if err := s.handler.Shutdown(soon(t)); err != nil {
+		if err := s.handler.Shutdown(testContext(t)); err != nil {
 			t.Errorf("the second Shutdown: %v", err)
 		}
 	})
 }
 
 // A session whose server sends messages before it answers initialize works like any other.
-func TestServerMessageBeforeTheAnswerToInitialize(t *testing.T) {
+func TestMessageBeforeAnswerToInitialize(t *testing.T) {
 	for _, test := range []struct {
 		name, answer string
 		status       int // of a later request
