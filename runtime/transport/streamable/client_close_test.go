@@ -50,7 +50,7 @@ func TestCloseDeletesSession(t *testing.T) {
 				if d := time.Since(start); d > test.most {
 					t.Errorf("Close took %v, want at most %v", d, test.most)
 				}
-				check(t, "requests", test.want, f.take())
+				check(t, "requests", test.want, f.takeLog())
 			})
 		})
 	}
@@ -228,7 +228,7 @@ func TestClientFallsBackToSSE(t *testing.T) {
 					if err == nil {
 						t.Error("connected")
 					}
-					check(t, "requests", []string{"POST initialize"}, f.take())
+					check(t, "requests", []string{"POST initialize"}, f.takeLog())
 					return
 				}
 				if err != nil {
@@ -243,7 +243,7 @@ func TestClientFallsBackToSSE(t *testing.T) {
 				check(t, "requests", []string{
 					"POST initialize", "GET", "POST initialize",
 					"POST notifications/initialized 2024-11-05", "POST ping 2024-11-05",
-				}, f.take())
+				}, f.takeLog())
 			})
 		})
 	}

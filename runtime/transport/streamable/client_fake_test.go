@@ -116,8 +116,8 @@ func (f *fakeServer) logf(format string, args ...any) {
 	f.log = append(f.log, fmt.Sprintf(format, args...))
 }
 
-// take waits until all goroutines are idle, returns the log and empties it.
-func (f *fakeServer) take() []string {
+// takeLog waits until all goroutines are idle, returns the log and empties it.
+func (f *fakeServer) takeLog() []string {
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -262,6 +262,6 @@ func (f *fakeServer) connect(o streamable.ClientOptions, cfg *session.Config) *s
 			f.t.Error(err)
 		}
 	})
-	f.take()
+	f.takeLog()
 	return s
 }

@@ -41,7 +41,7 @@ func TestClientReopensDroppedSession(t *testing.T) {
 		}
 		wg.Wait()
 		count := map[string]int{}
-		for _, line := range f.take() {
+		for _, line := range f.takeLog() {
 			if line != "POST ping s1 2025-11-25" { // pings sent before the loss is known
 				count[line]++
 			}
@@ -59,7 +59,7 @@ func TestClientReopensDroppedSession(t *testing.T) {
 		if err := s.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil {
 			t.Error(err)
 		}
-		check(t, "afterwards", []string{"POST notifications/roots/list_changed s2 2025-11-25"}, f.take())
+		check(t, "afterwards", []string{"POST notifications/roots/list_changed s2 2025-11-25"}, f.takeLog())
 	})
 }
 
@@ -97,7 +97,7 @@ func TestClientDistinguishesDroppedSessionFromRejectedMessage(t *testing.T) {
 			func(f *fakeServer, w http.ResponseWriter, m jsonrpc.Message) { f.answer(w, m, `{}`) }, reopened[:2], true},
 		{"server without ping", func(w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "text/plain", "no") },
 			func(_ *fakeServer, w http.ResponseWriter, m jsonrpc.Message) {
-				reject(w, "application/json", `{"jsonrpc":"2.0","id":`+m.ID.String()+`,"error":{"code":-32601,"message":"what?"}}`)
+				reject(w, "application/json", `{"jsonrpc":"2.0","id":`+m.ID.String()+`,"error":{"code":-32601,"message":"unknown method"}}`)
 			}, reopened[:2], true},
 		{"ping gets 502", func(w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "text/plain", "no") },
 			func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusBadGateway) }, reopened[:2], true},
@@ -124,7 +124,7 @@ func TestClientDistinguishesDroppedSessionFromRejectedMessage(t *testing.T) {
 				if rejected != test.status || rejected && status.Code != http.StatusBadRequest {
 					t.Errorf("got %v", err)
 				}
-				check(t, "requests", test.want, f.take())
+				check(t, "requests", test.want, f.takeLog())
 			})
 		})
 	}
@@ -158,7 +158,7 @@ func TestStatus400OnStreamRevealsDroppedSession(t *testing.T) {
 		check(t, "requests", []string{
 			"GET s1 2025-11-25 1", "POST ping s1 2025-11-25",
 			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 	})
 }
 
@@ -263,7 +263,7 @@ func TestClientDoesNotRepeatAcceptedRequests(t *testing.T) {
 		check(t, "requests", []string{
 			"POST tools/list s1 2025-11-25", "GET s1 2025-11-25 1",
 			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 		if err := s.Ping(t.Context()); err != nil {
 			t.Errorf("a ping in the new session: %v", err)
 		}
@@ -305,7 +305,7 @@ func TestStandingStreamRevealsDroppedSession(t *testing.T) {
 		time.Sleep(time.Second)
 		check(t, "requests", []string{
 			"GET s1 2025-11-25 1", "POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 	})
 }
 
@@ -337,7 +337,7 @@ func TestRejectedAnswerRevealsDroppedSession(t *testing.T) {
 		check(t, "requests", []string{
 			`POST {"jsonrpc":"2.0","id":"q","result":{"roots":[]}} s1 2025-11-25`,
 			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 	})
 }
 
@@ -434,7 +434,7 @@ func TestTimedOutCallSendsCancellation(t *testing.T) {
 		if err != session.ErrTimeout {
 			t.Errorf("got %v", err)
 		}
-		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.takeLog())
 		if d := <-closedAt - start; d < 3*time.Second || d > 5*time.Second {
 			t.Errorf("the client closed the stream after %v", d)
 		}
@@ -461,7 +461,7 @@ func TestStreamOfCancelledRequestIsNotResumed(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(time.Minute)
-		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.takeLog())
 	})
 }
 
@@ -679,7 +679,7 @@ func TestClientRetriesUnreachableServer(t *testing.T) {
 		if err := s.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
-		check(t, "requests", []string{"POST ping s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"POST ping s1 2025-11-25"}, f.takeLog())
 		down = httpclient.DefaultMaxRetries + 1
 		if err := s.Ping(t.Context()); err == nil || errors.Is(err, session.ErrClosed) {
 			t.Errorf("got %v", err)
@@ -832,7 +832,7 @@ func TestClientAcceptsAnswersInBatches(t *testing.T) {
 				t.Errorf("%s: %v", kind, err)
 			}
 			<-pong
-			check(t, kind, []string{"POST tools/list s1 2025-03-26", `POST [{"jsonrpc":"2.0","id":"q","result":{}}] s1 2025-03-26`}, f.take())
+			check(t, kind, []string{"POST tools/list s1 2025-03-26", `POST [{"jsonrpc":"2.0","id":"q","result":{}}] s1 2025-03-26`}, f.takeLog())
 		})
 	}
 }
@@ -857,6 +857,6 @@ func TestClientCancelsWithoutTraceHooks(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(10 * time.Second)
-		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.takeLog())
 	})
 }

@@ -126,7 +126,7 @@ func TestClientResumesStreamOfRequest(t *testing.T) {
 					}
 				}
 				check(t, "resumptions", test.want, got)
-				if posts := f.take(); strings.Count(strings.Join(posts, "\n"), "POST tools/list") != 1 {
+				if posts := f.takeLog(); strings.Count(strings.Join(posts, "\n"), "POST tools/list") != 1 {
 					t.Errorf("the request was sent again: %q", posts)
 				}
 			})
@@ -269,7 +269,7 @@ func TestClientListensOnStandingStream(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		var gets []string
-		for _, line := range f.take() {
+		for _, line := range f.takeLog() {
 			if strings.HasPrefix(line, "GET") {
 				gets = append(gets, line)
 			}

@@ -32,11 +32,11 @@ func TestTaskHandleSurvivesLossOfSession(t *testing.T) {
 		o := newTools()
 		o.tasks = receiver.ServerCapabilities(true)
 		o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
-		start := func() *served {
+		start := func() *testServer {
 			return serveOver(t, streamable.HandlerOptions{}, o, func(l net.Listener) net.Listener { return l })
 		}
 		first := start()
-		var running atomic.Pointer[served]
+		var running atomic.Pointer[testServer]
 		running.Store(first)
 		var reopened atomic.Int32
 		cfg := &session.Config{Reopened: func(*mcp.InitializeResult) { reopened.Add(1) }}

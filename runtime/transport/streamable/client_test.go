@@ -64,7 +64,7 @@ func TestClientPostsEachMessageWithHeaders(t *testing.T) {
 			"POST tools/call s1 2025-06-18",
 			`POST {"jsonrpc":"2.0","id":"ask","result":{}} s1 2025-06-18`,
 			"DELETE s1 2025-06-18",
-		}, f.take())
+		}, f.takeLog())
 	})
 }
 
@@ -80,11 +80,11 @@ func TestClientHandshake(t *testing.T) {
 			"POST initialize",
 			"POST notifications/initialized s1 2025-11-25",
 			"GET s1 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		check(t, "requests", []string{"DELETE s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"DELETE s1 2025-11-25"}, f.takeLog())
 		if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"x"}`)}); err != transport.ErrClosed {
 			t.Errorf("writing to a closed connection: %v", err)
 		}

@@ -124,7 +124,7 @@ func (r *recorder) Read() (transport.Message, error) {
 }
 
 // dial opens a session with the handler.
-func (s *served) dial(cfg *session.Config) (*session.Session, *recorder, error) {
+func (s *testServer) dial(cfg *session.Config) (*session.Session, *recorder, error) {
 	s.t.Helper()
 	c, err := streamable.Dial("http://localhost/mcp", streamable.ClientOptions{Options: httpclient.Options{HTTP: s.http}})
 	if err != nil {

@@ -39,7 +39,7 @@ func openStore(t *testing.T, path string) *boltstore.Store {
 func TestShutdownWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
 		time.AfterFunc(40*time.Second, func() { close(s.tools.release) })
@@ -55,7 +55,7 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -77,7 +77,7 @@ func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 func TestShutdownAcceptsAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
 		stream.message()
 		done := make(chan error, 1)
@@ -102,7 +102,7 @@ func TestShutdownKeepsStoredSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, path)
 		s := serve(t, streamable.HandlerOptions{Store: store})
-		idle, busy, other := s.opened(hello), s.opened(hello), s.opened(hello)
+		idle, busy, other := s.openSession(initialize), s.openSession(initialize), s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
 		<-s.tools.started
 		done := make(chan error, 1)
@@ -111,11 +111,11 @@ func TestShutdownKeepsStoredSessions(t *testing.T) {
 		checkRejected := func(when string) {
 			for _, test := range []struct{ method, body, id string }{
 				{"POST", call(2, "echo"), idle},
-				{"POST", ready, idle},
+				{"POST", initialized, idle},
 				{"GET", "", idle},
 				{"POST", call(2, "echo"), busy},
 				{"POST", call(2, "echo"), "unknown"},
-				{"POST", hello, "-"},
+				{"POST", initialize, "-"},
 			} {
 				response := s.do(test.method, test.body, "MCP-Session-Id", test.id)
 				if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
@@ -152,12 +152,12 @@ func TestShutdownOfServerBeforeHandlerKeepsSessions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		var srv *server.Server
-		restart := func(store *boltstore.Store) *served {
+		restart := func(store *boltstore.Store) *testServer {
 			var err error
 			if srv, err = server.New(server.Config{Info: mcp.Implementation{Name: "s", Version: "1"}}); err != nil {
 				t.Fatal(err)
 			}
-			s := &served{t: t, tools: newTools()}
+			s := &testServer{t: t, tools: newTools()}
 			s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { srv.Serve(conn) },
 				streamable.HandlerOptions{Store: store})
 			s.serveHTTP(plain)
@@ -165,7 +165,7 @@ func TestShutdownOfServerBeforeHandlerKeepsSessions(t *testing.T) {
 		}
 		store := openStore(t, path)
 		s := restart(store)
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		if err := srv.Shutdown(testContext(t)); err != nil {
 			t.Error(err)
 		}
@@ -173,7 +173,7 @@ func TestShutdownOfServerBeforeHandlerKeepsSessions(t *testing.T) {
 			if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "MCP-Session-Id", id); got != 503 {
 				t.Errorf("a request of the session: %d", got)
 			}
-			if got := s.status("POST", hello); got != 503 {
+			if got := s.status("POST", initialize); got != 503 {
 				t.Errorf("a new session: %d", got)
 			}
 		}
@@ -221,7 +221,7 @@ func TestFailedLoadReturnsStatus503(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
 		first := serve(t, streamable.HandlerOptions{Store: store})
-		id := first.opened(hello)
+		id := first.openSession(initialize)
 		first.handler.Close()
 		failing := &failingStore{SessionStore: store, load: func() error { return errors.New("disk full") }}
 		s := serve(t, streamable.HandlerOptions{Store: failing, MaxSessions: 1})
@@ -243,7 +243,7 @@ func TestSessionThatAwaitsItsClientExpires(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute, MaxSessions: 3})
 		var ids []string
 		for range 3 {
-			id := s.opened(hello)
+			id := s.openSession(initialize)
 			stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
 			stream.message()
 			stream.body.Close()
@@ -257,7 +257,7 @@ func TestSessionThatAwaitsItsClientExpires(t *testing.T) {
 				t.Errorf("session %d: %d, want %d", i, got, want)
 			}
 		}
-		s.opened(hello)
+		s.openSession(initialize)
 		standing.body.Close()
 	})
 }
@@ -273,7 +273,7 @@ func TestServerRejectsUnsupportedRevisions(t *testing.T) {
 			s := serveOver(t, streamable.HandlerOptions{Stateless: stateless}, tools, plain)
 			id := "-"
 			if !stateless {
-				id = s.opened(hello)
+				id = s.openSession(initialize)
 			}
 			for revision, want := range map[string]int{
 				"2025-11-25": 200, "2025-06-18": 200, "2025-03-26": 400, "2024-11-05": 400, "1900-01-01": 400, "": 400,

@@ -25,7 +25,7 @@ const logLength = 100 << 10
 // serveLogs serves calls whose handlers each send one long message during the call, named after the
 // tool. The returned channel receives the errors of Notify. The context of the tool "timeout" ends
 // after one second.
-func serveLogs(t *testing.T, o streamable.HandlerOptions) (*served, chan error) {
+func serveLogs(t *testing.T, o streamable.HandlerOptions) (*testServer, chan error) {
 	t.Helper()
 	sent := make(chan error, 100)
 	tools := newTools()
@@ -70,7 +70,7 @@ func logsOf(stream *events) (names []string) {
 func TestMessagesDuringCallsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sent := serveLogs(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		var streams []*events
 		for n := range 20 {
 			streams = append(streams, s.events("POST", call(n+1, "a"), "MCP-Session-Id", id))
@@ -100,7 +100,7 @@ func TestMessagesDuringCallsWaitForRoom(t *testing.T) {
 func TestMessageMayExceedMaxQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxQueue: 10, StreamAfter: -1})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		want := []string{progress(1, 1), progress(1, 2), progress(1, 3), progress(1, 4), progress(1, 5), result(1)}
 		if diff := cmp.Diff(want, s.events("POST", call(1, "progress"), "MCP-Session-Id", id).messages()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -112,7 +112,7 @@ func TestMessageMayExceedMaxQueue(t *testing.T) {
 func TestWaitingMessagesKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sent := serveLogs(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		var want []string
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
@@ -160,18 +160,18 @@ func TestWaitForRoomEnds(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tool string
-		end  func(s *served, id string)
+		end  func(s *testServer, id string)
 		want error
 	}{
-		{"context ended", "timeout", func(*served, string) { time.Sleep(time.Second) }, context.DeadlineExceeded},
-		{"session ended", "a", func(s *served, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }, session.ErrClosed},
-		{"client stalled", "a", func(*served, string) { time.Sleep(10 * time.Second) }, transport.ErrStalled},
+		{"context ended", "timeout", func(*testServer, string) { time.Sleep(time.Second) }, context.DeadlineExceeded},
+		{"session ended", "a", func(s *testServer, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }, session.ErrClosed},
+		{"client stalled", "a", func(*testServer, string) { time.Sleep(10 * time.Second) }, transport.ErrStalled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, sent := serveLogs(t, streamable.HandlerOptions{StallTimeout: 10 * time.Second})
 				s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return noDeadlineWriter{w} }
-				id := s.opened(hello)
+				id := s.openSession(initialize)
 				for i, tool := range []string{"a", "a", test.tool} {
 					s.events("POST", call(i+1, tool), "MCP-Session-Id", id)
 					synctest.Wait()

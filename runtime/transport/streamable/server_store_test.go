@@ -28,7 +28,7 @@ func TestResumingStreamOfUnstoredAnswerFails(t *testing.T) {
 		failing := &failingStore{SessionStore: store}
 		s := serve(t, streamable.HandlerOptions{Store: failing, StreamAfter: -1})
 		defer s.stop()
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for name, fail := range map[string]func() error{
 			"fails":  func() error { return errors.New("disk full") },
 			"panics": func() error { panic("no") },
@@ -70,7 +70,7 @@ func TestResumedStreamReportsOverlongAnswer(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{
 			StreamAfter: -1, Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 4 << 10}),
 		})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		long := strings.Replace(call(1, "echo"), `"n":1`, `"n":"`+strings.Repeat("x", 5<<10)+`"`, 1)
 		stream := s.events("POST", long, "MCP-Session-Id", id)
 		first, err := stream.next()
@@ -97,7 +97,7 @@ func TestSessionInUseDoesNotExpireInStore(t *testing.T) {
 		}
 		defer store.Close()
 		s := serve(t, streamable.HandlerOptions{Store: store, IdleTimeout: -1})
-		id, listening := s.opened(hello), s.opened(hello)
+		id, listening := s.openSession(initialize), s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", listening)
 		go func() { // ends with the session
 			for {
@@ -154,7 +154,7 @@ func TestLateStreamDoesNotStoreEndedSession(t *testing.T) {
 		bolt := openStore(t, path)
 		defer bolt.Close()
 		store := &slowBegin{SessionStore: bolt}
-		s := &served{t: t, tools: newTools()}
+		s := &testServer{t: t, tools: newTools()}
 		s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 			conn.(transport.Pusher).Push(conn, func(m transport.Message, err error) {
 				switch {
@@ -175,7 +175,7 @@ func TestLateStreamDoesNotStoreEndedSession(t *testing.T) {
 		}, streamable.HandlerOptions{Store: store, StreamAfter: time.Hour})
 		s.serveHTTP(plain)
 		defer s.stop()
-		id := s.do("POST", hello).Header.Get("MCP-Session-Id")
+		id := s.do("POST", initialize).Header.Get("MCP-Session-Id")
 		s.do("POST", call(1, "echo"), "MCP-Session-Id", id)
 		time.Sleep(time.Minute)
 		if _, stored := store.sessions.Load(id); stored {
@@ -192,7 +192,7 @@ func TestUndeliveredEventsSurviveRestart(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
 		s := serve(t, streamable.HandlerOptions{Store: store})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		s.changeList()
 		for range 2 {
 			s.stop()
@@ -230,7 +230,7 @@ func TestAnsweredRequestsFreeStoreSpace(t *testing.T) {
 		defer store.Close()
 		s := serve(t, streamable.HandlerOptions{Store: store, StreamAfter: -1})
 		defer s.stop()
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		argument := strings.Repeat("x", 200<<10)
 		for n := range 20 {
 			body := strings.Replace(call(n, "log"), `"arguments":{`, `"arguments":{"long":"`+argument+`",`, 1)

@@ -26,7 +26,7 @@ import (
 // listChanged is a message that the server sends on the standing stream.
 const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 
-func (s *served) changeList() {
+func (s *testServer) changeList() {
 	s.t.Helper()
 	if err := s.tools.last().Notify(testContext(s.t), "notifications/tools/list_changed", nil); err != nil {
 		s.t.Error(err)
@@ -37,7 +37,7 @@ func (s *served) changeList() {
 func TestStreamHasEventIDsAndRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Retry: 1500 * time.Millisecond})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		seen := map[string]bool{}
 		for n := range 3 {
 			stream := s.events("POST", call(n, "progress"), "MCP-Session-Id", id)
@@ -69,7 +69,7 @@ func TestStreamHasEventIDsAndRetry(t *testing.T) {
 func TestStreamForOlderClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(helloOld)
+		id := s.openSession(initializeOld)
 		stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
 		first, err := stream.next()
 		if err != nil || first.Data != nil || first.ID != "" || first.Retry == 0 {
@@ -78,12 +78,12 @@ func TestStreamForOlderClient(t *testing.T) {
 		if second, err := stream.next(); err != nil || string(second.Data) != progress(1, 1) || second.ID == "" {
 			t.Errorf("the second event is %+v, %v", second, err)
 		}
-		batch := s.events("POST", "["+call(2, "echo")+","+ready+","+call(3, "echo")+"]", "MCP-Session-Id", id)
+		batch := s.events("POST", "["+call(2, "echo")+","+initialized+","+call(3, "echo")+"]", "MCP-Session-Id", id)
 		got := batch.messages()
 		if len(got) != 2 || got[0] != result(2) && got[0] != result(3) || got[1] != result(2) && got[1] != result(3) || got[0] == got[1] {
 			t.Errorf("a batch is answered with %q", got)
 		}
-		if status := s.status("POST", "["+ready+","+ready+"]", "MCP-Session-Id", id); status != 202 {
+		if status := s.status("POST", "["+initialized+","+initialized+"]", "MCP-Session-Id", id); status != 202 {
 			t.Errorf("a batch without requests: %d", status)
 		}
 		if text := s.text(call(4, "poll"), "MCP-Session-Id", id); !strings.Contains(text, "not disconnected") {
@@ -96,7 +96,7 @@ func TestStreamForOlderClient(t *testing.T) {
 func TestMessagesAreSentOnTheirStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		var streams []*events
 		for n := range 3 {
@@ -127,7 +127,7 @@ func TestMessagesAreSentOnTheirStream(t *testing.T) {
 func TestInputRequestIsSentOnStreamOfRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
 		if got := stream.message(); !strings.Contains(got, "sampling/createMessage") {
 			t.Errorf("the input request is %s", got)
@@ -145,7 +145,7 @@ func TestInputRequestIsSentOnStreamOfRequest(t *testing.T) {
 func TestServerResumesStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		ids := map[int][]string{} // event ids of each stream
 		for n := range 2 {
 			stream := s.events("POST", call(n, "progress"), "MCP-Session-Id", id)
@@ -195,7 +195,7 @@ func TestServerResumesStreams(t *testing.T) {
 func TestStandingStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		s.changeList() // before a client listens
 		first := s.events("GET", "", "MCP-Session-Id", id)
 		if got := first.message(); got != listChanged {
@@ -239,7 +239,7 @@ func TestStandingStream(t *testing.T) {
 func TestServerEndsConnectionsWithRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxConnection: 10 * time.Second, Retry: 3 * time.Second})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "poll"), "MCP-Session-Id", id)
 		<-s.tools.started
 		checkDisconnect(t, stream)
@@ -287,7 +287,7 @@ func checkDisconnect(t *testing.T, e *events) {
 func TestIdleConnectionGetsComments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{KeepAlive: 10 * time.Second})
-		response := s.do("GET", "", "MCP-Session-Id", s.opened(hello))
+		response := s.do("GET", "", "MCP-Session-Id", s.openSession(initialize))
 		b := make([]byte, 1<<10)
 		response.Body.Read(b) // the first event
 		for range 3 {
@@ -303,7 +303,7 @@ func TestIdleConnectionGetsComments(t *testing.T) {
 func TestCancelledRequestEndsItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for n, streamed := range []bool{true, false} {
 			cancel := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
 			done := make(chan []string)
@@ -356,7 +356,7 @@ func TestMessagesAfterCancellationUseStandingStream(t *testing.T) {
 			}
 		}
 		s := serveOver(t, streamable.HandlerOptions{}, tools, func(l net.Listener) net.Listener { return l })
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		stream := s.events("POST", call(7, "any"), "MCP-Session-Id", id)
 		logged := func(text string) string {
@@ -389,7 +389,7 @@ func TestMessagesAfterCancellationUseStandingStream(t *testing.T) {
 func TestEndOfSessionAnswersRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		got := make(chan string)
 		go func() { got <- s.text(call(1, "wait"), "MCP-Session-Id", id) }() // ends with the session
 		<-s.tools.started
@@ -410,10 +410,10 @@ func TestStalledConnectionIsLimited(t *testing.T) {
 			MaxQueue: 10 << 10, StallTimeout: 5 * time.Second,
 			Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 20 << 10}),
 		})
-		stalled := s.opened(hello)
+		stalled := s.openSession(initialize)
 		sender := s.tools.last()
 		s.do("GET", "", "MCP-Session-Id", stalled) // never read
-		other := s.opened(hello)
+		other := s.openSession(initialize)
 		ctx, start := testContext(t), time.Now()
 		for range 1000 {
 			if err := sender.Notify(ctx, "notifications/tools/list_changed", nil); err != nil {
@@ -453,7 +453,7 @@ func TestUnreadAnswersCountTowardsLimits(t *testing.T) {
 				tools.configure = func(cfg *session.Config) { cfg.MaxBytes = 100 << 10 }
 				s := serveOver(t, streamable.HandlerOptions{StreamAfter: after, MaxQueue: 20 << 10}, tools,
 					func(l net.Listener) net.Listener { return l })
-				id := s.opened(hello)
+				id := s.openSession(initialize)
 				long := func(n int) string {
 					return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"long":"%s"}}}`,
 						n, strings.Repeat("x", 10<<10))
@@ -526,7 +526,7 @@ func TestServerDoesNotCopyLongEvents(t *testing.T) {
 		var n atomic.Int32
 		s := serve(t, streamable.HandlerOptions{StreamAfter: -1, Store: store})
 		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return copyCounter{w, store, &n} }
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		long := strings.Repeat("x", 200<<10)
 		first := s.events("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"long":"`+long+`"}}}`,
 			"MCP-Session-Id", id)
@@ -589,7 +589,7 @@ func TestSlowConnectionReceivesLargeAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := serveOver(t, streamable.HandlerOptions{StreamAfter: after, StallTimeout: 5 * time.Second}, newTools(),
 					func(l net.Listener) net.Listener { return slowListener{l, 20 << 10} })
-				id := s.opened(hello)
+				id := s.openSession(initialize)
 				long := strings.Repeat("x", 400<<10)
 				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"long":"` + long + `"}}}`
 				start := time.Now()
@@ -616,7 +616,7 @@ func TestWriterWithoutFlush(t *testing.T) {
 		var log strings.Builder
 		s := serve(t, streamable.HandlerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return noFlushWriter{w} }
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		first := s.events("POST", call(1, "slow"), "MCP-Session-Id", id)
 		got, last := first.messages(), first.id
 		for range 5 { // at most five connections

@@ -23,7 +23,7 @@ import (
 func TestSessionLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		response := s.do("POST", hello)
+		response := s.do("POST", initialize)
 		id := response.Header.Get("MCP-Session-Id")
 		response.Body.Close()
 		for _, c := range []byte(id) {
@@ -31,7 +31,7 @@ func TestSessionLifecycle(t *testing.T) {
 				t.Errorf("session id %q", id)
 			}
 		}
-		response = s.do("POST", ready, "MCP-Session-Id", id)
+		response = s.do("POST", initialized, "MCP-Session-Id", id)
 		if response.StatusCode != 202 || response.ContentLength != 0 {
 			t.Errorf("a notification is answered with %d and %d bytes", response.StatusCode, response.ContentLength)
 		}
@@ -50,12 +50,12 @@ func TestSessionLifecycle(t *testing.T) {
 			{"GET", "", "-", 400},
 			{"DELETE", "", "-", 400},
 			{"POST", call(1, "echo"), "unknown", 404},
-			{"POST", hello, "unknown", 404},
+			{"POST", initialize, "unknown", 404},
 			{"GET", "", "unknown", 404},
 			{"DELETE", "", "unknown", 404},
 			{"DELETE", "", id, 204},
 			{"POST", call(1, "echo"), id, 404},
-			{"POST", ready, id, 404},
+			{"POST", initialized, id, 404},
 			{"GET", "", id, 404},
 			{"DELETE", "", id, 404},
 		} {
@@ -72,7 +72,7 @@ func TestSessionIDsAreUnique(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		seen := map[string]bool{}
 		for range 200 {
-			id := s.opened(hello)
+			id := s.openSession(initialize)
 			if seen[id] || len(id) < 26 {
 				t.Fatalf("session id %q, seen before: %v", id, seen[id])
 			}
@@ -92,11 +92,11 @@ func TestCustomSessionIDs(t *testing.T) {
 		})
 		open := func(id string) int {
 			next <- id
-			return s.status("POST", hello)
+			return s.status("POST", initialize)
 		}
 		const id = "node-7.!~secret"
 		next <- id
-		if got := s.opened(hello); got != id {
+		if got := s.openSession(initialize); got != id {
 			t.Errorf("session id %q", got)
 		}
 		for _, invalid := range []string{id, "", "a b", "é", "a\x7f", strings.Repeat("a", 129)} {
@@ -122,7 +122,7 @@ func TestCustomSessionIDs(t *testing.T) {
 func TestServerRejectsInvalidRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxMessage: 1000, Hosts: []string{"localhost"}})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for _, test := range []struct {
 			name, method, body string
 			header             []string
@@ -130,27 +130,27 @@ func TestServerRejectsInvalidRequests(t *testing.T) {
 		}{
 			{"PUT", "PUT", "", nil, 405},
 			{"PATCH", "PATCH", "", nil, 405},
-			{"foreign origin", "POST", hello, []string{"Origin", "http://evil.example.com"}, 403},
+			{"foreign origin", "POST", initialize, []string{"Origin", "http://evil.example.com"}, 403},
 			{"foreign origin, GET", "GET", "", []string{"Origin", "http://evil.example.com"}, 403},
 			{"foreign origin, DELETE", "DELETE", "", []string{"Origin", "http://evil.example.com"}, 403},
-			{"foreign host name", "POST", hello, []string{"Host", "evil.example.com"}, 403},
-			{"accepting only HTML", "POST", hello, []string{"Accept", "text/html"}, 406},
-			{"accepting only JSON", "POST", hello, []string{"Accept", "application/json"}, 406},
-			{"accepting only streams", "POST", hello, []string{"Accept", "text/event-stream"}, 406},
+			{"foreign host name", "POST", initialize, []string{"Host", "evil.example.com"}, 403},
+			{"accepting only HTML", "POST", initialize, []string{"Accept", "text/html"}, 406},
+			{"accepting only JSON", "POST", initialize, []string{"Accept", "application/json"}, 406},
+			{"accepting only streams", "POST", initialize, []string{"Accept", "text/event-stream"}, 406},
 			{"GET without accepting streams", "GET", "", []string{"Accept", "application/json"}, 406},
-			{"wrong content type", "POST", hello, []string{"Content-Type", "text/plain"}, 415},
-			{"no content type", "POST", hello, []string{"Content-Type", "-"}, 415},
+			{"wrong content type", "POST", initialize, []string{"Content-Type", "text/plain"}, 415},
+			{"no content type", "POST", initialize, []string{"Content-Type", "-"}, 415},
 			{"too long", "POST", strings.Repeat(" ", 1001), nil, 413},
 			{"empty body", "POST", "", nil, 400},
 			{"incomplete JSON", "POST", `{"jsonrpc":`, nil, 400},
 			{"not a message", "POST", `{}`, nil, 400},
 			{"another version of JSON-RPC", "POST", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, nil, 400},
 			{"an id of null", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400},
-			{"two messages", "POST", ready + ready, nil, 400},
-			{"a batch", "POST", "[" + ready + "," + call(1, "echo") + "]", nil, 400},
-			{"a notification without a session", "POST", ready, []string{"MCP-Session-Id", "-"}, 400},
-			{"a notification for an unknown session", "POST", ready, []string{"MCP-Session-Id", "x"}, 404},
-			{"a notification in an unknown revision", "POST", ready, []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"two messages", "POST", initialized + initialized, nil, 400},
+			{"a batch", "POST", "[" + initialized + "," + call(1, "echo") + "]", nil, 400},
+			{"a notification without a session", "POST", initialized, []string{"MCP-Session-Id", "-"}, 400},
+			{"a notification for an unknown session", "POST", initialized, []string{"MCP-Session-Id", "x"}, 404},
+			{"a notification in an unknown revision", "POST", initialized, []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
 			{"a notification with invalid params", "POST", `{"jsonrpc":"2.0","method":"notifications/x","params":7}`, nil, 400},
 			{"a response without a session", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "-"}, 400},
 			{"a response for an unknown session", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "x"}, 404},
@@ -163,7 +163,7 @@ func TestServerRejectsInvalidRequests(t *testing.T) {
 			{"a malformed event id", "GET", "", []string{"Last-Event-ID", "1"}, 400},
 			{"a long event id", "GET", "", []string{"Last-Event-ID", strings.Repeat("1", 200) + "-1"}, 400},
 			{"a long session id", "GET", "", []string{"MCP-Session-Id", strings.Repeat("1", 200)}, 404},
-			{"initialize in an open session", "POST", hello, nil, 200},
+			{"initialize in an open session", "POST", initialize, nil, 200},
 			{"wildcards", "POST", call(2, "echo"), []string{"Accept", "*/*"}, 200},
 			{"more wildcards", "POST", call(2, "echo"), []string{"Accept", "text/*;q=0.5", "Accept", "application/*, text/*"}, 200},
 			{"an older revision", "POST", call(2, "echo"), []string{"MCP-Protocol-Version", "2025-06-18"}, 200},
@@ -194,7 +194,7 @@ func TestAllowHeaderListsMethods(t *testing.T) {
 func TestStatelessServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true})
-		response := s.do("POST", hello)
+		response := s.do("POST", initialize)
 		if id, ok := response.Header["Mcp-Session-Id"]; response.StatusCode != 200 || ok {
 			t.Errorf("initialize: status %d, session %q", response.StatusCode, id)
 		}
@@ -202,7 +202,7 @@ func TestStatelessServer(t *testing.T) {
 			method, body string
 			want         int
 		}{
-			{"POST", ready, 202},
+			{"POST", initialized, 202},
 			{"POST", `{"jsonrpc":"2.0","method":"notifications/custom"}`, 202},
 			{"POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, 400},
 			{"GET", "", 405},
@@ -282,7 +282,7 @@ func TestStatelessRequestContinuesForLinger(t *testing.T) {
 func TestBatchCountsAsItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
-		id := s.opened(helloOld)
+		id := s.openSession(initializeOld)
 		batch := func(first, n int) string {
 			calls := make([]string, n)
 			for i := range calls {
@@ -310,7 +310,7 @@ func TestBatchCountsAsItsRequests(t *testing.T) {
 func TestServerAcceptsAnswersAtLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		defer standing.body.Close()
 		synctest.Wait() // the exchanges of the handshake count until they have ended
@@ -347,7 +347,7 @@ func TestPrincipalWithMostSessionsLosesIdleOne(t *testing.T) {
 			Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }})
 		open := func(principal string) string {
 			time.Sleep(time.Second)
-			return s.opened(hello, "Authorization", principal)
+			return s.openSession(initialize, "Authorization", principal)
 		}
 		check := func(id, principal string, want int) {
 			t.Helper()
@@ -374,7 +374,7 @@ func TestPrincipalWithMostSessionsLosesIdleOne(t *testing.T) {
 			stream := s.events("GET", "", "MCP-Session-Id", id, "Authorization", "mallory")
 			defer stream.body.Close()
 		}
-		if got := s.status("POST", hello, "Authorization", "carol"); got != 429 {
+		if got := s.status("POST", initialize, "Authorization", "carol"); got != 429 {
 			t.Errorf("a session above MaxSessions: %d", got)
 		}
 	})
@@ -384,14 +384,14 @@ func TestPrincipalWithMostSessionsLosesIdleOne(t *testing.T) {
 func TestServerLimitsSizeOfInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		long := strings.Replace(hello, `"name":"c"`, `"name":"`+strings.Repeat("c", 1<<20)+`"`, 1)
+		long := strings.Replace(initialize, `"name":"c"`, `"name":"`+strings.Repeat("c", 1<<20)+`"`, 1)
 		before := heap()
 		for range 50 {
 			if got := s.status("POST", long); got != 413 {
 				t.Errorf("an initialize of 1 MiB: %d", got)
 			}
 		}
-		s.opened(strings.Replace(hello, `"name":"c"`, `"name":"`+strings.Repeat("c", 60<<10)+`"`, 1))
+		s.openSession(strings.Replace(initialize, `"name":"c"`, `"name":"`+strings.Repeat("c", 60<<10)+`"`, 1))
 		s.http.CloseIdleConnections()
 		synctest.Wait()
 		if held := heap() - before; held > 4<<20 {
@@ -406,7 +406,7 @@ func TestServerLimitsSizeOfInitialize(t *testing.T) {
 func TestServerLimitsIncompleteMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxMessage: 200 << 10, ReadTimeout: time.Minute})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		blocked, end := io.Pipe() // blocks all bodies after their text
 		status := make(chan int, 10)
 		post := func(session string) {
@@ -462,7 +462,7 @@ func TestServerLimitsIncompleteMessages(t *testing.T) {
 func TestServerSurvivesPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := true
-		s := &served{t: t, tools: newTools()}
+		s := &testServer{t: t, tools: newTools()}
 		s.handler = streamable.NewHandler(func(r *http.Request, conn transport.Conn) {
 			if panics {
 				panic("no")
@@ -471,15 +471,15 @@ func TestServerSurvivesPanics(t *testing.T) {
 		}, streamable.HandlerOptions{MaxSessions: 1, Logger: slog.New(slog.DiscardHandler)})
 		s.serveHTTP(plain)
 		for range 3 {
-			if got := s.status("POST", hello); got != 500 {
+			if got := s.status("POST", initialize); got != 500 {
 				t.Errorf("open panics: %d", got)
 			}
 		}
 		panics = false
-		s.opened(hello)
+		s.openSession(initialize)
 
 		other := serve(t, streamable.HandlerOptions{SessionID: func() string { panic("no") }, Logger: slog.New(slog.DiscardHandler)})
-		if got := other.status("POST", hello); got != 500 {
+		if got := other.status("POST", initialize); got != 500 {
 			t.Errorf("SessionID panics: %d", got)
 		}
 	})
@@ -489,7 +489,7 @@ func TestServerSurvivesPanics(t *testing.T) {
 func TestServerServesBatchWithManyIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(helloOld)
+		id := s.openSession(initializeOld)
 		var batch []string
 		for n := range 300 {
 			batch = append(batch, strings.Replace(call(n, "echo"), fmt.Sprintf(`"id":%d`, n), fmt.Sprintf(`"id":"%s-%d"`, strings.Repeat("x", 1000), n), 1))
@@ -512,9 +512,9 @@ func TestServerServesBatchWithManyIDs(t *testing.T) {
 func TestNotificationsAndResponsesGetStatus202(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for _, body := range []string{
-			ready, `{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}`,
+			initialized, `{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}`,
 		} {
 			response := s.do("POST", body, "MCP-Session-Id", id)
 			text, err := io.ReadAll(response.Body)
@@ -544,8 +544,8 @@ func TestSessionBelongsToItsPrincipal(t *testing.T) {
 			}
 			return "", http.ErrNoCookie
 		}})
-		id := s.opened(hello, "Authorization", "ann")
-		if got := s.text(call(1, "who"), "MCP-Session-Id", id, "Authorization", "ann"); !strings.Contains(got, `"text":"ann"`) {
+		id := s.openSession(initialize, "Authorization", "ann")
+		if got := s.text(call(1, "principal"), "MCP-Session-Id", id, "Authorization", "ann"); !strings.Contains(got, `"text":"ann"`) {
 			t.Errorf("the answer for ann is %s", got)
 		}
 		// Proves HTTP-05.
@@ -556,7 +556,7 @@ func TestSessionBelongsToItsPrincipal(t *testing.T) {
 			for _, method := range []string{"POST", "GET", "DELETE"} {
 				body := ""
 				if method == "POST" {
-					body = call(1, "who")
+					body = call(1, "principal")
 				}
 				if got := s.status(method, body, "MCP-Session-Id", id, "Authorization", test.principal); got != test.want {
 					t.Errorf("%s by %s: %d, want %d", method, test.principal, got, test.want)
@@ -569,7 +569,7 @@ func TestSessionBelongsToItsPrincipal(t *testing.T) {
 func TestIdleSessionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute})
-		idle, busy, listening := s.opened(hello), s.opened(hello), s.opened(hello)
+		idle, busy, listening := s.openSession(initialize), s.openSession(initialize), s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
 		stream.body.Close() // the handler continues
 		standing := s.events("GET", "", "MCP-Session-Id", listening)
@@ -595,9 +595,9 @@ func TestIdleSessionsExpire(t *testing.T) {
 func TestServerLimitsSessionsAndStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxSessions: 2, MaxStreams: 3})
-		a, b := s.opened(hello), s.opened(hello)
+		a, b := s.openSession(initialize), s.openSession(initialize)
 		held := []*events{s.events("GET", "", "MCP-Session-Id", a), s.events("GET", "", "MCP-Session-Id", b)}
-		response := s.do("POST", hello)
+		response := s.do("POST", initialize)
 		if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" {
 			t.Errorf("a session above MaxSessions: %d, header %v", response.StatusCode, response.Header)
 		}
@@ -627,7 +627,7 @@ func TestServerLimitsSessionsAndStreams(t *testing.T) {
 		if got := s.status("DELETE", "", "MCP-Session-Id", b); got != 204 {
 			t.Errorf("delete: %d", got)
 		}
-		s.opened(hello)
+		s.openSession(initialize)
 	})
 }
 
@@ -671,7 +671,7 @@ func TestServerLimitsPendingMessages(t *testing.T) {
 			return w
 		}
 		opened := make(chan *httptest.ResponseRecorder, 1)
-		go func() { opened <- post(hello) }() // ends with the answer below
+		go func() { opened <- post(initialize) }() // ends with the answer below
 		conn := <-conns
 		m, err := conn.Read()
 		if err != nil {
@@ -685,7 +685,7 @@ func TestServerLimitsPendingMessages(t *testing.T) {
 		id := (<-opened).Header().Get("MCP-Session-Id")
 		var got []int
 		for range 20 {
-			w := post(ready, "MCP-Session-Id", id)
+			w := post(initialized, "MCP-Session-Id", id)
 			if got = append(got, w.Code); w.Code == 429 {
 				break
 			}
@@ -699,7 +699,7 @@ func TestServerLimitsPendingMessages(t *testing.T) {
 func TestServerRejectsRequestIDInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 400 {
 			t.Errorf("the same id: %d", got)
@@ -717,14 +717,14 @@ func TestServerRejectsRequestIDInUse(t *testing.T) {
 func TestServerShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
 		done := make(chan error)
 		go func() { done <- s.handler.Shutdown(testContext(t)) }() // ends with the shutdown
 		synctest.Wait()
-		if got := s.status("POST", hello); got != 503 {
+		if got := s.status("POST", initialize); got != 503 {
 			t.Errorf("a new session: %d", got)
 		}
 		if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", id); got != 503 {
@@ -758,7 +758,7 @@ func TestMessageBeforeAnswerToInitialize(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"starting"}}`
-				s := &served{t: t, handler: streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
+				s := &testServer{t: t, handler: streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 					go func() { // ends with the session
 						defer conn.Close()
 						for {
@@ -772,7 +772,7 @@ func TestMessageBeforeAnswerToInitialize(t *testing.T) {
 					}()
 				}, streamable.HandlerOptions{})}
 				s.serveHTTP(plain)
-				response := s.do("POST", hello)
+				response := s.do("POST", initialize)
 				stream := &events{t: t, body: response.Body, r: eventstream.NewReader(response.Body, 1<<20)}
 				if diff := cmp.Diff([]string{log, test.answer}, stream.messages()); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
