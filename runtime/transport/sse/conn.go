@@ -88,7 +88,7 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 		if err := c.writeOut(w, rc, buf); err != nil {
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
-				boundary.Logger(nil).Error("stream not served: http.ResponseWriter has neither Flush nor Unwrap")
+				boundary.Logger(nil).Error("stream not served", "error", "http.ResponseWriter has neither Flush nor Unwrap")
 			case errors.Is(err, os.ErrDeadlineExceeded):
 				err = fmt.Errorf("%w: %w", transport.ErrStalled, err)
 			}

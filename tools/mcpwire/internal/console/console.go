@@ -1,5 +1,5 @@
-// Package console is the interface of a command to its user, who may be a script: output lines, a
-// progress bar on a terminal, and questions that lines of standard input answer.
+// Package console is the interface of a command to a person at a terminal or to a script: output
+// lines, a progress bar on a terminal, and questions that lines of standard input answer.
 package console
 
 import (
