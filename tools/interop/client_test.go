@@ -75,10 +75,10 @@ func testClient(t *testing.T, conn transport.Conn) {
 		}
 		return outcome.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
 	}
-	check := func(what, want, got string) {
+	check := func(name, want, got string) {
 		t.Helper()
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 

@@ -168,10 +168,10 @@ func TestGoClientsWithServerOverHTTP(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			check := func(what string, want, got any) {
+			check := func(name string, want, got any) {
 				t.Helper()
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", what, diff)
+					t.Errorf("%s (-want +got):\n%s", name, diff)
 				}
 			}
 			call := func(ctx context.Context, tool string) string {

@@ -280,7 +280,7 @@ func TestRules(t *testing.T) {
 				if c.Path != "" {
 					at += "." + c.Path
 				}
-				got = append(got, fmt.Sprintf("%s %s %s: %s", c.Effect, c.Kind, at, c.What))
+				got = append(got, fmt.Sprintf("%s %s %s: %s", c.Effect, c.Kind, at, c.Text))
 			}
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Errorf("changes (-want +got):\n%s", d)
