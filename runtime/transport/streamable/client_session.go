@@ -64,8 +64,8 @@ func (c *Client) current() *clientSession {
 	return c.session
 }
 
-// sessionFor returns the session for a message. It fails with a [*transport.SessionLostError] if the
-// session of the message is lost.
+// sessionFor returns the session for a message. It fails with a [*transport.SessionLostError] if
+// that session is lost.
 func (c *Client) sessionFor(m transport.Message) (*clientSession, error) {
 	sess := c.current()
 	switch {
