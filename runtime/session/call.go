@@ -408,7 +408,7 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 	started := s.life.spawn(func() { // ends when the notification is written
 		defer close(sent)
 		reason := boundary.ErrorText(cause)
-		err := s.Notify(&requestContext{s.life.ctx, ctx, nil}, mcp.MethodNotificationsCancelled,
+		err := s.Notify(&lazyctx.Values{Context: s.life.ctx, Other: ctx}, mcp.MethodNotificationsCancelled,
 			&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
 		if err != nil {
 			s.cfg.Logger.Debug("cancellation not sent", "method", call.Method, "error", err)

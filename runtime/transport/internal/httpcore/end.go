@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
@@ -360,7 +361,7 @@ func (e *End) Close(last func()) {
 
 // Detach returns a context with the values of ctx that ends with the connection and not with ctx.
 func (e *End) Detach(ctx context.Context) (context.Context, context.CancelCauseFunc) {
-	return context.WithCancelCause(&valuesContext{e.life, ctx})
+	return context.WithCancelCause(&lazyctx.Values{Context: e.life, Other: ctx})
 }
 
 // Bounded returns a context that ends with ctx or with the connection.
@@ -371,19 +372,6 @@ func (e *End) Bounded(ctx context.Context) (context.Context, context.CancelFunc)
 		stop()
 		cancel(nil)
 	}
-}
-
-// valuesContext is a context with the values of another one in addition to its own.
-type valuesContext struct {
-	context.Context
-	values context.Context
-}
-
-func (c *valuesContext) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.values.Value(key)
 }
 
 // maxStalls is how many messages in a row the server may not accept in time before the connection
