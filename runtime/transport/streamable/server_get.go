@@ -105,24 +105,12 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 			return st, after, true
 		}
 		st = &serverStream{id: name, numbered: true, outlet: outlet{over: true}}
-		if h.isStored(ctx, c, name, after) {
+		if c.journal.hasRest(ctx, name, after) {
 			return st, after, true
 		}
 	}
 	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the events after Last-Event-ID are not stored")
 	return nil, 0, false
-}
-
-// isStored reports whether the store has the rest of a stream that has ended: events after the
-// given one, or that event itself if it is the last one. Without its end, the client would resume
-// the stream again and again.
-func (h *Handler) isStored(ctx context.Context, c *serverConn, stream string, after uint64) bool {
-	events, err := h.o.Store.Events(ctx, c.id, stream, after)
-	if err != nil || len(events) > 0 || after == 0 {
-		return err == nil && len(events) > 0
-	}
-	events, err = h.o.Store.Events(ctx, c.id, stream, after-1)
-	return err == nil && len(events) > 0 && events[0].Last
 }
 
 // maxBuffer is how many bytes of events are written at once.
@@ -291,28 +279,13 @@ func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	return s.flush()
 }
 
-// timer returns a running timer from the pool. Return it with release.
-func (h *Handler) timer(d time.Duration) *time.Timer {
-	if t, ok := h.timers.Get().(*time.Timer); ok {
-		t.Reset(d)
-		return t
-	}
-	return time.NewTimer(d)
-}
-
-// release stops a timer, which empties its channel, and returns it to the pool.
-func (h *Handler) release(t *time.Timer) {
-	t.Stop()
-	h.timers.Put(t)
-}
-
 // follow writes events as they arrive.
 func (s *streamWriter) follow(ctx context.Context) {
 	var idle, end <-chan time.Time
 	var timer *time.Timer
 	if s.h.o.KeepAlive > 0 {
-		timer = s.h.timer(s.h.o.KeepAlive)
-		defer s.h.release(timer)
+		timer = s.h.timers.start(s.h.o.KeepAlive)
+		defer s.h.timers.stop(timer)
 		idle = timer.C
 	}
 	if s.h.o.MaxConnection > 0 && s.c.priming() {

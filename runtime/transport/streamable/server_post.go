@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -168,7 +169,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	defer c.exchanges.leave(brief)
 	if brief {
-		h.receive(ctx, w, r, c, &p)
+		receive(ctx, w, r, c, &p)
 	} else {
 		h.exchange(ctx, w, r, c, &p)
 	}
@@ -216,7 +217,7 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 }
 
 // receive passes messages without an answer to the owner.
-func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
+func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
 			refuse(w, c.because(err))
@@ -302,6 +303,24 @@ func (c *serverConn) endAfter(d time.Duration) {
 	}
 }
 
+// timerPool reuses timers. The zero value is ready to use.
+type timerPool struct{ stopped sync.Pool }
+
+// start returns a running timer. Return it with stop.
+func (p *timerPool) start(d time.Duration) *time.Timer {
+	if t, ok := p.stopped.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
+}
+
+// stop stops a timer, which empties its channel, and makes it available for start.
+func (p *timerPool) stop(t *time.Timer) {
+	t.Stop()
+	p.stopped.Put(t)
+}
+
 // reply is the kind of response to a request.
 type reply uint8
 
@@ -320,8 +339,8 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, plain bool) (an
 		if h.o.StreamAfter == 0 {
 			return nil, replyStream
 		}
-		timer := h.timer(h.o.StreamAfter)
-		defer h.release(timer)
+		timer := h.timers.start(h.o.StreamAfter)
+		defer h.timers.stop(timer)
 		late = timer.C
 	}
 	disconnected := r.Context().Done()
