@@ -129,10 +129,10 @@ func run(ctx context.Context, s streams, args []string) int {
 	case errors.Is(err, errFaults):
 		return exitFault
 	case errors.As(err, &invalid):
-		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun 'mcpwire %s -h' for help.\n", c.name, printable.Text(err.Error()), c.line(), c.name)
+		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun 'mcpwire %s -h' for help.\n", c.name, printable.Error(err), c.line(), c.name)
 		return exitUsage
 	default:
-		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, printable.Text(err.Error()))
+		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, printable.Error(err))
 		return exitFault
 	}
 }

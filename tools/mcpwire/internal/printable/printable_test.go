@@ -44,6 +44,22 @@ func TestTextCannotMoveCursor(t *testing.T) {
 	}
 }
 
+// A server may send an error of any length.
+func TestLongErrorIsTruncated(t *testing.T) {
+	text := "x" + strings.Repeat("é\n", 1<<20)
+	err := errors.New(text)
+	line := Args([]any{err})[0].(string)
+	for _, got := range []string{Error(err), strings.ReplaceAll(line, " ", "\n")} {
+		start, _, cut := strings.Cut(got, "…")
+		if !cut || len(got) > 20_000 || len(start) < 16_000 || !strings.HasPrefix(text, start) {
+			t.Errorf("%d bytes, ending in %q", len(got), got[max(0, len(got)-100):])
+		}
+	}
+	if got := Error(errors.New("a\nb\x1b")); got != "a\nb\\x1b" {
+		t.Errorf("a short error: %q", got)
+	}
+}
+
 func TestArgsHaveNoLineBreaks(t *testing.T) {
 	got := fmt.Sprintf("%s|%v|%d\n", Args([]any{"a\nb", errors.New("c\x1b\nd"), 7})...)
 	if want := `a b|c\x1b d|7` + "\n"; got != want {
