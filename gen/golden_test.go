@@ -37,7 +37,7 @@ var update = flag.Bool("update", false, "rewrite the want sections of the golden
 //	capabilities.json  table of the capabilities that messages need
 //	docs.md         documentation; by default the descriptions in the schemas
 //
-// these select what to compare:
+// these select the declarations and values to compare:
 //
 //	show            declarations to compare, by name: "T", "T.DecodeJSON", "*.isU"; "//F" shows
 //	                the comment of a function
@@ -245,7 +245,7 @@ func (c *golden) shown(t *testing.T) string {
 
 type declaration struct{ name, src string }
 
-// declarations lists what the output declares: types, constants under the name of their
+// declarations lists the declarations of the output: types, constants under the name of their
 // type, variables, functions, and methods as "T.Name".
 func (c *golden) declarations(t *testing.T) []declaration {
 	var out []declaration

@@ -57,11 +57,11 @@ func TestCheckKeywords(t *testing.T) {
 		faults map[string][]fault
 	}{
 		{
-			name:   "no keyword admits everything",
+			name:   "no keyword admits every value",
 			nodes:  one(jsonschema.Node{}),
 			admits: []string{`null`, ` true `, `1e400`, `""`, `[1,[2]]`, `{"a":{"b":{}}}`},
 		}, {
-			name:  "nothing is admitted",
+			name:  "no value is admitted",
 			nodes: one(jsonschema.Node{Types: jsonschema.Never}),
 			faults: map[string][]fault{
 				` null`: {{"", 1, "no value is allowed here"}},
@@ -83,7 +83,7 @@ func TestCheckKeywords(t *testing.T) {
 				`1.5`: {{"", 0, "number is not an integer"}},
 			},
 		}, {
-			name:  "integer is decided on the value, not on how it is written",
+			name:  "integer depends on the value, not on its notation",
 			nodes: one(jsonschema.Node{Types: jsonschema.Integer}),
 			admits: []string{
 				`0`, `-0`, `0.0`, `-0.000e-5`, `60000.0`, `6e4`, `1.5e1`, `150e-1`, `1e400`, `1E+99999999999999999999`, `0e-99999999999999999999`,
@@ -117,7 +117,7 @@ func TestCheckKeywords(t *testing.T) {
 				`[1]`:     {{"", 0, `array is not one of "working", "a\nb", null, 1, [1,{"a":2}]`}},
 			},
 		}, {
-			name:   "an enum of many is cut short",
+			name:   "the list of a long enum is shortened",
 			nodes:  one(jsonschema.Node{Enum: strings.Split("1,2,3,4,5,6,7,8,9,10,11,12,13,14", ",")}),
 			admits: []string{`14`},
 			faults: map[string][]fault{`0`: {{"", 0, "0 is not one of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more"}}},
@@ -199,7 +199,7 @@ func TestCheckKeywords(t *testing.T) {
 				`{"b":{"c":2},"a":1, "d":3}`: {{"/b", 1, `member "b" is not allowed`}, {"/d", 20, `member "d" is not allowed`}},
 			},
 		}, {
-			name:   "a property that admits nothing",
+			name:   "a property that admits no value",
 			nodes:  one(jsonschema.Node{Props: []jsonschema.Prop{{Name: "a", Node: jsonschema.None}}}),
 			admits: []string{`{}`, `{"b":1}`},
 			faults: map[string][]fault{`{"a":1}`: {{"/a", 5, "no value is allowed here"}}},
@@ -292,14 +292,14 @@ func TestCheckUnions(t *testing.T) {
 				`[{"type":"image","data":1},[]]`: {{"/0/data", 24, "want string, got number"}},
 			},
 		}, {
-			name:  "an unknown tag is the fault",
+			name:  "an unknown tag is reported",
 			nodes: content,
 			faults: map[string][]fault{
 				`{"data":1,"type":"audio"}`: {{"/type", 17, `"audio" is not one of "text", "image"`}},
 				`{"type":null}`:             {{"/type", 8, `null is not one of "text", "image"`}},
 			},
 		}, {
-			name:  "without a tag, the members that are there decide",
+			name:  "without a tag, the members present decide",
 			nodes: content,
 			faults: map[string][]fault{
 				`{"data":""}`:         {{"", 0, `required member "type" is missing`}},
@@ -317,7 +317,7 @@ func TestCheckUnions(t *testing.T) {
 				`5`:                            {{"", 0, "want object, got number"}},
 			},
 		}, {
-			name:   "the kind decides, integers and fractions apart",
+			name:   "the kind decides; integers and fractions differ",
 			nodes:  []jsonschema.Node{integer, str, anyOf("", jsonschema.Variant{Node: 2, Kinds: jsonschema.Integer}, jsonschema.Variant{Node: 3, Kinds: jsonschema.String})},
 			admits: []string{`1`, `1.0`, `""`},
 			faults: map[string][]fault{

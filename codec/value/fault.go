@@ -225,7 +225,7 @@ func encodeFailure(err error) error {
 		case e.GoType != nil && (e.GoType.Kind() == reflect.Float64 || e.GoType.Kind() == reflect.Float32):
 			out.Err = codec.ErrFloat
 		case e.Err == nil:
-			out.Err = fmt.Errorf("Go type %v has no JSON form", e.GoType)
+			out.Err = fmt.Errorf("type %v has no JSON form", e.GoType)
 		}
 		return out
 	}
