@@ -284,8 +284,8 @@ func TestChangedNumberLosesOriginalText(t *testing.T) {
 	}
 }
 
-// TestUnknownMembersOfNestedObjectsStayApart decodes objects with unknown members of all sizes. Between these are known
-// members that also keep raw text, and nested objects with unknown members.
+// TestUnknownMembersOfNestedObjectsStayApart decodes objects with unknown members of all sizes.
+// Between these are known members that also keep raw text, and nested objects with unknown members.
 func TestUnknownMembersOfNestedObjectsStayApart(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	type want struct {

@@ -64,9 +64,9 @@ func randomContent(random *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// TestStringsAgreeWithEncodingJSON compares the strings read and written with those of encoding/json, and with
-// code that processes single bytes. It uses buffers of many capacities and alignments, and both new
-// and reused Readers and Writers.
+// TestStringsAgreeWithEncodingJSON compares the strings read and written with those of
+// encoding/json, and with code that processes single bytes. It uses buffers of many capacities and
+// alignments, and both new and reused Readers and Writers.
 func TestStringsAgreeWithEncodingJSON(t *testing.T) {
 	count, seed := randomRuns(t, 20_000)
 	random := rand.New(rand.NewPCG(seed, 10))

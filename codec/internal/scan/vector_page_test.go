@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// TestVectorCodeStaysWithinText scans texts that lie directly before and directly after memory pages without
-// access, so that an access beyond the text crashes.
+// TestVectorCodeStaysWithinText scans texts that lie directly before and directly after memory
+// pages without access, so that an access beyond the text crashes.
 func TestVectorCodeStaysWithinText(t *testing.T) {
 	size := os.Getpagesize()
 	page := func() []byte {

@@ -57,8 +57,8 @@ func checkText(t *testing.T, text string, data, room []byte) {
 	}
 }
 
-// TestOddCharactersAtEveryPosition puts each element of slow.Odd at every position of texts of many lengths and
-// alignments.
+// TestOddCharactersAtEveryPosition puts each element of slow.Odd at every position of texts of many
+// lengths and alignments.
 func TestOddCharactersAtEveryPosition(t *testing.T) {
 	for _, filler := range []string{"x", "é"} {
 		for _, thing := range slow.Odd {
