@@ -178,6 +178,28 @@ func TestWriteFailsAfterStreamFails(t *testing.T) {
 	}
 }
 
+// A peer that has stopped reading answers no pending request: the connection ends after the write.
+func TestReadFailsAfterFailedWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, peer := io.Pipe()
+		closed, out := io.Pipe()
+		closed.Close()
+		c := stdio.New(in, out, stdio.Options{})
+		defer c.Close()
+		go peer.Write([]byte("{}\n")) // ends when the line is read
+		if err := c.Write(t.Context(), transport.Message{Text: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(); err != nil {
+			t.Errorf("a line from before: %v", err)
+		}
+		start := time.Now()
+		if _, err := c.Read(); !errors.Is(err, transport.ErrClosed) || time.Since(start) > time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
 // An answer that is too long fails its call. A request that is too long is rejected with its id.
 func TestOverlongMessageIsIdentifiedByHeadOrTail(t *testing.T) {
 	const limit = 5000
