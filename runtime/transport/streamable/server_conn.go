@@ -15,7 +15,10 @@ import (
 )
 
 // serverConn is the server end of one conversation: a [transport.Conn] that receives messages by
-// POST and sends each message on one of several streams.
+// POST and sends each message on one of several streams. It passes each message from part to part;
+// the parts do not know each other, except that a sink belongs to its outflow. Each part has a lock
+// of its own, and no goroutine holds two of them. The order of a stream is acquired before any of
+// them.
 type serverConn struct {
 	h         *Handler
 	id        string // session id; empty without a session
