@@ -153,7 +153,7 @@ func generate(c Config) (*Output, error) {
 			return nil, err
 		}
 		out.docs = append(out.docs, doc)
-		sources = append(sources, fmt.Sprintf("%s %s, sha256 %x", s.Revision, s.File, sha256.Sum256(s.Src)))
+		sources = append(sources, fmt.Sprintf("%s %s, sha256:%x", s.Revision, s.File, sha256.Sum256(s.Src)))
 	}
 	if len(out.docs) == 0 {
 		return nil, fmt.Errorf("no schema to generate from")

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
@@ -36,16 +37,18 @@ var update = flag.Bool("update", false, "rewrite the want sections of the golden
 //	capabilities.json  table of the capabilities that messages need
 //	docs.md         documentation; by default the descriptions in the schemas
 //
-// these select what to compare:
+// these select the declarations and values to compare:
 //
-//	show            declarations to compare, by name: "T", "T.DecodeJSON", "*.isU"
+//	show            declarations to compare, by name: "T", "T.DecodeJSON", "*.isU"; "//F" shows
+//	                the comment of a function
 //	in.json         lines "DEFINITION VALUE" to decode and encode again
 //	run.go          a file of the package, package p, with a func Run(w io.Writer)
 //
 // and these are the expected output:
 //
 //	want.go         the declarations; constants come with their type, functions without comment
-//	want.json       for each line of in.json the Go type and the encoded value, or the place of the error
+//	want.json       for each line of in.json the Go type and the encoded value, or the place of the
+//	                error
 //	want.faults     the faults that Validate reports: line, revision, place and schema keyword
 //	want.out        the output of Run
 //	want.err        the error, in a case whose name starts with "error-"
@@ -96,6 +99,14 @@ func TestGolden(t *testing.T) {
 				t.Error("the case has no section show")
 			}
 			c.compare(t, "want.go", c.shown(t))
+			for _, f := range c.out.Files {
+				for line := range strings.Lines(string(f.Src)) {
+					line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")
+					if strings.HasPrefix(strings.TrimSpace(line), "//") && utf8.RuneCountInString(line) > 100 && !strings.Contains(line, "://") {
+						t.Errorf("%s has a comment wider than 100 columns: %s", f.Name, line)
+					}
+				}
+			}
 			again, err := gen.Generate(c.config)
 			if err != nil {
 				t.Fatal(err)
@@ -234,7 +245,7 @@ func (c *golden) shown(t *testing.T) string {
 
 type declaration struct{ name, src string }
 
-// declarations lists what the output declares: types, constants under the name of their
+// declarations lists the declarations of the output: types, constants under the name of their
 // type, variables, functions, and methods as "T.Name".
 func (c *golden) declarations(t *testing.T) []declaration {
 	var out []declaration
@@ -259,6 +270,9 @@ func (c *golden) declarations(t *testing.T) []declaration {
 					name = source(recv.Pos(), recv.End())[:recv.End()-recv.Pos()] + "." + name
 				}
 				out = append(out, declaration{name, source(d.Pos(), d.End())})
+				if d.Doc != nil {
+					out = append(out, declaration{"//" + name, source(d.Doc.Pos(), d.Doc.End())})
+				}
 			case *ast.GenDecl:
 				from := d.Pos()
 				if d.Doc != nil {

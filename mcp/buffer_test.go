@@ -17,13 +17,13 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 )
 
-// kept is what a caller has after decoding: a value, or an error with what could be read all the same.
+// kept is the result of decoding: a value, or an error and the parts that could be read.
 type kept struct {
 	value codec.Encoder // nil if nothing can be written
 	err   error
 }
 
-// String is all that can be seen of it.
+// String returns a text that shows every part of the result.
 func (k kept) String() string {
 	var text []byte
 	var err error
@@ -40,7 +40,7 @@ func (k kept) String() string {
 	return b.String()
 }
 
-// list is values one after the other.
+// list holds several values.
 type list []codec.Encoder
 
 func (l list) EncodeJSON(w *wire.Writer) {
@@ -62,8 +62,8 @@ func typed[T codec.Encoder](v T, err error) kept {
 	return kept{v, nil}
 }
 
-// ofMessages are the ways to decode a message or a batch. The talk goes on from one to the next.
-func ofMessages(talk *mcp.Conversation) []entryPoint {
+// ofMessages are the ways to decode a message or a batch. The same Conversation decodes all inputs.
+func ofMessages(conversation *mcp.Conversation) []entryPoint {
 	return []entryPoint{
 		{"jsonrpc.Parse", func(data []byte, opts ...codec.Option) kept { return message(jsonrpc.Parse(data, opts...)) }},
 		{"jsonrpc.ParseBatch", func(data []byte, opts ...codec.Option) kept {
@@ -85,8 +85,8 @@ func ofMessages(talk *mcp.Conversation) []entryPoint {
 			return message(mcp.DecodeResponse("tools/call", data, opts...))
 		}},
 		{"Conversation.Decode", func(data []byte, opts ...codec.Option) kept {
-			talk.Expect(codec.IntScalar(1), "tools/call")
-			m, err := talk.Decode(data, opts...)
+			conversation.Expect(codec.IntScalar(1), "tools/call")
+			m, err := conversation.Decode(data, opts...)
 			return kept{&m.Message, err}
 		}},
 		{"Conversation.Next", func(data []byte, opts ...codec.Option) kept {
@@ -94,7 +94,7 @@ func ofMessages(talk *mcp.Conversation) []entryPoint {
 			if err != nil {
 				return kept{nil, err}
 			}
-			m, err := talk.Next(parsed)
+			m, err := conversation.Next(parsed)
 			return kept{&m.Message, err}
 		}},
 		{"codec.Valid", func(data []byte, opts ...codec.Option) kept { return kept{nil, codec.Valid(data, opts...)} }},
@@ -149,15 +149,15 @@ func ofPayload(p hostile.Payload) []entryPoint {
 	}
 }
 
-// decodeAll decodes all hostile inputs in every way. Each time the input has a buffer of its own, which is handed to
-// after together with what was decoded.
+// decodeAll decodes all hostile inputs in every way. Each input has a buffer of its own. decodeAll
+// passes the buffer and the result to after.
 func decodeAll(after func(name string, buffer []byte, k kept)) {
-	var talk mcp.Conversation
+	var conversation mcp.Conversation
 	decode := func(e entryPoint, text string) {
 		buffer := append(make([]byte, 0, len(text)+64), text...) // so large that it shares its memory with nothing
 		after(e.name+": "+text, buffer, e.decode(buffer))
 	}
-	for _, e := range ofMessages(&talk) {
+	for _, e := range ofMessages(&conversation) {
 		for _, m := range hostile.All(hostile.Messages()) {
 			decode(e, m.Text)
 		}
@@ -176,7 +176,7 @@ func decodeAll(after func(name string, buffer []byte, k kept)) {
 	}
 }
 
-func TestNothingDecodedChangesWithTheBuffer(t *testing.T) {
+func TestDecodedValuesSurviveOverwrittenBuffer(t *testing.T) {
 	decodeAll(func(name string, buffer []byte, k kept) {
 		before := k.String()
 		for i := range buffer {
@@ -188,7 +188,7 @@ func TestNothingDecodedChangesWithTheBuffer(t *testing.T) {
 	})
 }
 
-func TestNothingDecodedKeepsTheBuffer(t *testing.T) {
+func TestDecodedValuesReleaseBuffer(t *testing.T) {
 	type held struct {
 		name   string
 		buffer weak.Pointer[byte]
@@ -219,7 +219,7 @@ func TestNothingDecodedKeepsTheBuffer(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// With NoCopy, raw values are parts of the buffer, and nothing else is.
+// With NoCopy, only raw values are parts of the buffer.
 func TestNoCopySharesRawValuesOnly(t *testing.T) {
 	for _, tt := range []struct{ name, method, text, want string }{
 		{"params of an unknown method", "", `{"jsonrpc":"2.0","id":"7","method":"x/7","params":{"a":7}}`, `{"jsonrpc":"2.0","id":"7","method":"x/7","params":{"a":8}}`},
@@ -244,7 +244,7 @@ func TestNoCopySharesRawValuesOnly(t *testing.T) {
 	}
 }
 
-// A raw value that shares the buffer ends where it ends: appending to it makes a copy.
+// A raw value that shares the buffer has no spare capacity, so that appending to it makes a copy.
 func TestNoCopyDoesNotLetAppendWriteIntoTheBuffer(t *testing.T) {
 	const text = `{"name":"n","arguments":{"a":1},"x":[2]}`
 	buffer := []byte(text)

@@ -16,9 +16,9 @@ func DecodeRequest(data []byte, opts ...codec.Option) (jsonrpc.Message, error) {
 	return jsonrpc.ParseTyped(data, answerTo(""), opts...)
 }
 
-// DecodeResponse decodes the response to a request of the given method, and its result, from JSON text
-// in one pass. The Payload of the message is the value that [DecodeResult] returns. DecodeResponse
-// handles error responses, and returns errors, like [jsonrpc.Parse].
+// DecodeResponse decodes the response to a request of the given method, and its result, from JSON
+// text in one pass. The Payload of the message is the value that [DecodeResult] returns.
+// DecodeResponse handles error responses, and returns errors, like [jsonrpc.Parse].
 func DecodeResponse(method string, data []byte, opts ...codec.Option) (jsonrpc.Message, error) {
 	return jsonrpc.ParseTyped(data, answerTo(method), opts...)
 }
@@ -37,20 +37,20 @@ func (a answerTo) ReadResult(r *wire.Reader, id jsonrpc.ID) codec.Value {
 // ReadsAnyResult marks that ReadResult does not need the id, because the method is known.
 func (a answerTo) ReadsAnyResult() {}
 
-// Conversation gives types to the messages of one connection, both directions together, in the order
-// in which they were sent. The type of a result depends on the request with the same id, and the type
-// of the result of tasks/result on the request that created the task.
+// Conversation gives types to the messages of one connection, both directions together, in the
+// order in which they were sent. The type of a result depends on the request with the same id, and
+// the type of the result of tasks/result on the request that created the task.
 //
-// Each side chooses the ids of its requests, so both sides may have pending requests with the same id.
-// [Conversation.DecodeFrom] knows the sender and always finds the right request. The other methods
-// choose the request whose result schema admits the result. If that does not determine the request,
-// the response has none.
+// Each side chooses the ids of its requests, so both sides may have pending requests with the same
+// id. [Conversation.DecodeFrom] knows the sender and always finds the right request. The other
+// methods choose the request whose result schema admits the result. If that does not determine the
+// request, the response has none.
 //
-// A Conversation keeps each request until it is answered, and the id and method of each task forever.
-// The zero value is ready to use. A Conversation is not safe for concurrent use.
+// A Conversation keeps each request until it is answered, and the id and method of each task
+// forever. The zero value is ready to use. A Conversation is not safe for concurrent use.
 type Conversation struct {
-	// Params and Result read payloads by method. Set them to support the methods of extensions. They
-	// default to [ReadMethodParams] and [ReadMethodResult].
+	// Params and Result read payloads by method. Set them to support the methods of extensions.
+	// They default to [ReadMethodParams] and [ReadMethodResult].
 	Params func(r *wire.Reader, method string) codec.Value
 	Result func(r *wire.Reader, method string) codec.Value
 
@@ -86,9 +86,9 @@ type Typed struct {
 }
 
 // Decode decodes the next message of the conversation from JSON text. The error is that of
-// [jsonrpc.ParseTyped]. A response whose payload has the wrong shape still counts as the response to
-// its request. Malformed text and invalid messages do not: the conversation still expects a response
-// to that request.
+// [jsonrpc.ParseTyped]. A response whose payload has the wrong shape still counts as the response
+// to its request. Malformed text and invalid messages do not: the conversation still expects a
+// response to that request.
 func (c *Conversation) Decode(data []byte, opts ...codec.Option) (Typed, error) {
 	return c.DecodeFrom(FromClient|FromServer, data, opts...)
 }
@@ -164,7 +164,7 @@ func (p *payloads) result(r *wire.Reader, method string) codec.Value {
 // settle returns the only candidate whose result schema admits the next value of r, or the zero
 // request. It consumes nothing.
 func (p *payloads) settle(r *wire.Reader, id jsonrpc.ID, candidates []int) request {
-	mark := r.Mark()
+	mark := r.Checkpoint()
 	raw := r.Raw()
 	r.Rewind(mark)
 	var fit []request
@@ -304,8 +304,8 @@ func (c *Conversation) asked(id jsonrpc.ID, from Direction) (req request, candid
 	return req, candidates
 }
 
-// answered removes the answered request and returns its method. If several requests can be meant, it
-// merges them first and removes one of the result.
+// answered removes the answered request and returns its method. If several requests can be meant,
+// it merges them first and removes one of the result.
 func (p *payloads) answered(id jsonrpc.ID) string {
 	req, candidates := p.c.asked(id, p.from)
 	if len(candidates) == 0 {

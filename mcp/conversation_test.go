@@ -19,8 +19,7 @@ import (
 
 const taskJSON = `{"createdAt":"c","lastUpdatedAt":"l","status":"working","taskId":"t","ttl":null}`
 
-// recorded is a conversation with what each message must turn out to be: what it is about,
-// and the type of its payload.
+// recorded is a conversation with the expected method and payload type of each message.
 var recorded = []struct{ text, about, payload string }{
 	{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"n","version":"1"}}}`, "initialize", "*mcp.InitializeRequestParams"},
 	{`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"n","version":"1"}}}`, "initialize", "*mcp.InitializeResult"},
@@ -31,11 +30,11 @@ var recorded = []struct{ text, about, payload string }{
 	{`{"jsonrpc":"2.0","id":"1","result":{"task":` + taskJSON + `}}`, "tools/call", "*mcp.CreateTaskResult"},
 	{`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":` + taskJSON + `}`, "notifications/tasks/status", "*mcp.TaskStatusNotificationParams"},
 	{`{"jsonrpc":"2.0","id":3,"method":"tasks/get","params":{"taskId":"t"}}`, "tasks/get", "*mcp.GetTaskRequestParams"},
-	// The server asks the client while it works, with an id that is in use the other way.
+	// The server sends requests while it works. Their ids are in use in the other direction, too.
 	{`{"jsonrpc":"2.0","id":3,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}}`, "elicitation/create", "*mcp.ElicitRequestFormParams"},
 	{`{"jsonrpc":"2.0","id":3,"result":{"action":"decline"}}`, "elicitation/create", "*mcp.ElicitResult"},
 	{`{"jsonrpc":"2.0","id":3,"result":` + taskJSON + `}`, "tasks/get", "*mcp.GetTaskResult"},
-	// What answers tasks/result is what answers the request behind the task.
+	// The result of tasks/result has the type of the request that created the task.
 	{`{"jsonrpc":"2.0","id":4,"method":"tasks/result","params":{"taskId":"t"}}`, "tasks/result", "*mcp.GetTaskPayloadRequestParams"},
 	{`{"jsonrpc":"2.0","id":4,"result":{"content":[{"type":"text","text":"a"}]}}`, "tasks/result", "*mcp.CallToolResult"},
 	{`{"jsonrpc":"2.0","id":5,"method":"tasks/result","params":{"taskId":"unknown"}}`, "tasks/result", "*mcp.GetTaskPayloadRequestParams"},
@@ -46,8 +45,8 @@ var recorded = []struct{ text, about, payload string }{
 	{`{"jsonrpc":"2.0","id":99,"error":{"code":-32600,"message":"m"}}`, "", "<nil>"},
 }
 
-// A conversation types responses by their requests, whether its messages are decoded in one
-// pass or were parsed before, and whatever the order of their members.
+// A conversation types responses by their requests, in one pass or after parsing, with members in
+// any order.
 func TestConversation(t *testing.T) {
 	for _, how := range []struct {
 		name string
@@ -81,7 +80,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// reversed is a message with its members in the opposite order.
+// reversed returns a message with its members in the opposite order.
 func reversed(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var members [][]byte
@@ -100,11 +99,11 @@ func TestConversationExpects(t *testing.T) {
 	var c mcp.Conversation
 	id := codec.IntScalar(7)
 	if c.Expects(id) {
-		t.Error("an answer is expected to nothing")
+		t.Error("a response is expected before any request")
 	}
 	c.Expect(id, "tools/list")
 	if !c.Expects(id) || c.Expects(codec.StringScalar("7")) {
-		t.Error("it is the answer to 7 that is expected")
+		t.Error("the response to id 7 is not expected, or that to \"7\" is")
 	}
 	m, err := c.Decode([]byte(`{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}`))
 	if err != nil || m.For != "tools/list" {
@@ -115,9 +114,9 @@ func TestConversationExpects(t *testing.T) {
 	}
 }
 
-// A payload of the wrong shape is an error with its place in the message, and the
-// conversation goes on.
-func TestConversationGoesOnAfterFaults(t *testing.T) {
+// A payload of the wrong shape is an error with its place in the message. The conversation
+// continues.
+func TestConversationContinuesAfterFaults(t *testing.T) {
 	var c mcp.Conversation
 	m, err := c.Decode([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`))
 	var e *codec.Error
@@ -236,7 +235,7 @@ func TestNotifyClient(t *testing.T) {
 	}
 }
 
-// Both sides number their requests from 1, and the answers cross.
+// Both sides number their requests from 1, and the responses cross.
 func TestConversationWithCrossingAnswers(t *testing.T) {
 	type step struct {
 		from mcp.Direction
@@ -249,11 +248,11 @@ func TestConversationWithCrossingAnswers(t *testing.T) {
 		{mcp.FromServer, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, "tools/call *mcp.CallToolResult"},
 		{mcp.FromClient, `{"jsonrpc":"2.0","id":1,"result":{"action":"decline"}}`, "elicitation/create *mcp.ElicitResult"},
 	}
-	var told, untold mcp.Conversation
+	var directed, undirected mcp.Conversation
 	for _, s := range steps {
 		for name, decode := range map[string]func() (mcp.Typed, error){
-			"DecodeFrom": func() (mcp.Typed, error) { return told.DecodeFrom(s.from, []byte(s.text)) },
-			"Decode":     func() (mcp.Typed, error) { return untold.Decode([]byte(s.text)) },
+			"DecodeFrom": func() (mcp.Typed, error) { return directed.DecodeFrom(s.from, []byte(s.text)) },
+			"Decode":     func() (mcp.Typed, error) { return undirected.Decode([]byte(s.text)) },
 		} {
 			m, err := decode()
 			if got := fmt.Sprintf("%s %T", m.For, m.Payload); err != nil || got != s.want {
@@ -262,7 +261,7 @@ func TestConversationWithCrossingAnswers(t *testing.T) {
 		}
 	}
 
-	// Where the results say nothing, Decode does not guess.
+	// Decode does not guess if the results do not tell the requests apart.
 	var c mcp.Conversation
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"ping"}`,

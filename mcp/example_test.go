@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// A tool that looks at messages decodes each with its params. What it does not know survives
-// when it passes the message on.
+// DecodeRequest decodes a request and its params. Unknown members are kept when the params are
+// encoded again.
 func ExampleDecodeRequest() {
 	const line = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"render","arguments":{"scene":3},"task":{"ttl":6e4},"trace":"on"}}`
 
@@ -38,8 +38,7 @@ func ExampleDecodeRequest() {
 	// {"arguments":{"scene":3},"name":"render","task":{"ttl":60000},"trace":"on"}
 }
 
-// A server answers with a task. Members that may be left out are pointers; new takes their
-// value.
+// A server returns a task. Optional members are pointers; new returns a pointer to its argument.
 func ExampleTask() {
 	result := mcp.CreateTaskResult{
 		Meta: &mcp.ResultMetaObject{ModelImmediateResponse: new("Rendering, about a minute.")},
@@ -66,7 +65,7 @@ func ExampleTask() {
 	// {"_meta":{"io.modelcontextprotocol/model-immediate-response":"Rendering, about a minute."},"task":{"createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:30:00Z","pollInterval":5000,"status":"working","taskId":"786512e2","ttl":60000}}
 }
 
-// A client switches on what a tool gave it. What is no variant yet comes as Unknown.
+// A client switches on the type of each content block. A block of an unknown type is an Unknown.
 func ExampleContentBlock() {
 	var result mcp.CallToolResult
 	err := codec.Unmarshal([]byte(`{"content":[
@@ -94,7 +93,7 @@ func ExampleContentBlock() {
 	// unknown: {"type":"hologram","depth":3}
 }
 
-// What answers a tool call is one of several results; the method says which they are.
+// The result of a tool call has one of several types. DecodeResult returns the right one.
 func ExampleDecodeResult() {
 	for _, text := range []string{
 		`{"content":[{"type":"text","text":"Done."}]}`,
@@ -117,7 +116,7 @@ func ExampleDecodeResult() {
 	// task 786512e2 is working
 }
 
-// Validate says all that one revision finds wrong, each fault with its place.
+// Validate reports every fault, with its JSON pointer, under the schema of one revision.
 func ExampleValidate() {
 	err := mcp.Validate(mcp.Revision20251125, "Task", []byte(`{"taskId":7,"status":"asleep","createdAt":"","lastUpdatedAt":""}`))
 	var faults jsonschema.Faults
@@ -132,7 +131,7 @@ func ExampleValidate() {
 	// "/status": "asleep" is not one of "cancelled", "completed", "failed", "input_required", "working"
 }
 
-// adder answers one method; the embedded struct refuses all others.
+// adder implements one method. The embedded struct rejects all others.
 type adder struct{ mcp.UnimplementedServerHandler }
 
 func (adder) CallTool(ctx context.Context, params *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
@@ -147,7 +146,8 @@ func (adder) CallTool(ctx context.Context, params *mcp.CallToolRequestParams) (m
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: fmt.Sprint(sum)}}}, nil
 }
 
-// A server gets its requests by method, checked against the revision that it speaks.
+// DispatchServer checks the params against a revision, decodes them and calls the handler for the
+// method.
 func ExampleDispatchServer() {
 	ctx := context.Background()
 	for _, params := range []string{`{"name":"add","arguments":{"numbers":[1,2,39]}}`, `{"arguments":[]}`} {
@@ -168,7 +168,7 @@ func ExampleDispatchServer() {
 	// -32602
 }
 
-// What a method is, and which revisions have it.
+// LookupMethod returns the properties of a method and the revisions that have it.
 func ExampleLookupMethod() {
 	m, ok := mcp.LookupMethod("tools/call")
 	fmt.Println(ok, m.Params, m.Result, m.Task, m.From == mcp.FromClient)
@@ -179,7 +179,7 @@ func ExampleLookupMethod() {
 	// false true
 }
 
-// An answer does not say what it answers: the method has to be known.
+// A response does not name its method, so the caller of DecodeResponse must know it.
 func ExampleDecodeResponse() {
 	m, err := mcp.DecodeResponse("resources/read", []byte(`{"jsonrpc":"2.0","id":7,"result":{"contents":[{"uri":"note://1","text":"milk"}]}}`))
 	if err != nil {
@@ -192,9 +192,10 @@ func ExampleDecodeResponse() {
 	// 7 milk
 }
 
-// A recorder has both directions of a connection, so that answers take the type of what they answer.
+// A recorder sees both directions of a connection. A Conversation gives each result the type that
+// belongs to its request.
 func ExampleConversation() {
-	var talk mcp.Conversation
+	var conversation mcp.Conversation
 	for _, m := range []struct {
 		from mcp.Direction
 		text string
@@ -204,7 +205,7 @@ func ExampleConversation() {
 		{mcp.FromServer, `{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}`},
 		{mcp.FromClient, `{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`},
 	} {
-		typed, err := talk.DecodeFrom(m.from, []byte(m.text))
+		typed, err := conversation.DecodeFrom(m.from, []byte(m.text))
 		fmt.Printf("%T %v\n", typed.Payload, err)
 	}
 	// Output:
@@ -214,7 +215,7 @@ func ExampleConversation() {
 	// *mcp.ListRootsResult <nil>
 }
 
-// local is a [jsonrpc.Caller] that answers itself.
+// local is a [jsonrpc.Caller] that calls a handler in the same process.
 type local struct{}
 
 func (local) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
@@ -229,7 +230,8 @@ func (local) Call(ctx context.Context, method string, params codec.Encoder) (jso
 	return codec.Marshal(result)
 }
 
-// Typed calls over whatever moves requests; package runtime/session has a Caller for connections.
+// ToServer makes typed calls through any Caller. Package runtime/session has a Caller for
+// connections.
 func ExampleToServer() {
 	server := mcp.ToServer{Caller: local{}}
 	outcome, err := server.CallTool(context.Background(), &mcp.CallToolRequestParams{Name: "add", Arguments: json.RawMessage(`{"numbers":[1,2]}`)})
@@ -247,7 +249,7 @@ func ExampleToServer() {
 	// 3
 }
 
-// The type of a definition, by its name.
+// New returns a value of the type of a definition.
 func ExampleNew() {
 	v := mcp.New("Tool")
 	err := codec.Unmarshal([]byte(`{"name":"add","inputSchema":{"type":"object"}}`), v)

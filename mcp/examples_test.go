@@ -16,9 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// The examples in the specification decode as the type that their folder names, find no
-// fault in the revision they are from, and come back as they were. Messages decode with typed params
-// and results.
+// The examples in the specification decode as the type that their folder names, are valid in their
+// revision, and are encoded as the same value. Messages decode with typed params and results.
 func TestOfficialExamples(t *testing.T) {
 	spec := os.Getenv("MCPWIRE_SPEC")
 	const rev = mcp.Revision20260728

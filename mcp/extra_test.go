@@ -45,8 +45,8 @@ func structs(t *testing.T) (names []string) {
 	return names
 }
 
-// An Extra can be moved from each type to each other type. No name is written twice and no member is
-// lost. Required members that were missing in the first type are written by the second.
+// An Extra can be moved from each type to each other type. No name is written twice and no member
+// is lost. Required members that were missing in the first type are written by the second.
 func TestExtraMovedToAnotherType(t *testing.T) {
 	names := structs(t)
 	for _, from := range names {

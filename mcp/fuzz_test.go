@@ -17,7 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// FuzzCallToolOutcome decodes what answers a tool call.
+// FuzzCallToolOutcome decodes results of tool calls.
 func FuzzCallToolOutcome(f *testing.F) {
 	seed(f, "CallToolResult", "CreateTaskResult", "InputRequiredResult")
 	fuzz(f, func(r *wire.Reader) codec.Encoder { return mcp.DecodeCallToolOutcome(r) })
@@ -47,7 +47,7 @@ func FuzzDefinition(f *testing.F) {
 }
 
 // FuzzParams decodes and encodes whole requests and notifications of every method. The number
-// says which method it is.
+// selects the method.
 func FuzzParams(f *testing.F) {
 	seeds := roundtrip.NewSeeds(f, schema.Revisions())
 	methods := mcp.Methods()
@@ -83,9 +83,9 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// FuzzConversation decodes the lines of a text as the messages of one conversation, in one pass
-// and in two: envelope first, payload then. Both must make the same of them, faults included, and
-// what was decoded must come back the same.
+// FuzzConversation decodes the lines of a text as the messages of one conversation, once in one
+// pass and once in two: first the envelope, then the payload. Both must give the same messages and
+// errors. A decoded message must be encoded as the same value.
 func FuzzConversation(f *testing.F) {
 	var talk strings.Builder
 	for i, c := range hostile.All(hostile.Messages()) {
@@ -122,7 +122,7 @@ func FuzzConversation(f *testing.F) {
 				t.Fatalf("%s: in one pass %v, in two %v", line, gotErr, err)
 			}
 			if err != nil {
-				// A message that is none is nothing to Next.
+				// Next ignores an invalid message.
 				two.Decode(line)
 				continue
 			}
@@ -147,8 +147,8 @@ func FuzzConversation(f *testing.F) {
 	})
 }
 
-// checkMessage decodes a message that has payload as its member name, in front of what head has
-// and behind it. Both must be the same message, and keep the payload as the plain envelope does.
+// checkMessage decodes a message with the payload before and after the members in head. Both must
+// be the same message, and keep the payload unchanged, as the envelope alone does.
 func checkMessage(t *testing.T, head, name string, payload []byte, decode func([]byte) (jsonrpc.Message, error)) {
 	member := fmt.Sprintf("%q:%s", name, payload)
 	text := []byte(head + "," + member + "}")
@@ -187,8 +187,8 @@ func checkMessage(t *testing.T, head, name string, payload []byte, decode func([
 	}
 }
 
-// seed adds instances and mutants of the definitions in every revision that has them, and
-// what else is easily got wrong.
+// seed adds instances and mutants of the definitions in every revision that has them, and inputs
+// that decoders often get wrong.
 func seed(f *testing.F, definitions ...string) {
 	seeds := roundtrip.NewSeeds(f, schema.Revisions())
 	for _, name := range definitions {

@@ -34,7 +34,7 @@ func validatePayload(p hostile.Payload) error {
 
 // decoders are the ways to decode a whole message with its payload.
 var decoders = map[string]func(p hostile.Payload, text string, opts ...codec.Option) (jsonrpc.Message, error){
-	"as what it is": func(p hostile.Payload, text string, opts ...codec.Option) (jsonrpc.Message, error) {
+	"by its kind": func(p hostile.Payload, text string, opts ...codec.Option) (jsonrpc.Message, error) {
 		if p.IsResult() {
 			return mcp.DecodeResponse(p.Method, []byte(text), opts...)
 		}
@@ -48,7 +48,7 @@ var decoders = map[string]func(p hostile.Payload, text string, opts ...codec.Opt
 	},
 }
 
-func TestHostilePayloadIsTakenExactlyOrRefusedAtItsFault(t *testing.T) {
+func TestDecodeHostilePayloads(t *testing.T) {
 	for _, class := range hostile.Payloads() {
 		for _, p := range class.Inputs {
 			t.Run(class.Name+"/"+p.Name, func(t *testing.T) {
@@ -91,7 +91,8 @@ func TestHostilePayloadIsTakenExactlyOrRefusedAtItsFault(t *testing.T) {
 	}
 }
 
-// checkFaults compares what validation finds in the text of a payload with what it must find, places included.
+// checkFaults compares the faults that validation finds in the text of a payload, and their places,
+// with the expected ones.
 func checkFaults(t *testing.T, p hostile.Payload, err error) {
 	t.Helper()
 	if diff := cmp.Diff(p.Faults, faults(t, err)); diff != "" {
@@ -107,7 +108,7 @@ func checkFaults(t *testing.T, p hostile.Payload, err error) {
 	}
 }
 
-// open are payloads with a place for any JSON, which VALUE stands for.
+// open are payloads with a place for any JSON value, marked VALUE.
 var open = []struct{ method, def, text, pointer string }{
 	{"tools/call", "CallToolRequestParams", `{"name":"n","arguments":{"a":VALUE}}`, "/arguments/a"},
 	{"tools/call", "CallToolRequestParams", `{"name":"n","_meta":{"a/b":VALUE,"progressToken":1}}`, "/_meta/a~1b"},
@@ -121,8 +122,8 @@ var open = []struct{ method, def, text, pointer string }{
 	{"future/method", "FutureParams", `{"a":VALUE}`, "/a"},
 }
 
-// What stays raw is checked as strictly as what does not.
-func TestHostileTextIsTakenOrRefusedWhereAnythingMayStand(t *testing.T) {
+// Raw values are checked as strictly as typed ones.
+func TestDecodeHostileTextsInOpenMembers(t *testing.T) {
 	for _, c := range hostile.All(hostile.Texts()) {
 		switch c.Rule {
 		case hostile.EOF, hostile.Trailing, hostile.BOM:
@@ -149,8 +150,8 @@ func TestHostileTextIsTakenOrRefusedWhereAnythingMayStand(t *testing.T) {
 	}
 }
 
-// Messages of unknown methods, or whose request nobody knows, are carried on as they came.
-func TestHostileMessageKeepsItsPayloadWhereNobodyKnowsItsType(t *testing.T) {
+// Messages of unknown methods, and responses to unknown requests, keep their payload unchanged.
+func TestConversationKeepsPayloadOfUnknownType(t *testing.T) {
 	for _, c := range hostile.All(hostile.Messages()) {
 		want, wantErr := jsonrpc.Parse([]byte(c.Text))
 		for name, decode := range map[string]func() (jsonrpc.Message, error){
@@ -178,7 +179,7 @@ func TestHostileMessageKeepsItsPayloadWhereNobodyKnowsItsType(t *testing.T) {
 	}
 }
 
-// Limits hold for a whole message, whichever of its members come first.
+// Limits apply to a whole message, in any order of its members.
 func TestLimitsHoldForMessagesWithPayload(t *testing.T) {
 	call := func(depth int) hostile.Payload {
 		return hostile.Payload{Method: "tools/call", Def: "CallToolRequestParams", Text: `{"name":"n","arguments":{"a":` + hostile.Nested(depth) + `}}`}
@@ -192,14 +193,14 @@ func TestLimitsHoldForMessagesWithPayload(t *testing.T) {
 		opts []codec.Option
 		rule hostile.Rule
 	}{
-		{"arguments as deep as may be", call(hostile.DefaultMaxDepth - 3), nil, hostile.Taken},
+		{"arguments at the depth limit", call(hostile.DefaultMaxDepth - 3), nil, hostile.Taken},
 		{"arguments too deep", call(hostile.DefaultMaxDepth - 2), nil, hostile.Depth},
-		{"arguments of ten thousand, allowed", call(10000), []codec.Option{codec.MaxDepth(10003)}, hostile.Taken},
-		{"arguments of one too many, where more are allowed", call(10000), []codec.Option{codec.MaxDepth(10002)}, hostile.Depth},
-		{"content as deep as may be", result(hostile.DefaultMaxDepth - 4), nil, hostile.Taken},
+		{"arguments at a raised limit", call(10000), []codec.Option{codec.MaxDepth(10003)}, hostile.Taken},
+		{"arguments beyond a raised limit", call(10000), []codec.Option{codec.MaxDepth(10002)}, hostile.Depth},
+		{"content at the depth limit", result(hostile.DefaultMaxDepth - 4), nil, hostile.Taken},
 		{"content too deep", result(hostile.DefaultMaxDepth - 3), nil, hostile.Depth},
-		{"content of ten thousand, allowed", result(10000), []codec.Option{codec.MaxDepth(10004)}, hostile.Taken},
-		{"text as long as may be", result(1), []codec.Option{codec.MaxString(10)}, hostile.Taken},
+		{"content at a raised limit", result(10000), []codec.Option{codec.MaxDepth(10004)}, hostile.Taken},
+		{"text at the length limit", result(1), []codec.Option{codec.MaxString(10)}, hostile.Taken},
 		{"text too long", result(1), []codec.Option{codec.MaxString(9)}, hostile.StringSize},
 		{"size", result(1), []codec.Option{codec.MaxSize(90)}, hostile.Taken},
 		{"too large", result(1), []codec.Option{codec.MaxSize(89)}, hostile.Size},

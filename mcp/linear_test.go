@@ -27,7 +27,7 @@ func member(i int) string { return fmt.Sprintf(`"n%06d":%d`, i, i) }
 
 func constant(text string) func(int) string { return func(int) string { return text } }
 
-// growing are payloads that make a careless decoder, encoder or validator do work in the square of their size.
+// growing are payloads that cause quadratic work in a careless decoder, encoder or validator.
 var growing = []struct {
 	name        string
 	method, def string
@@ -104,10 +104,10 @@ var growing = []struct {
 			}) + `}}}`
 	}},
 	{"answers in a form", "elicitation/create", "ElicitResult", func(n int) string { return `{"action":"accept","content":{` + many(n, member) + `}}` }},
-	{"answer in a form that comes twice", "elicitation/create", "ElicitResult", func(n int) string {
+	{"repeated field of a form", "elicitation/create", "ElicitResult", func(n int) string {
 		return `{"action":"accept","content":{` + many(n, member) + `,` + member(0) + `}}`
 	}},
-	{"capabilities nobody knows", "initialize", "InitializeRequestParams", func(n int) string {
+	{"unknown capabilities", "initialize", "InitializeRequestParams", func(n int) string {
 		return `{"protocolVersion":"v","capabilities":{"experimental":{` + many(n, func(i int) string { return fmt.Sprintf(`"n%d":{}`, i) }) + `}},"clientInfo":{"name":"c","version":"1"}}`
 	}},
 	{"requests for input", "tools/call", "CallToolResult", func(n int) string {
@@ -122,15 +122,15 @@ var growing = []struct {
 	{"faults under a long name", "elicitation/create", "ElicitResult", func(n int) string {
 		return `{"action":"accept","content":{"` + strings.Repeat("x", 8*n) + `":[` + many(n, constant(`"a"`)) + `],"b":{}}}`
 	}},
-	{"a wrong kind behind much", "tools/call", "CallToolResult", func(n int) string {
+	{"a wrong kind after a long list", "tools/call", "CallToolResult", func(n int) string {
 		return `{"content":[` + many(n, constant("{\"type\":\"text\",\n\"text\":\"a\"}")) + `,{"type":"text","text":7}]}`
 	}},
-	{"broken text behind much", "tools/call", "CallToolResult", func(n int) string {
+	{"malformed text after a long list", "tools/call", "CallToolResult", func(n int) string {
 		return `{"content":[` + many(n, constant("{\"type\":\"text\",\n\"text\":\"a\"}")) + `,{"type":"text","text":"\x"}]}`
 	}},
 }
 
-func TestWorkGrowsWithThePayloadAndNotItsSquare(t *testing.T) {
+func TestPayloadWorkIsLinear(t *testing.T) {
 	limits := codec.MaxDepth(1 << 30)
 	for _, g := range growing {
 		t.Run(g.name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWorkGrowsWithThePayloadAndNotItsSquare(t *testing.T) {
 	}
 }
 
-func TestWorkGrowsWithTheConversationAndNotItsSquare(t *testing.T) {
+func TestConversationWorkIsLinear(t *testing.T) {
 	call := func(id int, method string) string {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"n","x":[1]}}`, id, method)
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// The method table has just the methods that the schemas have, each in the revisions that
-// have it.
+// The method table has exactly the methods of the schemas, each in the revisions that have it.
 func TestMethodTableAgreesWithTheSchemas(t *testing.T) {
 	want := map[string][]string{}
 	for _, rev := range schema.Revisions() {
@@ -71,7 +70,7 @@ func document(t *testing.T, rev string) *load.Document {
 	return doc
 }
 
-// Who sends a method, and whether it can be run as a task.
+// The table has the direction of each method, and whether it can run as a task.
 func TestMethodTable(t *testing.T) {
 	const both = mcp.FromClient | mcp.FromServer
 	for _, tt := range []struct {
@@ -168,8 +167,8 @@ func TestDecodeParamsAndResult(t *testing.T) {
 	}
 }
 
-// The params of a message are checked as their revision states them, inside of the message
-// or as a definition of their own.
+// Params are checked against the schema of their revision, both where the message states it inline
+// and where it has a definition of its own.
 func TestValidateParams(t *testing.T) {
 	for _, tt := range []struct {
 		method, params string
@@ -277,7 +276,7 @@ func (l loopback) Notify(ctx context.Context, method string, p codec.Encoder) er
 	return l.notice(ctx, method, raw)
 }
 
-// server answers two requests and notes notifications.
+// server handles two requests and records notifications.
 type server struct {
 	mcp.UnimplementedServerHandler
 	mcp.UnimplementedServerNotificationHandler
@@ -323,8 +322,7 @@ func connect(s *server, rev mcp.Revision) (mcp.ToServer, mcp.NotifyServer) {
 	return mcp.ToServer{Caller: l}, mcp.NotifyServer{Notifier: l}
 }
 
-// A typed call reaches the typed handler on the other side, and its result comes back
-// typed.
+// A typed call reaches the typed handler on the other side and returns its typed result.
 func TestDispatchToAServer(t *testing.T) {
 	ctx := t.Context()
 	s := new(server)
@@ -353,7 +351,7 @@ func TestDispatchToAServer(t *testing.T) {
 		t.Errorf("error of the handler (-want +got):\n%s", diff)
 	}
 	if _, err = call.GetTask(ctx, &mcp.GetTaskRequestParams{TaskID: "t"}); jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound {
-		t.Errorf("a request that nobody handles: %v", err)
+		t.Errorf("a request without a handler: %v", err)
 	}
 	if err := notify.Progress(ctx, &mcp.ProgressNotificationParams{Progress: 0.5, ProgressToken: codec.IntScalar(1)}); err != nil {
 		t.Error(err)
@@ -362,7 +360,7 @@ func TestDispatchToAServer(t *testing.T) {
 		t.Error(err)
 	}
 	if err := notify.RootsListChanged(ctx, nil); err != nil {
-		t.Errorf("a notification that nobody handles: %v", err)
+		t.Errorf("a notification without a handler: %v", err)
 	}
 	want := []string{`call sleep {"s":1}`, "call sleep ", "list", "list c", "progress 0.5", "initialized true"}
 	if diff := cmp.Diff(want, s.seen); diff != "" {
@@ -370,8 +368,8 @@ func TestDispatchToAServer(t *testing.T) {
 	}
 }
 
-// What a handler must not see is refused in front of it, with the code for the peer.
-func TestDispatchRefuses(t *testing.T) {
+// Dispatch rejects invalid requests before they reach the handler, with the right error code.
+func TestDispatchRejectsInvalidRequests(t *testing.T) {
 	ctx := t.Context()
 	for _, tt := range []struct {
 		rev            mcp.Revision
@@ -408,7 +406,7 @@ func TestDispatchRefuses(t *testing.T) {
 	}
 }
 
-// client answers what a server asks of it.
+// client handles the requests of a server.
 type client struct {
 	mcp.UnimplementedClientHandler
 	mcp.UnimplementedClientNotificationHandler

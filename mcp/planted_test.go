@@ -21,42 +21,46 @@ import (
 // plant returns text with the part between two offsets replaced.
 func plant(text string, from, to int, by string) string { return text[:from] + by + text[to:] }
 
-// parent is the pointer to what is around a place.
+// parent returns the pointer of the array or object around a place.
 func parent(pointer string) string { return pointer[:strings.LastIndexByte(pointer, '/')] }
 
-// due is the pointer to what was due at a place if nothing is there: in front of the first element that is the array,
-// which could as well have ended.
-func due(at instance.Place) string {
+// missingPointer returns the pointer that an error has if no value is found at a place. For the
+// first element of an array it is the pointer of the array, because the array could have ended
+// there.
+func missingPointer(at instance.Place) string {
 	if at.Name < 0 && at.Index == 0 && at.Pointer != "" {
 		return parent(at.Pointer)
 	}
 	return at.Pointer
 }
 
-// planted plants a fault at a place of a text and says what must be reported; ok is false if it does not apply there.
+// planted is one kind of fault. Plant puts it at a place of a text and returns the changed text and
+// the expected error. ok is false if the fault does not apply there.
 type planted struct {
 	name  string
 	plant func(text string, at instance.Place) (broken string, want hostile.Refusal, ok bool)
 }
 
-// instead plants text instead of a value, which is at fault so many bytes in.
-func instead(rule hostile.Rule, by string, in int) planted {
+// replacement is the fault that replaces the value by a text. The error is at offset in of that
+// text.
+func replacement(rule hostile.Rule, by string, in int) planted {
 	return planted{by, func(text string, at instance.Place) (string, hostile.Refusal, bool) {
-		// The space is for the end of the whole text: what is cut off there ends early, and is not wrong.
+		// The space matters if the value is the whole text: without it, the text would end early
+		// instead of being malformed.
 		return plant(text, at.Offset, at.End, by) + " ", hostile.Refusal{Rule: rule, Offset: at.Offset + in, Pointer: at.Pointer}, true
 	}}
 }
 
-// malformed are faults that are reported whatever is wanted at a place.
+// malformed are faults that are reported at any place, for any expected type.
 var malformed = []planted{
-	instead(hostile.Syntax, `!`, 0), instead(hostile.Syntax, `'a'`, 0), instead(hostile.Syntax, `+1`, 0), instead(hostile.Syntax, "\x00", 0),
-	instead(hostile.Syntax, `NaN`, 0), instead(hostile.Syntax, `:`, 0),
-	instead(hostile.Literal, `nul`, 0), instead(hostile.Literal, `trUe`, 0),
-	instead(hostile.Number, `01`, 0), instead(hostile.Number, `-`, 0), instead(hostile.Number, `1.`, 0), instead(hostile.Number, `1e+`, 0),
-	instead(hostile.Escape, `"a\x"`, 2), instead(hostile.Escape, `"\u12g4"`, 1),
-	instead(hostile.Surrogate, `"a\ud800"`, 2), instead(hostile.Surrogate, `"\ude00\ud83d"`, 1),
-	instead(hostile.UTF8, "\"ab\xff\"", 3), instead(hostile.UTF8, "\"\xc0\xaf\"", 1), instead(hostile.ControlChar, "\"a\tb\"", 2),
-	instead(hostile.StringSize, `"`+strings.Repeat("x", longest+1)+`"`, 0),
+	replacement(hostile.Syntax, `!`, 0), replacement(hostile.Syntax, `'a'`, 0), replacement(hostile.Syntax, `+1`, 0), replacement(hostile.Syntax, "\x00", 0),
+	replacement(hostile.Syntax, `NaN`, 0), replacement(hostile.Syntax, `:`, 0),
+	replacement(hostile.Literal, `nul`, 0), replacement(hostile.Literal, `trUe`, 0),
+	replacement(hostile.Number, `01`, 0), replacement(hostile.Number, `-`, 0), replacement(hostile.Number, `1.`, 0), replacement(hostile.Number, `1e+`, 0),
+	replacement(hostile.Escape, `"a\x"`, 2), replacement(hostile.Escape, `"\u12g4"`, 1),
+	replacement(hostile.Surrogate, `"a\ud800"`, 2), replacement(hostile.Surrogate, `"\ude00\ud83d"`, 1),
+	replacement(hostile.UTF8, "\"ab\xff\"", 3), replacement(hostile.UTF8, "\"\xc0\xaf\"", 1), replacement(hostile.ControlChar, "\"a\tb\"", 2),
+	replacement(hostile.StringSize, `"`+strings.Repeat("x", longest+1)+`"`, 0),
 	{"a name twice inside", func(text string, at instance.Place) (string, hostile.Refusal, bool) {
 		return plant(text, at.Offset, at.End, `{"x/~":1,"x\/~":2}`), hostile.Refusal{Rule: hostile.Duplicate, Offset: at.Offset + 9, Pointer: at.Pointer + "/x~1~0"}, true
 	}},
@@ -65,10 +69,10 @@ var malformed = []planted{
 		return plant(text, at.Offset, at.End, strings.Repeat("[", left+1)), hostile.Refusal{Rule: hostile.Depth, Offset: at.Offset + left, Pointer: at.Pointer + strings.Repeat("/0", left)}, true
 	}},
 	{"the text ends in front of the value", func(text string, at instance.Place) (string, hostile.Refusal, bool) {
-		return text[:at.Offset], hostile.Refusal{Rule: hostile.EOF, Offset: at.Offset, Pointer: due(at)}, true
+		return text[:at.Offset], hostile.Refusal{Rule: hostile.EOF, Offset: at.Offset, Pointer: missingPointer(at)}, true
 	}},
 	{"a comma for the value", func(text string, at instance.Place) (string, hostile.Refusal, bool) {
-		return plant(text, at.Offset, at.End, ","), hostile.Refusal{Rule: hostile.Syntax, Offset: at.Offset, Pointer: due(at)}, true
+		return plant(text, at.Offset, at.End, ","), hostile.Refusal{Rule: hostile.Syntax, Offset: at.Offset, Pointer: missingPointer(at)}, true
 	}},
 	{"the text ends inside the value", func(text string, at instance.Place) (string, hostile.Refusal, bool) {
 		cut := plant(text, at.Offset, len(text), `"abc`)
@@ -114,7 +118,7 @@ var malformed = []planted{
 	}},
 }
 
-// longest is how long a string may be here.
+// longest is the limit for the length of strings in this test.
 const longest = 1 << 12
 
 // example is a valid message.
@@ -176,8 +180,9 @@ func randomValue(t *testing.T, maker *instance.Maker, name string) (string, []in
 	return string(text), places
 }
 
-// attempt makes examples until one can be decoded. Nearly all can: the others have a stray member that gives them
-// another meaning, such as a request with a result; package roundtrip lists them.
+// attempt makes examples until one can be decoded. Most examples can. The others have an additional
+// member that gives them another meaning, such as a request with a result; package roundtrip lists
+// them.
 func attempt(t *testing.T, next func() example) example {
 	t.Helper()
 	for range 10 {
@@ -234,8 +239,8 @@ func (e example) decode(text string, opts ...codec.Option) map[string]error {
 	return errs
 }
 
-// A fault in the text is reported where it was planted, whatever stands around it.
-func TestPlantedFaultIsReportedWhereItIs(t *testing.T) {
+// A fault in the text is reported at its offset, in every context.
+func TestDecodeReportsPlantedFaultAtItsOffset(t *testing.T) {
 	limit := codec.MaxString(longest)
 	for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		planted, count := 0, 0
@@ -269,11 +274,11 @@ func TestPlantedFaultIsReportedWhereItIs(t *testing.T) {
 	}
 }
 
-// kinds are values of every kind, and a number that is no integer.
+// kinds are values of every kind, and a number that is not an integer.
 var kinds = []string{`null`, `true`, `1.5`, `"x"`, `[]`, `{}`}
 
-// A value of the wrong kind is kept, or refused where it was planted.
-func TestPlantedValueOfTheWrongKindIsRefusedWhereItIs(t *testing.T) {
+// A value of the wrong kind is kept, or rejected with its offset.
+func TestDecodeReportsPlantedValueOfWrongKind(t *testing.T) {
 	for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		tried, refused, failed := 0, 0, 0
 		for _, e := range examples(t, rev) {
@@ -305,8 +310,9 @@ func TestPlantedValueOfTheWrongKindIsRefusedWhereItIs(t *testing.T) {
 	}
 }
 
-// What validation finds wrong is a value, or a member that may not be there, and stands where it says.
-func TestFaultsOfValidationStandWhereTheySay(t *testing.T) {
+// Each fault of validation is at the offset of the wrong value, or of the name of a member that is
+// not allowed.
+func TestValidateReportsFaultsAtTheirOffset(t *testing.T) {
 	for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
 		found := 0
 		for _, e := range examples(t, rev) {
@@ -318,7 +324,7 @@ func TestFaultsOfValidationStandWhereTheySay(t *testing.T) {
 					text := plant(e.text, at.Offset, at.End, kind)
 					for _, err := range faultList(mcp.Validate(rev, e.def, []byte(text))) {
 						found++
-						if why := misplaced(err, text, at, e.places, len(kind)-(at.End-at.Offset)); why != "" {
+						if why := placeError(err, text, at, e.places, len(kind)-(at.End-at.Offset)); why != "" {
 							t.Errorf("%s at %q: %v: %s\n%.600s", kind, at.Pointer, err, why, text)
 						}
 					}
@@ -337,9 +343,9 @@ func faultList(err error) jsonschema.Faults {
 	return list
 }
 
-// misplaced says what is wrong with the place of a fault in a text with a planted value. Places are those before that.
-// What stood behind the planted value has moved.
-func misplaced(f *codec.Error, text string, planted instance.Place, places []instance.Place, moved int) string {
+// placeError describes what is wrong with the place of a fault in a text with a planted value, or
+// returns "". Places are those before planting; values after the planted one have moved.
+func placeError(f *codec.Error, text string, planted instance.Place, places []instance.Place, moved int) string {
 	for _, p := range places {
 		if p.Pointer != f.Pointer {
 			continue

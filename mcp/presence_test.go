@@ -16,8 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// decode decodes text, encodes it again and expects the same value. In which order a struct
-// writes its members is not looked at here.
+// decode decodes text, encodes the result and expects the same JSON value. It ignores the order of
+// members.
 func decode[T any, P interface {
 	*T
 	mcp.Value
@@ -52,7 +52,7 @@ func encode(t *testing.T, v codec.Encoder) string {
 	return string(out)
 }
 
-// faults lists what a Validate returned, as places and the keyword that is broken there.
+// faults lists the faults in an error of Validate, each as its pointer and keyword.
 func faults(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {
@@ -80,7 +80,7 @@ func keyword(err error) string {
 	return err.Error()
 }
 
-// What is absent, null, empty and zero stays apart, in every kind of member.
+// Absent, null, empty and zero are distinct in every kind of member.
 func TestPresence(t *testing.T) {
 	tool := func(look func(*mcp.Tool) any) func(*testing.T, string) any {
 		return func(t *testing.T, text string) any { return look(decode[mcp.Tool](t, text)) }
@@ -165,7 +165,7 @@ func TestZeroValuesAreWrittenInFull(t *testing.T) {
 	} {
 		same(t, fmt.Sprintf("%T", tt.v), tt.want, encode(t, tt.v))
 	}
-	// What has no value to stand in is an error, not a guess.
+	// A required union without a value is an error.
 	for _, v := range []mcp.Value{&mcp.ProgressNotificationParams{}, &mcp.CompleteRequestParams{}} {
 		if out, err := codec.Marshal(v); !errors.Is(err, codec.ErrNoValue) {
 			t.Errorf("%T: want ErrNoValue, got %s, %v", v, out, err)
@@ -173,7 +173,7 @@ func TestZeroValuesAreWrittenInFull(t *testing.T) {
 	}
 }
 
-// A required member that was missing stays missing, until somebody sets it.
+// A required member that was missing stays missing until it is set.
 func TestRequiredMembersMissing(t *testing.T) {
 	v := decode[mcp.Task](t, `{"taskId":"t","x":1}`)
 	want := []string{" required", " required", " required", " required"}
@@ -192,15 +192,15 @@ func TestRequiredMembersMissing(t *testing.T) {
 	same(t, "with everything present", `{"text":"a","type":"text"}`, encode(t, c))
 }
 
-// A null or another value where a member was null or wrong is written once it is set.
-func TestSettingWhatWasKept(t *testing.T) {
+// A field that is set replaces the null or the wrong value that was kept.
+func TestSettingFieldReplacesKeptValue(t *testing.T) {
 	v := decode[mcp.CallToolResult](t, `{"content":null,"x":[1, 2]}`)
 	v.Content = []mcp.ContentBlock{&mcp.TextContent{Text: "a"}}
 	same(t, "after setting it", `{"content":[{"text":"a","type":"text"}],"x":[1, 2]}`, encode(t, v))
 }
 
 // A constant member with another value keeps that value, and Validate reports it.
-func TestConstantsThatDiffer(t *testing.T) {
+func TestDecodeKeepsDifferentConstant(t *testing.T) {
 	for _, text := range []string{
 		`{"text":"a","type":"image"}`, `{"text":"a","type":5}`, `{"text":"a","type":null}`, `{"text":"a","type":{"x":1}}`,
 	} {
@@ -215,8 +215,7 @@ func TestConstantsThatDiffer(t *testing.T) {
 	}
 }
 
-// Members that no field knows survive at every level, in the order they came, as they were
-// written.
+// Unknown members keep their order and their text at every level.
 func TestUnknownMembersSurvive(t *testing.T) {
 	const text = `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t","a":1},"example.com/x":{"y": [1.50]}},` +
 		`"content":[{"annotations":{"priority":0.5,"b":null},"text":"a","type":"text","c":"\u00e9"},` +
@@ -243,9 +242,9 @@ func TestUnknownMembersSurvive(t *testing.T) {
 	same(t, "after changing some", want, encode(t, v))
 }
 
-// A member that another revision does not know may hold anything there: what does not fit
-// the field is kept, and only the revisions that know the member find fault with it.
-func TestMembersThatARevisionLeavesOpen(t *testing.T) {
+// A member that some revision does not define may have any value there. A value that does not fit
+// the field is kept, and only the revisions that define the member report it.
+func TestDecodeKeepsValuesOfOpenMembers(t *testing.T) {
 	v := decode[mcp.Tool](t, `{"inputSchema":{"type":"object"},"name":"n","outputSchema":{"type":["string","null"]}}`)
 	if v.OutputSchema.Type != nil {
 		t.Errorf("type is %q", *v.OutputSchema.Type)
@@ -258,7 +257,7 @@ func TestMembersThatARevisionLeavesOpen(t *testing.T) {
 	}
 	v.OutputSchema.Type = new("object")
 	same(t, "after setting it", `{"inputSchema":{"type":"object"},"name":"n","outputSchema":{"type":"object"}}`, encode(t, v))
-	// Malformed text is refused there as everywhere.
+	// Malformed text is rejected there, too.
 	for _, text := range []string{`{"name":"n","title":"\ud800"}`, `{"name":"n","execution":{"taskSupport":"a","taskSupport":"b"}}`, `{"name":"n","title":nul}`} {
 		if err := codec.Unmarshal([]byte(text), new(mcp.Tool)); codec.Code(err) != -32700 {
 			t.Errorf("%s: want malformed text, got %v", text, err)
@@ -266,7 +265,7 @@ func TestMembersThatARevisionLeavesOpen(t *testing.T) {
 	}
 }
 
-// Numbers come back exactly as they were, and in Go they are what they say.
+// Numbers keep their exact text, and fields have their value.
 func TestNumbersAreExact(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -343,7 +342,7 @@ func TestTokensKeepTheirText(t *testing.T) {
 	}
 }
 
-// The keys of _meta that the protocol names are fields; all others stay beside them.
+// The keys of _meta that the protocol defines are fields. All other keys are in Extra.
 func TestMetadataKeys(t *testing.T) {
 	req := decode[mcp.CallToolRequestParams](t, `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"a"},"progressToken":"p","example.com/k":[1]},"name":"n"}`)
 	want := &mcp.RequestMetaObject{
@@ -382,8 +381,7 @@ func TestUnknownEnumerationValues(t *testing.T) {
 	}
 }
 
-// IsZero tells the empty struct from one that has anything, a member kept beside the fields
-// included.
+// IsZero returns false if a field or a kept member is set.
 func TestIsZero(t *testing.T) {
 	if v := new(mcp.ClientCapabilities); !v.IsZero() {
 		t.Error("an empty struct is not zero")

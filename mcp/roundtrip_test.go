@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// Every definition of every revision goes through its Go type and back unharmed, and
-// Validate agrees with an independent validator.
+// Every definition of every revision survives decoding and encoding, and Validate agrees with an
+// independent validator.
 func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 	for _, rev := range schema.Revisions() {
 		t.Run(rev, func(t *testing.T) {

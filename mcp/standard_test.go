@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// holder is a caller's own type with values of the protocol in it.
+// holder is a type of a caller with fields of protocol types.
 type holder struct {
 	Result  mcp.CallToolResult            `json:"result"`
 	Task    *mcp.Task                     `json:"task,omitempty"`
@@ -45,8 +45,8 @@ const heldJSON = `{"result":{"content":[{"type":"text","text":"a"},{"type":"new"
 	"tools":{"x":{"inputSchema":{"type":"object"},"name":"x","title":"<&>"}},
 	"token":5,"number":1.50,"status":"odd","schema":{"type":"string","minLength":1}}`
 
-// Whoever marshals a value of the protocol inside of a type of their own gets what package
-// codec writes, from encoding/json and from goccy/go-json.
+// encoding/json and goccy/go-json encode a protocol value inside another type as package codec
+// does.
 func TestMarshalInsideOtherTypes(t *testing.T) {
 	for _, engine := range []struct {
 		name    string
@@ -63,8 +63,9 @@ func TestMarshalInsideOtherTypes(t *testing.T) {
 	}
 }
 
-// Reading takes the same way. Fields of an interface type are beyond both engines: a union
-// inside of a struct of this package is not.
+// encoding/json and goccy/go-json decode a protocol value inside another type as package codec
+// does. They cannot decode fields of a union type, but they can decode a struct of this package
+// with unions inside.
 func TestUnmarshalInsideOtherTypes(t *testing.T) {
 	type readable struct {
 		Result mcp.CallToolResult  `json:"result"`
@@ -90,7 +91,7 @@ func TestUnmarshalInsideOtherTypes(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", engine.name, diff)
 		}
-		// The strictness is that of package codec, and so is the error.
+		// Package codec decodes the value and returns the error.
 		err := engine.unmarshal([]byte(`{"result":{"content":[],"content":[]}}`), new(readable))
 		if !errors.Is(err, codec.ErrDuplicate) {
 			t.Errorf("%s: a duplicate member: %v", engine.name, err)
@@ -104,7 +105,7 @@ func TestUnmarshalInsideOtherTypes(t *testing.T) {
 }
 
 // AppendJSON, MarshalJSON and package codec write the same bytes.
-func TestOneWayToWrite(t *testing.T) {
+func TestEncodersAgree(t *testing.T) {
 	v := &held.Result
 	want := encode(t, v)
 	std, err := json.Marshal(v)

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// unwrap decodes text as a definition that is no struct.
+// unwrap decodes text as a definition that is not a struct.
 func unwrap(t *testing.T, definition, text string) any {
 	t.Helper()
 	v := mcp.New(definition)
@@ -25,8 +25,8 @@ func unwrap(t *testing.T, definition, text string) any {
 	return v
 }
 
-// Each value of a union becomes the variant that a careful reader would take it for, and
-// what is none of them is kept as it came.
+// Each value of a union is decoded as the variant that the schema intends. A value that matches no
+// variant is kept unchanged.
 func TestVariants(t *testing.T) {
 	for _, tt := range []struct {
 		definition, text, want string
@@ -50,7 +50,7 @@ func TestVariants(t *testing.T) {
 		{"PrimitiveSchemaDefinition", `{"type":"number"}`, "*mcp.NumberSchema"},
 		{"PrimitiveSchemaDefinition", `{"type":"integer","minimum":1}`, "*mcp.NumberSchema"},
 		{"PrimitiveSchemaDefinition", `{"type":"boolean"}`, "*mcp.BooleanSchema"},
-		// Two definitions admit an enumeration without names, and it is that without names.
+		// Two definitions admit an enumeration without names. The untitled one is chosen.
 		{"PrimitiveSchemaDefinition", `{"type":"string","enum":["a"]}`, "*mcp.UntitledSingleSelectEnumSchema"},
 		{"PrimitiveSchemaDefinition", `{"type":"string","enum":["a"],"default":"a"}`, "*mcp.UntitledSingleSelectEnumSchema"},
 		{"PrimitiveSchemaDefinition", `{"type":"string","enum":["a"],"enumNames":["A"]}`, "*mcp.LegacyTitledEnumSchema"},
@@ -84,7 +84,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// What answers a tool call is told from the result itself.
+// The members of a result determine its type.
 func TestCallToolOutcome(t *testing.T) {
 	const task = `{"createdAt":"c","lastUpdatedAt":"l","status":"working","taskId":"t","ttl":null}`
 	for _, tt := range []struct{ text, want string }{
@@ -112,8 +112,8 @@ func TestCallToolOutcome(t *testing.T) {
 	}
 }
 
-// The type of resource contents follows from the member, text or blob, that has a value of the right
-// type. A null or a value of another type in the other member is ignored.
+// The type of resource contents follows from the member, text or blob, that has a value of the
+// right type. A null or a value of another type in the other member is ignored.
 func TestResourceContentsByTheMemberWithAValue(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{`{"uri":"u","blob":"AA==","text":null}`, "*mcp.BlobResourceContents"},
@@ -130,7 +130,7 @@ func TestResourceContentsByTheMemberWithAValue(t *testing.T) {
 	}
 }
 
-// The content of a sampled message is one block or a list of blocks, and stays what it was.
+// The content of a sampled message is one block or a list of blocks, and keeps its form.
 func TestOneOrMany(t *testing.T) {
 	text := mcp.SamplingMessageContentBlock(&mcp.TextContent{Text: "a"})
 	for _, tt := range []struct {
@@ -153,8 +153,8 @@ func TestOneOrMany(t *testing.T) {
 	same(t, "two items", `{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"a"}]}`, encode(t, &built))
 }
 
-// The values of an answered form are strings, numbers, booleans and lists of strings, and
-// what else a peer sends is kept.
+// The values of a submitted form are strings, numbers, booleans and lists of strings. Other values
+// are kept.
 func TestElicitResultContent(t *testing.T) {
 	v := decode[mcp.ElicitResult](t, `{"action":"accept","content":{"s":"a","n":-7,"i":6e4,"b":true,"l":["x"],"o":{"y":1},"z":null}}`)
 	got := map[string]string{}
@@ -177,8 +177,7 @@ func TestElicitResultContent(t *testing.T) {
 	}
 }
 
-// An unknown variant is forwarded byte for byte but for line breaks, and no revision
-// accepts it.
+// An unknown variant is forwarded unchanged, except for line breaks, and no revision accepts it.
 func TestUnknownVariants(t *testing.T) {
 	const text = `{"type":"hologram","data": [1.50, "é"],"x":{"b":null}}`
 	v := decode[mcp.PromptMessage](t, `{"role":"user","content":`+text+`}`)

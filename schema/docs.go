@@ -24,15 +24,15 @@ type text struct {
 // everywhere is the section whose rows apply to all definitions without a row of their own.
 const everywhere = "*"
 
-// Definition returns the text for the definition called name in revision rev, or "". A section for that
-// revision takes precedence over the one for all revisions. If rev is "", only the latter is used. The
-// same rule holds for the rows of [Docs.Field] and [Docs.Value].
+// Definition returns the text for the definition called name in revision rev, or "". A section for
+// that revision takes precedence over the one for all revisions. If rev is "", only the latter is
+// used. The same rule holds for the rows of [Docs.Field] and [Docs.Value].
 func (d *Docs) Definition(rev, name string) string {
 	return d.find(rev, Member{Definition: name})
 }
 
-// Field returns the text for the field at path in a definition, or "". If the definition has no row for
-// the field, Field returns the row of section * for the field's name, the last segment of path.
+// Field returns the text for the field at path in a definition, or "". If the definition has no row
+// for the field, Field returns the row of section * for the field's name, the last segment of path.
 func (d *Docs) Field(rev, def, path string) string {
 	return d.find(rev, Member{Definition: def, Path: path})
 }
@@ -75,8 +75,8 @@ func candidates(rev string, m Member) []row {
 	if m.Path == "" {
 		return rows
 	}
-	// Names can contain dots, as in _meta.io.modelcontextprotocol/related-task. The start of the last
-	// segment is found by trying the longest one first.
+	// Names can contain dots, as in _meta.io.modelcontextprotocol/related-task. The start of the
+	// last segment is found by trying the longest one first.
 	m.Definition = everywhere
 	for {
 		rows = append(rows, row{rev, m}, row{"", m})
@@ -124,7 +124,8 @@ func ParseDocs(src []byte) (*Docs, error) {
 	return p.docs, nil
 }
 
-// docsParser reads a line at a time. The current text belongs to at and is stored when the next begins.
+// docsParser reads a line at a time. The current text belongs to at and is stored when the next
+// begins.
 type docsParser struct {
 	docs    *Docs
 	line    int    // the line being read, from 1

@@ -124,8 +124,8 @@ func TestParseDocsRefuses(t *testing.T) {
 	}
 }
 
-// Every definition and field of every revision is documented. Each row of docs.md has a subject in some
-// revision and is shown to readers.
+// Every definition and field of every revision is documented. Each row of docs.md has a subject in
+// some revision and is shown to readers.
 func TestDocsAreComplete(t *testing.T) {
 	docs, err := ReadDocs()
 	if err != nil {

@@ -27,9 +27,10 @@ func (k kind) String() string {
 	return "any value"
 }
 
-// kindOf returns the kind of a keyword of JSON Schema draft-07 or 2020-12. It does not support keywords
-// that change the meaning of $ref, such as $anchor and $dynamicRef, or that mix schemas with plain values,
-// such as dependencies. The protocol's schemas use none of these, and in a new revision they are an error.
+// kindOf returns the kind of a keyword of JSON Schema draft-07 or 2020-12. It does not support
+// keywords that change the meaning of $ref, such as $anchor and $dynamicRef, or that mix schemas
+// with plain values, such as dependencies. The protocol's schemas use none of these, and in a new
+// revision they are an error.
 func kindOf(keyword string) kind {
 	switch keyword {
 	case "title", "description", "$comment", "examples":

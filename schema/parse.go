@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// parse reads one JSON value into the types of encoding/json, with numbers as [json.Number] to keep their
-// text. Unlike encoding/json, it rejects duplicate names and invalid UTF-8. Errors are of type *Error.
+// parse reads one JSON value into the types of encoding/json, with numbers as [json.Number] to keep
+// their text. Unlike encoding/json, it rejects duplicate names and invalid UTF-8. Errors are of
+// type *Error.
 func parse(src []byte) (any, error) {
 	if i := invalidUTF8(src); i >= 0 {
 		return nil, errorAt(src, int64(i), "", errors.New("invalid UTF-8"))

@@ -16,8 +16,9 @@ import (
 	"github.com/mcpwire/mcpwire/schema"
 )
 
-// published returns the folder of the published schemas, which the environment variable MCPWIRE_SPEC
-// names. They are not part of the project. If the variable is not set, published skips the test.
+// published returns the folder of the published schemas, which the environment variable
+// MCPWIRE_SPEC names. They are not part of the project. If the variable is not set, published skips
+// the test.
 func published(t *testing.T) string {
 	dir := os.Getenv("MCPWIRE_SPEC")
 	if dir == "" {

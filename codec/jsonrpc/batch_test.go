@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
-func TestBatchIsParsedMessageByMessage(t *testing.T) {
+func TestParseBatch(t *testing.T) {
 	const text = "  [ {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"},\n\n 7 , {\"jsonrpc\":\"2.0\",\n \"id\":\"x\",\n\"method\":null},\n[],{\"jsonrpc\":\"2.0\",\"method\":\"n\",\"params\":{}} ]\n"
 	items, err := ParseBatch([]byte(text))
 	if err != nil || len(items) != 5 {
@@ -33,7 +33,7 @@ func TestBatchIsParsedMessageByMessage(t *testing.T) {
 	}
 }
 
-func TestHostileBatchIsTakenElementByElementOrRefusedAsAWhole(t *testing.T) {
+func TestParseHostileBatches(t *testing.T) {
 	for _, c := range hostile.Batches() {
 		t.Run(c.Name, func(t *testing.T) {
 			items, err := ParseBatch([]byte(c.Text))
@@ -58,7 +58,7 @@ func TestHostileBatchIsTakenElementByElementOrRefusedAsAWhole(t *testing.T) {
 	}
 }
 
-func TestBatchThatIsNoneIsNotWritten(t *testing.T) {
+func TestAppendBatchRejectsInvalidBatch(t *testing.T) {
 	if out, err := AppendBatch([]byte("x"), nil); string(out) != "x" || !errors.Is(err, ErrEmptyBatch) {
 		t.Errorf("wrote %s, %v", out, err)
 	}
@@ -69,7 +69,7 @@ func TestBatchThatIsNoneIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestBatchIsToldByItsFirstByte(t *testing.T) {
+func TestIsBatch(t *testing.T) {
 	for text, want := range map[string]bool{`[]`: true, " \n\t[": true, `{}`: false, ``: false, ` `: false, `"["`: false, "\uFEFF[]": false} {
 		if got := IsBatch([]byte(text)); got != want {
 			t.Errorf("%q: %v", text, got)

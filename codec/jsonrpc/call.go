@@ -121,16 +121,17 @@ func ServeFor[P any, R interface {
 	return result, nil
 }
 
-// Notice decodes the params of a notification as [Serve] does, and calls handle with them.
-func Notice[P any, D interface {
+// ServeNotification decodes the params of a notification as [Serve] does, and calls handle with
+// them.
+func ServeNotification[P any, D interface {
 	*P
 	codec.Decoder
 }](ctx context.Context, params json.RawMessage, optional bool, handle func(context.Context, D) error) error {
-	return NoticeFor(ctx, params, optional, read[P, D], handle)
+	return ServeNotificationFor(ctx, params, optional, read[P, D], handle)
 }
 
-// NoticeFor is like [Notice], but decodes the params by calling read.
-func NoticeFor[P any](ctx context.Context, params json.RawMessage, optional bool, read func(*wire.Reader) P, handle func(context.Context, P) error) error {
+// ServeNotificationFor is like [ServeNotification], but decodes the params by calling read.
+func ServeNotificationFor[P any](ctx context.Context, params json.RawMessage, optional bool, read func(*wire.Reader) P, handle func(context.Context, P) error) error {
 	v, err := decodeParams(params, optional, read)
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func decodeParams[P any](params json.RawMessage, optional bool, read func(*wire.
 		if optional {
 			return none, nil
 		}
-		return none, &Error{Code: CodeInvalidParams, Message: "invalid params: no params"}
+		return none, &Error{Code: CodeInvalidParams, Message: "invalid params: params are missing"}
 	}
 	v, err := codec.UnmarshalFunc(params, read, codec.AllowSize(params)...)
 	if err != nil {

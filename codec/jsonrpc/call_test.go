@@ -9,7 +9,7 @@ import (
 
 // A handler that returns neither a result nor an error is the receiver's fault, and must not
 // bring it down when the result is written.
-func TestServeWithoutResult(t *testing.T) {
+func TestServeRejectsMissingResult(t *testing.T) {
 	pointer := func(context.Context, *codec.Scalar) (*Message, error) { return nil, nil }
 	union := func(context.Context, *codec.Scalar) (codec.Encoder, error) { return nil, nil }
 	for name, serve := range map[string]func() (codec.Encoder, error){

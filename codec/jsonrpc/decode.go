@@ -102,8 +102,8 @@ const (
 	memberError
 )
 
-// Null is allowed for all of them here: decoder.judge checks the whole message and reports a null
-// with its own error.
+// Null is allowed for all of them here: decoder.checkMembers checks the whole message and reports a
+// null with its own error.
 var members = wire.Members{
 	Names: []string{`"jsonrpc":`, `"id":`, `"method":`, `"params":`, `"result":`, `"error":`},
 	Null:  1<<6 - 1,
@@ -167,12 +167,12 @@ func (d *decoder) message() {
 		d.member(i)
 	}
 	d.m.Kind = d.kind()
-	d.judge(start)
+	d.checkMembers(start)
 	if d.shape != nil {
 		d.fail(d.shapeAt, d.shape)
 	}
 	if d.types != nil && d.fault == nil && !r.Failed() {
-		d.late()
+		d.decodeDeferred()
 	}
 }
 
@@ -181,7 +181,7 @@ func (d *decoder) member(i int) {
 	r := d.r
 	switch i {
 	case memberVersion:
-		d.see(seenVersion)
+		d.record(seenVersion)
 		at := r.Offset()
 		if r.TextIs("2.0") {
 			return
@@ -192,36 +192,36 @@ func (d *decoder) member(i int) {
 			d.fail(at, ErrVersion)
 		}
 	case memberID:
-		d.see(seenID)
+		d.record(seenID)
 		d.at.id = r.Offset()
 		d.id()
 	case memberMethod:
-		d.see(seenMethod)
+		d.record(seenMethod)
 		if r.Kind() != wire.KindString {
 			d.mistyped(ErrMethod, "string")
 		} else {
 			d.m.Method = r.Text()
 		}
 	case memberParams:
-		d.see(seenParams)
+		d.record(seenParams)
 		d.at.params, d.params = r.Offset(), r.Kind()
-		mark := r.Mark()
+		mark := r.Checkpoint()
 		if d.types == nil || d.m.Method == "" || d.params != wire.KindObject || !d.payload(mark, d.types.ReadParams(r, d.m.Method)) {
 			d.m.Params = r.Raw()
 		}
 	case memberResult:
-		d.see(seenResult)
+		d.record(seenResult)
 		d.at.result = r.Offset()
 		if r.Kind() != wire.KindObject {
 			d.mistyped(ErrResult, "object")
 			return
 		}
-		mark := r.Mark()
+		mark := r.Checkpoint()
 		if d.types == nil || !d.readsResult() || !d.payload(mark, d.types.ReadResult(r, d.m.ID)) {
 			d.m.Result = r.Raw()
 		}
 	case memberError:
-		d.see(seenError)
+		d.record(seenError)
 		d.at.error = r.Offset()
 		d.error()
 	default:
@@ -240,7 +240,7 @@ func (d *decoder) readsResult() bool {
 
 // payload stores v, which was read from mark on, and reports whether it is not nil. It skips a
 // payload of the wrong shape, so that the rest of the message is read.
-func (d *decoder) payload(mark wire.Mark, v codec.Value) bool {
+func (d *decoder) payload(mark wire.Checkpoint, v codec.Value) bool {
 	if v == nil {
 		return false
 	}
@@ -256,8 +256,9 @@ func (d *decoder) payload(mark wire.Mark, v codec.Value) bool {
 	return true
 }
 
-// late decodes a payload that stands before the method or the id that determines its type.
-func (d *decoder) late() {
+// decodeDeferred decodes a payload that stands before the method or the id that determines its
+// type.
+func (d *decoder) decodeDeferred() {
 	m := &d.m
 	raw, at := m.Params, d.at.params
 	read := func(r *wire.Reader) codec.Value { return d.types.ReadParams(r, m.Method) }
@@ -280,10 +281,10 @@ func (d *decoder) late() {
 	}
 }
 
-// see records that a member is present, and fails if it is repeated.
-func (d *decoder) see(bit uint) {
+// record records that a member is present, and fails if it is repeated.
+func (d *decoder) record(bit uint) {
 	if d.seen&bit != 0 {
-		d.r.Duplicate()
+		d.r.FailDuplicate()
 		if bit == seenID {
 			d.m.ID = ID{} // ambiguous
 		}
@@ -311,7 +312,7 @@ func (d *decoder) id() {
 
 func (d *decoder) error() {
 	r := d.r
-	mark := r.Mark()
+	mark := r.Checkpoint()
 	d.m.Error = new(Error)
 	d.m.Error.DecodeJSON(r)
 	if !r.Failed() {
@@ -361,8 +362,8 @@ func (d *decoder) kind() Kind {
 	return KindInvalid
 }
 
-// judge checks the combination of members. The message starts at start.
-func (d *decoder) judge(start int) {
+// checkMembers checks the combination of members. The message starts at start.
+func (d *decoder) checkMembers(start int) {
 	if d.r.Failed() {
 		return
 	}

@@ -6,32 +6,33 @@
 // an error response. A member of a message that JSON-RPC does not define is kept in
 // [Message.Extra]. A batch is an array of messages.
 //
-// # What is refused
+// # Rejected messages
 //
-// [Parse] takes one message from text that package codec finds well formed. The protocol narrows
-// JSON-RPC, and so does this package; each refusal has an error of its own, inside a [*codec.Error]
-// that says where. Unless noted otherwise, [CodeOf] gives -32600 (invalid request) for it.
+// [Parse] reads one message from text that package codec accepts. The protocol restricts JSON-RPC,
+// and so does this package. Each rule below has its own error, wrapped in a [*codec.Error] with the
+// position. Unless noted otherwise, its [CodeOf] is -32600 (invalid request).
 //
-//   - Malformed text: an error of package codec, with code -32700. It takes precedence over all
-//     faults below, wherever it is in the text.
-//   - No object: [ErrObject]; an array where no batch is allowed: [ErrBatch].
-//   - "jsonrpc" missing, or anything but "2.0": [ErrVersion].
-//   - An id that is neither a string nor an integer: [ErrID]. Integers may be of any size and form
-//     (7, 1.0, 1e3, 99999999999999999999), and the empty string is an id; all keep their exact
-//     text. 1.5 is refused, and so is null, except in an error response: some peers send it there
-//     where the id of the request could not be read.
-//   - A response without id: [ErrNoID]. An error response may have no id.
-//   - A method that is no string: [ErrMethod].
-//   - Params that are no object: [ErrParams] or, for an array, [ErrPositional], with code -32602
-//     (invalid params): JSON-RPC has positional params, but no method of the protocol takes them.
-//   - A result that is no object, null included: [ErrResult].
-//   - An error that is no object with an integer "code" and a string "message": [ErrError].
-//   - A result beside an error: [ErrBoth]; a method beside either: [ErrMixed]; none of the three:
-//     [ErrNeither].
+//   - The text is malformed: an error of package codec, with code -32700. It takes precedence over
+//     all other errors, wherever it is in the text.
+//   - The message is not an object: [ErrObject]. It is an array where no batch is allowed:
+//     [ErrBatch].
+//   - "jsonrpc" is missing or is not "2.0": [ErrVersion].
+//   - The id is neither a string nor an integer: [ErrID]. Integers may have any size and form (7,
+//     1.0, 1e3, 99999999999999999999), and the empty string is an id; all keep their exact text.
+//     1.5 is rejected. So is null, except in an error response: some peers send it if they could
+//     not read the id of the request.
+//   - A response has no id: [ErrNoID]. An error response may have none.
+//   - The method is not a string: [ErrMethod].
+//   - Params are not an object: [ErrParams] or, for an array, [ErrPositional], with code -32602
+//     (invalid params). JSON-RPC has positional params, but no method of the protocol takes them.
+//   - The result is not an object (null included): [ErrResult].
+//   - The error is not an object with an integer "code" and a string "message": [ErrError].
+//   - The message has a result and an error: [ErrBoth]; a method and one of these: [ErrMixed]; none
+//     of the three: [ErrNeither].
 //
-// # What is kept
+// # Preserved content
 //
-// EncodeJSON writes a message that Parse accepted with all its members and values, but possibly in
+// EncodeJSON writes a message that Parse accepted with all its members and values, possibly in
 // another order. Absent params or data stay absent, and null stays null. Params of a response have
 // no meaning and are kept as an unknown member.
 package jsonrpc

@@ -48,19 +48,19 @@ var (
 	ErrObject     error = &fault{"message is not an object", CodeInvalidRequest}
 	ErrVersion    error = &fault{`"jsonrpc" is not "2.0"`, CodeInvalidRequest}
 	ErrID         error = &fault{"id is neither a string nor an integer", CodeInvalidRequest}
-	ErrNoID       error = &fault{"no id", CodeInvalidRequest}
+	ErrNoID       error = &fault{"id is missing", CodeInvalidRequest}
 	ErrMethod     error = &fault{"method is not a string", CodeInvalidRequest}
 	ErrParams     error = &fault{"params are not an object", CodeInvalidRequest}
-	ErrPositional error = &fault{"params are an array", CodeInvalidParams}
+	ErrPositional error = &fault{"params are an array, not an object", CodeInvalidParams}
 	ErrResult     error = &fault{"result is not an object", CodeInvalidRequest}
-	ErrError      error = &fault{"error is not an error object", CodeInvalidRequest}
-	ErrBoth       error = &fault{"both result and error", CodeInvalidRequest}
-	ErrMixed      error = &fault{"members of different kinds of messages", CodeInvalidRequest}
-	ErrNeither    error = &fault{"neither method nor result nor error", CodeInvalidRequest}
-	ErrBatch      error = &fault{"batch where none is allowed", CodeInvalidRequest}
-	ErrNoBatch    error = &fault{"not a batch", CodeInvalidRequest}
-	ErrEmptyBatch error = &fault{"empty batch", CodeInvalidRequest}
-	ErrBatchSize  error = &fault{"too many messages in a batch", CodeInvalidRequest} // more than MaxBatch
+	ErrError      error = &fault{"error is not an object with a code and a message", CodeInvalidRequest}
+	ErrBoth       error = &fault{"message has a result and an error", CodeInvalidRequest}
+	ErrMixed      error = &fault{"member belongs to another kind of message", CodeInvalidRequest}
+	ErrNeither    error = &fault{"message has no method, result or error", CodeInvalidRequest}
+	ErrBatch      error = &fault{"batches are not allowed here", CodeInvalidRequest}
+	ErrNoBatch    error = &fault{"batch is not an array", CodeInvalidRequest}
+	ErrEmptyBatch error = &fault{"batch is empty", CodeInvalidRequest}
+	ErrBatchSize  error = &fault{"batch has more than " + strconv.Itoa(MaxBatch) + " messages", CodeInvalidRequest}
 )
 
 // CodeOf returns the code of the error response to a request that failed with err. For an [*Error]

@@ -22,7 +22,7 @@ func many(n int, f func(i int) string) string {
 
 func member(i int) string { return fmt.Sprintf(`"n%06d":%d`, i, i) }
 
-func TestWorkGrowsWithTheMessageAndNotItsSquare(t *testing.T) {
+func TestMessageWorkIsLinear(t *testing.T) {
 	const start = `{"jsonrpc":"2.0","id":1,"method":"m",`
 	for name, c := range map[string]struct {
 		text func(n int) string
@@ -60,10 +60,10 @@ func TestWorkGrowsWithTheMessageAndNotItsSquare(t *testing.T) {
 		"error code of many digits": {func(n int) string {
 			return `{"jsonrpc":"2.0","id":1,"error":{"message":"m","code":` + strings.Repeat("7", 16*n) + `}}`
 		}, false},
-		"error that is no object": {func(n int) string {
+		"error that is not an object": {func(n int) string {
 			return `{"jsonrpc":"2.0","id":1,"error":[` + many(n, func(int) string { return `{}` }) + `]}`
 		}, true},
-		"fault behind many lines": {func(n int) string {
+		"fault after many lines": {func(n int) string {
 			return start + "\n" + many(n, func(i int) string { return member(i) + "\n" }) + `,"params":{"a":tru}}`
 		}, true},
 	} {
@@ -88,7 +88,7 @@ func TestWorkGrowsWithTheMessageAndNotItsSquare(t *testing.T) {
 }
 
 // The number of messages in a batch is limited, so the test makes the messages larger.
-func TestWorkGrowsWithTheBatchAndNotItsSquare(t *testing.T) {
+func TestBatchWorkIsLinear(t *testing.T) {
 	for name, c := range map[string]struct {
 		text func(n int) string
 		fail bool
@@ -103,7 +103,7 @@ func TestWorkGrowsWithTheBatchAndNotItsSquare(t *testing.T) {
 				return `{"jsonrpc":"2.0","x":"` + strings.Repeat("x", n/10) + `"}` + strings.Repeat("\n", n/10)
 			}) + `]`
 		}, false},
-		"too many": {func(n int) string { return `[` + many(MaxBatch+8*n, func(int) string { return `[]` }) + `]` }, true},
+		"too many messages": {func(n int) string { return `[` + many(MaxBatch+8*n, func(int) string { return `[]` }) + `]` }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			doubling.Check(t, func(n int) func() {

@@ -76,7 +76,7 @@ func NewErrorResponse(id ID, err *Error) Message {
 }
 
 // MarshalJSON is EncodeJSON for encoding/json.
-func (m *Message) MarshalJSON() ([]byte, error) { return codec.Marshal(m) }
+func (m Message) MarshalJSON() ([]byte, error) { return codec.Marshal(&m) }
 
 // UnmarshalJSON is DecodeJSON for encoding/json.
 func (m *Message) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, m) }

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func extra(pairs ...string) (x codec.Extra) {
 	return x
 }
 
-func TestMessageIsParsedAndWrittenAsItCame(t *testing.T) {
+func TestMessageSurvivesRoundTrip(t *testing.T) {
 	one, object := codec.IntScalar(1), json.RawMessage(`{}`)
 	for _, c := range []struct {
 		name, text string
@@ -69,15 +70,21 @@ func TestMessageIsParsedAndWrittenAsItCame(t *testing.T) {
 			if err := json.Unmarshal([]byte(c.text), &std); err != nil || cmp.Diff(c.want, std) != "" {
 				t.Errorf("by encoding/json: %v, %v", std, err)
 			}
-			if out, err := json.Marshal(&std); err != nil || len(out) == 0 {
-				t.Errorf("by encoding/json: %s, %v", out, err)
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, []byte(strings.ReplaceAll(c.text, `\u00e9`, "é"))); err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range []any{std, &std} {
+				if out, err := json.Marshal(v); err != nil || string(out) != compact.String() {
+					t.Errorf("encoding/json wrote %s for a %T, %v", out, v, err)
+				}
 			}
 		})
 	}
 }
 
 // The order of members makes no difference.
-func TestMessageIsTheSameInAnyOrderOfMembers(t *testing.T) {
+func TestParseIgnoresOrderOfMembers(t *testing.T) {
 	for _, members := range [][]string{
 		{`"jsonrpc":"2.0"`, `"id":1`, `"method":"m"`, `"params":{}`, `"x":1`},
 		{`"jsonrpc":"2.0"`, `"id":1`, `"result":{"a":1}`, `"params":3`},
@@ -173,7 +180,7 @@ func refusalOf(t *testing.T, r hostile.Refusal, m Message) refusal {
 	return refusal{err, int64(r.Offset), r.Pointer, r.Rule.Code(), m.Kind, m.ID}
 }
 
-func TestHostileMessageIsTakenExactlyOrRefusedAtItsFault(t *testing.T) {
+func TestParseHostileMessages(t *testing.T) {
 	for _, c := range hostile.All(hostile.Messages()) {
 		t.Run(c.Name, func(t *testing.T) {
 			m, err := Parse([]byte(c.Text))
@@ -199,7 +206,7 @@ func TestHostileMessageIsTakenExactlyOrRefusedAtItsFault(t *testing.T) {
 	}
 }
 
-func TestOptionsHoldForMessages(t *testing.T) {
+func TestParseAppliesLimits(t *testing.T) {
 	const text = `{"jsonrpc":"2.0","id":1,"method":"mm","params":{"a":[]}}`
 	for _, c := range []struct {
 		opt codec.Option
@@ -214,46 +221,46 @@ func TestOptionsHoldForMessages(t *testing.T) {
 	}
 }
 
-func TestMessageThatDoesNotFitItsKindIsNotWritten(t *testing.T) {
+func TestAppendRejectsFieldsOfAnotherKind(t *testing.T) {
 	object, bad := json.RawMessage(`{}`), &Error{Code: 1, Message: "m"}
 	for name, c := range map[string]struct {
 		m       Message
 		err     error
 		pointer string
 	}{
-		"zero":                       {Message{}, ErrNeither, ""},
-		"kind beyond all":            {Message{Kind: 9, ID: one}, ErrNeither, ""},
-		"request without id":         {NewRequest(ID{}, "m", nil), ErrNoID, "/id"},
-		"request with boolean id":    {NewRequest(codec.BoolScalar(true), "m", nil), ErrID, "/id"},
-		"request with fractional id": {NewRequest(number("1.5"), "m", nil), ErrID, "/id"},
-		"id that is not UTF-8":       {NewRequest(codec.StringScalar("\xff"), "m", nil), codec.ErrUTF8, "/id"},
-		"method that is not UTF-8":   {NewRequest(one, "\xff", nil), codec.ErrUTF8, "/method"},
-		"request with array":         {NewRequest(one, "m", json.RawMessage(`[]`)), nil, "/params"},
-		"request with malformed":     {NewRequest(one, "m", json.RawMessage(`{"a":}`)), codec.ErrSyntax, "/params/a"},
-		"request with result":        {Message{Kind: KindRequest, ID: one, Result: object}, ErrMixed, "/result"},
-		"request with error":         {Message{Kind: KindRequest, ID: one, Error: bad}, ErrMixed, "/error"},
-		"notification with id":       {Message{Kind: KindNotification, ID: one}, ErrMixed, "/id"},
-		"response without id":        {NewResponse(ID{}, object), ErrNoID, "/id"},
-		"response without result":    {NewResponse(one, nil), codec.ErrNoValue, "/result"},
-		"response with null":         {NewResponse(one, json.RawMessage("null")), nil, "/result"},
-		"response with method":       {Message{Kind: KindResponse, ID: one, Result: object, Method: "m"}, ErrMixed, "/method"},
-		"response with params":       {Message{Kind: KindResponse, ID: one, Result: object, Params: object}, ErrMixed, "/params"},
-		"response with error":        {Message{Kind: KindResponse, ID: one, Result: object, Error: bad}, ErrMixed, "/error"},
-		"params in two forms":        {Message{Kind: KindRequest, ID: one, Params: object, Payload: new(Error)}, ErrMixed, "/params"},
-		"result in two forms":        {Message{Kind: KindResponse, ID: one, Result: object, Payload: new(Error)}, ErrMixed, "/result"},
-		"error with payload":         {Message{Kind: KindErrorResponse, Error: bad, Payload: new(Error)}, ErrMixed, "/error"},
-		"error without error":        {NewErrorResponse(one, nil), codec.ErrNoValue, "/error"},
-		"error with result":          {Message{Kind: KindErrorResponse, Error: bad, Result: object}, ErrMixed, "/result"},
-		"error with malformed data":  {NewErrorResponse(one, &Error{Data: json.RawMessage("tru")}), codec.ErrEOF, "/error/data"},
-		"id among unknown members":   {Message{Kind: KindNotification, Extra: extra("id", "1")}, ErrMixed, "/id"},
-		"null id of a request":       {Message{Kind: KindRequest, ID: one, Extra: extra("id", "null")}, ErrMixed, "/id"},
-		"method among unknown ones":  {Message{Kind: KindResponse, ID: one, Result: object, Extra: extra("method", `"m"`)}, ErrMixed, "/method"},
-		"result among unknown ones":  {Message{Kind: KindRequest, ID: one, Extra: extra("result", `{}`)}, ErrMixed, "/result"},
-		"params among unknown ones":  {Message{Kind: KindRequest, ID: one, Extra: extra("params", `{}`)}, ErrMixed, "/params"},
-		"malformed unknown member":   {Message{Kind: KindRequest, ID: one, Extra: extra("x", `{"a":tru}`)}, codec.ErrLiteral, "/x/a"},
-		"version among unknown ones": {Message{Kind: KindRequest, ID: one, Extra: extra("jsonrpc", `"1.0"`)}, nil, "-"},
-		"id of an error, in both":    {Message{Kind: KindErrorResponse, ID: one, Error: bad, Extra: extra("id", "null")}, nil, "-"},
-		"an error response":          {NewErrorResponse(one, bad), nil, "-"},
+		"zero":                          {Message{}, ErrNeither, ""},
+		"unknown kind":                  {Message{Kind: 9, ID: one}, ErrNeither, ""},
+		"request without id":            {NewRequest(ID{}, "m", nil), ErrNoID, "/id"},
+		"request with boolean id":       {NewRequest(codec.BoolScalar(true), "m", nil), ErrID, "/id"},
+		"request with fractional id":    {NewRequest(number("1.5"), "m", nil), ErrID, "/id"},
+		"id that is not UTF-8":          {NewRequest(codec.StringScalar("\xff"), "m", nil), codec.ErrUTF8, "/id"},
+		"method that is not UTF-8":      {NewRequest(one, "\xff", nil), codec.ErrUTF8, "/method"},
+		"request with array params":     {NewRequest(one, "m", json.RawMessage(`[]`)), nil, "/params"},
+		"request with malformed params": {NewRequest(one, "m", json.RawMessage(`{"a":}`)), codec.ErrSyntax, "/params/a"},
+		"request with result":           {Message{Kind: KindRequest, ID: one, Result: object}, ErrMixed, "/result"},
+		"request with error":            {Message{Kind: KindRequest, ID: one, Error: bad}, ErrMixed, "/error"},
+		"notification with id":          {Message{Kind: KindNotification, ID: one}, ErrMixed, "/id"},
+		"response without id":           {NewResponse(ID{}, object), ErrNoID, "/id"},
+		"response without result":       {NewResponse(one, nil), codec.ErrNoValue, "/result"},
+		"response with null":            {NewResponse(one, json.RawMessage("null")), nil, "/result"},
+		"response with method":          {Message{Kind: KindResponse, ID: one, Result: object, Method: "m"}, ErrMixed, "/method"},
+		"response with params":          {Message{Kind: KindResponse, ID: one, Result: object, Params: object}, ErrMixed, "/params"},
+		"response with error":           {Message{Kind: KindResponse, ID: one, Result: object, Error: bad}, ErrMixed, "/error"},
+		"params in two forms":           {Message{Kind: KindRequest, ID: one, Params: object, Payload: new(Error)}, ErrMixed, "/params"},
+		"result in two forms":           {Message{Kind: KindResponse, ID: one, Result: object, Payload: new(Error)}, ErrMixed, "/result"},
+		"error with payload":            {Message{Kind: KindErrorResponse, Error: bad, Payload: new(Error)}, ErrMixed, "/error"},
+		"error without error":           {NewErrorResponse(one, nil), codec.ErrNoValue, "/error"},
+		"error with result":             {Message{Kind: KindErrorResponse, Error: bad, Result: object}, ErrMixed, "/result"},
+		"error with malformed data":     {NewErrorResponse(one, &Error{Data: json.RawMessage("tru")}), codec.ErrEOF, "/error/data"},
+		"id in Extra":                   {Message{Kind: KindNotification, Extra: extra("id", "1")}, ErrMixed, "/id"},
+		"null id of a request":          {Message{Kind: KindRequest, ID: one, Extra: extra("id", "null")}, ErrMixed, "/id"},
+		"method in Extra":               {Message{Kind: KindResponse, ID: one, Result: object, Extra: extra("method", `"m"`)}, ErrMixed, "/method"},
+		"result in Extra":               {Message{Kind: KindRequest, ID: one, Extra: extra("result", `{}`)}, ErrMixed, "/result"},
+		"params in Extra":               {Message{Kind: KindRequest, ID: one, Extra: extra("params", `{}`)}, ErrMixed, "/params"},
+		"malformed unknown member":      {Message{Kind: KindRequest, ID: one, Extra: extra("x", `{"a":tru}`)}, codec.ErrLiteral, "/x/a"},
+		"version in Extra":              {Message{Kind: KindRequest, ID: one, Extra: extra("jsonrpc", `"1.0"`)}, nil, "-"},
+		"id of an error, twice":         {Message{Kind: KindErrorResponse, ID: one, Error: bad, Extra: extra("id", "null")}, nil, "-"},
+		"an error response":             {NewErrorResponse(one, bad), nil, "-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := c.m.AppendJSON(nil)
@@ -271,7 +278,7 @@ func TestMessageThatDoesNotFitItsKindIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestErrorCodeThatDoesNotFitKeepsItsText(t *testing.T) {
+func TestErrorKeepsTextOfHugeCode(t *testing.T) {
 	const text = `{"jsonrpc":"2.0","id":1,"error":{"code":-1e30,"message":"m"}}`
 	m, err := Parse([]byte(text))
 	if err != nil || m.Error.Code != -1<<63 {
@@ -282,7 +289,7 @@ func TestErrorCodeThatDoesNotFitKeepsItsText(t *testing.T) {
 	}
 }
 
-func TestErrorStandsAlone(t *testing.T) {
+func TestErrorDecodesOutsideMessage(t *testing.T) {
 	var e Error
 	err := codec.Unmarshal([]byte(`{"code":-32000,"message":"no","data":{},"x":1}`), &e)
 	want := Error{-32000, "no", json.RawMessage(`{}`), extra("x", "1")}
@@ -302,7 +309,7 @@ func TestErrorStandsAlone(t *testing.T) {
 	}
 }
 
-func TestCodeOfEveryError(t *testing.T) {
+func TestCodeOf(t *testing.T) {
 	_, unwritable := codec.Marshal(codec.StringScalar("\xff"))
 	_, incomplete := (&Message{Kind: KindRequest}).AppendJSON(nil)
 	for _, c := range []struct {
@@ -329,7 +336,7 @@ func TestCodeOfEveryError(t *testing.T) {
 	}
 }
 
-func TestKindHasAName(t *testing.T) {
+func TestKindString(t *testing.T) {
 	var names []string
 	for k := KindInvalid; k <= KindErrorResponse+1; k++ {
 		names = append(names, k.String())

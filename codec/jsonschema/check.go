@@ -240,8 +240,8 @@ func (c *checker) walk(n int32, i int) int {
 	}
 	if node.Not != 0 {
 		var faults int
-		if faults, end = c.attempt(node.Not, i); faults == 0 && !c.silent() {
-			c.broken(i, "not", "the schema excludes this value")
+		if faults, end = c.attempt(node.Not, i); faults == 0 && !c.countOnly() {
+			c.keywordFault(i, "not", "the schema excludes this value")
 		}
 	}
 	if len(node.Union) > 0 {
@@ -274,8 +274,8 @@ func (c *checker) object(node *Node, i int) int {
 			}
 			i = c.value(node.Props[p].Node, at)
 		case node.Rest == None:
-			if !c.silent() {
-				c.broken(name, "additionalProperties", "member %s is not allowed", c.excerpt(name))
+			if !c.countOnly() {
+				c.keywordFault(name, "additionalProperties", "member %s is not allowed", c.excerpt(name))
 			}
 			i = c.skip(at)
 		default:
@@ -321,7 +321,7 @@ func (c *checker) skip(i int) int {
 			}
 		case '}', ']':
 			i++
-			c.ended(i)
+			c.closeValue(i)
 		default:
 			i++
 			continue
@@ -332,8 +332,8 @@ func (c *checker) skip(i int) int {
 	}
 }
 
-// ended stores that the innermost open value of skip ends at i.
-func (c *checker) ended(i int) {
+// closeValue stores that the innermost open value of skip ends at i.
+func (c *checker) closeValue(i int) {
 	last := len(c.open) - 1
 	start := c.open[last]
 	c.open = c.open[:last]
@@ -399,12 +399,12 @@ func (c *checker) array(node *Node, i int) int {
 	for _, b := range node.Bounds {
 		switch b.Keyword {
 		case MinItems:
-			if n < b.count() && !c.silent() {
-				c.broken(start, "minItems", "%s, at least %s are wanted", plural(n, "item"), b.Limit)
+			if n < b.count() && !c.countOnly() {
+				c.keywordFault(start, "minItems", "%s, want at least %s", plural(n, "item"), b.Limit)
 			}
 		case MaxItems:
-			if n > b.count() && !c.silent() {
-				c.broken(start, "maxItems", "%s, at most %s are allowed", plural(n, "item"), b.Limit)
+			if n > b.count() && !c.countOnly() {
+				c.keywordFault(start, "maxItems", "%s, want at most %s", plural(n, "item"), b.Limit)
 			}
 		}
 	}
@@ -416,12 +416,12 @@ func (c *checker) length(bounds []Bound, i, end int) {
 	for _, b := range bounds {
 		switch b.Keyword {
 		case MinLength:
-			if n := codePoints(c.data[i+1 : end-1]); n < b.count() && !c.silent() {
-				c.broken(i, "minLength", "%s, at least %s are wanted", plural(n, "character"), b.Limit)
+			if n := codePoints(c.data[i+1 : end-1]); n < b.count() && !c.countOnly() {
+				c.keywordFault(i, "minLength", "%s, want at least %s", plural(n, "character"), b.Limit)
 			}
 		case MaxLength:
-			if n := codePoints(c.data[i+1 : end-1]); n > b.count() && !c.silent() {
-				c.broken(i, "maxLength", "%s, at most %s are allowed", plural(n, "character"), b.Limit)
+			if n := codePoints(c.data[i+1 : end-1]); n > b.count() && !c.countOnly() {
+				c.keywordFault(i, "maxLength", "%s, want at most %s", plural(n, "character"), b.Limit)
 			}
 		}
 	}
@@ -437,20 +437,20 @@ func (c *checker) size(bounds []Bound, i, end int) {
 		order := n.compare(parseNumber([]byte(b.Limit)))
 		switch b.Keyword {
 		case Minimum:
-			if order < 0 && !c.silent() {
-				c.broken(i, "minimum", "%s is less than %s", c.excerpt(i), b.Limit)
+			if order < 0 && !c.countOnly() {
+				c.keywordFault(i, "minimum", "%s is less than %s", c.excerpt(i), b.Limit)
 			}
 		case Maximum:
-			if order > 0 && !c.silent() {
-				c.broken(i, "maximum", "%s is more than %s", c.excerpt(i), b.Limit)
+			if order > 0 && !c.countOnly() {
+				c.keywordFault(i, "maximum", "%s is more than %s", c.excerpt(i), b.Limit)
 			}
 		case ExclusiveMinimum:
-			if order <= 0 && !c.silent() {
-				c.broken(i, "exclusiveMinimum", "%s is not more than %s", c.excerpt(i), b.Limit)
+			if order <= 0 && !c.countOnly() {
+				c.keywordFault(i, "exclusiveMinimum", "%s is not more than %s", c.excerpt(i), b.Limit)
 			}
 		case ExclusiveMaximum:
-			if order >= 0 && !c.silent() {
-				c.broken(i, "exclusiveMaximum", "%s is not less than %s", c.excerpt(i), b.Limit)
+			if order >= 0 && !c.countOnly() {
+				c.keywordFault(i, "exclusiveMaximum", "%s is not less than %s", c.excerpt(i), b.Limit)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func check(t *testing.T, nodes []jsonschema.Node, text string, opts ...codec.Opt
 }
 
 // Each keyword alone: the values that it admits, and the faults of others.
-func TestKeywords(t *testing.T) {
+func TestCheckKeywords(t *testing.T) {
 	one := func(n jsonschema.Node) []jsonschema.Node { return []jsonschema.Node{n} }
 	bound := func(k jsonschema.Keyword, limit string) []jsonschema.Node {
 		return one(jsonschema.Node{Bounds: []jsonschema.Bound{{Keyword: k, Limit: limit}}})
@@ -57,11 +57,11 @@ func TestKeywords(t *testing.T) {
 		faults map[string][]fault
 	}{
 		{
-			name:   "no keyword admits everything",
+			name:   "no keyword admits every value",
 			nodes:  one(jsonschema.Node{}),
 			admits: []string{`null`, ` true `, `1e400`, `""`, `[1,[2]]`, `{"a":{"b":{}}}`},
 		}, {
-			name:  "nothing is admitted",
+			name:  "no value is admitted",
 			nodes: one(jsonschema.Node{Types: jsonschema.Never}),
 			faults: map[string][]fault{
 				` null`: {{"", 1, "no value is allowed here"}},
@@ -83,7 +83,7 @@ func TestKeywords(t *testing.T) {
 				`1.5`: {{"", 0, "number is not an integer"}},
 			},
 		}, {
-			name:  "integer is decided on the value, not on how it is written",
+			name:  "integer depends on the value, not on its notation",
 			nodes: one(jsonschema.Node{Types: jsonschema.Integer}),
 			admits: []string{
 				`0`, `-0`, `0.0`, `-0.000e-5`, `60000.0`, `6e4`, `1.5e1`, `150e-1`, `1e400`, `1E+99999999999999999999`, `0e-99999999999999999999`,
@@ -117,7 +117,7 @@ func TestKeywords(t *testing.T) {
 				`[1]`:     {{"", 0, `array is not one of "working", "a\nb", null, 1, [1,{"a":2}]`}},
 			},
 		}, {
-			name:   "an enum of many is cut short",
+			name:   "the list of a long enum is shortened",
 			nodes:  one(jsonschema.Node{Enum: strings.Split("1,2,3,4,5,6,7,8,9,10,11,12,13,14", ",")}),
 			admits: []string{`14`},
 			faults: map[string][]fault{`0`: {{"", 0, "0 is not one of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more"}}},
@@ -152,13 +152,13 @@ func TestKeywords(t *testing.T) {
 			nodes:  bound(jsonschema.MinLength, "2"),
 			admits: []string{`"ab"`, `"é😀"`, `"\n\""`, `5`},
 			faults: map[string][]fault{
-				`"\ud83d\ude00"`: {{"", 0, "1 character, at least 2 are wanted"}}, `""`: {{"", 0, "0 characters, at least 2 are wanted"}},
+				`"\ud83d\ude00"`: {{"", 0, "1 character, want at least 2"}}, `""`: {{"", 0, "0 characters, want at least 2"}},
 			},
 		}, {
 			name:   "maxLength counts code points",
 			nodes:  bound(jsonschema.MaxLength, "1"),
 			admits: []string{`""`, `"😀"`, `"\ud83d\ude00"`, `"\\"`},
-			faults: map[string][]fault{`"e\u0301"`: {{"", 0, "2 characters, at most 1 are allowed"}}},
+			faults: map[string][]fault{`"e\u0301"`: {{"", 0, "2 characters, want at most 1"}}},
 		}, {
 			name:   "items",
 			nodes:  []jsonschema.Node{str, {Items: 2}},
@@ -171,7 +171,7 @@ func TestKeywords(t *testing.T) {
 			nodes:  one(jsonschema.Node{Bounds: []jsonschema.Bound{{Keyword: jsonschema.MinItems, Limit: "1"}, {Keyword: jsonschema.MaxItems, Limit: "2"}}}),
 			admits: []string{`[1]`, `[1,[2,3,4]]`, `"abc"`, `{}`},
 			faults: map[string][]fault{
-				`[]`: {{"", 0, "0 items, at least 1 are wanted"}}, `[1,2,3]`: {{"", 0, "3 items, at most 2 are allowed"}},
+				`[]`: {{"", 0, "0 items, want at least 1"}}, `[1,2,3]`: {{"", 0, "3 items, want at most 2"}},
 			},
 		}, {
 			name: "properties and required",
@@ -199,7 +199,7 @@ func TestKeywords(t *testing.T) {
 				`{"b":{"c":2},"a":1, "d":3}`: {{"/b", 1, `member "b" is not allowed`}, {"/d", 20, `member "d" is not allowed`}},
 			},
 		}, {
-			name:   "a property that admits nothing",
+			name:   "a property that admits no value",
 			nodes:  one(jsonschema.Node{Props: []jsonschema.Prop{{Name: "a", Node: jsonschema.None}}}),
 			admits: []string{`{}`, `{"b":1}`},
 			faults: map[string][]fault{`{"a":1}`: {{"/a", 5, "no value is allowed here"}}},
@@ -207,7 +207,7 @@ func TestKeywords(t *testing.T) {
 			name:   "propertyNames",
 			nodes:  []jsonschema.Node{{Bounds: []jsonschema.Bound{{Keyword: jsonschema.MaxLength, Limit: "1"}}}, {Names: 2}},
 			admits: []string{`{}`, `{"a":"abc","é":[]}`},
-			faults: map[string][]fault{`{"ab":"c"}`: {{"/ab", 1, "2 characters, at most 1 are allowed"}}},
+			faults: map[string][]fault{`{"ab":"c"}`: {{"/ab", 1, "2 characters, want at most 1"}}},
 		}, {
 			name:   "not",
 			nodes:  []jsonschema.Node{str, {Not: 2}},
@@ -246,7 +246,7 @@ func TestKeywords(t *testing.T) {
 }
 
 // Faults inside of a union are those of the variant that the value is most likely meant to be.
-func TestUnions(t *testing.T) {
+func TestCheckUnions(t *testing.T) {
 	str := jsonschema.Node{Types: jsonschema.String}
 	anyOf := func(tag string, variants ...jsonschema.Variant) jsonschema.Node {
 		return jsonschema.Node{Union: variants, Tag: tag}
@@ -292,14 +292,14 @@ func TestUnions(t *testing.T) {
 				`[{"type":"image","data":1},[]]`: {{"/0/data", 24, "want string, got number"}},
 			},
 		}, {
-			name:  "an unknown tag is the fault",
+			name:  "an unknown tag is reported",
 			nodes: content,
 			faults: map[string][]fault{
 				`{"data":1,"type":"audio"}`: {{"/type", 17, `"audio" is not one of "text", "image"`}},
 				`{"type":null}`:             {{"/type", 8, `null is not one of "text", "image"`}},
 			},
 		}, {
-			name:  "without a tag, the members that are there decide",
+			name:  "without a tag, the members present decide",
 			nodes: content,
 			faults: map[string][]fault{
 				`{"data":""}`:         {{"", 0, `required member "type" is missing`}},
@@ -317,7 +317,7 @@ func TestUnions(t *testing.T) {
 				`5`:                            {{"", 0, "want object, got number"}},
 			},
 		}, {
-			name:   "the kind decides, integers and fractions apart",
+			name:   "the kind decides; integers and fractions differ",
 			nodes:  []jsonschema.Node{integer, str, anyOf("", jsonschema.Variant{Node: 2, Kinds: jsonschema.Integer}, jsonschema.Variant{Node: 3, Kinds: jsonschema.String})},
 			admits: []string{`1`, `1.0`, `""`},
 			faults: map[string][]fault{
@@ -337,7 +337,7 @@ func TestUnions(t *testing.T) {
 			nodes:  []jsonschema.Node{integer, {Types: jsonschema.Number, Bounds: []jsonschema.Bound{{Keyword: jsonschema.Minimum, Limit: "5"}}}, oneOf(jsonschema.Variant{Node: 2}, jsonschema.Variant{Node: 3})},
 			admits: []string{`4`, `5.5`},
 			faults: map[string][]fault{
-				`5`:   {{"", 0, "more than one variant of the schema admits this value, exactly one may"}},
+				`5`:   {{"", 0, "more than one variant of oneOf admits this value"}},
 				`4.5`: {{"", 0, "number is not an integer"}},
 			},
 		},
@@ -384,10 +384,10 @@ func TestMalformedTextIsOneFault(t *testing.T) {
 	}
 }
 
-func TestFaultsAsErrors(t *testing.T) {
+func TestFaultsSupportErrorsIsAndAs(t *testing.T) {
 	table := &jsonschema.Table{Nodes: []jsonschema.Node{{}, {Types: jsonschema.Never}, {Types: jsonschema.Integer}, {Items: 2, Bounds: []jsonschema.Bound{{Keyword: jsonschema.MaxItems, Limit: "2"}}}}}
 	err := table.Check(3, []byte("[1.5,\n\"a\",2]"))
-	want := "json: 3 items, at most 2 are allowed (line 1, column 1, offset 0)\n" +
+	want := "json: 3 items, want at most 2 (line 1, column 1, offset 0)\n" +
 		"json: /0: number is not an integer (line 1, column 2, offset 1)\n" +
 		"json: /1: want integer, got string (line 2, column 1, offset 6)"
 	if err.Error() != want {
@@ -425,7 +425,7 @@ func TestFaultsAreLimited(t *testing.T) {
 }
 
 // The path to a fault is right even if it is too long for the preallocated steps.
-func TestDeepPaths(t *testing.T) {
+func TestPointersOfDeepValues(t *testing.T) {
 	nodes := []jsonschema.Node{{Types: jsonschema.Object | jsonschema.Array, Rest: 2, Items: 2}}
 	const depth = 100
 	text := strings.Repeat(`{"a":[0,`, depth) + "1" + strings.Repeat("]}", depth)
@@ -445,7 +445,7 @@ func TestDeepPaths(t *testing.T) {
 
 // Work grows with the text and not exponentially with its depth, even if a schema checks a value
 // more than once at each level.
-func TestNoExponentialWork(t *testing.T) {
+func TestNestedSchemasTakePolynomialTime(t *testing.T) {
 	str := jsonschema.Node{Types: jsonschema.String}
 	c := func(node int32) []jsonschema.Prop { return []jsonschema.Prop{{Name: "c", Node: node}} }
 	for _, test := range []struct {
@@ -510,7 +510,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-func TestLongNameOfAMemberIsCutInItsFault(t *testing.T) {
+func TestFaultShortensLongMemberName(t *testing.T) {
 	closed := &jsonschema.Table{Nodes: []jsonschema.Node{{}, {Types: jsonschema.Never}, {Types: jsonschema.Object, Rest: jsonschema.None}}}
 	err := closed.Check(2, []byte(`{"`+strings.Repeat("x", 10_000)+`":1}`))
 	faults, ok := errors.AsType[jsonschema.Faults](err)

@@ -65,9 +65,9 @@ var ErrMore = errors.New("more faults follow")
 // maxPointers is the total size of the pointers above which no fault is added.
 const maxPointers = 1 << 20
 
-// silent counts a fault and returns true in a quiet walk. Otherwise it returns false, and the
+// countOnly counts a fault and returns true in a quiet walk. Otherwise it returns false, and the
 // caller must record the fault.
-func (c *checker) silent() bool {
+func (c *checker) countOnly() bool {
 	if c.quiet > 0 {
 		c.count++
 		return true
@@ -86,19 +86,19 @@ func (c *checker) fault(i int, err error) {
 	c.faults = append(c.faults, &codec.Error{Offset: int64(i), Pointer: p, Err: err})
 }
 
-func (c *checker) broken(i int, keyword, format string, args ...any) {
+func (c *checker) keywordFault(i int, keyword, format string, args ...any) {
 	c.fault(i, &Error{keyword, fmt.Sprintf(format, args...)})
 }
 
 // wrongKind records that the value at i is of none of the kinds.
 func (c *checker) wrongKind(kinds Types, i int) {
-	if c.silent() {
+	if c.countOnly() {
 		return
 	}
 	got := kindOf(c.data[i])
 	switch {
 	case kinds&every == 0:
-		c.broken(i, "not", "no value is allowed here")
+		c.keywordFault(i, "not", "no value is allowed here")
 	case got == wire.KindNumber && kinds&Integer != 0:
 		c.fault(i, codec.ErrInteger)
 	default:
@@ -108,11 +108,11 @@ func (c *checker) wrongKind(kinds Types, i int) {
 
 // notOneOf records that the value at i does not equal any of texts.
 func (c *checker) notOneOf(texts []string, i int) {
-	if c.silent() {
+	if c.countOnly() {
 		return
 	}
 	if len(texts) == 1 {
-		c.broken(i, "const", "%s is not %s", c.excerpt(i), texts[0])
+		c.keywordFault(i, "const", "%s is not %s", c.excerpt(i), texts[0])
 		return
 	}
 	const most = 12
@@ -121,7 +121,7 @@ func (c *checker) notOneOf(texts []string, i int) {
 	if len(list) < len(texts) {
 		more = fmt.Sprintf(" and %d more", len(texts)-most)
 	}
-	c.broken(i, "enum", "%s is not one of %s%s", c.excerpt(i), strings.Join(list, ", "), more)
+	c.keywordFault(i, "enum", "%s is not one of %s%s", c.excerpt(i), strings.Join(list, ", "), more)
 }
 
 // missing records the required members that the object at i does not have.
@@ -130,8 +130,8 @@ func (c *checker) missing(props []Prop, i int) {
 		if !p.Required {
 			continue
 		}
-		if _, at := c.member(i, p.Name); at < 0 && !c.silent() {
-			c.broken(i, "required", "required member %q is missing", p.Name)
+		if _, at := c.member(i, p.Name); at < 0 && !c.countOnly() {
+			c.keywordFault(i, "required", "required member %q is missing", p.Name)
 		}
 	}
 }

@@ -58,13 +58,13 @@ func (c *checker) union(n int32, i int) int {
 			}
 		}
 		if !single(live) {
-			live = c.outline(node, live, i)
+			live = c.fitMembers(node, live, i)
 		}
 	}
 	if single(live) {
 		return c.value(node.Union[bits.TrailingZeros64(live)].Node, i)
 	}
-	return c.try(n, live, i)
+	return c.tryUnion(n, live, i)
 }
 
 func single(live uint64) bool { return live&(live-1) == 0 }
@@ -114,17 +114,17 @@ func (n *Node) tags(live uint64) (texts []string) {
 	return texts
 }
 
-// outline is how the members of an object fit one variant.
-type outline struct {
+// memberFit is how the members of an object fit one variant.
+type memberFit struct {
 	faults int32 // members that certainly do not fit
 	known  int32 // members that the variant lists
 	met    int32 // required members that are present
 }
 
-// outline returns the live variants that may admit the members of the object at i, without a look
-// inside of their values. If there are none, it returns the variant that fits best.
-func (c *checker) outline(node *Node, live uint64, i int) (left uint64) {
-	var fits [MaxVariants]outline
+// fitMembers returns the live variants that may admit the members of the object at i, without a
+// look inside of their values. If there are none, it returns the variant that fits best.
+func (c *checker) fitMembers(node *Node, live uint64, i int) (left uint64) {
+	var fits [MaxVariants]memberFit
 	for i = space(c.data, i+1); c.data[i] != '}'; {
 		key := i
 		i = skipString(c.data, i)
@@ -154,7 +154,7 @@ func (c *checker) outline(node *Node, live uint64, i int) (left uint64) {
 }
 
 // fit adds to f how a member fits node n.
-func (c *checker) fit(n int32, content []byte, at int, f *outline) {
+func (c *checker) fit(n int32, content []byte, at int, f *memberFit) {
 	node := &c.table.Nodes[n]
 	child := node.Rest
 	if p := node.find(content); p >= 0 {
@@ -164,7 +164,7 @@ func (c *checker) fit(n int32, content []byte, at int, f *outline) {
 		}
 		child = node.Props[p].Node
 	}
-	if !c.glance(child, at) {
+	if !c.mayAdmit(child, at) {
 		f.faults++
 	}
 	for _, m := range node.All {
@@ -186,9 +186,9 @@ func (c *checker) required(n int32) (count int32) {
 	return count
 }
 
-// glance reports whether n may admit the value at i. It does not look inside of arrays and objects.
-// It returns false only if n certainly does not admit the value.
-func (c *checker) glance(n int32, i int) bool {
+// mayAdmit reports whether n may admit the value at i. It does not look inside of arrays and
+// objects. It returns false only if n certainly does not admit the value.
+func (c *checker) mayAdmit(n int32, i int) bool {
 	if n == Any {
 		return true
 	}
@@ -197,19 +197,19 @@ func (c *checker) glance(n int32, i int) bool {
 		return false
 	}
 	for _, m := range node.All {
-		if !c.glance(m, i) {
+		if !c.mayAdmit(m, i) {
 			return false
 		}
 	}
 	return true
 }
 
-// try checks the value at i against the live variants of node n in turn.
-func (c *checker) try(n int32, live uint64, i int) int {
+// tryUnion checks the value at i against the live variants of node n in turn.
+func (c *checker) tryUnion(n int32, live uint64, i int) int {
 	node := &c.table.Nodes[n]
 	a, known := c.tried[place{n, i}]
 	if !known {
-		a = c.trial(node, live, i)
+		a = c.tryVariants(node, live, i)
 		if c.quiet > 0 {
 			if c.tried == nil {
 				c.tried = map[place]outcome{}
@@ -221,14 +221,14 @@ func (c *checker) try(n int32, live uint64, i int) int {
 	case c.quiet > 0:
 		c.count += a.faults
 	case a.several:
-		c.broken(i, "oneOf", "more than one variant of the schema admits this value, exactly one may")
+		c.keywordFault(i, "oneOf", "more than one variant of oneOf admits this value")
 	case a.faults > 0:
 		c.value(a.variant, i)
 	}
 	return a.end
 }
 
-func (c *checker) trial(node *Node, live uint64, i int) (best outcome) {
+func (c *checker) tryVariants(node *Node, live uint64, i int) (best outcome) {
 	admit := 0
 	for rest := live; rest != 0; rest &= rest - 1 {
 		variant := node.Union[bits.TrailingZeros64(rest)].Node

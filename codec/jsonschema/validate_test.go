@@ -24,7 +24,7 @@ func TestValidateByDefinition(t *testing.T) {
 	}
 	for _, at := range [][2]string{{"1", "Count"}, {"2", "Name"}, {"3", "Count"}} {
 		if err := table.Validate(at[0], at[1], []byte(`5`)); err == nil || errors.As(err, &faults) {
-			t.Errorf("definition %s of revision %s: got %v, want that there is none", at[1], at[0], err)
+			t.Errorf("definition %s of revision %s: got %v, want an error that is not Faults", at[1], at[0], err)
 		}
 	}
 	for rev, want := range map[string]uint64{"1": 1, "2": 2, "3": 0} {

@@ -44,7 +44,7 @@ func standard(v any) ([]byte, error) {
 }
 
 // Types have the JSON form of encoding/json, even if the engine has another form for them, or none.
-func TestFormOfEncodingJSON(t *testing.T) {
+func TestTypesHaveJSONFormOfEncodingJSON(t *testing.T) {
 	for _, v := range []any{
 		[]octet{1, 2}, [2]octet{1, 2}, struct{ X []octet }{[]octet{}},
 		struct{ X hidden }{}, struct{ X *hidden }{&hidden{}}, []any{errors.New("x")}, hidden{},
@@ -103,7 +103,7 @@ func tagged(tags ...reflect.StructTag) any {
 type Nick string
 
 // Errors also have a pointer and an offset for types that are decoded in mode lenient.
-func TestFaultsBesideLenientTypes(t *testing.T) {
+func TestFaultsInLenientModeHavePlace(t *testing.T) {
 	type target struct {
 		H hidden `json:"h"`
 		N struct {
@@ -128,7 +128,7 @@ func TestFaultsBesideLenientTypes(t *testing.T) {
 }
 
 // Tags that have different meanings in the engine and in encoding/json are refused.
-func TestAmbiguousTags(t *testing.T) {
+func TestRejectsAmbiguousTags(t *testing.T) {
 	for _, v := range []any{
 		struct {
 			X int `json:"a'b"`
@@ -156,7 +156,7 @@ type counted struct{ n int }
 func (c *counted) UnmarshalJSON([]byte) error { c.n++; return nil }
 
 // A number such as 1.0 in an integer field does not change how other numbers are read.
-func TestIntegersInOtherNotation(t *testing.T) {
+func TestDecodesIntegersInAnyNotation(t *testing.T) {
 	type target struct {
 		Price json.Number       `json:"price"`
 		Raw   json.RawMessage   `json:"raw"`
@@ -210,7 +210,7 @@ func TestIntegersInOtherNotation(t *testing.T) {
 type shade uint8
 
 // A named empty interface type is read like any.
-func TestNamedEmptyInterface(t *testing.T) {
+func TestDecodesIntoNamedEmptyInterface(t *testing.T) {
 	type node struct {
 		V    free            `json:"v"`
 		M    map[string]free `json:"m"`
@@ -371,8 +371,36 @@ func randomize(rng *rand.Rand, v reflect.Value) {
 	}
 }
 
+// A float32 is rounded once. These numbers are a little more than halfway between two of them. As a
+// float64, they are halfway.
+func TestDecodesFloat32WithoutDoubleRounding(t *testing.T) {
+	type small float32
+	const text, want = `1.000000059604644775390625000000001`, 1.0000001
+	var got struct {
+		Plain  float32            `json:"plain"`
+		Quoted float32            `json:"quoted,string"`
+		List   []float32          `json:"list"`
+		Map    map[string]float32 `json:"map"`
+		Target any                `json:"target"`
+	}
+	got.Target = new(float32)
+	in := `{"plain": ` + text + `,"quoted":"` + text + `","list":[1, ` + text + `],"map":{"a":` + text + `},"target":` + text + `}`
+	if err := codec.Unmarshal([]byte(in), value.Of(&got)); err != nil {
+		t.Fatal(err)
+	}
+	var named []small
+	if err := codec.Unmarshal([]byte(`[`+text+`]`), value.Of(&named)); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range []float32{got.Plain, float32(named[0]), got.Quoted, got.List[1], got.Map["a"], *got.Target.(*float32)} {
+		if f != want {
+			t.Errorf("value %d is %v", i, f)
+		}
+	}
+}
+
 // The largest float32 is read back: its shortest decimal is a little more than that number.
-func TestLargestFloat32(t *testing.T) {
+func TestDecodesLargestFloat32(t *testing.T) {
 	type small float32
 	for _, v := range []any{float32(math.MaxFloat32), []small{-math.MaxFloat32}, map[string]float32{"a": math.MaxFloat32}} {
 		text, err := codec.Marshal(value.Of(v))

@@ -12,7 +12,7 @@ import (
 
 // Many goroutines use new types at the same time. The engine analyses a type at its first use, and
 // must do so without a data race. The types are made at run time, so that each round has new ones.
-func TestFirstUseFromManyGoroutines(t *testing.T) {
+func TestConcurrentFirstUseOfTypes(t *testing.T) {
 	for round := range 20 {
 		inner := reflect.StructOf([]reflect.StructField{
 			{Name: "A", Type: reflect.TypeFor[int](), Tag: reflect.StructTag(fmt.Sprintf(`json:"a%d"`, round))},

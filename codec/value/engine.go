@@ -30,8 +30,8 @@ var form = engine.JoinOptions(
 type mode uint8
 
 const (
-	// exact reads integers in every notation and every float32, and reads named empty interface
-	// types like any.
+	// exact reads integers in every notation, float32 types of every name, and named empty
+	// interface types like any.
 	exact mode = 1 << iota
 	// lenient accepts struct definitions that encoding/json accepts and the engine otherwise
 	// refuses.
@@ -41,37 +41,38 @@ const (
 // readers and writers are the options that the engine runs with, by mode. Mode exact makes no
 // difference to a writer.
 var (
-	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber))
-	all    = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
-	loose  = legacy.ReportErrorsWithLegacySemantics(true)
+	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber),
+		engine.UnmarshalFromFunc(readFloat32))
+	all          = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
+	legacyErrors = legacy.ReportErrorsWithLegacySemantics(true)
 
 	readers = [4]engine.Options{
 		engine.JoinOptions(form, engine.WithUnmarshalers(common)),
 		exact:           engine.JoinOptions(form, engine.WithUnmarshalers(all)),
-		lenient:         engine.JoinOptions(form, engine.WithUnmarshalers(common), loose),
-		exact | lenient: engine.JoinOptions(form, engine.WithUnmarshalers(all), loose),
+		lenient:         engine.JoinOptions(form, engine.WithUnmarshalers(common), legacyErrors),
+		exact | lenient: engine.JoinOptions(form, engine.WithUnmarshalers(all), legacyErrors),
 	}
 	writers = [3]engine.Options{
 		engine.JoinOptions(form, engine.Deterministic(true)),
-		lenient: engine.JoinOptions(form, engine.Deterministic(true), loose),
+		lenient: engine.JoinOptions(form, engine.Deterministic(true), legacyErrors),
 	}
 )
 
 // readAny reads into an empty interface, unless the caller has stored a value in it to decode into.
 func readAny(d *jsontext.Decoder, v *any) error {
-	if chosen(*v) {
+	if isTarget(*v) {
 		return errors.ErrUnsupported
 	}
-	x, err := readFree(d)
+	x, err := readUntyped(d)
 	if err == nil {
 		*v = x
 	}
 	return err
 }
 
-// chosen reports whether v, the value in an empty interface, has a type that readFree does not
+// isTarget reports whether v, the value in an empty interface, has a type that readUntyped does not
 // return. Then the caller has stored it there to decode into.
-func chosen(v any) bool {
+func isTarget(v any) bool {
 	switch v.(type) {
 	case nil, bool, string, json.Number, []any, map[string]any:
 		return false
@@ -79,30 +80,30 @@ func chosen(v any) bool {
 	return true
 }
 
-// readFree reads a value as an empty interface holds it.
-func readFree(d *jsontext.Decoder) (v any, err error) {
+// readUntyped reads a value as an empty interface holds it.
+func readUntyped(d *jsontext.Decoder) (v any, err error) {
 	text, err := d.ReadValue()
 	if err != nil {
 		return nil, err
 	}
 	// The text was checked before, with limits that may be above the default ones.
-	return codec.UnmarshalFunc(text, anything, codec.MaxDepth(math.MaxInt), codec.MaxSize(max(len(text), codec.DefaultMaxSize)))
+	return codec.UnmarshalFunc(text, untypedValue, codec.MaxDepth(math.MaxInt), codec.MaxSize(max(len(text), codec.DefaultMaxSize)))
 }
 
-// anything reads a value as an empty interface holds it.
-func anything(r *wire.Reader) any {
+// untypedValue reads a value as an empty interface holds it.
+func untypedValue(r *wire.Reader) any {
 	switch r.Kind() {
 	case wire.KindObject:
 		m := map[string]any{}
 		for r.Object(); r.More(); {
 			name := r.Key()
-			m[name] = anything(r)
+			m[name] = untypedValue(r)
 		}
 		return m
 	case wire.KindArray:
 		list := []any{}
 		for r.Array(); r.More(); {
-			list = append(list, anything(r))
+			list = append(list, untypedValue(r))
 		}
 		return list
 	case wire.KindString:
@@ -135,6 +136,22 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 	return nil
 }
 
+// readFloat32 reads a number that the engine would round wrongly, because it rounds it to a float64
+// first. It leaves other numbers to the engine, which knows the tag option string.
+func readFloat32(d *jsontext.Decoder, v *float32) error {
+	if d.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	text := string(number(bytes.TrimLeft(d.UnreadBuffer(), " \t\r\n:,")))
+	double, _ := strconv.ParseFloat(text, 64)
+	single, err := strconv.ParseFloat(text, 32)
+	if err != nil || float32(double) == float32(single) {
+		return errors.ErrUnsupported
+	}
+	*v = float32(single)
+	return d.SkipValue()
+}
+
 // isName reports whether a member name comes next. kind is the kind of the array or object that is
 // open, and length counts the names and values read from it so far.
 func isName(kind jsontext.Kind, length int64) bool { return kind == '{' && length%2 == 0 }
@@ -149,10 +166,10 @@ func readExact(d *jsontext.Decoder, v any) error {
 	}
 	switch target := p.Elem(); target.Kind() {
 	case reflect.Interface:
-		if target.NumMethod() > 0 || chosen(target.Interface()) {
+		if target.NumMethod() > 0 || isTarget(target.Interface()) {
 			return errors.ErrUnsupported
 		}
-		x, err := readFree(d)
+		x, err := readUntyped(d)
 		switch {
 		case err != nil:
 			return err

@@ -26,14 +26,14 @@ import (
 // ErrRange means that a number is too large or too small for the Go type that it is decoded into.
 var ErrRange = errors.New("number is out of range")
 
-// remedy returns a mode in which the engine may succeed after it has failed with err, or 0 if there
-// is none.
-func remedy(err error) mode {
+// retryMode returns a mode in which the engine may succeed after it has failed with err, or 0 if
+// there is none.
+func retryMode(err error) mode {
 	e, ok := semantic(err)
 	switch {
 	case !ok || e.GoType == nil:
 		return 0
-	case e.JSONKind == '0' && wants(e.GoType) == integer:
+	case e.JSONKind == '0' && jsonKind(e.GoType) == integer:
 		if _, ok := plainInteger(e.JSONValue); ok {
 			return exact
 		}
@@ -101,14 +101,14 @@ func semantic(err error) (*engine.SemanticError, bool) {
 	return out, true
 }
 
-// fault converts an error of the engine about a well-formed text to one of package codec, and
-// returns it with the offset of the value it is about.
-func fault(text []byte, err error) (at int, cause error) {
+// decodeFailure converts an error of the engine about a well-formed text to one of package codec,
+// and returns it with the offset of the value it is about.
+func decodeFailure(text []byte, err error) (at int, cause error) {
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(e.Err, jsontext.ErrDuplicateName) { // of two names that differ in case
 			return locate(text, e.JSONPointer, ""), errors.New("another member has set the same field")
 		}
-		return locate(text, e.JSONPointer, ""), broken(e)
+		return locate(text, e.JSONPointer, ""), syntaxFault(e)
 	}
 	e, ok := semantic(err)
 	if !ok {
@@ -135,13 +135,13 @@ func locate(text []byte, pointer jsontext.Pointer, rest string) int {
 // mismatch returns the error for the value that text starts with, which does not fit the Go type in
 // e.
 func mismatch(text []byte, e *engine.SemanticError) error {
-	want, got := wants(e.GoType), kindOf(text)
+	want, got := jsonKind(e.GoType), kindOf(text)
 	var unparsed *time.ParseError
 	switch {
 	case errors.Is(e.Err, codec.ErrType):
 		return e.Err
 	case e.JSONKind == '"' && !bytes.HasPrefix(text, e.JSONValue):
-		return fmt.Errorf("member name %s is not of Go type %v", e.JSONValue, e.GoType)
+		return fmt.Errorf("cannot decode member name %s into Go type %v", e.JSONValue, e.GoType)
 	case got == wire.KindNumber && want == integer && !number(text).IsInteger():
 		return codec.ErrInteger
 	case got == wire.KindNumber && (want == integer || want == float) && e.Err != nil:
@@ -155,7 +155,7 @@ func mismatch(text []byte, e *engine.SemanticError) error {
 	case e.Err != nil:
 		return e.Err
 	}
-	return fmt.Errorf("%v does not do for Go type %v", got, e.GoType)
+	return fmt.Errorf("cannot decode %v into Go type %v", got, e.GoType)
 }
 
 // number returns the number that text starts with.
@@ -168,15 +168,15 @@ func kindOf(text []byte) wire.Kind {
 	return wire.NewReader(text, wire.Limits{Size: math.MaxInt}).Kind()
 }
 
-// The results of wants for numbers.
+// The results of jsonKind for numbers.
 const (
 	integer = "integer"
 	float   = "number"
 )
 
-// wants returns the kind of JSON value that t is decoded from, as it appears in a [codec.ErrType].
-// It returns "" if methods of t decide that, or if the kind is not known.
-func wants(t reflect.Type) string {
+// jsonKind returns the kind of JSON value that t is decoded from, as it appears in a
+// [codec.ErrType]. It returns "" if methods of t decide that, or if the kind is not known.
+func jsonKind(t reflect.Type) string {
 	if t == nil {
 		return ""
 	}
@@ -189,7 +189,7 @@ func wants(t reflect.Type) string {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return wants(t.Elem())
+		return jsonKind(t.Elem())
 	case reflect.Bool:
 		return wire.KindBool.String()
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
@@ -212,9 +212,9 @@ func wants(t reflect.Type) string {
 	return ""
 }
 
-// unwritten converts an error of the engine in encoding to one of package codec, with the pointer
-// to the value that cannot be encoded.
-func unwritten(err error) error {
+// encodeFailure converts an error of the engine in encoding to one of package codec, with the
+// pointer to the value that cannot be encoded.
+func encodeFailure(err error) error {
 	if e, ok := errors.AsType[*engine.SemanticError](err); ok {
 		out := &codec.Error{Pointer: string(e.JSONPointer), Err: e.Err}
 		inner, nested := errors.AsType[*codec.Error](err)
@@ -225,18 +225,18 @@ func unwritten(err error) error {
 		case e.GoType != nil && (e.GoType.Kind() == reflect.Float64 || e.GoType.Kind() == reflect.Float32):
 			out.Err = codec.ErrFloat
 		case e.Err == nil:
-			out.Err = fmt.Errorf("no JSON form for Go type %v", e.GoType)
+			out.Err = fmt.Errorf("type %v has no JSON form", e.GoType)
 		}
 		return out
 	}
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		return &codec.Error{Pointer: string(e.JSONPointer), Err: broken(e)}
+		return &codec.Error{Pointer: string(e.JSONPointer), Err: syntaxFault(e)}
 	}
 	return err
 }
 
-// broken returns the error of package codec that corresponds to e.
-func broken(e *jsontext.SyntacticError) error {
+// syntaxFault returns the error of package codec that corresponds to e.
+func syntaxFault(e *jsontext.SyntacticError) error {
 	switch {
 	case errors.Is(e.Err, jsontext.ErrDuplicateName):
 		return codec.ErrDuplicate

@@ -38,7 +38,7 @@ func decode(text []byte, v any) error {
 		if err == nil {
 			return nil
 		}
-		better := m | remedy(err)
+		better := m | retryMode(err)
 		if better == m {
 			return err
 		}
@@ -57,7 +57,7 @@ func (x Value) DecodeJSON(r *wire.Reader) {
 		return
 	}
 	if err := decode(text, x.v); err != nil {
-		at, cause := fault(text, err)
+		at, cause := decodeFailure(text, err)
 		r.Fail(start+at, cause)
 	}
 }
@@ -70,11 +70,11 @@ func (x Value) DecodeJSON(r *wire.Reader) {
 // EncodeJSON does not check it again.
 func (x Value) EncodeJSON(w *wire.Writer) {
 	err := engine.MarshalWrite(sink{w}, x.v, writers[0])
-	if err != nil && remedy(err) == lenient {
+	if err != nil && retryMode(err) == lenient {
 		err = engine.MarshalWrite(sink{w}, x.v, writers[lenient])
 	}
 	if err != nil {
-		w.Fail("", unwritten(err))
+		w.Fail("", encodeFailure(err))
 	}
 }
 
@@ -95,16 +95,16 @@ func modeOf(t reflect.Type) mode {
 		return m.(mode)
 	}
 	var m mode
-	if t != nil && namedAny(t, map[reflect.Type]bool{}) {
+	if t != nil && needsExact(t, map[reflect.Type]bool{}) {
 		m = exact
 	}
 	modes.Store(t, m)
 	return m
 }
 
-// namedAny reports whether decoding into a value of type t can reach a named empty interface type.
-// The engine does not call the unmarshalers for any on such a type.
-func namedAny(t reflect.Type, seen map[reflect.Type]bool) bool {
+// needsExact reports whether decoding into a value of type t can reach a named empty interface or
+// float32 type. The engine does not call the unmarshalers for any and float32 on such a type.
+func needsExact(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if seen[t] || reads(reflect.PointerTo(t)) {
 		return false
 	}
@@ -112,11 +112,13 @@ func namedAny(t reflect.Type, seen map[reflect.Type]bool) bool {
 	switch t.Kind() {
 	case reflect.Interface:
 		return t.NumMethod() == 0 && t != reflect.TypeFor[any]()
+	case reflect.Float32:
+		return t != reflect.TypeFor[float32]()
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return namedAny(t.Elem(), seen)
+		return needsExact(t.Elem(), seen)
 	case reflect.Struct:
 		for f := range t.Fields() {
-			if (f.IsExported() || f.Anonymous) && namedAny(f.Type, seen) {
+			if (f.IsExported() || f.Anonymous) && needsExact(f.Type, seen) {
 				return true
 			}
 		}

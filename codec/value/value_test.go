@@ -77,7 +77,7 @@ func (o *own) DecodeJSON(r *wire.Reader) {
 }
 
 // A fault is reported at its place and in the words of package codec.
-func TestFaults(t *testing.T) {
+func TestDecodeReportsFaultWithPlace(t *testing.T) {
 	for _, c := range []struct {
 		text    string // with § in front of the fault
 		pointer string
@@ -105,7 +105,7 @@ func TestFaults(t *testing.T) {
 		{`{"args":§[]}`, "/args", nil, "want object, got array"},
 		{"{\n\"list\":[{},\n{\"count\":§false}]}", "/list/1/count", nil, "want integer, got boolean"},
 		{`{"map":{"a/b~":{"name":§1}}}`, "/map/a~1b~0/name", nil, "want string, got number"},
-		{`{"keys":{"1":"a","x":§"b"}}`, "/keys/x", nil, `member name "x" is not of Go type int`},
+		{`{"keys":{"1":"a","x":§"b"}}`, "/keys/x", nil, `cannot decode member name "x" into Go type int`},
 		{`{"pair":§[1]}`, "/pair", nil, ""},
 		{`{"pair":§[1,2,3]}`, "/pair", nil, ""},
 		{`{"bytes":§"!"}`, "/bytes", nil, ""},
@@ -153,7 +153,7 @@ func TestFaults(t *testing.T) {
 }
 
 // Texts that package value reads in another way than encoding/json.
-func TestChoices(t *testing.T) {
+func TestDecodeDiffersFromEncodingJSON(t *testing.T) {
 	type names struct {
 		Name  string `json:"name"`
 		Plain string
@@ -183,7 +183,7 @@ func TestChoices(t *testing.T) {
 			I int
 			F float64
 		}{0, math.Copysign(0, -1)}},
-		{"integers that are not plain beside what keeps its text", `[{"n":1.0},{"i":1.0,"s":"1.0","n":2.0}]`, new([]struct {
+		{"integers with a fraction beside numbers that keep their text", `[{"n":1.0},{"i":1.0,"s":"1.0","n":2.0}]`, new([]struct {
 			N json.Number `json:"n"`
 			I int         `json:"i"`
 			S string      `json:"s"`
@@ -194,10 +194,10 @@ func TestChoices(t *testing.T) {
 		}{{N: "1.0"}, {"2.0", 1, "1.0"}}},
 		{"numbers in an interface are exact", `[12345678901234567890,1e400,0.10,-0,1]`, new(any),
 			new(any([]any{json.Number("12345678901234567890"), json.Number("1e400"), json.Number("0.10"), json.Number("-0"), json.Number("1")}))},
-		{"all else in an interface", `{"a":["s\u0041",true,false,null,{}],"b":{"c":[]}}`, new(any),
+		{"other values in an interface", `{"a":["s\u0041",true,false,null,{}],"b":{"c":[]}}`, new(any),
 			new(any(map[string]any{"a": []any{"sA", true, false, nil, map[string]any{}}, "b": map[string]any{"c": []any{}}}))},
 		{"an interface is overwritten", `{"b":1}`, new(any(map[string]any{"a": "x"})), new(any(map[string]any{"b": json.Number("1")}))},
-		{"an interface with a value of somebody's choice", `{"name":"b"}`, new(any(&names{Two: 2})), new(any(&names{Name: "b", Two: 2}))},
+		{"an interface that holds a pointer", `{"name":"b"}`, new(any(&names{Two: 2})), new(any(&names{Name: "b", Two: 2}))},
 		{"numbers as keys", `{"1":"a","-2":"b"}`, new(map[int]string), &map[int]string{1: "a", -2: "b"}},
 		{"json.Number as a key", `{"x":1}`, new(map[json.Number]json.Number), &map[json.Number]json.Number{"x": "1"}},
 		{"a list is overwritten", `[3]`, &[]int{1, 2}, &[]int{3}},
@@ -221,7 +221,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-func TestTextThatWasReadBefore(t *testing.T) {
+func TestDecodeAgreesWithUnmarshal(t *testing.T) {
 	type args struct {
 		Count int    `json:"count"`
 		Name  string `json:"name"`
@@ -238,7 +238,7 @@ func TestTextThatWasReadBefore(t *testing.T) {
 	}
 }
 
-func TestTargets(t *testing.T) {
+func TestDecodeRejectsInvalidTarget(t *testing.T) {
 	for _, v := range []any{nil, 5, (*int)(nil), struct{}{}} {
 		if err := codec.Unmarshal([]byte(`1`), value.Of(v)); err == nil {
 			t.Errorf("%T was decoded into", v)
@@ -253,7 +253,7 @@ func (o *asObject) MarshalJSON() ([]byte, error) {
 	return []byte("{\n  \"n\": [" + strings.Repeat(" ", o.n) + "]\n}"), nil
 }
 
-func TestWrite(t *testing.T) {
+func TestEncode(t *testing.T) {
 	type optional struct {
 		A int            `json:"a,omitempty"`
 		B bool           `json:"b,omitempty"`
@@ -289,7 +289,7 @@ func TestWrite(t *testing.T) {
 		{"json.Number as a key", map[json.Number]json.Number{"1.0": "2.0"}, `{"1.0":2.0}`},
 		{"methods of pointers", []any{asObject{}, map[string]asObject{"x": {n: 2}}, []asObject{{1}}}, `[{"n":[]},{"x":{"n":[]}},[{"n":[]}]]`},
 		{"raw values", []json.RawMessage{json.RawMessage("{\n}"), json.RawMessage(" 1.00 ")}, `[{},1.00]`},
-		{"nothing", nil, `null`},
+		{"nil", nil, `null`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := codec.Marshal(value.Of(c.v))
@@ -316,7 +316,7 @@ type failing struct{}
 func (failing) MarshalJSON() ([]byte, error) { return nil, errSmall }
 
 // A value that has no JSON form is refused with the place in it.
-func TestWriteFaults(t *testing.T) {
+func TestEncodeRejectsValueWithoutJSONForm(t *testing.T) {
 	type list struct {
 		L []any `json:"l/s"`
 	}
@@ -332,15 +332,15 @@ func TestWriteFaults(t *testing.T) {
 		{"infinite", math.Inf(1), "", codec.ErrFloat},
 		{"not UTF-8", list{[]any{"\xff"}}, "/l~1s/0", codec.ErrUTF8},
 		{"a name that is not UTF-8", map[string]int{"\xff": 1}, "", codec.ErrUTF8},
-		{"names that are written alike", map[texts]int{{"a"}: 1, {"A"}: 2}, "/A", codec.ErrDuplicate},
-		{"a json.Number that is none", list{[]any{json.Number("1x")}}, "", nil},
-		{"a codec.Number that is none", list{[]any{codec.Number("")}}, "/l~1s/0", codec.ErrNoValue},
+		{"keys with the same text", map[texts]int{{"a"}: 1, {"A"}: 2}, "/A", codec.ErrDuplicate},
+		{"an invalid json.Number", list{[]any{json.Number("1x")}}, "", nil},
+		{"an empty codec.Number", list{[]any{codec.Number("")}}, "/l~1s/0", codec.ErrNoValue},
 		{"a channel", list{[]any{make(chan int)}}, "/l~1s/0", nil},
 		{"a function in a map", map[string]any{"f": func() {}}, "/f", nil},
-		{"a circle", loop, "", nil},
+		{"a cycle", loop, "", nil},
 		{"a method that writes a name twice", list{[]any{broken{}}}, "", nil},
 		{"a method that fails", list{[]any{failing{}}}, "/l~1s/0", errSmall},
-		{"a raw value that is none", list{[]any{json.RawMessage(`{"a":`)}}, "", nil},
+		{"an invalid raw value", list{[]any{json.RawMessage(`{"a":`)}}, "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := codec.Append([]byte("x"), value.Of(c.v))
@@ -370,7 +370,7 @@ func (c content) EncodeJSON(w *wire.Writer) {
 }
 
 // A value is a part of a message that package codec reads and writes.
-func TestInsideOfAMessage(t *testing.T) {
+func TestValueInsideMessage(t *testing.T) {
 	var args struct {
 		Count int `json:"count"`
 	}
@@ -399,7 +399,7 @@ func TestInsideOfAMessage(t *testing.T) {
 }
 
 // A decoded value does not change with the text.
-func TestNoSharedMemory(t *testing.T) {
+func TestDecodedValueSharesNoMemoryWithText(t *testing.T) {
 	text := []byte(`{"s":"some text","b":"AAEC","r":[1, 2],"n":123,"a":{"k":["v",4.5]},"m":{"key":"v"}}`)
 	type all struct {
 		S string            `json:"s"`

@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/doubling"
 )
 
-func TestReadingAndWritingAgainAllocatesNothingPerMember(t *testing.T) {
+func TestReuseAllocatesNothingPerMember(t *testing.T) {
 	small, large := []byte(`{"a":"x"}`), []byte(`{"k0":"x"`+many(500, "", func(i int) string { return `,"k` + name(i)[2:8] + `":"some text"` })+`}`)
 	r, w := newReader(nil), wire.NewWriter(make([]byte, 0, 64<<10))
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestReadingAndWritingAgainAllocatesNothingPerMember(t *testing.T) {
 	}
 }
 
-func TestEnvelopeWithALargeRawValueCostsOneCopyOfIt(t *testing.T) {
+func TestLargeRawValueIsCopiedOnce(t *testing.T) {
 	text := []byte(`{"id":1,"name":"n","free":"` + strings.Repeat("x", 1<<20) + `","tags":["a","b"]}`)
 	memory := doubling.Memory(func() {
 		if err := codec.Unmarshal(text, new(flat)); err != nil {

@@ -43,7 +43,7 @@ func TestIntegersOfEveryLength(t *testing.T) {
 }
 
 // A text that is cut short fails at its end, whichever way it is read.
-func TestEveryPrefixOfAText(t *testing.T) {
+func TestTruncatedTextFailsAtItsEnd(t *testing.T) {
 	texts := []string{
 		string(call), `{"m0":{"x":1},"u":"a\u65e5\n","m1":{},"m2" : {"y":[{"a":"b\\"},-1.5e10,true]} ,"\u006d3":{},"v":[],"m4":null}`,
 		`[ [ ] , {"a":{"b":["` + strings.Repeat("long ", 30) + `é"]}},"\ud83d\ude00",false,null,-0,1e5 ]`,
@@ -69,7 +69,7 @@ func TestEveryPrefixOfAText(t *testing.T) {
 			r.PeekText("u")
 			r.PeekKeys(wire.Key{Name: "m0"}, wire.Key{Name: "v", Kinds: 1 << wire.KindArray})
 			r.PeekPath(0, "m2", "y")
-			r.Leads(wire.Key{Name: "m0"})
+			r.PeekFirst(wire.Key{Name: "m0"})
 			r.TextIs("u")
 			codec.Locate(data, "/m2/y/0/a")
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // The Writer does not check a raw value again only if it still has the text that was read.
-func TestRawValueThatWasChangedIsCheckedAgain(t *testing.T) {
+func TestWriterChecksChangedRawValue(t *testing.T) {
 	read := func(text string, opts ...codec.Option) json.RawMessage {
 		raw := newReader([]byte(text), opts...).Raw()
 		if string(raw) != text {
@@ -44,7 +44,7 @@ func TestRawValueThatWasChangedIsCheckedAgain(t *testing.T) {
 }
 
 // Appending to a raw value, or changing it, does not affect other raw values from the same text.
-func TestRawValuesDoNotShareMemoryWithEachOther(t *testing.T) {
+func TestRawValuesDoNotShareMemory(t *testing.T) {
 	r := newReader([]byte(`[[1],[2],[3]]`))
 	var raws []json.RawMessage
 	for r.Array(); r.More(); {
@@ -62,7 +62,7 @@ func TestRawValuesDoNotShareMemoryWithEachOther(t *testing.T) {
 }
 
 // Writing a raw value does not read its spare capacity, which another goroutine may be writing to.
-func TestRawValueMayBeAppendedToWhileItIsWritten(t *testing.T) {
+func TestConcurrentAppendToRawValue(t *testing.T) {
 	var x wire.Extra
 	r := newReader([]byte(`{"a":["a text of some length","and another"],"b":["a text of some length","and more"],"c":"the end of it, at last"}`))
 	r.Object()
@@ -94,7 +94,7 @@ func TestRawValueMayBeAppendedToWhileItIsWritten(t *testing.T) {
 }
 
 // wasChecked compares the whole text, not its address.
-func TestCheckedTextsAreKnownByTheirText(t *testing.T) {
+func TestWasCheckedComparesWholeText(t *testing.T) {
 	for n := range 100 {
 		text := []byte(strings.Repeat("7", n))
 		wire.NoteChecked(text)

@@ -11,7 +11,7 @@ import (
 
 // Copies of a struct share an Extra; goroutines that change and write their own copies do not
 // affect each other.
-func TestCopiesAreUsedFromManyGoroutines(t *testing.T) {
+func TestConcurrentUseOfCopies(t *testing.T) {
 	v := mustDecode(t, `{"id":1,"name":"n","a":[1],"b":{"c":2},"count":99999999999999999999}`)
 	want := encoded(t, &v)
 	var group sync.WaitGroup

@@ -180,11 +180,11 @@ func (x *Extra) SetAbsent(bits uint64) {
 	x.p.absent = bits
 }
 
-// Of returns x if it was read with members, or with no Members at all. Otherwise it returns an
-// empty Extra. Generated code calls it before it asks x for missing members and the text of
+// ForMembers returns x if it was read with members, or with no Members at all. Otherwise it returns
+// an empty Extra. Generated code calls it before it asks x for missing members and the text of
 // numbers, which are meaningless for a value of another type. [Writer.EndExtra] handles the unknown
 // members.
-func (x Extra) Of(members *Members) Extra {
+func (x Extra) ForMembers(members *Members) Extra {
 	if x.p == nil || x.p.by == members || x.p.by == nil {
 		return x
 	}

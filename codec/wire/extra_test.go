@@ -34,7 +34,7 @@ func encoded(t *testing.T, v *record) string {
 	return string(out)
 }
 
-func TestDecodeAndEncodeLosesNothing(t *testing.T) {
+func TestRoundTripLosesNothing(t *testing.T) {
 	for _, text := range []string{
 		`{}`,
 		`{"id":1,"name":"n"}`,
@@ -70,7 +70,7 @@ func sorted(t *testing.T, text string) string {
 	return fmt.Sprintf("%q", m)
 }
 
-func TestExtraHoldsMembersInTheOrderTheyCame(t *testing.T) {
+func TestExtraKeepsOrderOfMembers(t *testing.T) {
 	v := mustDecode(t, `{"z":1,"id":1,"a": [ 2 ] ,"name":"n","m":{"x":3}}`)
 	var got []string
 	for name, raw := range v.Extra.All() {
@@ -90,7 +90,7 @@ func TestExtraHoldsMembersInTheOrderTheyCame(t *testing.T) {
 	}
 }
 
-func TestExtraOfZeroValueIsEmpty(t *testing.T) {
+func TestZeroExtraIsEmpty(t *testing.T) {
 	var x wire.Extra
 	if x.Len() != 0 || x.Absent(0) || x.Absent(63) {
 		t.Error("a zero Extra has members, or records missing ones")
@@ -112,7 +112,7 @@ func TestExtraOfZeroValueIsEmpty(t *testing.T) {
 }
 
 // Every way to change an Extra leaves a copy of the struct as it was.
-func TestChangeOfAnExtraDoesNotReachCopies(t *testing.T) {
+func TestChangingExtraDoesNotAffectCopies(t *testing.T) {
 	const text = `{"id":1,"a":1,"b":2,"count":99999999999999999999}`
 	changes := map[string]func(v *record){
 		"set new":      func(v *record) { v.Extra.Set("c", json.RawMessage("3")) },
@@ -163,7 +163,7 @@ func TestChangeOfAnExtraDoesNotReachCopies(t *testing.T) {
 
 // A Reader that has read a part of an object must not change a copy of the Extra made at that
 // point.
-func TestExtraThatIsCopiedWhileItsObjectIsReadIsNotSharedWithTheNext(t *testing.T) {
+func TestExtraCopiedDuringDecodingIsNotShared(t *testing.T) {
 	r := newReader([]byte(`[{"a":1},{"b":2}]`))
 	var x wire.Extra
 	var copies []wire.Extra
@@ -201,7 +201,7 @@ func TestExtraEqualIgnoresOrderAndWhiteSpace(t *testing.T) {
 	}
 }
 
-func TestExtraThatWasEmptiedEqualsAnEmptyOne(t *testing.T) {
+func TestEmptiedExtraEqualsEmptyExtra(t *testing.T) {
 	var x, empty wire.Extra
 	x.Set("a", json.RawMessage("1"))
 	if x.Equal(empty) || empty.Equal(x) {
@@ -217,7 +217,7 @@ func TestExtraThatWasEmptiedEqualsAnEmptyOne(t *testing.T) {
 	}
 }
 
-func TestUnknownMemberThatComesTwiceIsRefused(t *testing.T) {
+func TestRejectsRepeatedUnknownMember(t *testing.T) {
 	many := func(n int, last string) string {
 		var b strings.Builder
 		b.WriteByte('{')
@@ -255,7 +255,7 @@ func TestUnknownMemberThatComesTwiceIsRefused(t *testing.T) {
 	}
 }
 
-func TestFieldWinsOverAMemberOfTheSameNameInExtra(t *testing.T) {
+func TestFieldWinsOverExtraMemberOfSameName(t *testing.T) {
 	v := mustDecode(t, `{"id":1,"name":"n","count":null,"inner":null}`)
 	v.Count = new(int64(5))
 	if got, want := encoded(t, &v), `{"id":1,"name":"n","count":5,"inner":null}`; got != want {
@@ -268,7 +268,7 @@ func TestFieldWinsOverAMemberOfTheSameNameInExtra(t *testing.T) {
 	}
 }
 
-func TestNumberThatWasChangedIsNotWrittenAsItCame(t *testing.T) {
+func TestChangedNumberLosesOriginalText(t *testing.T) {
 	v := mustDecode(t, `{"id":1,"name":"n","count":99999999999999999999,"ratio":1e-400}`)
 	if text, ok := v.Extra.Number("count"); !ok || text != "99999999999999999999" {
 		t.Errorf("kept %q, %v", text, ok)
@@ -284,9 +284,9 @@ func TestNumberThatWasChangedIsNotWrittenAsItCame(t *testing.T) {
 	}
 }
 
-// TestMembersStayApart decodes objects with unknown members of all sizes. Between these are known
-// members that also keep raw text, and nested objects with unknown members.
-func TestMembersStayApart(t *testing.T) {
+// TestUnknownMembersOfNestedObjectsStayApart decodes objects with unknown members of all sizes.
+// Between these are known members that also keep raw text, and nested objects with unknown members.
+func TestUnknownMembersOfNestedObjectsStayApart(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	type want struct {
 		names  []string
@@ -374,7 +374,7 @@ func TestMembersStayApart(t *testing.T) {
 	}
 }
 
-func TestMemberThatWasChangedIsChecked(t *testing.T) {
+func TestWriterChecksChangedMember(t *testing.T) {
 	v := mustDecode(t, `{"id":1,"name":"n","a":1,"b":[2]}`)
 	raw, _ := v.Extra.Get("b")
 	raw[1] = ','

@@ -177,7 +177,7 @@ func checkPlaces(t *testing.T, data []byte) {
 				walk(append(append(pointer[:len(pointer):len(pointer)], '/'), codec.Number(codec.IntScalar(int64(i)).String())...))
 			}
 		case wire.KindObject:
-			before := r.Mark()
+			before := r.Checkpoint()
 			var names []string
 			var kinds []wire.Kind
 			for r.Object(); r.More(); {
@@ -185,7 +185,7 @@ func checkPlaces(t *testing.T, data []byte) {
 				names, kinds = append(names, key), append(kinds, r.Kind())
 				walk(scan.EscapeToken(append(pointer[:len(pointer):len(pointer)], '/'), []byte(key)))
 			}
-			after := r.Mark()
+			after := r.Checkpoint()
 			r.Rewind(before)
 			if len(names) > 20 {
 				names = names[:20]

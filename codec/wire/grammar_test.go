@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
-func TestTextIsAcceptedOrRefusedAtItsFault(t *testing.T) {
+func TestReadHostileTexts(t *testing.T) {
 	for _, c := range hostile.All(hostile.Texts()) {
 		t.Run(c.Name, func(t *testing.T) {
 			want := placeOf(c.Refusal)
@@ -39,7 +39,7 @@ func stricter(err error) bool {
 }
 
 // Every prefix of a valid text ends early, unless it is itself a valid text.
-func TestTextThatIsCutOffEndsEarly(t *testing.T) {
+func TestTruncatedTextFailsWithErrEOF(t *testing.T) {
 	const text = ` {"a":[1.5e-7,-0,true,false,null,"x\n\u00e9\ud83d\ude00€"],"b":{"c":{}},"d":[[]]} `
 	end := strings.LastIndexByte(text, '}') + 1
 	for n := range end {

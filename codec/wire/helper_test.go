@@ -100,7 +100,7 @@ func (v *tree) DecodeJSON(r *wire.Reader) {
 		for r.Object(); r.More(); {
 			name := r.Key()
 			if seen[name] {
-				r.Duplicate()
+				r.FailDuplicate()
 			}
 			seen[name] = true
 			var e tree
@@ -174,7 +174,7 @@ func (v *record) DecodeJSON(r *wire.Reader) {
 		key := string(next)
 		bit := map[string]uint64{"id": id, "name": name, "count": count, "ratio": ratio, "tags": tags, "inner": inner, "list": list, "free": free}[key]
 		if seen&bit != 0 {
-			r.Duplicate()
+			r.FailDuplicate()
 		}
 		if bit != 0 && bit != free && r.Kind() == wire.KindNull {
 			seen |= bit

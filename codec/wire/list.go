@@ -71,7 +71,7 @@ func DecodeMap[T any, P interface {
 	for r.Object(); r.More(); {
 		key := r.Key()
 		if _, ok := m[key]; ok {
-			r.Duplicate()
+			r.FailDuplicate()
 		}
 		var v T
 		P(&v).DecodeJSON(r)

@@ -20,7 +20,7 @@ func TestPositionCountsLinesAndBytes(t *testing.T) {
 	}
 }
 
-func TestLocateFindsWhatPointersLeadTo(t *testing.T) {
+func TestLocateFollowsPointer(t *testing.T) {
 	// The examples of RFC 6901, section 5, and some more.
 	const text = ` {"foo":["bar","baz"],"":0,"a/b":1,"c%d":2,"e^f":3,"g|h":4,"i\\j":5,"k\"l":6," ":7,"m~n":8,"o":{"p":[[],[{"q":9}]]}, "~1":10}`
 	for pointer, want := range map[string]string{
@@ -69,7 +69,7 @@ func TestLocateFindsWhatPointersLeadTo(t *testing.T) {
 
 // The test inserts a fault at every value and name of a document with all kinds of values. The
 // error must point to it.
-func TestPlantedFaultIsFoundWhereItWasPlanted(t *testing.T) {
+func TestReaderReportsPlantedFaultAtItsOffset(t *testing.T) {
 	const text = "{ \"a\" : [ 1 , { \"b\" : \"x\\n\" } ,\r\n [ [ ] , { } , true ] ] ,\n\t\"c/d\":{\"e~\":{\"\":null,\"\\u0066\":-1.5}}, \"g\" : false }"
 	type spot struct {
 		offset  int

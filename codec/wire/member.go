@@ -208,23 +208,23 @@ func (o *Object) keepValue() {
 	o.r.Keep(o.extra, o.name())
 }
 
-// OrKeep returns v, the value just read for the member that [Object.Next] returned. If reading v
-// failed because the value does not fit the type, OrKeep clears the failure, stores the value in
-// the Extra and returns the zero value. Malformed text stays a failure. OrKeep is for a member that
-// some protocol revision allows to have any value.
-func OrKeep[T any](o *Object, v T) T {
-	if o.r.failure.err != nil && o.orKeep() {
+// KeepMismatch returns v, the value just read for the member that [Object.Next] returned. If
+// reading v failed because the value does not fit the type, KeepMismatch clears the failure, stores
+// the value in the Extra and returns the zero value. Malformed text stays a failure. KeepMismatch
+// is for a member that some protocol revision allows to have any value.
+func KeepMismatch[T any](o *Object, v T) T {
+	if o.r.failure.err != nil && o.keepMismatch() {
 		v = *new(T)
 	}
 	return v
 }
 
-func (o *Object) orKeep() bool {
+func (o *Object) keepMismatch() bool {
 	r := o.r
 	if scan.Malformed(r.failure.err) {
 		return false
 	}
-	r.Rewind(Mark{pos: o.at, depth: o.depth})
+	r.Rewind(Checkpoint{pos: o.at, depth: o.depth})
 	r.Keep(o.extra, o.name())
 	return true
 }
@@ -237,7 +237,7 @@ func (o *Object) Const(want string) {
 		return
 	}
 	if r.Kind() == KindString {
-		m := r.Mark()
+		m := r.Checkpoint()
 		if string(r.TextBytes()) == want {
 			return
 		}
@@ -250,7 +250,7 @@ func (o *Object) Const(want string) {
 func (o *Object) ConstInt(want int64) {
 	r := o.r
 	if r.Kind() == KindNumber {
-		m := r.Mark()
+		m := r.Checkpoint()
 		if v, exact := r.Int(); exact && v == want {
 			return
 		}
@@ -279,9 +279,9 @@ func (r *Reader) PeekText(name string) []byte {
 	return []byte(text)
 }
 
-// Leads reports whether the next value is an object whose first member, apart from _meta, is key.
-// It consumes nothing.
-func (r *Reader) Leads(key Key) bool {
+// PeekFirst reports whether the next value is an object whose first member, apart from _meta, is
+// key. It consumes nothing.
+func (r *Reader) PeekFirst(key Key) bool {
 	if r.next() != '{' {
 		return false
 	}
@@ -295,7 +295,7 @@ func (r *Reader) Leads(key Key) bool {
 
 // Confirm ends a speculative read of a value that began at start. It returns true if the read did
 // not fail and agrees is set, and otherwise rewinds the Reader to start.
-func (r *Reader) Confirm(start Mark, agrees bool) bool {
+func (r *Reader) Confirm(start Checkpoint, agrees bool) bool {
 	if agrees && !r.Failed() {
 		return true
 	}
@@ -303,8 +303,8 @@ func (r *Reader) Confirm(start Mark, agrees bool) bool {
 	return false
 }
 
-// Is reports whether s points at want.
-func Is(s *string, want string) bool { return s != nil && *s == want }
+// EqualText reports whether s points at want.
+func EqualText(s *string, want string) bool { return s != nil && *s == want }
 
 // NewText reads a string like Text and returns a pointer to it. The New methods allocate their
 // values in groups, so that optional members do not cost an allocation each. A pointer keeps its

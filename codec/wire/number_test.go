@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-func TestIntIsTheNearestInt64(t *testing.T) {
+func TestIntReturnsNearestInt64(t *testing.T) {
 	cases := []struct {
 		text  string
 		want  int64
@@ -65,7 +65,7 @@ func TestIntIsTheNearestInt64(t *testing.T) {
 	}
 }
 
-func TestNumberWithFractionIsNoInteger(t *testing.T) {
+func TestIntRejectsFraction(t *testing.T) {
 	for _, text := range []string{"1.5", "-0.1", "1e-1", "15e-1", "0.06e1", "1e-999999999999999999999", "10.01e1", "123456789012345678901.5"} {
 		r := newReader([]byte(`[` + text + `]`))
 		r.Array()
@@ -78,7 +78,7 @@ func TestNumberWithFractionIsNoInteger(t *testing.T) {
 	}
 }
 
-func TestFloatIsExactWhereItsShortestDecimalIsTheNumber(t *testing.T) {
+func TestFloatReportsExactness(t *testing.T) {
 	cases := []struct {
 		text  string
 		want  float64
@@ -164,7 +164,7 @@ func TestNumbersAgreeWithBigArithmetic(t *testing.T) {
 	}
 }
 
-func TestIntegersOfAllSizesAreWritten(t *testing.T) {
+func TestWriterWritesIntegersOfAllSizes(t *testing.T) {
 	list := []int64{math.MinInt64, -1, 0, math.MaxInt64}
 	for v := int64(1); v <= 1e18; v *= 10 {
 		list = append(list, v-1, v, v+1, 7*v)
@@ -177,7 +177,7 @@ func TestIntegersOfAllSizesAreWritten(t *testing.T) {
 	}
 }
 
-func TestFloatIsWrittenAsEncodingJSONDoes(t *testing.T) {
+func TestWriterFormatsFloatsLikeEncodingJSON(t *testing.T) {
 	for _, v := range []float64{
 		0, math.Copysign(0, -1), 1, -1, 0.1, 1e-6, 9.99e-7, 1e-7, 1e-9, 1e-10, 1e20, 1e21, -1e21, 1e100, math.MaxFloat64, 5e-324, math.Pi, 1 << 53,
 	} {
@@ -209,7 +209,7 @@ func TestNumberKeepsItsText(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoNumberCannotBeWritten(t *testing.T) {
+func TestWriterRejectsInvalidNumber(t *testing.T) {
 	for text, want := range map[codec.Number]error{"": codec.ErrNoValue, " 1": codec.ErrNumber, "1 ": codec.ErrNumber, "01": codec.ErrNumber, "1,2": codec.ErrNumber, "NaN": codec.ErrNumber, "-": codec.ErrNumber, "1\n": codec.ErrNumber} {
 		_, err := codec.Marshal(text)
 		place{want, 0, ""}.check(t, "", err)
@@ -225,7 +225,7 @@ func TestTextThatIsNoNumberCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestNumberAsFloat(t *testing.T) {
+func TestNumberFloat(t *testing.T) {
 	for text, want := range map[codec.Number]float64{"1.5": 1.5, "-0.1": -0.1, "6e4": 60000, "9007199254740993": 9007199254740992, "1e-400": 0} {
 		if got, ok := text.Float(); got != want || !ok {
 			t.Errorf("%s: got %g, %v", text, got, ok)

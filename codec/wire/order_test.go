@@ -58,7 +58,7 @@ func (v *wide) EncodeJSON(w *wire.Writer) {
 }
 
 // The sender chooses the order of members. No order may make decoding take much more memory.
-func TestMemoryDoesNotDependOnTheOrderOfMembers(t *testing.T) {
+func TestMemoryIsIndependentOfMemberOrder(t *testing.T) {
 	for _, n := range []int{64, 2000, 50_000} {
 		for _, inner := range []string{`{}`, `{"x":1}`, `{"x":{"y":[]}}`} {
 			known := func(i int) string { return fmt.Sprintf(`"m%d":%s`, i, inner) }
@@ -94,7 +94,7 @@ func (v *lists) DecodeJSON(r *wire.Reader) {
 	o.Require(64)
 }
 
-func TestObjectsThatLackTheSameMembersShareOneExtra(t *testing.T) {
+func TestObjectsMissingSameMembersShareExtra(t *testing.T) {
 	for name, element := range map[string]string{"none": `{}`, "all but one": `{"m7":0}`, "in turn": `{},{"m7":0},{"m7":0,"m63":1}`} {
 		text := []byte(`[` + many(5000, ",", func(int) string { return element }) + `]`)
 		list := func(r *wire.Reader) []lists { return wire.DecodeList[lists](r) }
@@ -116,7 +116,7 @@ func TestObjectsThatLackTheSameMembersShareOneExtra(t *testing.T) {
 }
 
 // Objects between unknown members do not change what is read into the Extra.
-func TestExtraBetweenObjects(t *testing.T) {
+func TestExtraSurvivesNestedObjects(t *testing.T) {
 	for n := range 40 {
 		for _, size := range []int{1, 20, 300} {
 			var b strings.Builder

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
-func TestPeekMemberFindsAMemberAndConsumesNothing(t *testing.T) {
+func TestPeekMemberConsumesNothing(t *testing.T) {
 	const text = ` {"a":{"type":"inner","x":[{"type":1}]},"s":"te\"xt","esc\u0061pe":"\u0041","n":-1.50e3,"t":true,"f":false,"z":null,"l":[1],"type":"outer","type":"again"} `
 	r := newReader([]byte(text))
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestPeekMemberFindsAMemberAndConsumesNothing(t *testing.T) {
 	place{codec.ErrDuplicate, int64(strings.LastIndex(text, `"type"`)), "/type"}.check(t, text, errorOf(r))
 }
 
-func TestPeekOfWhatIsNoObjectFindsNothing(t *testing.T) {
+func TestPeekFindsNothingOutsideObject(t *testing.T) {
 	for _, text := range []string{``, ` `, `null`, `[{"a":1}]`, `"a"`, `{}`, `{`, `x`, `{"b":1}`, `{"a"`, `{"a":`, `{"a":}`, `{"a" 1}`, `{a:1}`, `{"a":,`, `{"b":[}],"a":1}`, `{"b":"`, `{"\x":1,"a":1}`, `{"a":"\x"}`, `{"a":"`, `{1`} {
 		r := newReader([]byte(text))
 		if got, kind, ok := r.PeekMember("a"); got != "" || kind != wire.KindInvalid || ok {
@@ -67,7 +67,7 @@ func TestPeekOfWhatIsNoObjectFindsNothing(t *testing.T) {
 	}
 }
 
-func TestPeekDoesNotJudgeWhatComesLater(t *testing.T) {
+func TestPeekIgnoresLaterFaults(t *testing.T) {
 	for _, text := range []string{`{"a":1`, `{"a":1,`, `{"a":1 "b"}`, `{"a":1]`, `{"b":[01,tru],"a":1}`, "{\"b\":\"\xff\x00\",\"a\":1}", `{"b":"\x","a":1`} {
 		r := newReader([]byte(text))
 		if got, kind, ok := r.PeekMember("a"); got != "1" || kind != wire.KindNumber || !ok || r.Failed() {
@@ -85,7 +85,7 @@ func TestPeekInsidePeekedValues(t *testing.T) {
 	pad := strings.Repeat(" ", scan.SmallValue)
 	text := strings.Repeat(`{"pad":[`+pad+`{"deep":[{}]}],"in":`, depth) + "0" + strings.Repeat(`,"type":"t"}`, depth)
 	r := newReader([]byte(text))
-	start := r.Mark()
+	start := r.Checkpoint()
 	for range 2 {
 		for range depth {
 			if got, _, _ := r.PeekMember("type"); got != "t" {
@@ -115,7 +115,7 @@ func keys(names ...string) (list []wire.Key) {
 }
 
 // Peeking skips brackets before they are read, and therefore needs a depth limit of its own.
-func TestPeekRemembersNoMoreThanTheDepthAllows(t *testing.T) {
+func TestPeekStopsAtMaxDepth(t *testing.T) {
 	const depth = 8
 	open := strings.Repeat("[", 100*scan.SmallValue)
 	for _, text := range []string{`{"x":` + open, `{"y":[1],"x":` + open + `,"a":1}`, `{"x":{"in":{"x":` + open} {

@@ -7,7 +7,7 @@ import (
 )
 
 // Copies that share a buffer keep their contents when more copies are added to the buffer.
-func TestPiecesKeepTheirContents(t *testing.T) {
+func TestPiecesKeepContents(t *testing.T) {
 	const seed = 3
 	random := rand.New(rand.NewPCG(seed, seed))
 	sizes := []int{0, 1, 7, 8, 9, 63, smallCopy - 1, smallCopy, smallCopy + 1, pieceSize / 3, pieceSize - 1, pieceSize, pieceSize + 1, maxPiece + 1}

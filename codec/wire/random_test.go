@@ -64,10 +64,10 @@ func randomContent(random *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// TestRandomStrings compares the strings read and written with those of encoding/json, and with
-// code that processes single bytes. It uses buffers of many capacities and alignments, and both new
-// and reused Readers and Writers.
-func TestRandomStrings(t *testing.T) {
+// TestStringsAgreeWithEncodingJSON compares the strings read and written with those of
+// encoding/json, and with code that processes single bytes. It uses buffers of many capacities and
+// alignments, and both new and reused Readers and Writers.
+func TestStringsAgreeWithEncodingJSON(t *testing.T) {
 	count, seed := randomRuns(t, 20_000)
 	random := rand.New(rand.NewPCG(seed, 10))
 	kept, keptWriter := newReader(nil), wire.NewWriter(nil)
@@ -100,7 +100,7 @@ func TestRandomStrings(t *testing.T) {
 			case 2:
 				got, _ = codec.ReadScalar(r, wire.ScalarString).Text()
 			case 3:
-				mark := r.Mark()
+				mark := r.Checkpoint()
 				r.Skip()
 				if !r.Failed() {
 					r.Rewind(mark)
@@ -109,7 +109,7 @@ func TestRandomStrings(t *testing.T) {
 			case 4:
 				start, end, escaped := r.NameSpan()
 				if r.Failed() && whole { // there is no colon
-					r.Rewind(wire.Mark{})
+					r.Rewind(wire.Checkpoint{})
 					start, end, escaped = 1, len(text)-1, strings.IndexByte(text, '\\') >= 0
 					r.SetPos(len(text))
 				}

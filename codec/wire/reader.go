@@ -196,8 +196,8 @@ func (r *Reader) next() byte {
 // if the next byte cannot start a value, it returns KindInvalid, and reading the value fails.
 func (r *Reader) Kind() Kind { return kindOf(r.next()) }
 
-// want fails because the next value is of the wrong kind or missing.
-func (r *Reader) want(what string) {
+// failKind fails because the next value is of the wrong kind or missing.
+func (r *Reader) failKind(what string) {
 	if kind := r.Kind(); kind != KindInvalid {
 		r.fail(r.pos, WrongKind(what, kind))
 		return
@@ -216,7 +216,7 @@ func (r *Reader) Bool() bool {
 	case 'f':
 		r.literal("false")
 	default:
-		r.want("boolean")
+		r.failKind("boolean")
 	}
 	return false
 }
@@ -275,7 +275,7 @@ func (r *Reader) TextIs(want string) bool {
 // buffer if the string has escapes.
 func (r *Reader) content(what string) (text []byte, ok bool) {
 	if r.next() != '"' {
-		r.want(what)
+		r.failKind(what)
 		return nil, false
 	}
 	data, start := r.data, r.pos+1
@@ -363,7 +363,7 @@ func (r *Reader) Float() (v float64, exact bool) {
 // number consumes a number. The text is part of the input.
 func (r *Reader) number(what string) (text []byte, digits, ok bool) {
 	if c := r.next(); c != '-' && !scan.IsDigit(c) {
-		r.want(what)
+		r.failKind(what)
 		return nil, false, false
 	}
 	start := r.pos
@@ -391,7 +391,7 @@ func (r *Reader) Scalar(allow ScalarKind) (kind ScalarKind, text string) {
 	case kind == KindNumber && allow&(ScalarInteger|ScalarNumber) != 0:
 		return r.numberScalar(allow)
 	}
-	r.want(allow.String())
+	r.failKind(allow.String())
 	return 0, ""
 }
 
@@ -446,7 +446,7 @@ func (r *Reader) RawBytes() []byte {
 // RawObject is Raw for an object.
 func (r *Reader) RawObject() json.RawMessage {
 	if r.next() != '{' {
-		r.want("object")
+		r.failKind("object")
 		return nil
 	}
 	return r.Raw()
@@ -455,7 +455,7 @@ func (r *Reader) RawObject() json.RawMessage {
 // RawArray is Raw for an array.
 func (r *Reader) RawArray() json.RawMessage {
 	if r.next() != '[' {
-		r.want("array")
+		r.failKind("array")
 		return nil
 	}
 	return r.Raw()
@@ -497,7 +497,7 @@ func (r *Reader) Array() { r.enter('[', "array") }
 
 func (r *Reader) enter(open byte, what string) {
 	if r.next() != open {
-		r.want(what)
+		r.failKind(what)
 		return
 	}
 	n := len(r.frames)
@@ -636,8 +636,8 @@ func (r *Reader) name() (start, end int, escaped bool) {
 	return start + 1, end - 1, escaped
 }
 
-// Duplicate fails with ErrDuplicate at the member name that Key returned last.
-func (r *Reader) Duplicate() { r.fail(r.key.start, scan.ErrDuplicate) }
+// FailDuplicate fails with ErrDuplicate at the member name that Key returned last.
+func (r *Reader) FailDuplicate() { r.fail(r.key.start, scan.ErrDuplicate) }
 
 // Extra reads the value of the unknown member whose name NextKey returned last, and stores it in x.
 // It fails with ErrDuplicate if x has that name already.
@@ -766,21 +766,21 @@ func repeated[T string | []byte](r *Reader, x *Extra, name T) bool {
 	return !r.check.AddName(o.object, []byte(name))
 }
 
-// Mark is a position in the input for [Reader.Rewind].
-type Mark struct {
+// Checkpoint is a position in the input for [Reader.Rewind].
+type Checkpoint struct {
 	pos     int
 	depth   int
 	fresh   bool
 	failure failure
 }
 
-// Mark returns the current position. It is valid until the Reader leaves the array or object around
-// it, or until Reset.
-func (r *Reader) Mark() Mark { return Mark{r.pos, len(r.frames), r.fresh, r.failure} }
+// Checkpoint returns the current position. It is valid until the Reader leaves the array or object
+// around it, or until Reset.
+func (r *Reader) Checkpoint() Checkpoint { return Checkpoint{r.pos, len(r.frames), r.fresh, r.failure} }
 
 // Rewind returns to m and clears a failure that happened since. Members stored in an [Extra] since
 // stay there.
-func (r *Reader) Rewind(m Mark) {
+func (r *Reader) Rewind(m Checkpoint) {
 	if m.failure.err != nil {
 		return
 	}

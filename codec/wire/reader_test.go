@@ -19,7 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/internal/hostile"
 )
 
-func TestValueOfTheWrongKindFailsWithErrType(t *testing.T) {
+func TestWrongKindFailsWithErrType(t *testing.T) {
 	values := map[string]wire.Kind{
 		`null`: wire.KindNull, `true`: wire.KindBool, `-1`: wire.KindNumber, `"a"`: wire.KindString, `[1]`: wire.KindArray, `{"a":1}`: wire.KindObject,
 	}
@@ -54,7 +54,7 @@ func TestValueOfTheWrongKindFailsWithErrType(t *testing.T) {
 	}
 }
 
-func TestReadersOfTheSameKindAgree(t *testing.T) {
+func TestReadMethodsOfSameKindAgree(t *testing.T) {
 	for name, read := range map[string]func(r *wire.Reader){
 		"TextBytes": func(r *wire.Reader) { r.TextBytes() },
 		"RawObject": func(r *wire.Reader) { r.RawObject() },
@@ -87,7 +87,7 @@ func TestReadersOfTheSameKindAgree(t *testing.T) {
 	}
 }
 
-func TestKindHasAName(t *testing.T) {
+func TestKindString(t *testing.T) {
 	var names []string
 	for k := wire.KindInvalid; k <= wire.KindObject+1; k++ {
 		names = append(names, k.String())
@@ -97,7 +97,7 @@ func TestKindHasAName(t *testing.T) {
 	}
 }
 
-func TestEscapesAreDecoded(t *testing.T) {
+func TestReaderDecodesEscapes(t *testing.T) {
 	for text, want := range map[string]string{
 		`""`:                         "",
 		`"\"\\\/\b\f\n\r\t"`:         "\"\\/\b\f\n\r\t",
@@ -136,7 +136,7 @@ func TestEscapesAreDecoded(t *testing.T) {
 	}
 }
 
-func TestFirstFailureStaysAndStopsEverything(t *testing.T) {
+func TestFirstFailureIsFinal(t *testing.T) {
 	r := newReader([]byte(`{"a":[1,2],"b":{"c":3}}`))
 	r.Object()
 	r.More()
@@ -145,7 +145,7 @@ func TestFirstFailureStaysAndStopsEverything(t *testing.T) {
 	want := errorOf(r)
 	var x wire.Extra
 	r.Fail(3, io.EOF)
-	r.Duplicate()
+	r.FailDuplicate()
 	r.Keep(&x, "a")
 	r.Keep(&x, "a")
 	for r.Object(); r.More(); {
@@ -171,7 +171,7 @@ func TestFirstFailureStaysAndStopsEverything(t *testing.T) {
 	place{errors.Unwrap(want), 5, "/a"}.check(t, `{"a":[1,2],"b":{"c":3}}`, want)
 }
 
-func TestFailPointsAtTheOffsetItIsGiven(t *testing.T) {
+func TestFailKeepsOffset(t *testing.T) {
 	const text = "{\"a\":\n[true,{\"b/~\":  \"x\"}]}"
 	mine := errors.New("mine")
 	for _, c := range []place{
@@ -185,7 +185,7 @@ func TestFailPointsAtTheOffsetItIsGiven(t *testing.T) {
 	}
 }
 
-func TestOffsetIsWhereTheNextValueStarts(t *testing.T) {
+func TestOffsetIsStartOfNextValue(t *testing.T) {
 	r := newReader([]byte(`  { "a" :  [ 1 ] , "b":2}  `))
 	var got []int
 	got = append(got, r.Offset())
@@ -200,7 +200,7 @@ func TestOffsetIsWhereTheNextValueStarts(t *testing.T) {
 	}
 }
 
-func TestRawKeepsTheTextAsItCame(t *testing.T) {
+func TestRawKeepsExactText(t *testing.T) {
 	for text, want := range map[string]string{
 		` {"a" : [1.0e0, "\u0041"]} ,`: `{"a" : [1.0e0, "\u0041"]}`,
 		`[ ] `:                         `[ ]`,
@@ -227,7 +227,7 @@ func TestRawKeepsTheTextAsItCame(t *testing.T) {
 }
 
 // Decoded values do not change when the input is overwritten.
-func TestDecodedValuesDoNotChangeWithTheInput(t *testing.T) {
+func TestDecodedValuesSurviveOverwrittenInput(t *testing.T) {
 	const text = `{"id":"idé","name":"plain","tags":["a","b\n","c"],"count":99999999999999999999,"ratio":1e-400,` +
 		`"inner":{"id":1e3,"name":"escaped\u0041","x":null},"free":{"raw":["x"]},"unknown":"value","u\u0041":[1]}`
 	data := []byte(text)
@@ -273,7 +273,7 @@ func mustMarshal(t *testing.T, v codec.Encoder) string {
 	return string(out)
 }
 
-func TestNoCopySharesRawValuesAndNothingElse(t *testing.T) {
+func TestNoCopySharesOnlyRawValues(t *testing.T) {
 	data := []byte(`{"id":"i","name":"n","tags":["t"],"free":[1,2],"extra":[3]}`)
 	var v record
 	if err := codec.Unmarshal(data, &v, codec.NoCopy()); err != nil {
@@ -294,7 +294,7 @@ func TestNoCopySharesRawValuesAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestLimitsHoldAtTheirEdge(t *testing.T) {
+func TestLimitsAreInclusive(t *testing.T) {
 	for _, c := range hostile.Limits() {
 		t.Run(c.Name, func(t *testing.T) {
 			var opts []codec.Option
@@ -329,7 +329,7 @@ func TestLimitsHoldAtTheirEdge(t *testing.T) {
 	}
 }
 
-func TestCodeTellsMalformedTextFromTheWrongShape(t *testing.T) {
+func TestCodeDistinguishesMalformedTextFromWrongShape(t *testing.T) {
 	for text, want := range map[string]int{
 		`{"id":1,"name":"n"}`:              0,
 		`{"id":1`:                          -32700,
@@ -367,7 +367,7 @@ func TestCodeTellsMalformedTextFromTheWrongShape(t *testing.T) {
 	}
 }
 
-func TestErrorReadsWell(t *testing.T) {
+func TestErrorText(t *testing.T) {
 	err := codec.Valid([]byte("{\n \"a\": tru\n}"))
 	if got, want := err.Error(), "json: /a: malformed literal (line 2, column 7, offset 8)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -378,7 +378,7 @@ func TestErrorReadsWell(t *testing.T) {
 	}
 }
 
-func TestErrorTextIsShortForLongMemberNames(t *testing.T) {
+func TestErrorShortensLongPointer(t *testing.T) {
 	long := strings.Repeat("~é", 10_000)
 	err := codec.Valid([]byte(`{"` + long + `":tru}`))
 	if text := err.Error(); len(text) > 1200 || !utf8.ValidString(text) || !strings.HasSuffix(text, "…: malformed literal (line 1, column 30005, offset 30004)") {
@@ -389,18 +389,18 @@ func TestErrorTextIsShortForLongMemberNames(t *testing.T) {
 	}
 }
 
-func TestRewindGoesBackAsIfNothingHadHappened(t *testing.T) {
+func TestRewindRestoresState(t *testing.T) {
 	const text = `{"a":[{"b":[1,2]},"x"],"c":3}`
 	r := newReader([]byte(text))
 	r.Object()
 	r.More()
 	r.Key()
-	start := r.Mark()
+	start := r.Checkpoint()
 	for range 3 {
 		for r.Array(); r.More(); { // fails at the second element
 			for r.Object(); r.More(); {
 				r.Key()
-				inner := r.Mark()
+				inner := r.Checkpoint()
 				r.Text()
 				if !r.Failed() {
 					t.Fatal("an array was read as a string")
@@ -429,17 +429,17 @@ func TestRewindGoesBackAsIfNothingHadHappened(t *testing.T) {
 	if !r.More() || r.Key() != "c" {
 		t.Error("the next member is not found")
 	}
-	failed := wire.Mark{}
+	failed := wire.Checkpoint{}
 	r.Text()
-	failed = r.Mark()
+	failed = r.Checkpoint()
 	want := errorOf(r)
 	r.Rewind(failed)
 	if message(errorOf(r)) != message(want) {
-		t.Error("rewinding to a mark made after the failure clears it")
+		t.Error("rewinding to a checkpoint made after the failure clears it")
 	}
 }
 
-func TestRewindLetsAnObjectBeReadTwice(t *testing.T) {
+func TestObjectCanBeReadAgainAfterRewind(t *testing.T) {
 	var text strings.Builder
 	text.WriteString(`{`)
 	for i := range 100 {
@@ -447,7 +447,7 @@ func TestRewindLetsAnObjectBeReadTwice(t *testing.T) {
 	}
 	text.WriteString(`"z":1}`)
 	r := newReader([]byte(text.String()))
-	m := r.Mark()
+	m := r.Checkpoint()
 	var x, y wire.Extra
 	r.Raw()
 	r.Rewind(m)
@@ -464,20 +464,20 @@ func TestRewindLetsAnObjectBeReadTwice(t *testing.T) {
 }
 
 // A first message sets each kind of state, which must be reset before the second.
-func TestReaderThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
+func TestReusedReaderKeepsNoState(t *testing.T) {
 	many := hostile.ManyNames(2000, 1999) // many names, and the last one not repeated
 	many = strings.Replace(many, `"n1999":1,"z":0`, `"y":1,"z":0`, 1)
 	firsts := map[string]string{
-		"a good one":        `{"id":1,"name":"n"}`,
-		"one that fails":    "{\n\n\"a\":[1,{\"b\":\"\\x\"}]}",
-		"one that is open":  `{"inner":{"inner":{"list":[{"id":`,
-		"one that is deep":  `{"free":` + strings.Repeat("[", 400) + strings.Repeat("]", 400) + `}`,
-		"one of many names": many,
-		"one in raw":        `{"free":` + many + `}`,
-		"one with escapes":  `{"name":"` + strings.Repeat(`\n`, 100000) + `"}`,
-		"one with BOM":      "\uFEFF{}",
-		"one of many peeks": `{"list":[` + strings.Repeat(`{"unknown":[`+strings.Repeat("1,", scan.SmallValue)+`1]},`, 2*scan.KeepSlots) + `{}]}`,
-		"a large one":       `{"name":"` + strings.Repeat(`x`, 100000) + `"}`,
+		"valid":                     `{"id":1,"name":"n"}`,
+		"invalid":                   "{\n\n\"a\":[1,{\"b\":\"\\x\"}]}",
+		"not closed":                `{"inner":{"inner":{"list":[{"id":`,
+		"deeply nested":             `{"free":` + strings.Repeat("[", 400) + strings.Repeat("]", 400) + `}`,
+		"many names":                many,
+		"many names in a raw value": `{"free":` + many + `}`,
+		"escapes":                   `{"name":"` + strings.Repeat(`\n`, 100000) + `"}`,
+		"byte order mark":           "\uFEFF{}",
+		"many peeks":                `{"list":[` + strings.Repeat(`{"unknown":[`+strings.Repeat("1,", scan.SmallValue)+`1]},`, 2*scan.KeepSlots) + `{}]}`,
+		"large":                     `{"name":"` + strings.Repeat(`x`, 100000) + `"}`,
 	}
 	for name, first := range firsts {
 		t.Run(name, func(t *testing.T) {
@@ -518,7 +518,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-func TestReaderThatWasResetLetsGoOfTheInput(t *testing.T) {
+func TestResetReaderReleasesInput(t *testing.T) {
 	r := newReader([]byte(hostile.ManyNames(100, 0)))
 	r.Skip()
 	r.Again(nil)
@@ -530,7 +530,7 @@ func TestReaderThatWasResetLetsGoOfTheInput(t *testing.T) {
 	}
 }
 
-func TestWriterThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
+func TestReusedWriterKeepsNoState(t *testing.T) {
 	w := wire.NewWriter(nil)
 	for range 2 {
 		w.Reset([]byte("a"))
@@ -554,7 +554,7 @@ func TestWriterThatIsUsedAgainForgetsTheMessageBefore(t *testing.T) {
 }
 
 // After one large object, each Reset of the Writer would clear as much memory again.
-func TestWriterKeepsNoLongListFromOneMessageToTheNext(t *testing.T) {
+func TestReusedWriterReleasesLongList(t *testing.T) {
 	names := map[string]int{}
 	for i := range 2 * scan.KeepSlots {
 		names[strconv.Itoa(i)] = i
@@ -576,7 +576,7 @@ func TestWriterKeepsNoLongListFromOneMessageToTheNext(t *testing.T) {
 	}
 }
 
-func TestListsAndMapsOfDecodersComeBackAsTheyWere(t *testing.T) {
+func TestListsAndMapsSurviveRoundTrip(t *testing.T) {
 	for _, text := range []string{`[]`, `[1]`, `["a",2,3.5,true]`} {
 		r := newReader([]byte(text))
 		list := wire.DecodeList[codec.Scalar](r)
@@ -605,7 +605,7 @@ func TestListsAndMapsOfDecodersComeBackAsTheyWere(t *testing.T) {
 }
 
 // Strings are parts of blocks. Each string is right wherever its block ends.
-func TestStringsAreRightWhereverBlocksEnd(t *testing.T) {
+func TestStringsAtBlockBoundaries(t *testing.T) {
 	for _, size := range []int{1, 7, 100, wire.PieceSize - 1, wire.PieceSize, wire.PieceSize + 1, 3 * wire.PieceSize} {
 		var want []string
 		for i := range 3*wire.PieceSize/size + 5 {

@@ -55,7 +55,7 @@ func TestScalarKeepsItsTextAndType(t *testing.T) {
 	}
 }
 
-func TestScalarGivesItsValueInItsOwnTypeOnly(t *testing.T) {
+func TestScalarConvertsToItsOwnTypeOnly(t *testing.T) {
 	number := func(n codec.Number) codec.Scalar {
 		s, err := codec.NumberScalar(n)
 		if err != nil {
@@ -96,7 +96,7 @@ func TestScalarGivesItsValueInItsOwnTypeOnly(t *testing.T) {
 	}
 }
 
-func TestScalarOfAKindThatIsNotAllowedIsRefused(t *testing.T) {
+func TestReadScalarRejectsOtherKinds(t *testing.T) {
 	cases := []struct {
 		text  string
 		allow wire.ScalarKind
@@ -131,7 +131,7 @@ func TestScalarOfAKindThatIsNotAllowedIsRefused(t *testing.T) {
 	}
 }
 
-func TestScalarWithoutValueCannotBeWritten(t *testing.T) {
+func TestZeroScalarCannotBeWritten(t *testing.T) {
 	_, err := codec.Marshal(codec.Scalar{})
 	place{codec.ErrNoValue, 0, ""}.check(t, "", err)
 	if got := (codec.Scalar{}).String(); got != "" {

@@ -23,7 +23,7 @@ func written(t *testing.T, f func(w *wire.Writer)) (string, error) {
 	return out, writeError(w)
 }
 
-func TestTextEscapesOnlyWhatItMust(t *testing.T) {
+func TestWriterEscapesOnlyWhereRequired(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                        `""`,
 		"a":                       `"a"`,
@@ -48,7 +48,7 @@ func TestTextEscapesOnlyWhatItMust(t *testing.T) {
 
 // Every byte at every position of an eight-byte word, next to every byte that could cause a borrow
 // in the bit arithmetic.
-func TestTextAgreesWithEncodingJSONAtEveryPlace(t *testing.T) {
+func TestWriterTextAgreesWithEncodingJSON(t *testing.T) {
 	for c := range 256 {
 		for at := range 19 {
 			for _, fill := range []byte{'a', 0x7f, 0x20, 0x21, 0x23, 0x5b, 0x5d} {
@@ -75,7 +75,7 @@ func TestTextAgreesWithEncodingJSONAtEveryPlace(t *testing.T) {
 	}
 }
 
-func TestWriterPutsCommasWhereTheyBelong(t *testing.T) {
+func TestWriterPlacesCommas(t *testing.T) {
 	got, err := written(t, func(w *wire.Writer) {
 		start := w.Begin()
 		w.Key(`,"a":`)
@@ -110,7 +110,7 @@ func TestWriterPutsCommasWhereTheyBelong(t *testing.T) {
 	}
 }
 
-func TestRawValueIsWrittenOnOneLine(t *testing.T) {
+func TestWriterPutsRawValueOnOneLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                  "null",
 		" 1 ":                               "1",
@@ -140,7 +140,7 @@ func TestRawValueIsWrittenOnOneLine(t *testing.T) {
 	}
 }
 
-func TestWriterFailsWithThePlaceInTheOutput(t *testing.T) {
+func TestWriterFailureHasOffsetAndPointer(t *testing.T) {
 	raw := func(s string) func(w *wire.Writer) { return func(w *wire.Writer) { w.Raw(json.RawMessage(s)) } }
 	in := func(f func(w *wire.Writer)) func(w *wire.Writer) {
 		return func(w *wire.Writer) {
@@ -196,7 +196,7 @@ func TestWriterFailsWithThePlaceInTheOutput(t *testing.T) {
 	}
 }
 
-func TestAppendKeepsWhatWasThere(t *testing.T) {
+func TestAppendKeepsPrefix(t *testing.T) {
 	dst := make([]byte, 3, 100)
 	copy(dst, "abc")
 	out, err := codec.Append(dst, codec.IntScalar(5))
@@ -212,7 +212,7 @@ func TestAppendKeepsWhatWasThere(t *testing.T) {
 	}
 }
 
-func TestWriterDoesNothingForAFailureThatIsNone(t *testing.T) {
+func TestWriterIgnoresNilError(t *testing.T) {
 	got, err := written(t, func(w *wire.Writer) { w.Fail("a", nil); w.Null() })
 	if got != "null" || err != nil {
 		t.Errorf("got %s, %v", got, err)

@@ -55,25 +55,25 @@ func TestBatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			if h.ID() == "" {
-				t.Error("there is no task")
+				t.Error("the call did not create a task")
 			}
 			asTask, err := h.Result(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{tt.want, tt.want}, []string{said(plain), said(asTask)}); diff != "" {
+			if diff := cmp.Diff([]string{tt.want, tt.want}, []string{outputOf(plain), outputOf(asTask)}); diff != "" {
 				t.Errorf("results of a plain call and of a task (-want +got):\n%s", diff)
 			}
-			question := `How many are "a few" of bolts?`
-			if diff := cmp.Diff([]string{question, question}, asked); diff != "" {
+			request := `How many are "a few" of bolts?`
+			if diff := cmp.Diff([]string{request, request}, asked); diff != "" {
 				t.Errorf("input requests (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// said returns the structured output of a tool or, if there is none, its text.
-func said(r *mcp.CallToolResult) string {
+// outputOf returns the structured output of a tool or, if there is none, its text.
+func outputOf(r *mcp.CallToolResult) string {
 	if r.StructuredContent != nil {
 		return string(r.StructuredContent)
 	}

@@ -30,15 +30,15 @@ func run(w io.Writer) error {
 	var talk mcp.Conversation
 	for line := range strings.Lines(string(recording)) {
 		arrow, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		side, way := mcp.FromClient, "client -> server"
+		side, direction := mcp.FromClient, "client -> server"
 		if arrow == "<" {
-			side, way = mcp.FromServer, "server -> client"
+			side, direction = mcp.FromServer, "server -> client"
 		}
 		typed, err := talk.DecodeFrom(side, []byte(text))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%s  %-14s %-26s %s\n", way, label(typed), typed.For, describe(typed))
+		fmt.Fprintf(w, "%s  %-14s %-26s %s\n", direction, label(typed), typed.For, describe(typed))
 
 		same, err := unchanged(typed, text)
 		if err != nil || !same {

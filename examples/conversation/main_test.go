@@ -20,6 +20,6 @@ func TestEveryMessageIsDecoded(t *testing.T) {
 		}
 	}
 	if strings.Contains(out.String(), "*mcp.") {
-		t.Error("some message is described by nothing but its type")
+		t.Error("a message is described only by its type")
 	}
 }

@@ -48,7 +48,7 @@ type gateway struct {
 // closes its output may still wait for responses: run closes the server's input, and the server
 // ends after it has sent them.
 func (g *gateway) run(ctx context.Context, client transport.Conn, server transport.HalfCloser) error {
-	over := make(chan error, 1)
+	clientDone := make(chan error, 1)
 	go func() { // ends when the client ends or is closed below
 		err := g.forward(ctx, mcp.FromClient, client, server)
 		if err == io.EOF {
@@ -57,13 +57,13 @@ func (g *gateway) run(ctx context.Context, client transport.Conn, server transpo
 		} else {
 			server.Close() // ends the other direction, too
 		}
-		over <- err
+		clientDone <- err
 	}()
 	err := g.forward(ctx, mcp.FromServer, server, client)
 	if err == io.EOF {
 		err = nil
 	}
-	return errors.Join(err, server.Close(), client.Close(), <-over)
+	return errors.Join(err, server.Close(), client.Close(), <-clientDone)
 }
 
 // forward copies messages from one connection to the other. It returns [io.EOF] if the first one

@@ -21,9 +21,9 @@ import (
 func TestGatewayEditsOnlyLinks(t *testing.T) {
 	client, near := inmemory.Pair(inmemory.Options{})
 	far, server := inmemory.Pair(inmemory.Options{})
-	over := make(chan error, 1)
+	ended := make(chan error, 1)
 	g := gateway{from: "http://in/", to: "https://out/"}
-	go func() { over <- g.run(t.Context(), near, far) }() // ends when the client closes its connection
+	go func() { ended <- g.run(t.Context(), near, far) }() // ends when the client closes its connection
 	for _, tt := range []struct {
 		name     string
 		from, to transport.Conn
@@ -56,7 +56,7 @@ func TestGatewayEditsOnlyLinks(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"result":{"roots":[],"content":[{"type":"resource_link","name":"log","uri":"http://in/log"}]}}`, ""},
 		{"an unknown method", client, server, `{"jsonrpc":"2.0","id":"a","method":"acme/dance","params":{"steps":[1.0]}}`, ""},
 		{"a batch", server, client, `[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.0}}]`, ""},
-		{"no message at all", server, client, `hello`, ""},
+		{"not a message", server, client, `hello`, ""},
 	} {
 		if err := tt.from.Write(t.Context(), transport.Message{Text: []byte(tt.text)}); err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestGatewayEditsOnlyLinks(t *testing.T) {
 		}
 	}
 	client.Close()
-	if err := <-over; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if _, err := server.Read(); err == nil {
@@ -83,11 +83,11 @@ func TestGatewayEditsOnlyLinks(t *testing.T) {
 }
 
 // The client closes its output while the server still works on a request.
-func TestResponsesArriveAfterTheClientClosesItsOutput(t *testing.T) {
+func TestResponsesArriveAfterClientClosesOutput(t *testing.T) {
 	client, near := inmemory.Pair(inmemory.Options{})
 	far, server := inmemory.Pair(inmemory.Options{})
-	over := make(chan error, 1)
-	go func() { over <- new(gateway).run(t.Context(), near, far) }() // ends when the server closes
+	ended := make(chan error, 1)
+	go func() { ended <- new(gateway).run(t.Context(), near, far) }() // ends when the server closes
 	if err := client.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestResponsesArriveAfterTheClientClosesItsOutput(t *testing.T) {
 	if m, err := client.Read(); err != nil || string(m.Text) != answer {
 		t.Errorf("got %q, %v", m.Text, err)
 	}
-	if err := <-over; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
@@ -123,7 +123,7 @@ func exact(t *testing.T, text []byte) (v any) {
 }
 
 // The program runs between a client and the example echo.
-func TestCommand(t *testing.T) {
+func TestCommandForwardsToolCall(t *testing.T) {
 	dir := t.TempDir()
 	if text, err := exec.Command("go", "build", "-o", dir, ".", "../echo").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

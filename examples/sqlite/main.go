@@ -66,7 +66,7 @@ func newServer(e explorer) *server.Server {
 // explorer reads a database.
 type explorer struct{ db *sql.DB }
 
-type question struct {
+type queryInput struct {
 	SQL string `json:"sql"`
 }
 
@@ -76,7 +76,7 @@ type answer struct {
 	More     bool             `json:"more" jsonschema:"whether there are more rows than these"`
 }
 
-func (e explorer) query(ctx context.Context, _ *server.Call, in question) (answer, error) {
+func (e explorer) query(ctx context.Context, _ *server.Call, in queryInput) (answer, error) {
 	if err := check(in.SQL); err != nil {
 		return answer{}, err
 	}

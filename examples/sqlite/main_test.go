@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// shop creates a database and returns its file name.
-func shop(t *testing.T) string {
+// createDatabase creates a database and returns its file name.
+func createDatabase(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "the shop.db")
 	db, err := sql.Open("sqlite", file)
@@ -41,7 +41,7 @@ func TestExplorer(t *testing.T) {
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	file := shop(t)
+	file := createDatabase(t)
 	db, err := sql.Open("sqlite", file)
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +58,11 @@ func TestExplorer(t *testing.T) {
 	}{
 		{"rows with every kind of value", "select * from goods;", `{"rows":[{"name":"nuts","price":1.5,"stock":9007199254740993},{"name":"bolts","price":null,"stock":0}],"rowCount":2,"more":false}`},
 		{"no rows", "select name from people", `{"rows":[],"rowCount":0,"more":false}`},
-		{"values alone", "VALUES(1)", `{"rows":[{"column1":1}],"rowCount":1,"more":false}`},
+		{"VALUES", "VALUES(1)", `{"rows":[{"column1":1}],"rowCount":1,"more":false}`},
 		{"a statement that writes", "insert into people values ('Ada')", ""},
-		{"a statement that writes in the end", "with x as (select 'Ada') insert into people select * from x", ""},
+		{"a query that ends with a write", "with x as (select 'Ada') insert into people select * from x", ""},
 		{"a statement that lets others write", "pragma query_only = 0; delete from goods", ""},
-		{"the same after a query", "select 1; pragma query_only = 0", ""},
+		{"a setting after a query", "select 1; pragma query_only = 0", ""},
 		{"a transaction", "begin", ""},
 		{"an exclusive lock", "begin exclusive", ""},
 		{"a setting of the connection", "pragma locking_mode=exclusive", ""},
@@ -72,10 +72,10 @@ func TestExplorer(t *testing.T) {
 		{"a statement after a comment", "-- select\nbegin", ""},
 		{"a large value", "select zeroblob(100000000) as x", ""},
 		{"many large values", "with recursive n(i) as (select 1 union all select i+1 from n) select zeroblob(100000) as x from n", ""},
-		{"no SQL", "please", ""},
+		{"not SQL", "please", ""},
 		{"nothing was written", "select count(*) as n from goods", `{"rows":[{"n":2}],"rowCount":1,"more":false}`},
 	} {
-		result, err := c.CallTool(ctx, "query", question{tt.sql})
+		result, err := c.CallTool(ctx, "query", queryInput{tt.sql})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestExplorer(t *testing.T) {
 			t.Errorf("%s: the query left the database locked: %v", tt.name, err)
 		}
 	}
-	result, err := c.CallTool(ctx, "query", question{"with recursive n(i) as (select 1 union all select i+1 from n) select i from n"})
+	result, err := c.CallTool(ctx, "query", queryInput{"with recursive n(i) as (select 1 union all select i+1 from n) select i from n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestTablesAreResources(t *testing.T) {
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	c, err := client.Command(ctx, stdio.Command{Path: binary, Args: []string{shop(t)}, Dir: t.TempDir()}, nil)
+	c, err := client.Command(ctx, stdio.Command{Path: binary, Args: []string{createDatabase(t)}, Dir: t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

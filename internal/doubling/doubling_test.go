@@ -12,11 +12,11 @@ func TestCheckFindsOnlyQuadraticWork(t *testing.T) {
 		run     func(numbers []int)
 		squared bool
 	}{
-		"a sum":              {func(numbers []int) { sum(numbers) }, false},
-		"sorting":            {func(numbers []int) { slices.Sort(slices.Clone(numbers)) }, false},
-		"a growing slice":    {func(numbers []int) { join(numbers, false) }, false},
-		"a copy for each":    {func(numbers []int) { join(numbers, true) }, true},
-		"nothing whatsoever": {func([]int) {}, false},
+		"a sum":                  {func(numbers []int) { sum(numbers) }, false},
+		"sorting":                {func(numbers []int) { slices.Sort(slices.Clone(numbers)) }, false},
+		"a growing slice":        {func(numbers []int) { join(numbers, false) }, false},
+		"a copy for each number": {func(numbers []int) { join(numbers, true) }, true},
+		"no work":                {func([]int) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			why := squared(func(n int) func() {

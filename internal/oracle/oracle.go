@@ -121,7 +121,7 @@ func diff(at string, want, got any) string {
 		for name, value := range w {
 			other, ok := g[name]
 			if !ok {
-				return fmt.Sprintf("%s: lost the member %q", at, name)
+				return fmt.Sprintf("%s: member %q is missing", at, name)
 			}
 			if d := diff(at+"/"+name, value, other); d != "" {
 				return d
@@ -129,7 +129,7 @@ func diff(at string, want, got any) string {
 		}
 		for name := range g {
 			if _, ok := w[name]; !ok {
-				return fmt.Sprintf("%s: member %q came from nowhere", at, name)
+				return fmt.Sprintf("%s: unexpected member %q", at, name)
 			}
 		}
 		return ""

@@ -201,7 +201,7 @@ func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
 	if !ok || e.Code != codeURLRequired {
 		return nil, false
 	}
-	var data mcp.URLElicitationRequiredErrorErrorData
+	var data mcp.URLElicitationRequiredErrorData
 	if codec.Unmarshal(e.Data, &data) != nil {
 		return nil, false
 	}

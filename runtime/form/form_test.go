@@ -159,6 +159,8 @@ func TestCheckAppliesFormatsAndBounds(t *testing.T) {
 		{`"type":"integer","minimum":-9007199254740992`, `-9007199254740993`, false},
 		{`"type":"integer"`, `9007199254740993.5`, false},
 		{`"type":"integer"`, `12e1`, true},
+		{`"type":"integer"`, `1e-2147483648`, false},
+		{`"type":"integer"`, `0e-2147483648`, true},
 		{`"type":"number"`, strings.Repeat("9", 2000) + "e-1990", false},
 	} {
 		s := read(t, `{"type":"object","properties":{"x":{`+test.schema+`}}}`)

@@ -111,14 +111,15 @@ func numberRule(s *mcp.NumberSchema) func(Value) error {
 		if !ok {
 			return errors.New("must be a number")
 		}
-		if x, err := strconv.ParseFloat(string(n), 64); err != nil || math.IsInf(x, 0) {
+		rounded, err := strconv.ParseFloat(string(n), 64)
+		if err != nil || math.IsInf(rounded, 0) {
 			return errors.New("is out of range")
 		}
 		x, err := exact(string(n))
 		switch {
 		case err != nil:
 			return err
-		case s.Type == mcp.NumberSchemaTypeInteger && !x.IsInt():
+		case s.Type == mcp.NumberSchemaTypeInteger && !n.IsInteger():
 			return errors.New("must be a whole number")
 		case s.Minimum != nil && x.Cmp(big.NewFloat(*s.Minimum)) < 0:
 			return fmt.Errorf("must be at least %v", *s.Minimum)

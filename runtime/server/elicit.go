@@ -308,7 +308,7 @@ func (c *Call) RequireURL(message, page, id string) error {
 	if err := c.registerElicitation(c.ctx, *params.ElicitationID); err != nil {
 		return err
 	}
-	data, err := codec.Marshal(&mcp.URLElicitationRequiredErrorErrorData{Elicitations: []mcp.ElicitRequestURLParams{*params}})
+	data, err := codec.Marshal(&mcp.URLElicitationRequiredErrorData{Elicitations: []mcp.ElicitRequestURLParams{*params}})
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,8 @@ func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
 	return before
 }
 
-// Log sends a log message to the client, unless it is less severe than the level of the session.
+// Log sends a log message to the client, unless it is less severe than the level of the session. If
+// the call runs as a task, that is the session over which the message would be sent.
 // Logger names the logger and may be empty. Package codec/value encodes data, which must not
 // contain secrets. Log drops messages beyond [Config.LogRate], and all messages if the server has
 // not declared logging. It fails if the level is unknown or data cannot be encoded.
@@ -68,7 +69,8 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if !ok {
 		return &levelError{level}
 	}
-	if !c.logs(n) || c.p.logs != nil && !c.p.logs.Allow() {
+	p := c.recipient()
+	if !p.logs(n) || p.logLimit != nil && !p.logLimit.Allow() {
 		return nil
 	}
 	text, err := boundary.Marshal(value.Of(data))
@@ -90,10 +92,22 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	return err
 }
 
-// logs reports whether messages of a severity are sent to the client.
-func (c *Call) logs(severity int) bool {
-	return severity >= int(c.p.level.Load())
+// recipient returns the peer of the session over which a notification would be sent. A task may
+// have outlived the session that created it.
+func (c *Call) recipient() *peer {
+	to, _ := session.PeerFrom(c.ctx)
+	if moving, ok := to.(interface{ Session() *session.Session }); ok {
+		if sess := moving.Session(); sess != nil && sess != c.p.session.Load() {
+			if p := c.p.s.peerOf(sess); p != nil {
+				return p
+			}
+		}
+	}
+	return c.p
 }
+
+// logs reports whether messages of a severity are sent to the client.
+func (p *peer) logs(severity int) bool { return severity >= int(p.level.Load()) }
 
 // levelError reports a level that the protocol does not define.
 type levelError struct{ level mcp.LoggingLevel }
@@ -146,7 +160,7 @@ func levelOf(l slog.Level) mcp.LoggingLevel {
 
 func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 	n, _ := severity(levelOf(l))
-	return h.c.logs(n)
+	return h.c.recipient().logs(n)
 }
 
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {

@@ -16,6 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 var levels = []mcp.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
@@ -58,6 +60,39 @@ func TestLogRespectsLevel(t *testing.T) {
 		}
 		c.expectError("logging/setLevel", `{"level":"verbose"}`, jsonrpc.CodeInvalidParams)
 		c.expectError("logging/setLevel", `{"level":"INFO"}`, jsonrpc.CodeInvalidParams)
+	})
+}
+
+// A task follows the level of the session over which its messages are sent. It may have been created
+// over another one.
+func TestTaskLogsAtLevelOfCurrentSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		step := make(chan bool)
+		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+			must(server.AddTool(s, "log", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				for range step {
+					c.Logger("").Debug("debug")
+					c.Log(ctx, "warning", "", "warning")
+				}
+				return "", nil
+			}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})))
+		})
+		first := connect(t, s, clientConfig{})
+		created, _ := first.call("tools/call", `{"name":"log","task":{}}`)
+		step <- true
+		first.Close()
+		second := connect(t, s, clientConfig{})
+		for level, want := range map[string]int{"error": 0, "info": 1, "debug": 2} {
+			second.expect("logging/setLevel", `{"level":"`+level+`"}`, `{}`)
+			second.call("tasks/get", `{"taskId":"`+taskID(t, created)+`"}`)
+			before := len(second.notifications("notifications/message"))
+			step <- true
+			synctest.Wait()
+			if got := second.notifications("notifications/message")[before:]; len(got) != want {
+				t.Errorf("level %s: %q", level, got)
+			}
+		}
+		close(step)
 	})
 }
 

@@ -19,7 +19,7 @@ type peer struct {
 	s             *Server
 	session       atomic.Pointer[session.Session] // nil before it has opened, and for calls without a session
 	level         atomic.Int32                    // severity of the least severe messages that are sent
-	logs          *rate.Limiter
+	logLimit      *rate.Limiter
 	calls         *rate.Limiter
 	roots         rootCache
 	requestsTasks atomic.Bool // the client has been asked to create a task
@@ -46,7 +46,7 @@ type peer struct {
 }
 
 func newPeer(s *Server) *peer {
-	p := &peer{s: s, logs: limiter(s.cfg.LogRate), calls: limiter(s.cfg.CallRate)}
+	p := &peer{s: s, logLimit: limiter(s.cfg.LogRate), calls: limiter(s.cfg.CallRate)}
 	p.setLevel("")
 	return p
 }

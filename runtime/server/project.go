@@ -15,11 +15,7 @@ import (
 func project(rev mcp.Revision, result codec.Encoder) codec.Encoder {
 	switch r := result.(type) {
 	case *mcp.CallToolResult:
-		if content, changed := describe(rev, r.Content); changed {
-			out := new(*r)
-			out.Content = content
-			result = out
-		}
+		return projectToolResult(rev, r)
 	case *mcp.GetPromptResult:
 		var out *mcp.GetPromptResult
 		for i, m := range r.Messages {
@@ -40,6 +36,21 @@ func project(rev mcp.Revision, result codec.Encoder) codec.Encoder {
 		}
 	}
 	return mcp.Project(rev, result)
+}
+
+// projectToolResult is project for the result of a tool. Where the revision lacks structured output,
+// a result without content gets it as a text block.
+func projectToolResult(rev mcp.Revision, result *mcp.CallToolResult) *mcp.CallToolResult {
+	r := result
+	if content, changed := describe(rev, r.Content); changed {
+		r = new(*r)
+		r.Content = content
+	}
+	out := mcp.Project(rev, r)
+	if len(out.Content) == 0 && len(r.StructuredContent) > 0 && out.StructuredContent == nil { // out is a copy
+		out.Content = Text(string(r.StructuredContent)).Content
+	}
+	return out
 }
 
 // describe replaces the blocks that a revision does not define with texts, so that older clients

@@ -183,6 +183,24 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 	}
 }
 
+func TestStructuredOutputWithoutContentFitsOlderRevisions(t *testing.T) {
+	s := newServer(t, server.Config{})
+	result := &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"sum":1}`)}
+	must(server.AddTool(s, "sum", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) { return result, nil }))
+	for rev, want := range map[mcp.Revision]string{
+		mcp.Revision20241105: `{"content":[{"type":"text","text":"{\"sum\":1}"}]}`,
+		mcp.Revision20250326: `{"content":[{"type":"text","text":"{\"sum\":1}"}]}`,
+		mcp.Revision20250618: `{"content":[],"structuredContent":{"sum":1}}`,
+	} {
+		if got, _ := connect(t, s, clientConfig{revision: rev}).call("tools/call", `{"name":"sum"}`); got != want {
+			t.Errorf("%s: got %s, want %s", rev, got, want)
+		}
+	}
+	if result.Content != nil {
+		t.Errorf("the handler's result was changed: %v", result.Content)
+	}
+}
+
 // Proves SDK-05.
 func TestTitlesAndIconsAreListed(t *testing.T) {
 	s := newServer(t, server.Config{})

@@ -140,20 +140,21 @@ type Server struct {
 	starting sync.Mutex // held while the server starts; taken before mu
 	tasks    atomic.Pointer[task.Manager]
 
-	mu       sync.Mutex
-	mistakes []error // of the configuration and of calls before the start
-	checked  bool    // the server is starting, or has started, without mistakes
-	started  bool
-	peers    map[*peer]struct{}
-	timers   map[string]*time.Timer // of debounced notices, by method
-	closed   bool
-	running  sync.WaitGroup // sessions in peers, and goroutines that send notices
+	mu        sync.Mutex
+	mistakes  []error // of the configuration and of calls before the start
+	checked   bool    // the server is starting, or has started, without mistakes
+	started   bool
+	peers     map[*peer]struct{}
+	bySession map[*session.Session]*peer // the peers whose sessions have opened
+	timers    map[string]*time.Timer     // of debounced notices, by method
+	closed    bool
+	running   sync.WaitGroup // sessions in peers, and goroutines that send notices
 }
 
 // New returns a server without features. Name and version are sent to clients in the handshake. The
 // configuration cfg may be nil. Mistakes in the arguments are recorded; see [Server.Err].
 func New(name, version string, cfg *Config) *Server {
-	s := &Server{peers: map[*peer]struct{}{}, timers: map[string]*time.Timer{}}
+	s := &Server{peers: map[*peer]struct{}{}, bySession: map[*session.Session]*peer{}, timers: map[string]*time.Timer{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -317,6 +318,9 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 		return nil, errors.New("server: open a session: the function returned nil")
 	}
 	p.session.Store(sess)
+	s.mu.Lock()
+	s.bySession[sess] = p
+	s.mu.Unlock()
 	p.restoreSubscriptions()
 	p.startNotices()
 	s.mu.Lock()
@@ -348,6 +352,7 @@ func (s *Server) removePeer(p *peer) {
 	defer s.running.Done()
 	s.mu.Lock()
 	delete(s.peers, p)
+	delete(s.bySession, p.session.Load())
 	s.mu.Unlock()
 	p.end()
 }
@@ -455,6 +460,13 @@ func (s *Server) Sessions() []*session.Session {
 		}
 	}
 	return list
+}
+
+// peerOf returns the peer of a session, or nil if the session is not open.
+func (s *Server) peerOf(sess *session.Session) *peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bySession[sess]
 }
 
 func (s *Server) allPeers() []*peer {

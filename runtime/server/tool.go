@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -103,8 +104,9 @@ type tool struct {
 //   - a struct or such a map: it becomes the structured output, and a text block with the same
 //     JSON; the output schema is inferred, too, and the output is validated against it,
 //   - string, [mcp.ContentBlock] or [][mcp.ContentBlock]: it becomes the content,
-//   - [*mcp.CallToolResult]: it is the result; if the description has an output schema, structured
-//     output must comply with it.
+//   - [*mcp.CallToolResult]: it is the result; structured output must be a JSON object and, if the
+//     description has an output schema, comply with it. Clients of revisions without structured output get it
+//     as a text block if the result has no content.
 //
 // AddTool fails if the protocol does not admit a schema, the name or the description, and with
 // [ErrExists] if there is a tool of that name. The error is also recorded, see [Server.Err].
@@ -358,9 +360,12 @@ func errorResult(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}, IsError: new(true)}
 }
 
-// checkOutput rejects structured output that does not comply with the tool's output schema (MCP
-// tools, "Output Schema").
+// checkOutput rejects structured output that is not an object, or does not comply with the tool's
+// output schema (MCP tools, "Structured Content" and "Output Schema").
 func (t *tool) checkOutput(result *mcp.CallToolResult) error {
+	if text := result.StructuredContent; text != nil && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}) {
+		return internalError("structured output of the tool is not a JSON object")
+	}
 	if t.out == nil || result.IsError != nil && *result.IsError {
 		return nil
 	}

@@ -135,6 +135,21 @@ func TestStructuredOutputCompliesWithItsSchema(t *testing.T) {
 	c.expectError("tools/call", `{"name":"raw","arguments":{}}`, jsonrpc.CodeInternalError)
 }
 
+func TestStructuredOutputIsAnObject(t *testing.T) {
+	s := newServer(t, server.Config{})
+	var output string
+	must(server.AddTool(s, "t", "", func(context.Context, *server.Call, struct{}) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{StructuredContent: json.RawMessage(output)}, nil
+	}))
+	c := connect(t, s, clientConfig{})
+	for text, want := range map[string]int64{"\n{}": 0, "[1]": -32603, "1": -32603, "null": -32603, "": -32603} {
+		output = text
+		if result, code := c.call("tools/call", `{"name":"t"}`); code != want {
+			t.Errorf("%q: got code %d and %s, want code %d", text, code, result, want)
+		}
+	}
+}
+
 // Proves TOOL-10, SCHEMA-02, SCHEMA-03.
 func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 	s := newServer(t, server.Config{})

@@ -323,13 +323,35 @@ func (s *Session) await(ctx context.Context, call *Call, start time.Time, p *pen
 		case <-ctx.Done():
 			return answer{}, context.Cause(ctx)
 		case <-timedOut:
-			return answer{}, ErrTimeout
+			rest := s.extension(call, start)
+			if rest <= 0 {
+				return answer{}, ErrTimeout
+			}
+			p.timer.Reset(rest)
 		case <-ended:
 			return answer{}, ErrTimeout
 		case <-progress:
 			p.timer.Reset(call.opts.timeout)
 		}
 	}
+}
+
+// extension returns how much longer a client waits for the answer to a request whose timeout has
+// expired, because the user or the model has worked on an input request of the server. See
+// [Config.Timeout].
+func (s *Session) extension(call *Call, start time.Time) time.Duration {
+	if call.opts.timed || s.role != RoleClient {
+		return 0
+	}
+	last := s.inbound.lastInput()
+	if last.IsZero() {
+		return 0
+	}
+	rest := call.opts.timeout - time.Since(last)
+	if limit := s.cfg.InputTimeout; limit > 0 {
+		rest = min(rest, limit-time.Since(start))
+	}
+	return rest
 }
 
 // callLate calls a function that was passed to [OnLate].
@@ -386,7 +408,7 @@ func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, 
 	started := s.life.spawn(func() { // ends when the notification is written
 		defer close(sent)
 		reason := boundary.ErrorText(cause)
-		err := s.Notify(&requestContext{s.life.ctx, ctx, nil}, mcp.MethodNotificationsCancelled,
+		err := s.Notify(&lazyctx.Values{Context: s.life.ctx, Other: ctx}, mcp.MethodNotificationsCancelled,
 			&mcp.CancelledNotificationParams{RequestID: id, Reason: &reason})
 		if err != nil {
 			s.cfg.Logger.Debug("cancellation not sent", "method", call.Method, "error", err)

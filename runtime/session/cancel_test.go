@@ -19,14 +19,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 )
 
-// waiting returns a handler that waits for the end of its context and sends the cause to why.
-func waiting(why chan<- error) session.Handler {
+// waiting returns a handler that waits for the end of its context, and sends the cause to causes.
+func waiting(causes chan<- error) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if req.IsNotification() {
 			return nil, nil
 		}
 		<-ctx.Done()
-		why <- context.Cause(ctx)
+		causes <- context.Cause(ctx)
 		return nil, ctx.Err()
 	}
 }
@@ -34,12 +34,12 @@ func waiting(why chan<- error) session.Handler {
 // Proves CANC-05, CANC-06, CANC-10, CANC-11.
 func TestCancelledRequestIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 1)
+		causes := make(chan error, 1)
 		var log bytes.Buffer
-		_, p := open(t, &session.Config{Handler: waiting(why), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, p := open(t, &session.Config{Handler: waiting(causes), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":"1","method":"x"}
-			All of these mean something else.
+			None of these refers to the request.
 			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
 			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"2"}}
 			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{"id":"1"}}}
@@ -47,31 +47,31 @@ func TestCancelledRequestIsNotAnswered(t *testing.T) {
 			> {"jsonrpc":"2.0","method":"notifications/cancelled"}
 		`)
 		select {
-		case err := <-why:
+		case err := <-causes:
 			t.Fatalf("cancelled: %v", err)
 		default:
 		}
 		p.talk(`
-			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"lunch"}}
+			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"obsolete"}}
 			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}
 			> {"jsonrpc":"2.0","id":2,"method":"ping"}
 			< {"jsonrpc":"2.0","id":2,"result":{}}
 		`)
-		if err := <-why; !errors.Is(err, session.ErrCancelled) || !strings.Contains(err.Error(), "lunch") {
+		if err := <-causes; !errors.Is(err, session.ErrCancelled) || !strings.Contains(err.Error(), "obsolete") {
 			t.Errorf("the handler's context ended with %v", err)
 		}
-		if !strings.Contains(log.String(), "reason=lunch") {
+		if !strings.Contains(log.String(), "reason=obsolete") {
 			t.Errorf("the reason is not in the log:\n%s", &log)
 		}
 	})
 }
 
 // Proves CANC-01, CANC-02, CANC-08.
-func TestRequestorCancels(t *testing.T) {
+func TestCancelledCallSendsCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cause := errors.New("lunch")
+		cause := errors.New("obsolete")
 		done := make(chan error, 2)
 		for range 2 {
 			go func() {
@@ -93,7 +93,7 @@ func TestRequestorCancels(t *testing.T) {
 			t.Errorf("got %v, want %v", err, cause)
 		}
 		p.talk(`
-			< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"lunch"}}
+			< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"obsolete"}}
 			> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}
 		`)
 		if _, err := s.Call(ctx, "roots/list", nil); err != cause {
@@ -154,32 +154,32 @@ func TestTaskRequestIsNotCancelledByNotification(t *testing.T) {
 // Proves CANC-04.
 func TestCancelIgnoresRequestThatBecameTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		goOn := make(chan bool)
+		proceed := make(chan bool)
 		_, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
 				return nil, nil
 			}
 			if req.Method == "x/late" {
-				<-goOn
+				<-proceed
 			}
 			if got, want := req.Keep(), req.Method == "x/early"; got != want {
 				t.Errorf("Keep returns %v", got)
 			}
-			<-goOn
+			<-proceed
 			return nil, ctx.Err()
 		}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"x/early"}
 			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}
 		`)
-		goOn <- true
+		proceed <- true
 		p.talk(`
 			< {"jsonrpc":"2.0","id":1,"result":{}}
 			> {"jsonrpc":"2.0","id":2,"method":"x/late"}
 			> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}
 		`)
-		goOn <- true
-		goOn <- true
+		proceed <- true
+		proceed <- true
 		p.talk("")
 	})
 }
@@ -223,7 +223,7 @@ func TestCancellationCrossesAnswer(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() { // ends with the call
 					for range i % 50 {
-						ctx.Err() // Err needs a moment
+						ctx.Err() // takes a varying time
 					}
 					cancel()
 				}()

@@ -19,8 +19,8 @@ import (
 
 func TestCloseEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 100)
-		s, p := open(t, &session.Config{Handler: waiting(why), KeepAlive: time.Second})
+		causes := make(chan error, 100)
+		s, p := open(t, &session.Config{Handler: waiting(causes), KeepAlive: time.Second})
 		failed := make(chan error, 100)
 		for range 50 {
 			go func() {
@@ -46,7 +46,7 @@ func TestCloseEndsEverything(t *testing.T) {
 			if err := <-failed; !errors.Is(err, session.ErrClosed) {
 				t.Errorf("a call failed with %v", err)
 			}
-			if err := <-why; err != session.ErrClosed {
+			if err := <-causes; err != session.ErrClosed {
 				t.Errorf("a handler's context ended with %v", err)
 			}
 		}
@@ -65,11 +65,11 @@ func TestCloseEndsEverything(t *testing.T) {
 		if err := s.Ready(t.Context()); err != session.ErrClosed {
 			t.Errorf("got %v", err)
 		}
-		<-p.over
+		<-p.closed
 	})
 }
 
-func TestHandlerStopsItsSession(t *testing.T) {
+func TestHandlerMayCloseItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
@@ -93,10 +93,10 @@ func TestShutdownWaitsForRequestsInFlight(t *testing.T) {
 			}
 			return nil, nil
 		}})
-		asked := make(chan error, 1)
+		answered := make(chan error, 1)
 		go func() {
 			_, err := s.Call(t.Context(), "roots/list", nil)
-			asked <- err
+			answered <- err
 		}()
 		p.talk(`
 			< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
@@ -118,19 +118,19 @@ func TestShutdownWaitsForRequestsInFlight(t *testing.T) {
 			< {"jsonrpc":"2.0","id":"a","result":{}}
 			> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}
 		`)
-		if err := <-asked; err != nil {
+		if err := <-answered; err != nil {
 			t.Error(err)
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		<-p.over
+		<-p.closed
 	})
 }
 
-// A request that only waits is answered at once. One whose handler waits for the peer first
-// receives the peer's answer.
-func TestShutdownEndsRequestsThatOnlyWait(t *testing.T) {
+// A handler that has called EndOnShutdown ends at once, and its request is answered. If the handler
+// has called the peer, it first receives the peer's answer.
+func TestShutdownEndsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
@@ -163,8 +163,9 @@ func TestShutdownEndsRequestsThatOnlyWait(t *testing.T) {
 	})
 }
 
-// A peer that closes its sending side still receives the answers to requests that only wait.
-func TestRequestsThatOnlyWaitSurviveEndOfInput(t *testing.T) {
+// A peer that closes its sending side still receives the answers to requests whose handlers have
+// called EndOnShutdown.
+func TestWaitingRequestsSurviveEndOfInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
 		s := session.Serve(halfClosed{conn}, nil, &session.Config{Grace: time.Minute, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -179,7 +180,7 @@ func TestRequestsThatOnlyWaitSurviveEndOfInput(t *testing.T) {
 				return nil, context.Cause(ctx)
 			}
 		}})
-		for line := range strings.Lines(hello) {
+		for line := range strings.Lines(handshake) {
 			if text, ok := strings.CutPrefix(strings.TrimSpace(line), "> "); ok {
 				p.send(text)
 			}
@@ -194,8 +195,8 @@ func TestRequestsThatOnlyWaitSurviveEndOfInput(t *testing.T) {
 
 func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 1)
-		s, p := open(t, &session.Config{Handler: waiting(why)})
+		causes := make(chan error, 1)
+		s, p := open(t, &session.Config{Handler: waiting(causes)})
 		p.send(`{"jsonrpc":"2.0","id":"a","method":"x"}`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -203,7 +204,7 @@ func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		p.talk(`< {"jsonrpc":"2.0","id":"a","error":{"code":-32051}}`)
-		if err := <-why; err != session.ErrClosed {
+		if err := <-causes; err != session.ErrClosed {
 			t.Errorf("the handler's context ended with %v", err)
 		}
 	})
@@ -214,7 +215,7 @@ func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 func TestShutdownAnswersBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := serve(t, &session.Config{Handler: waiting(make(chan error, 1))})
-		p.talk(strings.ReplaceAll(hello, "2025-11-25", "2025-03-26"))
+		p.talk(strings.ReplaceAll(handshake, "2025-11-25", "2025-03-26"))
 		p.send(`[{"jsonrpc":"2.0","id":"a","method":"x"},{"jsonrpc":"2.0","id":"b","method":"ping"}]`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -225,10 +226,10 @@ func TestShutdownAnswersBatches(t *testing.T) {
 	})
 }
 
-func TestEndOfOneSideEndsTheOther(t *testing.T) {
+func TestCloseEndsPeerSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		why := make(chan error, 1)
-		c, s := sessiontest.Pair(t, sessiontest.Side{}, toolServer(waiting(why)))
+		causes := make(chan error, 1)
+		c, s := sessiontest.Pair(t, sessiontest.Side{}, toolServer(waiting(causes)))
 		failed := make(chan error, 1)
 		go func() {
 			_, err := c.Call(t.Context(), "x", nil)
@@ -244,7 +245,7 @@ func TestEndOfOneSideEndsTheOther(t *testing.T) {
 		if err := s.Wait(); err != nil {
 			t.Errorf("the server ended with %v", err)
 		}
-		if err := <-why; !errors.Is(err, transport.ErrClosed) {
+		if err := <-causes; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("the handler's context ended with %v", err)
 		}
 		if _, err := s.Call(t.Context(), "ping", nil); !errors.Is(err, session.ErrClosed) || !errors.Is(err, transport.ErrClosed) {
@@ -266,9 +267,9 @@ func (h halfClosed) Read() (transport.Message, error) {
 
 func TestHandlersFinishAfterPeerClosesSending(t *testing.T) {
 	for _, c := range []struct {
-		name        string
-		takes, ends time.Duration // the handler, and the session
-		want        string
+		name                     string
+		handlerTime, sessionTime time.Duration
+		want                     string
 	}{
 		{"quick", session.DefaultGrace / 2, session.DefaultGrace / 2, `< {"jsonrpc":"2.0","id":1,"result":{}}`},
 		{"slow", time.Hour, session.DefaultGrace, `< {"jsonrpc":"2.0","id":1,"error":{"code":-32051}}`},
@@ -280,12 +281,12 @@ func TestHandlersFinishAfterPeerClosesSending(t *testing.T) {
 				if req.IsNotification() {
 					return nil, nil
 				}
-				if _, err := req.Session.Call(context.Background(), "ping", nil); c.takes > 0 && !errors.Is(err, session.ErrClosed) {
+				if _, err := req.Session.Call(context.Background(), "ping", nil); c.handlerTime > 0 && !errors.Is(err, session.ErrClosed) {
 					t.Errorf("a call after the end of the peer's messages: %v", err)
 				}
 				select {
 				case <-ctx.Done():
-				case <-time.After(c.takes):
+				case <-time.After(c.handlerTime):
 				}
 				return nil, ctx.Err()
 			}})
@@ -294,7 +295,7 @@ func TestHandlersFinishAfterPeerClosesSending(t *testing.T) {
 			p.take()
 			p.send(`{"jsonrpc":"2.0","id":1,"method":"x"}`)
 			p.take()
-			if c.takes == 0 {
+			if c.handlerTime == 0 {
 				p.send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			}
 			start := time.Now()
@@ -304,16 +305,15 @@ func TestHandlersFinishAfterPeerClosesSending(t *testing.T) {
 			if err := s.Wait(); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(start); took != c.ends {
-				t.Errorf("the session ended after %v, want %v", took, c.ends)
+			if took := time.Since(start); took != c.sessionTime {
+				t.Errorf("the session ended after %v, want %v", took, c.sessionTime)
 			}
 			p.talk(c.want)
 		}))
 	}
 }
 
-// TestSessionsStartAndStopUnderLoad closes sessions at random moments while both sides call each
-// other.
+// Sessions are closed at different moments while both sides call each other.
 func TestSessionsStartAndStopUnderLoad(t *testing.T) {
 	for i := range 40 {
 		quick := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -361,32 +361,32 @@ func TestSessionsStartAndStopUnderLoad(t *testing.T) {
 	}
 }
 
-func TestAfterDone(t *testing.T) {
+func TestAfterDoneRunsAfterEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := open(t, nil)
-		over := 0
-		note := func() {
+		calls := 0
+		count := func() {
 			select {
 			case <-s.Done():
-				over++
+				calls++
 			default:
 				t.Error("AfterDone was called before the session ended")
 			}
 		}
-		s.AfterDone(note)
-		s.AfterDone(note)
+		s.AfterDone(count)
+		s.AfterDone(count)
 		synctest.Wait()
-		if over != 0 {
-			t.Errorf("%d functions were called while the session was open", over)
+		if calls != 0 {
+			t.Errorf("%d functions were called while the session was open", calls)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		s.AfterDone(note)
+		s.AfterDone(count)
 		synctest.Wait()
-		if over != 3 {
-			t.Errorf("%d of 3 functions were called", over)
+		if calls != 3 {
+			t.Errorf("%d of 3 functions were called", calls)
 		}
 	})
 }

@@ -31,6 +31,10 @@ type Config struct {
 
 	// Timeout limits how long a request to the peer may take. The option [Timeout] overrides it.
 	// The default is [DefaultTimeout]; a negative value means no limit.
+	//
+	// A server often answers only after the user or the model has answered an input request of it.
+	// The Timeout of a client therefore starts again when an input request has ended, until the
+	// request has taken InputTimeout in total.
 	Timeout time.Duration
 
 	// InputTimeout replaces Timeout for requests that a user or a model answers: elicitation/create
@@ -144,10 +148,15 @@ func (c *Config) withDefaults() Config {
 
 // timeout returns how long a request may take, 0 for no limit.
 func (c *Config) timeout(method string) time.Duration {
-	if method == mcp.MethodElicitationCreate || method == mcp.MethodSamplingCreateMessage {
+	if isInputRequest(method) {
 		return c.InputTimeout
 	}
 	return c.Timeout
+}
+
+// isInputRequest reports whether a user or a model answers a request.
+func isInputRequest(method string) bool {
+	return method == mcp.MethodElicitationCreate || method == mcp.MethodSamplingCreateMessage
 }
 
 // orDefault returns d, or def if d is 0, or 0 if d is negative.

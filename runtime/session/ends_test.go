@@ -76,9 +76,9 @@ func TestShutdownReturnsWhenPeerDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestPendingNotificationsAreHandledAtTheEnd(t *testing.T) {
+func TestPendingNotificationsAreHandledBeforeEnd(t *testing.T) {
 	for name, end := range map[string]func(s *session.Session, p *peer) error{
-		"the peer stops sending": func(s *session.Session, p *peer) error {
+		"CloseWrite of the peer": func(s *session.Session, p *peer) error {
 			p.conn.CloseWrite()
 			return s.Wait()
 		},
@@ -121,7 +121,7 @@ func TestPendingNotificationsAreHandledAtTheEnd(t *testing.T) {
 }
 
 // Calls that have returned and still wait for a late answer do not delay Shutdown.
-func TestUnansweredCallsEnd(t *testing.T) {
+func TestUnansweredCallsDoNotDelayShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Timeout: time.Second})
 		var timedOut, closed atomic.Int32
@@ -185,7 +185,7 @@ func TestLateAnswerIsDelivered(t *testing.T) {
 }
 
 func TestOnProgressIsNotCalledAfterReturn(t *testing.T) {
-	for _, by := range []string{"its timeout", "its context"} {
+	for _, by := range []string{"timeout", "context"} {
 		t.Run(by, bubble(func(t *testing.T) {
 			c, _ := sessiontest.Pair(t, sessiontest.Side{}, toolServer(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				for i := 1; ctx.Err() == nil; i++ {
@@ -197,7 +197,7 @@ func TestOnProgressIsNotCalledAfterReturn(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			timeout := session.Timeout(5 * time.Second)
-			if by == "its context" {
+			if by == "context" {
 				timeout = session.Timeout(0)
 				time.AfterFunc(5*time.Second, cancel)
 			}
@@ -214,7 +214,7 @@ func TestOnProgressIsNotCalledAfterReturn(t *testing.T) {
 			if err == nil {
 				t.Error("the call succeeded")
 			}
-			if by == "its timeout" && begun.Load() != ended.Load() {
+			if by == "timeout" && begun.Load() != ended.Load() {
 				t.Error("OnProgress was running when the call returned")
 			}
 			time.Sleep(time.Minute)
@@ -257,8 +257,59 @@ func TestInputRequestsHaveTheirOwnTimeout(t *testing.T) {
 	}
 }
 
+// The default timeout of a client starts again when the user has answered an input request.
+func TestTimeoutStartsAgainAfterInputRequest(t *testing.T) {
+	const minute = time.Minute
+	for name, test := range map[string]struct {
+		user, work time.Duration // how long the user takes, and then the tool
+		cfg        session.Config
+		opts       []session.Option
+		want       time.Duration // when the call ends
+		failure    error
+	}{
+		"slow user":            {user: 5 * minute, work: minute / 2, want: 5*minute + minute/2},
+		"slow tool afterwards": {user: 5 * minute, work: 2 * minute, want: 6 * minute, failure: session.ErrTimeout},
+		"slow tool before":     {work: 2 * minute, want: minute, failure: session.ErrTimeout},
+		"user without end":     {user: 2 * time.Hour, want: time.Hour, failure: session.ErrTimeout},
+		"other limit":          {user: time.Hour, cfg: session.Config{InputTimeout: 3 * minute}, want: 3 * minute, failure: session.ErrTimeout},
+		"explicit timeout":     {user: 5 * minute, opts: []session.Option{session.Timeout(2 * minute)}, want: 2 * minute, failure: session.ErrTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				wait := func(ctx context.Context, d time.Duration) error {
+					select {
+					case <-time.After(d):
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				test.cfg.Handler = func(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
+					return session.Raw(`{"action":"decline"}`), wait(ctx, test.user)
+				}
+				tools := toolServer(func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+					if test.user > 0 {
+						ask := req.Session.With(session.Timeout(0))
+						if _, err := ask.Call(ctx, "elicitation/create", session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}}}`)); err != nil {
+							return nil, err
+						}
+					}
+					return session.Raw(`{}`), wait(ctx, test.work)
+				})
+				user := sessiontest.Side{Config: test.cfg, Client: mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}}
+				c, _ := sessiontest.Pair(t, user, tools)
+				start := time.Now()
+				_, err := c.With(test.opts...).Call(t.Context(), "tools/call", session.Raw(`{"name":"book"}`))
+				if took := time.Since(start); err != test.failure || took != test.want {
+					t.Errorf("after %v: %v, want %v after %v", took, err, test.failure, test.want)
+				}
+			})
+		})
+	}
+}
+
 // Proves LIFE-01.
-func TestNotificationsWaitForTheHandshake(t *testing.T) {
+func TestNotificationsWaitForHandshake(t *testing.T) {
 	handler := func(got *methods) session.Handler {
 		return func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			got.mu.Lock()
@@ -267,7 +318,7 @@ func TestNotificationsWaitForTheHandshake(t *testing.T) {
 			return nil, nil
 		}
 	}
-	t.Run("of a server", bubble(func(t *testing.T) {
+	t.Run("server", bubble(func(t *testing.T) {
 		var got methods
 		slow := func(next session.Handler) session.Handler {
 			return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -281,7 +332,7 @@ func TestNotificationsWaitForTheHandshake(t *testing.T) {
 		p.send(`{"jsonrpc":"2.0","method":"x/before"}`)
 		p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		p.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
-		p.send(`{"jsonrpc":"2.0","method":"x/refused"}`)
+		p.send(`{"jsonrpc":"2.0","method":"x/rejected"}`)
 		time.Sleep(time.Minute)
 		p.send(`{"jsonrpc":"2.0","method":"x/still before"}`)
 		p.send(`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
@@ -296,7 +347,7 @@ func TestNotificationsWaitForTheHandshake(t *testing.T) {
 		}
 		p.take()
 	}))
-	t.Run("of a client", bubble(func(t *testing.T) {
+	t.Run("client", bubble(func(t *testing.T) {
 		var got methods
 		p, conn := newPeer(t)
 		done := make(chan *session.Session)
@@ -334,17 +385,17 @@ func (m *methods) String() string {
 	return strings.Join(m.names, " ")
 }
 
-// instant is a context whose Err calls answer once done is closed, so that the answer arrives while
-// the call fails.
-type instant struct {
+// answeringContext is a context whose Err calls answer after done is closed. The answer thus
+// arrives while the call is failing.
+type answeringContext struct {
 	context.Context
 	done   chan struct{}
 	answer func()
 }
 
-func (c *instant) Done() <-chan struct{} { return c.done }
+func (c *answeringContext) Done() <-chan struct{} { return c.done }
 
-func (c *instant) Err() error {
+func (c *answeringContext) Err() error {
 	select {
 	case <-c.done:
 		c.answer()
@@ -357,12 +408,12 @@ func (c *instant) Err() error {
 // Proves CANC-02.
 func TestAnsweredRequestIsNotCancelled(t *testing.T) {
 	for name, opts := range map[string][]session.Option{
-		"the answer is dropped": nil,
-		"the answer is taken":   {session.OnLate(func(json.RawMessage, error) {})},
+		"answer is dropped":   nil,
+		"answer is delivered": {session.OnLate(func(json.RawMessage, error) {})},
 	} {
 		t.Run(name, bubble(func(t *testing.T) {
 			s, p := open(t, nil)
-			ctx := &instant{context.Background(), make(chan struct{}), func() {
+			ctx := &answeringContext{context.Background(), make(chan struct{}), func() {
 				p.conn.Write(context.Background(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)})
 			}}
 			failed := make(chan error)
@@ -477,7 +528,7 @@ func TestMetaKeysAreChecked(t *testing.T) {
 	})
 }
 
-// An unreachable Tracker leaves nothing behind in its session.
+// A session holds no memory for a Tracker that has become unreachable.
 func TestUnreachableTrackersAreRemoved(t *testing.T) {
 	c, _ := pair(t, nil, func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil })
 	kept := c.NewTracker()
@@ -511,7 +562,7 @@ func TestUnreachableTrackersAreRemoved(t *testing.T) {
 func TestMessagesRejectedByTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(&refusing{conn}, nil, &session.Config{Logger: quiet()})
+		s := session.Serve(&rejectingConn{conn}, nil, &session.Config{Logger: quiet()})
 		p.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 		p.take()
 		p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -522,30 +573,30 @@ func TestMessagesRejectedByTransport(t *testing.T) {
 		}()
 		p.talk(`
 			< {"jsonrpc":"2.0","id":1,"method":"ping"}
-			> {"jsonrpc":"2.0","id":1,"result":{"refuse":1}}
+			> {"jsonrpc":"2.0","id":1,"result":{"reject":1}}
 		`)
 		if err := <-failed; !errors.Is(err, transport.ErrTooLong) {
 			t.Errorf("got %v", err)
 		}
 		p.talk(`
-			> {"jsonrpc":"2.0","id":"a","method":"refuse"}
+			> {"jsonrpc":"2.0","id":"a","method":"reject"}
 			< {"jsonrpc":"2.0","id":"a","error":{"code":-32600}}
 		`)
 		s.Close()
 	})
 }
 
-// refusing is a connection that rejects some messages as too long.
-type refusing struct{ transport.Conn }
+// rejectingConn is a connection that rejects marked messages as too long.
+type rejectingConn struct{ transport.Conn }
 
-func (r *refusing) Read() (transport.Message, error) {
+func (r *rejectingConn) Read() (transport.Message, error) {
 	m, err := r.Conn.Read()
 	switch {
 	case err != nil:
 		return m, err
-	case strings.Contains(string(m.Text), `"result":{"refuse"`):
+	case strings.Contains(string(m.Text), `"result":{"reject"`):
 		return transport.Message{}, &transport.DeliveryError{ID: codec.IntScalar(1), Err: transport.ErrTooLong}
-	case strings.Contains(string(m.Text), `"refuse"`):
+	case strings.Contains(string(m.Text), `"reject"`):
 		return transport.Message{}, &transport.MessageError{ID: codec.StringScalar("a"), Err: transport.ErrTooLong}
 	}
 	return m, nil

@@ -77,7 +77,7 @@ func ExampleMethods() {
 	}}))
 	logged := make(chan string, 3)
 	server := session.Serve(b, nil, &session.Config{
-		Receiving: []session.Middleware{tell(logged), session.LogReceived(logger, slog.LevelInfo)},
+		Receiving: []session.Middleware{reportHandled(logged), session.LogReceived(logger, slog.LevelInfo)},
 		Handler: session.Methods(map[string]session.Handler{
 			"example.com/echo": func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 				return session.Raw(req.Params), nil
@@ -105,8 +105,8 @@ func ExampleMethods() {
 	// {"a":1.0} <nil>
 }
 
-// tell returns middleware that sends the name of each handled method to handled.
-func tell(handled chan<- string) session.Middleware {
+// reportHandled returns middleware that sends the name of each handled method to handled.
+func reportHandled(handled chan<- string) session.Middleware {
 	return func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			defer func() { handled <- req.Method }()
@@ -152,12 +152,12 @@ func ExampleConnect() {
 // A server restores a session that another process has opened.
 func ExampleRestore() {
 	ctx := context.Background()
-	hello := &mcp.InitializeResult{
+	info := &mcp.InitializeResult{
 		ServerInfo:   mcp.Implementation{Name: "counter", Version: "1"},
 		Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
 	}
 	a, b := inmemory.Pair(inmemory.Options{})
-	s := session.Restore(b, session.State{Revision: mcp.Revision20251125, Server: hello}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
+	s := session.Restore(b, session.State{Revision: mcp.Revision20251125, Server: info}, &session.Config{Handler: session.ServerHandler(counter{}, nil)})
 	defer s.Close()
 	// The client is not aware of the restart.
 	if err := a.Write(ctx, transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"count"}}`)}); err != nil {

@@ -13,7 +13,7 @@ import (
 // valid messages, each request is answered once, only requests and invalid messages are answered,
 // and the server keeps serving.
 func FuzzServer(f *testing.F) {
-	for _, line := range strings.Split(hello, "\n") {
+	for _, line := range strings.Split(handshake, "\n") {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "> "); ok {
 			f.Add(text)
 		}

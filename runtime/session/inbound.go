@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -23,6 +24,7 @@ type inbound struct {
 	bytes        int                   // of requests whose answers the transport has not accepted
 	answers      int                   // pending in the transport
 	answerBytes  int                   // of answers that are pending in the transport or in a batch
+	inputEnd     time.Time             // when the last input request ended; zero if there was none
 }
 
 // admit adds a request, or returns the error that rejects it.
@@ -59,6 +61,9 @@ func (in *inbound) settle(st *serving, size int) (silent bool, pending int) {
 	defer in.mu.Unlock()
 	silent = st.over
 	st.over = true // drops further progress, except the report that the reporter holds
+	if waitsForInput(st.req.Method) {
+		in.inputEnd = time.Now()
+	}
 	if reporter := st.reporter.Load(); reporter != nil && !silent {
 		in.mu.Unlock()
 		reporter.Finish()
@@ -77,6 +82,25 @@ func (in *inbound) settle(st *serving, size int) (silent bool, pending int) {
 		}
 	}
 	return silent, pending
+}
+
+// lastInput returns the current time if an input request of the server is being served. Otherwise it
+// returns when the last one ended, or the zero time if there was none.
+func (in *inbound) lastInput() time.Time {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, st := range in.byID {
+		if !st.over && waitsForInput(st.req.Method) {
+			return time.Now()
+		}
+	}
+	return in.inputEnd
+}
+
+// waitsForInput reports whether the answer to a request of the server waits for the user or the
+// model.
+func waitsForInput(method string) bool {
+	return method == mcp.MethodTasksResult || isInputRequest(method)
 }
 
 // finish stops counting a request and, unless silent, its answer of size bytes.

@@ -29,7 +29,9 @@ func custom() session.Handler {
 		"x/bytes": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return session.Raw("{\"a\":\"\xff\"}"), nil
 		},
-		"x/error": func(context.Context, *session.Request) (codec.Encoder, error) { return nil, errors.New("no luck") },
+		"x/error": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return nil, errors.New("handler failed")
+		},
 		"x/own": func(context.Context, *session.Request) (codec.Encoder, error) {
 			return nil, fmt.Errorf("because: %w", &jsonrpc.Error{Code: -32099, Message: "own", Data: json.RawMessage(`{"a":1}`)})
 		},
@@ -45,7 +47,7 @@ func custom() session.Handler {
 // JSONRPC-12, JSONRPC-13, TRANS-01.
 func TestRequestsAreAnswered(t *testing.T) {
 	for name, script := range map[string]string{
-		"ids come back as they are": `
+		"ids are returned unchanged": `
 			> {"jsonrpc":"2.0","id":"7","method":"ping"}
 			< {"jsonrpc":"2.0","id":"7","result":{}}
 			> {"jsonrpc":"2.0","id":7,"method":"x/nothing"}
@@ -54,10 +56,10 @@ func TestRequestsAreAnswered(t *testing.T) {
 			< {"jsonrpc":"2.0","id":"","result":{}}
 			> {"jsonrpc":"2.0","id":9007199254740991,"method":"x/nothing"}
 			< {"jsonrpc":"2.0","id":9007199254740991,"result":{}}`,
-		"null is no id": `
+		"null is not an id": `
 			> {"jsonrpc":"2.0","id":null,"method":"x/nothing"}
 			< {"jsonrpc":"2.0","error":{"code":-32600}}`,
-		"what is no message": `
+		"invalid messages": `
 			> {
 			< {"jsonrpc":"2.0","error":{"code":-32700}}
 			> {"jsonrpc":"2.0","id":1}
@@ -74,12 +76,12 @@ func TestRequestsAreAnswered(t *testing.T) {
 			< {"jsonrpc":"2.0","error":{"code":-32600}}
 			> true
 			< {"jsonrpc":"2.0","error":{"code":-32600}}
-			What is not in UTF-8.
+			This text is not UTF-8.
 			> {"jsonrpc":"2.0","method":"ping","params":{"a":"` + "\xe4" + `"}}
 			< {"jsonrpc":"2.0","error":{"code":-32700}}
 			> {"jsonrpc":"2.0","id":6,"method":"ping"}
 			< {"jsonrpc":"2.0","id":6,"result":{}}`,
-		"notifications, however wrong, are not": `
+		"invalid notifications are not answered": `
 			> {"jsonrpc":"2.0","method":"notifications/unknown"}
 			> {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":"much"}}
 			> {"jsonrpc":"2.0","method":"notifications/cancelled"}
@@ -87,7 +89,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 			> {"jsonrpc":"2.0","method":"x/panic"}
 			> {"jsonrpc":"2.0","id":1,"method":"ping"}
 			< {"jsonrpc":"2.0","id":1,"result":{}}`,
-		"answers, however wrong, are not": `
+		"invalid answers are not answered": `
 			> {"jsonrpc":"2.0","id":77,"result":{}}
 			> {"jsonrpc":"2.0","id":77,"result":null}
 			> {"jsonrpc":"2.0","error":{"code":-32700,"message":"parse error"}}
@@ -99,16 +101,16 @@ func TestRequestsAreAnswered(t *testing.T) {
 			The capability was not declared.
 			> {"jsonrpc":"2.0","id":2,"method":"prompts/list"}
 			< {"jsonrpc":"2.0","id":2,"error":{"code":-32601}}
-			Servers are not asked for that.
+			Only clients serve this method.
 			> {"jsonrpc":"2.0","id":3,"method":"roots/list"}
 			< {"jsonrpc":"2.0","id":3,"error":{"code":-32601}}
-			The revision does not have it.
+			The revision does not have the method.
 			> {"jsonrpc":"2.0","id":4,"method":"server/discover","params":{}}
 			< {"jsonrpc":"2.0","id":4,"error":{"code":-32601}}
-			A notification's name makes no request.
+			The name of a notification is not a request method.
 			> {"jsonrpc":"2.0","id":5,"method":"notifications/initialized"}
 			< {"jsonrpc":"2.0","id":5,"error":{"code":-32601}}`,
-		"params of the wrong shape": `
+		"invalid params": `
 			> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32602}}
 			> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{}}
@@ -124,7 +126,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 			< {"jsonrpc":"2.0","id":3,"error":{"code":-32603}}
 			> {"jsonrpc":"2.0","id":4,"method":"x/garbled"}
 			< {"jsonrpc":"2.0","id":4,"error":{"code":-32098}}
-			Results that are none.
+			Invalid results.
 			> {"jsonrpc":"2.0","id":5,"method":"x/list"}
 			< {"jsonrpc":"2.0","id":5,"error":{"code":-32603}}
 			> {"jsonrpc":"2.0","id":6,"method":"x/bytes"}
@@ -134,7 +136,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 		"raw params and results": `
 			> {"jsonrpc":"2.0","id":1,"method":"x/params","params":{"b":1,"a":{"_meta":null}}}
 			< {"jsonrpc":"2.0","id":1,"result":{"b":1,"a":{"_meta":null}}}`,
-		"an open session is not opened again": `
+		"a second initialize is rejected": `
 			> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}`,
 	} {
@@ -243,7 +245,7 @@ func TestInvalidAnswerFailsItsCall(t *testing.T) {
 func TestBatchesAreServedOnlyInTheirRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p := serve(t, &session.Config{Handler: custom()})
-		p.talk(strings.ReplaceAll(hello, "2025-11-25", "2025-03-26") + `
+		p.talk(strings.ReplaceAll(handshake, "2025-11-25", "2025-03-26") + `
 			> [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"foo"},7]
 			< [{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","error":{"code":-32600}},{"jsonrpc":"2.0","id":2,"error":{"code":-32601}}]
 			> [{"jsonrpc":"2.0","method":"notifications/x"}]
@@ -263,11 +265,11 @@ func TestBatchesAreServedOnlyInTheirRevision(t *testing.T) {
 // Although the handler serves every method, it receives only those whose capability its side has
 // declared.
 func TestUndeclaredMethodsAreNotServed(t *testing.T) {
-	everything := func(context.Context, *session.Request) (codec.Encoder, error) {
+	serveAll := func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"tools":[],"roots":[]}`), nil
 	}
-	t.Run("by a server", bubble(func(t *testing.T) {
-		_, p := open(t, &session.Config{Handler: everything})
+	t.Run("server", bubble(func(t *testing.T) {
+		_, p := open(t, &session.Config{Handler: serveAll})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"tools/list"}
 			< {"jsonrpc":"2.0","id":1,"result":{"tools":[],"roots":[]}}
@@ -281,8 +283,8 @@ func TestUndeclaredMethodsAreNotServed(t *testing.T) {
 			< {"jsonrpc":"2.0","id":5,"error":{"code":-32601}}
 		`)
 	}))
-	t.Run("by a client", bubble(func(t *testing.T) {
-		_, p := connect(t, &session.Config{Handler: everything}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
+	t.Run("client", bubble(func(t *testing.T) {
+		_, p := connect(t, &session.Config{Handler: serveAll}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
 			< {"jsonrpc":"2.0","id":1,"result":{"tools":[],"roots":[]}}
@@ -312,25 +314,25 @@ func TestClientSurvivesInvalidMessages(t *testing.T) {
 	})
 }
 
-// host is a client handler that counts notifications.
-type host struct {
+// countingHandler is a client handler that counts notifications.
+type countingHandler struct {
 	mcp.UnimplementedClientHandler
 	mcp.UnimplementedClientNotificationHandler
-	told int
+	notifications int
 }
 
-func (*host) ListRoots(context.Context, *mcp.RequestParams) (*mcp.ListRootsResult, error) {
+func (*countingHandler) ListRoots(context.Context, *mcp.RequestParams) (*mcp.ListRootsResult, error) {
 	return &mcp.ListRootsResult{Roots: []mcp.Root{{URI: "file:///a"}}}, nil
 }
 
-func (h *host) ToolListChanged(context.Context, *mcp.NotificationParams) error {
-	h.told++
+func (h *countingHandler) ToolListChanged(context.Context, *mcp.NotificationParams) error {
+	h.notifications++
 	return nil
 }
 
 func TestClientHandlerServesRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &host{}
+		h := &countingHandler{}
 		_, p := connect(t, &session.Config{Handler: session.ClientHandler(h, h)}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"roots/list"}
@@ -340,12 +342,12 @@ func TestClientHandlerServesRequests(t *testing.T) {
 			> {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}
 			> {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":7}
 		`)
-		if h.told != 1 {
-			t.Errorf("the handler received %d notifications, want 1", h.told)
+		if h.notifications != 1 {
+			t.Errorf("the handler received %d notifications, want 1", h.notifications)
 		}
 	})
 	for name, handler := range map[string]session.Handler{
-		"nothing": nil, "no methods": session.Methods(nil, nil), "no client": session.ClientHandler(nil, nil), "no server": session.ServerHandler(nil, nil),
+		"no handler": nil, "no methods": session.Methods(nil, nil), "no client": session.ClientHandler(nil, nil), "no server": session.ServerHandler(nil, nil),
 	} {
 		t.Run(name, bubble(func(t *testing.T) {
 			_, p := connect(t, &session.Config{Handler: handler}, mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}})

@@ -61,7 +61,7 @@ func TestClientSendsBeforeAnswerToInitialize(t *testing.T) {
 			< {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
 			< {"jsonrpc":"2.0","id":2,"result":{}}
 		`},
-		{"refused", `{}`, `
+		{"rejected", `{}`, `
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32602}}
 			< {"jsonrpc":"2.0","id":2,"error":{"code":-32600}}
 		`},
@@ -89,8 +89,8 @@ func TestClientSendsBeforeAnswerToInitialize(t *testing.T) {
 // Proves LIFE-08, LIFE-09, LIFE-10.
 func TestServerNegotiatesRevision(t *testing.T) {
 	for _, c := range []struct {
-		ask, want string
-		speaks    []mcp.Revision
+		request, want string
+		supported     []mcp.Revision
 	}{
 		{"2024-11-05", "2024-11-05", nil},
 		{"2025-03-26", "2025-03-26", nil},
@@ -101,12 +101,12 @@ func TestServerNegotiatesRevision(t *testing.T) {
 		{"2026-07-28", "2025-11-25", nil}, // a revision without initialize
 		{"2025-11-25", "2025-06-18", []mcp.Revision{mcp.Revision20250618, mcp.Revision20241105}},
 	} {
-		t.Run(c.ask, bubble(func(t *testing.T) {
-			s, p := serve(t, &session.Config{Revisions: c.speaks})
+		t.Run(c.request, bubble(func(t *testing.T) {
+			s, p := serve(t, &session.Config{Revisions: c.supported})
 			p.talk(fmt.Sprintf(`
 				> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
 				< {"jsonrpc":"2.0","id":1,"result":{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
-			`, c.ask, c.want))
+			`, c.request, c.want))
 			if got := s.Revision(); got != mcp.Revision(c.want) {
 				t.Errorf("revision is %s", got)
 			}
@@ -184,7 +184,7 @@ func TestFailedConnectClosesConnection(t *testing.T) {
 		name, answer string
 		check        func(error) bool
 	}{
-		{"refused", `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}`, func(err error) bool {
+		{"rejected", `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}`, func(err error) bool {
 			e, ok := errors.AsType[*jsonrpc.Error](err)
 			return ok && e.Code == -32000
 		}},
@@ -192,7 +192,7 @@ func TestFailedConnectClosesConnection(t *testing.T) {
 			e, ok := errors.AsType[*session.VersionError](err)
 			return ok && e.Offered == "1999-01-01" && e.Requested == mcp.Revision20251125 && len(e.Supported) == 4
 		}},
-		{"not a result", `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":7}}`, func(err error) bool { return jsonrpc.CodeOf(err) == jsonrpc.CodeInvalidParams }},
+		{"invalid result", `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":7}}`, func(err error) bool { return jsonrpc.CodeOf(err) == jsonrpc.CodeInvalidParams }},
 		{"timeout", ``, func(err error) bool {
 			return errors.Is(err, session.ErrTimeout) && errors.Is(err, context.DeadlineExceeded)
 		}},
@@ -213,7 +213,7 @@ func TestFailedConnectClosesConnection(t *testing.T) {
 			if err := <-done; !c.check(err) {
 				t.Errorf("got %v", err)
 			}
-			<-p.over
+			<-p.closed
 			if got := p.take(); got != nil {
 				t.Errorf("got %q", got)
 			}
@@ -222,7 +222,7 @@ func TestFailedConnectClosesConnection(t *testing.T) {
 	t.Run("cancelled", bubble(func(t *testing.T) {
 		p, conn := newPeer(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cause := errors.New("changed my mind")
+		cause := errors.New("cancelled by the caller")
 		done := make(chan error)
 		go func() {
 			_, err := session.Connect(ctx, conn, nil, nil)
@@ -274,8 +274,8 @@ func TestServerSendsNothingBeforeInitialized(t *testing.T) {
 	})
 }
 
-// everything returns all capabilities of a server.
-func everything() mcp.ServerCapabilities {
+// allServerCapabilities returns all capabilities of a server.
+func allServerCapabilities() mcp.ServerCapabilities {
 	object := []byte("{}")
 	return mcp.ServerCapabilities{
 		Completions: object, Logging: object,
@@ -288,8 +288,8 @@ func everything() mcp.ServerCapabilities {
 	}
 }
 
-// everythingClient returns all capabilities of a client.
-func everythingClient() mcp.ClientCapabilities {
+// allClientCapabilities returns all capabilities of a client.
+func allClientCapabilities() mcp.ClientCapabilities {
 	object := []byte("{}")
 	return mcp.ClientCapabilities{
 		Elicitation: &mcp.ClientCapabilitiesElicitation{Form: object, URL: object},
@@ -302,8 +302,8 @@ func everythingClient() mcp.ClientCapabilities {
 	}
 }
 
-// Without capabilities the sending side rejects every method except ping. With all capabilities it
-// rejects none, except those that the revision does not have.
+// Without capabilities, the sender rejects every method except ping and the notifications that need
+// no capability. With all capabilities, it rejects only methods that the revision does not have.
 func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -312,16 +312,16 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 		server mcp.ServerCapabilities
 		want   func(m mcp.Method, from mcp.Direction) bool
 	}{
-		{"nothing declared", mcp.Revision20251125, mcp.ClientCapabilities{}, mcp.ServerCapabilities{}, func(m mcp.Method, from mcp.Direction) bool {
+		{"no capabilities", mcp.Revision20251125, mcp.ClientCapabilities{}, mcp.ServerCapabilities{}, func(m mcp.Method, from mcp.Direction) bool {
 			return m.Name == "ping" || m.Name == "notifications/cancelled" || m.Name == "notifications/progress" || m.Name == "notifications/initialized"
 		}},
-		{"everything declared", mcp.Revision20251125, everythingClient(), everything(), func(m mcp.Method, from mcp.Direction) bool {
+		{"all capabilities", mcp.Revision20251125, allClientCapabilities(), allServerCapabilities(), func(m mcp.Method, from mcp.Direction) bool {
 			return m.In(mcp.Revision20251125) && m.Name != "initialize"
 		}},
-		{"everything declared, an older revision", mcp.Revision20250618, everythingClient(), everything(), func(m mcp.Method, from mcp.Direction) bool {
+		{"all capabilities, older revision", mcp.Revision20250618, allClientCapabilities(), allServerCapabilities(), func(m mcp.Method, from mcp.Direction) bool {
 			return m.In(mcp.Revision20250618) && m.Name != "initialize"
 		}},
-		{"everything declared, the oldest revision", mcp.Revision20241105, everythingClient(), everything(), func(m mcp.Method, from mcp.Direction) bool {
+		{"all capabilities, oldest revision", mcp.Revision20241105, allClientCapabilities(), allServerCapabilities(), func(m mcp.Method, from mcp.Direction) bool {
 			return m.In(mcp.Revision20241105) && m.Name != "initialize"
 		}},
 	} {
@@ -342,8 +342,8 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 					} else {
 						_, err = side.s.Call(t.Context(), m.Name, session.Raw(`{}`))
 					}
-					_, refused := errors.AsType[*session.CapabilityError](err)
-					if want := m.From&side.from != 0 && c.want(m, side.from); want == refused {
+					_, rejected := errors.AsType[*session.CapabilityError](err)
+					if want := m.From&side.from != 0 && c.want(m, side.from); want == rejected {
 						t.Errorf("%s from the %s: %v", m.Name, side.s.Role(), err)
 					}
 				}
@@ -353,14 +353,14 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 			}
 			asTask := &mcp.CallToolRequestParams{Name: "t", Task: &mcp.TaskMetadata{}}
 			_, err := client.Call(t.Context(), "tools/call", asTask)
-			_, refused := errors.AsType[*session.CapabilityError](err)
-			if want := c.rev == mcp.Revision20251125 && c.server.Tasks != nil; want == refused || want != client.PeerTakesTask("tools/call") || want != server.TakesTask("tools/call") {
+			_, rejected := errors.AsType[*session.CapabilityError](err)
+			if want := c.rev == mcp.Revision20251125 && c.server.Tasks != nil; want == rejected || want != client.PeerTakesTask("tools/call") || want != server.TakesTask("tools/call") {
 				t.Errorf("tools/call as a task: %v", err)
 			}
 			for _, method := range []string{"sampling/createMessage", "elicitation/create"} {
 				_, err := server.Call(t.Context(), method, session.Raw(`{"task":{}}`))
-				_, refused := errors.AsType[*session.CapabilityError](err)
-				if want := c.rev == mcp.Revision20251125 && c.client.Tasks != nil; want == refused || want != server.PeerTakesTask(method) || want != client.TakesTask(method) {
+				_, rejected := errors.AsType[*session.CapabilityError](err)
+				if want := c.rev == mcp.Revision20251125 && c.client.Tasks != nil; want == rejected || want != server.PeerTakesTask(method) || want != client.TakesTask(method) {
 					t.Errorf("%s as a task: %v", method, err)
 				}
 			}
@@ -372,7 +372,7 @@ func TestOnlyNegotiatedMethodsAreSent(t *testing.T) {
 }
 
 // Proves LIFE-12, LIFE-13.
-func TestPartsOfFeaturesAreNegotiated(t *testing.T) {
+func TestPartialCapabilitiesAreNegotiated(t *testing.T) {
 	object := []byte("{}")
 	form, url, tools := &mcp.ElicitRequestFormParams{}, &mcp.ElicitRequestURLParams{}, &mcp.CreateMessageRequestParams{Tools: []mcp.Tool{}}
 	const elicit, sample = "elicitation/create", "sampling/createMessage"
@@ -384,16 +384,16 @@ func TestPartsOfFeaturesAreNegotiated(t *testing.T) {
 		params codec.Encoder
 		want   string // the missing capability
 	}{
-		{"an empty object stands for forms", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}, elicit, form, ""},
-		{"but not for addresses", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}, elicit, url, "elicitation.url"},
-		{"addresses alone", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, form, "elicitation.form"},
-		{"addresses", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, url, ""},
+		{"an empty object means forms", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}, elicit, form, ""},
+		{"an empty object does not mean URLs", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{}}, elicit, url, "elicitation.url"},
+		{"URLs only, form requested", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, form, "elicitation.form"},
+		{"URLs", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, url, ""},
 		{"forms", mcp.Revision20251125, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{Form: object, URL: object}}, elicit, form, ""},
-		{"addresses where there were only forms", mcp.Revision20250618, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, url, "elicitation.url"},
-		{"forms where there was nothing else", mcp.Revision20250618, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, form, ""},
-		{"tools for the model", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{Tools: object}}, sample, tools, ""},
-		{"no tools for the model", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}}, sample, tools, "sampling.tools"},
-		{"no tools used", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}}, sample, &mcp.CreateMessageRequestParams{}, ""},
+		{"URLs in a revision without them", mcp.Revision20250618, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, url, "elicitation.url"},
+		{"forms in a revision without URLs", mcp.Revision20250618, mcp.ClientCapabilities{Elicitation: &mcp.ClientCapabilitiesElicitation{URL: object}}, elicit, form, ""},
+		{"sampling with tools", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{Tools: object}}, sample, tools, ""},
+		{"sampling with undeclared tools", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}}, sample, tools, "sampling.tools"},
+		{"sampling without tools", mcp.Revision20251125, mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}}, sample, &mcp.CreateMessageRequestParams{}, ""},
 	} {
 		t.Run(c.name, bubble(func(t *testing.T) {
 			cfg := session.Config{Revisions: []mcp.Revision{c.rev}}
@@ -443,7 +443,7 @@ func TestCapabilityErrorText(t *testing.T) {
 }
 
 // Proves LIFE-18, LIFE-19, LIFE-20, LIFE-23, CANC-08.
-func TestEveryRequestHasATimeout(t *testing.T) {
+func TestEveryRequestHasTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
 		for i, c := range []struct {
@@ -473,7 +473,7 @@ func TestEveryRequestHasATimeout(t *testing.T) {
 			p.talk(fmt.Sprintf(`
 				< {"jsonrpc":"2.0","id":%[1]d,"method":"roots/list"}
 				< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%[1]d,"reason":%[2]q}}
-				The answer is too late.
+				The call has already returned.
 				> {"jsonrpc":"2.0","id":%[1]d,"result":{"roots":[]}}
 			`, i+1, err))
 		}
@@ -533,7 +533,7 @@ func TestRestoreOverAnotherConnection(t *testing.T) {
 		if _, ok := s.State(); ok {
 			t.Error("State is set before the handshake")
 		}
-		p.talk(hello)
+		p.talk(handshake)
 		state, ok := s.State()
 		if !ok {
 			t.Fatal("State is not set after the handshake")

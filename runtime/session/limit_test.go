@@ -20,10 +20,10 @@ import (
 
 func TestRequestsAboveLimitAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		goOn := make(chan bool)
+		release := make(chan bool)
 		_, p := open(t, &session.Config{MaxRequests: 2, MaxBytes: 300, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if !req.IsNotification() {
-				<-goOn
+				<-release
 			}
 			return nil, nil
 		}})
@@ -35,18 +35,18 @@ func TestRequestsAboveLimitAreRejected(t *testing.T) {
 			> {"jsonrpc":"2.0","id":3,"method":"x"}
 			< {"jsonrpc":"2.0","id":3,"error":{"code":-32050}}
 		`)
-		goOn <- true
+		release <- true
 		p.talk(`< {"jsonrpc":"2.0","id":1,"result":{}}`)
-		goOn <- true
+		release <- true
 		long := strings.Repeat("x", 400)
 		p.talk(`
 			< {"jsonrpc":"2.0","id":2,"result":{}}
-			One that is too long by itself is served.
+			A single request may exceed MaxBytes.
 			> {"jsonrpc":"2.0","id":4,"method":"x","params":{"long":"` + long + `"}}
 			> {"jsonrpc":"2.0","id":5,"method":"x"}
 			< {"jsonrpc":"2.0","id":5,"error":{"code":-32050}}
 		`)
-		goOn <- true
+		release <- true
 		p.talk(`< {"jsonrpc":"2.0","id":4,"result":{}}`)
 	})
 }
@@ -80,18 +80,18 @@ func TestSlowHandlerDelaysNoOtherRequest(t *testing.T) {
 func TestNotificationsAreOrderedAndLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
-		goOn := make(chan bool)
+		release := make(chan bool)
 		_, p := open(t, &session.Config{MaxNotifications: 3, Handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
 			if strings.HasPrefix(req.Method, "x/") {
 				got = append(got, req.Method)
-				<-goOn
+				<-release
 			}
 			return nil, nil
 		}})
 		for i := range 10 {
 			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"x/%d"}`, i))
 		}
-		close(goOn)
+		close(release)
 		p.talk("")
 		if got := strings.Join(got, " "); got != "x/0 x/1 x/2 x/3" {
 			t.Errorf("got %s", got)

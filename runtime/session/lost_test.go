@@ -12,14 +12,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-var errCut = errors.New("the line was cut")
+var errCut = errors.New("connection cut")
 
-// lossy is a connection that reports messages as lost, by their ids.
+// lossy is a connection that reports the messages with the ids from lose as lost.
 type lossy struct {
 	transport.Conn
 	lose chan codec.Scalar
 	in   chan transport.Message
-	over chan struct{}
+	done chan struct{} // closed when pump has returned
 }
 
 func (l *lossy) Read() (transport.Message, error) {
@@ -28,20 +28,20 @@ func (l *lossy) Read() (transport.Message, error) {
 		return m, nil
 	case id := <-l.lose:
 		return transport.Message{}, &transport.DeliveryError{ID: id, Err: errCut}
-	case <-l.over:
+	case <-l.done:
 		return transport.Message{}, transport.ErrClosed
 	}
 }
 
 func (l *lossy) Close() error {
 	err := l.Conn.Close()
-	<-l.over
+	<-l.done
 	return err
 }
 
 // pump forwards the messages of the wrapped connection to Read.
 func (l *lossy) pump() {
-	defer close(l.over)
+	defer close(l.done)
 	for {
 		m, err := l.Conn.Read()
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Proves META-02, META-03.
-func TestMetaKeys(t *testing.T) {
+func TestCheckMetaKey(t *testing.T) {
 	for _, test := range []struct {
 		key          string
 		ok, reserved bool

@@ -19,10 +19,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 )
 
-func TestMiddlewareWrapsBothWays(t *testing.T) {
+func TestMiddlewareWrapsBothDirections(t *testing.T) {
 	var mu sync.Mutex
 	var trace []string
-	note := func(format string, args ...any) {
+	record := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		trace = append(trace, fmt.Sprintf(format, args...))
@@ -33,11 +33,11 @@ func TestMiddlewareWrapsBothWays(t *testing.T) {
 				if !strings.HasPrefix(req.Method, "x/") {
 					return next(ctx, req)
 				}
-				note("%s in: %s %s", name, req.Method, req.Params)
+				record("%s in: %s %s", name, req.Method, req.Params)
 				changed := req.Clone()
 				changed.Params = append(changed.Params[:len(changed.Params)-1:len(changed.Params)-1], `,"`+name+`":1}`...)
 				result, err := next(ctx, changed)
-				note("%s out: %v", name, err)
+				record("%s out: %v", name, err)
 				return result, err
 			}
 		}
@@ -48,10 +48,10 @@ func TestMiddlewareWrapsBothWays(t *testing.T) {
 				if !strings.HasPrefix(call.Method, "x/") {
 					return next(ctx, call)
 				}
-				note("%s sends: %s", name, call.Method)
+				record("%s sends: %s", name, call.Method)
 				call.SetMeta("by", codec.StringScalar(name))
 				result, err := next(ctx, call)
-				note("%s got: %s %v", name, result, err)
+				record("%s got: %s %v", name, result, err)
 				return result, err
 			}
 		}
@@ -66,8 +66,8 @@ func TestMiddlewareWrapsBothWays(t *testing.T) {
 				t.Error(err)
 			}
 			by, _ := meta.Extra.Get("by")
-			note("handler: %s, by %s", req.Params, by)
-			return session.Raw(`{"a":1}`), errors.New("no luck")
+			record("handler: %s, by %s", req.Params, by)
+			return session.Raw(`{"a":1}`), errors.New("handler failed")
 		})
 		server.Config.Receiving = []session.Middleware{receiving("first"), receiving("second")}
 		client := sessiontest.Side{Config: session.Config{Sending: []session.SendMiddleware{sending("outer"), sending("inner")}}}
@@ -94,8 +94,8 @@ func TestMiddlewareWrapsBothWays(t *testing.T) {
 		`first in: x/y {"p":1,"_meta":{"by":"inner"}}`,
 		`second in: x/y {"p":1,"_meta":{"by":"inner"},"first":1}`,
 		`handler: {"p":1,"_meta":{"by":"inner"},"first":1,"second":1}, by "inner"`,
-		`second out: no luck`, `first out: no luck`,
-		`inner got:  jsonrpc: no luck (code -32603)`, `outer got:  jsonrpc: no luck (code -32603)`,
+		`second out: handler failed`, `first out: handler failed`,
+		`inner got:  jsonrpc: handler failed (code -32603)`, `outer got:  jsonrpc: handler failed (code -32603)`,
 		`outer sends: x/n`, `inner sends: x/n`, `inner got:  <nil>`, `outer got:  <nil>`,
 		`first in: x/n {"p":2,"_meta":{"by":"inner"}}`, `second in: x/n {"p":2,"_meta":{"by":"inner"},"first":1}`,
 		`second out: <nil>`, `first out: <nil>`,
@@ -105,7 +105,7 @@ func TestMiddlewareWrapsBothWays(t *testing.T) {
 	}
 }
 
-func TestAddMetaChangesNothingElse(t *testing.T) {
+func TestAddMetaKeepsOtherMembers(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{``, `{"_meta":{"k":"v"}}`},
 		{`{}`, `{"_meta":{"k":"v"}}`},
@@ -134,8 +134,8 @@ func TestLogMiddleware(t *testing.T) {
 		c.Call(t.Context(), "x/error", nil)
 	})
 	for log, want := range map[*strings.Builder]string{
-		&in:  `msg=received method=x/error took=0s id=2 error="no luck"`,
-		&out: `msg=sent method=x/error took=0s error="jsonrpc: no luck (code -32603)"`,
+		&in:  `msg=received method=x/error took=0s id=2 error="handler failed"`,
+		&out: `msg=sent method=x/error took=0s error="jsonrpc: handler failed (code -32603)"`,
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%s is not in the log:\n%s", want, log)

@@ -14,7 +14,7 @@ import (
 
 // Proves PING-01, JSONRPC-06.
 func TestPingsAreAnsweredAtOnce(t *testing.T) {
-	t.Run("by a busy server before initialize", bubble(func(t *testing.T) {
+	t.Run("busy server, before initialize", bubble(func(t *testing.T) {
 		s, p := serve(t, &session.Config{MaxRequests: 1, Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			<-ctx.Done()
 			return nil, nil
@@ -22,7 +22,7 @@ func TestPingsAreAnsweredAtOnce(t *testing.T) {
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"ping"}
 			< {"jsonrpc":"2.0","id":1,"result":{}}
-		` + hello + `
+		` + handshake + `
 			> {"jsonrpc":"2.0","id":2,"method":"x"}
 			> {"jsonrpc":"2.0","id":3,"method":"ping","params":{"_meta":{}}}
 			< {"jsonrpc":"2.0","id":3,"result":{}}
@@ -33,7 +33,7 @@ func TestPingsAreAnsweredAtOnce(t *testing.T) {
 			> {"jsonrpc":"2.0","id":1,"result":{}}
 		`)
 	}))
-	t.Run("by a client", bubble(func(t *testing.T) {
+	t.Run("client", bubble(func(t *testing.T) {
 		_, p := connect(t, nil, mcp.ClientCapabilities{})
 		p.talk(`
 			> {"jsonrpc":"2.0","id":"p","method":"ping"}

@@ -113,7 +113,7 @@ func TestCancelledRequestReportsNothing(t *testing.T) {
 }
 
 // Proves PROG-04, PROG-08, PROG-14.
-func TestReportsAreCoalescedAndTheLastOneArrives(t *testing.T) {
+func TestReportsAreCoalescedAndLastOneIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p := open(t, &session.Config{ProgressInterval: 100 * time.Millisecond, Handler: reporting(func(_ context.Context, r *session.Reporter) {
 			for i := range 10_000 {
@@ -234,7 +234,7 @@ func TestProgressReachesItsCall(t *testing.T) {
 				t.Errorf("%s: no new token", text)
 			}
 			tokens[token] = true
-			if i := r.Params.N; i > 0 { // the first call has none
+			if i := r.Params.N; i > 0 { // the first call gets no progress
 				for _, v := range []int{1, 3, 3, 2, 4} {
 					p.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":%d,"total":%d,"message":"m"}}`, token, v, i))
 				}
@@ -308,8 +308,8 @@ func TestTrackerOutlivesItsRequest(t *testing.T) {
 func TestTaskProgressIsTrackedWithoutToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, nil)
-		a, b, over := s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A")
-		over.Close()
+		a, b, closed := s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A"), s.NewTrackerOfTask("A")
+		closed.Close()
 		if _, err := s.With(session.Track(a)).Call(t.Context(), "roots/list", nil); err == nil {
 			t.Error("a request with the tracker of a task succeeded")
 		}
@@ -321,7 +321,7 @@ func TestTaskProgressIsTrackedWithoutToken(t *testing.T) {
 		for name, test := range map[string]struct {
 			tracker *session.Tracker
 			want    []float64
-		}{"one": {a, []float64{0, 2}}, "another": {b, []float64{0, 2}}, "one that was closed": {over, nil}, "one of a closed session": {s.NewTrackerOfTask("A"), nil}} {
+		}{"first": {a, []float64{0, 2}}, "second": {b, []float64{0, 2}}, "closed tracker": {closed, nil}, "tracker of a closed session": {s.NewTrackerOfTask("A"), nil}} {
 			var got []float64
 			for r := range test.tracker.Updates(t.Context()) {
 				got = append(got, r.Value)

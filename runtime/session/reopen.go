@@ -189,7 +189,7 @@ func (s *Session) repeatHandshake(session uint32) (*mcp.InitializeResult, error)
 		timeout = DefaultTimeout
 	}
 	again := *initialize
-	again.opts.timeout = timeout
+	again.opts.timeout, again.opts.timed = timeout, true
 	got, err := s.exchange(s.life.ctx, &again, exchange{session: session, inside: true, start: time.Now()})
 	if err != nil {
 		return nil, err

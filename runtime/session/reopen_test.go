@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,9 +18,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// forgetful is a connection to a server that the test plays. The test decides when a session is
-// lost.
-type forgetful struct {
+// fakeServer is a connection to a server whose answers the test defines. The test decides when a
+// session is lost.
+type fakeServer struct {
 	in     chan readResult
 	closed chan struct{}
 	once   sync.Once
@@ -29,6 +30,7 @@ type forgetful struct {
 	answer  func(session uint32, m jsonrpc.Message) (result string, err error, done bool)
 	reopen  func(session uint32) error              // fails Reopen; may be nil
 	written func(session uint32, m jsonrpc.Message) // called after a message is written; may be nil
+	blocks  bool                                    // Write of tools/list waits for the end of its context
 
 	mu      sync.Mutex
 	session uint32
@@ -41,11 +43,11 @@ type readResult struct {
 	err error
 }
 
-func newForgetful() *forgetful {
-	return &forgetful{in: make(chan readResult, 100), closed: make(chan struct{}), session: 1}
+func newFakeServer() *fakeServer {
+	return &fakeServer{in: make(chan readResult, 100), closed: make(chan struct{}), session: 1}
 }
 
-func (f *forgetful) Read() (transport.Message, error) {
+func (f *fakeServer) Read() (transport.Message, error) {
 	select {
 	case r := <-f.in:
 		return r.m, r.err
@@ -54,7 +56,7 @@ func (f *forgetful) Read() (transport.Message, error) {
 	}
 }
 
-func (f *forgetful) Write(_ context.Context, m transport.Message) error {
+func (f *fakeServer) Write(ctx context.Context, m transport.Message) error {
 	message, err := jsonrpc.Parse(m.Text)
 	if err != nil {
 		return err
@@ -71,6 +73,10 @@ func (f *forgetful) Write(_ context.Context, m transport.Message) error {
 	f.mu.Unlock()
 	if lost {
 		return &transport.SessionLostError{Session: m.Session}
+	}
+	if f.blocks && message.Method == "tools/list" {
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	if f.written != nil {
 		f.written(session, message)
@@ -99,12 +105,12 @@ func initializeResult(version, capabilities string) string {
 }
 
 // receive makes the session read a message.
-func (f *forgetful) receive(session uint32, text string) {
+func (f *fakeServer) receive(session uint32, text string) {
 	f.in <- readResult{m: transport.Message{Text: []byte(text), Session: session}}
 }
 
-// lose loses the current session.
-func (f *forgetful) lose() {
+// loseSession loses the current session.
+func (f *fakeServer) loseSession() {
 	f.mu.Lock()
 	f.lost = true
 	err := &transport.SessionLostError{Session: f.session, Err: errCut}
@@ -112,7 +118,7 @@ func (f *forgetful) lose() {
 	f.in <- readResult{err: err}
 }
 
-func (f *forgetful) Reopen(context.Context) (uint32, error) {
+func (f *fakeServer) Reopen(context.Context) (uint32, error) {
 	if f.reopen != nil {
 		if err := f.reopen(f.session); err != nil {
 			return 0, err
@@ -124,13 +130,13 @@ func (f *forgetful) Reopen(context.Context) (uint32, error) {
 	return f.session, nil
 }
 
-func (f *forgetful) Close() error {
+func (f *fakeServer) Close() error {
 	f.once.Do(func() { close(f.closed) })
 	return nil
 }
 
-// take returns the log and empties it.
-func (f *forgetful) take() []string {
+// takeLog waits until all goroutines are idle, and returns the log and empties it.
+func (f *fakeServer) takeLog() []string {
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +145,7 @@ func (f *forgetful) take() []string {
 	return log
 }
 
-func (f *forgetful) connect(t *testing.T, cfg *session.Config) *session.Session {
+func (f *fakeServer) connect(t *testing.T, cfg *session.Config) *session.Session {
 	t.Helper()
 	s, err := session.Connect(t.Context(), wrapped{f}, &mcp.InitializeRequestParams{
 		ClientInfo: mcp.Implementation{Name: "c", Version: "1"}, Capabilities: mcp.ClientCapabilities{Roots: &mcp.ClientCapabilitiesRoots{}},
@@ -148,19 +154,19 @@ func (f *forgetful) connect(t *testing.T, cfg *session.Config) *session.Session 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	f.take()
+	f.takeLog()
 	return s
 }
 
-// Messages that are sent while there is no session wait for the next one.
+// Requests that are sent while there is no session wait for the next session.
 func TestLostSessionIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		reopened := make(chan *mcp.InitializeResult, 1)
 		s := f.connect(t, &session.Config{Reopened: func(r *mcp.InitializeResult) { reopened <- r }})
 		hold := make(chan bool)
 		f.reopen = func(uint32) error { <-hold; return nil }
-		f.lose()
+		f.loseSession()
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
@@ -175,7 +181,7 @@ func TestLostSessionIsReopened(t *testing.T) {
 			t.Errorf("reopened with server %q", got)
 		}
 		want := []string{"2 initialize", "2 notifications/initialized", "2 ping", "2 ping", "2 ping"}
-		if diff := cmp.Diff(want, f.take()); diff != "" {
+		if diff := cmp.Diff(want, f.takeLog()); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 	})
@@ -184,19 +190,19 @@ func TestLostSessionIsReopened(t *testing.T) {
 // A new session may be lost before its handshake has returned. Then the client opens another one.
 func TestSessionLostDuringHandshakeIsReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		reopened := make(chan bool, 10)
 		f.connect(t, &session.Config{Reopened: func(*mcp.InitializeResult) { reopened <- true }})
 		f.written = func(session uint32, m jsonrpc.Message) {
 			if session == 2 && m.Method == "notifications/initialized" {
-				f.lose()
+				f.loseSession()
 				synctest.Wait() // until the loss is read
 			}
 		}
-		f.lose()
+		f.loseSession()
 		<-reopened
 		want := []string{"2 initialize", "2 notifications/initialized", "3 initialize", "3 notifications/initialized"}
-		if diff := cmp.Diff(want, f.take()); diff != "" {
+		if diff := cmp.Diff(want, f.takeLog()); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 		if len(reopened) > 0 {
@@ -205,19 +211,19 @@ func TestSessionLostDuringHandshakeIsReopened(t *testing.T) {
 	})
 }
 
-// Whether the server has received a request decides whether it is sent again.
+// A request is sent again only if the server cannot have received it.
 func TestRequestIsSentAgainUnlessTaken(t *testing.T) {
 	for name, taken := range map[string]bool{"rejected": false, "taken": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newForgetful()
+				f := newFakeServer()
 				s := f.connect(t, nil)
 				f.answer = func(session uint32, m jsonrpc.Message) (string, error, bool) {
 					if m.Method != "tools/list" || session > 1 {
 						return `{}`, nil, true
 					}
 					f.in <- readResult{err: &transport.DeliveryError{ID: m.ID, Taken: taken, Err: &transport.SessionLostError{Session: 1}}}
-					f.lose()
+					f.loseSession()
 					return "", nil, false
 				}
 				_, err := s.Call(t.Context(), "tools/list", nil)
@@ -228,7 +234,7 @@ func TestRequestIsSentAgainUnlessTaken(t *testing.T) {
 				if errors.Is(err, transport.ErrSessionLost) != taken || !taken && err != nil {
 					t.Errorf("got %v", err)
 				}
-				if diff := cmp.Diff(want, f.take()); diff != "" {
+				if diff := cmp.Diff(want, f.takeLog()); diff != "" {
 					t.Errorf("written (-want +got):\n%s", diff)
 				}
 			})
@@ -236,15 +242,14 @@ func TestRequestIsSentAgainUnlessTaken(t *testing.T) {
 	}
 }
 
-// A notification is sent in the next session, except for a cancellation: the request that it refers
-// to is lost.
+// A notification is sent in the next session. A cancellation is not, because its request is lost.
 func TestNotificationIsSentInNextSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		s := f.connect(t, nil)
 		hold := make(chan bool)
 		f.reopen = func(uint32) error { <-hold; return nil }
-		f.lose()
+		f.loseSession()
 		err := s.Notify(t.Context(), "notifications/cancelled", session.Raw(`{"requestId":1}`))
 		if !errors.Is(err, transport.ErrSessionLost) {
 			t.Errorf("the cancellation: %v", err)
@@ -254,7 +259,7 @@ func TestNotificationIsSentInNextSession(t *testing.T) {
 			t.Error(err)
 		}
 		want := []string{"2 initialize", "2 notifications/initialized", "2 x/changed"}
-		if diff := cmp.Diff(want, f.take()); diff != "" {
+		if diff := cmp.Diff(want, f.takeLog()); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 	})
@@ -262,11 +267,11 @@ func TestNotificationIsSentInNextSession(t *testing.T) {
 
 func TestShutdownWaitsForRequestOfLostSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		s := f.connect(t, nil)
 		hold := make(chan bool)
 		f.reopen = func(uint32) error { <-hold; return nil }
-		f.lose()
+		f.loseSession()
 		pinged, ended := make(chan error, 1), make(chan error, 1)
 		go func() { pinged <- s.Ping(t.Context()) }() // ends when the session is reopened
 		synctest.Wait()
@@ -289,7 +294,7 @@ func TestShutdownWaitsForRequestOfLostSession(t *testing.T) {
 // The next session may use the same ids.
 func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		ended := make(chan error, 4)
 		f.connect(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			switch req.ID {
@@ -311,7 +316,7 @@ func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 		f.receive(1, request("q"))
 		f.receive(1, request("kept"))
 		synctest.Wait()
-		f.lose()
+		f.loseSession()
 		f.receive(1, request("late"))
 		if err := <-ended; !errors.Is(err, session.ErrCancelled) {
 			t.Errorf("the handler ends with %v", err)
@@ -323,16 +328,17 @@ func TestRequestsOfLostSessionAreWithdrawn(t *testing.T) {
 			t.Errorf("another request was cancelled: %v", <-ended)
 		}
 		want := []string{"2 initialize", "2 notifications/initialized", `2 answer to "q"`}
-		if diff := cmp.Diff(want, f.take()); diff != "" {
+		if diff := cmp.Diff(want, f.takeLog()); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A server that keeps losing sessions does not cause a goroutine for each.
+// Calls of Reopened do not overlap, even if the server loses sessions repeatedly. During a call,
+// only the latest session is remembered.
 func TestReopenedCallsDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		f.answer = func(number uint32, m jsonrpc.Message) (string, error, bool) {
 			if m.Method != "initialize" {
 				return `{}`, nil, true
@@ -345,12 +351,12 @@ func TestReopenedCallsDoNotOverlap(t *testing.T) {
 			<-release
 		}})
 		for range 4 {
-			f.lose()
+			f.loseSession()
 			synctest.Wait()
 		}
 		close(release)
 		synctest.Wait()
-		f.lose()
+		f.loseSession()
 		synctest.Wait()
 		close(calls)
 		var got []string
@@ -365,9 +371,9 @@ func TestReopenedCallsDoNotOverlap(t *testing.T) {
 
 // A handler may ignore the end of its context, for example while it reads from a terminal. A
 // request of the next session with the same id is served nevertheless, and can be cancelled.
-func TestIDOfWithdrawnRequestIsFreeAtOnce(t *testing.T) {
+func TestIDOfWithdrawnRequestIsReusable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		calls, release, ended := make(chan bool, 10), make(chan struct{}), make(chan error, 1)
 		f.connect(t, &session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			if req.IsNotification() {
@@ -386,7 +392,7 @@ func TestIDOfWithdrawnRequestIsFreeAtOnce(t *testing.T) {
 		const request = `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`
 		f.receive(1, request)
 		synctest.Wait()
-		f.lose()
+		f.loseSession()
 		synctest.Wait()
 		f.receive(2, request)
 		synctest.Wait()
@@ -399,7 +405,7 @@ func TestIDOfWithdrawnRequestIsFreeAtOnce(t *testing.T) {
 		synctest.Wait()
 		f.receive(2, request)
 		want := []string{"2 initialize", "2 notifications/initialized", "2 answer to 1"}
-		if diff := cmp.Diff(want, f.take()); diff != "" {
+		if diff := cmp.Diff(want, f.takeLog()); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 		if len(calls) != 3 {
@@ -412,23 +418,25 @@ func TestIDOfWithdrawnRequestIsFreeAtOnce(t *testing.T) {
 func TestSessionIsNotReopened(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		reopen error
+		reopen func() error
 		answer func(m jsonrpc.Message) (string, error)
-		ends   bool
+		closes bool
 	}{
-		{"the connection cannot", errCut, nil, true},
-		{"another revision", nil, func(jsonrpc.Message) (string, error) { return `{"protocolVersion":"2024-11-05"}`, nil }, true},
+		{"Reopen fails", func() error { return errCut }, nil, true},
+		{"Reopen panics", func() error { panic("no") }, nil, true},
+		{"the revision has changed", nil, func(jsonrpc.Message) (string, error) { return `{"protocolVersion":"2024-11-05"}`, nil }, true},
 		{"initialize is lost", nil, func(jsonrpc.Message) (string, error) { return "", errCut }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newForgetful()
+				f := newFakeServer()
 				s := f.connect(t, nil)
-				f.reopen = func(n uint32) error {
-					if n > 1 { // the first attempt does not wait
-						time.Sleep(time.Second)
+				f.reopen = func(uint32) error {
+					time.Sleep(time.Second) // so that each Ping waits for this attempt
+					if test.reopen == nil {
+						return nil
 					}
-					return test.reopen
+					return test.reopen()
 				}
 				f.answer = func(session uint32, m jsonrpc.Message) (string, error, bool) {
 					if m.Method == "initialize" && session == 2 && test.answer != nil {
@@ -437,15 +445,15 @@ func TestSessionIsNotReopened(t *testing.T) {
 					}
 					return `{}`, nil, true
 				}
-				f.lose()
+				f.loseSession()
 				if err := s.Ping(t.Context()); !errors.Is(err, transport.ErrSessionLost) {
 					t.Errorf("the waiting request: %v", err)
 				}
 				err := s.Ping(t.Context())
-				if test.ends != errors.Is(err, session.ErrClosed) || !test.ends && err != nil {
+				if test.closes != errors.Is(err, session.ErrClosed) || !test.closes && err != nil {
 					t.Errorf("the next request: %v", err)
 				}
-				if test.ends {
+				if test.closes {
 					if err := s.Wait(); err != nil {
 						t.Errorf("the session ends with %v", err)
 					}
@@ -457,12 +465,12 @@ func TestSessionIsNotReopened(t *testing.T) {
 
 func TestWaitForReopenedSessionIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		s := f.connect(t, nil)
 		hold := make(chan bool)
 		f.reopen = func(uint32) error { <-hold; return errCut }
 		defer close(hold)
-		f.lose()
+		f.loseSession()
 		synctest.Wait()
 		if _, err := s.With(session.Timeout(time.Second)).Call(t.Context(), "tools/list", nil); err != session.ErrTimeout {
 			t.Errorf("after the timeout: %v", err)
@@ -475,10 +483,35 @@ func TestWaitForReopenedSessionIsBounded(t *testing.T) {
 	})
 }
 
+// A request that is sent again in a new session does not start a new timeout.
+func TestTimeoutIncludesLostSession(t *testing.T) {
+	for name, blocks := range map[string]bool{"no answer": false, "blocked write": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer()
+				s := f.connect(t, nil)
+				f.reopen = func(uint32) error { time.Sleep(40 * time.Second); return nil }
+				f.answer = func(_ uint32, m jsonrpc.Message) (string, error, bool) { return `{}`, nil, m.Method == "initialize" }
+				f.blocks = blocks
+				f.loseSession()
+				synctest.Wait()
+				start := time.Now()
+				_, err := s.With(session.Timeout(time.Minute)).Call(t.Context(), "tools/list", nil)
+				if took := time.Since(start); !errors.Is(err, session.ErrTimeout) || took != time.Minute {
+					t.Errorf("after %v: %v", took, err)
+				}
+				if log := f.takeLog(); !slices.Contains(log, "2 tools/list") {
+					t.Errorf("the request was not sent again: %q", log)
+				}
+			})
+		})
+	}
+}
+
 // The capabilities of the latest handshake apply at once.
 func TestLaterHandshakeReplacesCapabilities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newForgetful()
+		f := newFakeServer()
 		s := f.connect(t, nil)
 		undeclared := func(method string) bool {
 			_, err := s.Call(t.Context(), method, nil)
@@ -494,7 +527,7 @@ func TestLaterHandshakeReplacesCapabilities(t *testing.T) {
 			}
 			return `{}`, nil, true
 		}
-		f.lose()
+		f.loseSession()
 		synctest.Wait()
 		if got := s.Server().ServerInfo.Version; got != "2" {
 			t.Errorf("the server has version %s", got)

@@ -135,10 +135,10 @@ func TestMessagesNameTheirRequest(t *testing.T) {
 	})
 }
 
-// oversized is a connection that rejects every message.
-type oversized struct{ transport.Conn }
+// overlongConn is a connection that rejects the messages "long" and "long with an id".
+type overlongConn struct{ transport.Conn }
 
-func (o oversized) Read() (transport.Message, error) {
+func (o overlongConn) Read() (transport.Message, error) {
 	m, err := o.Conn.Read()
 	if err != nil {
 		return m, err
@@ -156,7 +156,7 @@ func (o oversized) Read() (transport.Message, error) {
 func TestMessageRejectedByTransportIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(oversized{conn}, nil, nil)
+		s := session.Serve(overlongConn{conn}, nil, nil)
 		defer s.Close()
 		p.talk(`
 			> long
@@ -169,13 +169,13 @@ func TestMessageRejectedByTransportIsAnswered(t *testing.T) {
 	})
 }
 
-// stranger is a Peer other than the requestor.
-type stranger struct {
+// otherPeer is a Peer other than the requestor.
+type otherPeer struct {
 	session.Peer
 	reports []session.Progress
 }
 
-func (s *stranger) Report(p session.Progress) error {
+func (s *otherPeer) Report(p session.Progress) error {
 	s.reports = append(s.reports, p)
 	return nil
 }
@@ -202,7 +202,7 @@ func TestWithPeerReplacesPeerAndRequest(t *testing.T) {
 	if got, ok := session.FromContext(ctx); got != req || !ok {
 		t.Errorf("the request is %v", got)
 	}
-	other := &stranger{}
+	other := &otherPeer{}
 	ctx = session.WithPeer(ctx, other)
 	peer, ok := session.PeerFrom(ctx)
 	if peer != session.Peer(other) || !ok {

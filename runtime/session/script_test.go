@@ -20,19 +20,19 @@ import (
 // peer is the other end of a session's connection, without a session: it sends the messages of a
 // test and records those that it receives. It works inside of a synctest bubble.
 type peer struct {
-	t    *testing.T
-	conn *inmemory.Conn
-	mu   sync.Mutex
-	got  []string
-	over chan struct{} // closed with the connection
+	t      *testing.T
+	conn   *inmemory.Conn
+	mu     sync.Mutex
+	got    []string
+	closed chan struct{} // closed with the connection
 }
 
 // newPeer returns a peer, and the connection for the session.
 func newPeer(t *testing.T) (*peer, transport.Conn) {
 	x, y := inmemory.Pair(inmemory.Options{})
-	p := &peer{t: t, conn: x, over: make(chan struct{})}
+	p := &peer{t: t, conn: x, closed: make(chan struct{})}
 	go func() { // ends with the connection
-		defer close(p.over)
+		defer close(p.closed)
 		for {
 			m, err := x.Read()
 			if err != nil {
@@ -45,7 +45,7 @@ func newPeer(t *testing.T) (*peer, transport.Conn) {
 	}()
 	t.Cleanup(func() {
 		x.Close()
-		<-p.over
+		<-p.closed
 	})
 	return p, y
 }
@@ -59,7 +59,7 @@ func (p *peer) send(text string) {
 	synctest.Wait()
 }
 
-// take returns the messages received since the last call, once all goroutines are idle.
+// take waits until all goroutines are idle, and returns the messages received since the last call.
 func (p *peer) take() []string {
 	synctest.Wait()
 	p.mu.Lock()
@@ -129,10 +129,10 @@ func (p *peer) canonical(text string) string {
 	return string(sorted)
 }
 
-// hello is the script of a handshake of revision 2025-11-25 with a server.
-const hello = `
-	> {"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}
-	< {"jsonrpc":"2.0","id":"hello","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
+// handshake is the script of a handshake of revision 2025-11-25 with a server.
+const handshake = `
+	> {"jsonrpc":"2.0","id":"handshake","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}
+	< {"jsonrpc":"2.0","id":"handshake","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}
 	> {"jsonrpc":"2.0","method":"notifications/initialized"}
 `
 
@@ -154,7 +154,7 @@ func serve(t *testing.T, cfg *session.Config) (*session.Session, *peer) {
 // open is serve with a complete handshake.
 func open(t *testing.T, cfg *session.Config) (*session.Session, *peer) {
 	s, p := serve(t, cfg)
-	p.talk(hello)
+	p.talk(handshake)
 	return s, p
 }
 

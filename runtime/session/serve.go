@@ -140,7 +140,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	}
 	req, st := &in.request, &in.serving
 	// Session.stop cancels st.until. A context derived from s.life.ctx would cost more per request.
-	in.context = requestContext{&st.until, m.Context, req}
+	in.context = requestContext{lazyctx.Values{Context: &st.until, Other: m.Context}, req}
 	st.req, st.ctx = req, &in.context
 	req.state = st
 	if err := s.admit(st); err != nil {
@@ -357,7 +357,7 @@ func (s *Session) enqueue(req *Request, size int) (reason string) {
 
 // notify passes a notification to the handler.
 func (s *Session) notify(req *Request) {
-	_, err := s.run(&requestContext{s.life.ctx, req.values, req}, req)
+	_, err := s.run(&requestContext{lazyctx.Values{Context: s.life.ctx, Other: req.values}, req}, req)
 	if err == nil || boundary.Report(s.cfg.Logger, "handler panicked", err, "method", req.Method) {
 		return
 	}
@@ -380,17 +380,13 @@ func (s *Session) base(ctx context.Context, req *Request) (codec.Encoder, error)
 // requestContext is the context of a handler: that of its request, with the values of the message's
 // context.
 type requestContext struct {
-	context.Context
-	values context.Context // nil for none
-	req    *Request        // nil to use the request of values
+	lazyctx.Values
+	req *Request
 }
 
 func (c *requestContext) Value(key any) any {
-	if key == (requestKey{}) && c.req != nil {
+	if key == (requestKey{}) {
 		return c.req
 	}
-	if v := c.Context.Value(key); v != nil || c.values == nil {
-		return v
-	}
-	return c.values.Value(key)
+	return c.Values.Value(key)
 }

@@ -33,29 +33,28 @@ func pair(t *testing.T, client session.Handler, server session.Handler) (c, s *s
 	return sessiontest.Pair(t, sessiontest.Side{Config: session.Config{Handler: client, Logger: quiet()}}, side)
 }
 
-// broken panics in every method.
-type broken struct{}
+// panicking is an error and a result whose methods panic.
+type panicking struct{}
 
-func (broken) Error() string                { panic("Error") }
-func (broken) EncodeJSON(*wire.Writer)      { panic("EncodeJSON") }
-func (broken) MarshalJSON() ([]byte, error) { panic("MarshalJSON") }
+func (panicking) Error() string                { panic("Error") }
+func (panicking) EncodeJSON(*wire.Writer)      { panic("EncodeJSON") }
+func (panicking) MarshalJSON() ([]byte, error) { panic("MarshalJSON") }
 
-// Every request is answered and the session keeps serving, for any result of a handler and any way
-// in which it ends.
+// However a handler ends, its request is answered and the session keeps serving.
 func TestHandlerPanicFailsOnlyItsRequest(t *testing.T) {
 	var none *jsonrpc.Error
 	handlers := map[string]session.Handler{
-		"a panic":                  func(context.Context, *session.Request) (codec.Encoder, error) { panic("no") },
-		"the end of the goroutine": func(context.Context, *session.Request) (codec.Encoder, error) { runtime.Goexit(); return nil, nil },
-		"a nil error":              func(context.Context, *session.Request) (codec.Encoder, error) { return nil, none },
-		"a wrapped nil error":      func(context.Context, *session.Request) (codec.Encoder, error) { return nil, fmt.Errorf("no: %w", none) },
-		"an error that panics":     func(context.Context, *session.Request) (codec.Encoder, error) { return nil, broken{} },
-		"a wrapped error that panics": func(context.Context, *session.Request) (codec.Encoder, error) {
-			return nil, errors.Join(broken{}, none)
+		"panic":             func(context.Context, *session.Request) (codec.Encoder, error) { panic("no") },
+		"Goexit":            func(context.Context, *session.Request) (codec.Encoder, error) { runtime.Goexit(); return nil, nil },
+		"nil error":         func(context.Context, *session.Request) (codec.Encoder, error) { return nil, none },
+		"wrapped nil error": func(context.Context, *session.Request) (codec.Encoder, error) { return nil, fmt.Errorf("no: %w", none) },
+		"error that panics": func(context.Context, *session.Request) (codec.Encoder, error) { return nil, panicking{} },
+		"wrapped error that panics": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return nil, errors.Join(panicking{}, none)
 		},
-		"a result that panics": func(context.Context, *session.Request) (codec.Encoder, error) { return broken{}, nil },
-		"a value that panics": func(context.Context, *session.Request) (codec.Encoder, error) {
-			return value.Of(map[string]any{"a": broken{}}), nil
+		"result that panics": func(context.Context, *session.Request) (codec.Encoder, error) { return panicking{}, nil },
+		"value that panics": func(context.Context, *session.Request) (codec.Encoder, error) {
+			return value.Of(map[string]any{"a": panicking{}}), nil
 		},
 	}
 	for name, handler := range handlers {
@@ -97,28 +96,29 @@ func TestErrorWithInvalidUTF8IsAnswered(t *testing.T) {
 	})
 }
 
-// exploding is a connection with one method that panics once the test has armed it.
-type exploding struct {
+// panickingConn is a connection with one method that panics. Read and Write panic on a message that
+// contains "panic".
+type panickingConn struct {
 	transport.Conn
 	in string
 }
 
-func (e *exploding) Read() (transport.Message, error) {
+func (e *panickingConn) Read() (transport.Message, error) {
 	m, err := e.Conn.Read()
-	if e.in == "Read" && bytes.Contains(m.Text, []byte("explode")) {
+	if e.in == "Read" && bytes.Contains(m.Text, []byte("panic")) {
 		panic("in Read")
 	}
 	return m, err
 }
 
-func (e *exploding) Write(ctx context.Context, m transport.Message) error {
-	if e.in == "Write" && bytes.Contains(m.Text, []byte("explode")) {
+func (e *panickingConn) Write(ctx context.Context, m transport.Message) error {
+	if e.in == "Write" && bytes.Contains(m.Text, []byte("panic")) {
 		panic("in Write")
 	}
 	return e.Conn.Write(ctx, m)
 }
 
-func (e *exploding) Close() error {
+func (e *panickingConn) Close() error {
 	e.Conn.Close()
 	if e.in == "Close" {
 		panic("in Close")
@@ -130,11 +130,11 @@ func TestTransportPanicEndsSession(t *testing.T) {
 	for _, in := range []string{"Read", "Write", "Close"} {
 		t.Run(in, bubble(func(t *testing.T) {
 			p, conn := newPeer(t)
-			s := session.Serve(&exploding{conn, in}, nil, &session.Config{Logger: quiet(), Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
-				return session.Raw(`{"explode":1}`), nil
+			s := session.Serve(&panickingConn{conn, in}, nil, &session.Config{Logger: quiet(), Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+				return session.Raw(`{"panic":1}`), nil
 			}})
 			p.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
-			p.send(`{"jsonrpc":"2.0","id":1,"method":"x/explode"}`)
+			p.send(`{"jsonrpc":"2.0","id":1,"method":"x/panic"}`)
 			if in == "Close" {
 				s.StartClose()
 			}
@@ -145,7 +145,7 @@ func TestTransportPanicEndsSession(t *testing.T) {
 	}
 }
 
-// The panics happen in callbacks, middleware and methods of params.
+// Panics in callbacks, in middleware and in the encoding of params do not end the session.
 func TestCallbackPanicsAreContained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -177,7 +177,7 @@ func TestCallbackPanicsAreContained(t *testing.T) {
 		if _, err := c.With(session.OnProgress(func(session.Progress) { panic("in OnProgress") })).Call(t.Context(), "x", nil); err != nil {
 			t.Error(err)
 		}
-		if _, err := c.Call(t.Context(), "x", broken{}); err == nil || errors.Is(err, session.ErrClosed) {
+		if _, err := c.Call(t.Context(), "x", panicking{}); err == nil || errors.Is(err, session.ErrClosed) {
 			t.Errorf("params that panic: %v", err)
 		}
 		late := func(json.RawMessage, error) { panic("in OnLate") }
@@ -186,20 +186,20 @@ func TestCallbackPanicsAreContained(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour) // the answer arrives, and the session pings the peer
 		c.AfterDone(func() { panic("in AfterDone") })
-		over := false
-		c.AfterDone(func() { over = true })
+		called := false
+		c.AfterDone(func() { called = true })
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if !over {
+		if !called {
 			t.Error("the second function of AfterDone was not called")
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		for _, where := range []string{"in OnProgress", "in OnLate", "in AfterDone"} {
-			if !strings.Contains(logged.String(), where) || !strings.Contains(logged.String(), "usercode_test.go") {
-				t.Errorf("a panic %s is not logged:\n%s", where, logged.String())
+		for _, place := range []string{"in OnProgress", "in OnLate", "in AfterDone"} {
+			if !strings.Contains(logged.String(), place) || !strings.Contains(logged.String(), "usercode_test.go") {
+				t.Errorf("a panic %s is not logged:\n%s", place, logged.String())
 			}
 		}
 	})

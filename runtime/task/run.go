@@ -197,6 +197,14 @@ func (run *Run) destination() Requestor {
 	return run.lastSeen
 }
 
+// Requestor returns the requestor that the next message of the work would be sent to, or nil if it
+// is unknown.
+func (run *Run) Requestor() Requestor {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return run.destination()
+}
+
 // setLastSeen makes via the destination while there are no waiters.
 func (run *Run) setLastSeen(via Requestor) {
 	if via == nil {

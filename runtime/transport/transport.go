@@ -109,8 +109,7 @@ type HalfCloser interface {
 	CloseWrite() error
 }
 
-// Restored is a [Conn] that may belong to a session that was opened before, over another
-// connection.
+// Restored is a [Conn] that may belong to a session that was opened over an earlier connection.
 type Restored interface {
 	Conn
 
@@ -142,8 +141,8 @@ type Persister interface {
 //
 // Read returns a [*SessionLostError] once for each lost session. From then until Reopen returns,
 // Write fails with a [*SessionLostError]. For each request that was lost with its session, Read
-// also returns a [*DeliveryError] that wraps [ErrSessionLost]. Unless Taken is set, the request may
-// be sent again in a new session.
+// also returns a [*DeliveryError] that wraps [ErrSessionLost]. The request may be sent again in a
+// new session unless Taken is set.
 type Reopener interface {
 	Conn
 
@@ -173,8 +172,8 @@ type Owned interface {
 	Own(Owner)
 }
 
-// Owner is the session that owns an [Owned] connection. Its methods are safe for concurrent use. Of
-// these, only Shutdown calls methods of the connection: it closes it.
+// Owner is the session that owns an [Owned] connection. Its methods are safe for concurrent use.
+// Only Shutdown calls a method of the connection: Close.
 type Owner interface {
 	// Speaks reports whether the session speaks a revision.
 	Speaks(mcp.Revision) bool
@@ -210,11 +209,11 @@ type Message struct {
 	// to the peer uses the path of that request.
 	For jsonrpc.ID
 
-	// Answer says that a sent message is the answer to For, and so the last message for it.
+	// Answer is set if a sent message is the answer to For, and thus the last message for it.
 	Answer bool
 
 	// Session is the number of the session that the message belongs to; see [Reopener]. A message
-	// of another session than the current one is not sent. Zero means the current one.
+	// that belongs to an earlier session is not sent. Zero means the current one.
 	Session uint32
 
 	// Context holds values for the handler of a received message, such as the [Principal]. Only its
@@ -265,7 +264,7 @@ type MessageError struct {
 }
 
 // Error returns the text of Err with a prefix.
-func (e *MessageError) Error() string { return fmt.Sprintf("transport: message refused: %v", e.Err) }
+func (e *MessageError) Error() string { return fmt.Sprintf("transport: message rejected: %v", e.Err) }
 
 // Unwrap returns Err.
 func (e *MessageError) Unwrap() error { return e.Err }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTableShowsWhatWasMeasured(t *testing.T) {
+func TestReportTables(t *testing.T) {
 	samples := []sample{
 		{Contestant: "mcpwire", Median: 500, Min: 400, Allocs: 3, turns: []float64{500}, role: roleOurs},
 		{Contestant: "mcpwire-parts", Median: 600, Min: 600, Allocs: 4, turns: []float64{600}, role: roleVariant},
@@ -78,7 +78,7 @@ func TestCodecPrintsTablesOrJSON(t *testing.T) {
 	}
 }
 
-func TestCodecRefusesWhatItCannotUse(t *testing.T) {
+func TestCodecRejectsInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{{"-filter", "("}, {"-rounds", "0"}, {"-turn", "0s"}, {"more"}, {"-none"}} {
 		if err := runCodec(args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q: no error", args)

@@ -11,12 +11,11 @@ import (
 )
 
 // losses lists the data that contestants lose when they decode and encode a message. They must not
-// lose anything else, so that all contestants do the same work except for the listed losses. A
-// place is a JSON pointer, with * for the elements of a list and x-* for all names that begin with
-// x-.
+// lose anything else: apart from the listed losses, all contestants do the same work. A place is a
+// JSON pointer, with * for the elements of a list and x-* for all names that begin with x-.
 var losses = map[string]map[string][]string{
 	"go-sdk": {
-		"tool-result":       {"lost /result/isError"}, // false, as is everywhere below
+		"tool-result":       {"lost /result/isError"}, // its value is false, here and below
 		"tool-result-text":  {"lost /result/isError"},
 		"tool-result-image": {"lost /result/isError"},
 		"tools-list":        {"added /result/cacheScope", "added /result/ttlMs", "lost /result/tools/*/execution"},
@@ -53,10 +52,10 @@ var unknown = []string{
 	"lost /x-*",
 }
 
-// shares names the contestant whose values share memory with the text.
-const shares = "mcpwire-nocopy"
+// sharing names the contestant whose values share memory with the text.
+const sharing = "mcpwire-nocopy"
 
-func TestEverybodyBringsBackWhatIsDecodedButForListedLosses(t *testing.T) {
+func TestContestantsLoseOnlyListedData(t *testing.T) {
 	for _, m := range messages() {
 		want := parse(t, m.data)
 		for _, c := range contestants() {
@@ -68,7 +67,7 @@ func TestEverybodyBringsBackWhatIsDecodedButForListedLosses(t *testing.T) {
 			if e.again == nil { // a scan, or a library without types for the message
 				continue
 			}
-			text, err := e.again(c.name != shares)
+			text, err := e.again(c.name != sharing)
 			if err != nil {
 				t.Errorf("%s, %s: %v", m.name, c.name, err)
 				continue
@@ -107,12 +106,12 @@ func differ(found map[string]bool, at string, want, got any) {
 			if v, ok := got[name]; ok {
 				differ(found, at+"/"+name, want[name], v)
 			} else {
-				found["lost "+at+"/"+short(name)] = true
+				found["lost "+at+"/"+shortName(name)] = true
 			}
 		}
 		for name := range got {
 			if _, ok := want[name]; !ok {
-				found["added "+at+"/"+short(name)] = true
+				found["added "+at+"/"+shortName(name)] = true
 			}
 		}
 	case []any:
@@ -126,7 +125,7 @@ func differ(found map[string]bool, at string, want, got any) {
 		}
 	case json.Number:
 		n, ok := got.(json.Number)
-		if a, b := new(big.Rat), new(big.Rat); !ok || !set(a, want) || !set(b, n) || a.Cmp(b) != 0 {
+		if a, b := new(big.Rat), new(big.Rat); !ok || !setRat(a, want) || !setRat(b, n) || a.Cmp(b) != 0 {
 			found["changed "+at] = true
 		}
 	default:
@@ -136,14 +135,14 @@ func differ(found map[string]bool, at string, want, got any) {
 	}
 }
 
-func short(name string) string {
+func shortName(name string) string {
 	if strings.HasPrefix(name, "x-") {
 		return "x-*"
 	}
 	return name
 }
 
-func set(r *big.Rat, n json.Number) bool {
+func setRat(r *big.Rat, n json.Number) bool {
 	_, ok := r.SetString(strings.ToLower(n.String()))
 	return ok
 }

@@ -45,7 +45,7 @@ func TestContestantsTakeTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// First, all are calibrated. Two consecutive turns of the same runner appear as one.
+	// All runners are calibrated first. Two consecutive turns of one runner appear as one.
 	got := strings.Join(order, "")
 	if !strings.HasPrefix(got, "abc") || strings.Repeat("abc", len(got)/3) == got {
 		t.Errorf("the order is %s", got)
@@ -62,7 +62,7 @@ func TestContestantsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestClocksRun(t *testing.T) {
+func TestClocksAdvance(t *testing.T) {
 	for _, wall := range []bool{false, true} {
 		now, name := clock(wall)
 		start := now()
@@ -74,8 +74,8 @@ func TestClocksRun(t *testing.T) {
 	}
 }
 
-func TestAnErrorEndsTheMeasurement(t *testing.T) {
-	fault := errors.New("broken")
+func TestErrorEndsMeasurement(t *testing.T) {
+	fault := errors.New("failed")
 	now, _ := clock(false)
 	_, err := plan{1, time.Millisecond, now}.measure([]runner{{contestant{name: "a"}, func() error { return fault }}})
 	if !errors.Is(err, fault) || !strings.HasPrefix(err.Error(), "a: ") {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMessagesAreAsLargeAsTheTableSays(t *testing.T) {
+func TestMessageSizesMatchTable(t *testing.T) {
 	sizes := map[string][2]int{ // at least, at most
 		"tools-call":         {144, 144},
 		"create-task-result": {427, 427},
@@ -27,7 +27,7 @@ func TestMessagesAreAsLargeAsTheTableSays(t *testing.T) {
 	}
 }
 
-func TestMessagesAreTheSameEveryTime(t *testing.T) {
+func TestMessagesAreDeterministic(t *testing.T) {
 	names := make(map[string]bool)
 	again := messages()
 	for i, m := range messages() {
@@ -41,7 +41,7 @@ func TestMessagesAreTheSameEveryTime(t *testing.T) {
 	}
 }
 
-func TestReversedAndIndentedKeepTheContent(t *testing.T) {
+func TestReversedAndIndentedKeepContent(t *testing.T) {
 	for _, m := range messages() {
 		for name, f := range map[string]func([]byte) []byte{"reversed": reversed, "indented": indented} {
 			found := make(map[string]bool)

@@ -18,7 +18,7 @@ func TestLinesAreCountedByOrigin(t *testing.T) {
 	}
 }
 
-func TestProgramsNeedWhatTheyImport(t *testing.T) {
+func TestNeedsListsImports(t *testing.T) {
 	standard, own, err := needs(typed)
 	if err != nil {
 		t.Fatal(err)

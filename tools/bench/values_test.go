@@ -10,7 +10,7 @@ import (
 )
 
 // docs/values.md makes these statements about engines.
-func TestWhatEnginesMakeOfGoValues(t *testing.T) {
+func TestStatementsAboutEngines(t *testing.T) {
 	type names struct {
 		Name string   `json:"name,omitempty"`
 		Size int      `json:"size,omitempty"`
@@ -18,15 +18,15 @@ func TestWhatEnginesMakeOfGoValues(t *testing.T) {
 		Any  any      `json:"any,omitempty"`
 	}
 	for _, c := range []struct {
-		what, text string
+		name, text string
 		ok         func(v names, err error) bool
 		wrong      []string // engines for which the statement does not hold
 	}{
 		{"an unknown member stays unknown", `{"Name":"x"}`,
 			func(v names, err error) bool { return err == nil && v.Name == "" }, []string{"goccy", "sonic", "encoding-json"}},
-		{"a member is not overwritten by an unknown one", `{"name":"x","NAME":"y"}`,
+		{"an unknown member does not overwrite another", `{"name":"x","NAME":"y"}`,
 			func(v names, err error) bool { return err == nil && v.Name == "x" }, []string{"goccy", "sonic", "encoding-json"}},
-		{"a letter that folds to s is no s", `{"\u017fize":1}`,
+		{"a letter that folds to s is not an s", `{"\u017fize":1}`,
 			func(v names, err error) bool { return err == nil && v.Size == 0 }, []string{"goccy", "encoding-json"}},
 		{"an integer in an interface is exact", `{"any":9007199254740993}`, func(v names, err error) bool {
 			text, _ := json.Marshal(v.Any)
@@ -35,12 +35,12 @@ func TestWhatEnginesMakeOfGoValues(t *testing.T) {
 		{"an integer may be written 1.0", `{"size":1.0}`,
 			func(v names, err error) bool { return err == nil && v.Size == 1 },
 			[]string{"goccy-v2", "goccy", "json-experiment", "sonic", "encoding-json"}},
-		{"a string is no number", `{"size":"1"}`,
+		{"a string is not a number", `{"size":"1"}`,
 			func(v names, err error) bool { return err != nil && v.Size == 0 }, nil},
-		{"an error has the place", `{"list":["a",{}]}`, func(v names, err error) bool { return err != nil && strings.Contains(err.Error(), "/list/1") },
+		{"an error has a JSON pointer", `{"list":["a",{}]}`, func(v names, err error) bool { return err != nil && strings.Contains(err.Error(), "/list/1") },
 			[]string{"goccy", "sonic", "encoding-json"}},
 	} {
-		t.Run(c.what, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			var wrong []string
 			for _, e := range valueEngines() {
 				var v names
@@ -57,7 +57,7 @@ func TestWhatEnginesMakeOfGoValues(t *testing.T) {
 }
 
 // A nil slice is encoded as [] or as null.
-func TestWhatEnginesMakeOfNilLists(t *testing.T) {
+func TestEnginesEncodeNilSlices(t *testing.T) {
 	var null []string
 	for _, e := range valueEngines() {
 		if e.encode == nil {
@@ -77,7 +77,7 @@ func TestWhatEnginesMakeOfNilLists(t *testing.T) {
 		}
 	}
 	if !slices.Equal(null, []string{"goccy", "sonic", "encoding-json"}) {
-		t.Errorf("null is what %q write", null)
+		t.Errorf("%q write null", null)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestValuesPrintsTables(t *testing.T) {
 	}
 	for _, args := range [][]string{{"x"}, {"-rounds", "0"}, {"-turn", "-1s"}} {
 		if runValues(args, &out, &progress) == nil {
-			t.Errorf("%q is taken", args)
+			t.Errorf("%q is accepted", args)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func encodeMCPWire(v any) ([]byte, error) {
 type urlError struct {
 	message jsonrpc.Message
 	Error   struct {
-		Data mcp.URLElicitationRequiredErrorErrorData `json:"data"`
+		Data mcp.URLElicitationRequiredErrorData `json:"data"`
 	} `json:"error"`
 }
 

@@ -52,10 +52,10 @@ func (h *host) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificati
 
 func TestClientWithTypeScriptServer(t *testing.T) {
 	needSDK(t)
-	overEach(t, "server.mjs", ourClientWithTheirServer)
+	overEach(t, "server.mjs", testClient)
 }
 
-func ourClientWithTheirServer(t *testing.T, conn transport.Conn) {
+func testClient(t *testing.T, conn transport.Conn) {
 	h := &host{log: make(chan string, 10), cancelled: make(chan error, 1)}
 	s, err := session.Connect(t.Context(), conn, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
@@ -75,10 +75,10 @@ func ourClientWithTheirServer(t *testing.T, conn transport.Conn) {
 		}
 		return outcome.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
 	}
-	check := func(what, want, got string) {
+	check := func(name, want, got string) {
 		t.Helper()
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 

@@ -170,10 +170,10 @@ func overHTTP(t *testing.T, serverURL string, lacks []string, cancelled <-chan b
 		}
 		return outcome.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text
 	}
-	check := func(what, want, got string) {
+	check := func(name, want, got string) {
 		t.Helper()
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	if err := s.Ping(ctx); err != nil {

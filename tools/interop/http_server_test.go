@@ -25,12 +25,12 @@ type goClient struct {
 	close func() error
 }
 
-// heard holds the notifications that a goClient received.
-type heard struct {
+// notifications holds the notifications that a goClient received.
+type notifications struct {
 	progress, log chan string
 }
 
-func officialClient(ctx context.Context, serverURL string, h heard) (goClient, error) {
+func officialClient(ctx context.Context, serverURL string, h notifications) (goClient, error) {
 	c := official.NewClient(&official.Implementation{Name: "official", Version: "1"}, &official.ClientOptions{
 		CreateMessageHandler: func(ctx context.Context, r *official.CreateMessageRequest) (*official.CreateMessageResult, error) {
 			for i := range 3 {
@@ -90,12 +90,12 @@ func (mcpgoUser) Elicit(context.Context, mcpgo.ElicitationRequest) (*mcpgo.Elici
 	}}, nil
 }
 
-func dialMCPGo(ctx context.Context, serverURL string, h heard) (*mcpgoclient.Client, error) {
-	over, err := mcpgotransport.NewStreamableHTTP(serverURL, mcpgotransport.WithContinuousListening())
+func dialMCPGo(ctx context.Context, serverURL string, h notifications) (*mcpgoclient.Client, error) {
+	conn, err := mcpgotransport.NewStreamableHTTP(serverURL, mcpgotransport.WithContinuousListening())
 	if err != nil {
 		return nil, err
 	}
-	c := mcpgoclient.NewClient(over, mcpgoclient.WithSamplingHandler(mcpgoUser{}), mcpgoclient.WithElicitationHandler(mcpgoUser{}))
+	c := mcpgoclient.NewClient(conn, mcpgoclient.WithSamplingHandler(mcpgoUser{}), mcpgoclient.WithElicitationHandler(mcpgoUser{}))
 	c.OnNotification(func(n mcpgo.JSONRPCNotification) {
 		fields := n.Params.AdditionalFields
 		switch n.Method {
@@ -115,7 +115,7 @@ func dialMCPGo(ctx context.Context, serverURL string, h heard) (*mcpgoclient.Cli
 	return c, err
 }
 
-func mcpgoClient(ctx context.Context, serverURL string, h heard) (goClient, error) {
+func mcpgoClient(ctx context.Context, serverURL string, h notifications) (goClient, error) {
 	c, err := dialMCPGo(ctx, serverURL, h)
 	if err != nil {
 		return goClient{}, err
@@ -148,7 +148,7 @@ func mcpgoClient(ctx context.Context, serverURL string, h heard) (goClient, erro
 func TestGoClientsWithServerOverHTTP(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		connect func(context.Context, string, heard) (goClient, error)
+		connect func(context.Context, string, notifications) (goClient, error)
 		asked   string // the result of the tool that samples the client's model; mcp-go reports no progress
 		cancels bool   // whether the client cancels calls whose context ends
 	}{
@@ -157,7 +157,7 @@ func TestGoClientsWithServerOverHTTP(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := t.Context()
-			h := heard{progress: make(chan string, 10), log: make(chan string, 10)}
+			h := notifications{progress: make(chan string, 10), log: make(chan string, 10)}
 			stopped := make(chan error, 1)
 			c, err := test.connect(ctx, listen(t, tools{stopped: stopped}.serve), h)
 			if err != nil {
@@ -168,10 +168,10 @@ func TestGoClientsWithServerOverHTTP(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			check := func(what string, want, got any) {
+			check := func(name string, want, got any) {
 				t.Helper()
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", what, diff)
+					t.Errorf("%s (-want +got):\n%s", name, diff)
 				}
 			}
 			call := func(ctx context.Context, tool string) string {
@@ -207,11 +207,11 @@ func TestGoClientsWithServerOverHTTP(t *testing.T) {
 
 			hanging, stop := context.WithCancel(ctx)
 			defer stop()
-			over := make(chan string, 1)
-			go func() { over <- call(hanging, "hang") }() // ends with its context
+			ended := make(chan string, 1)
+			go func() { ended <- call(hanging, "hang") }() // ends with its context
 			check("log", "hanging", next(h.log))
 			stop()
-			check("hang", true, strings.Contains(next(over), context.Canceled.Error()))
+			check("hang", true, strings.Contains(next(ended), context.Canceled.Error()))
 			if test.cancels {
 				select {
 				case err := <-stopped:
@@ -229,7 +229,7 @@ func TestGoClientsWithServerOverHTTP(t *testing.T) {
 // mcp-go has no function for a tool call as a task, so the test uses its transport.
 func TestMCPGoClientWithTasksOverHTTP(t *testing.T) {
 	ctx := t.Context()
-	h := heard{progress: make(chan string, 10), log: make(chan string, 10)}
+	h := notifications{progress: make(chan string, 10), log: make(chan string, 10)}
 	c, err := dialMCPGo(ctx, listen(t, serveTasks), h)
 	if err != nil {
 		t.Fatal(err)

@@ -60,8 +60,8 @@ func (tools) ListTools(context.Context, *mcp.PaginatedRequestParams) (*mcp.ListT
 func (t tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
 	req, _ := session.FromContext(ctx)
 	client := mcp.ToClient{Caller: req.Session}
-	log := func(ctx context.Context, what string) error {
-		return mcp.NotifyClient{Notifier: req.Session}.LoggingMessage(ctx, &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(`"` + what + `"`)})
+	log := func(ctx context.Context, text string) error {
+		return mcp.NotifyClient{Notifier: req.Session}.LoggingMessage(ctx, &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(`"` + text + `"`)})
 	}
 	switch p.Name {
 	case "echo":
@@ -108,15 +108,15 @@ func (t tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.
 	case "give up":
 		asking, cancel := context.WithCancel(ctx)
 		defer cancel()
-		there := make(chan bool, 1)
-		asker := mcp.ToClient{Caller: req.Session.With(session.OnProgress(func(session.Progress) { there <- true }))}
+		requested := make(chan bool, 1)
+		peer := mcp.ToClient{Caller: req.Session.With(session.OnProgress(func(session.Progress) { requested <- true }))}
 		done := make(chan error, 1)
 		go func() { // ends with the context
-			_, err := asker.CreateMessage(asking, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{}, MaxTokens: 1})
+			_, err := peer.CreateMessage(asking, &mcp.CreateMessageRequestParams{Messages: []mcp.SamplingMessage{}, MaxTokens: 1})
 			done <- err
 		}()
 		select {
-		case <-there:
+		case <-requested:
 		case <-ctx.Done():
 		}
 		cancel()
@@ -161,10 +161,10 @@ func overBoth(t *testing.T, script, server string, serve func(transport.Conn) er
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, over := range []string{"stdio", "HTTP"} {
-		t.Run(over, func(t *testing.T) {
+	for _, kind := range []string{"stdio", "HTTP"} {
+		t.Run(kind, func(t *testing.T) {
 			target := self
-			if over == "HTTP" {
+			if kind == "HTTP" {
 				target = listen(t, serve)
 			}
 			cmd := exec.CommandContext(t.Context(), "node", filepath.Join("typescript", script), target)

@@ -147,10 +147,10 @@ func (u *user) CreateMessage(context.Context, *mcp.CreateMessageRequestParams) (
 
 func TestClientWithTypeScriptTasks(t *testing.T) {
 	needSDK(t)
-	overEach(t, "tasks-server.mjs", ourClientWithTheirTasks)
+	overEach(t, "tasks-server.mjs", testClientWithTasks)
 }
 
-func ourClientWithTheirTasks(t *testing.T, conn transport.Conn) {
+func testClientWithTasks(t *testing.T, conn transport.Conn) {
 	u := &user{asked: make(chan string, 1), reported: make(chan struct{})}
 	cfg := &session.Config{ProgressInterval: -1, Handler: session.ClientHandler(u, nil)}
 	tasks := requestor.Attach(cfg)

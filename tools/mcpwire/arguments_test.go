@@ -19,7 +19,7 @@ func toolWith(t *testing.T, schema string) *mcp.Tool {
 }
 
 // A value is read as JSON or as a string, depending on which of them the schema admits.
-func TestArgumentsFollowTheSchema(t *testing.T) {
+func TestArgumentsFollowSchema(t *testing.T) {
 	tool := toolWith(t, `{"type":"object","$defs":{"text":{"type":"string"}},"properties":{
 		"any":true, "odd":{"description":7}, "text":{"type":"string"}, "number":{"type":"integer"}, "list":{"type":["string","null"]},
 		"either":{"anyOf":[{"type":"string"},{"type":"null"}]}, "one":{"oneOf":[{"type":"integer"},{"type":"string","minLength":3}]},
@@ -51,7 +51,7 @@ func TestArgumentsFollowTheSchema(t *testing.T) {
 }
 
 // A schema that cannot be compiled does not prevent a call: its arguments are not checked.
-func TestArgumentsOfAnInvalidSchema(t *testing.T) {
+func TestArgumentsAreUncheckedIfSchemaIsInvalid(t *testing.T) {
 	tool := toolWith(t, `{"type":"object","properties":{"a":{"$ref":"https://example.com/x"},"n":{"type":"integer"}}}`)
 	args, err := arguments(tool, []string{"a=5", "n=1"})
 	if out, _ := json.Marshal(args); err != nil || string(out) != `{"a":5,"n":1}` {
@@ -59,7 +59,7 @@ func TestArgumentsOfAnInvalidSchema(t *testing.T) {
 	}
 }
 
-func TestKindsOfArguments(t *testing.T) {
+func TestArgumentKinds(t *testing.T) {
 	for schema, want := range map[string]string{
 		`true`: "anything", `{}`: "anything", `{"type":"string"}`: "string", `{"type":["string", "null"]}`: "string or null",
 		`{"anyOf":[{"type":"string"},{"type":"null"}]}`: "string or null", `{"oneOf":[{"type":"string"},{}]}`: "anything",

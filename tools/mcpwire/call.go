@@ -53,7 +53,7 @@ Example:
 				if len(args) < 2 {
 					return usagef("missing SERVER or TOOL")
 				}
-				return c.with(ctx, s, args[0], func() error { return c.call(ctx, args[0], args[1], args[2:]) })
+				return c.withServer(ctx, s, args[0], func() error { return c.call(ctx, args[0], args[1], args[2:]) })
 			}
 		},
 	}
@@ -67,7 +67,7 @@ type caller struct {
 }
 
 func (c *caller) call(ctx context.Context, server, name string, pairs []string) error {
-	tool, err := c.find(ctx, name)
+	tool, err := c.findTool(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -82,25 +82,25 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 	args := json.RawMessage(text)
 	for {
 		var result *mcp.CallToolResult
-		if c.task || mustBeTask(tool) && c.Session().PeerTakesTask(mcp.MethodToolsCall) {
+		if c.task || requiresTask(tool) && c.Session().PeerTakesTask(mcp.MethodToolsCall) {
 			result, err = c.asTask(ctx, server, name, args)
 		} else {
 			result, err = c.CallTool(ctx, name, args, client.Timeout(0), client.OnProgress(c.console.Progress))
 		}
 		c.console.Finish()
-		if list, ok := client.URLsRequired(err); ok && c.visit(ctx, list) {
+		if list, ok := client.URLsRequired(err); ok && c.confirmVisits(ctx, list) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		return errors.Join(c.result(result), c.more(ctx, name, args, result))
+		return errors.Join(c.writeResult(result), c.fetchParts(ctx, name, args, result))
 	}
 }
 
-// more fetches and writes the remaining parts of a result, until a part has no token for another
-// one.
-func (c *caller) more(ctx context.Context, name string, args json.RawMessage, result *mcp.CallToolResult) error {
+// fetchParts fetches and writes the remaining parts of a result, until a part has no token for
+// another one.
+func (c *caller) fetchParts(ctx context.Context, name string, args json.RawMessage, result *mcp.CallToolResult) error {
 	token, ok, err := partial.TokenOf(result)
 	if err != nil || !ok {
 		return err
@@ -121,7 +121,7 @@ func (c *caller) more(ctx context.Context, name string, args json.RawMessage, re
 		if err := codec.Unmarshal(raw, part); err != nil {
 			return err
 		}
-		if err := c.result(part); err != nil {
+		if err := c.writeResult(part); err != nil {
 			return err
 		}
 		_, ok = o.Token()
@@ -129,8 +129,8 @@ func (c *caller) more(ctx context.Context, name string, args json.RawMessage, re
 	return nil
 }
 
-// find returns a tool, or an error that lists the server's tools.
-func (c *caller) find(ctx context.Context, name string) (*mcp.Tool, error) {
+// findTool returns a tool, or an error that lists the server's tools.
+func (c *caller) findTool(ctx context.Context, name string) (*mcp.Tool, error) {
 	tool, err := c.Tool(ctx, name)
 	if !errors.Is(err, client.ErrUnknown) {
 		return tool, err
@@ -145,12 +145,13 @@ func (c *caller) find(ctx context.Context, name string) (*mcp.Tool, error) {
 	return nil, fmt.Errorf("the server has no tool %s%s; its tools are %s", name, similar(name, names), strings.Join(names, ", "))
 }
 
-func mustBeTask(tool *mcp.Tool) bool {
+func requiresTask(tool *mcp.Tool) bool {
 	return tool.Execution != nil && tool.Execution.TaskSupport != nil && *tool.Execution.TaskSupport == mcp.TaskSupportRequired
 }
 
-// visit asks the user to open the pages that a call requires, and reports whether to call again.
-func (c *caller) visit(ctx context.Context, list []mcp.ElicitRequestURLParams) bool {
+// confirmVisits asks the user to open the pages that a call requires, and reports whether to call
+// again.
+func (c *caller) confirmVisits(ctx context.Context, list []mcp.ElicitRequestURLParams) bool {
 	c.console.Line("first, the server wants you to open a page in your browser. It says:")
 	for _, p := range list {
 		c.console.Quote(p.Message)
@@ -223,7 +224,7 @@ func (v onConsole) state(t mcp.Task) {
 	}
 }
 
-// lastStateTimeout limits the time that follow waits for the last state of a terminal task.
+// lastStateTimeout limits how long follow waits for the last state of a terminal task.
 const lastStateTimeout = 2 * time.Second
 
 // follow shows the states and progress of a task and returns its result. It returns errFaults if
@@ -243,10 +244,10 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 		result *mcp.CallToolResult
 		err    error
 	}
-	over := make(chan outcome, 1)
+	outcomes := make(chan outcome, 1)
 	group.Go(func() {
 		result, err := h.Result(work)
-		over <- outcome{result, err}
+		outcomes <- outcome{result, err}
 	})
 	finish := func(out outcome) (*mcp.CallToolResult, error) {
 		defer time.AfterFunc(lastStateTimeout, cancel).Stop()
@@ -254,22 +255,22 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 		return out.result, out.err
 	}
 	select {
-	case out := <-over:
+	case out := <-outcomes:
 		return finish(out)
 	case <-ctx.Done():
 	}
 	asking, stop := context.WithCancel(work)
 	defer stop()
 	choice := make(chan int, 1)
-	group.Go(func() { choice <- r.offer(asking, h.ID()) })
+	group.Go(func() { choice <- r.askAfterInterrupt(asking, h.ID()) })
 	select {
-	case out := <-over:
+	case out := <-outcomes:
 		stop()
 		return finish(out)
-	case what := <-choice:
-		switch what {
+	case action := <-choice:
+		switch action {
 		case wait:
-			return finish(<-over)
+			return finish(<-outcomes)
 		case cancelTask:
 			if _, err := h.Cancel(work); err != nil {
 				return nil, err
@@ -304,8 +305,9 @@ const (
 	wait
 )
 
-// offer asks the user what to do with a task. Without a terminal it returns detach.
-func (r *remote) offer(ctx context.Context, id string) int {
+// askAfterInterrupt asks the user to cancel a task, to detach from it, or to wait for it. Without a
+// terminal, it returns detach.
+func (r *remote) askAfterInterrupt(ctx context.Context, id string) int {
 	if !r.console.Terminal() || id == "" {
 		return detach
 	}

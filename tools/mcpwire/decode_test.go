@@ -113,7 +113,7 @@ func TestDecode(t *testing.T) {
 		{
 			name: "batches in other revisions are faults",
 			in:   `[{"jsonrpc":"2.0","method":"ping","id":1}]`,
-			errs: "<stdin>:1:1: : batch where none is allowed\n",
+			errs: "<stdin>:1:1: : batches are not allowed here\n",
 			code: 1,
 		},
 		{

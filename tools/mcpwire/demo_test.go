@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The demo shows progress, a killed server, an input request and one result, from the second server
-// process. The drawing is well-formed and shows all of it. Over HTTP the network is cut before the
-// server is killed.
+// The demo shows progress, the kill of the server, an input request, and one result, which comes
+// from the second server process. Over HTTP, it also cuts the network before it kills the server.
+// The drawing is well-formed and shows the same.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "mcpwire")
@@ -19,23 +19,23 @@ func TestDemo(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		flags    []string
-		story    string // an additional line of the output
+		line     string // an additional line of the output
 		faults   []string
-		sessions int // number of sessions
+		sessions int
 	}{
 		{"stdio", nil, "waiting for task", []string{"kill -9"}, 2},
 		{"http", []string{"-http"}, "the network was cut", []string{"network cut", "kill -9"}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			picture := filepath.Join(dir, test.name+".svg")
-			args := append([]string{"demo", "-svg", picture}, test.flags...)
+			drawing := filepath.Join(dir, test.name+".svg")
+			args := append([]string{"demo", "-svg", drawing}, test.flags...)
 			text, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
 			out := string(text)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			for _, want := range []string{"is working", test.story, "the server was killed", "the server was started again",
+			for _, want := range []string{"is working", test.line, "the server was killed", "the server was started again",
 				"the task asks: Which quality?", "\nresult: 40 frames in high quality"} {
 				if strings.Count(out, want) != 1 {
 					t.Errorf("want %q exactly once in the output:\n%s", want, out)
@@ -62,7 +62,7 @@ func TestDemo(t *testing.T) {
 				}
 				last = at
 			}
-			wellFormed(t, picture, append(wire, "notifications/progress")...)
+			checkDrawing(t, drawing, append(wire, "notifications/progress")...)
 		})
 	}
 }

@@ -47,7 +47,7 @@ Example:
 				case len(args) > 1:
 					return usagef("unexpected argument %q", args[1])
 				}
-				return r.with(ctx, s, args[0], func() error { return run(r, ctx) })
+				return r.withServer(ctx, s, args[0], func() error { return run(r, ctx) })
 			}
 		},
 	}
@@ -60,7 +60,7 @@ func each[T codec.Encoder](r *remote, list iter.Seq2[T, error], show func(T) err
 		case err != nil:
 			return err
 		case r.json:
-			err = r.object(item)
+			err = r.writeJSON(item)
 		default:
 			err = show(item)
 		}
@@ -71,9 +71,9 @@ func each[T codec.Encoder](r *remote, list iter.Seq2[T, error], show func(T) err
 	return nil
 }
 
-func (r *remote) listTools(ctx context.Context) error { return each(r, r.Tools(ctx), r.tool) }
+func (r *remote) listTools(ctx context.Context) error { return each(r, r.Tools(ctx), r.writeTool) }
 
-func (r *remote) tool(t *mcp.Tool) error {
+func (r *remote) writeTool(t *mcp.Tool) error {
 	title := client.ToolTitle(t)
 	if title == t.Name {
 		title = ""
@@ -81,7 +81,7 @@ func (r *remote) tool(t *mcp.Tool) error {
 	if t.Execution != nil && t.Execution.TaskSupport != nil && *t.Execution.TaskSupport != mcp.TaskSupportForbidden {
 		title = strings.TrimSpace(fmt.Sprintf("%s (as a task: %s)", title, *t.Execution.TaskSupport))
 	}
-	if err := r.entry(t.Name, title, t.Description); err != nil {
+	if err := r.writeEntry(t.Name, title, t.Description); err != nil {
 		return err
 	}
 	properties, err := propertiesOf(t)
@@ -90,7 +90,7 @@ func (r *remote) tool(t *mcp.Tool) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		p := properties[name]
-		if err := r.argument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), p.description()); err != nil {
+		if err := r.writeArgument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), p.description()); err != nil {
 			return err
 		}
 	}
@@ -99,13 +99,13 @@ func (r *remote) tool(t *mcp.Tool) error {
 
 func (r *remote) listResources(ctx context.Context) error {
 	err := each(r, r.Resources(ctx), func(x *mcp.Resource) error {
-		return r.entry(x.URI, client.Title(x.Title, x.Name), x.Description)
+		return r.writeEntry(x.URI, client.Title(x.Title, x.Name), x.Description)
 	})
 	if err != nil {
 		return err
 	}
 	err = each(r, r.ResourceTemplates(ctx), func(x *mcp.ResourceTemplate) error {
-		return r.entry(x.URITemplate, client.Title(x.Title, x.Name), x.Description)
+		return r.writeEntry(x.URITemplate, client.Title(x.Title, x.Name), x.Description)
 	})
 	if jsonrpc.CodeOf(err) == jsonrpc.CodeMethodNotFound {
 		return nil // a server without templates may not implement the method
@@ -115,7 +115,7 @@ func (r *remote) listResources(ctx context.Context) error {
 
 func (r *remote) listPrompts(ctx context.Context) error {
 	return each(r, r.Prompts(ctx), func(p *mcp.Prompt) error {
-		if err := r.entry(p.Name, client.Title(p.Title, p.Name), p.Description); err != nil {
+		if err := r.writeEntry(p.Name, client.Title(p.Title, p.Name), p.Description); err != nil {
 			return err
 		}
 		for _, a := range p.Arguments {
@@ -123,7 +123,7 @@ func (r *remote) listPrompts(ctx context.Context) error {
 			if a.Description != nil {
 				description = *a.Description
 			}
-			if err := r.argument(a.Name, "text", a.Required != nil && *a.Required, description); err != nil {
+			if err := r.writeArgument(a.Name, "text", a.Required != nil && *a.Required, description); err != nil {
 				return err
 			}
 		}
@@ -131,8 +131,8 @@ func (r *remote) listPrompts(ctx context.Context) error {
 	})
 }
 
-// entry writes an item of a list.
-func (r *remote) entry(name, title string, description *string) error {
+// writeEntry writes an item of a list.
+func (r *remote) writeEntry(name, title string, description *string) error {
 	if title == name {
 		title = ""
 	}
@@ -146,8 +146,8 @@ func (r *remote) entry(name, title string, description *string) error {
 	return err
 }
 
-// argument describes an argument of a tool or a prompt.
-func (r *remote) argument(name, kind string, required bool, description string) error {
+// writeArgument writes an argument of a tool or a prompt.
+func (r *remote) writeArgument(name, kind string, required bool, description string) error {
 	if required {
 		kind += ", required"
 	}

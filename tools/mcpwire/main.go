@@ -122,17 +122,17 @@ func run(ctx context.Context, s streams, args []string) int {
 	default:
 		err = action(ctx, s, rest)
 	}
-	var wrong *usageError
+	var invalid *usageError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errFaults):
 		return exitFault
-	case errors.As(err, &wrong):
-		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun 'mcpwire %s -h' for help.\n", c.name, printable.Text(err.Error()), c.line(), c.name)
+	case errors.As(err, &invalid):
+		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun 'mcpwire %s -h' for help.\n", c.name, printable.Error(err), c.line(), c.name)
 		return exitUsage
 	default:
-		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, printable.Text(err.Error()))
+		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, printable.Error(err))
 		return exitFault
 	}
 }

@@ -17,7 +17,7 @@ func mcpwire(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-func TestHelpOfEveryCommandHasAnExample(t *testing.T) {
+func TestEveryCommandHelpHasExample(t *testing.T) {
 	for _, c := range commands() {
 		for _, h := range []string{"-h", "-help", "--help"} {
 			code, out, errs := mcpwire(t, append(strings.Fields(c.name), h)...)
@@ -80,7 +80,7 @@ func TestFlagsMayFollowArguments(t *testing.T) {
 	}
 }
 
-func TestHelpForACommand(t *testing.T) {
+func TestHelpCommand(t *testing.T) {
 	_, want, _ := mcpwire(t, "schema", "diff", "-h")
 	if code, out, errs := mcpwire(t, "help", "schema", "diff"); code != exitOK || out != want || errs != "" {
 		t.Errorf("exit %d, errors %q, output:\n%s", code, errs, out)
@@ -151,24 +151,24 @@ func TestSchemaDiff(t *testing.T) {
 	}
 }
 
-// full is a writer that always fails.
-type full struct{}
+// fullWriter is a writer that always fails.
+type fullWriter struct{}
 
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+func (fullWriter) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-func TestFailedWriteIsAFault(t *testing.T) {
+func TestFailedWriteFailsCommand(t *testing.T) {
 	server := serveEverything(t)
 	for _, args := range [][]string{
 		{"tools", server}, {"tools", "-json", server}, {"resources", server}, {"prompts", server}, {"call", server, "add", "a=1", "b=2"},
 	} {
 		var errs strings.Builder
-		if code := run(t.Context(), streams{strings.NewReader(""), full{}, &errs}, args); code != exitFault || !strings.Contains(errs.String(), "no space") {
+		if code := run(t.Context(), streams{strings.NewReader(""), fullWriter{}, &errs}, args); code != exitFault || !strings.Contains(errs.String(), "no space") {
 			t.Errorf("%q: exit %d, errors %q", args, code, &errs)
 		}
 	}
 }
 
-func TestQuotedForShells(t *testing.T) {
+func TestQuotedWordsSurviveShell(t *testing.T) {
 	for word, want := range map[string]string{
 		"7f3a-B_c.d/e:f=g@h": "7f3a-B_c.d/e:f=g@h",
 		"":                   "''",

@@ -29,15 +29,15 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beEcho makes the test program a server that echoes its input. With the value "dies" the server
-// ends after the first line. With "never reads" it writes its process id to standard error and does
-// not read.
-const beEcho = "MCPWIRE_TEST_ECHO"
+// echoEnv makes the test program a server that echoes its input. With the value "exits" the server
+// exits during its response to the first line. With "never reads" it writes its process id to
+// standard error and does not read.
+const echoEnv = "MCPWIRE_TEST_ECHO"
 
-// echo runs the server that beEcho selects. It returns the exit status.
-func echo(how string) int {
-	switch how {
-	case "dies":
+// echo runs the server in a mode of echoEnv. It returns the exit status.
+func echo(mode string) int {
+	switch mode {
+	case "exits":
 	case "never reads":
 		fmt.Fprintln(os.Stderr, os.Getpid())
 		time.Sleep(time.Hour)
@@ -75,13 +75,13 @@ func recordedIn(t *testing.T, file string) (list []recorded) {
 }
 
 // recordEcho records the messages between input and the test program as an echo server.
-func recordEcho(t *testing.T, how, input string) (code int, out, errs, file string) {
+func recordEcho(t *testing.T, mode, input string) (code int, out, errs, file string) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(beEcho, how)
+	t.Setenv(echoEnv, mode)
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	file = filepath.Join(t.TempDir(), "talk.ndjson")
 	var stdout, stderr strings.Builder
@@ -142,11 +142,11 @@ func TestRecordForwardsUnchanged(t *testing.T) {
 	if code, _, errs := mcpwire(t, "trace", file, "-svg", picture); code != exitOK {
 		t.Errorf("trace: exit %d, %s", code, errs)
 	}
-	wellFormed(t, picture, "tools/list", "x/unknown", "not understood", "16777217 bytes, too long to be kept")
+	checkDrawing(t, picture, "tools/list", "x/unknown", "not understood", "16777217 bytes, too long to be kept")
 }
 
-// wellFormed checks that a drawing is well-formed XML and contains the given texts.
-func wellFormed(t *testing.T, picture string, wants ...string) {
+// checkDrawing checks that a drawing is well-formed XML and contains the given texts.
+func checkDrawing(t *testing.T, picture string, wants ...string) {
 	t.Helper()
 	text, err := os.ReadFile(picture)
 	if err != nil {
@@ -167,7 +167,7 @@ func wellFormed(t *testing.T, picture string, wants ...string) {
 	}
 }
 
-func TestRecordFailsWithTheServer(t *testing.T) {
+func TestRecordFailsIfServerFails(t *testing.T) {
 	in, client := io.Pipe() // the client does not close it
 	defer client.Close()
 	go io.WriteString(client, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n") // ends when the line is read
@@ -175,7 +175,7 @@ func TestRecordFailsWithTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(beEcho, "dies")
+	t.Setenv(echoEnv, "exits")
 	file := filepath.Join(t.TempDir(), "talk.ndjson")
 	var out, errs strings.Builder
 	code := run(t.Context(), streams{in, &out, &errs}, []string{"record", "-o", file, program})
@@ -190,7 +190,7 @@ func TestRecordFailsWithTheServer(t *testing.T) {
 	}
 }
 
-func TestRecordOfAServerThatCannotStart(t *testing.T) {
+func TestRecordReportsServerThatCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	file, missing := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "missing")
 	code, out, errs := mcpwire(t, "record", "-o", file, missing, "-x")
@@ -203,7 +203,7 @@ func TestRecordOfAServerThatCannotStart(t *testing.T) {
 	}
 }
 
-// onWrite calls a function when something is written.
+// onWrite is a writer that calls a function for each Write.
 type onWrite func()
 
 func (f onWrite) Write(p []byte) (int, error) {
@@ -211,7 +211,7 @@ func (f onWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestRecordEndsTheServer(t *testing.T) {
+func TestRecordTerminatesServer(t *testing.T) {
 	in, client := io.Pipe() // the client does not close it
 	defer client.Close()
 	go io.WriteString(client, "{}\n") // ends when it is read
@@ -219,7 +219,7 @@ func TestRecordEndsTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(beEcho, "all")
+	t.Setenv(echoEnv, "all")
 	file := filepath.Join(t.TempDir(), "talk.ndjson")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -231,16 +231,16 @@ func TestRecordEndsTheServer(t *testing.T) {
 	}
 }
 
-// asMain returns the path and the environment with which the test program runs as the command.
-func asMain(t *testing.T) (program string, env []string) {
+// mainProgram returns the path and the environment with which the test program runs as the command.
+func mainProgram(t *testing.T) (program string, env []string) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(beMain, "1")
+	t.Setenv(mainEnv, "1")
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
-	return program, append(stdio.DefaultEnv(), beMain+"=1", "GORACE=atexit_sleep_ms=0")
+	return program, append(stdio.DefaultEnv(), mainEnv+"=1", "GORACE=atexit_sleep_ms=0")
 }
 
 // serveEverything serves the everything server over HTTP and returns its URL.
@@ -286,7 +286,7 @@ func recordWeb(t *testing.T, file, server string) (url string, end func() int) {
 // The recorder works between all combinations of transports, also for a task that requests input.
 // The recording has every message with its session and type, and the drawing shows them.
 func TestRecordBetweenAllTransports(t *testing.T) {
-	program, env := asMain(t)
+	program, env := mainProgram(t)
 	for _, test := range []struct {
 		name          string
 		overHTTP, web bool // whether clients and server use HTTP
@@ -329,19 +329,19 @@ func TestRecordBetweenAllTransports(t *testing.T) {
 				}
 				return c
 			}
-			patient, quick := connect("patient"), connect("quick")
-			h, err := patient.StartTool(t.Context(), "countdown", map[string]any{"from": 0, "ask": true}, requestor.Progress())
+			taskClient, callClient := connect("with-task"), connect("without")
+			h, err := taskClient.StartTool(t.Context(), "countdown", map[string]any{"from": 0, "ask": true}, requestor.Progress())
 			if err != nil {
 				t.Fatal(err)
 			}
 			handles <- h
-			if result, err := quick.CallTool(t.Context(), "add", map[string]int{"a": 1, "b": 2}); err != nil || string(result.StructuredContent) != `{"sum":3}` {
+			if result, err := callClient.CallTool(t.Context(), "add", map[string]int{"a": 1, "b": 2}); err != nil || string(result.StructuredContent) != `{"sum":3}` {
 				t.Errorf("got %v, %v", result, err)
 			}
 			if result, err := h.Result(t.Context()); err != nil || result.Content[0].(*mcp.TextContent).Text != "Lift-off!" {
 				t.Errorf("got %v, %v", result, err)
 			}
-			for _, c := range []*client.Client{patient, quick} {
+			for _, c := range []*client.Client{taskClient, callClient} {
 				if err := c.Close(); err != nil {
 					t.Error(err)
 				}
@@ -378,7 +378,7 @@ func TestRecordBetweenAllTransports(t *testing.T) {
 			if code, out, errs := mcpwire(t, "trace", file, "-svg", picture); code != exitOK || out != "" || errs != "" {
 				t.Errorf("trace: exit %d, output %q, errors %q", code, out, errs)
 			}
-			wellFormed(t, picture, ">1 patient<", ">2 quick<", ">mcpwire-everything<", "tools/call: countdown, as a task", "tools/call: add",
+			checkDrawing(t, picture, ">1 with-task<", ">2 without<", ">mcpwire-everything<", "tools/call: countdown, as a task", "tools/call: add",
 				"elicitation/create: Is everything ready?", "result of elicitation/create: accept", ">working<", ">input_required<", ">completed<")
 		})
 	}
@@ -408,7 +408,7 @@ func TestTraceReportsInvalidLines(t *testing.T) {
 	}
 }
 
-func TestRecordingIsPrivate(t *testing.T) {
+func TestRecordingFileIsPrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no modes")
 	}
@@ -416,7 +416,7 @@ func TestRecordingIsPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(beEcho, "all")
+	t.Setenv(echoEnv, "all")
 	file := filepath.Join(t.TempDir(), "talk.ndjson")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -433,7 +433,7 @@ func TestRecordingIsPrivate(t *testing.T) {
 	}
 }
 
-func TestDrawingDoesNotReplaceItsRecording(t *testing.T) {
+func TestTraceDoesNotOverwriteRecording(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "talk.ndjson"), filepath.Join(dir, "link")
 	if err := os.WriteFile(file, []byte("{}\n"), 0o600); err != nil {

@@ -63,12 +63,12 @@ func (r *remote) declare(flags *flag.FlagSet) {
 	flags.Var(&r.roots, "root", "offer the folder `DIR` to the server as a root; may be repeated")
 }
 
-// with connects, runs f, and disconnects.
-func (r *remote) with(ctx context.Context, s streams, server string, f func() error) error {
+// withServer connects to server, runs f, and disconnects.
+func (r *remote) withServer(ctx context.Context, s streams, server string, f func() error) error {
 	r.streams, r.console = s, console.New(s.in, s.err)
 	c, err := r.dial(ctx, server)
 	if err != nil {
-		if _, wrong := errors.AsType[*usageError](err); wrong {
+		if _, usage := errors.AsType[*usageError](err); usage {
 			return err
 		}
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
@@ -89,7 +89,7 @@ func (r *remote) with(ctx context.Context, s streams, server string, f func() er
 	return err
 }
 
-// withoutSecrets returns a command as it is, and a URL without its user and query.
+// withoutSecrets returns a command unchanged, and a URL without its user and query.
 func withoutSecrets(server string) string {
 	if !isURL(server) {
 		return server
@@ -109,7 +109,7 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	if o.HTTP.Header, err = r.headers.header(); err != nil {
 		return nil, err
 	}
-	if o.Roots, err = r.folders(); err != nil {
+	if o.Roots, err = r.offeredRoots(); err != nil {
 		return nil, err
 	}
 	link, words, err := serverOf(server)
@@ -160,8 +160,8 @@ func serverOf(server string) (link string, words []string, err error) {
 	return "", words, nil
 }
 
-// folders returns the roots to offer to the server, or nil.
-func (r *remote) folders() (*client.Roots, error) {
+// offeredRoots returns the roots to offer to the server, or nil.
+func (r *remote) offeredRoots() (*client.Roots, error) {
 	if len(r.roots) == 0 {
 		return nil, nil
 	}
@@ -177,8 +177,8 @@ func (r *remote) folders() (*client.Roots, error) {
 	return client.NewRoots(list...)
 }
 
-// object writes a value as a line of JSON.
-func (r *remote) object(v codec.Encoder) error {
+// writeJSON writes a value as a line of JSON.
+func (r *remote) writeJSON(v codec.Encoder) error {
 	text, err := codec.Marshal(v)
 	if err != nil {
 		return err
@@ -187,8 +187,8 @@ func (r *remote) object(v codec.Encoder) error {
 	return err
 }
 
-// result writes the result of a tool. The result of a failed tool goes to standard error.
-func (r *remote) result(result *mcp.CallToolResult) error {
+// writeResult writes the result of a tool. The result of a failed tool goes to standard error.
+func (r *remote) writeResult(result *mcp.CallToolResult) error {
 	failed := result.IsError != nil && *result.IsError
 	w := r.out
 	if failed {
@@ -196,9 +196,9 @@ func (r *remote) result(result *mcp.CallToolResult) error {
 	}
 	var err error
 	if r.json {
-		err = r.object(result)
+		err = r.writeJSON(result)
 	} else {
-		err = writeResult(w, result)
+		err = formatResult(w, result)
 	}
 	if err == nil && failed {
 		return errFaults
@@ -206,8 +206,8 @@ func (r *remote) result(result *mcp.CallToolResult) error {
 	return err
 }
 
-// writeResult writes a result for people.
-func writeResult(w io.Writer, result *mcp.CallToolResult) error {
+// formatResult writes a result for people.
+func formatResult(w io.Writer, result *mcp.CallToolResult) error {
 	for _, block := range result.Content {
 		if _, err := fmt.Fprintln(w, describe(block)); err != nil {
 			return err

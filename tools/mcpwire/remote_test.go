@@ -27,24 +27,24 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// beServer makes the test program a server on standard input and output that stores its tasks in a
-// file.
-const beServer = "MCPWIRE_TEST_SERVER"
+// serverEnv is the environment variable that makes the test program a server on standard input and
+// output. The server stores its tasks in the file that the variable names.
+const serverEnv = "MCPWIRE_TEST_SERVER"
 
-// beFailing makes that server end with exit status 3.
-const beFailing = "MCPWIRE_TEST_FAILING"
+// failingEnv makes that server exit with status 3.
+const failingEnv = "MCPWIRE_TEST_FAILING"
 
-// beMain makes the test program the command itself.
-const beMain = "MCPWIRE_TEST_MAIN"
+// mainEnv makes the test program run the command.
+const mainEnv = "MCPWIRE_TEST_MAIN"
 
 func TestMain(m *testing.M) {
-	if how := os.Getenv(beEcho); how != "" {
-		os.Exit(echo(how))
+	if mode := os.Getenv(echoEnv); mode != "" {
+		os.Exit(echo(mode))
 	}
-	if os.Getenv(beMain) != "" {
+	if os.Getenv(mainEnv) != "" {
 		main()
 	}
-	file := os.Getenv(beServer)
+	file := os.Getenv(serverEnv)
 	if file == "" {
 		os.Exit(m.Run())
 	}
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if os.Getenv(beFailing) != "" {
+	if os.Getenv(failingEnv) != "" {
 		os.Exit(3)
 	}
 }
@@ -136,7 +136,7 @@ func (f *fixture) call(ctx context.Context, p mcp.CallToolRequestParams) (codec.
 		for i := range 4 {
 			peer.Report(session.Progress{Value: float64(i + 1), Total: new(4.0), Message: "step"})
 		}
-		return said(string(p.Arguments)), nil
+		return textResult(string(p.Arguments)), nil
 	case "ask":
 		answer, err := mcp.ToClient{Caller: peer}.Elicit(ctx, &mcp.ElicitRequestFormParams{
 			Message: "Which?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
@@ -149,7 +149,7 @@ func (f *fixture) call(ctx context.Context, p mcp.CallToolRequestParams) (codec.
 		result := answer.(*mcp.ElicitResult)
 		result.Meta = nil // may name the task
 		text, err := codec.Marshal(result)
-		return said(string(text)), err
+		return textResult(string(text)), err
 	case "slow":
 		select {
 		case <-ctx.Done():
@@ -167,7 +167,7 @@ func (f *fixture) call(ctx context.Context, p mcp.CallToolRequestParams) (codec.
 				peer.Report(session.Progress{Value: float64(i + 1), Total: new(2.0), Message: fmt.Sprint("step ", i+1)})
 			}
 		}
-		return said("done"), nil
+		return textResult("done"), nil
 	case "sign":
 		if !f.visited {
 			f.visited = true
@@ -179,29 +179,29 @@ func (f *fixture) call(ctx context.Context, p mcp.CallToolRequestParams) (codec.
 	return &mcp.CallToolResult{IsError: new(true), Content: []mcp.ContentBlock{&mcp.TextContent{Text: "it broke"}}}, nil
 }
 
-func said(text string) *mcp.CallToolResult {
+func textResult(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}
 }
 
-// place runs the command line in a test, with a server and lines of standard input.
-type place struct {
+// commandLine runs commands with a server in a test.
+type commandLine struct {
 	t      *testing.T
 	server string
 	flags  []string
 }
 
-// newPlace returns a place whose server is a process that stores its tasks in a file.
-func newPlace(t *testing.T) *place {
+// newCommandLine returns a commandLine whose server is a process that stores its tasks in a file.
+func newCommandLine(t *testing.T) *commandLine {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &place{t, program, []string{"-env", beServer + "=" + filepath.Join(t.TempDir(), "tasks")}}
+	return &commandLine{t, program, []string{"-env", serverEnv + "=" + filepath.Join(t.TempDir(), "tasks")}}
 }
 
 // run runs a command with p.server in place of SERVER, and p.flags after the name of the command.
-func (p *place) run(ctx context.Context, input, line string) (code int, stdout, stderr string) {
+func (p *commandLine) run(ctx context.Context, input, line string) (code int, stdout, stderr string) {
 	p.t.Helper()
 	name, rest, _ := strings.Cut(line, " -- ")
 	args := append(strings.Fields(name), p.flags...)
@@ -217,12 +217,12 @@ func (p *place) run(ctx context.Context, input, line string) (code int, stdout, 
 }
 
 func TestRemoteCommands(t *testing.T) {
-	p := newPlace(t)
+	p := newCommandLine(t)
 	for _, test := range []struct {
 		line, input string
 		code        int
 		out         string
-		errs        []string // parts of it
+		errs        []string // substrings of standard error
 	}{
 		{line: "call -- SERVER echo n=1 s=2 any=x", out: `{"any":"x","n":1,"s":"2"}` + "\n", errs: []string{"100 % step"}},
 		{line: "call -json -- SERVER echo n=1 any=[1]", out: `{"content":[{"type":"text","text":"{\"any\":[1],\"n\":1}"}]}` + "\n"},
@@ -270,15 +270,15 @@ func TestRemoteCommands(t *testing.T) {
 
 // If the server fails after the call, the command writes the result and reports the exit status.
 func TestServerExitStatusIsReported(t *testing.T) {
-	p := newPlace(t)
-	p.flags = append(p.flags, "-env", beFailing+"=1")
+	p := newCommandLine(t)
+	p.flags = append(p.flags, "-env", failingEnv+"=1")
 	code, out, errs := p.run(t.Context(), "", "call -- SERVER echo n=1")
 	if code != exitFault || out != `{"n":1}`+"\n" || !strings.Contains(errs, "but the server process failed: exit status 3\n") {
 		t.Errorf("exit %d, output %q, errors:\n%s", code, out, errs)
 	}
 }
 
-// watcher is a writer that calls a function once text was written to it.
+// watcher is a writer that calls then once text has been written to it.
 type watcher struct {
 	strings.Builder
 	text string
@@ -296,7 +296,7 @@ func (w *watcher) Write(b []byte) (int, error) {
 
 // After Ctrl-C a task continues: other server processes can show and cancel it.
 func TestDetachAndReattach(t *testing.T) {
-	p := newPlace(t)
+	p := newCommandLine(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	errs := &watcher{text: "task ", then: interrupt}
 	var out strings.Builder
@@ -337,18 +337,18 @@ func TestDetachAndReattach(t *testing.T) {
 	}
 }
 
-// answering is a writer that calls a function for each line.
-type answering struct {
+// lineWriter is a writer that calls line for each line.
+type lineWriter struct {
 	strings.Builder
 	line func(string)
 }
 
-func (a *answering) Write(b []byte) (int, error) {
+func (a *lineWriter) Write(b []byte) (int, error) {
 	a.line(string(b))
 	return a.Builder.Write(b)
 }
 
-// Another process than the one that created a task can watch its progress.
+// A process that did not create a task can watch its progress.
 func TestTaskWatch(t *testing.T) {
 	for _, test := range []struct{ name, out, errs string }{
 		{"-json", `^{"task":{[^\n]*"status":"working"[^\n]*}}
@@ -382,7 +382,7 @@ $`, "^$"},
 					f.step <- struct{}{}
 				}
 			}
-			out, errs := &answering{line: proceed}, &answering{line: proceed}
+			out, errs := &lineWriter{line: proceed}, &lineWriter{line: proceed}
 			code := run(t.Context(), streams{strings.NewReader(""), out, errs}, []string{"task", "watch", test.name, s.URL, id})
 			if code != exitOK || !regexp.MustCompile(test.out).MatchString(out.String()) || !regexp.MustCompile(test.errs).MatchString(errs.String()) {
 				t.Errorf("exit %d, output:\n%s\nerrors:\n%s", code, out, errs)
@@ -391,7 +391,7 @@ $`, "^$"},
 	}
 }
 
-func TestCallFetchesAllPartsOfAResult(t *testing.T) {
+func TestCallFetchesAllParts(t *testing.T) {
 	server := serveEverything(t)
 	code, out, errs := mcpwire(t, "call", server, "alphabet", "letters=10")
 	if code != exitOK || out != "abcdefghij\nklmnopqrst\nuvwxyz\n" || errs != "part 2:\npart 3:\n" {
@@ -413,14 +413,14 @@ func TestServerByURL(t *testing.T) {
 	defer handler.Close()
 	s := httptest.NewServer(handler)
 	defer s.Close()
-	p := &place{t, s.URL, []string{"-header", "X-Key: secret"}}
+	p := &commandLine{t, s.URL, []string{"-header", "X-Key: secret"}}
 	code, out, errs := p.run(t.Context(), "", "call -- SERVER echo n=1")
 	if code != exitOK || out != `{"n":1}`+"\n" || <-headers != "secret" {
 		t.Errorf("exit %d, output %q, errors:\n%s", code, out, errs)
 	}
 }
 
-func TestConnectErrorsHoldNoSecretsOfTheURL(t *testing.T) {
+func TestConnectErrorsOmitSecrets(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	secret := strings.Replace(s.URL, "http://", "http://ann:secret@", 1) + "/mcp?key=secret"

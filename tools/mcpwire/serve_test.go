@@ -21,7 +21,7 @@ import (
 
 // The everything server works over both transports: the test reads every list, calls a tool, and
 // runs one as a task.
-func TestServe(t *testing.T) {
+func TestServeOverStdioAndHTTP(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "mcpwire")
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -91,7 +91,7 @@ func TestListenWithoutHostIsLocal(t *testing.T) {
 }
 
 // The page for operators has its own address and shows the tasks of clients.
-func TestServeDebug(t *testing.T) {
+func TestServeDebugPage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, w := io.Pipe()

@@ -61,7 +61,7 @@ Example:
 				if want == 2 {
 					id = args[1]
 				}
-				return r.with(ctx, s, args[0], func() error { return run(r, ctx, args[0], id) })
+				return r.withServer(ctx, s, args[0], func() error { return run(r, ctx, args[0], id) })
 			}
 		},
 	}
@@ -70,7 +70,7 @@ Example:
 func (r *remote) listTasks(ctx context.Context, _, _ string) error {
 	for t, err := range r.Tasks(ctx) {
 		if err == nil {
-			err = r.state(t)
+			err = r.writeState(t)
 		}
 		if err != nil {
 			return err
@@ -79,10 +79,10 @@ func (r *remote) listTasks(ctx context.Context, _, _ string) error {
 	return nil
 }
 
-// state writes the state of a task.
-func (r *remote) state(t mcp.Task) error {
+// writeState writes the state of a task.
+func (r *remote) writeState(t mcp.Task) error {
 	if r.json {
-		return r.object(&t)
+		return r.writeJSON(&t)
 	}
 	message := ""
 	if t.StatusMessage != nil {
@@ -97,7 +97,7 @@ func (r *remote) getTask(ctx context.Context, _, id string) error {
 	if err != nil {
 		return err
 	}
-	return r.state(t)
+	return r.writeState(t)
 }
 
 func (r *remote) watchTask(ctx context.Context, server, id string) error {
@@ -111,9 +111,9 @@ func (r *remote) watchTask(ctx context.Context, server, id string) error {
 	}
 	r.console.Finish()
 	if !r.json {
-		return r.result(result)
+		return r.writeResult(result)
 	}
-	if err := r.named("result", result); err != nil {
+	if err := r.writeMember("result", result); err != nil {
 		return err
 	}
 	if result.IsError != nil && *result.IsError {
@@ -126,18 +126,19 @@ func (r *remote) watchTask(ctx context.Context, server, id string) error {
 // them.
 type asLines struct{ r *remote }
 
-func (v asLines) state(t mcp.Task) { v.r.named("task", &t) }
+func (v asLines) state(t mcp.Task) { v.r.writeMember("task", &t) }
 
 func (v asLines) progress(p session.Progress) {
-	v.r.named("progress", value.Of(struct {
+	v.r.writeMember("progress", value.Of(struct {
 		Progress float64  `json:"progress"`
 		Total    *float64 `json:"total,omitempty"`
 		Message  string   `json:"message,omitempty"`
 	}{p.Value, p.Total, p.Message}))
 }
 
-// named writes a line of JSON: an object with one member. It may be called by several goroutines.
-func (r *remote) named(name string, v codec.Encoder) error {
+// writeMember writes a line of JSON: an object with one member. It may be called by several
+// goroutines.
+func (r *remote) writeMember(name string, v codec.Encoder) error {
 	text, err := codec.Marshal(v)
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func (r *remote) taskResult(ctx context.Context, _, id string) error {
 	if err != nil {
 		return err
 	}
-	return r.result(result)
+	return r.writeResult(result)
 }
 
 func (r *remote) cancelTask(ctx context.Context, _, id string) error {
@@ -161,5 +162,5 @@ func (r *remote) cancelTask(ctx context.Context, _, id string) error {
 	if err != nil {
 		return err
 	}
-	return r.state(t)
+	return r.writeState(t)
 }

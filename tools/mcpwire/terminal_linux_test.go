@@ -25,19 +25,19 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// terminal is a process that runs at a terminal.
+// terminal is a process with its terminal.
 type terminal struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	master *os.File
 	seen   string // all output so far
-	read   int    // the length of the output that after has consumed
+	read   int    // length of the output that after has consumed
 }
 
 // atTerminal starts the command at a new terminal.
 func atTerminal(t *testing.T, args ...string) *terminal {
 	t.Helper()
-	program, env := asMain(t)
+	program, env := mainProgram(t)
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip("there are no terminals: ", err)
@@ -95,7 +95,7 @@ func (u *terminal) end() (code int, last string) {
 	return u.cmd.ProcessState.ExitCode(), strings.ReplaceAll(u.seen[u.read:], "\r\n", "\n")
 }
 
-func TestFillFormAtATerminal(t *testing.T) {
+func TestFillFormAtTerminal(t *testing.T) {
 	u := atTerminal(t, "call", serveEverything(t), "test_elicitation", "message=Who?")
 	u.after("\"Everything\" asks:\r\n  | Who?", "")
 	u.after("username – what to call you: ", "Ann\n")
@@ -107,7 +107,7 @@ func TestFillFormAtATerminal(t *testing.T) {
 }
 
 // Ctrl-C during an input request of a task offers to detach. The user can reattach later.
-func TestDetachAndReattachAtATerminal(t *testing.T) {
+func TestDetachAndReattachAtTerminal(t *testing.T) {
 	server := serveEverything(t)
 	u := atTerminal(t, "call", "-task", server, "countdown", "from=0", "ask=true")
 	u.after("(yes or no) [true]: ", "\x03")
@@ -131,7 +131,7 @@ func TestDetachAndReattachAtATerminal(t *testing.T) {
 	}
 }
 
-func TestServersCannotControlATerminal(t *testing.T) {
+func TestServerCannotControlTerminal(t *testing.T) {
 	const evil = "ok\x1b]0;owned\a\x1b[2J\x1b[8m\u202e\u009b2J"
 	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 		serveFixture(conn, func(_ context.Context, req *session.Request) (codec.Encoder, error) {
@@ -141,7 +141,7 @@ func TestServersCannotControlATerminal(t *testing.T) {
 			case toolOf(req).Name == "y":
 				return nil, errors.New(evil)
 			}
-			return said(evil), nil
+			return textResult(evil), nil
 		}, nil)
 	}, streamable.HandlerOptions{})
 	defer handler.Close()
@@ -160,9 +160,9 @@ func TestServersCannotControlATerminal(t *testing.T) {
 }
 
 // Terminating the command also terminates a server that does not read its input.
-func TestTerminatingTheCommandTerminatesTheServer(t *testing.T) {
-	program, env := asMain(t)
-	cmd := exec.Command(program, "tools", "-env", beEcho+"=never reads", program)
+func TestTerminatedCommandTerminatesServer(t *testing.T) {
+	program, env := mainProgram(t)
+	cmd := exec.Command(program, "tools", "-env", echoEnv+"=never reads", program)
 	cmd.Env = env
 	errs, err := cmd.StderrPipe()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // root of the module, from this package.
 const root = "../.."
 
-func TestEveryMustOfImplementedFamiliesHasATest(t *testing.T) {
+func TestEveryMustHasTest(t *testing.T) {
 	list, err := requirements()
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 	}
 }
 
-func TestProofsInAndAboveTests(t *testing.T) {
+func TestProofsAreFoundInAndAboveTests(t *testing.T) {
 	dir := t.TempDir()
 	src := `package p
 

@@ -29,7 +29,7 @@ func firstOf(data []byte, i int, stops func(c byte) bool) int {
 	return i
 }
 
-func TestScannersStopAtTheSameByteAsSimpleOnes(t *testing.T) {
+func TestScannersAgreeWithSimpleLoops(t *testing.T) {
 	things := []string{"", `"`, `\`, `\"`, `\\`, "\x00", "\x1f", "é", "\x80", "\xff", `":`, `" :`, `"\`, "\n", " ", ",", "}", "]", "[", "{", ":", "\x7f"}
 	for n := range 110 {
 		for at := 0; at <= n; at++ {
@@ -77,7 +77,7 @@ func TestScannersStopAtTheSameByteAsSimpleOnes(t *testing.T) {
 	}
 }
 
-func TestPlainTextIsAppendedWithAnyRoom(t *testing.T) {
+func TestAppendPlainWithAnyCapacity(t *testing.T) {
 	for n := range 150 {
 		for _, bad := range []int{-1, 0, n / 2, n - 9, n - 8, n - 7, n - 1} {
 			s := strings.Repeat("x", n)
@@ -105,7 +105,7 @@ func TestPlainTextIsAppendedWithAnyRoom(t *testing.T) {
 
 // nameSet.add reports whether the name is new for its object. It does so at every size of the set,
 // and after a reset.
-func TestNameSetAtEverySize(t *testing.T) {
+func TestNameSetOfEverySize(t *testing.T) {
 	var s nameSet
 	for n := range 300 {
 		had := map[string]bool{}

@@ -10,9 +10,9 @@ import (
 	"unsafe"
 )
 
-// TestPageEdges scans texts that lie directly before and directly after memory pages without
-// access, so that an access beyond the text crashes.
-func TestPageEdges(t *testing.T) {
+// TestVectorCodeStaysWithinText scans texts that lie directly before and directly after memory
+// pages without access, so that an access beyond the text crashes.
+func TestVectorCodeStaysWithinText(t *testing.T) {
 	size := os.Getpagesize()
 	page := func() []byte {
 		memory, err := syscall.Mmap(-1, 0, 3*size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)

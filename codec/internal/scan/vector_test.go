@@ -57,9 +57,9 @@ func checkText(t *testing.T, text string, data, room []byte) {
 	}
 }
 
-// TestLongTexts puts each element of slow.Odd at every position of texts of many lengths and
-// alignments.
-func TestLongTexts(t *testing.T) {
+// TestOddCharactersAtEveryPosition puts each element of slow.Odd at every position of texts of many
+// lengths and alignments.
+func TestOddCharactersAtEveryPosition(t *testing.T) {
 	for _, filler := range []string{"x", "é"} {
 		for _, thing := range slow.Odd {
 			full := strings.Repeat(filler, 200/len(filler))
@@ -79,8 +79,8 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-// TestManyEscapes tests plain runs of all lengths between escapes.
-func TestManyEscapes(t *testing.T) {
+// TestPlainRunsBetweenEscapes tests plain runs of all lengths between escapes.
+func TestPlainRunsBetweenEscapes(t *testing.T) {
 	for _, thing := range []string{`"`, `\\`, `\`, "\x01", "\n", `\n`, `\"`, `\u0041`} {
 		for run := range 140 {
 			text := strings.Repeat(strings.Repeat("x", run)+thing, 1000/(run+1)+2)
@@ -91,8 +91,8 @@ func TestManyEscapes(t *testing.T) {
 	}
 }
 
-// TestPastTheRoom checks that the memory behind the buffer does not change.
-func TestPastTheRoom(t *testing.T) {
+// TestAppendWritesOnlyWithinCapacity checks that the memory behind the buffer does not change.
+func TestAppendWritesOnlyWithinCapacity(t *testing.T) {
 	for _, text := range []string{strings.Repeat("ab\"cdefghi\n", 60), strings.Repeat("\x01", 300), strings.Repeat("x", 300) + "\x01"} {
 		want := slow.Escape(text)
 		for room := range len(want) + 700 {
@@ -105,9 +105,9 @@ func TestPastTheRoom(t *testing.T) {
 	}
 }
 
-// TestPairsOfBytes tests every pair of bytes, with up to two continuation bytes after it, at the
+// TestAllPairsOfBytes tests every pair of bytes, with up to two continuation bytes after it, at the
 // start of a block, inside of one, and at the end of the text.
-func TestPairsOfBytes(t *testing.T) {
+func TestAllPairsOfBytes(t *testing.T) {
 	for _, at := range []int{0, 31, 40, 63, 95} {
 		text := []byte(strings.Repeat("x", at) + "....." + strings.Repeat("x", 96-at))
 		for pair := range 1 << 16 {

@@ -101,7 +101,7 @@ func (w *printer) decodeField(f *ir.Field) {
 	}
 	keep := func(value string) string { return value }
 	if f.Open {
-		keep = func(value string) string { return "wire.OrKeep(&o, " + value + ")" }
+		keep = func(value string) string { return "wire.KeepMismatch(&o, " + value + ")" }
 	}
 	switch {
 	case isNullable && f.Presence == ir.Plain:
@@ -109,7 +109,7 @@ func (w *printer) decodeField(f *ir.Field) {
 	case isNullable:
 		w.f("%s = &codec.Nullable[%s]{Null: r.Null()}\nif !%[1]s.Null {\n%[1]s.Value = %[3]s\n}\n", field, goType(nullable.Elem), readMember(nullable.Elem))
 		if f.Open {
-			w.f("%s = wire.OrKeep(&o, %[1]s)\n", field)
+			w.f("%s = wire.KeepMismatch(&o, %[1]s)\n", field)
 		}
 	case byPointer(t) && f.Presence != ir.Pointer:
 		w.f("%s.DecodeJSON(r)\n", field)

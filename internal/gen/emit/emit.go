@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
@@ -54,7 +55,7 @@ func Package(p *ir.Package, sources Sources, tables string) ([]File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s of package %s: %w", part.name, p.Name, err)
 		}
-		files = append(files, File{part.name, src})
+		files = append(files, File{part.name, wrap(src)})
 	}
 	return files, nil
 }
@@ -161,30 +162,68 @@ func (w *printer) fieldDoc(d ir.Doc) {
 	}
 }
 
-// comment wraps text into line comments at 100 columns. A blank line separates paragraphs. Indent
-// consists of tabs, which count as four columns.
+// comment prints text as line comments, one for each paragraph; [wrap] breaks them. A blank line
+// separates paragraphs.
 func comment(b *bytes.Buffer, indent, text string) {
-	width := 100 - len("// ") - 4*len(indent)
 	for i, paragraph := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		if i > 0 {
 			fmt.Fprintf(b, "%s//\n", indent)
 		}
-		line := ""
-		for _, word := range strings.Fields(strings.Map(printable, paragraph)) {
+		words := strings.Fields(strings.Map(printable, paragraph))
+		for i, word := range words {
 			if word == "+build" { // at the start of a line it would look like a build constraint
-				word = "(+build)"
+				words[i] = "(+build)"
 			}
-			if line != "" && len(line)+1+len(word) > width {
-				fmt.Fprintf(b, "%s// %s\n", indent, line)
-				line = ""
+		}
+		fmt.Fprintf(b, "%s// %s\n", indent, strings.Join(words, " "))
+	}
+}
+
+// wrap breaks the line comments of a file at 100 columns, where a tab counts as four. It joins the
+// lines of a paragraph and of an item of a list before. A link stays beside the word before it.
+func wrap(src []byte) []byte {
+	var out bytes.Buffer
+	var words []string
+	first, next := "", "" // what the first line of the paragraph and the others start with
+	flush := func() {
+		start, line := first, ""
+		for _, word := range words {
+			width := utf8.RuneCountInString(strings.ReplaceAll(start+line+" "+word, "\t", "    "))
+			if line != "" && width > 100 && !strings.Contains(word, "://") {
+				out.WriteString(start + line + "\n")
+				start, line = next, ""
 			}
 			if line != "" {
 				line += " "
 			}
 			line += word
 		}
-		fmt.Fprintf(b, "%s// %s\n", indent, line)
+		if line != "" {
+			out.WriteString(start + line + "\n")
+		}
+		words, next = nil, ""
 	}
+	for line := range strings.Lines(string(src)) {
+		code := strings.TrimLeft(line, "\t")
+		text, ok := strings.CutPrefix(code, "// ")
+		if !ok {
+			flush()
+			out.WriteString(line)
+			continue
+		}
+		text = strings.TrimLeft(text, " ")
+		start := line[:len(line)-len(text)]
+		if item, ok := strings.CutPrefix(text, "- "); ok && strings.HasSuffix(start, "//   ") {
+			flush()
+			first, next, text = start+"- ", start+"  ", item
+		} else if start != next {
+			flush()
+			first, next = start, start
+		}
+		words = append(words, strings.Fields(text)...)
+	}
+	flush()
+	return out.Bytes()
 }
 
 // printable returns -1 for control characters other than white space, and r for all others. Some

@@ -28,7 +28,7 @@ func (w *printer) encode() {
 func (w *printer) encodeStruct(s *ir.Struct) {
 	w.f("// EncodeJSON writes x as an object: its fields, then the members in x.Extra.\nfunc (x *%s) EncodeJSON(w *wire.Writer) {\n\tif x == nil {\n\t\tw.Fail(\"\", codec.ErrNoValue)\n\t\treturn\n\t}\n\tstart := w.Begin()\n", s.GoName)
 	if slices.ContainsFunc(s.Fields, asksExtra) {
-		w.f("\textra := wire.Extra(x.Extra).Of(&membersOf%s)\n", s.GoName)
+		w.f("\textra := wire.Extra(x.Extra).ForMembers(&membersOf%s)\n", s.GoName)
 	}
 	for _, f := range tagsFirst(s.Fields) {
 		key := "w.Key(" + literal(","+quote(f.JSON)+":") + ")"

@@ -29,13 +29,13 @@ type Method struct {
 	Params       string    // Go type of the params; "" if there are none
 	Result       string    // Go type of the result; "" for notifications
 
-	// Capability names the capability that the message needs, such as "resources.subscribe", or is ""
-	// if there is none. The receiver must have declared it, or the sender if SenderDeclares is set.
-	// See Needs.
+	// Capability names the capability that the message needs, such as "resources.subscribe", or is
+	// "" if there is none. The receiver must have declared it, or the sender if SenderDeclares is
+	// set. See Needs.
 	Capability     string
 	SenderDeclares bool
-	// TaskCapability names the capability that the receiver must have declared to run the request as a
-	// task, or is "" if the request cannot be a task. See NeedsAsTask.
+	// TaskCapability names the capability that the receiver must have declared to run the request
+	// as a task, or is "" if the request cannot be a task. See NeedsAsTask.
 	TaskCapability string
 
 	definition   string
@@ -99,8 +99,8 @@ var methods = [...]Method{
 	w.f("}\n\n")
 
 	w.f(`// DecodeParams decodes the params of a request or notification. The result is a pointer to a struct,
-// or nil if data is empty, which means that the message has no params. The error is a [*codec.Error],
-// or a [*jsonrpc.Error] if the method is unknown.
+// or nil if data is empty, which means that the message has no params. The error is a
+// [*codec.Error], or a [*jsonrpc.Error] if the method is unknown.
 func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -108,22 +108,22 @@ func DecodeParams(method string, data []byte, opts ...codec.Option) (Value, erro
 	return jsonrpc.DecodePayload(method, data, ReadMethodParams, opts...)
 }
 
-// DecodeResult decodes the result of a request. It is a pointer to a struct. If the method has several
-// kinds of results, it is a variant of their union. The error is a [*codec.Error], or a
+// DecodeResult decodes the result of a request. It is a pointer to a struct. If the method has
+// several kinds of results, it is a variant of their union. The error is a [*codec.Error], or a
 // [*jsonrpc.Error] if the method is unknown.
 func DecodeResult(method string, data []byte, opts ...codec.Option) (Value, error) {
 	return jsonrpc.DecodePayload(method, data, ReadMethodResult, opts...)
 }
 
-// ReadMethodParams reads the params of a request or notification from r, like [DecodeParams]. If the
-// method is unknown, it returns nil and consumes nothing.
+// ReadMethodParams reads the params of a request or notification from r, like [DecodeParams]. If
+// the method is unknown, it returns nil and consumes nothing.
 func ReadMethodParams(r *wire.Reader, method string) Value {
 `)
 	w.readBy(func(m *ir.Method) ir.Type { return m.Params })
 	w.f(`}
 
-// ReadMethodResult reads the result of a request from r, like [DecodeResult]. If the method is unknown,
-// it returns nil and consumes nothing.
+// ReadMethodResult reads the result of a request from r, like [DecodeResult]. If the method is
+// unknown, it returns nil and consumes nothing.
 func ReadMethodResult(r *wire.Reader, method string) Value {
 `)
 	w.readBy(func(m *ir.Method) ir.Type { return m.Result })
@@ -271,7 +271,7 @@ func (w *printer) serve(method string, m *ir.Method) {
 	}
 	kind := "Serve"
 	if m.Notification {
-		kind = "Notice"
+		kind = "ServeNotification"
 	}
 	switch under, pkg := underlying(m.Params); {
 	case m.Params == nil:

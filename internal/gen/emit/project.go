@@ -153,8 +153,8 @@ func (p *projection) of(t ir.Type) string {
 }
 
 const projectHead = `// Project returns v without the members, list elements and map values that revision rev does not
-// define. V is a pointer to the params or the result of a message, or to a part of one. Project does
-// not modify v. It copies only the parts that lose something, and returns v itself if none does.
+// define. V is a pointer to the params or the result of a message, or to a part of one. Project
+// does not modify v. It copies only the parts that change, and returns v itself if no part does.
 //
 // Project keeps Extra, the members of objects that some revision leaves open, such as _meta, and
 // required members whose variant the revision lacks. If rev is unknown, Project returns v.
@@ -177,9 +177,9 @@ func copied[T any](x *T, varies uint64) (y T, ok bool) {
 // own returns a pointer to y. Copies that do not change stay on the stack.
 func own[T any](y T) *T { return &y }
 
-// project is Project for the revision with the bit. Functions for a part of a value take and return a
-// pointer to it. They return the same pointer, one to a new value, or nil if the revision lacks the
-// value.
+// project is Project for the revision with the bit. Functions for a part of a value take and return
+// a pointer to it. They return the same pointer, one to a new value, or nil if the revision lacks
+// the value.
 func project(v codec.Encoder, bit uint64) codec.Encoder {
 	switch x := v.(type) {
 `
@@ -190,8 +190,8 @@ var projectHelpers = []struct{ name, source string }{
 func changed(parts ...bool) bool { return slices.Contains(parts, true) }
 `},
 	{"drop", `// drop clears a member if it is set and lacking is not 0. Lacking is the bit of the target revision if
-// that lacks the member, and 0 otherwise. Like the functions below, drop reports whether the member has
-// changed.
+// that lacks the member, and 0 otherwise. Like the functions below, drop reports whether the member
+// has changed.
 func drop[T any](lacking uint64, set bool, member *T) bool {
 	if lacking == 0 || !set {
 		return false

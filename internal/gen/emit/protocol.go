@@ -137,8 +137,8 @@ func (w *printer) needs() {
 		return
 	}
 	w.f(`// ParamsNeed returns the capability that the receiver of params must have declared in addition to that
-// of the method, or "" if revision rev defines none. It returns false if the revision does not allow
-// such params.
+// of the method, or "" if revision rev defines none. It returns false if the revision does not
+// allow such params.
 func ParamsNeed(rev Revision, params codec.Encoder) (capability string, ok bool) {
 `)
 	x := ""
@@ -173,8 +173,8 @@ func ParamsNeed(rev Revision, params codec.Encoder) (capability string, ok bool)
 	return "", true
 }
 
-// need implements ParamsNeed for params that exist in the revisions in. Those in capabilityIn have the
-// capability.
+// need implements ParamsNeed for params that exist in the revisions in. Those in capabilityIn have
+// the capability.
 func need(rev Revision, capability string, capabilityIn, in uint64) (string, bool) {
 	switch bit := rev.bit(); {
 	case in&bit == 0:

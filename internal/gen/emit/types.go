@@ -3,6 +3,7 @@ package emit
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 )
@@ -70,7 +71,7 @@ func (w *printer) structType(s *ir.Struct) {
 	}
 	w.f("\t// Extra keeps the members that have no field here.")
 	if consts != nil {
-		w.f(" The member %s.", strings.Join(consts, ", "))
+		w.f(" The member %s.", strings.Join(consts, ", and "))
 	}
 	w.f("\n\tExtra codec.Extra\n}\n\n")
 }
@@ -97,11 +98,11 @@ func (w *printer) unions() {
 		return
 	}
 	w.f("// Unknown holds a value that matches no variant of its union. A newer peer may send such a value.\n// Unknown is a variant of every union in this package and keeps the JSON text unchanged.\ntype Unknown struct{ Raw json.RawMessage }\n\n")
-	w.f("// DecodeJSON reads any value.\nfunc (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }\n\n")
+	w.f("// DecodeJSON reads any value and stores its text.\nfunc (x *Unknown) DecodeJSON(r *wire.Reader) { x.Raw = r.Raw() }\n\n")
 	w.f("// EncodeJSON writes the value unchanged.\nfunc (x *Unknown) EncodeJSON(w *wire.Writer) { w.Raw(x.Raw) }\n\n")
 	w.f("// MarshalJSON returns the value unchanged.\nfunc (x Unknown) MarshalJSON() ([]byte, error) { return codec.Marshal(&x) }\n\n")
-	w.f("// UnmarshalJSON keeps any value.\nfunc (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }\n\n")
-	w.f("// Validate returns an error, because no revision defines the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"no variant of revision %%s has this shape\", rev)\n}\n\n")
+	w.f("// UnmarshalJSON stores any value unchanged.\nfunc (x *Unknown) UnmarshalJSON(data []byte) error { return codec.Unmarshal(data, x) }\n\n")
+	w.f("// Validate returns an error, because no revision defines the value.\nfunc (x *Unknown) Validate(rev Revision) error {\n\treturn fmt.Errorf(\"value matches no variant of revision %%s\", rev)\n}\n\n")
 	w.f("func newUnknown(r *wire.Reader) *Unknown { return &Unknown{Raw: r.Raw()} }\n\n")
 	for _, u := range w.p.Unions {
 		w.union(u)
@@ -155,7 +156,7 @@ func guess(list []ir.Guess) string {
 			if c.Field == nil {
 				conditions = append(conditions, fmt.Sprintf("!x.Extra.Has(%q)", c.Member))
 			} else {
-				conditions = append(conditions, fmt.Sprintf("!wire.Is(x.%s, %q)", c.Field.GoName, c.Value))
+				conditions = append(conditions, fmt.Sprintf("!wire.EqualText(x.%s, %q)", c.Field.GoName, c.Value))
 			}
 		}
 		if len(conditions) == 0 {
@@ -163,16 +164,24 @@ func guess(list []ir.Guess) string {
 		}
 		try := fmt.Sprintf("if x := wire.New(r, (*%s).DecodeJSON); r.Confirm(start, %s) {\nreturn x\n}\n", goType(g.Variant.Type), strings.Join(conditions, " && "))
 		if g.First != nil {
-			try = fmt.Sprintf("if r.Leads(%s) {\n%s} else ", key(*g.First), try)
+			try = fmt.Sprintf("if r.PeekFirst(%s) {\n%s} else ", key(*g.First), try)
 		}
 		code += try
 	}
-	return "// The first member nearly always determines the variant.\nstart := r.Mark()\n" + code
+	return "// The first member nearly always determines the variant.\nstart := r.Checkpoint()\n" + code
 }
 
-// article returns the indefinite article for a name.
+// article returns the indefinite article for a name by its sound. A name that starts with several
+// capitals starts with the name of a letter, as in "an SSE" and "a URL".
 func article(name string) string {
-	if strings.ContainsRune("AEIO", rune(name[0])) {
+	vowel := "AEIO"
+	switch {
+	case len(name) == 1 || !unicode.IsLower(rune(name[1])):
+		vowel = "AEFHILMNORSX"
+	case len(name) > 2 && name[0] == 'U' && (!strings.ContainsRune("aeiou", rune(name[2])) || name[1] == 'n' && name[2] != 'i'):
+		vowel = "U" // as in Update, Untitled and Unequal, but not in User and Unit
+	}
+	if strings.IndexByte(vowel, name[0]) >= 0 {
 		return "an"
 	}
 	return "a"

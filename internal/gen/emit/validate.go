@@ -11,8 +11,8 @@ import (
 // validate prints the functions that check values, and their tables.
 func (w *printer) validate(tables string) {
 	w.f(`// Validate checks data, JSON text, against a definition in the schema of one revision. The suffix
-// "/params" selects the params of a request or notification. The error lists every fault with its JSON
-// pointer ([jsonschema.Faults]); nil means there is none.
+// "/params" selects the params of a request or notification. The error lists every fault with its
+// JSON pointer ([jsonschema.Faults]); nil means there is none.
 func Validate(rev Revision, definition string, data []byte) error {
 	return table.Validate(string(rev), definition, data)
 }
@@ -113,9 +113,9 @@ func (w *printer) registry() {
 		fmt.Fprintf(&rows, "\t{%q, hold(%[1]q, %s, %s)},\n", d.Name, reader(d.Type), writer(d.Type))
 	}
 	w.f(`// New returns a new value of the definition with that name in the schemas, or nil if there is none. A
-// struct is returned as a pointer. Any other value is returned in a holder, whose method Unwrap returns
-// the value itself. The holder of a JSON-RPC message contains raw JSON text; package jsonrpc decodes
-// it as a [jsonrpc.Message].
+// struct is returned as a pointer. Any other value is returned in a holder, whose method Unwrap
+// returns the value itself. The holder of a JSON-RPC message contains raw JSON text; package
+// jsonrpc decodes it as a [jsonrpc.Message].
 func New(definition string) Value {
 	i, ok := slices.BinarySearchFunc(definitions[:], definition, func(d registered, name string) int { return strings.Compare(d.name, name) })
 	if !ok {

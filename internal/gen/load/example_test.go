@@ -14,5 +14,5 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// [Age Name] <nil>
-	// 2030.json#/$defs/Name/length: keyword "length" is not supported: the generator would have to drop what it says; teach internal/gen/load and codec/jsonschema to honour it
+	// 2030.json#/$defs/Name/length: keyword "length" is not supported; add it to internal/gen/load and codec/jsonschema
 }

@@ -317,7 +317,7 @@ func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.
 		s.Format = t.Format
 	default:
 		return &Error{File: s.Doc.File, Pointer: at, Message: fmt.Sprintf(
-			"keyword %q is not supported: the generator would have to drop what it says; teach internal/gen/load and codec/jsonschema to honour it", key)}
+			"keyword %q is not supported; add it to internal/gen/load and codec/jsonschema", key)}
 	}
 	if _, positioned := err.(*Error); err != nil && !positioned {
 		return s.Errorf("%s: %v", key, err)

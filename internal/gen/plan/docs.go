@@ -123,20 +123,20 @@ func (b *builder) spell(in merge.Revs) string {
 	return "from " + label(first) + " to " + label(last)
 }
 
-// place describes the place of an inline shape in words.
+// place describes the place of an inline shape in words, such as "the type of Def.member".
 func place(path, def string) string {
 	if outer, ok := strings.CutSuffix(path, "[]"); ok {
-		return strings.TrimSuffix("one element of "+outer, " ") + of(outer, def)
+		return "the type of the elements of " + dotted(def, outer)
 	}
 	if outer, ok := strings.CutSuffix(path, "{}"); ok {
-		return strings.TrimSuffix("one value in "+outer, " ") + of(outer, def)
+		return "the type of the values of " + dotted(def, outer)
 	}
-	return "the value of " + path + " of " + def
+	return "the type of " + dotted(def, path)
 }
 
-func of(outer, def string) string {
-	if outer == "" {
-		return " " + def
+func dotted(def, path string) string {
+	if path == "" {
+		return def
 	}
-	return " of " + def
+	return def + "." + path
 }

@@ -257,7 +257,6 @@ func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) er
 	}
 	union := &ir.Union{GoName: name}
 	p := &pendingUnion{union: union, node: u}
-	var names []string
 	for _, v := range b.flatten(u) {
 		var st *ir.Struct
 		if v.name != "" {
@@ -272,12 +271,11 @@ func (b *builder) result(m *ir.Method, stems []string, request *merge.Object) er
 				"only such can be told apart", m.Name)
 		}
 		st.Unions = append(st.Unions, union)
-		names = append(names, "[*"+st.GoName+"]")
 		v.out = &ir.Variant{Type: st, In: ir.Revs(v.in), Revs: b.since(v.in, b.all())}
 		p.variants = append(p.variants, v)
 		union.Variants = append(union.Variants, v.out)
 	}
-	union.Doc.Text = name + " is what answers the method " + m.Name + ": " + strings.Join(names, " or ") + "."
+	union.Doc.Text = name + " is the result of " + m.Name + "."
 	b.pkg.Unions = append(b.pkg.Unions, union)
 	var err error
 	if union.Pick, err = b.pick(p); err != nil {

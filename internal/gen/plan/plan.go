@@ -196,7 +196,11 @@ type scope struct {
 func (s scope) isDef() bool { return s.path == "" && !s.part }
 
 func (s scope) member(m *merge.Member) scope {
-	c := scope{def: s.def, at: s.at + "/" + m.Name, name: s.name + goName(m.Name), in: m.In}
+	outer := s.name
+	if s.path == "error" && strings.HasSuffix(outer, "ErrorError") {
+		outer = strings.TrimSuffix(outer, "Error") // XErrorData is error.data of XError
+	}
+	c := scope{def: s.def, at: s.at + "/" + m.Name, name: outer + goName(m.Name), in: m.In}
 	c.part = m.Name == "" // its path is that of the definition
 	if c.path = m.Name; s.path != "" {
 		c.path = s.path + "." + m.Name

@@ -37,7 +37,7 @@ func Generate() ([]Package, error) {
 		Package: "mcp",
 		Path:    module + "mcp",
 		Doc: "defines Go types for the params and results of all messages of the Model Context Protocol, in one package " +
-			"for all published revisions. [DecodeRequest] and [DecodeResponse] decode a message together with them.\n\n" +
+			"for all published revisions. [DecodeRequest] and [DecodeResponse] decode a message and its params or result.\n\n" +
 			"A member that every revision requires is a plain field. Any other member is a pointer, or a slice, map, raw value " +
 			"or union; nil means absent. Unions are interfaces whose variants are pointers, for use in a type switch. A value " +
 			"that matches no variant is decoded as [*Unknown]. Each struct keeps members without a field in its field Extra, " +

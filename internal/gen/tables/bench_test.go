@@ -27,7 +27,7 @@ func latest(tb testing.TB) (*load.Document, *jsonschema.Table) {
 }
 
 // CheckValid does not allocate for valid messages and instances of all definitions.
-func TestNothingIsAllocatedForValidValues(t *testing.T) {
+func TestCheckAllocatesNothingForValidValues(t *testing.T) {
 	doc, table := latest(t)
 	for _, m := range messages {
 		root, _ := table.Root(doc.Revision, m.definition)

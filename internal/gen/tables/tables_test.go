@@ -19,21 +19,21 @@ func TestCompile(t *testing.T) {
 		name, defs, want string
 	}{
 		{
-			name: "Annotations say nothing, and a node that says nothing is the first.",
+			name: "Annotations are ignored, and a node without keywords is the first.",
 			defs: `"A": {"description": "d", "default": 1, "format": "byte"},
 				"B": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"type": "string", "format": "uri", "default": ""}}, "additionalProperties": {}}`,
 			want: `
 /* 2 string */ {Types: jsonschema.String},
 /* 3 B r */ {Types: jsonschema.Object, Props: []jsonschema.Prop{{Name: "a"}, {Name: "b", Node: 2}}},`,
 		}, {
-			name: "Nodes that only name kinds come first; all seven kinds are no limit.",
+			name: "Nodes with types only come first; all seven types are no constraint.",
 			defs: `"A": {"enum": ["x"]},
 				"B": {"type": ["null", "integer"]}, "C": {"type": ["null", "boolean", "number", "string", "array", "object"]}, "D": {"items": {"$ref": "#/$defs/C"}}`,
 			want: `
 /* 2 null or integer */ {Types: jsonschema.Null | jsonschema.Integer},
 /* 3 A r */ {Enum: []string{` + "`\"x\"`" + `}},`,
 		}, {
-			name: "A $ref alone is what it leads to; beside other keywords it is one more schema.",
+			name: "A $ref alone is its target; beside other keywords it is one more schema.",
 			defs: `"A": {"$ref": "#/$defs/B", "description": "d"}, "B": {"minLength": 1}, "C": {"items": {"$ref": "#/$defs/A"}, "minItems": 1, "$ref": "#/$defs/B"}`,
 			want: `
 /* 2 B r */ {Bounds: []jsonschema.Bound{{Keyword: jsonschema.MinLength, Limit: "1"}}},
@@ -44,7 +44,7 @@ func TestCompile(t *testing.T) {
 			want: `
 /* 2 A r */ {Bounds: []jsonschema.Bound{{Keyword: jsonschema.Minimum, Limit: "-9007199254740991"}, {Keyword: jsonschema.Maximum, Limit: "9007199254740991"}, {Keyword: jsonschema.ExclusiveMinimum, Limit: "0.1"}, {Keyword: jsonschema.ExclusiveMaximum, Limit: "1e+300"}}},`,
 		}, {
-			name: "Constants are compact, and not escaped without need; const beside enum is one more schema.",
+			name: "Constants are compact and minimally escaped; const beside enum is one more schema.",
 			defs: `"A": {"const": {"a": [1.0, "\u003c\u00e9` + "`" + `"]}}, "B": {"enum": ["a", "\u0061", "b"], "const": "a"}`,
 			want: `
 /* 2 A r */ {Enum: []string{"{\"a\":[1.0,\"<é` + "`" + `\"]}"}},
@@ -58,7 +58,7 @@ func TestCompile(t *testing.T) {
 /* 3 null */ {Types: jsonschema.Null},
 /* 4 A r */ {Props: []jsonschema.Prop{{Name: "a", Node: 2, Required: true}, {Name: "b", Node: 3, Required: true}}, Rest: 2},`,
 		}, {
-			name: "false, and not of everything, admit nothing.",
+			name: "false and not of the empty schema admit no value.",
 			defs: `"A": {"additionalProperties": false}, "B": {"additionalProperties": {"not": {}}, "items": {"type": "null", "not": {}}}, "C": {"not": false}, "D": {"not": {"$ref": "#/$defs/D2"}}, "D2": {"additionalProperties": {"$ref": "#/$defs/D2"}}`,
 			want: `
 /* 2 A r */ {Rest: 1},
@@ -66,7 +66,7 @@ func TestCompile(t *testing.T) {
 /* 4 B[] */ {Types: jsonschema.Null, All: []int32{1}},
 /* 5 D r */ {All: []int32{1}},`,
 		}, {
-			name: "A rule for names that any string keeps is none.",
+			name: "A propertyNames that every name satisfies is dropped.",
 			defs: `"A": {"propertyNames": {"type": "string"}, "minItems": 1}, "B": {"propertyNames": {"type": "string", "maxLength": 3}}`,
 			want: `
 /* 2 A r */ {Bounds: []jsonschema.Bound{{Keyword: jsonschema.MinItems, Limit: "1"}}},
@@ -83,7 +83,7 @@ func TestCompile(t *testing.T) {
 /* 5 C/0 */ {Enum: []string{` + "`1`" + `}},
 /* 6 C/1 */ {Enum: []string{` + "`1.0`" + `}},`,
 		}, {
-			name: "An anyOf inside of an anyOf is laid flat; inside of a oneOf it is not.",
+			name: "An anyOf inside an anyOf is flattened; inside a oneOf it is not.",
 			defs: `"A": {"anyOf": [{"type": "null"}, {"anyOf": [{"type": "string"}, {"type": "array"}]}]}, "B": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/A"}]}`,
 			want: `
 /* 2 null */ {Types: jsonschema.Null},
@@ -101,7 +101,7 @@ func TestCompile(t *testing.T) {
 /* 5 A */ {Union: []jsonschema.Variant{{Node: 6}, {Node: 2, Kinds: jsonschema.Null}}, Exact: true},
 /* 6 A/0 */ {Bounds: []jsonschema.Bound{{Keyword: jsonschema.MinLength, Limit: "1"}}},`,
 		}, {
-			name: "The tag is the member with the most values, also through allOf; one value in all variants is no tag.",
+			name: "The tag is the member with the most values, also through allOf; a member with one value in all variants is no tag.",
 			defs: `"A": {"anyOf": [
 				{"type": "object", "properties": {"jsonrpc": {"const": "2.0"}, "method": {"const": "a"}}},
 				{"type": "object", "allOf": [{"properties": {"jsonrpc": {"const": "2.0"}}}, {"properties": {"method": {"enum": ["b", "c"]}}}]},
@@ -120,7 +120,7 @@ func TestCompile(t *testing.T) {
 /* 11 A/1/1.method */ {Enum: []string{` + "`\"b\"`, `\"c\"`" + `}},
 /* 12 A/2 */ {Types: jsonschema.Object, Props: []jsonschema.Prop{{Name: "method", Node: 2}}},`,
 		}, {
-			name: "Definitions that are alike are one node, around circles too.",
+			name: "Equal definitions are one node, also if they are recursive.",
 			defs: `"A": {"type": "object", "properties": {"b": {"$ref": "#/$defs/B"}}}, "B": {"type": "object", "properties": {"b": {"$ref": "#/$defs/A"}}}, "C": {"items": {"type": "object", "properties": {"b": {"$ref": "#/$defs/B"}}}}`,
 			want: `
 /* 2 A r */ {Types: jsonschema.Object, Props: []jsonschema.Prop{{Name: "b", Node: 2}}},

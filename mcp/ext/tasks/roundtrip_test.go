@@ -13,13 +13,13 @@ import (
 
 const revision = "ext-tasks"
 
-// base is the revision of the protocol that the extension belongs to. Definitions that they share are
-// validated against it.
+// base is the revision of the protocol that the extension belongs to. Definitions that they share
+// are validated against it.
 const base = mcp.Revision20260728
 
-// Every definition of the extension goes through its Go type and back unharmed, and
-// Validate agrees with an independent validator. Definitions that the extension shares with
-// the protocol have the type of package mcp.
+// Every definition of the extension survives decoding and encoding, and Validate agrees with an
+// independent validator. Definitions that the extension shares with the protocol have the type of
+// package mcp.
 func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 	src, err := schema.Read(revision)
 	if err != nil {

@@ -31,8 +31,8 @@ func same(t *testing.T, want string, v codec.Encoder) {
 	}
 }
 
-// A task says by its status what else it has, in all three places where it is found whole.
-func TestTasksAreToldApartByStatus(t *testing.T) {
+// The status of a task determines its variant, in all three definitions that contain a whole task.
+func TestStatusDeterminesTaskVariant(t *testing.T) {
 	for _, tt := range []struct{ text, variant string }{
 		{`{` + common + `,"status":"working"}`, "Working"},
 		{`{` + common + `,"status":"input_required","inputRequests":{"a":{"method":"roots/list"}}}`, "InputRequired"},
@@ -76,7 +76,7 @@ func TestTasksAreToldApartByStatus(t *testing.T) {
 	}
 }
 
-// What the extension shares with the protocol has the protocol's types, and only that.
+// Only the definitions that the extension shares with the protocol have the protocol's types.
 func TestSharedDefinitions(t *testing.T) {
 	src, err := schema.Read(revision)
 	if err != nil {
@@ -156,8 +156,7 @@ func TestDispatch(t *testing.T) {
 	}
 }
 
-// A client switches on the state of a task that it asked for.
-// What a published schema finds wrong with a message of the extension.
+// A client switches on the variant of a task.
 func ExampleValidate() {
 	m, ok := tasks.LookupMethod("tasks/update")
 	fmt.Println(m.Params, ok)

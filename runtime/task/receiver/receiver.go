@@ -241,6 +241,12 @@ func serve(next session.Handler, req *session.Request) task.Work {
 // taskPeer is the peer of a handler that runs as a task.
 type taskPeer struct{ *task.Run }
 
+// Session returns the session over which messages are sent now, or nil if there is none.
+func (r taskPeer) Session() *session.Session {
+	to, _ := r.Run.Requestor().(via)
+	return to.s
+}
+
 func (r taskPeer) Report(p session.Progress) error {
 	err := r.Run.Report(task.Progress(p))
 	switch {

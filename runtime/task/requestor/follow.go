@@ -389,8 +389,9 @@ func (p *followPeriod) awaitResult() {
 
 // request sends tasks/result and waits for the response. If it sets the outcome, err is nil.
 // Otherwise retryable is true if there was no response, the error is temporary, or the task is not
-// terminal. It is false if the response leaves the state of the task unclear. tick limits how often
-// the request is repeated without a response once the task is terminal.
+// terminal. It is false if the response leaves the state of the task unclear, or if a temporary
+// error may be the outcome of a failed task. tick limits how often the request is repeated without
+// a response once the task is terminal.
 func (p *followPeriod) request(ctx context.Context) (retryable bool, err error) {
 	f := p.f
 	raw, err := f.s.With(session.Timeout(0)).Call(ctx, mcp.MethodTasksResult, &mcp.GetTaskPayloadRequestParams{TaskID: f.id})
@@ -422,8 +423,12 @@ func (p *followPeriod) classify(ctx context.Context, err error) (retryable bool,
 		f.finish(outcome{err: err})
 		return false, nil
 	}
-	if _, lost := errors.AsType[*transport.DeliveryError](err); lost || answered && temporary(e.Code) {
+	if _, lost := errors.AsType[*transport.DeliveryError](err); lost {
 		return true, err
+	}
+	if answered && temporary(e.Code) {
+		// The error may be the outcome of a failed task whose status message has another text.
+		return f.lastState().Status != mcp.TaskStatusFailed, err
 	}
 	if !answered {
 		return false, err // for example an invalid response

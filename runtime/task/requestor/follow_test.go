@@ -146,6 +146,27 @@ func testOutcomeWithTemporaryCode(t *testing.T, message string) {
 	})
 }
 
+// The status message of a failed task may differ from its outcome. A temporary error is then not
+// recognized as the outcome. Result soon fails with it nevertheless.
+func TestRepeatedTemporaryErrorOfFailedTaskIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedReceiver{
+			get: always(taskJSON("failed", `,"statusMessage":"failed"`)),
+			result: func(context.Context, int) (codec.Encoder, error) {
+				return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "quota exceeded"}
+			},
+		}
+		h, began := s.start(t), time.Now()
+		_, err := h.Result(t.Context())
+		if e, ok := errors.AsType[*jsonrpc.Error](err); !errors.Is(err, requestor.ErrNoResult) || !ok || e.Message != "quota exceeded" {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took > 3*time.Minute || s.results.Load() > 20 {
+			t.Errorf("took %v and %d requests", took, s.results.Load())
+		}
+	})
+}
+
 // Result fails if responses leave the state of the task unclear.
 func TestUnclearResponsesAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -39,21 +39,12 @@ func Pair(o Options) (a, b *Conn) {
 // Conn is one end of a pair. It is a [transport.HalfCloser] and a [transport.Pusher].
 type Conn struct {
 	in, out *queue.Queue
-	batch   []transport.Message // taken from in and not yet read
 }
 
 // Read returns the next message that was written to the other end.
 func (c *Conn) Read() (transport.Message, error) {
-	if len(c.batch) == 0 {
-		var err error
-		if c.batch, err = c.in.Take(); err != nil {
-			return transport.Message{}, err
-		}
-	}
-	m := c.batch[0]
-	c.batch = c.batch[1:]
-	c.in.Moved()
-	return transport.Message{Text: m.Text}, nil
+	m, err := c.in.Next()
+	return transport.Message{Text: m.Text}, err
 }
 
 // Push implements [transport.Pusher]. As a rule, the goroutine that writes a message calls take.

@@ -34,8 +34,9 @@ import (
 // [transport.Reopener]: Read returns a [*transport.SessionLostError], requests that were sent fail,
 // and Reopen opens another stream. It retries with increasing delays; see [httpclient.Options]. The
 // Client also drops the session if the server answers a message with status 404. Reopen fails if
-// the server rejects the new stream. If the stream of the first session breaks before initialize is
-// answered, the connection ends.
+// the server rejects the new stream, but not because of a response that a proxy without a server
+// gives: status 404 or 405, a page, or a redirect. If the stream of the first session breaks before
+// initialize is answered, the connection ends.
 //
 // The query of the server's URLs, which names the session, does not appear in errors and logs.
 type Client struct {
@@ -228,7 +229,7 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 			}
 			return s.number, nil
 		}
-		if c.end.Err() != nil || !httpcore.Retryable(err) {
+		if c.end.Err() != nil || !httpcore.RetryableOnReopen(err) {
 			return 0, err
 		}
 		c.end.Options.Logger.Info("stream not opened", "error", err)
@@ -475,6 +476,10 @@ func (c *Client) lose(w *outgoing, taken bool, err error) {
 		if !open {
 			return
 		}
+	}
+	if w.initialize && w.stream.number > 1 {
+		c.end.ReportLostOnReopen(w.id, taken, err)
+		return
 	}
 	c.end.ReportLost(w.id, taken, err)
 }

@@ -22,8 +22,7 @@ type conn struct {
 	principal string
 	o         HandlerOptions
 	in, out   *queue.Queue
-	bodies    *guard.Room         // limits the messages that are being received
-	batch     []transport.Message // taken from in and not yet read
+	bodies    *guard.Room // limits the messages that are being received
 
 	once   sync.Once
 	ended  chan struct{}      // closed when the connection has ended
@@ -45,17 +44,7 @@ func newConn(principal string, o HandlerOptions) *conn {
 }
 
 // Read returns the next posted message.
-func (c *conn) Read() (transport.Message, error) {
-	if len(c.batch) == 0 {
-		var err error
-		if c.batch, err = c.in.Take(); err != nil {
-			return transport.Message{}, err
-		}
-	}
-	m := c.batch[0]
-	c.batch = c.batch[1:]
-	return m, nil
-}
+func (c *conn) Read() (transport.Message, error) { return c.in.Next() }
 
 // Write sends m on the stream.
 func (c *conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
@@ -99,7 +88,7 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 		if err := c.writeOut(w, rc, buf); err != nil {
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
-				boundary.Logger(nil).Error("stream not served: http.ResponseWriter has neither Flush nor Unwrap")
+				boundary.Logger(nil).Error("stream not served", "error", "http.ResponseWriter has neither Flush nor Unwrap")
 			case errors.Is(err, os.ErrDeadlineExceeded):
 				err = fmt.Errorf("%w: %w", transport.ErrStalled, err)
 			}

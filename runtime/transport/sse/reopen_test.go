@@ -230,11 +230,18 @@ func TestClientReportsLostSessionAndReopens(t *testing.T) {
 	}
 }
 
-// While the server is not available, messages wait until their timeout.
+// While the server is not available, messages wait until their timeout. A proxy may answer for the
+// server meanwhile.
 func TestCallWaitsForUnavailableServer(t *testing.T) {
+	for _, status := range []int32{http.StatusServiceUnavailable, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusOK} {
+		t.Run(http.StatusText(int(status)), func(t *testing.T) { testUnavailableServer(t, status) })
+	}
+}
+
+func testUnavailableServer(t *testing.T, status int32) {
 	s := startTestServer(t)
 	c, server, reopened := s.connect(t, blockingClient{})
-	s.status.Store(http.StatusServiceUnavailable)
+	s.status.Store(status)
 	server.Close()
 	<-s.rejected // the client has tried to open a new stream
 	if _, err := c.With(session.Timeout(time.Millisecond)).Call(t.Context(), "tools/list", nil); !errors.Is(err, session.ErrTimeout) {
@@ -247,7 +254,7 @@ func TestCallWaitsForUnavailableServer(t *testing.T) {
 	}()
 	s.status.Store(0)
 	if err := <-done; err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
 	<-reopened
 	if got := s.lists.Load(); got != 1 {

@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "server":
 		server()
+	case "closes its input":
+		os.Stdin.Close()
+		fmt.Println("{}")
+		time.Sleep(time.Hour)
 	case "exits":
 		bufio.NewScanner(os.Stdin).Scan()
 		os.Exit(3)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -55,6 +56,7 @@ type Conn struct {
 	flush time.Duration
 
 	written chan struct{} // closed when the writing goroutine has returned
+	failure atomic.Value  // the error of a failed write; nil before
 	closed  chan struct{} // closed when Close was called
 	close   func() error
 }
@@ -87,6 +89,9 @@ func (c *Conn) Read() (transport.Message, error) {
 		case <-c.closed:
 			return transport.Message{}, transport.ErrClosed
 		default:
+		}
+		if failure, failed := c.failure.Load().(error); failed && err != nil && isInterrupted(err) {
+			return transport.Message{}, failure
 		}
 		if err != nil {
 			return transport.Message{}, err
@@ -161,8 +166,7 @@ func (c *Conn) write() {
 				continue
 			}
 			if err := c.writeSteps(buf, &step); err != nil {
-				c.out.Close(fmt.Errorf("%w: %w", transport.ErrClosed, err))
-				c.out.Discard()
+				c.fail(fmt.Errorf("%w: peer does not read: %w", transport.ErrClosed, err))
 				return
 			}
 			if buf = buf[:0]; cap(buf) > 2*maxBatch {
@@ -170,6 +174,23 @@ func (c *Conn) write() {
 			}
 		}
 	}
+}
+
+// fail ends the connection after a failed write. A peer that has closed its input may live on, and
+// answers no pending request. Read returns what the peer has written before, and then err.
+func (c *Conn) fail(err error) {
+	c.failure.Store(err)
+	c.out.Close(err)
+	c.out.Discard()
+	if r, ok := c.r.(interface{ SetReadDeadline(time.Time) error }); ok && r.SetReadDeadline(time.Now().Add(waitDelay)) == nil {
+		return
+	}
+	time.AfterFunc(waitDelay, func() { c.r.Close() }) // its goroutine ends by itself
+}
+
+// isInterrupted reports whether err is that of a read that fail has ended.
+func isInterrupted(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
 }
 
 // writeSteps writes text, at most step bytes at a time, and adapts step to the speed of the peer.

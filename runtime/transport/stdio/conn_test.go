@@ -178,13 +178,35 @@ func TestWriteFailsAfterStreamFails(t *testing.T) {
 	}
 }
 
+// A peer that has stopped reading answers no pending request: the connection ends after the write.
+func TestReadFailsAfterFailedWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, peer := io.Pipe()
+		closed, out := io.Pipe()
+		closed.Close()
+		c := stdio.New(in, out, stdio.Options{})
+		defer c.Close()
+		go peer.Write([]byte("{}\n")) // ends when the line is read
+		if err := c.Write(t.Context(), transport.Message{Text: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(); err != nil {
+			t.Errorf("a line from before: %v", err)
+		}
+		start := time.Now()
+		if _, err := c.Read(); !errors.Is(err, transport.ErrClosed) || time.Since(start) > time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
 // An answer that is too long fails its call. A request that is too long is rejected with its id.
 func TestOverlongMessageIsIdentifiedByHeadOrTail(t *testing.T) {
 	const limit = 5000
 	long := strings.Repeat("x", limit)
 	for _, c := range []struct {
 		name, line   string
-		lost, refuse codec.Scalar
+		lost, reject codec.Scalar
 	}{
 		{"a response", `{"jsonrpc":"2.0","id":7,"result":{"text":"` + long + `"}}`, codec.IntScalar(7), codec.Scalar{}},
 		{"a response with its id as a string", `{"id":"seven","jsonrpc":"2.0","result":{"text":"` + long + `"}}`, codec.StringScalar("seven"), codec.Scalar{}},
@@ -210,8 +232,8 @@ func TestOverlongMessageIsIdentifiedByHeadOrTail(t *testing.T) {
 				if lost, ok := errors.AsType[*transport.DeliveryError](err); ok != !c.lost.IsZero() || ok && lost.ID != c.lost {
 					t.Errorf("got %#v, want a DeliveryError for the answer to %v", err, c.lost)
 				}
-				if refused, ok := errors.AsType[*transport.MessageError](err); ok != c.lost.IsZero() || ok && refused.ID != c.refuse {
-					t.Errorf("got %#v, want a MessageError for %v", err, c.refuse)
+				if rejected, ok := errors.AsType[*transport.MessageError](err); ok != c.lost.IsZero() || ok && rejected.ID != c.reject {
+					t.Errorf("got %#v, want a MessageError for %v", err, c.reject)
 				}
 				if m, err := conn.Read(); err != nil || string(m.Text) != "{}" {
 					t.Errorf("the next message: %q, %v", m.Text, err)

@@ -9,4 +9,7 @@
 // that, the id must be in the first or the last 4 KiB of the line. The session handles other
 // invalid lines. Empty lines are ignored. Written messages never have line breaks. Messages that
 // are written during a system call are sent together in the next one.
+//
+// After a failed write, Read returns what the peer has written so far, and fails within a second: a
+// peer that has closed its input but lives on answers no request.
 package stdio

@@ -50,7 +50,7 @@ func (l *lines) next() ([]byte, error) {
 		case !end:
 			return nil, err
 		case long:
-			return nil, overlong.Refusal(head, bytes.TrimRight(tail, "\r"), l.max)
+			return nil, overlong.NewError(head, bytes.TrimRight(tail, "\r"), l.max)
 		}
 		return line, nil
 	}

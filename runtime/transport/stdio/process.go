@@ -183,7 +183,8 @@ func (p *Process) end() error {
 	drained := make(chan struct{})
 	go func() { // ends when the output is closed, below
 		defer close(drained)
-		io.Copy(io.Discard, p.out) // so that the server does not block in writing
+		p.out.SetReadDeadline(time.Time{}) // a failed write may have set one
+		io.Copy(io.Discard, p.out)         // so that the server does not block in writing
 	}()
 	forced := ""
 	if !p.waitExit(p.exitTimeout) {

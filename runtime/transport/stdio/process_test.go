@@ -363,6 +363,26 @@ func TestServerErrorIncludesLastStderrLines(t *testing.T) {
 	}
 }
 
+// A server that closes its input and lives on answers no request. Read fails after the first write.
+func TestReadFailsIfServerClosesItsInput(t *testing.T) {
+	c := child(t, "closes its input")
+	c.ExitTimeout = time.Millisecond
+	process, err := stdio.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Close()
+	if _, err := process.Read(); err != nil { // the input is closed
+		t.Fatal(err)
+	}
+	if err := process.Write(t.Context(), transport.Message{Text: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := process.Read(); !errors.Is(err, transport.ErrClosed) || !strings.Contains(err.Error(), "peer does not read") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // blockedWriter is a writer whose Write blocks until the channel is closed.
 type blockedWriter chan struct{}
 

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// buffering is a proxy in front of a server. In both directions, it holds data until a number of
-// bytes or a delay is reached. Accept returns the server's side of a connection.
-type buffering struct {
+// bufferingProxy is a proxy in front of a server. In both directions, it holds data until a number
+// of bytes or a delay is reached. Accept returns the server's side of a connection.
+type bufferingProxy struct {
 	net.Listener // accepts the connections of clients
 
 	seed  uint64
@@ -22,26 +22,26 @@ type buffering struct {
 	filled  atomic.Int64 // bytes forwarded because of their number
 }
 
-func (p *buffering) Accept() (net.Conn, error) {
+func (p *bufferingProxy) Accept() (net.Conn, error) {
 	client, err := p.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
 	proxy, server := net.Pipe()
 	random := rand.New(rand.NewPCG(p.seed, p.conns.Add(1))) // independent of other connections
-	for _, way := range []struct{ from, to net.Conn }{{client, proxy}, {proxy, client}} {
+	for _, direction := range []struct{ from, to net.Conn }{{client, proxy}, {proxy, client}} {
 		size, delay := 1+random.IntN(2000), time.Duration(random.Int64N(int64(10*time.Second)))
-		go p.pass(way.from, way.to, size, delay) // ends with either connection
+		go p.forward(direction.from, direction.to, size, delay) // ends with either connection
 	}
 	return server, nil
 }
 
-// pass forwards data until one of the two connections ends, and closes both.
-func (p *buffering) pass(from, to net.Conn, size int, delay time.Duration) {
-	arrived, over := make(chan []byte), make(chan struct{})
+// forward forwards data until one of the two connections ends, and closes both.
+func (p *bufferingProxy) forward(from, to net.Conn, size int, delay time.Duration) {
+	arrived, done := make(chan []byte), make(chan struct{})
 	defer to.Close()
 	defer from.Close()
-	defer close(over)
+	defer close(done)
 	go func() { // ends with the connection
 		defer close(arrived)
 		for {
@@ -52,7 +52,7 @@ func (p *buffering) pass(from, to net.Conn, size int, delay time.Duration) {
 			}
 			select {
 			case arrived <- b[:n]:
-			case <-over:
+			case <-done:
 				return
 			}
 		}
@@ -86,16 +86,16 @@ func (p *buffering) pass(from, to net.Conn, size int, delay time.Duration) {
 	}
 }
 
-// Tasks work through a proxy that buffers: late and merged data is neither lost nor duplicated.
-func TestTasksThroughABufferingProxy(t *testing.T) {
+// Tasks work through a proxy that delays and merges data: nothing is lost or duplicated.
+func TestTasksThroughBufferingProxy(t *testing.T) {
 	var delayed, filled int64
 	for range 20 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("seed %#x", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &buffering{seed: seed}
+				p := &bufferingProxy{seed: seed}
 				o := newTools()
-				created := tasksOver(t, o, func(l net.Listener) net.Listener {
+				created := runTasksOver(t, o, func(l net.Listener) net.Listener {
 					p.Listener = l
 					return p
 				})

@@ -49,7 +49,9 @@ type ClientOptions struct {
 // The Client is a [transport.Reopener]: if the server answers with status 404 because it has
 // dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
 // had accepted fail. If a server drops one session after another without accepting a message, or
-// within RetryDelay, the delay of Reopen increases; see [httpclient.Options].
+// within RetryDelay, the delay of Reopen increases; see [httpclient.Options]. Status 404 or 405, a
+// page or a redirect in response to the initialize of a further session is not a rejection: a proxy
+// whose server is down may answer so.
 //
 // Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with
@@ -62,11 +64,11 @@ type Client struct {
 	options ClientOptions
 	close   func()
 
-	old    atomic.Pointer[sse.Client]
-	unused int // sessions in a row that were dropped unused or at once; used by Reopen
+	fallback atomic.Pointer[sse.Client]
+	unused   int // sessions in a row that were dropped unused or at once; used by Reopen
 
 	mu        sync.Mutex
-	epoch     *epoch
+	session   *clientSession
 	exchanges map[jsonrpc.ID]*exchange // unanswered requests
 }
 
@@ -80,8 +82,8 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 		end: httpcore.New(o.Options), url: u, options: o,
 		exchanges: map[jsonrpc.ID]*exchange{},
 	}
-	c.epoch = c.newEpoch(1, "", "")
-	c.close = sync.OnceFunc(func() { c.end.Close(c.remove) })
+	c.session = c.newSession(1, "", "")
+	c.close = sync.OnceFunc(func() { c.end.Close(c.deleteSession) })
 	return c, nil
 }
 
@@ -109,29 +111,29 @@ func (c *Client) Forget(id jsonrpc.ID) {
 
 // Write sends a message.
 func (c *Client) Write(ctx context.Context, m transport.Message) error {
-	if old := c.old.Load(); old != nil {
+	if old := c.fallback.Load(); old != nil {
 		return old.Write(ctx, m)
 	}
-	ep, err := c.epochOf(m)
+	sess, err := c.sessionFor(m)
 	if err != nil {
 		return err
 	}
 	if m.Answer {
-		return c.answer(ctx, ep, m.Text)
+		return c.answer(ctx, sess, m.Text)
 	}
 	envelope, _ := httpcore.Parse(m.Text) // the server reports faults
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:
-		return c.request(ctx, ep, m.Text, envelope)
+		return c.request(ctx, sess, m.Text, envelope)
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
-		return c.answer(ctx, ep, m.Text)
+		return c.answer(ctx, sess, m.Text)
 	}
-	return c.notify(ctx, ep, m.Text, envelope)
+	return c.notify(ctx, sess, m.Text, envelope)
 }
 
 // answer sends an answer to a request of the server. It does not wait until the server has accepted
 // it.
-func (c *Client) answer(ctx context.Context, ep *epoch, text []byte) error {
+func (c *Client) answer(ctx context.Context, sess *clientSession, text []byte) error {
 	n := len(text)
 	if err := c.end.ReserveAnswer(ctx, n); err != nil {
 		return err
@@ -140,7 +142,7 @@ func (c *Client) answer(ctx context.Context, ep *epoch, text []byte) error {
 		defer c.end.ReleaseAnswer(n)
 		ctx, cancel := c.end.Detach(ctx)
 		defer cancel(nil)
-		if err := c.send(ctx, ep, text); err != nil {
+		if err := c.send(ctx, sess, text); err != nil {
 			c.end.ReportLost(jsonrpc.ID{}, false, err)
 		}
 	})
@@ -152,7 +154,7 @@ func (c *Client) answer(ctx context.Context, ep *epoch, text []byte) error {
 }
 
 // notify sends a notification, or an invalid message, and waits until the server has accepted it.
-func (c *Client) notify(ctx context.Context, ep *epoch, text []byte, envelope jsonrpc.Message) error {
+func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, envelope jsonrpc.Message) error {
 	done, ok := c.end.BeginSend()
 	if !ok {
 		return transport.ErrClosed
@@ -174,9 +176,9 @@ func (c *Client) notify(ctx context.Context, ep *epoch, text []byte, envelope js
 	defer cancel()
 	var err error
 	if envelope.Method == mcp.MethodNotificationsInitialized {
-		err = c.confirm(bounded, ep, text)
+		err = c.confirm(bounded, sess, text)
 	} else {
-		err = c.send(bounded, ep, text)
+		err = c.send(bounded, sess, text)
 	}
 	switch {
 	case err == nil:
@@ -199,19 +201,19 @@ func (c *Client) notify(ctx context.Context, ep *epoch, text []byte, envelope js
 // If it is lost or rejected, confirm sends it again, because receiving it twice is harmless. It
 // makes up to MaxRetries attempts if the failure may be temporary. Further attempts run in the
 // background, and confirm returns the error.
-func (c *Client) confirm(ctx context.Context, ep *epoch, text []byte) error {
+func (c *Client) confirm(ctx context.Context, sess *clientSession, text []byte) error {
 	for failures := 0; ; failures++ {
-		err := c.send(ctx, ep, text)
+		err := c.send(ctx, sess, text)
 		switch {
 		case err == nil:
-			c.listen(ep)
+			c.listen(sess)
 			return nil
-		case ctx.Err() != nil || ep.lost.Load() || errors.Is(err, transport.ErrStalled):
+		case ctx.Err() != nil || sess.lost.Load() || errors.Is(err, transport.ErrStalled):
 			return err
 		case !httpcore.Retryable(err) || failures >= c.end.Options.MaxRetries:
 			// The session may reuse the memory of text.
 			text := bytes.Clone(text)
-			c.end.Go(func() { c.confirmLater(ep, text, failures) }) // ends with ep
+			c.end.Go(func() { c.confirmLater(sess, text, failures) }) // ends with sess
 			return err
 		case !httpcore.Sleep(ctx, c.end.Backoff(0, failures)):
 			return err
@@ -220,11 +222,11 @@ func (c *Client) confirm(ctx context.Context, ep *epoch, text []byte) error {
 }
 
 // confirmLater repeats notifications/initialized until the server accepts it or drops the session.
-func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
-	for httpcore.Sleep(ep.ctx, c.end.Backoff(0, failures)) && c.current() == ep {
-		err := c.send(ep.ctx, ep, text)
+func (c *Client) confirmLater(sess *clientSession, text []byte, failures int) {
+	for httpcore.Sleep(sess.ctx, c.end.Backoff(0, failures)) && c.current() == sess {
+		err := c.send(sess.ctx, sess, text)
 		if err == nil {
-			c.listen(ep)
+			c.listen(sess)
 			return
 		}
 		c.end.Options.Logger.Info("notifications/initialized not accepted", "error", err)
@@ -233,10 +235,10 @@ func (c *Client) confirmLater(ep *epoch, text []byte, failures int) {
 }
 
 // send posts a message that has no answer.
-func (c *Client) send(ctx context.Context, ep *epoch, text []byte) error {
+func (c *Client) send(ctx context.Context, sess *clientSession, text []byte) error {
 	ctx, cancel := c.end.WithStallTimeout(ctx)
 	defer cancel()
-	resp, err := c.post(posting{ctx: ctx, ep: ep, text: text})
+	resp, err := c.post(postRequest{ctx: ctx, sess: sess, text: text})
 	if err != nil {
 		return err
 	}
@@ -248,10 +250,10 @@ func (c *Client) send(ctx context.Context, ep *epoch, text []byte) error {
 	return status
 }
 
-// posting describes a POST.
-type posting struct {
+// postRequest describes a POST.
+type postRequest struct {
 	ctx  context.Context
-	ep   *epoch
+	sess *clientSession
 	text []byte
 	sent func()      // see httpcore.Request
 	stop func() bool // reports whether to stop retrying; nil means false
@@ -260,17 +262,17 @@ type posting struct {
 // post sends a message. It retries while the server cannot be reached. It fails with a
 // [*transport.SessionLostError] if the server has not received the message because its session is
 // lost.
-func (c *Client) post(p posting) (*http.Response, error) {
+func (c *Client) post(p postRequest) (*http.Response, error) {
 	for failures := 0; ; failures++ {
-		if p.ep.lost.Load() {
-			return nil, p.ep.lostError()
+		if p.sess.lost.Load() {
+			return nil, p.sess.lostError()
 		}
-		resp, err := c.postTo(p.ctx, p.ep, p.text, p.sent)
+		resp, err := c.postTo(p.ctx, p.sess, p.text, p.sent)
 		switch {
-		case err == nil && c.dropped(p.ctx, p.ep, resp):
+		case err == nil && c.sessionDropped(p.ctx, p.sess, resp):
 			defer httpcore.Discard(resp)
 			status, _ := httpcore.Status(resp)
-			return nil, c.lose(p.ep, status)
+			return nil, c.loseSession(p.sess, status)
 		case err == nil:
 			return resp, nil
 		case !httpcore.Unreached(err) || failures >= c.end.Options.MaxRetries || p.stop != nil && p.stop():
@@ -283,9 +285,9 @@ func (c *Client) post(p posting) (*http.Response, error) {
 	}
 }
 
-// postTo sends a message within an epoch.
-func (c *Client) postTo(ctx context.Context, ep *epoch, text []byte, sent func()) (*http.Response, error) {
-	return c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: ep.posts, Text: text, Sent: sent})
+// postTo sends a message in a session.
+func (c *Client) postTo(ctx context.Context, sess *clientSession, text []byte, sent func()) (*http.Response, error) {
+	return c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: sess.posts, Text: text, Sent: sent})
 }
 
 // cancelled returns the exchange that a notifications/cancelled refers to, or nil.
@@ -307,15 +309,16 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// remove ends the session at the server, if there is one. It is optional: failures are only logged.
-func (c *Client) remove() {
-	ep := c.current()
-	if ep.id == "" || ep.lost.Load() {
+// deleteSession ends the session at the server, if there is one. It is optional: failures are only
+// logged.
+func (c *Client) deleteSession() {
+	sess := c.current()
+	if sess.id == "" || sess.lost.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.end.Options.FlushTimeout)
 	defer cancel()
-	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodDelete, URL: c.url, Header: ep.headers()})
+	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodDelete, URL: c.url, Header: sess.headers()})
 	if err != nil {
 		c.end.Options.Logger.Info("session not deleted", "error", err)
 		return

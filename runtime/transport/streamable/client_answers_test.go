@@ -10,19 +10,19 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
-// Each answer that is being posted has a connection. The limit prevents a server that sends many
-// requests and accepts no answers from making the client open any number of connections.
-func TestClientLimitsAnswersThatAreBeingPosted(t *testing.T) {
+// Each answer that is being posted uses a connection. A server that sends many requests and accepts
+// no answers must not make the client open an unlimited number of connections.
+func TestClientLimitsConcurrentAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const asked, atOnce = 200, 64
-		f := newFake(t)
+		const requests, limit = 200, 64
+		f := newFakeServer(t)
 		release := make(chan struct{})
 		var posts atomic.Int32 // used by the server's goroutines
 		f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			switch {
 			case r.Method == "GET":
 				send := stream(w)
-				for i := range asked {
+				for i := range requests {
 					send("data: %s\n\n", fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i))
 				}
 				<-r.Context().Done()
@@ -35,13 +35,13 @@ func TestClientLimitsAnswersThatAreBeingPosted(t *testing.T) {
 		}
 		s := f.connect(f.options(), nil)
 		synctest.Wait()
-		if n := posts.Load(); n != atOnce {
-			t.Errorf("%d answers are being posted, want %d", n, atOnce)
+		if n := posts.Load(); n != limit {
+			t.Errorf("%d answers are being posted, want %d", n, limit)
 		}
 		close(release)
 		synctest.Wait()
-		if n := posts.Load(); n != asked {
-			t.Errorf("%d answers were posted, want %d", n, asked)
+		if n := posts.Load(); n != requests {
+			t.Errorf("%d answers were posted, want %d", n, requests)
 		}
 		if err := s.Ping(t.Context()); err != nil {
 			t.Error(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-func TestClientEndsItsSession(t *testing.T) {
+func TestCloseDeletesSession(t *testing.T) {
 	// Proves HTTP-46.
 	for _, test := range []struct {
 		name   string
@@ -25,15 +25,15 @@ func TestClientEndsItsSession(t *testing.T) {
 		most   time.Duration
 		want   []string
 	}{
-		{"which the server allows", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, true, 0, []string{"DELETE s1 2025-11-25"}},
-		{"which the server does not allow", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }, true, 0, []string{"DELETE s1 2025-11-25"}},
-		{"which the server fails to do", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, true, 0, []string{"DELETE s1 2025-11-25"}},
-		{"which the server never answers", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, true, time.Second, []string{"DELETE s1 2025-11-25"}},
-		{"if it has one", nil, false, 0, nil},
+		{"200", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) }, true, 0, []string{"DELETE s1 2025-11-25"}},
+		{"405", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }, true, 0, []string{"DELETE s1 2025-11-25"}},
+		{"500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, true, 0, []string{"DELETE s1 2025-11-25"}},
+		{"no response", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, true, time.Second, []string{"DELETE s1 2025-11-25"}},
+		{"no session id", nil, false, 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				f.noID = !test.id
 				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
 					if r.Method != "DELETE" {
@@ -50,15 +50,15 @@ func TestClientEndsItsSession(t *testing.T) {
 				if d := time.Since(start); d > test.most {
 					t.Errorf("Close took %v, want at most %v", d, test.most)
 				}
-				check(t, "requests", test.want, f.take())
+				check(t, "requests", test.want, f.takeLog())
 			})
 		})
 	}
 }
 
-func TestClientHangsUpEverythingWhenClosed(t *testing.T) {
+func TestCloseEndsAllExchanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
 			if m.Method == "tools/list" { // never answered
 				<-r.Context().Done()
@@ -110,9 +110,9 @@ func TestClientHangsUpEverythingWhenClosed(t *testing.T) {
 	})
 }
 
-func TestClientTakesAServerForGoneThatTakesNothing(t *testing.T) {
+func TestClientEndsIfServerAcceptsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		s := f.connect(f.options(), &session.Config{})
 		var hang atomic.Bool
 		f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
@@ -141,9 +141,9 @@ func TestClientTakesAServerForGoneThatTakesNothing(t *testing.T) {
 	})
 }
 
-func TestClientLimitsWhatWaits(t *testing.T) {
+func TestClientLimitsPendingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		o := f.options()
 		o.MaxQueue = 1000
 		unblock := make(chan bool)
@@ -167,7 +167,7 @@ func TestClientLimitsWhatWaits(t *testing.T) {
 		}
 		for _, id := range []string{"1", "2", "3", "4", "5"} {
 			if done := write(id); len(done) != 1 {
-				t.Errorf("request %s has no room", id)
+				t.Errorf("request %s waits for room", id)
 			}
 		}
 		late := write("6")
@@ -187,14 +187,14 @@ func TestClientLimitsWhatWaits(t *testing.T) {
 	})
 }
 
-func TestClientFallsBack(t *testing.T) {
+func TestClientFallsBackToSSE(t *testing.T) {
 	// Proves LEGACY-05, LEGACY-06, LEGACY-07 and SDK-20.
 	for status, falls := range map[int]bool{400: true, 404: true, 405: true, 401: false, 403: false, 406: false, 415: false, 500: false, 501: false} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				answers := make(chan string, 10)
-				f.hello = func(w http.ResponseWriter, r *http.Request) bool {
+				f.initialize = func(w http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Path == "/post" {
 						answers <- `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"old","version":"1"}}}`
 						w.WriteHeader(http.StatusAccepted)
@@ -228,7 +228,7 @@ func TestClientFallsBack(t *testing.T) {
 					if err == nil {
 						t.Error("connected")
 					}
-					check(t, "requests", []string{"POST initialize"}, f.take())
+					check(t, "requests", []string{"POST initialize"}, f.takeLog())
 					return
 				}
 				if err != nil {
@@ -243,18 +243,18 @@ func TestClientFallsBack(t *testing.T) {
 				check(t, "requests", []string{
 					"POST initialize", "GET", "POST initialize",
 					"POST notifications/initialized 2024-11-05", "POST ping 2024-11-05",
-				}, f.take())
+				}, f.takeLog())
 			})
 		})
 	}
 }
 
-func TestClientSaysWhatTheServerSaidIfThereIsNothingToFallBackTo(t *testing.T) {
+func TestFailedFallbackReturnsFirstStatus(t *testing.T) {
 	for _, get := range []connection{{status: 404}, {text: "data: {}\n\n"}, {text: ""}, {text: "event: endpoint\ndata: http://elsewhere.example/\n\n"}} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t)
+			f := newFakeServer(t)
 			f.noID = true
-			f.hello = func(w http.ResponseWriter, _ *http.Request) bool {
+			f.initialize = func(w http.ResponseWriter, _ *http.Request) bool {
 				http.Error(w, "the key is missing", http.StatusBadRequest)
 				return true
 			}

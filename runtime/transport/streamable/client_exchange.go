@@ -30,39 +30,39 @@ var (
 
 // exchange is a request and its answer.
 type exchange struct {
-	c     *Client
-	ep    *epoch
-	id    jsonrpc.ID
-	text  []byte
-	first bool // an initialize
+	c            *Client
+	sess         *clientSession
+	id           jsonrpc.ID
+	text         []byte
+	isInitialize bool
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	sending sync.Once
-	out     chan struct{} // closed when the request was sent, or will not be sent
-	sent    atomic.Bool   // the request was sent
-	dropped atomic.Bool   // the request is not needed
+	settleOnce sync.Once
+	settled    chan struct{} // closed when the request was sent, or will not be sent
+	sent       atomic.Bool   // the request was sent
+	unneeded   atomic.Bool   // the answer is no longer needed
 
 	accepted bool // the server has accepted the request
 	answered bool
 }
 
 // request sends a request. Its goroutine ends with the answer or the connection.
-func (c *Client) request(ctx context.Context, ep *epoch, text []byte, envelope jsonrpc.Message) error {
+func (c *Client) request(ctx context.Context, sess *clientSession, text []byte, envelope jsonrpc.Message) error {
 	if err := c.end.Reserve(ctx, len(text)); err != nil {
 		return err
 	}
-	x := &exchange{c: c, ep: ep, id: envelope.ID, text: text, first: envelope.Method == mcp.MethodInitialize, out: make(chan struct{})}
-	if x.first && ep.revision != "" {
-		x.ep = c.newEpoch(ep.number, "", "") // initialize names no session
+	x := &exchange{c: c, sess: sess, id: envelope.ID, text: text, isInitialize: envelope.Method == mcp.MethodInitialize, settled: make(chan struct{})}
+	if x.isInitialize && sess.revision != "" {
+		x.sess = c.newSession(sess.number, "", "") // initialize names no session
 	}
 	x.ctx, x.cancel = c.end.Detach(ctx)
 	c.mu.Lock()
 	c.exchanges[x.id] = x
 	c.mu.Unlock()
 	if !c.end.Go(x.run) {
-		x.over()
+		x.finish()
 		return transport.ErrClosed
 	}
 	return nil
@@ -71,8 +71,12 @@ func (c *Client) request(ctx context.Context, ep *epoch, text []byte, envelope j
 func (x *exchange) run() {
 	stack.Grow()
 	err := x.do()
-	x.over()
-	if err != nil {
+	x.finish()
+	switch {
+	case err == nil:
+	case x.isInitialize && x.sess.number > 1:
+		x.c.end.ReportLostOnReopen(x.id, x.taken(err), err)
+	default:
 		x.c.end.ReportLost(x.id, x.taken(err), err)
 	}
 }
@@ -82,12 +86,12 @@ func (x *exchange) taken(err error) bool {
 	if errors.Is(err, transport.ErrSessionLost) {
 		return x.accepted
 	}
-	_, refused := errors.AsType[*httpclient.StatusError](err)
-	return !httpcore.Unreached(err) && !errors.Is(err, transport.ErrTooLong) && (!refused || errors.Is(err, httpclient.ErrCut))
+	_, rejected := errors.AsType[*httpclient.StatusError](err)
+	return !httpcore.Unreached(err) && !errors.Is(err, transport.ErrTooLong) && (!rejected || errors.Is(err, httpclient.ErrCut))
 }
 
-// over ends the exchange.
-func (x *exchange) over() {
+// finish ends the exchange.
+func (x *exchange) finish() {
 	x.settle()
 	x.cancel(nil)
 	c := x.c
@@ -106,8 +110,8 @@ func (x *exchange) markSent() {
 
 // settle records that the request was sent, or will not be sent.
 func (x *exchange) settle() {
-	x.sending.Do(func() {
-		close(x.out)
+	x.settleOnce.Do(func() {
+		close(x.settled)
 		x.c.end.Release(len(x.text))
 	})
 }
@@ -115,11 +119,11 @@ func (x *exchange) settle() {
 // withdraw waits until a cancellation can be sent after the request. It returns false if the
 // request was not sent and will not be.
 func (x *exchange) withdraw(ctx context.Context) (ok bool) {
-	x.dropped.Store(true)
+	x.unneeded.Store(true)
 	timer := time.NewTimer(cancelGrace)
 	defer timer.Stop()
 	select {
-	case <-x.out:
+	case <-x.settled:
 		return x.sent.Load()
 	case <-ctx.Done():
 	case <-timer.C: // sending blocks, or the HTTP client does not report it
@@ -130,27 +134,27 @@ func (x *exchange) withdraw(ctx context.Context) (ok bool) {
 // do sends the request and handles the response. It returns nil if the request was answered, or if
 // the answer may arrive on another stream.
 func (x *exchange) do() error {
-	resp, err := x.c.post(posting{ctx: x.ctx, ep: x.ep, text: x.text, sent: x.markSent, stop: x.dropped.Load})
+	resp, err := x.c.post(postRequest{ctx: x.ctx, sess: x.sess, text: x.text, sent: x.markSent, stop: x.unneeded.Load})
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	x.markSent()
 	if resp.StatusCode/100 != 2 {
-		return x.failed(resp)
+		return x.handleRejection(resp)
 	}
 	x.accepted = true
-	if !x.ep.used.Load() {
-		x.ep.used.Store(true)
+	if !x.sess.used.Load() {
+		x.sess.used.Store(true)
 	}
-	if resp.StatusCode == http.StatusAccepted && x.ep.listening.Load() {
+	if resp.StatusCode == http.StatusAccepted && x.sess.listening.Load() {
 		return nil // invalid, but the answer may arrive on the standing stream
 	}
 	switch media := httpcore.ContentType(resp); media {
 	case httpcore.JSON:
-		return x.single(resp)
+		return x.readMessage(resp)
 	case httpcore.Events:
-		s := &stream{c: x.c, ep: x.ep, ctx: x.ctx, cancel: x.cancel, unwanted: x.dropped.Load}
+		s := &stream{c: x.c, sess: x.sess, ctx: x.ctx, cancel: x.cancel, unwanted: x.unneeded.Load}
 		s.take = func(text []byte) bool { return x.take(text, resp.Header) }
 		return s.follow(resp)
 	default:
@@ -158,8 +162,8 @@ func (x *exchange) do() error {
 	}
 }
 
-// single reads a response that consists of one message.
-func (x *exchange) single(resp *http.Response) error {
+// readMessage reads a response that consists of one message.
+func (x *exchange) readMessage(resp *http.Response) error {
 	text, err := x.c.end.ReadAll(resp)
 	if err != nil {
 		return err
@@ -175,18 +179,23 @@ func (x *exchange) single(resp *http.Response) error {
 func (x *exchange) take(text []byte, h http.Header) (done bool) {
 	m, _ := httpcore.Parse(text) // the session reports faults
 	if !x.isAnswer(m) {
-		x.answered = x.answered || x.inBatch(text)
-		x.c.end.Deliver(x.ctx, text, x.ep.number)
+		if !x.answered && x.inBatch(text) {
+			x.answered = true
+			x.c.end.Deliver(x.c.end.Life(), text, x.sess.number)
+		} else {
+			x.c.end.Deliver(x.ctx, text, x.sess.number)
+		}
 		return x.answered
 	}
 	x.answered = true
-	if x.first && m.Kind == jsonrpc.KindResponse {
-		if err := x.c.opened(x.ep, m.Result, h); err != nil {
+	if x.isInitialize && m.Kind == jsonrpc.KindResponse {
+		if err := x.c.completeHandshake(x.sess, m.Result, h); err != nil {
 			x.c.end.ReportLost(x.id, true, err)
 			return true
 		}
 	}
-	x.c.end.Deliver(x.ctx, text, x.ep.number)
+	// The loss of the session ends x.ctx. The caller would then wait for this answer in vain.
+	x.c.end.Deliver(x.c.end.Life(), text, x.sess.number)
 	return true
 }
 
@@ -204,11 +213,11 @@ func (x *exchange) inBatch(text []byte) bool {
 	return err == nil && slices.ContainsFunc(items, func(i jsonrpc.Item) bool { return x.isAnswer(i.Message) })
 }
 
-// failed handles the rejection of the request by the server.
-func (x *exchange) failed(resp *http.Response) error {
+// handleRejection handles the rejection of the request by the server.
+func (x *exchange) handleRejection(resp *http.Response) error {
 	status, id := httpcore.Status(resp)
 	var err error = status
-	if x.first && x.ep.number == 1 && !x.c.options.NoFallback {
+	if x.isInitialize && x.sess.number == 1 && !x.c.options.NoFallback {
 		switch status.Code {
 		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
 			old, oldErr := x.fallBack()
@@ -254,6 +263,6 @@ func (c *Client) replaceBy(old *sse.Client, x *exchange) error {
 		old.Close()
 		return transport.ErrClosed
 	}
-	c.old.Store(old)
-	return old.Write(x.ctx, transport.Message{Text: x.text, Session: x.ep.number})
+	c.fallback.Store(old)
+	return old.Write(x.ctx, transport.Message{Text: x.text, Session: x.sess.number})
 }

@@ -22,9 +22,9 @@ import (
 // connections are pipes, time advances only while all goroutines wait, and a goroutine that is left
 // at the end fails the test.
 
-// fake is a server that follows the specification, unless the test overrides it, and logs the
-// requests that it receives.
-type fake struct {
+// fakeServer is a server that logs the requests that it receives. It follows the specification
+// unless the test overrides it.
+type fakeServer struct {
 	t      *testing.T
 	begin  time.Time
 	client *http.Client
@@ -35,9 +35,9 @@ type fake struct {
 	// other handles HTTP requests other than POST, and posted messages that are not requests. It
 	// returns true if it has handled one. It may be nil.
 	other func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool
-	// hello is called before initialize is answered. It returns true if it has answered. It may be
-	// nil.
-	hello func(w http.ResponseWriter, r *http.Request) (done bool)
+	// initialize is called before initialize is answered. It returns true if it has answered. It
+	// may be nil.
+	initialize func(w http.ResponseWriter, r *http.Request) (done bool)
 
 	revision string // supported revision; default 2025-11-25
 	noID     bool   // the server has no sessions
@@ -50,21 +50,21 @@ type fake struct {
 	log      []string
 }
 
-// newFake returns a server and starts it.
-func newFake(t *testing.T) *fake {
-	f := &fake{t: t, begin: time.Now(), revision: "2025-11-25"}
+// newFakeServer returns a server and starts it.
+func newFakeServer(t *testing.T) *fakeServer {
+	f := &fakeServer{t: t, begin: time.Now(), revision: "2025-11-25"}
 	listener, client := pipes(t)
 	f.client = client
 	server := &http.Server{Handler: f}
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() { // ends when the server is closed
-		defer close(over)
+		defer close(done)
 		server.Serve(listener)
 	}()
 	t.Cleanup(func() {
 		server.Close()
 		client.CloseIdleConnections()
-		<-over
+		<-done
 		synctest.Wait()
 	})
 	return f
@@ -83,10 +83,10 @@ type pipeListener struct {
 }
 
 func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	here, there := net.Pipe()
+	client, server := net.Pipe()
 	select {
-	case l.conns <- there:
-		return here, nil
+	case l.conns <- server:
+		return client, nil
 	case <-l.closed:
 	case <-ctx.Done():
 	}
@@ -109,15 +109,15 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
 
-// note adds a line to the log.
-func (f *fake) note(format string, args ...any) {
+// logf adds a line to the log.
+func (f *fakeServer) logf(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.log = append(f.log, fmt.Sprintf(format, args...))
 }
 
-// take waits until all goroutines are idle, returns the log and empties it.
-func (f *fake) take() []string {
+// takeLog waits until all goroutines are idle, returns the log and empties it.
+func (f *fakeServer) takeLog() []string {
 	synctest.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,9 +127,9 @@ func (f *fake) take() []string {
 }
 
 // since returns the time since the start, for the log.
-func (f *fake) since() time.Duration { return time.Since(f.begin).Round(time.Millisecond) }
+func (f *fakeServer) since() time.Duration { return time.Since(f.begin).Round(time.Millisecond) }
 
-func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client was closed while it sent the body
@@ -146,7 +146,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			line += " " + strings.Join(values, "+")
 		}
 	}
-	f.note("%s", line)
+	f.logf("%s", line)
 	accept := map[string]string{
 		"POST": "application/json, text/event-stream", "GET": "text/event-stream", "DELETE": "",
 	}[r.Method]
@@ -158,8 +158,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case m.Method == "initialize":
-		if f.hello == nil || !f.hello(w, r) {
-			f.greet(w, m)
+		if f.initialize == nil || !f.initialize(w, r) {
+			f.answerInitialize(w, m)
 		}
 	case f.lost(r):
 		http.Error(w, "no such session", http.StatusNotFound)
@@ -177,8 +177,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// greet answers initialize.
-func (f *fake) greet(w http.ResponseWriter, m jsonrpc.Message) {
+// answerInitialize answers initialize and opens a session.
+func (f *fakeServer) answerInitialize(w http.ResponseWriter, m jsonrpc.Message) {
 	f.mu.Lock()
 	f.sessions++
 	f.id = fmt.Sprint(f.prefix, "s", f.sessions)
@@ -195,21 +195,21 @@ func (f *fake) greet(w http.ResponseWriter, m jsonrpc.Message) {
 }
 
 // drop ends the session without notifying the client.
-func (f *fake) drop() {
+func (f *fakeServer) drop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.id = ""
 }
 
 // lost reports whether a request belongs to a session that was dropped.
-func (f *fake) lost(r *http.Request) bool {
+func (f *fakeServer) lost(r *http.Request) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.noID && r.Header.Get("Mcp-Session-Id") != f.id
 }
 
 // answer answers a request with one JSON object.
-func (f *fake) answer(w http.ResponseWriter, m jsonrpc.Message, result string) {
+func (f *fakeServer) answer(w http.ResponseWriter, m jsonrpc.Message, result string) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprint(w, response(m, result))
 }
@@ -231,14 +231,14 @@ func stream(w http.ResponseWriter) func(format string, args ...any) {
 }
 
 // options returns options for a client of the server, without random delays.
-func (f *fake) options() streamable.ClientOptions {
+func (f *fakeServer) options() streamable.ClientOptions {
 	var o streamable.ClientOptions
 	o.HTTP = f.client
 	return o
 }
 
 // dial returns a client of the server.
-func (f *fake) dial(o streamable.ClientOptions) *streamable.Client {
+func (f *fakeServer) dial(o streamable.ClientOptions) *streamable.Client {
 	c, err := streamable.Dial("http://server.example/mcp", o)
 	if err != nil {
 		f.t.Fatal(err)
@@ -248,7 +248,7 @@ func (f *fake) dial(o streamable.ClientOptions) *streamable.Client {
 
 // connect opens a session with the server, and empties the log. The session is closed at the end of
 // the test.
-func (f *fake) connect(o streamable.ClientOptions, cfg *session.Config) *session.Session {
+func (f *fakeServer) connect(o streamable.ClientOptions, cfg *session.Config) *session.Session {
 	f.t.Helper()
 	s, err := session.Connect(f.t.Context(), f.dial(o), &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "c", Version: "1"},
@@ -262,6 +262,6 @@ func (f *fake) connect(o streamable.ClientOptions, cfg *session.Config) *session
 			f.t.Error(err)
 		}
 	})
-	f.take()
+	f.takeLog()
 	return s
 }

@@ -30,7 +30,7 @@ func FuzzClientAnswer(f *testing.F) {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			server := newFake(t)
+			server := newFakeServer(t)
 			o := server.options()
 			o.MaxMessage = 1 << 12
 			s := server.connect(o, nil)

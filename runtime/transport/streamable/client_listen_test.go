@@ -16,7 +16,7 @@ import (
 
 // Many servers lose the messages that they send before the standing stream is open. The client
 // therefore opens it before it sends further requests.
-func TestRequestsComeBehindTheStandingStream(t *testing.T) {
+func TestRequestsWaitForStandingStream(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusMethodNotAllowed} {
 		var mu sync.Mutex
 		var got []string

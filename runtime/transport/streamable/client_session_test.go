@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -23,10 +24,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
 
-func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
+func TestClientReopensDroppedSession(t *testing.T) {
 	// Proves HTTP-45.
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		reopened := make(chan *mcp.InitializeResult, 1)
 		s := f.connect(f.options(), &session.Config{Reopened: func(result *mcp.InitializeResult) { reopened <- result }})
 		f.drop()
@@ -40,7 +41,7 @@ func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
 		}
 		wg.Wait()
 		count := map[string]int{}
-		for _, line := range f.take() {
+		for _, line := range f.takeLog() {
 			if line != "POST ping s1 2025-11-25" { // pings sent before the loss is known
 				count[line]++
 			}
@@ -58,20 +59,20 @@ func TestClientOpensANewSessionInPlaceOfOneThatIsGone(t *testing.T) {
 		if err := s.Notify(t.Context(), "notifications/roots/list_changed", nil); err != nil {
 			t.Error(err)
 		}
-		check(t, "afterwards", []string{"POST notifications/roots/list_changed s2 2025-11-25"}, f.take())
+		check(t, "afterwards", []string{"POST notifications/roots/list_changed s2 2025-11-25"}, f.takeLog())
 	})
 }
 
 // Some servers reject a dropped session with status 400, not 404. The client distinguishes this
 // from the rejection of a single message.
-func TestClientTellsASessionThatIsGoneFromAMessageThatIsRefused(t *testing.T) {
+func TestClientDistinguishesDroppedSessionFromRejectedMessage(t *testing.T) {
 	const sdk = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`
-	refuse := func(w http.ResponseWriter, kind, text string) {
+	reject := func(w http.ResponseWriter, kind, text string) {
 		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(http.StatusBadRequest)
 		w.Write([]byte(text))
 	}
-	gone := []string{
+	reopened := []string{
 		"POST tools/list s1 2025-11-25", "POST ping s1 2025-11-25",
 		"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
 		"POST tools/list s2 2025-11-25",
@@ -80,31 +81,33 @@ func TestClientTellsASessionThatIsGoneFromAMessageThatIsRefused(t *testing.T) {
 		name string
 		// Answers tools/list in the first session.
 		list   func(w http.ResponseWriter, m jsonrpc.Message)
-		ping   func(f *fake, w http.ResponseWriter, m jsonrpc.Message)
+		ping   func(f *fakeServer, w http.ResponseWriter, m jsonrpc.Message)
 		want   []string
 		status bool // the request fails with status 400
 	}{
-		{"a JSON-RPC error for nobody", func(w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "application/json", sdk) },
-			func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "application/json", sdk) }, gone, false},
-		{"text", func(w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "text/plain", "Invalid session ID") },
-			func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "text/plain", "Invalid session ID") }, gone, false},
-		{"and then 404", func(w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "text/plain", "no") },
-			func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusNotFound) }, gone, false},
-		{"the message", func(w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "application/json", sdk) },
-			func(f *fake, w http.ResponseWriter, m jsonrpc.Message) { f.answer(w, m, `{}`) }, gone[:2], true},
-		{"a message by a server without ping", func(w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "text/plain", "no") },
-			func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
-				refuse(w, "application/json", `{"jsonrpc":"2.0","id":`+m.ID.String()+`,"error":{"code":-32601,"message":"what?"}}`)
-			}, gone[:2], true},
-		{"a server in trouble", func(w http.ResponseWriter, _ jsonrpc.Message) { refuse(w, "text/plain", "no") },
-			func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusBadGateway) }, gone[:2], true},
-		{"an error of the request", func(w http.ResponseWriter, m jsonrpc.Message) {
-			refuse(w, "application/json", `{"jsonrpc":"2.0","id":`+m.ID.String()+`,"error":{"code":-32602,"message":"no"}}`)
-		}, nil, gone[:1], false},
+		{"JSON-RPC error without an id", func(w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "application/json", sdk) },
+			func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "application/json", sdk) }, reopened, false},
+		{"text", func(w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "text/plain", "Invalid session ID") },
+			func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) {
+				reject(w, "text/plain", "Invalid session ID")
+			}, reopened, false},
+		{"ping gets 404", func(w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "text/plain", "no") },
+			func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusNotFound) }, reopened, false},
+		{"ping is answered", func(w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "application/json", sdk) },
+			func(f *fakeServer, w http.ResponseWriter, m jsonrpc.Message) { f.answer(w, m, `{}`) }, reopened[:2], true},
+		{"server without ping", func(w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "text/plain", "no") },
+			func(_ *fakeServer, w http.ResponseWriter, m jsonrpc.Message) {
+				reject(w, "application/json", `{"jsonrpc":"2.0","id":`+m.ID.String()+`,"error":{"code":-32601,"message":"unknown method"}}`)
+			}, reopened[:2], true},
+		{"ping gets 502", func(w http.ResponseWriter, _ jsonrpc.Message) { reject(w, "text/plain", "no") },
+			func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusBadGateway) }, reopened[:2], true},
+		{"JSON-RPC error with the request's id", func(w http.ResponseWriter, m jsonrpc.Message) {
+			reject(w, "application/json", `{"jsonrpc":"2.0","id":`+m.ID.String()+`,"error":{"code":-32602,"message":"no"}}`)
+		}, nil, reopened[:1], false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
 					switch {
 					case r.Header.Get("Mcp-Session-Id") != "s1":
@@ -117,19 +120,19 @@ func TestClientTellsASessionThatIsGoneFromAMessageThatIsRefused(t *testing.T) {
 				}
 				s := f.connect(f.options(), nil)
 				_, err := s.Call(t.Context(), "tools/list", nil)
-				status, refused := errors.AsType[*httpclient.StatusError](err)
-				if refused != test.status || refused && status.Code != http.StatusBadRequest {
+				status, rejected := errors.AsType[*httpclient.StatusError](err)
+				if rejected != test.status || rejected && status.Code != http.StatusBadRequest {
 					t.Errorf("got %v", err)
 				}
-				check(t, "requests", test.want, f.take())
+				check(t, "requests", test.want, f.takeLog())
 			})
 		})
 	}
 }
 
-func TestClientNoticesOnAStreamThatIsRefusedWith400ThatItsSessionIsGone(t *testing.T) {
+func TestStatus400OnStreamRevealsDroppedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		cut := make(chan bool)
 		f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
 			switch {
@@ -155,21 +158,21 @@ func TestClientNoticesOnAStreamThatIsRefusedWith400ThatItsSessionIsGone(t *testi
 		check(t, "requests", []string{
 			"GET s1 2025-11-25 1", "POST ping s1 2025-11-25",
 			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 	})
 }
 
-// A server that drops each session at once is not flooded with new sessions, even if the host uses
-// each of them or the server accepts a request in each.
-func TestClientAsksForSessionsThatAreOfNoUseMoreAndMoreSlowly(t *testing.T) {
+// If a server drops each session at once, the client opens further ones more and more slowly, even
+// if the host uses each session or the server accepts a request in it.
+func TestClientBacksOffWhenSessionsAreDropped(t *testing.T) {
 	for name, accepted := range map[string]int{"no request": 0, "one request": 1} {
-		t.Run(name, func(t *testing.T) { testUselessSessions(t, accepted) })
+		t.Run(name, func(t *testing.T) { testDroppedSessions(t, accepted) })
 	}
 }
 
-func testUselessSessions(t *testing.T, accepted int) {
+func testDroppedSessions(t *testing.T, accepted int) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		o := f.options()
 		o.NoListen = true
 		var s *session.Session
@@ -207,15 +210,15 @@ func testUselessSessions(t *testing.T, accepted int) {
 	})
 }
 
-// The delay also increases if a server accepts initialize and never answers it.
-func TestClientRepeatsUnansweredInitializeMoreAndMoreSlowly(t *testing.T) {
+// The delay also increases if the server accepts initialize and never answers it.
+func TestClientBacksOffWhenInitializeIsUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		o := f.options()
 		o.NoListen = true
 		s := f.connect(o, &session.Config{Timeout: -1})
 		var attempts atomic.Int64
-		f.hello = func(w http.ResponseWriter, _ *http.Request) bool {
+		f.initialize = func(w http.ResponseWriter, _ *http.Request) bool {
 			if attempts.Add(1) > 1000 {
 				return false // ends a flood
 			}
@@ -231,10 +234,10 @@ func TestClientRepeatsUnansweredInitializeMoreAndMoreSlowly(t *testing.T) {
 	})
 }
 
-func TestClientDoesNotRepeatWhatALostSessionHadAccepted(t *testing.T) {
+func TestClientDoesNotRepeatAcceptedRequests(t *testing.T) {
 	// Proves HTTP-45 and HTTP-37.
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		cancelled := make(chan error, 1)
 		f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
 			if m.Method == "ping" {
@@ -243,7 +246,7 @@ func TestClientDoesNotRepeatWhatALostSessionHadAccepted(t *testing.T) {
 			}
 			stream(w)("id: 1\ndata: %s\n\n", `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		}
-		s := f.connect(f.options(), &session.Config{Handler: session.ClientHandler(asked{cancelled: cancelled}, nil)})
+		s := f.connect(f.options(), &session.Config{Handler: session.ClientHandler(blockingClient{cancelled: cancelled}, nil)})
 		answer := make(chan error)
 		go func() {
 			_, err := s.Call(t.Context(), "tools/list", nil)
@@ -260,29 +263,30 @@ func TestClientDoesNotRepeatWhatALostSessionHadAccepted(t *testing.T) {
 		check(t, "requests", []string{
 			"POST tools/list s1 2025-11-25", "GET s1 2025-11-25 1",
 			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 		if err := s.Ping(t.Context()); err != nil {
 			t.Errorf("a ping in the new session: %v", err)
 		}
 	})
 }
 
-// asked is a client that does not answer roots/list. It waits until the request is cancelled.
-type asked struct {
+// blockingClient is a client that does not answer roots/list. It waits until the request is
+// cancelled.
+type blockingClient struct {
 	mcp.UnimplementedClientHandler
 	cancelled chan error
 }
 
-func (a asked) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
+func (a blockingClient) ListRoots(ctx context.Context, _ *mcp.RequestParams) (*mcp.ListRootsResult, error) {
 	<-ctx.Done()
 	a.cancelled <- context.Cause(ctx)
 	return nil, ctx.Err()
 }
 
 // Proves HTTP-45.
-func TestClientNoticesOnTheStandingStreamThatItsSessionIsGone(t *testing.T) {
+func TestStandingStreamRevealsDroppedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		cut := make(chan bool)
 		f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
 			if r.Method != "GET" {
@@ -301,7 +305,7 @@ func TestClientNoticesOnTheStandingStreamThatItsSessionIsGone(t *testing.T) {
 		time.Sleep(time.Second)
 		check(t, "requests", []string{
 			"GET s1 2025-11-25 1", "POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 	})
 }
 
@@ -309,9 +313,9 @@ func TestClientNoticesOnTheStandingStreamThatItsSessionIsGone(t *testing.T) {
 // not send the answer there.
 //
 // Proves HTTP-45.
-func TestClientNoticesByAnAnswerThatItsSessionIsGone(t *testing.T) {
+func TestRejectedAnswerRevealsDroppedSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
 			if r.Method != "GET" {
 				return false
@@ -333,40 +337,58 @@ func TestClientNoticesByAnAnswerThatItsSessionIsGone(t *testing.T) {
 		check(t, "requests", []string{
 			`POST {"jsonrpc":"2.0","id":"q","result":{"roots":[]}} s1 2025-11-25`,
 			"POST initialize", "POST notifications/initialized s2 2025-11-25", "GET s2 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 	})
 }
 
-func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
+func TestClientEndsIfReopenFails(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		hello func(f *fake, w http.ResponseWriter) bool
-		ends  bool // the session ends, and there are no further attempts
+		name       string
+		initialize func(f *fakeServer, w http.ResponseWriter) bool
+		ends       bool // the session ends, and there are no further attempts
 	}{
-		{"because it is refused", func(_ *fake, w http.ResponseWriter) bool {
+		{"initialize is rejected", func(_ *fakeServer, w http.ResponseWriter) bool {
 			w.WriteHeader(http.StatusForbidden)
 			return true
 		}, true},
-		{"because the revision is another one", func(f *fake, _ http.ResponseWriter) bool {
+		{"the revision has changed", func(f *fakeServer, _ http.ResponseWriter) bool {
 			f.revision = "2025-03-26"
 			return false
 		}, true},
-		{"but not if it may come later", func(_ *fake, w http.ResponseWriter) bool {
+		{"the server is unavailable", func(_ *fakeServer, w http.ResponseWriter) bool {
 			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}, false},
+		{"a proxy knows no path", func(_ *fakeServer, w http.ResponseWriter) bool {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}, false},
+		{"a proxy serves only files", func(_ *fakeServer, w http.ResponseWriter) bool {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return true
+		}, false},
+		{"a proxy shows a page", func(_ *fakeServer, w http.ResponseWriter) bool {
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<p>Back soon</p>")
+			return true
+		}, false},
+		{"a proxy redirects to a page", func(_ *fakeServer, w http.ResponseWriter) bool {
+			w.Header().Set("Location", "/maintenance")
+			w.WriteHeader(http.StatusFound)
 			return true
 		}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				s := f.connect(f.options(), nil)
 				f.drop()
-				f.hello = func(w http.ResponseWriter, _ *http.Request) bool { return test.hello(f, w) }
+				f.initialize = func(w http.ResponseWriter, _ *http.Request) bool { return test.initialize(f, w) }
 				if err := s.Ping(t.Context()); !errors.Is(err, transport.ErrSessionLost) {
 					t.Errorf("got %v, want %v", err, transport.ErrSessionLost)
 				}
 				synctest.Wait()
-				f.hello = nil
+				f.initialize = nil
 				err := s.Ping(t.Context())
 				if ended := errors.Is(err, session.ErrClosed); ended != test.ends || !ended && err != nil {
 					t.Errorf("the second ping: %v", err)
@@ -376,15 +398,35 @@ func TestClientEndsWhenThereIsNoNewSession(t *testing.T) {
 	}
 }
 
-func TestClientCancels(t *testing.T) {
+// The responses that do not end a client fail its first handshake at once.
+func TestFirstSessionIsOpenedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		var attempts atomic.Int32
+		f.initialize = func(w http.ResponseWriter, _ *http.Request) bool {
+			attempts.Add(1)
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		o := f.options()
+		o.NoFallback = true
+		_, err := session.Connect(t.Context(), f.dial(o), &mcp.InitializeRequestParams{}, nil)
+		status, _ := errors.AsType[*httpclient.StatusError](err)
+		if status == nil || status.Code != http.StatusNotFound || attempts.Load() != 1 || time.Since(f.begin) != 0 {
+			t.Errorf("%d attempts in %v: %v", attempts.Load(), time.Since(f.begin), err)
+		}
+	})
+}
+
+func TestTimedOutCallSendsCancellation(t *testing.T) {
 	// Proves HTTP-23.
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
-		hungUp := make(chan time.Duration, 1)
+		f := newFakeServer(t)
+		closedAt := make(chan time.Duration, 1)
 		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
 			stream(w)(": working\n\n")
 			<-r.Context().Done()
-			hungUp <- f.since()
+			closedAt <- f.since()
 		}
 		s := f.connect(f.options(), nil)
 		start := f.since()
@@ -392,17 +434,17 @@ func TestClientCancels(t *testing.T) {
 		if err != session.ErrTimeout {
 			t.Errorf("got %v", err)
 		}
-		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
-		if d := <-hungUp - start; d < 3*time.Second || d > 5*time.Second {
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.takeLog())
+		if d := <-closedAt - start; d < 3*time.Second || d > 5*time.Second {
 			t.Errorf("the client closed the stream after %v", d)
 		}
 	})
 }
 
 // The stream of a request that was cancelled is not resumed when the server ends it.
-func TestClientLeavesTheStreamOfACancelledRequest(t *testing.T) {
+func TestStreamOfCancelledRequestIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		cancelled := make(chan bool)
 		f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
 			stream(w)("id: 1\nretry: 1\ndata:\n\n")
@@ -419,15 +461,15 @@ func TestClientLeavesTheStreamOfACancelledRequest(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(time.Minute)
-		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.takeLog())
 	})
 }
 
-// A call that creates a task is not cancelled when its caller stops waiting. Its stream is closed
-// nevertheless.
-func TestClientLeavesTheStreamOfATaskThatIsGivenUp(t *testing.T) {
+// A call that creates a task is not cancelled when its caller stops waiting, but its stream is
+// closed.
+func TestStreamOfAbandonedTaskCallIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		f.tasks = true
 		var left atomic.Int32 // used by the server's goroutines
 		f.call = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) {
@@ -450,16 +492,16 @@ func TestClientLeavesTheStreamOfATaskThatIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
+func TestCallReturnsErrorOfItsResponse(t *testing.T) {
 	long := strings.Repeat("x", 2000)
-	status := func(code int) func(*fake, http.ResponseWriter, jsonrpc.Message) {
-		return func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) {
+	status := func(code int) func(*fakeServer, http.ResponseWriter, jsonrpc.Message) {
+		return func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "go away", code)
+			http.Error(w, "rejected", code)
 		}
 	}
-	raw := func(contentType, text string) func(*fake, http.ResponseWriter, jsonrpc.Message) {
-		return func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
+	raw := func(contentType, text string) func(*fakeServer, http.ResponseWriter, jsonrpc.Message) {
+		return func(_ *fakeServer, w http.ResponseWriter, m jsonrpc.Message) {
 			w.Header().Set("Content-Type", contentType)
 			w.Write([]byte(strings.ReplaceAll(text, "ANSWER", response(m, `{"tools":[]}`))))
 		}
@@ -467,14 +509,14 @@ func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 	isStatus := func(code int) func(error) bool {
 		return func(err error) bool {
 			e, ok := errors.AsType[*httpclient.StatusError](err)
-			return ok && e.Code == code && e.Header.Get("WWW-Authenticate") == "Bearer" && strings.Contains(e.Error(), "go away")
+			return ok && e.Code == code && e.Header.Get("WWW-Authenticate") == "Bearer" && strings.Contains(e.Error(), "rejected")
 		}
 	}
 	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
 	fine := func(err error) bool { return err == nil }
 	for _, test := range []struct {
 		name string
-		call func(*fake, http.ResponseWriter, jsonrpc.Message)
+		call func(*fakeServer, http.ResponseWriter, jsonrpc.Message)
 		want func(error) bool
 	}{
 		{"401", status(401), isStatus(401)},
@@ -483,7 +525,7 @@ func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 		{"429", status(429), isStatus(429)},
 		{"500", status(500), isStatus(500)},
 		{"503", status(503), isStatus(503)},
-		{"a JSON-RPC error for the request with an HTTP status", func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
+		{"JSON-RPC error with the request's id and a status", func(_ *fakeServer, w http.ResponseWriter, m jsonrpc.Message) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
 			w.Write([]byte(`{"jsonrpc":"2.0","id":` + m.ID.String() + `,"error":{"code":-32602,"message":"no"}}`))
@@ -491,7 +533,7 @@ func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 			e, ok := errors.AsType[*jsonrpc.Error](err)
 			return ok && e.Code == -32602
 		}},
-		{"a JSON-RPC error for nobody with an HTTP status", func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
+		{"JSON-RPC error without an id and a status", func(_ *fakeServer, w http.ResponseWriter, m jsonrpc.Message) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
 			w.Write([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`))
@@ -499,42 +541,42 @@ func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 			e, ok := errors.AsType[*httpclient.StatusError](err)
 			return ok && e.RPC != nil && e.RPC.Code == -32000
 		}},
-		{"a web page", raw("text/html", "<html>"), is(httpclient.ErrContent)},
-		{"no content type", func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusNoContent) }, is(httpclient.ErrContent)},
-		{"202 without a stream on which the answer may come", func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusAccepted) }, is(httpclient.ErrContent)},
-		{"a content type in capitals with parameters", raw("Application/JSON; charset=UTF-8", "ANSWER"), fine},
-		{"a stream with broken parameters", raw("text/event-stream;;x", "data: ANSWER\n\n"), fine},
-		{"no JSON", raw("application/json", "ANSWER}"), func(err error) bool { return err != nil && !errors.Is(err, session.ErrClosed) }},
-		{"nothing", raw("application/json", ""), is(httpclient.ErrContent)},
-		{"the answer to another request", raw("application/json", `{"jsonrpc":"2.0","id":"other","result":{}}`), is(httpclient.ErrContent)},
-		{"a long answer", raw("application/json", `{"x":"`+long+`"}`), is(transport.ErrTooLong)},
-		{"a long answer without its length", func(_ *fake, w http.ResponseWriter, m jsonrpc.Message) {
+		{"HTML", raw("text/html", "<html>"), is(httpclient.ErrContent)},
+		{"no content type", func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusNoContent) }, is(httpclient.ErrContent)},
+		{"202 without a standing stream", func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) { w.WriteHeader(http.StatusAccepted) }, is(httpclient.ErrContent)},
+		{"content type in capitals with parameters", raw("Application/JSON; charset=UTF-8", "ANSWER"), fine},
+		{"stream with malformed parameters", raw("text/event-stream;;x", "data: ANSWER\n\n"), fine},
+		{"invalid JSON", raw("application/json", "ANSWER}"), func(err error) bool { return err != nil && !errors.Is(err, session.ErrClosed) }},
+		{"empty body", raw("application/json", ""), is(httpclient.ErrContent)},
+		{"answer to another request", raw("application/json", `{"jsonrpc":"2.0","id":"other","result":{}}`), is(httpclient.ErrContent)},
+		{"overlong answer", raw("application/json", `{"x":"`+long+`"}`), is(transport.ErrTooLong)},
+		{"overlong answer of unknown length", func(_ *fakeServer, w http.ResponseWriter, m jsonrpc.Message) {
 			w.Header().Set("Content-Type", "application/json")
 			for range 4 {
 				w.Write([]byte(long))
 				http.NewResponseController(w).Flush()
 			}
 		}, is(transport.ErrTooLong)},
-		{"a long event in front of the answer", raw("text/event-stream", "data: "+long+"\n\ndata: ANSWER\n\n"), fine},
-		{"a long answer in an event", raw("text/event-stream", `data: {"result":{"x":"`+long+`"},"jsonrpc":"2.0","id":"other"}`+"\n\n"), is(transport.ErrTooLong)},
-		{"a long answer in an event of many lines", raw("text/event-stream", "data: {\"result\":{\ndata: \"x\":\ndata: \""+long+"\"},\ndata: \"id\":7\ndata: }\n\n"), is(transport.ErrTooLong)},
-		{"a stream without an answer", raw("text/event-stream", "data: {}\n\n"), is(httpclient.ErrCut)},
-		{"a stream with an event of another kind", raw("text/event-stream", "event: other\ndata: ANSWER\n\n"), is(httpclient.ErrCut)},
-		{"a stream with everything that may be in one", raw("text/event-stream", "\ufeff: hello\r\rid:1\revent: message\rdata:\r\r\nretry: x\r\nfoo: bar\r\nevent:message\r\ndata:ANSWER\r\n\r\n"), fine},
-		{"a redirect to another server", func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) {
+		{"overlong event before the answer", raw("text/event-stream", "data: "+long+"\n\ndata: ANSWER\n\n"), fine},
+		{"overlong answer in an event", raw("text/event-stream", `data: {"result":{"x":"`+long+`"},"jsonrpc":"2.0","id":"other"}`+"\n\n"), is(transport.ErrTooLong)},
+		{"overlong answer in many data lines", raw("text/event-stream", "data: {\"result\":{\ndata: \"x\":\ndata: \""+long+"\"},\ndata: \"id\":7\ndata: }\n\n"), is(transport.ErrTooLong)},
+		{"stream without an answer", raw("text/event-stream", "data: {}\n\n"), is(httpclient.ErrCut)},
+		{"stream with an event of another kind", raw("text/event-stream", "event: other\ndata: ANSWER\n\n"), is(httpclient.ErrCut)},
+		{"stream with all kinds of fields", raw("text/event-stream", "\ufeff: hello\r\rid:1\revent: message\rdata:\r\r\nretry: x\r\nfoo: bar\r\nevent:message\r\ndata:ANSWER\r\n\r\n"), fine},
+		{"redirect to another origin", func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) {
 			w.Header().Set("Location", "http://elsewhere.example/mcp")
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}, is(httpclient.ErrRedirect)},
-		{"a redirect that makes a GET of it", func(_ *fake, w http.ResponseWriter, _ jsonrpc.Message) {
+		{"redirect that changes the method", func(_ *fakeServer, w http.ResponseWriter, _ jsonrpc.Message) {
 			w.Header().Set("Location", "/other")
 			w.WriteHeader(http.StatusFound)
 		}, is(httpclient.ErrRedirect)},
-		{"a connection that breaks", func(*fake, http.ResponseWriter, jsonrpc.Message) { panic(http.ErrAbortHandler) },
+		{"broken connection", func(*fakeServer, http.ResponseWriter, jsonrpc.Message) { panic(http.ErrAbortHandler) },
 			func(err error) bool { return err != nil && !errors.Is(err, session.ErrClosed) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				o := f.options()
 				o.MaxMessage = 1500
 				s := f.connect(o, nil)
@@ -562,9 +604,9 @@ func TestClientTellsWhoWaitsWhatWentWrong(t *testing.T) {
 	}
 }
 
-func TestClientFollowsARedirectOnItsOwnServer(t *testing.T) {
+func TestClientFollowsRedirectWithinOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		s := f.connect(f.options(), nil)
 		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
 			if r.URL.Path == "/mcp" {
@@ -580,12 +622,12 @@ func TestClientFollowsARedirectOnItsOwnServer(t *testing.T) {
 	})
 }
 
-func TestClientSurvivesACutAtEveryByte(t *testing.T) {
+func TestClientResumesAfterCutAtEveryByte(t *testing.T) {
 	// Proves HTTP-35.
 	full := "id: a1\ndata: \n\nid: a2\ndata: " + logLine("one") + "\n\nid: a3\r\ndata: ANSWER\r\n\r\n"
 	for cut := len("id: a1\ndata: \n\n"); cut < len(full)+30; cut += 1 {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t)
+			f := newFakeServer(t)
 			var asked jsonrpc.Message
 			events := func() string { return strings.ReplaceAll(full, "ANSWER", response(asked, `{"tools":[]}`)) }
 			f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
@@ -617,18 +659,18 @@ func TestClientSurvivesACutAtEveryByte(t *testing.T) {
 	}
 }
 
-func TestClientConnectsLaterIfTheServerIsNotReached(t *testing.T) {
+func TestClientRetriesUnreachableServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		o := f.options()
 		real := f.client.Transport
 		down := 0
 		o.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			if down > 0 {
 				down--
-				listener, nobody := pipes(t)
+				listener, unreachable := pipes(t)
 				listener.Close()
-				return nobody.Transport.RoundTrip(r)
+				return unreachable.Transport.RoundTrip(r)
 			}
 			return real.RoundTrip(r)
 		})}
@@ -637,7 +679,7 @@ func TestClientConnectsLaterIfTheServerIsNotReached(t *testing.T) {
 		if err := s.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
-		check(t, "requests", []string{"POST ping s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"POST ping s1 2025-11-25"}, f.takeLog())
 		down = httpclient.DefaultMaxRetries + 1
 		if err := s.Ping(t.Context()); err == nil || errors.Is(err, session.ErrClosed) {
 			t.Errorf("got %v", err)
@@ -652,16 +694,16 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestClientAddsHeaders(t *testing.T) {
+func TestHeaderAndPrepareAddHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
-		f := newFake(t)
+		f := newFakeServer(t)
 		o := f.options()
 		o.Header = http.Header{"x-static": {"a"}}
-		refused := errors.New("no token")
+		noToken := errors.New("no token")
 		o.Prepare = func(r *http.Request) error {
 			if r.Context().Value(key{}) == "no" {
-				return refused
+				return noToken
 			}
 			r.Header.Add("X-Static", "b")
 			r.Header.Set("X-Value", "of "+r.Method)
@@ -679,32 +721,33 @@ func TestClientAddsHeaders(t *testing.T) {
 			}
 			check(t, "headers", []string{"a", "b", "of POST"}, got)
 		}
-		if err := s.Ping(context.WithValue(t.Context(), key{}, "no")); !errors.Is(err, refused) {
+		if err := s.Ping(context.WithValue(t.Context(), key{}, "no")); !errors.Is(err, noToken) {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-// The server fails in every way that causes an error or a log line. None has the id of the session.
+// The server fails in every way that causes an error or a log line. The session id is in none of
+// them.
 //
 // Proves HTTP-41.
-func TestClientTellsNobodyTheIDOfTheSession(t *testing.T) {
-	for name, fail := range map[string]func(f *fake, w http.ResponseWriter, r *http.Request, m jsonrpc.Message){
-		"a status": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+func TestErrorsAndLogsOmitSessionID(t *testing.T) {
+	for name, fail := range map[string]func(f *fakeServer, w http.ResponseWriter, r *http.Request, m jsonrpc.Message){
+		"status": func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
 			w.WriteHeader(http.StatusForbidden)
 		},
-		"a stream that breaks": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+		"broken stream": func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
 			stream(w)("id: 1\ndata:\n\n")
 		},
-		"a web page": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+		"HTML": func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
 			w.Header().Set("Content-Type", "text/html")
 		},
-		"a connection that breaks": func(*fake, http.ResponseWriter, *http.Request, jsonrpc.Message) { panic(http.ErrAbortHandler) },
-		"a redirect": func(_ *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+		"broken connection": func(*fakeServer, http.ResponseWriter, *http.Request, jsonrpc.Message) { panic(http.ErrAbortHandler) },
+		"redirect": func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
 			w.Header().Set("Location", "http://elsewhere.example/mcp")
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		},
-		"a session that is dropped": func(f *fake, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
+		"dropped session": func(f *fakeServer, w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
 			f.revision = "2025-06-18" // so that the client cannot open a new session
 			f.drop()
 			w.WriteHeader(http.StatusNotFound)
@@ -712,7 +755,7 @@ func TestClientTellsNobodyTheIDOfTheSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				f.prefix = "SECRET-"
 				var log lines
 				o := f.options()
@@ -763,10 +806,10 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-func TestClientTakesAnswersInBatches(t *testing.T) {
+func TestClientAcceptsAnswersInBatches(t *testing.T) {
 	for _, kind := range []string{"application/json", "text/event-stream"} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t)
+			f := newFakeServer(t)
 			f.revision = "2025-03-26"
 			pong := make(chan bool, 1)
 			f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
@@ -789,24 +832,24 @@ func TestClientTakesAnswersInBatches(t *testing.T) {
 				t.Errorf("%s: %v", kind, err)
 			}
 			<-pong
-			check(t, kind, []string{"POST tools/list s1 2025-03-26", `POST [{"jsonrpc":"2.0","id":"q","result":{}}] s1 2025-03-26`}, f.take())
+			check(t, kind, []string{"POST tools/list s1 2025-03-26", `POST [{"jsonrpc":"2.0","id":"q","result":{}}] s1 2025-03-26`}, f.takeLog())
 		})
 	}
 }
 
-// silent is a context without values: it hides the trace hooks of the request.
-type silent struct{ context.Context }
+// valuelessContext is a context without values: it hides the trace hooks of the request.
+type valuelessContext struct{ context.Context }
 
-func (silent) Value(any) any { return nil }
+func (valuelessContext) Value(any) any { return nil }
 
-func TestClientCancelsThroughAnHTTPClientThatDoesNotTellWhatHasGoneOut(t *testing.T) {
+func TestClientCancelsWithoutTraceHooks(t *testing.T) {
 	// Proves HTTP-23.
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		o := f.options()
 		real := f.client.Transport
 		o.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			return real.RoundTrip(r.WithContext(silent{r.Context()}))
+			return real.RoundTrip(r.WithContext(valuelessContext{r.Context()}))
 		})}
 		f.call = func(_ http.ResponseWriter, r *http.Request, _ jsonrpc.Message) { <-r.Context().Done() }
 		s := f.connect(o, nil)
@@ -814,6 +857,6 @@ func TestClientCancelsThroughAnHTTPClientThatDoesNotTellWhatHasGoneOut(t *testin
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(10 * time.Second)
-		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.takeLog())
 	})
 }

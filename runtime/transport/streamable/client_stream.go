@@ -16,7 +16,7 @@ import (
 // stream is a stream of events. It uses one connection after another.
 type stream struct {
 	c      *Client
-	ep     *epoch
+	sess   *clientSession
 	ctx    context.Context
 	cancel context.CancelCauseFunc // ends ctx; unused for the standing stream
 	// Processes a message. It returns true if no further message is needed.
@@ -24,14 +24,14 @@ type stream struct {
 	standing bool        // belongs to no request
 	unwanted func() bool // whether further messages are unneeded; nil means false
 
-	done     bool
-	refused  error         // the answer was too long
-	worked   bool          // a connection was made
-	last     string        // id of the last event
-	retry    time.Duration // the delay that the server has asked for
-	after    time.Duration // the Retry-After of the last response
-	failures int           // attempts in a row without an event
-	idle     int           // attempts in a row without a message
+	done       bool
+	tooLong    error         // set if the answer was too long
+	connected  bool          // at least one connection was made
+	lastID     string        // id of the last event
+	retry      time.Duration // the delay that the server has asked for
+	retryAfter time.Duration // the Retry-After of the last response
+	failures   int           // attempts in a row without an event
+	idle       int           // attempts in a row without a message
 }
 
 // maxPolls is how many connections in a row may have no message before the client increases its
@@ -43,7 +43,7 @@ const maxPolls = 5
 func (s *stream) follow(resp *http.Response) error {
 	ctx := s.ctx
 	if !s.standing {
-		defer context.AfterFunc(s.ep.ctx, func() { s.cancel(context.Cause(s.ep.ctx)) })()
+		defer context.AfterFunc(s.sess.ctx, func() { s.cancel(context.Cause(s.sess.ctx)) })()
 	}
 	var err error
 	for {
@@ -52,8 +52,8 @@ func (s *stream) follow(resp *http.Response) error {
 			switch {
 			case s.done:
 				return nil
-			case s.refused != nil:
-				return s.refused
+			case s.tooLong != nil:
+				return s.tooLong
 			}
 		}
 		switch {
@@ -61,13 +61,13 @@ func (s *stream) follow(resp *http.Response) error {
 			return context.Cause(ctx)
 		case s.unwanted != nil && s.unwanted():
 			return errCancelled
-		case !s.standing && s.last == "":
+		case !s.standing && s.lastID == "":
 			return fmt.Errorf("%w: not resumable: %w", httpclient.ErrCut, err)
 		case !s.standing && s.failures >= s.c.end.Options.MaxRetries:
 			return fmt.Errorf("%w: not resumed: %w", httpclient.ErrCut, err)
 		}
 		failures := max(s.failures, s.idle-maxPolls)
-		if !httpcore.Sleep(ctx, max(s.c.end.Backoff(s.retry, failures), s.after)) {
+		if !httpcore.Sleep(ctx, max(s.c.end.Backoff(s.retry, failures), s.retryAfter)) {
 			return context.Cause(ctx)
 		}
 		s.failures++
@@ -82,7 +82,7 @@ func (s *stream) follow(resp *http.Response) error {
 // read reads the events of one connection.
 func (s *stream) read(ctx context.Context, resp *http.Response) error {
 	defer resp.Body.Close()
-	s.worked = true
+	s.connected = true
 	r := eventstream.NewReader(resp.Body, s.c.end.Options.MaxMessage)
 	defer r.Release()
 	for {
@@ -96,7 +96,7 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 		}
 		s.failures = 0
 		if event.ID != "" {
-			s.last = event.ID
+			s.lastID = event.ID
 		}
 		if event.Retry > 0 {
 			s.retry = event.Retry
@@ -105,8 +105,8 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 		case long:
 			s.idle = 0
 			if answer, ok := errors.AsType[*transport.DeliveryError](err); ok && !s.standing {
-				s.refused = answer.Err // the stream of a request has only one answer
-				return s.refused
+				s.tooLong = answer.Err // the stream of a request has only one answer
+				return s.tooLong
 			}
 			s.c.end.Forward(transport.Message{}, err)
 		case event.Name == "" && len(event.Data) > 0:
@@ -121,11 +121,11 @@ func (s *stream) read(ctx context.Context, resp *http.Response) error {
 
 // connect resumes the stream, or opens the standing one.
 func (s *stream) connect(ctx context.Context) (*http.Response, error) {
-	s.after = 0
-	h := s.ep.headers()
+	s.retryAfter = 0
+	h := s.sess.headers()
 	h["Accept"] = []string{httpcore.Events}
-	if s.last != "" {
-		h["Last-Event-Id"] = []string{s.last}
+	if s.lastID != "" {
+		h["Last-Event-Id"] = []string{s.lastID}
 	}
 	do := s.c.end.DoWithTimeout
 	if s.standing {
@@ -144,42 +144,42 @@ func (s *stream) connect(ctx context.Context) (*http.Response, error) {
 	}
 	defer httpcore.Discard(resp)
 	status, _ := httpcore.Status(resp)
-	s.after = httpcore.RetryAfter(resp.Header)
-	if s.worked && s.c.dropped(ctx, s.ep, resp) { // some servers answer every GET with 404
-		return nil, s.c.lose(s.ep, status)
+	s.retryAfter = httpcore.RetryAfter(resp.Header)
+	if s.connected && s.c.sessionDropped(ctx, s.sess, resp) { // some servers answer every GET with 404
+		return nil, s.c.loseSession(s.sess, status)
 	}
-	if s.standing && s.last != "" && status.Code == http.StatusBadRequest {
-		s.last = "" // the server has dropped that event
-		return nil, errForgotten
+	if s.standing && s.lastID != "" && status.Code == http.StatusBadRequest {
+		s.lastID = "" // the server has dropped that event
+		return nil, errEventDropped
 	}
 	return nil, status
 }
 
-var errForgotten = errors.New("streamable: server has dropped the last event")
+var errEventDropped = errors.New("streamable: server has dropped the last event")
 
 // listen opens the standing stream. It ends with the session or the connection. A server need not
 // offer one (MCP transports, "Listening for Messages from the Server").
 //
 // listen waits up to listenTimeout for the server's response: many servers lose messages that they
 // send before the stream is open, so later requests should arrive after it.
-func (c *Client) listen(ep *epoch) {
-	if c.options.NoListen || ep.listening.Swap(true) {
+func (c *Client) listen(sess *clientSession) {
+	if c.options.NoListen || sess.listening.Swap(true) {
 		return
 	}
 	answered := make(chan struct{})
-	started := c.end.Go(func() { // ends with the epoch, or when the server offers no stream
-		s := &stream{c: c, ep: ep, ctx: ep.ctx, standing: true}
+	started := c.end.Go(func() { // ends with the session, or when the server offers no stream
+		s := &stream{c: c, sess: sess, ctx: sess.ctx, standing: true}
 		s.take = func(text []byte) bool {
-			c.end.Deliver(ep.ctx, text, ep.number)
+			c.end.Deliver(sess.ctx, text, sess.number)
 			return false
 		}
-		resp, err := s.connect(ep.ctx)
+		resp, err := s.connect(sess.ctx)
 		close(answered)
 		if err == nil || httpcore.Retryable(err) {
 			err = s.follow(resp)
 		}
-		ep.listening.Store(false)
-		if ep.ctx.Err() == nil {
+		sess.listening.Store(false)
+		if sess.ctx.Err() == nil {
 			c.end.Options.Logger.Info("standing stream ended", "error", err)
 		}
 	})
@@ -191,7 +191,7 @@ func (c *Client) listen(ep *epoch) {
 	select {
 	case <-answered:
 	case <-timer.C: // some servers send the response header with their first message
-	case <-ep.ctx.Done():
+	case <-sess.ctx.Done():
 	}
 }
 

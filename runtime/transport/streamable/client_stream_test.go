@@ -39,7 +39,7 @@ func (c connection) serve(w http.ResponseWriter, answer string) {
 	send("%s", strings.ReplaceAll(c.text, "ANSWER", answer))
 }
 
-func TestClientResumesTheStreamOfARequest(t *testing.T) {
+func TestClientResumesStreamOfRequest(t *testing.T) {
 	// Proves HTTP-13, HTTP-15, HTTP-17, HTTP-35 and HTTP-37.
 	const primed = "id: a1\nretry: 500\ndata: \n\n"
 	for _, test := range []struct {
@@ -49,37 +49,37 @@ func TestClientResumesTheStreamOfARequest(t *testing.T) {
 		want  []string
 		fails error
 	}{
-		{"after the time that the server asks for",
+		{"after the server's delay",
 			[]connection{{text: primed}, {text: "id: a2\ndata: ANSWER\n\n"}},
 			[]string{"500ms a1"}, nil},
-		{"again and again, if the server wants to be polled",
+		{"repeatedly, for a server that closes each connection",
 			[]connection{{text: primed}, {text: primed}, {text: "id: a2\ndata:\n\n"}, {text: "retry: 2000\n\n"}, {text: "data: ANSWER\n\n"}},
 			[]string{"500ms a1", "500ms a1", "500ms a2", "2s a2"}, nil},
-		{"from the last event, over connections that bring nothing",
+		{"after connections without events",
 			[]connection{{text: primed}, {status: 503}, {text: ""}, {text: "data: ANSWER\n\n"}},
 			[]string{"500ms a1", "+ a1", "+ a1"}, nil},
-		{"from the last whole event",
+		{"from the last complete event",
 			[]connection{{text: primed + "id: a2\ndata: ANSWER\n"}, {text: "id: a2\ndata: ANSWER\n\n"}},
 			[]string{"500ms a1"}, nil},
-		{"no sooner than a busy server asks for",
+		{"after Retry-After",
 			[]connection{{text: primed}, {status: 429, header: http.Header{"Retry-After": {"7"}}}, {text: "data: ANSWER\n\n"}},
 			[]string{"500ms a1", "7s a1"}, nil},
-		{"after the shortest time that it may ask for",
+		{"after the minimum delay",
 			[]connection{{text: "id: a1\nretry: 1\ndata:\n\n"}, {text: "data: ANSWER\n\n"}},
 			[]string{"100ms a1"}, nil},
-		{"but not without an id",
+		{"not without an event id",
 			[]connection{{text: "retry: 500\n\n"}}, nil, httpclient.ErrCut},
-		{"but not what the server cannot resume",
+		{"not after a permanent rejection",
 			[]connection{{text: primed}, {status: 405}}, []string{"500ms a1"}, &httpclient.StatusError{}},
-		{"but not without end",
+		{"at most MaxRetries times",
 			[]connection{{text: primed}, {status: 500}, {status: 502}, {status: 503}, {status: 504}, {text: ""}, {text: "data: ANSWER\n\n"}},
 			[]string{"500ms a1", "+ a1", "+ a1", "+ a1", "+ a1"}, httpclient.ErrCut},
-		{"but not something else",
+		{"not with another content type",
 			[]connection{{text: primed}, {status: 200}}, []string{"500ms a1"}, httpclient.ErrContent},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				var got []string
 				var last time.Time
 				var asked jsonrpc.Message
@@ -126,7 +126,7 @@ func TestClientResumesTheStreamOfARequest(t *testing.T) {
 					}
 				}
 				check(t, "resumptions", test.want, got)
-				if posts := f.take(); strings.Count(strings.Join(posts, "\n"), "POST tools/list") != 1 {
+				if posts := f.takeLog(); strings.Count(strings.Join(posts, "\n"), "POST tools/list") != 1 {
 					t.Errorf("the request was sent again: %q", posts)
 				}
 			})
@@ -134,9 +134,9 @@ func TestClientResumesTheStreamOfARequest(t *testing.T) {
 	}
 }
 
-func TestClientWaitsLongerAfterEachFailure(t *testing.T) {
+func TestRetryDelayDoublesWithEachFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		var at []time.Time
 		f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) {
 			at = append(at, time.Now())
@@ -169,13 +169,13 @@ func TestClientWaitsLongerAfterEachFailure(t *testing.T) {
 	})
 }
 
-// The delay between connections increases if a server sends no message on them.
-func TestClientPollsMoreSlowlyIfNoMessageComes(t *testing.T) {
+// The delay between connections increases while the server sends no message.
+func TestClientPollsMoreSlowlyWithoutMessages(t *testing.T) {
 	const polling = "retry: 1\nid: a\ndata:\n\n"
 	for _, standing := range []bool{false, true} {
 		t.Run(fmt.Sprint("standing stream: ", standing), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				var gets atomic.Int32 // used by the server's goroutines
 				f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)(polling) }
 				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
@@ -204,10 +204,10 @@ func TestClientPollsMoreSlowlyIfNoMessageComes(t *testing.T) {
 	}
 }
 
-func TestClientGivesUpAResumptionThatIsNotAnswered(t *testing.T) {
+func TestUnansweredResumptionIsAbandoned(t *testing.T) {
 	for name, serve := range map[string]func(w http.ResponseWriter, r *http.Request){
 		"no headers": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"a refusal without end": func(w http.ResponseWriter, r *http.Request) {
+		"rejection with an endless body": func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			http.NewResponseController(w).Flush()
 			<-r.Context().Done()
@@ -215,7 +215,7 @@ func TestClientGivesUpAResumptionThatIsNotAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				var gets atomic.Int32 // used by the server's goroutines
 				f.call = func(w http.ResponseWriter, _ *http.Request, _ jsonrpc.Message) { stream(w)("id: a\ndata:\n\n") }
 				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
@@ -240,10 +240,10 @@ func TestClientGivesUpAResumptionThatIsNotAnswered(t *testing.T) {
 	}
 }
 
-func TestClientListensOnAStandingStream(t *testing.T) {
+func TestClientListensOnStandingStream(t *testing.T) {
 	// Proves HTTP-24 and HTTP-28.
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		steps := []connection{
 			{text: "id: x1\nretry: 1000\ndata: " + logLine("one") + "\n\n"},
 			{text: "id: x2\ndata: " + logLine("two") + "\n\n"},
@@ -269,7 +269,7 @@ func TestClientListensOnAStandingStream(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		var gets []string
-		for _, line := range f.take() {
+		for _, line := range f.takeLog() {
 			if strings.HasPrefix(line, "GET") {
 				gets = append(gets, line)
 			}

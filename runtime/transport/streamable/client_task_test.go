@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
+func TestTaskHandleSurvivesLossOfSession(t *testing.T) {
 	// Proves HTTP-45.
 	synctest.Test(t, func(t *testing.T) {
 		manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
@@ -32,18 +32,18 @@ func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
 		o := newTools()
 		o.tasks = receiver.ServerCapabilities(true)
 		o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
-		start := func() *served {
+		start := func() *testServer {
 			return serveOver(t, streamable.HandlerOptions{}, o, func(l net.Listener) net.Listener { return l })
 		}
 		first := start()
-		var now atomic.Pointer[served] // the running server
-		now.Store(first)
+		var running atomic.Pointer[testServer]
+		running.Store(first)
 		var reopened atomic.Int32
 		cfg := &session.Config{Reopened: func(*mcp.InitializeResult) { reopened.Add(1) }}
 		tasks := requestor.Attach(cfg)
 		options := streamable.ClientOptions{}
 		options.HTTP = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			return now.Load().http.Transport.RoundTrip(r)
+			return running.Load().http.Transport.RoundTrip(r)
 		})}
 		c, err := streamable.Dial("http://localhost/mcp", options)
 		if err != nil {
@@ -71,7 +71,7 @@ func TestTaskHandlesOutliveTheSessionAtTheServer(t *testing.T) {
 		time.Sleep(time.Second)
 		first.stop() // ends its sessions
 		time.Sleep(time.Minute)
-		now.Store(start())
+		running.Store(start())
 		time.Sleep(time.Minute)
 		close(o.release)
 		got := <-waiting
@@ -98,7 +98,7 @@ func (b slowBody) Read(p []byte) (int, error) {
 
 // The status of a task may arrive before its large result, on another connection. The client still
 // receives the result, and requests it once.
-func TestResultArrivesOverSlowLine(t *testing.T) {
+func TestLargeResultArrivesOverSlowConnection(t *testing.T) {
 	for name, resume := range map[string]bool{"new handle": false, "resumed handle": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

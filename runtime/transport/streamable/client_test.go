@@ -19,17 +19,17 @@ import (
 )
 
 // check compares the requests that a server has logged.
-func check(t *testing.T, what string, want, got []string) {
+func check(t *testing.T, name string, want, got []string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
+		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
 
-func TestClientSendsEachMessageAsAPostWithItsHeaders(t *testing.T) {
+func TestClientPostsEachMessageWithHeaders(t *testing.T) {
 	// Proves HTTP-06, HTTP-07, HTTP-08, HTTP-12, HTTP-24, HTTP-42, HTTP-46, HTTP-48 and HTTP-49.
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		f.revision = "2025-06-18"
 		pong := make(chan bool)
 		f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
@@ -64,13 +64,13 @@ func TestClientSendsEachMessageAsAPostWithItsHeaders(t *testing.T) {
 			"POST tools/call s1 2025-06-18",
 			`POST {"jsonrpc":"2.0","id":"ask","result":{}} s1 2025-06-18`,
 			"DELETE s1 2025-06-18",
-		}, f.take())
+		}, f.takeLog())
 	})
 }
 
-func TestClientOpensTheConversation(t *testing.T) {
+func TestClientHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
+		f := newFakeServer(t)
 		c := f.dial(f.options())
 		s, err := session.Connect(t.Context(), c, nil, nil)
 		if err != nil {
@@ -80,11 +80,11 @@ func TestClientOpensTheConversation(t *testing.T) {
 			"POST initialize",
 			"POST notifications/initialized s1 2025-11-25",
 			"GET s1 2025-11-25",
-		}, f.take())
+		}, f.takeLog())
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		check(t, "requests", []string{"DELETE s1 2025-11-25"}, f.take())
+		check(t, "requests", []string{"DELETE s1 2025-11-25"}, f.takeLog())
 		if err := c.Write(t.Context(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","method":"x"}`)}); err != transport.ErrClosed {
 			t.Errorf("writing to a closed connection: %v", err)
 		}
@@ -92,23 +92,23 @@ func TestClientOpensTheConversation(t *testing.T) {
 }
 
 // The server may send nothing before it has received notifications/initialized.
-func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
+func TestClientRepeatsInitializedUntilAccepted(t *testing.T) {
 	for _, test := range []struct {
-		status  int   // 0 breaks the connection
-		refused int32 // number of rejected attempts
-		waits   bool
+		status   int   // 0 breaks the connection
+		rejected int32 // number of rejected attempts
+		waits    bool
 	}{
 		{0, 1, true}, {0, 20, false}, {429, 2, true}, {500, 1, true}, {502, 5, true}, {503, 20, false}, {400, 1, false}, {413, 3, false},
 	} {
-		t.Run(fmt.Sprint(test.status, " ", test.refused), func(t *testing.T) {
+		t.Run(fmt.Sprint(test.status, " ", test.rejected), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
+				f := newFakeServer(t)
 				var posts atomic.Int32 // used by the server's goroutines
 				f.other = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
 					if m.Method != "notifications/initialized" {
 						return false
 					}
-					if posts.Add(1) > test.refused {
+					if posts.Add(1) > test.rejected {
 						return false
 					}
 					if test.status == 0 {
@@ -123,11 +123,11 @@ func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if taken := posts.Load() > test.refused; taken != test.waits {
+				if accepted := posts.Load() > test.rejected; accepted != test.waits {
 					t.Errorf("%d posts when Connect returns", posts.Load())
 				}
 				time.Sleep(time.Hour)
-				if want := test.refused + 1; posts.Load() != want {
+				if want := test.rejected + 1; posts.Load() != want {
 					t.Errorf("%d posts, want %d", posts.Load(), want)
 				}
 				if err := s.Close(); err != nil {
@@ -138,8 +138,8 @@ func TestClientRepeatsInitializedUntilTheServerTakesIt(t *testing.T) {
 	}
 }
 
-func TestClientStopsRepeatingInitializedWhenItIsClosed(t *testing.T) {
-	refuse := func(f *fake, status int) {
+func TestCloseEndsRepetitionOfInitialized(t *testing.T) {
+	reject := func(f *fakeServer, status int) {
 		f.other = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
 			if m.Method == "notifications/initialized" {
 				w.WriteHeader(status)
@@ -148,13 +148,13 @@ func TestClientStopsRepeatingInitializedWhenItIsClosed(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
-		refuse(f, http.StatusForbidden)
+		f := newFakeServer(t)
+		reject(f, http.StatusForbidden)
 		f.connect(f.options(), nil) // the cleanup closes it; a remaining goroutine fails the test
 	})
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
-		refuse(f, http.StatusServiceUnavailable)
+		f := newFakeServer(t)
+		reject(f, http.StatusServiceUnavailable)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := session.Connect(ctx, f.dial(f.options()), nil, nil); !errors.Is(err, context.DeadlineExceeded) {

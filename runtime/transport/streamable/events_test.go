@@ -19,8 +19,8 @@ func TestMemoryStore(t *testing.T) {
 	})
 }
 
-// kept returns the number of events of stream 1 in a store.
-func kept(t *testing.T, s streamable.EventStore, session string) int {
+// countEvents returns the number of events of stream 1 of a session in a store.
+func countEvents(t *testing.T, s streamable.EventStore, session string) int {
 	t.Helper()
 	events, err := s.Events(t.Context(), session, "1", 0)
 	if err != nil && !errors.Is(err, streamable.ErrUnknown) {
@@ -30,7 +30,7 @@ func kept(t *testing.T, s streamable.EventStore, session string) int {
 }
 
 // Above MaxBytes, the largest session loses events.
-func TestMemoryStoreTakesFromTheLargestSession(t *testing.T) {
+func TestMemoryStoreLargestSessionLosesEvents(t *testing.T) {
 	s := streamable.NewMemoryStore(streamable.MemoryOptions{MaxBytes: 21 << 10})
 	add := func(session string, n int) {
 		t.Helper()
@@ -47,7 +47,7 @@ func TestMemoryStoreTakesFromTheLargestSession(t *testing.T) {
 		add("late", n)
 		add("busy", 100+n)
 	}
-	if got := []int{kept(t, s, "late"), kept(t, s, "busy")}; got[0] != 5 || got[1] != 15 {
+	if got := []int{countEvents(t, s, "late"), countEvents(t, s, "busy")}; got[0] != 5 || got[1] != 15 {
 		t.Errorf("the sessions have %d events", got)
 	}
 	if events, err := s.Events(t.Context(), "busy", "1", 0); err != nil || events[0].Number != 91 {
@@ -59,7 +59,7 @@ func TestMemoryStoreTakesFromTheLargestSession(t *testing.T) {
 	for n := range 30 {
 		add("late", n+5)
 	}
-	if got := kept(t, s, "late"); got != 20 {
+	if got := countEvents(t, s, "late"); got != 20 {
 		t.Errorf("the session has %d events, want 20", got)
 	}
 }
@@ -73,7 +73,7 @@ func heap() int {
 }
 
 // A store uses at most twice MaxBytes of memory, for any events.
-func TestMemoryStoreHoldsNoMoreThanItMay(t *testing.T) {
+func TestMemoryStoreLimitsMemory(t *testing.T) {
 	const limit = 2 << 20
 	long := strings.Repeat("x", 1<<20)
 	for name, fill := range map[string]func(add func(session, stream string, number int, text string)){
@@ -82,7 +82,7 @@ func TestMemoryStoreHoldsNoMoreThanItMay(t *testing.T) {
 				add(fmt.Sprint(n), "1", 1, strings.Repeat("x", 200<<10))
 			}
 		},
-		"events that are longer than a session may have": func(add func(string, string, int, string)) {
+		"overlong events": func(add func(string, string, int, string)) {
 			for n := range 60 {
 				add(fmt.Sprint(n), "1", 1, long)
 			}

@@ -59,11 +59,11 @@ func (n *network) Accept() (net.Conn, error) {
 	if n.limits != nil {
 		limit = n.limits(n.conns.Add(1) - 1)
 	}
-	return &fragile{Conn: c, n: n, limit: limit, left: -1}, nil
+	return &unreliableConn{Conn: c, n: n, limit: limit, left: -1}, nil
 }
 
-// fragile is a connection of a network.
-type fragile struct {
+// unreliableConn is a connection of a network.
+type unreliableConn struct {
 	net.Conn
 	n     *network
 	limit func(read []byte) int
@@ -71,7 +71,7 @@ type fragile struct {
 	left  int
 }
 
-func (c *fragile) Read(b []byte) (int, error) {
+func (c *unreliableConn) Read(b []byte) (int, error) {
 	k, err := c.Conn.Read(b)
 	if limit := c.limit(b[:k]); limit >= 0 {
 		c.mu.Lock()
@@ -81,7 +81,7 @@ func (c *fragile) Read(b []byte) (int, error) {
 	return k, err
 }
 
-func (c *fragile) Write(b []byte) (int, error) {
+func (c *unreliableConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	left := c.left
 	if left >= len(b) {
@@ -91,15 +91,15 @@ func (c *fragile) Write(b []byte) (int, error) {
 	if left < 0 {
 		return c.Conn.Write(b)
 	}
-	arrives := b[:min(left, len(b))]
-	k, err := c.Conn.Write(arrives)
+	arriving := b[:min(left, len(b))]
+	k, err := c.Conn.Write(arriving)
 	c.n.mu.Lock()
-	c.n.sent = append(c.n.sent, arrives[:k]...)
-	if len(arrives) < len(b) {
+	c.n.sent = append(c.n.sent, arriving[:k]...)
+	if len(arriving) < len(b) {
 		c.n.cuts++
 	}
 	c.n.mu.Unlock()
-	if len(arrives) < len(b) {
+	if len(arriving) < len(b) {
 		c.Conn.Close()
 		return k, io.ErrClosedPipe
 	}
@@ -124,14 +124,14 @@ func (r *recorder) Read() (transport.Message, error) {
 }
 
 // dial opens a session with the handler.
-func (s *served) dial(cfg *session.Config) (*session.Session, *recorder, error) {
+func (s *testServer) dial(cfg *session.Config) (*session.Session, *recorder, error) {
 	s.t.Helper()
 	c, err := streamable.Dial("http://localhost/mcp", streamable.ClientOptions{Options: httpclient.Options{HTTP: s.http}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	r := &recorder{Conn: c}
-	open, err := session.Connect(soon(s.t), r, &mcp.InitializeRequestParams{
+	open, err := session.Connect(testContext(s.t), r, &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "test client", Version: "1"},
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 	}, cfg)
@@ -143,9 +143,9 @@ func (s *served) dial(cfg *session.Config) (*session.Session, *recorder, error) 
 // with a DeliveryError. The tool runs once.
 //
 // Proves HTTP-22, HTTP-32 and HTTP-37.
-func TestEveryCutOfAnAnswer(t *testing.T) {
-	resumed, whole := 0, false
-	for cut := 0; !whole; cut++ {
+func TestCutOfAnswerAtEveryByte(t *testing.T) {
+	resumed, complete := 0, false
+	for cut := 0; !complete; cut++ {
 		synctest.Test(t, func(t *testing.T) {
 			var n *network
 			s := serveOver(t, streamable.HandlerOptions{}, newTools(), cutAnswer(&n, cut))
@@ -155,14 +155,14 @@ func TestEveryCutOfAnAnswer(t *testing.T) {
 			}
 			defer c.Close()
 			before := len(seen.seen)
-			raw, err := c.Call(soon(t), "tools/call", session.Raw(`{"name":"progress","arguments":{},"_meta":{"progressToken":"p"}}`))
+			raw, err := c.Call(testContext(t), "tools/call", session.Raw(`{"name":"progress","arguments":{},"_meta":{"progressToken":"p"}}`))
 			var sent []byte
-			sent, whole = n.arrived()
-			primed := bytes.Contains(sent, []byte("data: \n\n"))
+			sent, complete = n.arrived()
+			firstEvent := bytes.Contains(sent, []byte("data: \n\n"))
 			if got := s.tools.calls.Load(); got != 1 {
 				t.Errorf("cut after %d bytes: the tool ran %d times", cut, got)
 			}
-			if !primed {
+			if !firstEvent {
 				if _, ok := errors.AsType[*transport.DeliveryError](err); !ok {
 					t.Errorf("cut after %d bytes: %s, %v", cut, raw, err)
 				}
@@ -207,7 +207,7 @@ func cutAnswer(n **network, cut int) func(net.Listener) net.Listener {
 }
 
 // arrived returns the part of an answer that has arrived, and whether it is complete.
-func (n *network) arrived() (sent []byte, whole bool) {
+func (n *network) arrived() (sent []byte, complete bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sent, n.cuts == 0
@@ -215,8 +215,8 @@ func (n *network) arrived() (sent []byte, whole bool) {
 
 // If a server streams every answer from the start, an answer is not lost once its first event has
 // arrived.
-func TestEveryCutOfAnAnswerThatIsStreamedFromTheStart(t *testing.T) {
-	for cut, whole := 0, false; !whole; cut++ {
+func TestCutOfStreamedAnswerAtEveryByte(t *testing.T) {
+	for cut, complete := 0, false; !complete; cut++ {
 		synctest.Test(t, func(t *testing.T) {
 			var n *network
 			s := serveOver(t, streamable.HandlerOptions{StreamAfter: -1}, newTools(), cutAnswer(&n, cut))
@@ -225,16 +225,16 @@ func TestEveryCutOfAnAnswerThatIsStreamedFromTheStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			raw, err := c.Call(soon(t), "tools/call", session.Raw(`{"name":"echo","arguments":{"n":1}}`))
+			raw, err := c.Call(testContext(t), "tools/call", session.Raw(`{"name":"echo","arguments":{"n":1}}`))
 			var sent []byte
-			sent, whole = n.arrived()
+			sent, complete = n.arrived()
 			_, lost := errors.AsType[*transport.DeliveryError](err)
-			primed := bytes.Contains(sent, []byte("data: \n\n"))
-			if lost == primed || primed && (err != nil || !strings.Contains(string(raw), `{\"n\":1}`)) {
+			firstEvent := bytes.Contains(sent, []byte("data: \n\n"))
+			if lost == firstEvent || firstEvent && (err != nil || !strings.Contains(string(raw), `{\"n\":1}`)) {
 				t.Errorf("cut after %d bytes: %s, %v", cut, raw, err)
 			}
 			// The call may have been cancelled before the tool ran.
-			if got := s.tools.calls.Load(); got > 1 || primed && got < 1 {
+			if got := s.tools.calls.Load(); got > 1 || firstEvent && got < 1 {
 				t.Errorf("cut after %d bytes: the tool ran %d times", cut, got)
 			}
 		})
@@ -244,11 +244,11 @@ func TestEveryCutOfAnAnswerThatIsStreamedFromTheStart(t *testing.T) {
 	}
 }
 
-// An answer in JSON is lost with its connection. If it was the answer that names a task, the task
-// exists nevertheless, and the client finds it in the list.
-func TestATaskWhoseAnswerIsLostIsFoundInTheList(t *testing.T) {
+// A JSON answer is lost with its connection. If it was the answer that names a new task, the client
+// finds the task in the list.
+func TestTaskWithLostAnswerIsListed(t *testing.T) {
 	found := 0
-	for cut, whole := 0, false; !whole; cut++ {
+	for cut, complete := 0, false; !complete; cut++ {
 		synctest.Test(t, func(t *testing.T) {
 			manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
 			if err != nil {
@@ -267,13 +267,13 @@ func TestATaskWhoseAnswerIsLostIsFoundInTheList(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			h, err := tasks.CallTool(soon(t), c, &mcp.CallToolRequestParams{Name: "echo", Arguments: []byte(`{"n":1}`)})
-			if _, whole = n.arrived(); !whole {
+			h, err := tasks.CallTool(testContext(t), c, &mcp.CallToolRequestParams{Name: "echo", Arguments: []byte(`{"n":1}`)})
+			if _, complete = n.arrived(); !complete {
 				if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !lost.Taken {
 					t.Errorf("cut after %d bytes: %v", cut, err)
 					return
 				}
-				for state, err := range requestor.List(soon(t), c) {
+				for state, err := range requestor.List(testContext(t), c) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -285,7 +285,7 @@ func TestATaskWhoseAnswerIsLostIsFoundInTheList(t *testing.T) {
 				t.Errorf("cut after %d bytes: no task", cut)
 				return
 			}
-			result, err := h.Result(soon(t))
+			result, err := h.Result(testContext(t))
 			if err != nil || result.Content[0].(*mcp.TextContent).Text != `{"n":1}` || o.calls.Load() != 1 {
 				t.Errorf("cut after %d bytes: %+v, %v; the tool ran %d times", cut, result, err, o.calls.Load())
 			}
@@ -299,21 +299,21 @@ func TestATaskWhoseAnswerIsLostIsFoundInTheList(t *testing.T) {
 	}
 }
 
-// Tasks work over connections that break all the time: every task that the client knows has one
+// Tasks work over connections that break repeatedly: every task that the client knows has one
 // result, progress only increases, and a tool runs at most once per call.
-func TestTasksOverBadConnections(t *testing.T) {
+func TestTasksOverUnreliableConnections(t *testing.T) {
 	for range 20 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("seed %#x", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { tasksOverBadConnections(t, seed) })
+			synctest.Test(t, func(t *testing.T) { tasksOverUnreliableConnections(t, seed) })
 		})
 	}
 }
 
-func tasksOverBadConnections(t *testing.T, seed uint64) {
+func tasksOverUnreliableConnections(t *testing.T, seed uint64) {
 	var n *network
 	o := newTools()
-	created := tasksOver(t, o, func(l net.Listener) net.Listener {
+	created := runTasksOver(t, o, func(l net.Listener) net.Listener {
 		n = &network{Listener: l, limits: func(conn uint64) func([]byte) int {
 			random := rand.New(rand.NewPCG(seed, conn)) // independent of other connections
 			return func(read []byte) int {              // called by one goroutine
@@ -335,9 +335,9 @@ func tasksOverBadConnections(t *testing.T, seed uint64) {
 	}
 }
 
-// tasksOver runs six tasks at once over a network and checks their results and progress. It returns
-// the number of attempts to create a task.
-func tasksOver(t *testing.T, o *tools, network func(net.Listener) net.Listener) (created int) {
+// runTasksOver runs six tasks at once over a network and checks their results and progress. It
+// returns the number of attempts to create a task.
+func runTasksOver(t *testing.T, o *tools, network func(net.Listener) net.Listener) (created int) {
 	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)

@@ -19,9 +19,9 @@ import (
 )
 
 // serveLoopback serves a handler on a real socket, with the tools of serve.
-func serveLoopback(t *testing.T, o streamable.HandlerOptions, configure func(*http.Server)) *served {
+func serveLoopback(t *testing.T, o streamable.HandlerOptions, configure func(*http.Server)) *testServer {
 	t.Helper()
-	s := &served{t: t, tools: newTools(), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+	s := &testServer{t: t, tools: newTools(), http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
 	s.handler = streamable.NewHandler(s.tools.open, o)
 	server := httptest.NewUnstartedServer(s.handler)
 	if configure != nil {
@@ -42,15 +42,15 @@ func serveLoopback(t *testing.T, o streamable.HandlerOptions, configure func(*ht
 }
 
 // serveTimed serves a handler over pipes in a synctest bubble, by a server with timeouts.
-func serveTimed(t *testing.T, o streamable.HandlerOptions, server *http.Server) *served {
-	s := &served{t: t, tools: newTools()}
+func serveTimed(t *testing.T, o streamable.HandlerOptions, server *http.Server) *testServer {
+	s := &testServer{t: t, tools: newTools()}
 	s.handler = streamable.NewHandler(s.tools.open, o)
 	s.serveBy(server, plain)
 	return s
 }
 
 // dialRaw connects to the server without an HTTP client.
-func (s *served) dialRaw() net.Conn {
+func (s *testServer) dialRaw() net.Conn {
 	s.t.Helper()
 	conn, err := s.http.Transport.(*http.Transport).DialContext(s.t.Context(), "tcp", "localhost:80")
 	if err != nil {
@@ -61,12 +61,12 @@ func (s *served) dialRaw() net.Conn {
 }
 
 // A client that sends its message slowly loses its connection after ReadTimeout.
-func TestServerSlowMessage(t *testing.T) {
+func TestSlowBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{ReadTimeout: time.Second}, &http.Server{})
 		conn := s.dialRaw()
 		start := time.Now()
-		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n{", len(hello))
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n{", len(initialize))
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -85,10 +85,10 @@ func TestServerSlowMessage(t *testing.T) {
 }
 
 // A client that does not read even a short answer loses its connection.
-func TestServerAnswerThatIsNotRead(t *testing.T) {
+func TestUnreadAnswerClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StallTimeout: time.Second}, &http.Server{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		conn := s.dialRaw()
 		body := call(1, "echo")
 		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMCP-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
@@ -99,12 +99,12 @@ func TestServerAnswerThatIsNotRead(t *testing.T) {
 	})
 }
 
-// A client that reads the last message of a stream, but not the end of the response, loses its
+// A client that reads the last message of a stream but not the end of the response loses its
 // connection.
-func TestServerStreamWhoseEndIsNotRead(t *testing.T) {
+func TestUnreadEndOfStreamClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1, StallTimeout: time.Second}, &http.Server{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		conn := s.dialRaw()
 		body := call(1, "echo")
 		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMCP-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
@@ -125,7 +125,7 @@ func TestServerStreamWhoseEndIsNotRead(t *testing.T) {
 }
 
 // A client that does not read loses its connections FlushTimeout after the end of its session.
-func TestServerCutsConnectionsOfAnEndedSession(t *testing.T) {
+func TestEndedSessionClosesConnections(t *testing.T) {
 	for _, exchange := range []struct {
 		name        string
 		streamAfter time.Duration
@@ -139,15 +139,15 @@ func TestServerCutsConnectionsOfAnEndedSession(t *testing.T) {
 	} {
 		for _, end := range []struct {
 			name string
-			end  func(s *served, id string)
+			end  func(s *testServer, id string)
 		}{
-			{"delete", func(s *served, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }},
-			{"close", func(s *served, id string) { s.handler.Close() }},
+			{"delete", func(s *testServer, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }},
+			{"close", func(s *testServer, id string) { s.handler.Close() }},
 		} {
 			t.Run(exchange.name+", "+end.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := serveTimed(t, streamable.HandlerOptions{StreamAfter: exchange.streamAfter, StallTimeout: time.Minute, FlushTimeout: time.Second}, &http.Server{})
-					id := s.opened(hello)
+					id := s.openSession(initialize)
 					var last string
 					if exchange.name == "stream that has ended" {
 						stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
@@ -206,11 +206,11 @@ func TestStatelessServerLimitsSlowClients(t *testing.T) {
 }
 
 // The http.Server limits the header of a request. These limits do not end streams.
-func TestServerHeaders(t *testing.T) {
+func TestHTTPServerLimitsHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1},
 			&http.Server{ReadHeaderTimeout: time.Second, MaxHeaderBytes: 8 << 10})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		conn := s.dialRaw()
 		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ") // incomplete
@@ -232,11 +232,11 @@ func TestServerHeaders(t *testing.T) {
 }
 
 // The timeouts of an http.Server are for short exchanges. They do not end streams.
-func TestServerStreamsOutliveTimeouts(t *testing.T) {
+func TestStreamsOutliveHTTPTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serveTimed(t, streamable.HandlerOptions{StreamAfter: -1},
 			&http.Server{ReadTimeout: time.Second, WriteTimeout: time.Second})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
@@ -254,10 +254,10 @@ func TestServerStreamsOutliveTimeouts(t *testing.T) {
 }
 
 // An answer is not lost if it arrives while its stream is being opened.
-func TestServerAnswersWhileAStreamOpens(t *testing.T) {
+func TestAnswerArrivesWhileStreamOpens(t *testing.T) {
 	for _, after := range []time.Duration{-1, time.Microsecond, 50 * time.Microsecond} {
 		s := serveLoopback(t, streamable.HandlerOptions{StreamAfter: after}, nil)
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for i := range 1000 {
 			response := s.do("POST", call(i, "echo"), "MCP-Session-Id", id)
 			text, err := io.ReadAll(response.Body)
@@ -272,7 +272,7 @@ func TestServerAnswersWhileAStreamOpens(t *testing.T) {
 
 // Many concurrent sessions, each with both kinds of streams, leave no goroutine behind. A remaining
 // goroutine would fail the bubble.
-func TestServerManySessions(t *testing.T) {
+func TestManySessionsLeaveNoGoroutine(t *testing.T) {
 	sessions := 200
 	if testing.Short() {
 		sessions = 20
@@ -307,8 +307,8 @@ func TestServerManySessions(t *testing.T) {
 // JSON-RPC error.
 func FuzzServer(f *testing.F) {
 	f.Add("POST", true, "application/json, text/event-stream", "application/json", "2025-11-25", "", call(1, "echo"))
-	f.Add("POST", false, "*/*", "application/json; charset=utf-8", "", "", hello)
-	f.Add("POST", true, "*/*", "application/json", "2025-11-25", "", "["+ready+"]")
+	f.Add("POST", false, "*/*", "application/json; charset=utf-8", "", "", initialize)
+	f.Add("POST", true, "*/*", "application/json", "2025-11-25", "", "["+initialized+"]")
 	f.Add("GET", true, "text/event-stream", "", "2025-06-18", "0-0", "")
 	f.Add("DELETE", false, "", "", "1900-01-01", "", "")
 	o := newTools()
@@ -316,7 +316,7 @@ func FuzzServer(f *testing.F) {
 	handler := streamable.NewHandler(o.open, streamable.HandlerOptions{MaxSessions: 50, StreamAfter: time.Millisecond})
 	f.Cleanup(func() { handler.Close() })
 	open := func(t *testing.T) string {
-		r := httptest.NewRequest("POST", "/", strings.NewReader(hello))
+		r := httptest.NewRequest("POST", "/", strings.NewReader(initialize))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)

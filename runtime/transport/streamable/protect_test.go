@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-func TestProtectRefusesForeignPagesAndNames(t *testing.T) {
+func TestProtectRejectsForeignOriginsAndHosts(t *testing.T) {
 	served := 0
 	h := streamable.Protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }), streamable.HandlerOptions{
 		Origins: []string{"https://app.example.com"},

@@ -22,7 +22,7 @@ import (
 
 // A restarted server continues its sessions and streams. Requests that were being served are
 // answered with an error.
-func TestServerRestarts(t *testing.T) {
+func TestServerRestoresSessionsAfterRestart(t *testing.T) {
 	for name, orderly := range map[string]bool{"killed": false, "shut down": true} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "events.db")
@@ -41,7 +41,7 @@ func restart(t *testing.T, path string, orderly bool) {
 	}
 	store := open()
 	s := serve(t, streamable.HandlerOptions{Store: store})
-	id := s.opened(hello)
+	id := s.openSession(initialize)
 	stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
 	for range 3 {
 		stream.next() // the first event is not a message
@@ -54,7 +54,7 @@ func restart(t *testing.T, path string, orderly bool) {
 		t.Fatal(err)
 	}
 	s.changeList()
-	ended := s.opened(hello)
+	ended := s.openSession(initialize)
 	if got := s.status("DELETE", "", "MCP-Session-Id", ended); got != 204 {
 		t.Errorf("delete: %d", got)
 	}
@@ -98,7 +98,7 @@ func restart(t *testing.T, path string, orderly bool) {
 			t.Errorf("a new stream has the id %s, an earlier one %s", asked.id, old)
 		}
 	}
-	if got := s.status("POST", hello, "MCP-Session-Id", id); got != 200 {
+	if got := s.status("POST", initialize, "MCP-Session-Id", id); got != 200 {
 		t.Errorf("initialize again: %d", got)
 	}
 	if got := s.status("POST", call(4, "echo"), "MCP-Session-Id", ended); got != 404 {
@@ -107,7 +107,7 @@ func restart(t *testing.T, path string, orderly bool) {
 }
 
 // A stored session is loaded once, and only for its principal.
-func TestServerLoadsASessionOnce(t *testing.T) {
+func TestServerLoadsSessionOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, err := boltstore.Open(path, boltstore.Options{})
@@ -144,7 +144,7 @@ func TestServerLoadsASessionOnce(t *testing.T) {
 
 // The state that the owner of a session has persisted is available after a restart. It is limited
 // in size, and deleted with the session.
-func TestServerKeepsAState(t *testing.T) {
+func TestServerPersistsState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	var store *boltstore.Store
 	var conn transport.Conn
@@ -191,7 +191,7 @@ func TestServerKeepsAState(t *testing.T) {
 		}
 	}
 	handler, post := restart()
-	id := post(hello).Header.Get("MCP-Session-Id")
+	id := post(initialize).Header.Get("MCP-Session-Id")
 	kept("", true)
 	keep("first", nil)
 	keep("longer than 10", transport.ErrTooLong)
@@ -215,7 +215,7 @@ func TestServerKeepsAState(t *testing.T) {
 
 	for _, o := range []streamable.HandlerOptions{{}, {Stateless: true}} {
 		handler, post := begin(o)
-		post(hello)
+		post(initialize)
 		kept("", false)
 		keep("x", errors.ErrUnsupported)
 		handler.Close()

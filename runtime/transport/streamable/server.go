@@ -214,7 +214,7 @@ type Handler struct {
 	open  func(*http.Request, transport.Conn)
 	guard guard.Guard
 
-	timers  sync.Pool // of stopped *time.Timer
+	timers  timerPool
 	buffers sync.Pool // of *[]byte for events
 
 	mu       sync.Mutex

@@ -3,13 +3,8 @@ package streamable
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -19,71 +14,50 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
 
-// standing is the name of the stream for messages that belong to no request. Clients open it with
-// GET.
-const standing = "0"
-
 // serverConn is the server end of one conversation: a [transport.Conn] that receives messages by
-// POST and sends each message on one of several streams.
+// POST and sends each message on one of several streams. It passes each message from part to part;
+// the parts do not know each other, except that a sink belongs to its outflow. Each part has a lock
+// of its own, and no goroutine holds two of them. The order of a stream is acquired before any of
+// them.
 type serverConn struct {
 	h         *Handler
 	id        string // session id; empty without a session
 	principal string // principal that opened the session
 	place     *place // nil unless the handler is Stateless
 	in        *queue.Queue
-	bodies    *guard.Room         // limits the messages that are being received
-	batch     []transport.Message // taken from in, not yet read
-	done      chan struct{}       // closed when over is set
-	closed    chan struct{}       // closed when shut has returned
-	closeErr  error               // set before closed is closed
-	persistMu sync.Mutex          // held while the opening or the state is persisted
+	bodies    *guard.Room   // limits the messages that are being received
+	done      chan struct{} // closed when the connection has ended
+	closed    chan struct{} // closed when shut has returned
+	closeErr  error         // set before closed is closed
 
-	interrupted atomic.Bool // writes to HTTP connections fail; see interrupt
+	handshake handshake
+	exchanges exchanges
+	journal   journal
+	streams   streams
+	out       outflow
 
-	mu         sync.Mutex
-	revision   mcp.Revision             // empty until initialize is answered
-	client     []byte                   // the params of initialize, if restored
-	restored   bool                     // the session was opened before
-	state      []byte                   // persisted earlier; nil after PersistedState
-	closing    bool                     // Close was called
-	over       bool                     // the connection has ended
-	suspended  bool                     // Suspend was called
-	deleted    bool                     // the client has ended the session
-	owner      transport.Owner          // nil if unknown
-	linger     *time.Timer              // see endAfter; nil before
-	streams    map[string]*serverStream // the streams that have not ended
-	calls      map[jsonrpc.ID]*serverStream
-	nextStream uint64
-	pending    int           // bytes pending for HTTP connections
-	room       chan struct{} // closed when pending decreases; nil unless await waits
-	tickets    uint64        // the newest ticket; see reserve
-	moved      atomic.Uint64 // number of partial writes of all HTTP connections; not guarded
-	sinks      *sink         // head of the list of sinks
-	exchanges  int           // number of HTTP exchanges being served
-	brief      int           // how many of them have no request, and hold no stream
-	quiet      chan struct{} // closed when over is set and no exchange is left
-	used       time.Time     // when the last exchange ended
-	touched    time.Time     // when isUsed was called last
+	mu        sync.Mutex
+	closing   bool            // Close was called
+	suspended bool            // Suspend was called
+	deleted   bool            // the client has ended the session
+	owner     transport.Owner // nil if unknown
+	linger    *time.Timer     // see endAfter; nil before
 }
 
 func newServerConn(h *Handler, id, principal string) *serverConn {
 	c := &serverConn{
-		h:          h,
-		id:         id,
-		principal:  principal,
-		in:         queue.New(h.o.MaxQueue, h.o.StallTimeout),
-		bodies:     guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
-		done:       make(chan struct{}),
-		closed:     make(chan struct{}),
-		calls:      map[jsonrpc.ID]*serverStream{},
-		streams:    map[string]*serverStream{},
-		nextStream: 1,
-		quiet:      make(chan struct{}),
-		used:       time.Now(),
+		h:         h,
+		id:        id,
+		principal: principal,
+		in:        queue.New(h.o.MaxQueue, h.o.StallTimeout),
+		bodies:    guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
+		done:      make(chan struct{}),
+		closed:    make(chan struct{}),
+		exchanges: exchanges{max: h.o.MaxStreams, quiet: make(chan struct{}), used: time.Now()},
+		streams:   newStreams(h.o.MaxStreams, id != ""),
 	}
-	if id != "" {
-		c.streams[standing] = newServerStream(standing)
-	}
+	c.journal = journal{o: &h.o, id: id, done: c.done}
+	c.out = outflow{max: h.o.MaxQueue, stall: h.o.StallTimeout, done: c.done}
 	return c
 }
 
@@ -131,18 +105,7 @@ func (c *serverConn) end() {
 }
 
 // Read returns the next posted message.
-func (c *serverConn) Read() (transport.Message, error) {
-	if len(c.batch) == 0 {
-		var err error
-		if c.batch, err = c.in.Take(); err != nil {
-			return transport.Message{}, err
-		}
-	}
-	m := c.batch[0]
-	c.batch[0] = transport.Message{}
-	c.batch = c.batch[1:]
-	return m, nil
-}
+func (c *serverConn) Read() (transport.Message, error) { return c.in.Next() }
 
 // Push implements [transport.Pusher]. The goroutine of a POST calls take for its message.
 func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)) bool {
@@ -155,50 +118,24 @@ func (c *serverConn) Push(of transport.Conn, take func(transport.Message, error)
 
 // Restored implements [transport.Restored].
 func (c *serverConn) Restored() (revision mcp.Revision, client []byte, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.revision, c.client, c.restored
+	return c.handshake.get()
 }
 
 // PersistedState implements [transport.Persister].
-func (c *serverConn) PersistedState() (state []byte, ok bool) {
-	_, ok = c.h.o.Store.(SessionStore)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	state, c.state = c.state, nil
-	return state, ok && c.id != ""
-}
+func (c *serverConn) PersistedState() (state []byte, ok bool) { return c.journal.takeState() }
 
-// PersistState implements [transport.Persister]. It does I/O under persistMu, so that states are
-// persisted in order, and none after the session was deleted from the store.
+// PersistState implements [transport.Persister].
 func (c *serverConn) PersistState(ctx context.Context, state []byte) error {
-	store, ok := c.h.o.Store.(SessionStore)
-	switch {
-	case !ok || c.id == "":
-		return fmt.Errorf("streamable: session is not stored: %w", errors.ErrUnsupported)
-	case len(state) > c.h.o.MaxState:
-		return fmt.Errorf("streamable: %d bytes of state: %w", len(state), transport.ErrTooLong)
-	}
-	c.persistMu.Lock()
-	defer c.persistMu.Unlock()
-	c.mu.Lock()
-	over := c.over
-	c.mu.Unlock()
-	if over {
-		return transport.ErrClosed
-	}
-	return store.PersistState(ctx, c.id, state)
+	return c.journal.persistState(ctx, state)
 }
 
 // Write sends m on the stream of the request that it belongs to, or on the standing stream. It
 // drops an answer whose stream has ended.
 func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
-	c.mu.Lock()
-	st, rest, over := c.calls[m.For], c.streams[standing], c.over
-	c.mu.Unlock()
-	if over {
+	if c.isOver() {
 		return transport.ErrClosed
 	}
+	st, rest := c.streams.of(m.For)
 	if st != nil {
 		if err := c.send(ctx, st, m); err != errOver {
 			return err
@@ -215,9 +152,7 @@ func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 
 // Release implements [transport.Releaser]. It ends the stream of the request without an answer.
 func (c *serverConn) Release(id jsonrpc.ID) {
-	c.mu.Lock()
-	st := c.calls[id]
-	c.mu.Unlock()
+	st, _ := c.streams.of(id)
 	if st == nil {
 		return
 	}
@@ -225,6 +160,98 @@ func (c *serverConn) Release(id jsonrpc.ID) {
 	defer st.order.Unlock()
 	// No room is reserved, because the answer has no text.
 	c.add(context.Background(), st, transport.Message{For: id, Answer: true}, 0)
+}
+
+// send adds a message to a stream. Unless the message is an answer, send first waits until the
+// session has room for it. An answer is added at once. Then send waits until no more than MaxQueue
+// is pending.
+func (c *serverConn) send(ctx context.Context, st *serverStream, m transport.Message) error {
+	var room int
+	if !m.Answer {
+		var ticket uint64
+		var err error
+		if room, ticket, err = c.out.reserve(ctx, &st.outlet, len(m.Text)+eventOverhead); err != nil {
+			return err
+		}
+		if ticket != 0 {
+			defer c.out.releaseTicket(&st.outlet, ticket)
+		}
+	}
+	st.order.Lock()
+	full, err := c.add(ctx, st, m, room)
+	st.order.Unlock()
+	if full != nil && m.Answer {
+		c.out.waitForRoom(ctx, full)
+	}
+	return err
+}
+
+// add adds a message to a stream: it persists the event and passes it to the connection. It returns
+// that connection if too many bytes are pending. It fails with errOver if the stream has ended. room
+// is the room reserved for the message; add uses or releases it. The order of the stream must be
+// held.
+func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Message, room int) (full *sink, err error) {
+	switch {
+	case c.isOver():
+		c.out.release(room)
+		return nil, transport.ErrClosed
+	case st.over:
+		c.out.release(room)
+		return nil, errOver
+	}
+	e, alone := st.next(m)
+	if alone {
+		c.streams.remove(st, m.For)
+		full = c.out.answer(&st.outlet, m.Text)
+		c.ended()
+		return full, nil
+	}
+	var answers jsonrpc.ID
+	if m.Answer {
+		c.streams.answered(m.For)
+		if m.Text != nil {
+			answers = m.For
+		}
+	}
+	requests, begins := st.number()
+	if e.Last && st.opening != nil { // the answer to initialize is sent as an event
+		c.opened(context.WithoutCancel(ctx), st.opening, m.Text)
+		st.opening = nil
+	}
+	if begins {
+		c.journal.begin(ctx, st.id, requests)
+	}
+	persistErr := c.journal.append(ctx, st.id, e, answers)
+	st.last = e.Number
+	if e.Last {
+		// Before the client receives the answer: its next request may need the place.
+		c.streams.remove(st)
+		defer c.ended()
+	}
+	full, ok := c.out.push(&st.outlet, e, room)
+	if !ok && persistErr != nil && !m.Answer {
+		return nil, &transport.MessageError{Err: persistErr}
+	}
+	return full, nil
+}
+
+// ended is called when a stream of requests has ended. Without a session, it was the only one.
+func (c *serverConn) ended() {
+	if c.id == "" {
+		c.in.Close(transport.ErrClosed)
+	}
+}
+
+// start makes a stream an event stream before there is a message.
+func (c *serverConn) start(st *serverStream) {
+	st.order.Lock()
+	defer st.order.Unlock()
+	if st.over {
+		return
+	}
+	if requests, ok := st.number(); ok && !c.isOver() { // after Forget, Begin would store the session again
+		c.journal.begin(context.Background(), st.id, requests)
+	}
 }
 
 // Close ends the conversation. It waits until pending data is written to open HTTP connections, for
@@ -246,39 +273,47 @@ func (c *serverConn) Close() error {
 func (c *serverConn) shut() error {
 	c.in.Close(transport.ErrClosed)
 	c.in.Discard()
+	c.exchanges.end()
 	c.mu.Lock()
-	c.over = true
 	if c.linger != nil {
 		c.linger.Stop()
-	}
-	if c.exchanges == 0 {
-		close(c.quiet)
 	}
 	c.mu.Unlock()
 	close(c.done)
 	timer := time.NewTimer(c.h.o.FlushTimeout)
 	defer timer.Stop()
 	select {
-	case <-c.quiet:
+	case <-c.exchanges.quiet:
 	case <-timer.C:
 		if c.isUnwanted() {
-			c.interrupt()
+			c.out.interrupt()
 		}
 	}
-	c.settle()
+	c.journal.settle()
+	c.streams.settle()
 	c.in.Wait()
 	defer c.h.remove(c) // after Forget; otherwise find could load the session again
 	if c.id == "" || c.outlives() {
 		return nil
 	}
-	return c.h.o.Store.Forget(context.Background(), c.id)
+	return c.journal.forget(context.Background())
+}
+
+// isOver reports whether the connection has ended.
+func (c *serverConn) isOver() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // isRefused reports whether the owner has closed the connection without suspending it.
 func (c *serverConn) isRefused() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.over && !c.suspended
+	return c.isOver() && !c.suspended
 }
 
 // isUnwanted reports whether pending writes may be interrupted, because the client has ended the
@@ -295,7 +330,7 @@ func (c *serverConn) outlives() bool {
 	c.mu.Lock()
 	suspended, deleted := c.suspended, c.deleted
 	c.mu.Unlock()
-	_, ok := c.h.o.Store.(SessionStore)
+	_, ok := c.journal.sessions()
 	return ok && !deleted && (suspended || c.h.draining.Load())
 }
 
@@ -306,137 +341,27 @@ func (c *serverConn) because(err error) error {
 		return err
 	}
 	c.mu.Lock()
-	// Without a revision, the owner has rejected the session.
-	retry := c.suspended || c.revision == ""
+	suspended := c.suspended
 	c.mu.Unlock()
-	if retry || c.id == "" || c.h.draining.Load() {
+	// Without a handshake, the owner has rejected the session.
+	if suspended || !c.handshake.isOpen() || c.id == "" || c.h.draining.Load() {
 		return errDraining
 	}
 	return err
-}
-
-// settle waits until no event is being added and no state is being persisted.
-func (c *serverConn) settle() {
-	c.persistMu.Lock()
-	c.mu.Lock()
-	streams := slices.Collect(maps.Values(c.streams))
-	c.mu.Unlock()
-	c.persistMu.Unlock() // adding an event may need it; see persistOpening
-	for _, st := range streams {
-		st.settle()
-	}
-}
-
-// settle waits until no event is being added to the stream.
-func (st *serverStream) settle() {
-	st.order.Lock()
-	defer st.order.Unlock()
-}
-
-// enter counts a new HTTP exchange that may hold a stream. It fails if there are too many or the
-// connection is over.
-func (c *serverConn) enter() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.over:
-		return transport.ErrClosed
-	case c.exchanges-c.brief >= c.h.o.MaxStreams:
-		return errTooManyStreams
-	}
-	c.exchanges++
-	return nil
-}
-
-// enterBriefly is enter for messages without requests. They have a limit of their own: requests
-// that have reached theirs may wait for such a message, for example an answer or a cancellation.
-func (c *serverConn) enterBriefly() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.over:
-		return transport.ErrClosed
-	case c.brief >= c.h.o.MaxStreams:
-		return errTooManyStreams
-	}
-	c.exchanges++
-	c.brief++
-	return nil
-}
-
-// leaveBriefly is leave after enterBriefly.
-func (c *serverConn) leaveBriefly() {
-	c.mu.Lock()
-	c.brief--
-	c.mu.Unlock()
-	c.leave()
-}
-
-// leave records that an HTTP exchange has ended.
-func (c *serverConn) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.exchanges--
-	c.used = time.Now()
-	if c.exchanges == 0 && c.over {
-		close(c.quiet)
-	}
 }
 
 // idleSince returns when the session became idle. ok is false if it is not idle. A handler that
 // waits for an answer of a client without a connection does not count, because the client may never
 // return.
 func (c *serverConn) idleSince() (t time.Time, ok bool) {
-	c.mu.Lock()
-	t, owner := c.used, c.owner
-	connected, serving := c.exchanges > 0, len(c.calls) > 0
-	c.mu.Unlock()
-	return t, !connected && (!serving || owner != nil && owner.AwaitsPeer())
-}
-
-// begin opens a stream for requests, with the connection k.
-func (c *serverConn) begin(ids []jsonrpc.ID, k *sink) (*serverStream, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.over:
-		return nil, transport.ErrClosed
-	case len(c.streams) > c.h.o.MaxStreams, // one of them is the standing stream
-		len(c.calls)+len(ids) > c.h.o.MaxStreams: // a batch has many requests, and one stream
-		return nil, errTooManyStreams
+	if t, ok = c.exchanges.idleSince(); !ok {
+		return t, false
 	}
-	st := newServerStream(strconv.FormatUint(c.nextStream, 36))
-	for i, id := range ids {
-		if c.calls[id] != nil { // also if the same batch has the id twice
-			for _, id := range ids[:i] {
-				delete(c.calls, id)
-			}
-			return nil, errIDInUse
-		}
-		c.calls[id] = st
-	}
-	c.nextStream++
-	c.addSink(k)
-	st.requests = ids
-	st.unanswered = len(ids)
-	st.sink = k
-	c.streams[st.id] = st
-	return st, nil
-}
-
-// abandon removes a stream whose message was not accepted.
-func (c *serverConn) abandon(st *serverStream, ids []jsonrpc.ID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, id := range ids {
-		delete(c.calls, id)
-	}
-	delete(c.streams, st.id)
+	owner := c.ownedBy()
+	return t, !c.streams.serving() || owner != nil && owner.AwaitsPeer()
 }
 
 // priming reports whether the client accepts events without data, which revision 2025-11-25 added.
 func (c *serverConn) priming() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.id != "" && c.revision >= mcp.Revision20251125
+	return c.id != "" && c.handshake.negotiated() >= mcp.Revision20251125
 }

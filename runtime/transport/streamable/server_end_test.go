@@ -39,11 +39,11 @@ func openStore(t *testing.T, path string) *boltstore.Store {
 func TestShutdownWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
 		time.AfterFunc(40*time.Second, func() { close(s.tools.release) })
-		if err := s.handler.Shutdown(soon(t)); err != nil {
+		if err := s.handler.Shutdown(testContext(t)); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]string{result(1)}, stream.messages()); diff != "" {
@@ -55,7 +55,7 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -74,14 +74,14 @@ func TestShutdownAnswersAbandonedRequests(t *testing.T) {
 }
 
 // A handler receives the answer to its input request while the server shuts down.
-func TestShutdownTakesAnswers(t *testing.T) {
+func TestShutdownAcceptsAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
 		stream.message()
-		over := make(chan error, 1)
-		go func() { over <- s.handler.Shutdown(soon(t)) }() // ends with the call
+		done := make(chan error, 1)
+		go func() { done <- s.handler.Shutdown(testContext(t)) }() // ends with the call
 		synctest.Wait()
 		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
 			t.Errorf("the POST of the answer has status %d", got)
@@ -89,7 +89,7 @@ func TestShutdownTakesAnswers(t *testing.T) {
 		if got := stream.messages(); len(got) != 1 || !strings.Contains(got[0], `{\"model\":\"m\"}`) {
 			t.Errorf("the result is %s", got)
 		}
-		if err := <-over; err != nil {
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
@@ -97,25 +97,25 @@ func TestShutdownTakesAnswers(t *testing.T) {
 
 // While a server shuts down and its listener is still open, requests are answered with status 503,
 // because a later process can restore stored sessions.
-func TestShutdownLosesNoSession(t *testing.T) {
+func TestShutdownKeepsStoredSessions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, path)
 		s := serve(t, streamable.HandlerOptions{Store: store})
-		idle, busy, left := s.opened(hello), s.opened(hello), s.opened(hello)
+		idle, busy, other := s.openSession(initialize), s.openSession(initialize), s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
 		<-s.tools.started
-		over := make(chan error, 1)
-		go func() { over <- s.handler.Shutdown(soon(t)) }() // ends with the call
+		done := make(chan error, 1)
+		go func() { done <- s.handler.Shutdown(testContext(t)) }() // ends with the call
 		synctest.Wait()
-		refused := func(when string) {
+		checkRejected := func(when string) {
 			for _, test := range []struct{ method, body, id string }{
 				{"POST", call(2, "echo"), idle},
-				{"POST", ready, idle},
+				{"POST", initialized, idle},
 				{"GET", "", idle},
 				{"POST", call(2, "echo"), busy},
 				{"POST", call(2, "echo"), "unknown"},
-				{"POST", hello, "-"},
+				{"POST", initialize, "-"},
 			} {
 				response := s.do(test.method, test.body, "MCP-Session-Id", test.id)
 				if response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
@@ -123,15 +123,15 @@ func TestShutdownLosesNoSession(t *testing.T) {
 				}
 			}
 		}
-		refused("while a session is served")
+		checkRejected("while a session is served")
 		if got := s.status("DELETE", "", "MCP-Session-Id", busy); got != 204 {
 			t.Errorf("DELETE: %d", got)
 		}
 		stream.messages()
-		if err := <-over; err != nil {
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		refused("after Shutdown")
+		checkRejected("after Shutdown")
 		s.stop()
 		store.Close()
 
@@ -139,7 +139,7 @@ func TestShutdownLosesNoSession(t *testing.T) {
 		defer store.Close()
 		s = serve(t, streamable.HandlerOptions{Store: store})
 		defer s.stop()
-		for id, want := range map[string]int{idle: 200, left: 200, busy: 404} {
+		for id, want := range map[string]int{idle: 200, other: 200, busy: 404} {
 			if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", id); got != want {
 				t.Errorf("after the restart: %d, want %d", got, want)
 			}
@@ -148,29 +148,29 @@ func TestShutdownLosesNoSession(t *testing.T) {
 }
 
 // No session is lost if the server is shut down before the handler.
-func TestServerThatShutsDownFirstLosesNoSession(t *testing.T) {
+func TestShutdownOfServerBeforeHandlerKeepsSessions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
-		var of *server.Server
-		restart := func(store *boltstore.Store) *served {
-			of = server.New("s", "1", nil)
-			s := &served{t: t, tools: newTools()}
-			s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { of.Serve(conn) },
+		var srv *server.Server
+		restart := func(store *boltstore.Store) *testServer {
+			srv = server.New("s", "1", nil)
+			s := &testServer{t: t, tools: newTools()}
+			s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { srv.Serve(conn) },
 				streamable.HandlerOptions{Store: store})
 			s.serveHTTP(plain)
 			return s
 		}
 		store := openStore(t, path)
 		s := restart(store)
-		id := s.opened(hello)
-		if err := of.Shutdown(soon(t)); err != nil {
+		id := s.openSession(initialize)
+		if err := srv.Shutdown(testContext(t)); err != nil {
 			t.Error(err)
 		}
 		for range 2 { // the first request loads the session
 			if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "MCP-Session-Id", id); got != 503 {
 				t.Errorf("a request of the session: %d", got)
 			}
-			if got := s.status("POST", hello); got != 503 {
+			if got := s.status("POST", initialize); got != 503 {
 				t.Errorf("a new session: %d", got)
 			}
 		}
@@ -183,17 +183,17 @@ func TestServerThatShutsDownFirstLosesNoSession(t *testing.T) {
 		if got := s.status("POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "MCP-Session-Id", id); got != 200 {
 			t.Errorf("after the restart: %d", got)
 		}
-		of.Close()
+		srv.Close()
 	})
 }
 
-// failing is a store whose calls can be made to fail or panic.
-type failing struct {
+// failingStore is a store whose calls can be made to fail or panic.
+type failingStore struct {
 	streamable.SessionStore
 	load, append func() error
 }
 
-func (f *failing) Load(ctx context.Context, session string) (streamable.Opening, []streamable.PersistedStream, error) {
+func (f *failingStore) Load(ctx context.Context, session string) (streamable.Opening, []streamable.PersistedStream, error) {
 	if f.load != nil {
 		if err := f.load(); err != nil {
 			return streamable.Opening{}, nil, err
@@ -202,7 +202,7 @@ func (f *failing) Load(ctx context.Context, session string) (streamable.Opening,
 	return f.SessionStore.Load(ctx, session)
 }
 
-func (f *failing) Append(ctx context.Context, session, stream string, e streamable.Event) error {
+func (f *failingStore) Append(ctx context.Context, session, stream string, e streamable.Event) error {
 	if f.append != nil {
 		if err := f.append(); err != nil {
 			return err
@@ -212,21 +212,21 @@ func (f *failing) Append(ctx context.Context, session, stream string, e streamab
 }
 
 // A session that cannot be loaded now is not reported as unknown.
-func TestServerThatCannotLoadASession(t *testing.T) {
+func TestFailedLoadReturnsStatus503(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
 		first := serve(t, streamable.HandlerOptions{Store: store})
-		id := first.opened(hello)
+		id := first.openSession(initialize)
 		first.handler.Close()
-		flaky := &failing{SessionStore: store, load: func() error { return errors.New("disk full") }}
-		s := serve(t, streamable.HandlerOptions{Store: flaky, MaxSessions: 1})
+		failing := &failingStore{SessionStore: store, load: func() error { return errors.New("disk full") }}
+		s := serve(t, streamable.HandlerOptions{Store: failing, MaxSessions: 1})
 		defer s.stop()
 		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 503 {
 			t.Errorf("while the store fails: %d", got)
 		}
-		flaky.load = nil
+		failing.load = nil
 		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 200 {
 			t.Errorf("after the store has recovered: %d", got)
 		}
@@ -235,32 +235,32 @@ func TestServerThatCannotLoadASession(t *testing.T) {
 
 // A handler that waits for an answer from a client without a connection does not keep the session
 // alive.
-func TestSessionThatWaitsForItsClientExpires(t *testing.T) {
+func TestSessionThatAwaitsItsClientExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute, MaxSessions: 3})
 		var ids []string
 		for range 3 {
-			id := s.opened(hello)
+			id := s.openSession(initialize)
 			stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
 			stream.message()
 			stream.body.Close()
 			ids = append(ids, id)
 		}
-		back := s.events("GET", "", "MCP-Session-Id", ids[2])
-		go io.Copy(io.Discard, back.body) // ends below
+		standing := s.events("GET", "", "MCP-Session-Id", ids[2])
+		go io.Copy(io.Discard, standing.body) // ends below
 		time.Sleep(2 * time.Minute)
 		for i, want := range []int{404, 404, 200} {
 			if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", ids[i]); got != want {
 				t.Errorf("session %d: %d, want %d", i, got, want)
 			}
 		}
-		s.opened(hello)
-		back.body.Close()
+		s.openSession(initialize)
+		standing.body.Close()
 	})
 }
 
 // Proves HTTP-51.
-func TestServerRefusesRevisionsThatItDoesNotSpeak(t *testing.T) {
+func TestServerRejectsUnsupportedRevisions(t *testing.T) {
 	for _, stateless := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			tools := newTools()
@@ -270,7 +270,7 @@ func TestServerRefusesRevisionsThatItDoesNotSpeak(t *testing.T) {
 			s := serveOver(t, streamable.HandlerOptions{Stateless: stateless}, tools, plain)
 			id := "-"
 			if !stateless {
-				id = s.opened(hello)
+				id = s.openSession(initialize)
 			}
 			for revision, want := range map[string]int{
 				"2025-11-25": 200, "2025-06-18": 200, "2025-03-26": 400, "2024-11-05": 400, "1900-01-01": 400, "": 400,

@@ -43,12 +43,12 @@ func (h *Handler) delete(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return
 	}
 	c.mu.Lock()
-	over := c.over
 	c.deleted = true
 	c.mu.Unlock()
+	over := c.isOver()
 	err := c.Close()
 	if over { // Close may have left the session in the store
-		err = h.o.Store.Forget(ctx, c.id)
+		err = c.journal.forget(ctx)
 	}
 	if err != nil {
 		h.o.Logger.Error("session not deleted from the store", logged(c.id), "error", err)
@@ -66,26 +66,24 @@ func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if !ok {
 		return
 	}
-	if err := c.enter(); err != nil {
+	if err := c.exchanges.enter(false); err != nil {
 		refuse(w, c.because(err))
 		return
 	}
-	defer c.leave()
+	defer c.exchanges.leave(false)
 	st, after, ok := h.streamFor(ctx, w, r, c)
 	if !ok {
 		return
 	}
-	k := newSink(w)
-	c.mu.Lock()
-	c.addSink(k)
-	over := st.over
+	over := c.out.isOver(&st.outlet)
+	k := newSink(&c.out, w)
 	k.over = over
-	c.mu.Unlock()
-	defer c.detach(st, k)
+	c.out.add(k)
+	defer c.out.remove(&st.outlet, k)
 	upTo := uint64(math.MaxUint64)
 	if !over {
 		var err error
-		if upTo, err = c.attach(st, k, after); err != nil {
+		if upTo, err = st.attach(k, after); err != nil {
 			guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "Last-Event-ID: "+err.Error())
 			return
 		}
@@ -93,50 +91,26 @@ func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	h.serveStream(w, r, c, st, k, after, upTo)
 }
 
-// isOver reports whether the stream has ended.
-func (st *serverStream) isOver(c *serverConn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return st.over
-}
-
 // streamFor returns the stream of a GET, and the number of the last event that the client has
 // received. If it returns false, it has answered the request.
 func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn) (st *serverStream, after uint64, ok bool) {
 	last := r.Header.Get("Last-Event-Id")
-	c.mu.Lock()
-	st, after = c.streams[standing], c.streams[standing].taken
-	c.mu.Unlock()
 	if last == "" {
-		return st, after, true
+		st = c.streams.named(standing)
+		return st, c.out.taken(&st.outlet), true
 	}
 	name, after, ok := parseEventID(last)
 	if ok {
-		c.mu.Lock()
-		st = c.streams[name]
-		c.mu.Unlock()
-		if st != nil {
+		if st = c.streams.named(name); st != nil {
 			return st, after, true
 		}
-		st = &serverStream{id: name, numbered: true, over: true}
-		if h.isStored(ctx, c, name, after) {
+		st = &serverStream{id: name, numbered: true, outlet: outlet{over: true}}
+		if c.journal.hasRest(ctx, name, after) {
 			return st, after, true
 		}
 	}
 	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the events after Last-Event-ID are not stored")
 	return nil, 0, false
-}
-
-// isStored reports whether the store has the rest of a stream that has ended: events after the
-// given one, or that event itself if it is the last one. Without its end, the client would resume
-// the stream again and again.
-func (h *Handler) isStored(ctx context.Context, c *serverConn, stream string, after uint64) bool {
-	events, err := h.o.Store.Events(ctx, c.id, stream, after)
-	if err != nil || len(events) > 0 || after == 0 {
-		return err == nil && len(events) > 0
-	}
-	events, err = h.o.Store.Events(ctx, c.id, stream, after-1)
-	return err == nil && len(events) > 0 && events[0].Last
 }
 
 // maxBuffer is how many bytes of events are written at once.
@@ -148,7 +122,6 @@ type streamWriter struct {
 	c      *serverConn
 	st     *serverStream
 	k      *sink
-	w      http.ResponseWriter
 	room   *[]byte // pooled memory of buf; nil while buf is empty
 	buf    []byte  // bytes to write
 	long   []byte  // data to write after buf
@@ -168,13 +141,13 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverC
 		header[headerSession] = []string{c.id}
 	}
 	w.WriteHeader(http.StatusOK)
-	defer c.limitWrite(k) // for the end of the response, which package http writes
-	out := &streamWriter{h: h, c: c, st: st, k: k, w: w, number: after}
+	defer k.limitWrite() // for the end of the response, which package http writes
+	out := &streamWriter{h: h, c: c, st: st, k: k, number: after}
 	out.prime()
 	if !out.flush() || !out.replay(r.Context(), upTo) {
 		return
 	}
-	out.follow(r.Context(), k)
+	out.follow(r.Context())
 }
 
 // prime writes an event with the id from which the client can resume, and with the reconnect delay.
@@ -253,9 +226,9 @@ var longTail = []byte(eventstream.Tail)
 func (s *streamWriter) flush() bool {
 	var err error
 	if s.long == nil {
-		err = s.c.writeOut(s.w, s.k, s.buf)
+		err = s.k.write(s.buf)
 	} else {
-		err = s.c.writeOut(s.w, s.k, s.buf, s.long, longTail)
+		err = s.k.write(s.buf, s.long, longTail)
 		s.long = nil
 	}
 	noFlush := errors.Is(err, errors.ErrUnsupported)
@@ -268,14 +241,10 @@ func (s *streamWriter) flush() bool {
 		s.h.o.Logger.Debug("connection lost", logged(s.c.id), "stream", s.st.id, "error", err)
 		return false
 	}
-	s.c.mu.Lock()
-	s.c.wrote(s.k, s.held)
+	first := s.c.out.wrote(&s.st.outlet, s.k, s.held, s.number)
 	s.held = 0
-	first := s.st.taken == 0 && s.number > 0 && s.st.id == standing
-	s.st.taken = max(s.st.taken, s.number)
-	s.c.mu.Unlock()
-	if first { // another process need not send the event again; see restore
-		s.c.persistBeginning(context.Background(), s.st)
+	if first && s.st.id == standing { // another process need not send the event again; see restore
+		s.c.journal.beginStanding()
 	}
 	return !noFlush || !s.some || s.c.id == ""
 }
@@ -310,28 +279,13 @@ func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	return s.flush()
 }
 
-// timer returns a running timer from the pool. Return it with release.
-func (h *Handler) timer(d time.Duration) *time.Timer {
-	if t, ok := h.timers.Get().(*time.Timer); ok {
-		t.Reset(d)
-		return t
-	}
-	return time.NewTimer(d)
-}
-
-// release stops a timer, which empties its channel, and returns it to the pool.
-func (h *Handler) release(t *time.Timer) {
-	t.Stop()
-	h.timers.Put(t)
-}
-
 // follow writes events as they arrive.
-func (s *streamWriter) follow(ctx context.Context, k *sink) {
+func (s *streamWriter) follow(ctx context.Context) {
 	var idle, end <-chan time.Time
 	var timer *time.Timer
 	if s.h.o.KeepAlive > 0 {
-		timer = s.h.timer(s.h.o.KeepAlive)
-		defer s.h.release(timer)
+		timer = s.h.timers.start(s.h.o.KeepAlive)
+		defer s.h.timers.stop(timer)
 		idle = timer.C
 	}
 	if s.h.o.MaxConnection > 0 && s.c.priming() {
@@ -340,7 +294,7 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 		end = t.C
 	}
 	for closed := false; ; {
-		events, state := s.c.take(k)
+		events, state := s.k.take()
 		for _, e := range events {
 			s.held += len(e.Text) + eventOverhead
 			if !s.add(e) {
@@ -355,7 +309,7 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 			return
 		}
 		select {
-		case <-k.wake:
+		case <-s.k.wake:
 		case <-idle:
 			s.begin()
 			s.buf = eventstream.AppendComment(s.buf, "")
@@ -375,31 +329,4 @@ func (s *streamWriter) follow(ctx context.Context, k *sink) {
 func (s *streamWriter) hangUp() {
 	s.write(eventstream.Event{Retry: s.h.o.Retry})
 	s.flush()
-}
-
-// sinkState says whether a connection stays open when no events are pending.
-type sinkState uint8
-
-const (
-	sinkOpen sinkState = iota
-	sinkOver
-	sinkHangUp
-)
-
-// take returns the events pending for a connection. The connection holds them until they are
-// written.
-func (c *serverConn) take(k *sink) ([]Event, sinkState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	events := k.events
-	k.events = nil
-	k.held += k.size
-	k.size = 0
-	switch {
-	case k.over || k.cut:
-		return events, sinkOver
-	case k.hangUp:
-		return events, sinkHangUp
-	}
-	return events, sinkOpen
 }

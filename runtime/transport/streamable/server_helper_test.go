@@ -26,8 +26,8 @@ import (
 // The tests of the handler run it in a real http.Server, over pipes in a synctest bubble: time
 // advances only while all goroutines wait, and a goroutine that is left at the end fails the test.
 
-// served is a handler that an http.Server serves.
-type served struct {
+// testServer is a handler that an http.Server serves.
+type testServer struct {
 	t       *testing.T
 	handler *streamable.Handler
 	http    *http.Client
@@ -52,7 +52,7 @@ type tools struct {
 }
 
 // serve serves a handler until the test ends, and creates a client for it.
-func serve(t *testing.T, o streamable.HandlerOptions) *served {
+func serve(t *testing.T, o streamable.HandlerOptions) *testServer {
 	t.Helper()
 	return serveOver(t, o, newTools(), func(l net.Listener) net.Listener { return l })
 }
@@ -62,20 +62,20 @@ func newTools() *tools {
 }
 
 // serveOver is serve with given tools and a given network.
-func serveOver(t *testing.T, o streamable.HandlerOptions, tools *tools, network func(net.Listener) net.Listener) *served {
+func serveOver(t *testing.T, o streamable.HandlerOptions, tools *tools, network func(net.Listener) net.Listener) *testServer {
 	t.Helper()
-	s := &served{t: t, tools: tools, handler: streamable.NewHandler(tools.open, o)}
+	s := &testServer{t: t, tools: tools, handler: streamable.NewHandler(tools.open, o)}
 	s.serveHTTP(network)
 	return s
 }
 
 // serveHTTP serves the handler until the test ends.
-func (s *served) serveHTTP(network func(net.Listener) net.Listener) {
+func (s *testServer) serveHTTP(network func(net.Listener) net.Listener) {
 	s.serveBy(&http.Server{}, network)
 }
 
 // serveBy is serveHTTP with a given server.
-func (s *served) serveBy(server *http.Server, network func(net.Listener) net.Listener) {
+func (s *testServer) serveBy(server *http.Server, network func(net.Listener) net.Listener) {
 	listener, client := pipes(s.t)
 	listener = network(listener)
 	s.http = client
@@ -85,16 +85,16 @@ func (s *served) serveBy(server *http.Server, network func(net.Listener) net.Lis
 		}
 		s.handler.ServeHTTP(w, r)
 	})
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() { // ends when the server is closed
-		defer close(over)
+		defer close(done)
 		server.Serve(listener)
 	}()
 	s.stop = sync.OnceFunc(func() {
 		s.handler.Close()
 		server.Close()
 		client.CloseIdleConnections()
-		<-over
+		<-done
 	})
 	s.t.Cleanup(s.stop)
 }
@@ -134,7 +134,7 @@ func (o *tools) handle(ctx context.Context, req *session.Request) (codec.Encoder
 	text := string(p.Arguments)
 	switch p.Name {
 	case "echo":
-	case "who":
+	case "principal":
 		text = session.Principal(ctx)
 	case "wait":
 		o.started <- struct{}{}
@@ -185,9 +185,9 @@ func (o *tools) handle(ctx context.Context, req *session.Request) (codec.Encoder
 
 // Messages that open a session.
 const (
-	hello    = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`
-	helloOld = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-	ready    = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	initialize    = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`
+	initializeOld = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	initialized   = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
 // call returns a request for a tool. Its progress token is the id.
@@ -202,9 +202,9 @@ func result(id int) string {
 
 // do sends a request with the header fields of a client. header has further fields as pairs of a
 // name and a value. The value "-" removes a field.
-func (s *served) do(method, body string, header ...string) *http.Response {
+func (s *testServer) do(method, body string, header ...string) *http.Response {
 	s.t.Helper()
-	// The limit ends requests that would otherwise wait for ever in a bubble.
+	// The limit ends requests that would otherwise wait forever in a bubble.
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour)
 	s.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", strings.NewReader(body))
@@ -235,7 +235,7 @@ func (s *served) do(method, body string, header ...string) *http.Response {
 
 // status sends a request and returns the status of the response, after checking the body of a
 // rejection.
-func (s *served) status(method, body string, header ...string) int {
+func (s *testServer) status(method, body string, header ...string) int {
 	s.t.Helper()
 	response := s.do(method, body, header...)
 	defer response.Body.Close()
@@ -250,7 +250,7 @@ func (s *served) status(method, body string, header ...string) int {
 }
 
 // text sends a request whose response is JSON, and returns it.
-func (s *served) text(body string, header ...string) string {
+func (s *testServer) text(body string, header ...string) string {
 	s.t.Helper()
 	response := s.do("POST", body, header...)
 	text, err := io.ReadAll(response.Body)
@@ -260,16 +260,17 @@ func (s *served) text(body string, header ...string) string {
 	return string(text)
 }
 
-// opened opens a session and returns its id once the server has handled notifications/initialized.
-func (s *served) opened(hello string, header ...string) string {
+// openSession opens a session and returns its id once the server has handled
+// notifications/initialized.
+func (s *testServer) openSession(initialize string, header ...string) string {
 	s.t.Helper()
-	response := s.do("POST", hello, header...)
+	response := s.do("POST", initialize, header...)
 	id := response.Header.Get("MCP-Session-Id")
 	if response.StatusCode != 200 || id == "" {
 		s.t.Fatalf("initialize answered with %d, session %q", response.StatusCode, id)
 	}
 	response.Body.Close()
-	if status := s.status("POST", ready, append(header, "MCP-Session-Id", id)...); status != 202 {
+	if status := s.status("POST", initialized, append(header, "MCP-Session-Id", id)...); status != 202 {
 		s.t.Fatalf("initialized answered with %d", status)
 	}
 	// A request to the handler waits until the session is open. A ping does not.
@@ -289,7 +290,7 @@ type events struct {
 }
 
 // events sends a request whose response is an event stream.
-func (s *served) events(method, body string, header ...string) *events {
+func (s *testServer) events(method, body string, header ...string) *events {
 	s.t.Helper()
 	response := s.do(method, body, header...)
 	if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" {
@@ -342,8 +343,8 @@ func progress(token, value int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":%d}}`, value, token)
 }
 
-// soon returns a context with a timeout, so that a test does not hang.
-func soon(t *testing.T) context.Context {
+// testContext returns a context with a timeout of a minute, so that a test does not hang.
+func testContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx

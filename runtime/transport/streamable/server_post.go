@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -157,28 +158,21 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return
 		}
 	}
-	c.mu.Lock()
-	revision := c.revision
-	c.mu.Unlock()
-	if p.batch && !hasBatches(revision) {
+	if revision := c.handshake.negotiated(); p.batch && !hasBatches(revision) {
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("revision %q has no batches", revision))
 		return
 	}
-	if len(p.requests) == 0 {
-		if err := c.enterBriefly(); err != nil {
-			refuse(w, c.because(err))
-			return
-		}
-		defer c.leaveBriefly()
-		h.receive(ctx, w, r, c, &p)
-		return
-	}
-	if err := c.enter(); err != nil {
+	brief := len(p.requests) == 0
+	if err := c.exchanges.enter(brief); err != nil {
 		refuse(w, c.because(err))
 		return
 	}
-	defer c.leave()
-	h.exchange(ctx, w, r, c, &p)
+	defer c.exchanges.leave(brief)
+	if brief {
+		receive(ctx, w, r, c, &p)
+	} else {
+		h.exchange(ctx, w, r, c, &p)
+	}
 }
 
 // connFor returns the connection for a POST without a session id. If it returns false, it has
@@ -200,7 +194,10 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place = taken })
 	case h.o.Stateless:
 		revision := protocolOf(r)
-		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place, c.restored, c.revision = taken, true, revision })
+		c, err = h.newConn(r, "", principal, func(c *serverConn) {
+			c.place = taken
+			c.handshake.restore(revision, nil)
+		})
 		if err == nil && !c.speaks(revision) {
 			refuseRevision(w, revision)
 			c.end()
@@ -220,7 +217,7 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 }
 
 // receive passes messages without an answer to the owner.
-func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
+func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
 			refuse(w, c.because(err))
@@ -235,34 +232,35 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 
 // exchange passes requests to the owner and writes their answers.
 func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
-	k := newSink(w)
-	st, err := c.begin(p.requests, k)
+	opening := p.open && !c.handshake.isOpen()
+	var params []byte
+	if opening && c.id != "" {
+		params = p.params
+	}
+	k := newSink(&c.out, w)
+	st, err := c.streams.begin(p.requests, params, k)
 	if err != nil {
 		refuse(w, c.because(err))
 		return
 	}
-	defer c.detach(st, k)
-	opening := p.open && !c.isOpen()
-	if opening && c.id != "" {
-		c.mu.Lock()
-		st.opening = p.params
-		c.mu.Unlock()
-	}
+	c.out.add(k)
+	defer c.out.remove(&st.outlet, k)
 	if h.o.StreamAfter == 0 && !opening && !p.plain {
 		c.start(st)
 	}
 	ctx = &origin{ctx, c, st}
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
-			c.abandon(st, p.requests)
+			c.streams.remove(st, p.requests...)
 			refuse(w, c.because(err))
 			return
 		}
 	}
 	answer, how := h.await(r, c, k, opening || p.plain)
 	if how == replyStream {
-		if answer = c.start(st); answer != nil { // it arrived in between
-			how = replyJSON
+		c.start(st)
+		if text, is := k.reply(); is == replyJSON { // it arrived in between
+			answer, how = text, is
 		}
 	}
 	switch how {
@@ -274,10 +272,10 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 				defer c.in.Close(transport.ErrClosed)
 			}
 		}
-		c.writeJSON(w, k, answer)
+		k.writeJSON(answer)
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
-		if opening && c.id != "" && st.isOver(c) && !c.isOpen() { // initialize was rejected
+		if opening && c.id != "" && c.out.isOver(&st.outlet) && !c.handshake.isOpen() { // initialize was rejected
 			c.in.Close(transport.ErrClosed)
 		}
 	case replyClosed:
@@ -291,7 +289,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 			c.in.Close(transport.ErrClosed) // no client knows the session
 		}
 	}
-	if c.id == "" && !st.isOver(c) { // the client has disconnected, and cannot resume the stream
+	if c.id == "" && !c.out.isOver(&st.outlet) { // the client has disconnected, and cannot resume the stream
 		c.endAfter(h.o.Linger)
 	}
 }
@@ -300,9 +298,27 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 func (c *serverConn) endAfter(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.over {
+	if !c.closing {
 		c.linger = time.AfterFunc(d, c.end) // its goroutine ends when the connection is closed
 	}
+}
+
+// timerPool reuses timers. The zero value is ready to use.
+type timerPool struct{ stopped sync.Pool }
+
+// start returns a running timer. Return it with stop.
+func (p *timerPool) start(d time.Duration) *time.Timer {
+	if t, ok := p.stopped.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
+}
+
+// stop stops a timer, which empties its channel, and makes it available for start.
+func (p *timerPool) stop(t *time.Timer) {
+	t.Stop()
+	p.stopped.Put(t)
 }
 
 // reply is the kind of response to a request.
@@ -323,24 +339,17 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, plain bool) (an
 		if h.o.StreamAfter == 0 {
 			return nil, replyStream
 		}
-		timer := h.timer(h.o.StreamAfter)
-		defer h.release(timer)
+		timer := h.timers.start(h.o.StreamAfter)
+		defer h.timers.stop(timer)
 		late = timer.C
 	}
 	disconnected := r.Context().Done()
 	for over := false; ; {
-		c.mu.Lock()
-		switch {
-		case k.answer != nil:
-			answer, how = k.answer, replyJSON
-		case k.over || k.cut || len(k.events) > 0 || k.hangUp:
-			how = replyStream
-		case over:
-			how = replyClosed
-		}
-		c.mu.Unlock()
-		if how != replyNothing {
+		if answer, how = k.reply(); how != replyNothing {
 			return answer, how
+		}
+		if over {
+			return nil, replyClosed
 		}
 		select {
 		case <-k.wake:
@@ -357,93 +366,11 @@ func (h *Handler) await(r *http.Request, c *serverConn, k *sink, plain bool) (an
 // opened completes a new session with the answer to initialize. It returns false if the answer is
 // not a result.
 func (c *serverConn) opened(ctx context.Context, params, answer []byte) bool {
-	m, err := jsonrpc.ParseReceived(answer)
-	if err != nil || m.Kind != jsonrpc.KindResponse {
-		return false
+	revision, ok := c.handshake.complete(answer)
+	if ok {
+		c.journal.open(ctx, Opening{Principal: c.principal, Revision: revision, Client: params})
 	}
-	var result mcp.InitializeResult
-	if err := codec.Unmarshal(m.Result, &result); err != nil {
-		return false
-	}
-	c.mu.Lock()
-	c.revision = mcp.Revision(result.ProtocolVersion)
-	o := Opening{Principal: c.principal, Revision: c.revision, Client: params}
-	c.mu.Unlock()
-	if store, ok := c.h.o.Store.(SessionStore); ok {
-		c.persistOpening(ctx, store, o)
-	}
-	return true
-}
-
-// persistOpening persists how the session was opened, unless the session has ended.
-func (c *serverConn) persistOpening(ctx context.Context, store SessionStore, o Opening) {
-	c.persistMu.Lock()
-	defer c.persistMu.Unlock()
-	c.mu.Lock()
-	over := c.over
-	c.mu.Unlock()
-	if over {
-		return
-	}
-	if err := store.PersistOpening(ctx, c.id, o); err != nil {
-		c.h.o.Logger.Error("session not persisted", logged(c.id), "error", err)
-	}
-}
-
-// isOpen reports whether initialize was answered.
-func (c *serverConn) isOpen() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.revision != ""
-}
-
-// writeJSON answers with a message. It flushes the answer: otherwise a client that does not read
-// could block the goroutine after the deadline is removed.
-func (c *serverConn) writeJSON(w http.ResponseWriter, k *sink, text []byte) {
-	guard.BeginJSON(w, http.StatusOK, text)
-	c.writeOut(w, k, text) // fails if the client has disconnected or does not read
-}
-
-// writeOut writes texts to the connection of k and flushes them. It fails if the client accepts no
-// data for StallTimeout. There is no limit for the total time, because a large message may be sent
-// over a slow connection. After interrupt it fails at once.
-func (c *serverConn) writeOut(w io.Writer, k *sink, texts ...[]byte) (err error) {
-	// The deadline must not end an idle stream or a later exchange.
-	defer k.conn.SetWriteDeadline(time.Time{})
-	c.limitWrite(k)
-	for _, text := range texts {
-		for len(text) > maxBuffer {
-			if _, err := w.Write(text[:maxBuffer]); err != nil {
-				return err
-			}
-			text = text[maxBuffer:]
-			c.wrotePart(k)
-			c.limitWrite(k)
-		}
-		if _, err := w.Write(text); err != nil {
-			return err
-		}
-	}
-	if err := k.conn.Flush(); err != nil {
-		return err
-	}
-	c.wrotePart(k)
-	return nil
-}
-
-// limitWrite sets the deadline of the next write.
-func (c *serverConn) limitWrite(k *sink) {
-	k.conn.SetWriteDeadline(time.Now().Add(c.h.o.StallTimeout))
-	// Checked after the deadline is set, because that may have replaced the deadline of interrupt.
-	if c.interrupted.Load() {
-		k.conn.SetWriteDeadline(time.Now())
-	}
-}
-
-// wrotePart records that the client accepts data.
-func (c *serverConn) wrotePart(k *sink) {
-	k.parts.Add(1)
-	c.moved.Add(1)
+	return ok
 }
 
 // refuse answers a request that failed with err.
@@ -535,16 +462,5 @@ func (o *origin) Value(key any) any {
 // Server").
 func Disconnect(ctx context.Context) bool {
 	o, ok := ctx.Value(originKey{}).(*origin)
-	if !ok || !o.c.priming() {
-		return false
-	}
-	o.c.mu.Lock()
-	defer o.c.mu.Unlock()
-	k := o.st.sink
-	if k == nil || o.st.over {
-		return false
-	}
-	k.hangUp = true
-	k.signal()
-	return true
+	return ok && o.c.priming() && o.c.out.hangUp(&o.st.outlet)
 }

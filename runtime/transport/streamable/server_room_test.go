@@ -23,9 +23,9 @@ import (
 const logLength = 100 << 10
 
 // serveLogs serves calls whose handlers each send one long message during the call, named after the
-// tool. The returned channel receives the errors of Notify. The tool "hasty" waits for at most one
-// second.
-func serveLogs(t *testing.T, o streamable.HandlerOptions) (*served, chan error) {
+// tool. The returned channel receives the errors of Notify. The context of the tool "timeout" ends
+// after one second.
+func serveLogs(t *testing.T, o streamable.HandlerOptions) (*testServer, chan error) {
 	t.Helper()
 	sent := make(chan error, 100)
 	tools := newTools()
@@ -38,7 +38,7 @@ func serveLogs(t *testing.T, o streamable.HandlerOptions) (*served, chan error) 
 			if err := codec.Unmarshal(req.Params, &p); err != nil {
 				return nil, err
 			}
-			if p.Name == "hasty" {
+			if p.Name == "timeout" {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, time.Second)
 				defer cancel()
@@ -67,10 +67,10 @@ func logsOf(stream *events) (names []string) {
 
 // Messages during calls wait for room before they are queued for a connection. The limit applies to
 // all connections of a session together.
-func TestServerMessagesDuringCallsAreBounded(t *testing.T) {
+func TestMessagesDuringCallsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sent := serveLogs(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		var streams []*events
 		for n := range 20 {
 			streams = append(streams, s.events("POST", call(n+1, "a"), "MCP-Session-Id", id))
@@ -97,10 +97,10 @@ func TestServerMessagesDuringCallsAreBounded(t *testing.T) {
 }
 
 // If no other message is pending, a message of any length has room.
-func TestServerSendsAMessageLongerThanTheQueue(t *testing.T) {
+func TestMessageMayExceedMaxQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxQueue: 10, StreamAfter: -1})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		want := []string{progress(1, 1), progress(1, 2), progress(1, 3), progress(1, 4), progress(1, 5), result(1)}
 		if diff := cmp.Diff(want, s.events("POST", call(1, "progress"), "MCP-Session-Id", id).messages()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -109,10 +109,10 @@ func TestServerSendsAMessageLongerThanTheQueue(t *testing.T) {
 }
 
 // Messages that wait for room on one stream keep their order.
-func TestServerMessagesThatWaitKeepTheirOrder(t *testing.T) {
+func TestWaitingMessagesKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sent := serveLogs(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		var want []string
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
@@ -146,32 +146,32 @@ func TestServerMessagesThatWaitKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// undying is an http.ResponseWriter without support for write deadlines.
-type undying struct{ w http.ResponseWriter }
+// noDeadlineWriter is an http.ResponseWriter without support for write deadlines.
+type noDeadlineWriter struct{ w http.ResponseWriter }
 
-func (u undying) Header() http.Header         { return u.w.Header() }
-func (u undying) WriteHeader(status int)      { u.w.WriteHeader(status) }
-func (u undying) Write(b []byte) (int, error) { return u.w.Write(b) }
-func (u undying) Flush()                      { u.w.(http.Flusher).Flush() }
+func (u noDeadlineWriter) Header() http.Header         { return u.w.Header() }
+func (u noDeadlineWriter) WriteHeader(status int)      { u.w.WriteHeader(status) }
+func (u noDeadlineWriter) Write(b []byte) (int, error) { return u.w.Write(b) }
+func (u noDeadlineWriter) Flush()                      { u.w.(http.Flusher).Flush() }
 
 // A message stops waiting for room when its call or its session ends, or if the client accepts no
 // data.
-func TestServerMessageStopsWaitingForRoom(t *testing.T) {
+func TestWaitForRoomEnds(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		tool string
-		end  func(s *served, id string)
+		end  func(s *testServer, id string)
 		want error
 	}{
-		{"context ended", "hasty", func(*served, string) { time.Sleep(time.Second) }, context.DeadlineExceeded},
-		{"session ended", "a", func(s *served, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }, session.ErrClosed},
-		{"client stalled", "a", func(*served, string) { time.Sleep(10 * time.Second) }, transport.ErrStalled},
+		{"context ended", "timeout", func(*testServer, string) { time.Sleep(time.Second) }, context.DeadlineExceeded},
+		{"session ended", "a", func(s *testServer, id string) { s.status("DELETE", "", "MCP-Session-Id", id) }, session.ErrClosed},
+		{"client stalled", "a", func(*testServer, string) { time.Sleep(10 * time.Second) }, transport.ErrStalled},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, sent := serveLogs(t, streamable.HandlerOptions{StallTimeout: 10 * time.Second})
-				s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return undying{w} }
-				id := s.opened(hello)
+				s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return noDeadlineWriter{w} }
+				id := s.openSession(initialize)
 				for i, tool := range []string{"a", "a", test.tool} {
 					s.events("POST", call(i+1, tool), "MCP-Session-Id", id)
 					synctest.Wait()

@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
-
-	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
 
 // maxSweep is the longest interval between two calls of Touch.
@@ -54,7 +50,7 @@ func (h *Handler) touch(conns []*serverConn) {
 	}
 	var used []string
 	for _, c := range conns {
-		if c.isUsed() {
+		if c.exchanges.isUsed() {
 			used = append(used, c.id)
 		}
 	}
@@ -64,15 +60,6 @@ func (h *Handler) touch(conns []*serverConn) {
 	if err := store.Touch(context.Background(), used); err != nil {
 		h.o.Logger.Error("use of sessions not persisted", "sessions", len(used), "error", err)
 	}
-}
-
-// isUsed reports whether the session was used since the last call of isUsed.
-func (c *serverConn) isUsed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	used := c.id != "" && !c.over && (c.exchanges > 0 || !c.used.Before(c.touched))
-	c.touched = time.Now()
-	return used
 }
 
 // load restores a session from the store and returns its connection. Concurrent calls for the same
@@ -116,12 +103,11 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 		return nil, ErrUnknown
 	}
 	c, err := h.newConn(r, id, principal, func(c *serverConn) {
-		c.restored, c.revision, c.client, c.state = true, opening.Revision, opening.Client, opening.State
-		// The store may have dropped streams, and their names must not be used again. Names of
-		// earlier processes count from one, or from an earlier time.
-		c.nextStream = uint64(time.Now().UnixMilli())
+		c.handshake.restore(opening.Revision, opening.Client)
+		c.journal.restored = opening.State
+		c.streams.restore(streams)
 		for _, stream := range streams {
-			c.restore(ctx, stream)
+			c.journal.interrupt(ctx, stream)
 		}
 	})
 	if err != nil {
@@ -134,40 +120,4 @@ func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionSto
 	}
 	h.o.Logger.Info("session loaded", logged(id))
 	return c, nil
-}
-
-// restore restores a stream from the store. Unanswered requests are answered with an error, because
-// their handlers ended with the process.
-func (c *serverConn) restore(ctx context.Context, stream PersistedStream) {
-	if n, err := strconv.ParseUint(stream.Stream, 36, 64); err == nil {
-		c.nextStream = max(c.nextStream, n+1)
-	}
-	if stream.Stream == standing {
-		st := c.streams[standing]
-		st.last = stream.Last.Number
-		// A connection has taken events, and its client sends Last-Event-ID.
-		if stream.Requests != nil {
-			st.taken = st.last
-		}
-		return
-	}
-	if stream.Last.Last || stream.Requests == nil {
-		return
-	}
-	ids, err := decodeIDs(stream.Requests)
-	if err != nil {
-		c.h.o.Logger.Error("stream not restored", logged(c.id), "stream", stream.Stream, "error", err)
-		return
-	}
-	st := newServerStream(stream.Stream)
-	st.numbered, st.last = true, stream.Last.Number
-	for i, id := range ids {
-		m := jsonrpc.NewErrorResponse(id, &jsonrpc.Error{Code: codeClosed, Message: "the server was restarted while it served the request"})
-		text, err := codec.Marshal(&m)
-		if err != nil {
-			return // not reached: the id was decoded
-		}
-		st.last++
-		c.persist(ctx, st, false, Event{Number: st.last, Text: text, Last: i == len(ids)-1}, jsonrpc.ID{})
-	}
 }

@@ -19,16 +19,16 @@ import (
 )
 
 // An answer that could not be stored is lost with its connection. Resuming its stream fails, so
-// that the client does not retry for ever.
-func TestServerReportsAnAnswerThatWasNotKept(t *testing.T) {
+// that the client does not retry forever.
+func TestResumingStreamOfUnstoredAnswerFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
-		flaky := &failing{SessionStore: store}
-		s := serve(t, streamable.HandlerOptions{Store: flaky, StreamAfter: -1})
+		failing := &failingStore{SessionStore: store}
+		s := serve(t, streamable.HandlerOptions{Store: failing, StreamAfter: -1})
 		defer s.stop()
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for name, fail := range map[string]func() error{
 			"fails":  func() error { return errors.New("disk full") },
 			"panics": func() error { panic("no") },
@@ -41,10 +41,10 @@ func TestServerReportsAnAnswerThatWasNotKept(t *testing.T) {
 			}
 			stream.body.Close()
 			synctest.Wait()
-			flaky.append = fail
+			failing.append = fail
 			s.tools.release <- struct{}{}
 			synctest.Wait()
-			flaky.append = nil
+			failing.append = nil
 			if got := s.status("GET", "", "MCP-Session-Id", id, "Last-Event-ID", first.ID); got != 400 {
 				t.Errorf("the store %s: resuming the stream has status %d", name, got)
 			}
@@ -65,12 +65,12 @@ func TestServerReportsAnAnswerThatWasNotKept(t *testing.T) {
 
 // An answer that is too long for the store is sent on the open connection. A client that resumes
 // the stream receives an error instead.
-func TestServerReportsAnAnswerThatIsTooLongToBeKept(t *testing.T) {
+func TestResumedStreamReportsOverlongAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{
 			StreamAfter: -1, Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 4 << 10}),
 		})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		long := strings.Replace(call(1, "echo"), `"n":1`, `"n":"`+strings.Repeat("x", 5<<10)+`"`, 1)
 		stream := s.events("POST", long, "MCP-Session-Id", id)
 		first, err := stream.next()
@@ -88,7 +88,7 @@ func TestServerReportsAnAnswerThatIsTooLongToBeKept(t *testing.T) {
 }
 
 // A session in use does not expire in the store, even if none of its data is written.
-func TestServerTellsTheStoreWhichSessionsAreInUse(t *testing.T) {
+func TestSessionInUseDoesNotExpireInStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, err := boltstore.Open(path, boltstore.Options{MaxAge: 20 * time.Minute})
@@ -97,7 +97,7 @@ func TestServerTellsTheStoreWhichSessionsAreInUse(t *testing.T) {
 		}
 		defer store.Close()
 		s := serve(t, streamable.HandlerOptions{Store: store, IdleTimeout: -1})
-		id, listening := s.opened(hello), s.opened(hello)
+		id, listening := s.openSession(initialize), s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", listening)
 		go func() { // ends with the session
 			for {
@@ -114,7 +114,7 @@ func TestServerTellsTheStoreWhichSessionsAreInUse(t *testing.T) {
 		}
 		time.Sleep(15 * time.Minute)
 		s.text(call(1, "echo"), "MCP-Session-Id", id)
-		if err := s.handler.Shutdown(soon(t)); err != nil {
+		if err := s.handler.Shutdown(testContext(t)); err != nil {
 			t.Error(err)
 		}
 		s.stop()
@@ -148,13 +148,13 @@ func (s *slowBegin) Forget(ctx context.Context, session string) error {
 
 // A request whose answer becomes an event stream only after the session has ended does not store
 // the session again.
-func TestLateStreamDoesNotStoreAnEndedSession(t *testing.T) {
+func TestLateStreamDoesNotStoreEndedSession(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		bolt := openStore(t, path)
 		defer bolt.Close()
 		store := &slowBegin{SessionStore: bolt}
-		s := &served{t: t, tools: newTools()}
+		s := &testServer{t: t, tools: newTools()}
 		s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 			conn.(transport.Pusher).Push(conn, func(m transport.Message, err error) {
 				switch {
@@ -175,7 +175,7 @@ func TestLateStreamDoesNotStoreAnEndedSession(t *testing.T) {
 		}, streamable.HandlerOptions{Store: store, StreamAfter: time.Hour})
 		s.serveHTTP(plain)
 		defer s.stop()
-		id := s.do("POST", hello).Header.Get("MCP-Session-Id")
+		id := s.do("POST", initialize).Header.Get("MCP-Session-Id")
 		s.do("POST", call(1, "echo"), "MCP-Session-Id", id)
 		time.Sleep(time.Minute)
 		if _, stored := store.sessions.Load(id); stored {
@@ -186,13 +186,13 @@ func TestLateStreamDoesNotStoreAnEndedSession(t *testing.T) {
 
 // Events sent before a client has opened the standing stream are sent to the first client that
 // does, even after a restart.
-func TestServerKeepsWhatNoConnectionHasTaken(t *testing.T) {
+func TestUndeliveredEventsSurviveRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store := openStore(t, path)
 		defer store.Close()
 		s := serve(t, streamable.HandlerOptions{Store: store})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		s.changeList()
 		for range 2 {
 			s.stop()
@@ -220,7 +220,7 @@ func TestServerKeepsWhatNoConnectionHasTaken(t *testing.T) {
 }
 
 // The stored size of a session does not grow with the number of answered requests.
-func TestAnsweredRequestsTakeNoRoom(t *testing.T) {
+func TestAnsweredRequestsFreeStoreSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		store, err := boltstore.Open(path, boltstore.Options{MaxSessionBytes: 64 << 10})
@@ -230,7 +230,7 @@ func TestAnsweredRequestsTakeNoRoom(t *testing.T) {
 		defer store.Close()
 		s := serve(t, streamable.HandlerOptions{Store: store, StreamAfter: -1})
 		defer s.stop()
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		argument := strings.Repeat("x", 200<<10)
 		for n := range 20 {
 			body := strings.Replace(call(n, "log"), `"arguments":{`, `"arguments":{"long":"`+argument+`",`, 1)

@@ -26,18 +26,18 @@ import (
 // listChanged is a message that the server sends on the standing stream.
 const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 
-func (s *served) changeList() {
+func (s *testServer) changeList() {
 	s.t.Helper()
-	if err := s.tools.last().Notify(soon(s.t), "notifications/tools/list_changed", nil); err != nil {
+	if err := s.tools.last().Notify(testContext(s.t), "notifications/tools/list_changed", nil); err != nil {
 		s.t.Error(err)
 	}
 }
 
 // Proves HTTP-13, HTTP-16, HTTP-18, HTTP-19, HTTP-21, HTTP-33 and HTTP-34.
-func TestServerStream(t *testing.T) {
+func TestStreamHasEventIDsAndRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Retry: 1500 * time.Millisecond})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		seen := map[string]bool{}
 		for n := range 3 {
 			stream := s.events("POST", call(n, "progress"), "MCP-Session-Id", id)
@@ -66,10 +66,10 @@ func TestServerStream(t *testing.T) {
 }
 
 // Proves LIFE-12.
-func TestServerStreamForAnOlderClient(t *testing.T) {
+func TestStreamForOlderClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(helloOld)
+		id := s.openSession(initializeOld)
 		stream := s.events("POST", call(1, "progress"), "MCP-Session-Id", id)
 		first, err := stream.next()
 		if err != nil || first.Data != nil || first.ID != "" || first.Retry == 0 {
@@ -78,12 +78,12 @@ func TestServerStreamForAnOlderClient(t *testing.T) {
 		if second, err := stream.next(); err != nil || string(second.Data) != progress(1, 1) || second.ID == "" {
 			t.Errorf("the second event is %+v, %v", second, err)
 		}
-		batch := s.events("POST", "["+call(2, "echo")+","+ready+","+call(3, "echo")+"]", "MCP-Session-Id", id)
+		batch := s.events("POST", "["+call(2, "echo")+","+initialized+","+call(3, "echo")+"]", "MCP-Session-Id", id)
 		got := batch.messages()
 		if len(got) != 2 || got[0] != result(2) && got[0] != result(3) || got[1] != result(2) && got[1] != result(3) || got[0] == got[1] {
 			t.Errorf("a batch is answered with %q", got)
 		}
-		if status := s.status("POST", "["+ready+","+ready+"]", "MCP-Session-Id", id); status != 202 {
+		if status := s.status("POST", "["+initialized+","+initialized+"]", "MCP-Session-Id", id); status != 202 {
 			t.Errorf("a batch without requests: %d", status)
 		}
 		if text := s.text(call(4, "poll"), "MCP-Session-Id", id); !strings.Contains(text, "not disconnected") {
@@ -93,10 +93,10 @@ func TestServerStreamForAnOlderClient(t *testing.T) {
 }
 
 // Proves HTTP-20, HTTP-26, HTTP-27, HTTP-30 and HTTP-31.
-func TestServerSendsEachMessageOnItsStream(t *testing.T) {
+func TestMessagesAreSentOnTheirStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		var streams []*events
 		for n := range 3 {
@@ -124,10 +124,10 @@ func TestServerSendsEachMessageOnItsStream(t *testing.T) {
 }
 
 // An input request is sent on the stream of the request that is being served.
-func TestServerAsks(t *testing.T) {
+func TestInputRequestIsSentOnStreamOfRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "sample"), "MCP-Session-Id", id)
 		if got := stream.message(); !strings.Contains(got, "sampling/createMessage") {
 			t.Errorf("the input request is %s", got)
@@ -142,10 +142,10 @@ func TestServerAsks(t *testing.T) {
 }
 
 // Proves HTTP-22, HTTP-32, HTTP-36 and HTTP-37.
-func TestServerResumes(t *testing.T) {
+func TestServerResumesStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		ids := map[int][]string{} // event ids of each stream
 		for n := range 2 {
 			stream := s.events("POST", call(n, "progress"), "MCP-Session-Id", id)
@@ -192,10 +192,10 @@ func TestServerResumes(t *testing.T) {
 }
 
 // Proves HTTP-28.
-func TestServerStandingStream(t *testing.T) {
+func TestStandingStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		s.changeList() // before a client listens
 		first := s.events("GET", "", "MCP-Session-Id", id)
 		if got := first.message(); got != listChanged {
@@ -236,16 +236,16 @@ func TestServerStandingStream(t *testing.T) {
 }
 
 // Proves HTTP-14, HTTP-16 and HTTP-29.
-func TestServerDisconnects(t *testing.T) {
+func TestServerEndsConnectionsWithRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxConnection: 10 * time.Second, Retry: 3 * time.Second})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "poll"), "MCP-Session-Id", id)
 		<-s.tools.started
-		checkHangUp(t, stream)
+		checkDisconnect(t, stream)
 		again := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id)
 		start := time.Now()
-		checkHangUp(t, again)
+		checkDisconnect(t, again)
 		if d := time.Since(start); d != 10*time.Second {
 			t.Errorf("held for %v", d)
 		}
@@ -255,7 +255,7 @@ func TestServerDisconnects(t *testing.T) {
 			t.Errorf("in the end (-want +got):\n%s", diff)
 		}
 		standing := s.events("GET", "", "MCP-Session-Id", id)
-		checkHangUp(t, standing)
+		checkDisconnect(t, standing)
 		s.changeList()
 		if got := s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", standing.id).message(); got != listChanged {
 			t.Errorf("the next message of the standing stream: %s", got)
@@ -263,8 +263,8 @@ func TestServerDisconnects(t *testing.T) {
 	})
 }
 
-// checkHangUp checks that a connection ends with a retry, and sends no message before it.
-func checkHangUp(t *testing.T, e *events) {
+// checkDisconnect checks that a connection ends with a retry, and sends no message before it.
+func checkDisconnect(t *testing.T, e *events) {
 	t.Helper()
 	retry := time.Duration(0)
 	for {
@@ -284,10 +284,10 @@ func checkHangUp(t *testing.T, e *events) {
 	}
 }
 
-func TestServerKeepsConnectionsAlive(t *testing.T) {
+func TestIdleConnectionGetsComments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{KeepAlive: 10 * time.Second})
-		response := s.do("GET", "", "MCP-Session-Id", s.opened(hello))
+		response := s.do("GET", "", "MCP-Session-Id", s.openSession(initialize))
 		b := make([]byte, 1<<10)
 		response.Body.Read(b) // the first event
 		for range 3 {
@@ -300,15 +300,15 @@ func TestServerKeepsConnectionsAlive(t *testing.T) {
 	})
 }
 
-func TestServerEndsTheStreamOfACancelledRequest(t *testing.T) {
+func TestCancelledRequestEndsItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for n, streamed := range []bool{true, false} {
 			cancel := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
-			over := make(chan []string)
+			done := make(chan []string)
 			go func() { // ends with the stream
-				over <- s.events("POST", call(n, "wait"), "MCP-Session-Id", id).messages()
+				done <- s.events("POST", call(n, "wait"), "MCP-Session-Id", id).messages()
 			}()
 			<-s.tools.started
 			if streamed {
@@ -317,7 +317,7 @@ func TestServerEndsTheStreamOfACancelledRequest(t *testing.T) {
 			if got := s.status("POST", cancel, "MCP-Session-Id", id); got != 202 {
 				t.Errorf("cancel: %d", got)
 			}
-			if got := <-over; len(got) > 0 {
+			if got := <-done; len(got) > 0 {
 				t.Errorf("the stream has the messages %q", got)
 			}
 			<-s.tools.stopped
@@ -327,13 +327,13 @@ func TestServerEndsTheStreamOfACancelledRequest(t *testing.T) {
 
 // A client may stop reading the stream of a request that it has cancelled. The stream therefore
 // ends at once, and later messages of the handler are sent on the standing stream.
-func TestServerSaysOnTheStandingStreamWhatComesAfterACancellation(t *testing.T) {
+func TestMessagesAfterCancellationUseStandingStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tools := newTools()
 		finish := make(chan bool)
-		log := func(ctx context.Context, what string) {
+		log := func(ctx context.Context, text string) {
 			peer, _ := session.PeerFrom(ctx)
-			err := peer.Notify(context.WithoutCancel(ctx), "notifications/message", &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(what)})
+			err := peer.Notify(context.WithoutCancel(ctx), "notifications/message", &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(text)})
 			if err != nil {
 				t.Error(err)
 			}
@@ -356,24 +356,24 @@ func TestServerSaysOnTheStandingStreamWhatComesAfterACancellation(t *testing.T) 
 			}
 		}
 		s := serveOver(t, streamable.HandlerOptions{}, tools, func(l net.Listener) net.Listener { return l })
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		stream := s.events("POST", call(7, "any"), "MCP-Session-Id", id)
-		logged := func(what string) string {
-			return `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":` + what + `,"level":"info"}}`
+		logged := func(text string) string {
+			return `{"jsonrpc":"2.0","method":"notifications/message","params":{"data":` + text + `,"level":"info"}}`
 		}
 		if got := stream.message(); got != logged("1") {
 			t.Errorf("before the cancellation: %s", got)
 		}
-		question := stream.message()
+		request := stream.message()
 		if got := s.status("POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, "MCP-Session-Id", id); got != 202 {
 			t.Errorf("cancel: %d", got)
 		}
 		if got := stream.messages(); len(got) > 0 {
 			t.Errorf("the cancelled stream continues with %q", got)
 		}
-		if got := standing.message(); !strings.Contains(got, "notifications/cancelled") || !strings.Contains(question, `"id":1,`) || !strings.Contains(got, `"requestId":1`) {
-			t.Errorf("the input request %s is cancelled with %s", question, got)
+		if got := standing.message(); !strings.Contains(got, "notifications/cancelled") || !strings.Contains(request, `"id":1,`) || !strings.Contains(got, `"requestId":1`) {
+			t.Errorf("the input request %s is cancelled with %s", request, got)
 		}
 		if got := standing.message(); got != logged("2") {
 			t.Errorf("the next log message: %s", got)
@@ -386,10 +386,10 @@ func TestServerSaysOnTheStandingStreamWhatComesAfterACancellation(t *testing.T) 
 	})
 }
 
-func TestServerAnswersWhenASessionEnds(t *testing.T) {
+func TestEndOfSessionAnswersRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		got := make(chan string)
 		go func() { got <- s.text(call(1, "wait"), "MCP-Session-Id", id) }() // ends with the session
 		<-s.tools.started
@@ -404,17 +404,17 @@ func TestServerAnswersWhenASessionEnds(t *testing.T) {
 }
 
 // A client that reads nothing uses at most MaxQueue bytes, and does not block other sessions.
-func TestServerStalledConnection(t *testing.T) {
+func TestStalledConnectionIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{
 			MaxQueue: 10 << 10, StallTimeout: 5 * time.Second,
 			Store: streamable.NewMemoryStore(streamable.MemoryOptions{MaxSessionBytes: 20 << 10}),
 		})
-		stalled := s.opened(hello)
+		stalled := s.openSession(initialize)
 		sender := s.tools.last()
 		s.do("GET", "", "MCP-Session-Id", stalled) // never read
-		other := s.opened(hello)
-		ctx, start := soon(t), time.Now()
+		other := s.openSession(initialize)
+		ctx, start := testContext(t), time.Now()
 		for range 1000 {
 			if err := sender.Notify(ctx, "notifications/tools/list_changed", nil); err != nil {
 				t.Fatal(err)
@@ -445,7 +445,7 @@ func TestServerStalledConnection(t *testing.T) {
 
 // Answers that a client does not read count towards the limits of the session, on any number of
 // connections. Requests above the limits are rejected.
-func TestServerAnswersThatAreNotRead(t *testing.T) {
+func TestUnreadAnswersCountTowardsLimits(t *testing.T) {
 	for name, after := range map[string]time.Duration{"JSON": time.Hour, "stream": -1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -453,7 +453,7 @@ func TestServerAnswersThatAreNotRead(t *testing.T) {
 				tools.configure = func(cfg *session.Config) { cfg.MaxBytes = 100 << 10 }
 				s := serveOver(t, streamable.HandlerOptions{StreamAfter: after, MaxQueue: 20 << 10}, tools,
 					func(l net.Listener) net.Listener { return l })
-				id := s.opened(hello)
+				id := s.openSession(initialize)
 				long := func(n int) string {
 					return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"long":"%s"}}}`,
 						n, strings.Repeat("x", 10<<10))
@@ -463,7 +463,7 @@ func TestServerAnswersThatAreNotRead(t *testing.T) {
 					responses = append(responses, s.do("POST", long(n), "MCP-Session-Id", id))
 					synctest.Wait()
 				}
-				served, refused := 0, 0
+				served, rejected := 0, 0
 				for _, response := range responses {
 					text, err := io.ReadAll(response.Body)
 					switch {
@@ -472,11 +472,11 @@ func TestServerAnswersThatAreNotRead(t *testing.T) {
 					case strings.Contains(string(text), `"result"`):
 						served++
 					case strings.Contains(string(text), `"code":-32050`):
-						refused++
+						rejected++
 					}
 				}
-				if served < 3 || served > 20 || served+refused != len(responses) {
-					t.Errorf("%d calls were served, and %d rejected", served, refused)
+				if served < 3 || served > 20 || served+rejected != len(responses) {
+					t.Errorf("%d calls were served, and %d rejected", served, rejected)
 				}
 				text, err := io.ReadAll(s.do("POST", long(99), "MCP-Session-Id", id).Body)
 				if err != nil || !strings.Contains(string(text), `"result"`) {
@@ -487,29 +487,29 @@ func TestServerAnswersThatAreNotRead(t *testing.T) {
 	}
 }
 
-// seen is a store that records the addresses of the texts of long events.
-type seen struct {
+// addressStore is a store that records the addresses of the texts of long events.
+type addressStore struct {
 	streamable.EventStore
 	at sync.Map // keys are of type *byte: the first byte of each text
 }
 
-func (s *seen) Append(ctx context.Context, session, stream string, e streamable.Event) error {
+func (s *addressStore) Append(ctx context.Context, session, stream string, e streamable.Event) error {
 	if len(e.Text) > 100<<10 {
 		s.at.Store(&e.Text[0], true)
 	}
 	return s.EventStore.Append(ctx, session, stream, e)
 }
 
-// watcher is an http.ResponseWriter that counts writes of the store's own copy of a text.
-type watcher struct {
+// copyCounter is an http.ResponseWriter that counts writes of the store's own copy of a text.
+type copyCounter struct {
 	http.ResponseWriter
-	store *seen
+	store *addressStore
 	n     *atomic.Int32
 }
 
-func (w watcher) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w copyCounter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w watcher) Write(b []byte) (int, error) {
+func (w copyCounter) Write(b []byte) (int, error) {
 	if len(b) > 0 {
 		if _, ok := w.store.at.Load(&b[0]); ok {
 			w.n.Add(1)
@@ -522,11 +522,11 @@ func (w watcher) Write(b []byte) (int, error) {
 // copy for each connection.
 func TestServerDoesNotCopyLongEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &seen{EventStore: streamable.NewMemoryStore(streamable.MemoryOptions{})}
+		store := &addressStore{EventStore: streamable.NewMemoryStore(streamable.MemoryOptions{})}
 		var n atomic.Int32
 		s := serve(t, streamable.HandlerOptions{StreamAfter: -1, Store: store})
-		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return watcher{w, store, &n} }
-		id := s.opened(hello)
+		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return copyCounter{w, store, &n} }
+		id := s.openSession(initialize)
 		long := strings.Repeat("x", 200<<10)
 		first := s.events("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"long":"`+long+`"}}}`,
 			"MCP-Session-Id", id)
@@ -550,13 +550,13 @@ func TestServerDoesNotCopyLongEvents(t *testing.T) {
 	})
 }
 
-// slowly is a listener whose connections send rate bytes per second.
-type slowly struct {
+// slowListener is a listener whose connections send rate bytes per second.
+type slowListener struct {
 	net.Listener
 	rate int
 }
 
-func (l slowly) Accept() (net.Conn, error) {
+func (l slowListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	return &slowConn{Conn: c, rate: l.rate}, err
 }
@@ -583,13 +583,13 @@ func (c *slowConn) Write(b []byte) (int, error) {
 
 // A large answer may take any time over a slow connection. Only a connection that accepts no data
 // is closed.
-func TestServerSlowConnection(t *testing.T) {
+func TestSlowConnectionReceivesLargeAnswer(t *testing.T) {
 	for name, after := range map[string]time.Duration{"JSON": time.Hour, "stream": -1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := serveOver(t, streamable.HandlerOptions{StreamAfter: after, StallTimeout: 5 * time.Second}, newTools(),
-					func(l net.Listener) net.Listener { return slowly{l, 20 << 10} })
-				id := s.opened(hello)
+					func(l net.Listener) net.Listener { return slowListener{l, 20 << 10} })
+				id := s.openSession(initialize)
 				long := strings.Repeat("x", 400<<10)
 				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"long":"` + long + `"}}}`
 				start := time.Now()
@@ -606,17 +606,17 @@ func TestServerSlowConnection(t *testing.T) {
 	}
 }
 
-// wrapper is an http.ResponseWriter without the methods Flush and Unwrap.
-type wrapper struct{ http.ResponseWriter }
+// noFlushWriter is an http.ResponseWriter without the methods Flush and Unwrap.
+type noFlushWriter struct{ http.ResponseWriter }
 
 // If the writer cannot flush, each connection ends after its first messages, and clients resume the
 // stream for the next ones.
-func TestServerCannotFlush(t *testing.T) {
+func TestWriterWithoutFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		s := serve(t, streamable.HandlerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return wrapper{w} }
-		id := s.opened(hello)
+		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return noFlushWriter{w} }
+		id := s.openSession(initialize)
 		first := s.events("POST", call(1, "slow"), "MCP-Session-Id", id)
 		got, last := first.messages(), first.id
 		for range 5 { // at most five connections
@@ -636,7 +636,7 @@ func TestServerCannotFlush(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true, Logger: slog.New(slog.DiscardHandler)})
-		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return wrapper{w} }
+		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return noFlushWriter{w} }
 		want := []string{progress(1, 1), progress(1, 2), progress(1, 3), progress(1, 4), progress(1, 5), result(1)}
 		if diff := cmp.Diff(want, s.events("POST", call(1, "slow")).messages()); diff != "" {
 			t.Errorf("stateless (-want +got):\n%s", diff)
@@ -645,7 +645,7 @@ func TestServerCannotFlush(t *testing.T) {
 }
 
 // A message without a stream is rejected, and the session continues.
-func TestServerStatelessHasNoStandingStream(t *testing.T) {
+func TestStatelessServerHasNoStandingStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true})
 		stream := s.events("POST", call(1, "wait"))

@@ -20,13 +20,13 @@ import (
 // tasks/result. tasks/get and tasks/list are answered with JSON.
 //
 // Proves TASK-27 and TASK-28.
-func TestServerAsksForATask(t *testing.T) {
+func TestInputRequestOfTaskUsesResultStream(t *testing.T) {
 	for _, after := range []time.Duration{0, -1} {
-		synctest.Test(t, func(t *testing.T) { asksForATask(t, after) })
+		synctest.Test(t, func(t *testing.T) { inputRequestOfTaskUsesResultStream(t, after) })
 	}
 }
 
-func asksForATask(t *testing.T, after time.Duration) {
+func inputRequestOfTaskUsesResultStream(t *testing.T, after time.Duration) {
 	manager, err := task.New(context.Background(), task.Config{Store: memory.New()})
 	if err != nil {
 		t.Fatal(err)
@@ -36,14 +36,14 @@ func asksForATask(t *testing.T, after time.Duration) {
 	o.tasks = receiver.ServerCapabilities(true)
 	o.configure = func(cfg *session.Config) { receiver.Attach(cfg, receiver.Options{Manager: manager}) }
 	s := serveOver(t, streamable.HandlerOptions{StreamAfter: after}, o, func(l net.Listener) net.Listener { return l })
-	id := s.opened(hello)
-	request := func(method, params string) string {
+	id := s.openSession(initialize)
+	message := func(method, params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":` + params + `}`
 	}
 	var created struct {
 		Result struct{ Task struct{ TaskID string } }
 	}
-	create := request("tools/call", `{"name":"sample","task":{}}`)
+	create := message("tools/call", `{"name":"sample","task":{}}`)
 	answer := ""
 	if after < 0 {
 		answer = s.events("POST", create, "MCP-Session-Id", id).message()
@@ -55,22 +55,22 @@ func asksForATask(t *testing.T, after time.Duration) {
 	}
 	named := `{"taskId":"` + created.Result.Task.TaskID + `"}`
 	synctest.Wait()
-	if got := s.text(request("tasks/get", named), "MCP-Session-Id", id); !strings.Contains(got, `"input_required"`) {
+	if got := s.text(message("tasks/get", named), "MCP-Session-Id", id); !strings.Contains(got, `"input_required"`) {
 		t.Errorf("the task is %s", got)
 	}
-	if got := s.text(request("tasks/list", "{}"), "MCP-Session-Id", id); !strings.Contains(got, created.Result.Task.TaskID) {
+	if got := s.text(message("tasks/list", "{}"), "MCP-Session-Id", id); !strings.Contains(got, created.Result.Task.TaskID) {
 		t.Errorf("the list is %s", got)
 	}
-	stream := s.events("POST", request("tasks/result", named), "MCP-Session-Id", id)
-	var question struct {
+	stream := s.events("POST", message("tasks/result", named), "MCP-Session-Id", id)
+	var request struct {
 		ID     json.RawMessage
 		Method string
 	}
 	text := stream.message()
-	if err := json.Unmarshal([]byte(text), &question); err != nil || question.Method != "sampling/createMessage" || !strings.Contains(text, named) {
+	if err := json.Unmarshal([]byte(text), &request); err != nil || request.Method != "sampling/createMessage" || !strings.Contains(text, named) {
 		t.Fatalf("the input request is %s, %v", text, err)
 	}
-	if got := s.status("POST", `{"jsonrpc":"2.0","id":`+string(question.ID)+`,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
+	if got := s.status("POST", `{"jsonrpc":"2.0","id":`+string(request.ID)+`,"result":{"model":"m"}}`, "MCP-Session-Id", id); got != 202 {
 		t.Errorf("the POST of the answer has status %d", got)
 	}
 	if got := stream.messages(); len(got) == 0 || !strings.Contains(got[len(got)-1], `"text":"{\"model\":\"m\"}"`) {

@@ -20,10 +20,10 @@ import (
 )
 
 // Proves HTTP-01, HTTP-09, HTTP-11, HTTP-38, HTTP-40, HTTP-43, HTTP-44, HTTP-47 and SDK-08.
-func TestServerSession(t *testing.T) {
+func TestSessionLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		response := s.do("POST", hello)
+		response := s.do("POST", initialize)
 		id := response.Header.Get("MCP-Session-Id")
 		response.Body.Close()
 		for _, c := range []byte(id) {
@@ -31,7 +31,7 @@ func TestServerSession(t *testing.T) {
 				t.Errorf("session id %q", id)
 			}
 		}
-		response = s.do("POST", ready, "MCP-Session-Id", id)
+		response = s.do("POST", initialized, "MCP-Session-Id", id)
 		if response.StatusCode != 202 || response.ContentLength != 0 {
 			t.Errorf("a notification is answered with %d and %d bytes", response.StatusCode, response.ContentLength)
 		}
@@ -50,12 +50,12 @@ func TestServerSession(t *testing.T) {
 			{"GET", "", "-", 400},
 			{"DELETE", "", "-", 400},
 			{"POST", call(1, "echo"), "unknown", 404},
-			{"POST", hello, "unknown", 404},
+			{"POST", initialize, "unknown", 404},
 			{"GET", "", "unknown", 404},
 			{"DELETE", "", "unknown", 404},
 			{"DELETE", "", id, 204},
 			{"POST", call(1, "echo"), id, 404},
-			{"POST", ready, id, 404},
+			{"POST", initialized, id, 404},
 			{"GET", "", id, 404},
 			{"DELETE", "", id, 404},
 		} {
@@ -67,12 +67,12 @@ func TestServerSession(t *testing.T) {
 }
 
 // Proves HTTP-39.
-func TestServerSessionIDs(t *testing.T) {
+func TestSessionIDsAreUnique(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
 		seen := map[string]bool{}
 		for range 200 {
-			id := s.opened(hello)
+			id := s.openSession(initialize)
 			if seen[id] || len(id) < 26 {
 				t.Fatalf("session id %q, seen before: %v", id, seen[id])
 			}
@@ -82,7 +82,7 @@ func TestServerSessionIDs(t *testing.T) {
 }
 
 // Proves SDK-08.
-func TestServerSessionIDsOfItsOwn(t *testing.T) {
+func TestCustomSessionIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan string, 1)
 		var log strings.Builder
@@ -92,16 +92,16 @@ func TestServerSessionIDsOfItsOwn(t *testing.T) {
 		})
 		open := func(id string) int {
 			next <- id
-			return s.status("POST", hello)
+			return s.status("POST", initialize)
 		}
 		const id = "node-7.!~secret"
 		next <- id
-		if got := s.opened(hello); got != id {
+		if got := s.openSession(initialize); got != id {
 			t.Errorf("session id %q", got)
 		}
-		for _, refused := range []string{id, "", "a b", "é", "a\x7f", strings.Repeat("a", 129)} {
-			if got := open(refused); got != 500 {
-				t.Errorf("session id %q: %d", refused, got)
+		for _, invalid := range []string{id, "", "a b", "é", "a\x7f", strings.Repeat("a", 129)} {
+			if got := open(invalid); got != 500 {
+				t.Errorf("session id %q: %d", invalid, got)
 			}
 		}
 		if diff := cmp.Diff(result(1), s.text(call(1, "echo"), "MCP-Session-Id", id)); diff != "" {
@@ -119,54 +119,54 @@ func TestServerSessionIDsOfItsOwn(t *testing.T) {
 }
 
 // Proves HTTP-02, HTTP-03, HTTP-08, HTTP-10, HTTP-43 and HTTP-51.
-func TestServerRefuses(t *testing.T) {
+func TestServerRejectsInvalidRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxMessage: 1000, Hosts: []string{"localhost"}})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for _, test := range []struct {
 			name, method, body string
 			header             []string
 			want               int
 		}{
-			{"another method", "PUT", "", nil, 405},
-			{"HEAD", "PATCH", "", nil, 405},
-			{"a foreign page", "POST", hello, []string{"Origin", "http://evil.example.com"}, 403},
-			{"a foreign page that listens", "GET", "", []string{"Origin", "http://evil.example.com"}, 403},
-			{"a foreign page that deletes", "DELETE", "", []string{"Origin", "http://evil.example.com"}, 403},
-			{"another name", "POST", hello, []string{"Host", "evil.example.com"}, 403},
-			{"accepting nothing of use", "POST", hello, []string{"Accept", "text/html"}, 406},
-			{"accepting JSON only", "POST", hello, []string{"Accept", "application/json"}, 406},
-			{"accepting streams only", "POST", hello, []string{"Accept", "text/event-stream"}, 406},
-			{"listening without accepting streams", "GET", "", []string{"Accept", "application/json"}, 406},
-			{"another type", "POST", hello, []string{"Content-Type", "text/plain"}, 415},
-			{"no type", "POST", hello, []string{"Content-Type", "-"}, 415},
+			{"PUT", "PUT", "", nil, 405},
+			{"PATCH", "PATCH", "", nil, 405},
+			{"foreign origin", "POST", initialize, []string{"Origin", "http://evil.example.com"}, 403},
+			{"foreign origin, GET", "GET", "", []string{"Origin", "http://evil.example.com"}, 403},
+			{"foreign origin, DELETE", "DELETE", "", []string{"Origin", "http://evil.example.com"}, 403},
+			{"foreign host name", "POST", initialize, []string{"Host", "evil.example.com"}, 403},
+			{"accepting only HTML", "POST", initialize, []string{"Accept", "text/html"}, 406},
+			{"accepting only JSON", "POST", initialize, []string{"Accept", "application/json"}, 406},
+			{"accepting only streams", "POST", initialize, []string{"Accept", "text/event-stream"}, 406},
+			{"GET without accepting streams", "GET", "", []string{"Accept", "application/json"}, 406},
+			{"wrong content type", "POST", initialize, []string{"Content-Type", "text/plain"}, 415},
+			{"no content type", "POST", initialize, []string{"Content-Type", "-"}, 415},
 			{"too long", "POST", strings.Repeat(" ", 1001), nil, 413},
-			{"nothing", "POST", "", nil, 400},
-			{"broken JSON", "POST", `{"jsonrpc":`, nil, 400},
-			{"no message", "POST", `{}`, nil, 400},
+			{"empty body", "POST", "", nil, 400},
+			{"incomplete JSON", "POST", `{"jsonrpc":`, nil, 400},
+			{"not a message", "POST", `{}`, nil, 400},
 			{"another version of JSON-RPC", "POST", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, nil, 400},
-			{"an id that is none", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400},
-			{"two messages", "POST", ready + ready, nil, 400},
-			{"a batch", "POST", "[" + ready + "," + call(1, "echo") + "]", nil, 400},
-			{"a notification without a session", "POST", ready, []string{"MCP-Session-Id", "-"}, 400},
-			{"a notification for a session that never was", "POST", ready, []string{"MCP-Session-Id", "x"}, 404},
-			{"a notification in an unknown revision", "POST", ready, []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
-			{"a notification whose params are none", "POST", `{"jsonrpc":"2.0","method":"notifications/x","params":7}`, nil, 400},
+			{"an id of null", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400},
+			{"two messages", "POST", initialized + initialized, nil, 400},
+			{"a batch", "POST", "[" + initialized + "," + call(1, "echo") + "]", nil, 400},
+			{"a notification without a session", "POST", initialized, []string{"MCP-Session-Id", "-"}, 400},
+			{"a notification for an unknown session", "POST", initialized, []string{"MCP-Session-Id", "x"}, 404},
+			{"a notification in an unknown revision", "POST", initialized, []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"a notification with invalid params", "POST", `{"jsonrpc":"2.0","method":"notifications/x","params":7}`, nil, 400},
 			{"a response without a session", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "-"}, 400},
-			{"a response for a session that never was", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "x"}, 404},
-			{"a response whose id is none", "POST", `{"jsonrpc":"2.0","id":null,"result":{}}`, nil, 400},
+			{"a response for an unknown session", "POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, []string{"MCP-Session-Id", "x"}, 404},
+			{"a response with an id of null", "POST", `{"jsonrpc":"2.0","id":null,"result":{}}`, nil, 400},
 			{"an unknown revision", "POST", call(1, "echo"), []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
-			{"listening in an unknown revision", "GET", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
-			{"deleting in an unknown revision", "DELETE", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
-			{"an event that was never sent", "GET", "", []string{"Last-Event-ID", "0-7"}, 400},
-			{"a stream that never was", "GET", "", []string{"Last-Event-ID", "zz-1"}, 400},
-			{"what is no event id", "GET", "", []string{"Last-Event-ID", "1"}, 400},
-			{"an endless event id", "GET", "", []string{"Last-Event-ID", strings.Repeat("1", 200) + "-1"}, 400},
-			{"an endless session id", "GET", "", []string{"MCP-Session-Id", strings.Repeat("1", 200)}, 404},
-			{"a session that is open", "POST", hello, nil, 200},
+			{"GET in an unknown revision", "GET", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"DELETE in an unknown revision", "DELETE", "", []string{"MCP-Protocol-Version", "1900-01-01"}, 400},
+			{"an unknown event id", "GET", "", []string{"Last-Event-ID", "0-7"}, 400},
+			{"an unknown stream", "GET", "", []string{"Last-Event-ID", "zz-1"}, 400},
+			{"a malformed event id", "GET", "", []string{"Last-Event-ID", "1"}, 400},
+			{"a long event id", "GET", "", []string{"Last-Event-ID", strings.Repeat("1", 200) + "-1"}, 400},
+			{"a long session id", "GET", "", []string{"MCP-Session-Id", strings.Repeat("1", 200)}, 404},
+			{"initialize in an open session", "POST", initialize, nil, 200},
 			{"wildcards", "POST", call(2, "echo"), []string{"Accept", "*/*"}, 200},
 			{"more wildcards", "POST", call(2, "echo"), []string{"Accept", "text/*;q=0.5", "Accept", "application/*, text/*"}, 200},
-			{"an older revision, which there is", "POST", call(2, "echo"), []string{"MCP-Protocol-Version", "2025-06-18"}, 200},
+			{"an older revision", "POST", call(2, "echo"), []string{"MCP-Protocol-Version", "2025-06-18"}, 200},
 		} {
 			if got := s.status(test.method, test.body, append([]string{"MCP-Session-Id", id}, test.header...)...); got != test.want {
 				t.Errorf("%s: %d, want %d", test.name, got, test.want)
@@ -175,7 +175,7 @@ func TestServerRefuses(t *testing.T) {
 	})
 }
 
-func TestServerTellsAllowedMethods(t *testing.T) {
+func TestAllowHeaderListsMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
 			stateless bool
@@ -191,10 +191,10 @@ func TestServerTellsAllowedMethods(t *testing.T) {
 }
 
 // Proves HTTP-25, HTTP-33, HTTP-47, HTTP-50 and SDK-07.
-func TestServerStateless(t *testing.T) {
+func TestStatelessServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true})
-		response := s.do("POST", hello)
+		response := s.do("POST", initialize)
 		if id, ok := response.Header["Mcp-Session-Id"]; response.StatusCode != 200 || ok {
 			t.Errorf("initialize: status %d, session %q", response.StatusCode, id)
 		}
@@ -202,7 +202,7 @@ func TestServerStateless(t *testing.T) {
 			method, body string
 			want         int
 		}{
-			{"POST", ready, 202},
+			{"POST", initialized, 202},
 			{"POST", `{"jsonrpc":"2.0","method":"notifications/custom"}`, 202},
 			{"POST", `{"jsonrpc":"2.0","id":1,"result":{}}`, 400},
 			{"GET", "", 405},
@@ -245,11 +245,12 @@ func TestServerStateless(t *testing.T) {
 	})
 }
 
-// Proves HTTP-22.
 // A request continues for Linger after its client has disconnected, because the connection may have
-// broken. It does not continue for ever, because the client can neither cancel the request nor
-// resume the stream.
-func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
+// broken. It does not continue longer, because the client can neither cancel the request nor resume
+// the stream.
+//
+// Proves HTTP-22.
+func TestStatelessRequestContinuesForLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 3, Linger: 10 * time.Second})
 		for range 3 {
@@ -277,11 +278,11 @@ func TestServerStatelessGoesOnWithoutItsClient(t *testing.T) {
 	})
 }
 
-// A batch counts as the number of its requests, although it has one stream.
-func TestServerCountsTheRequestsOfBatches(t *testing.T) {
+// A batch counts towards MaxStreams with each of its requests, although it has one stream.
+func TestBatchCountsAsItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
-		id := s.opened(helloOld)
+		id := s.openSession(initializeOld)
 		batch := func(first, n int) string {
 			calls := make([]string, n)
 			for i := range calls {
@@ -306,10 +307,10 @@ func TestServerCountsTheRequestsOfBatches(t *testing.T) {
 
 // When calls that wait for their client have reached the limit, the server still accepts the
 // answers.
-func TestServerTakesAnswersAtTheLimit(t *testing.T) {
+func TestServerAcceptsAnswersAtLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxStreams: 4})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		defer standing.body.Close()
 		synctest.Wait() // the exchanges of the handshake count until they have ended
@@ -340,13 +341,13 @@ func TestServerTakesAnswersAtTheLimit(t *testing.T) {
 }
 
 // When other principals open sessions, the principal with the most sessions loses an idle one.
-func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
+func TestPrincipalWithMostSessionsLosesIdleOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxSessions: 5, MaxSessionsPerPrincipal: 4,
 			Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }})
 		open := func(principal string) string {
 			time.Sleep(time.Second)
-			return s.opened(hello, "Authorization", principal)
+			return s.openSession(initialize, "Authorization", principal)
 		}
 		check := func(id, principal string, want int) {
 			t.Helper()
@@ -355,42 +356,42 @@ func TestServerSharesSessionsAmongPrincipals(t *testing.T) {
 			}
 		}
 		ann := open("ann")
-		var greedy []string
+		var mallory []string
 		for range 6 {
-			greedy = append(greedy, open("mallory"))
+			mallory = append(mallory, open("mallory"))
 		}
-		check(greedy[0], "mallory", 404) // above MaxSessionsPerPrincipal
-		check(greedy[1], "mallory", 404)
-		check(greedy[2], "mallory", 200)
+		check(mallory[0], "mallory", 404) // above MaxSessionsPerPrincipal
+		check(mallory[1], "mallory", 404)
+		check(mallory[2], "mallory", 200)
 		time.Sleep(time.Second)
-		bob := open("bob") // above MaxSessions: mallory has most, and greedy[3] is idle longest
-		check(greedy[3], "mallory", 404)
+		bob := open("bob") // above MaxSessions: mallory has most, and mallory[3] is idle longest
+		check(mallory[3], "mallory", 404)
 		check(ann, "ann", 200)
 		check(bob, "bob", 200)
 
 		// Sessions in use are not ended.
-		for _, id := range []string{greedy[2], greedy[4], greedy[5]} {
+		for _, id := range []string{mallory[2], mallory[4], mallory[5]} {
 			stream := s.events("GET", "", "MCP-Session-Id", id, "Authorization", "mallory")
 			defer stream.body.Close()
 		}
-		if got := s.status("POST", hello, "Authorization", "carol"); got != 429 {
+		if got := s.status("POST", initialize, "Authorization", "carol"); got != 429 {
 			t.Errorf("a session above MaxSessions: %d", got)
 		}
 	})
 }
 
 // The message that opens a session is stored with it. Its size is therefore limited.
-func TestServerLimitsInitialize(t *testing.T) {
+func TestServerLimitsSizeOfInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		long := strings.Replace(hello, `"name":"c"`, `"name":"`+strings.Repeat("c", 1<<20)+`"`, 1)
+		long := strings.Replace(initialize, `"name":"c"`, `"name":"`+strings.Repeat("c", 1<<20)+`"`, 1)
 		before := heap()
 		for range 50 {
 			if got := s.status("POST", long); got != 413 {
 				t.Errorf("an initialize of 1 MiB: %d", got)
 			}
 		}
-		s.opened(strings.Replace(hello, `"name":"c"`, `"name":"`+strings.Repeat("c", 60<<10)+`"`, 1))
+		s.openSession(strings.Replace(initialize, `"name":"c"`, `"name":"`+strings.Repeat("c", 60<<10)+`"`, 1))
 		s.http.CloseIdleConnections()
 		synctest.Wait()
 		if held := heap() - before; held > 4<<20 {
@@ -402,14 +403,14 @@ func TestServerLimitsInitialize(t *testing.T) {
 
 // Incomplete messages hold at most MaxInitialize without a session, and four times MaxMessage
 // within a session.
-func TestServerLimitsUnfinishedMessages(t *testing.T) {
+func TestServerLimitsIncompleteMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxMessage: 200 << 10, ReadTimeout: time.Minute})
-		id := s.opened(hello)
-		over, end := io.Pipe() // blocks all bodies after their text
+		id := s.openSession(initialize)
+		blocked, end := io.Pipe() // blocks all bodies after their text
 		status := make(chan int, 10)
 		post := func(session string) {
-			body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 150<<10)), over)
+			body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 150<<10)), blocked)
 			r, err := http.NewRequestWithContext(t.Context(), "POST", "http://localhost/mcp", body)
 			if err != nil {
 				t.Fatal(err)
@@ -460,35 +461,35 @@ func TestServerLimitsUnfinishedMessages(t *testing.T) {
 // An open function or SessionID that panics fails its request and leaves nothing behind.
 func TestServerSurvivesPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broken := true
-		s := &served{t: t, tools: newTools()}
+		panics := true
+		s := &testServer{t: t, tools: newTools()}
 		s.handler = streamable.NewHandler(func(r *http.Request, conn transport.Conn) {
-			if broken {
+			if panics {
 				panic("no")
 			}
 			s.tools.open(r, conn)
 		}, streamable.HandlerOptions{MaxSessions: 1, Logger: slog.New(slog.DiscardHandler)})
 		s.serveHTTP(plain)
 		for range 3 {
-			if got := s.status("POST", hello); got != 500 {
+			if got := s.status("POST", initialize); got != 500 {
 				t.Errorf("open panics: %d", got)
 			}
 		}
-		broken = false
-		s.opened(hello)
+		panics = false
+		s.openSession(initialize)
 
 		other := serve(t, streamable.HandlerOptions{SessionID: func() string { panic("no") }, Logger: slog.New(slog.DiscardHandler)})
-		if got := other.status("POST", hello); got != 500 {
+		if got := other.status("POST", initialize); got != 500 {
 			t.Errorf("SessionID panics: %d", got)
 		}
 	})
 }
 
 // The time to serve or reject a batch with long ids grows in proportion to its length.
-func TestServerTakesABatchWithManyIDs(t *testing.T) {
+func TestServerServesBatchWithManyIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(helloOld)
+		id := s.openSession(initializeOld)
 		var batch []string
 		for n := range 300 {
 			batch = append(batch, strings.Replace(call(n, "echo"), fmt.Sprintf(`"id":%d`, n), fmt.Sprintf(`"id":"%s-%d"`, strings.Repeat("x", 1000), n), 1))
@@ -508,12 +509,12 @@ func TestServerTakesABatchWithManyIDs(t *testing.T) {
 }
 
 // Proves HTTP-09 and HTTP-44.
-func TestServerAnswersResponsesWithNothing(t *testing.T) {
+func TestNotificationsAndResponsesGetStatus202(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		for _, body := range []string{
-			ready, `{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}`,
+			initialized, `{"jsonrpc":"2.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}`,
 		} {
 			response := s.do("POST", body, "MCP-Session-Id", id)
 			text, err := io.ReadAll(response.Body)
@@ -535,7 +536,7 @@ func TestServerAnswersResponsesWithNothing(t *testing.T) {
 }
 
 // Proves HTTP-52.
-func TestServerPrincipals(t *testing.T) {
+func TestSessionBelongsToItsPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Principal: func(r *http.Request) (string, error) {
 			if name := r.Header.Get("Authorization"); name != "" {
@@ -543,32 +544,32 @@ func TestServerPrincipals(t *testing.T) {
 			}
 			return "", http.ErrNoCookie
 		}})
-		id := s.opened(hello, "Authorization", "ann")
-		if got := s.text(call(1, "who"), "MCP-Session-Id", id, "Authorization", "ann"); !strings.Contains(got, `"text":"ann"`) {
+		id := s.openSession(initialize, "Authorization", "ann")
+		if got := s.text(call(1, "principal"), "MCP-Session-Id", id, "Authorization", "ann"); !strings.Contains(got, `"text":"ann"`) {
 			t.Errorf("the answer for ann is %s", got)
 		}
 		// Proves HTTP-05.
 		for _, test := range []struct {
-			who  string
-			want int
+			principal string
+			want      int
 		}{{"bob", 404}, {"-", 401}} {
 			for _, method := range []string{"POST", "GET", "DELETE"} {
 				body := ""
 				if method == "POST" {
-					body = call(1, "who")
+					body = call(1, "principal")
 				}
-				if got := s.status(method, body, "MCP-Session-Id", id, "Authorization", test.who); got != test.want {
-					t.Errorf("%s by %s: %d, want %d", method, test.who, got, test.want)
+				if got := s.status(method, body, "MCP-Session-Id", id, "Authorization", test.principal); got != test.want {
+					t.Errorf("%s by %s: %d, want %d", method, test.principal, got, test.want)
 				}
 			}
 		}
 	})
 }
 
-func TestServerSessionsExpire(t *testing.T) {
+func TestIdleSessionsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{IdleTimeout: time.Minute})
-		idle, busy, listening := s.opened(hello), s.opened(hello), s.opened(hello)
+		idle, busy, listening := s.openSession(initialize), s.openSession(initialize), s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", busy)
 		stream.body.Close() // the handler continues
 		standing := s.events("GET", "", "MCP-Session-Id", listening)
@@ -591,12 +592,12 @@ func TestServerSessionsExpire(t *testing.T) {
 	})
 }
 
-func TestServerLimits(t *testing.T) {
+func TestServerLimitsSessionsAndStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{MaxSessions: 2, MaxStreams: 3})
-		a, b := s.opened(hello), s.opened(hello)
+		a, b := s.openSession(initialize), s.openSession(initialize)
 		held := []*events{s.events("GET", "", "MCP-Session-Id", a), s.events("GET", "", "MCP-Session-Id", b)}
-		response := s.do("POST", hello)
+		response := s.do("POST", initialize)
 		if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" {
 			t.Errorf("a session above MaxSessions: %d, header %v", response.StatusCode, response.Header)
 		}
@@ -626,12 +627,12 @@ func TestServerLimits(t *testing.T) {
 		if got := s.status("DELETE", "", "MCP-Session-Id", b); got != 204 {
 			t.Errorf("delete: %d", got)
 		}
-		s.opened(hello)
+		s.openSession(initialize)
 	})
 }
 
 // Without sessions, MaxSessions limits the requests that are served at once.
-func TestServerLimitsRequestsWithoutSessions(t *testing.T) {
+func TestStatelessServerLimitsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{Stateless: true, MaxSessions: 1, StreamAfter: -1})
 		stream := s.events("POST", call(1, "wait"))
@@ -653,7 +654,7 @@ func TestServerLimitsRequestsWithoutSessions(t *testing.T) {
 // The messages pending for a session that reads nothing are limited by MaxQueue.
 //
 // Proves HTTP-10.
-func TestServerLimitsWhatWaitsForASession(t *testing.T) {
+func TestServerLimitsPendingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
 		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { conns <- conn },
@@ -670,7 +671,7 @@ func TestServerLimitsWhatWaitsForASession(t *testing.T) {
 			return w
 		}
 		opened := make(chan *httptest.ResponseRecorder, 1)
-		go func() { opened <- post(hello) }() // ends with the answer below
+		go func() { opened <- post(initialize) }() // ends with the answer below
 		conn := <-conns
 		m, err := conn.Read()
 		if err != nil {
@@ -684,7 +685,7 @@ func TestServerLimitsWhatWaitsForASession(t *testing.T) {
 		id := (<-opened).Header().Get("MCP-Session-Id")
 		var got []int
 		for range 20 {
-			w := post(ready, "MCP-Session-Id", id)
+			w := post(initialized, "MCP-Session-Id", id)
 			if got = append(got, w.Code); w.Code == 429 {
 				break
 			}
@@ -695,10 +696,10 @@ func TestServerLimitsWhatWaitsForASession(t *testing.T) {
 	})
 }
 
-func TestServerRefusesAnIDThatIsInUse(t *testing.T) {
+func TestServerRejectsRequestIDInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != 400 {
 			t.Errorf("the same id: %d", got)
@@ -716,14 +717,14 @@ func TestServerRefusesAnIDThatIsInUse(t *testing.T) {
 func TestServerShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
-		id := s.opened(hello)
+		id := s.openSession(initialize)
 		standing := s.events("GET", "", "MCP-Session-Id", id)
 		stream := s.events("POST", call(1, "wait"), "MCP-Session-Id", id)
 		<-s.tools.started
-		over := make(chan error)
-		go func() { over <- s.handler.Shutdown(soon(t)) }() // ends with the shutdown
+		done := make(chan error)
+		go func() { done <- s.handler.Shutdown(testContext(t)) }() // ends with the shutdown
 		synctest.Wait()
-		if got := s.status("POST", hello); got != 503 {
+		if got := s.status("POST", initialize); got != 503 {
 			t.Errorf("a new session: %d", got)
 		}
 		if got := s.status("POST", call(2, "echo"), "MCP-Session-Id", id); got != 503 {
@@ -736,17 +737,17 @@ func TestServerShutdown(t *testing.T) {
 		if diff := cmp.Diff([]string(nil), standing.messages()); diff != "" {
 			t.Errorf("the standing stream (-want +got):\n%s", diff)
 		}
-		if err := <-over; err != nil {
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if err := s.handler.Shutdown(soon(t)); err != nil {
+		if err := s.handler.Shutdown(testContext(t)); err != nil {
 			t.Errorf("the second Shutdown: %v", err)
 		}
 	})
 }
 
 // A session whose server sends messages before it answers initialize works like any other.
-func TestServerMessageBeforeTheAnswerToInitialize(t *testing.T) {
+func TestMessageBeforeAnswerToInitialize(t *testing.T) {
 	for _, test := range []struct {
 		name, answer string
 		status       int // of a later request
@@ -757,7 +758,7 @@ func TestServerMessageBeforeTheAnswerToInitialize(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"starting"}}`
-				s := &served{t: t, handler: streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
+				s := &testServer{t: t, handler: streamable.NewHandler(func(_ *http.Request, conn transport.Conn) {
 					go func() { // ends with the session
 						defer conn.Close()
 						for {
@@ -771,7 +772,7 @@ func TestServerMessageBeforeTheAnswerToInitialize(t *testing.T) {
 					}()
 				}, streamable.HandlerOptions{})}
 				s.serveHTTP(plain)
-				response := s.do("POST", hello)
+				response := s.do("POST", initialize)
 				stream := &events{t: t, body: response.Body, r: eventstream.NewReader(response.Body, 1<<20)}
 				if diff := cmp.Diff([]string{log, test.answer}, stream.messages()); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)

@@ -27,9 +27,9 @@ import (
 // Ends holds the two ends of a connection.
 type Ends struct{ A, B transport.Conn }
 
-// Run checks that connections of open fulfil the contract of [transport.Conn]. open is called once
-// per subtest and returns the ends of a new connection. A writer of the connection must fail after
-// stall without progress, and at most queue bytes may be pending. Run closes the connection.
+// Run checks that the connections of open fulfil the contract of [transport.Conn]. open is called
+// once per subtest and returns the ends of a new connection. A writer of the connection must fail
+// after stall without progress, and at most queue bytes may be pending. Run closes the connection.
 func Run(t *testing.T, open func(t *testing.T, stall time.Duration, queue int) Ends) {
 	for _, test := range []struct {
 		name string
@@ -37,7 +37,7 @@ func Run(t *testing.T, open func(t *testing.T, stall time.Duration, queue int) E
 	}{
 		{"messages arrive whole and in order", inOrder},
 		{"messages of concurrent writers arrive once, in the order of each writer", manyWriters},
-		{"long and unusual text arrives unchanged", foreignText},
+		{"long and unusual text arrives unchanged", unusualText},
 		{"messages written before Close arrive", arrivesBeforeClose},
 		{"Close ends a concurrent Read", readEnds},
 		{"Close of the other end ends a concurrent Read", readEndsByPeer},
@@ -93,15 +93,15 @@ func write(t *testing.T, c transport.Conn, m transport.Message) {
 func inOrder(t *testing.T, e Ends) {
 	const n = 2000
 	var wg sync.WaitGroup
-	for _, way := range []struct{ from, to transport.Conn }{{e.A, e.B}, {e.B, e.A}} {
+	for _, direction := range []struct{ from, to transport.Conn }{{e.A, e.B}, {e.B, e.A}} {
 		wg.Go(func() {
 			for i := range n {
-				write(t, way.from, message(i, strings.Repeat("x", i%300)))
+				write(t, direction.from, message(i, strings.Repeat("x", i%300)))
 			}
 		})
 		wg.Go(func() {
 			for i := range n {
-				m, err := way.to.Read()
+				m, err := direction.to.Read()
 				if err != nil {
 					t.Error(err)
 					return
@@ -142,7 +142,7 @@ func manyWriters(t *testing.T, e Ends) {
 	wg.Wait()
 }
 
-func foreignText(t *testing.T, e Ends) {
+func unusualText(t *testing.T, e Ends) {
 	texts := []string{"", "ä€𝄞 \u2028 \r\n \\ \" ", strings.Repeat("long ä ", 1<<19)}
 	var wg sync.WaitGroup
 	wg.Go(func() { // ends with the last text; Write may return after Read
@@ -177,7 +177,7 @@ func arrivesBeforeClose(t *testing.T, e Ends) {
 			t.Errorf("got message %d, want %d", n, i)
 		}
 	}
-	if _, err := e.B.Read(); !over(err) {
+	if _, err := e.B.Read(); !isClosed(err) {
 		t.Errorf("after the last message: %v", err)
 	}
 	if err := <-closed; err != nil {
@@ -185,8 +185,8 @@ func arrivesBeforeClose(t *testing.T, e Ends) {
 	}
 }
 
-// over reports whether an error of Read means that the other end was closed.
-func over(err error) bool { return err == io.EOF || errors.Is(err, transport.ErrClosed) }
+// isClosed reports whether an error of Read means that the other end was closed.
+func isClosed(err error) bool { return err == io.EOF || errors.Is(err, transport.ErrClosed) }
 
 func readEnds(t *testing.T, e Ends) {
 	got := make(chan error)
@@ -211,7 +211,7 @@ func readEndsByPeer(t *testing.T, e Ends) {
 	if err := e.B.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-got; !over(err) {
+	if err := <-got; !isClosed(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -254,7 +254,7 @@ func closeTwice(t *testing.T, e Ends) {
 func halfClose(t *testing.T, e Ends) {
 	a, ok := transport.As[transport.HalfCloser](e.A)
 	if !ok {
-		t.Skip("no direction can be closed alone")
+		t.Skip("the connection is not a HalfCloser")
 	}
 	write(t, a, message(1, strings.Repeat("x", 100_000)))
 	closed := make(chan error)
@@ -280,13 +280,13 @@ func halfClose(t *testing.T, e Ends) {
 	if err := e.B.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := a.Read(); !over(err) {
+	if _, err := a.Read(); !isClosed(err) {
 		t.Errorf("after the other end was closed: %v", err)
 	}
 }
 
 func writerWaits(t *testing.T, e Ends) {
-	cause := errors.New("no patience")
+	cause := errors.New("timeout of the test")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, cause)
 	defer cancel()
 	if err := fill(ctx, e.A); err != cause {

@@ -10,9 +10,9 @@ import (
 // processorTime returns the processor time of this process and of its ended children.
 func processorTime() time.Duration {
 	var sum time.Duration
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+	for _, target := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage
-		if err := syscall.Getrusage(who, &u); err == nil {
+		if err := syscall.Getrusage(target, &u); err == nil {
 			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
 		}
 	}

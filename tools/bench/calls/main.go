@@ -61,12 +61,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *moved {
 		list = structs()
 	}
-	for _, way := range []string{inMemory, overStdio, overJSON, overSSE} {
-		if *only != "" && !strings.Contains(way, *only) {
+	for _, transport := range []string{inMemory, overStdio, overJSON, overSSE} {
+		if *only != "" && !strings.Contains(transport, *only) {
 			continue
 		}
 		for _, callers := range []int{1, 64} {
-			if err := measure(ctx, out, list, way, callers, *rounds, *turn); err != nil {
+			if err := measure(ctx, out, list, transport, callers, *rounds, *turn); err != nil {
 				return err
 			}
 		}
@@ -78,15 +78,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 type turn struct{ rate, cost, bytes, allocations float64 }
 
 // measure prints the table for one transport and a number of callers.
-func measure(ctx context.Context, out io.Writer, all []contestant, way string, callers, rounds int, length time.Duration) error {
-	list := slices.DeleteFunc(slices.Clone(all), func(c contestant) bool { return c.ways[way] == nil })
+func measure(ctx context.Context, out io.Writer, all []contestant, transport string, callers, rounds int, length time.Duration) error {
+	list := slices.DeleteFunc(slices.Clone(all), func(c contestant) bool { return c.ways[transport] == nil })
 	turns := make([][]turn, len(list))
 	for range rounds {
 		for i, c := range list {
 			before, bytes, objects := processorTime(), allocated("/gc/heap/allocs:bytes"), allocated("/gc/heap/allocs:objects")
-			n, took, err := calls(ctx, c.ways[way], callers, length)
+			n, took, err := calls(ctx, c.ways[transport], callers, length)
 			if err != nil {
-				return fmt.Errorf("%s, %s: %w", c.name, way, err)
+				return fmt.Errorf("%s, %s: %w", c.name, transport, err)
 			}
 			turns[i] = append(turns[i], turn{
 				float64(n) / took.Seconds(), float64((processorTime() - before).Microseconds()) / float64(n),
@@ -94,7 +94,7 @@ func measure(ctx context.Context, out io.Writer, all []contestant, way string, c
 			})
 		}
 	}
-	fmt.Fprintf(out, "%s, %d callers\n", way, callers)
+	fmt.Fprintf(out, "%s, %d callers\n", transport, callers)
 	for i, c := range list {
 		of := func(f func(own, first turn) float64) float64 {
 			var values []float64

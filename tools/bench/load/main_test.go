@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestLoad(t *testing.T) {
+func TestLoadPrintsSamples(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), []string{"-sessions", "20", "-rate", "100", "-time", "100ms"}, &out); err != nil {
 		t.Fatal(err)

@@ -127,7 +127,7 @@ func (r *Reader) Next() (Event, error) {
 		b.ID = r.id
 		if b.long {
 			b.Data = nil
-			return b.Event, overlong.Refusal(b.head, b.tail, r.max)
+			return b.Event, overlong.NewError(b.head, b.tail, r.max)
 		}
 		return b.Event, nil
 	}

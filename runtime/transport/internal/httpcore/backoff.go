@@ -72,3 +72,12 @@ func Retryable(err error) bool {
 	}
 	return !errors.Is(err, httpclient.ErrContent) && !errors.Is(err, httpclient.ErrRedirect)
 }
+
+// RetryableOnReopen is [Retryable] for a request that opens a session in place of a lost one. The
+// server has accepted such a request before. A proxy whose server is down may answer in its place:
+// with status 404 or 405, with a page, or with a redirect to one. These responses are temporary,
+// too.
+func RetryableOnReopen(err error) bool {
+	status, ok := errors.AsType[*httpclient.StatusError](err)
+	return Retryable(err) || !ok || status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
@@ -182,10 +183,10 @@ func (e *End) Deliver(ctx context.Context, text []byte, session uint32) (ok bool
 // Forward delivers a Read result of another connection. If that result was terminal, Forward closes
 // this connection with the same error. It returns false if the connection has ended.
 func (e *End) Forward(m transport.Message, err error) (ok bool) {
-	_, refused := errors.AsType[*transport.MessageError](err)
+	_, rejected := errors.AsType[*transport.MessageError](err)
 	_, lost := errors.AsType[*transport.DeliveryError](err)
 	_, session := errors.AsType[*transport.SessionLostError](err)
-	if err != nil && !refused && !lost && !session {
+	if err != nil && !rejected && !lost && !session {
 		e.Fail(err)
 		return false
 	}
@@ -196,6 +197,11 @@ func (e *End) Forward(m transport.Message, err error) (ok bool) {
 // of a request, or zero. taken reports whether the server may have received the message.
 func (e *End) ReportLost(id jsonrpc.ID, taken bool, err error) {
 	e.Report(&transport.DeliveryError{ID: id, Taken: taken, Refused: !Retryable(err), Err: err})
+}
+
+// ReportLostOnReopen is ReportLost for the initialize of a session in place of a lost one.
+func (e *End) ReportLostOnReopen(id jsonrpc.ID, taken bool, err error) {
+	e.Report(&transport.DeliveryError{ID: id, Taken: taken, Refused: !RetryableOnReopen(err), Err: err})
 }
 
 // Report delivers an error of a connection that stays open. It does not wait.
@@ -355,7 +361,7 @@ func (e *End) Close(last func()) {
 
 // Detach returns a context with the values of ctx that ends with the connection and not with ctx.
 func (e *End) Detach(ctx context.Context) (context.Context, context.CancelCauseFunc) {
-	return context.WithCancelCause(&valuesContext{e.life, ctx})
+	return context.WithCancelCause(&lazyctx.Values{Context: e.life, Other: ctx})
 }
 
 // Bounded returns a context that ends with ctx or with the connection.
@@ -366,19 +372,6 @@ func (e *End) Bounded(ctx context.Context) (context.Context, context.CancelFunc)
 		stop()
 		cancel(nil)
 	}
-}
-
-// valuesContext is a context with the values of another one in addition to its own.
-type valuesContext struct {
-	context.Context
-	values context.Context
-}
-
-func (c *valuesContext) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.values.Value(key)
 }
 
 // maxStalls is how many messages in a row the server may not accept in time before the connection

@@ -3,9 +3,10 @@ package httpcore
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/stall"
 )
 
 // overhead is the memory of a pending message in addition to its text, in bytes.
@@ -18,7 +19,7 @@ type room struct {
 
 	mu    sync.Mutex
 	used  int
-	given uint64        // number of releases
+	given atomic.Uint64 // number of releases
 	freed chan struct{} // closed on release; nil unless reserve waits
 }
 
@@ -26,8 +27,8 @@ type room struct {
 // for stall. If the room is empty, a message of any length fits.
 func (r *room) reserve(ctx context.Context, over <-chan struct{}, n int) error {
 	n += overhead
-	var timer *time.Timer // started only if reserve must wait
-	var given uint64
+	wait := stall.Wait{Timeout: r.stall, Progress: &r.given}
+	defer wait.Stop()
 	for {
 		r.mu.Lock()
 		if r.used == 0 || r.used+n <= r.max {
@@ -39,25 +40,9 @@ func (r *room) reserve(ctx context.Context, over <-chan struct{}, n int) error {
 			r.freed = make(chan struct{})
 		}
 		freed := r.freed
-		progress := given != r.given
-		given = r.given
 		r.mu.Unlock()
-
-		switch {
-		case timer == nil:
-			timer = time.NewTimer(r.stall)
-			defer timer.Stop()
-		case progress:
-			timer.Reset(r.stall)
-		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-over:
-			return transport.ErrClosed
-		case <-timer.C:
-			return transport.ErrStalled
+		if err := wait.For(ctx, freed, over); err != nil {
+			return err
 		}
 	}
 }
@@ -66,7 +51,7 @@ func (r *room) release(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used -= n + overhead
-	r.given++
+	r.given.Add(1)
 	if r.freed != nil {
 		close(r.freed)
 		r.freed = nil

@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Part is how many bytes of the beginning and of the end of a text [Refusal] needs. In practice
+// Part is how many bytes of the beginning and of the end of a text [NewError] needs. In practice
 // peers write the id of a message near the start or the end.
 const Part = 4 << 10
 
@@ -28,11 +28,11 @@ func AppendTail(tail, chunk []byte) []byte {
 	return append(tail, chunk...)
 }
 
-// Refusal returns the error for a message of more than limit bytes with the given head and tail, of
-// at most [Part] bytes each. It is a [*transport.DeliveryError] if the message is an answer and its
-// id is found, otherwise a [*transport.MessageError], with the id of a request if that is found. It
-// wraps [transport.ErrTooLong].
-func Refusal(head, tail []byte, limit int) error {
+// NewError returns the error for a message of more than limit bytes with the given head and tail,
+// of at most [Part] bytes each. It is a [*transport.DeliveryError] if the message is an answer and
+// its id is found, otherwise a [*transport.MessageError], with the id of a request if that is
+// found. It wraps [transport.ErrTooLong].
+func NewError(head, tail []byte, limit int) error {
 	err := fmt.Errorf("%w: more than MaxMessage (%d bytes)", transport.ErrTooLong, limit)
 	m, _ := jsonrpc.Parse(head) // finds an id before the cut
 	id := m.ID

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/stall"
 )
 
 // overhead is the memory of a pending message in addition to its text, in bytes.
@@ -28,6 +29,8 @@ type Queue struct {
 	takerWaiting bool                // Take waits for filled
 	filled       chan struct{}       // buffers one; nil before Take first waits
 	room         chan struct{}       // closed on removal; nil unless Put waits
+
+	batch []transport.Message // taken by Next and not yet returned; not guarded by mu
 
 	take   func(transport.Message, error) // set by Push; nil if Take is used
 	taking bool                           // a goroutine handles the pending messages
@@ -115,13 +118,13 @@ func (q *Queue) Moved() { q.moved.Add(1) }
 // is taken or moved for too long, and with the error of Close after Close.
 func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 	size := len(m.Text) + overhead
-	var timer *time.Timer // started only if Put must wait
-	var moved uint64
+	wait := stall.Wait{Timeout: q.stall, Progress: &q.moved}
+	defer wait.Stop()
 	for {
 		q.mu.Lock()
-		if q.err != nil {
-			defer q.mu.Unlock()
-			return q.err
+		if err := q.err; err != nil {
+			q.mu.Unlock()
+			return err
 		}
 		if q.take != nil && !q.taking {
 			q.taking = true
@@ -145,24 +148,8 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 		}
 		room := q.room
 		q.mu.Unlock()
-
-		now := q.moved.Load()
-		switch {
-		case timer == nil:
-			timer = time.NewTimer(q.stall)
-			defer timer.Stop()
-		case now != moved:
-			timer.Reset(q.stall)
-		}
-		moved = now
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timer.C:
-			if q.moved.Load() == moved {
-				return transport.ErrStalled
-			}
+		if err := wait.For(ctx, room, nil); err != nil {
+			return err
 		}
 	}
 }
@@ -189,6 +176,22 @@ func (q *Queue) Take() ([]transport.Message, error) {
 		q.mu.Unlock()
 		<-filled
 	}
+}
+
+// Next waits for a message and returns it. After Close it returns the remaining messages, and then
+// the error of Close. It is Take for callers that handle one message at a time.
+func (q *Queue) Next() (transport.Message, error) {
+	if len(q.batch) == 0 {
+		var err error
+		if q.batch, err = q.Take(); err != nil {
+			return transport.Message{}, err
+		}
+	}
+	m := q.batch[0]
+	q.batch[0] = transport.Message{}
+	q.batch = q.batch[1:]
+	q.Moved()
+	return m, nil
 }
 
 // wakePut wakes waiting calls of Put. mu must be held.

@@ -46,7 +46,7 @@ func TestStore(t *testing.T) {
 }
 
 // The age of a session counts from its last use, including the time in which the store is closed.
-func TestOldSessionsAreDropped(t *testing.T) {
+func TestUnusedSessionsExpire(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	synctest.Test(t, func(t *testing.T) {
 		var s *boltstore.Store
@@ -57,7 +57,7 @@ func TestOldSessionsAreDropped(t *testing.T) {
 			s = open(t, path, boltstore.Options{MaxAge: time.Hour})
 		}
 		reopen()
-		for _, session := range []string{"used", "left"} {
+		for _, session := range []string{"used", "unused"} {
 			if err := s.PersistOpening(t.Context(), session, streamable.Opening{}); err != nil {
 				t.Fatal(err)
 			}
@@ -76,17 +76,17 @@ func TestOldSessionsAreDropped(t *testing.T) {
 			check("used", nil)
 			check("unknown", streamable.ErrUnknown)
 		}
-		check("left", streamable.ErrUnknown)
+		check("unused", streamable.ErrUnknown)
 		reopen()
 		check("used", nil)
-		check("left", streamable.ErrUnknown)
+		check("unused", streamable.ErrUnknown)
 		s.Close()
 		time.Sleep(61 * time.Minute)
 		reopen()
 		check("used", streamable.ErrUnknown)
 
 		// Deleted sessions free space while the store is open.
-		if err := s.Append(t.Context(), "left", "1", streamable.Event{Number: 1, Text: make([]byte, 1<<20)}); err != nil {
+		if err := s.Append(t.Context(), "unused", "1", streamable.Event{Number: 1, Text: make([]byte, 1<<20)}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
@@ -110,11 +110,11 @@ func sizeOf(t *testing.T, path string) int {
 }
 
 // The file has at most twice MaxBytes, and 128 KiB for pages of bbolt.
-func TestFileStaysWithinItsLimits(t *testing.T) {
+func TestFileSizeIsLimited(t *testing.T) {
 	const limit = 1 << 20
 	ctx := context.Background()
 	for name, fill := range map[string]func(s *boltstore.Store, n int) error{
-		"requests that are answered": func(s *boltstore.Store, n int) error {
+		"answered requests": func(s *boltstore.Store, n int) error {
 			stream := fmt.Sprint(n)
 			return errors.Join(s.Begin(ctx, "s", stream, make([]byte, 20<<10)),
 				s.Append(ctx, "s", stream, streamable.Event{Number: 1, Text: []byte("{}"), Last: true}))
@@ -140,7 +140,7 @@ func TestFileStaysWithinItsLimits(t *testing.T) {
 }
 
 // Above MaxBytes, the largest session loses events.
-func TestStoreTakesFromTheLargestSession(t *testing.T) {
+func TestLargestSessionLosesEvents(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "events.db"), boltstore.Options{MaxBytes: 100 << 10})
 	for n := range 8 {
 		for session, size := range map[string]int{"small": 1 << 10, "large": 40 << 10} {
@@ -157,7 +157,7 @@ func TestStoreTakesFromTheLargestSession(t *testing.T) {
 }
 
 // Backup and Compact work while the store is in use.
-func TestUpkeep(t *testing.T) {
+func TestBackupAndCompactDuringWrites(t *testing.T) {
 	dir := t.TempDir()
 	path, copied := filepath.Join(dir, "events.db"), filepath.Join(dir, "copy.db")
 	s := open(t, path, boltstore.Options{})
@@ -220,14 +220,14 @@ func TestUpkeep(t *testing.T) {
 	s.Close()
 	check(open(t, path, boltstore.Options{}), next-1)
 	check(open(t, copied, boltstore.Options{}), 100)
-	for what, err := range map[string]error{"Health": s.Health(), "Compact": s.Compact(), "Backup": s.Backup(copied)} {
+	for name, err := range map[string]error{"Health": s.Health(), "Compact": s.Compact(), "Backup": s.Backup(copied)} {
 		if !errors.Is(err, boltstore.ErrClosed) {
-			t.Errorf("%s of a closed Store: %v", what, err)
+			t.Errorf("%s of a closed Store: %v", name, err)
 		}
 	}
 }
 
-func TestOneStorePerFile(t *testing.T) {
+func TestOpenFailsIfFileIsInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.db")
 	s := open(t, path, boltstore.Options{})
 	if _, err := boltstore.Open(path, boltstore.Options{}); !errors.Is(err, boltstore.ErrLocked) {
@@ -235,6 +235,6 @@ func TestOneStorePerFile(t *testing.T) {
 	}
 	s.Close()
 	if err := s.Append(t.Context(), "s", "1", streamable.Event{Number: 1}); !errors.Is(err, boltstore.ErrClosed) {
-		t.Errorf("Open after Close: %v", err)
+		t.Errorf("Append after Close: %v", err)
 	}
 }

@@ -20,10 +20,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
-// TestKill kills a process during its writes: a few times by default, and a thousand times with
+// TestKillDuringWrites kills a process during its writes: a few times by default, and a thousand
+// times with
 //
 //	go test ./runtime/transport/streamable/boltstore -run Kill -kills 1000
-var kills = flag.Int("kills", 5, "how often TestKill kills a process")
+var kills = flag.Int("kills", 5, "how often TestKillDuringWrites kills a process")
 
 // The killed process is this test program. These environment variables select its file and the
 // prefix of its session ids.
@@ -63,18 +64,18 @@ func child(path, prefix string) error {
 		return err
 	}
 	var mu sync.Mutex
-	say := func(words ...any) {
+	ack := func(words ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Println(words...)
 	}
-	say("ready")
+	ack("ready")
 	failed := make(chan error)
 	for w := range writers {
 		go func() { // ends with the process
 			for n := 0; ; n++ {
 				kind := []string{"plain", "forgotten", "long"}[n%3]
-				if err := live(s, fmt.Sprintf("%s-%s-%d-%d", kind, prefix, w, n), say); err != nil {
+				if err := writeSession(s, fmt.Sprintf("%s-%s-%d-%d", kind, prefix, w, n), ack); err != nil {
 					failed <- err
 					return
 				}
@@ -84,9 +85,9 @@ func child(path, prefix string) error {
 	return <-failed
 }
 
-// live performs the writes of one session: a plain one with three streams, one that is forgotten,
-// or one that exceeds sessionBytes.
-func live(s *boltstore.Store, session string, say func(...any)) error {
+// writeSession performs the writes of one session: a plain one with three streams, one that is
+// forgotten, or one that exceeds sessionBytes.
+func writeSession(s *boltstore.Store, session string, ack func(...any)) error {
 	ctx := context.Background()
 	streams, events := []string{"0", "1", "a"}, eventsOf(session)
 	if events == eventsLong {
@@ -95,26 +96,26 @@ func live(s *boltstore.Store, session string, say func(...any)) error {
 	if err := s.PersistOpening(ctx, session, streamable.Opening{Principal: session}); err != nil {
 		return err
 	}
-	say("kept", session)
+	ack("opened", session)
 	for _, stream := range streams {
 		if err := s.Begin(ctx, session, stream, []byte(session+stream)); err != nil {
 			return err
 		}
-		say("begun", session, stream)
+		ack("begun", session, stream)
 		for number := uint64(1); number <= events; number++ {
 			e := streamable.Event{Number: number, Text: []byte(textOf(session, stream, number)), Last: number == events}
 			if err := s.Append(ctx, session, stream, e); err != nil {
 				return err
 			}
-			say("appended", session, stream, number)
+			ack("appended", session, stream, number)
 		}
 	}
 	if strings.HasPrefix(session, "forgotten") {
-		say("forgetting", session)
+		ack("forgetting", session)
 		if err := s.Forget(ctx, session); err != nil {
 			return err
 		}
-		say("forgotten", session)
+		ack("forgotten", session)
 	}
 	return nil
 }
@@ -127,15 +128,15 @@ func eventsOf(session string) uint64 {
 	return eventsShort
 }
 
-// acked holds the writes of a session that a child has acknowledged.
-type acked struct {
+// ackedSession holds the writes of a session that a child has acknowledged.
+type ackedSession struct {
 	streams               map[string]uint64 // number of the newest event of each; 0 for none
 	forgetting, forgotten bool
 }
 
 // Acknowledged writes survive a kill -9 at a random moment under load, many times on the same file:
 // sessions, streams and events, complete and without a gap.
-func TestKill(t *testing.T) {
+func TestKillDuringWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
 	}
@@ -143,7 +144,7 @@ func TestKill(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	path := filepath.Join(t.TempDir(), "events.db")
-	known := map[string]*acked{}
+	known := map[string]*ackedSession{}
 	total := 0
 	for n := range *kills {
 		total += killOnce(t, path, fmt.Sprint(n), time.Duration(random.IntN(100_000))*time.Microsecond, known)
@@ -160,7 +161,7 @@ func TestKill(t *testing.T) {
 }
 
 // killOnce runs a child and kills it a given time after it is ready.
-func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[string]*acked) (acks int) {
+func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[string]*ackedSession) (acks int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fileEnv+"="+path, prefixEnv+"="+prefix)
@@ -184,18 +185,18 @@ func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[
 			t.Error(err)
 			break
 		}
-		var what, session, stream string
+		var kind, session, stream string
 		var number uint64
-		fmt.Sscan(line, &what, &session, &stream, &number)
-		if acks++; what == "ready" {
+		fmt.Sscan(line, &kind, &session, &stream, &number)
+		if acks++; kind == "ready" {
 			timer.Reset(after)
 			continue
 		}
-		if what == "kept" {
-			known[session] = &acked{streams: map[string]uint64{}}
+		if kind == "opened" {
+			known[session] = &ackedSession{streams: map[string]uint64{}}
 		}
 		a := known[session]
-		switch what {
+		switch kind {
 		case "begun", "appended":
 			a.streams[stream] = number
 		case "forgetting":
@@ -213,7 +214,7 @@ func killOnce(t *testing.T, path, prefix string, after time.Duration, known map[
 
 // compare opens the file, as the next process would, and compares its content with the acknowledged
 // writes.
-func compare(t *testing.T, path string, known map[string]*acked) {
+func compare(t *testing.T, path string, known map[string]*ackedSession) {
 	t.Helper()
 	s, err := boltstore.Open(path, options())
 	if err != nil {
@@ -242,14 +243,14 @@ func compare(t *testing.T, path string, known map[string]*acked) {
 				t.Errorf("stream %s of %s ends with %d, want %d or the number after it", stream, session, newest[stream], number)
 				continue
 			}
-			whole(t, s, session, stream, newest[stream], last)
+			checkEvents(t, s, session, stream, newest[stream], last)
 		}
 	}
 }
 
-// whole checks that the events of a stream are complete and without a gap, from the first one that
-// the limit leaves to the newest.
-func whole(t *testing.T, s *boltstore.Store, session, stream string, newest, last uint64) {
+// checkEvents checks that the events of a stream are complete and without a gap, from the first one
+// that the limit leaves to the newest.
+func checkEvents(t *testing.T, s *boltstore.Store, session, stream string, newest, last uint64) {
 	t.Helper()
 	if newest == 0 {
 		return

@@ -28,26 +28,26 @@ func TestFullDisk(t *testing.T) {
 		}
 		return
 	}
-	var usual syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &usual); err != nil {
+	var original syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &original); err != nil {
 		t.Fatal(err)
 	}
 	signal.Ignore(syscall.SIGXFSZ) // so that writes beyond the limit fail instead
 	defer signal.Reset(syscall.SIGXFSZ)
 	limit := func(size uint64) {
 		t.Helper()
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: usual.Max}); err != nil {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: original.Max}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer limit(usual.Cur)
+	defer limit(original.Cur)
 	path := filepath.Join(t.TempDir(), "events.db")
 	s := open(t, path, boltstore.Options{})
-	kept := uint64(0)
+	stored := uint64(0)
 	add := func() error {
-		err := s.Append(t.Context(), "s", "1", streamable.Event{Number: kept + 1, Text: make([]byte, 10<<10)})
+		err := s.Append(t.Context(), "s", "1", streamable.Event{Number: stored + 1, Text: make([]byte, 10<<10)})
 		if err == nil {
-			kept++
+			stored++
 		}
 		return err
 	}
@@ -64,27 +64,27 @@ func TestFullDisk(t *testing.T) {
 			}
 			events += uint64(len(more))
 		}
-		if events != kept {
-			t.Errorf("%d events are stored, want %d", events, kept)
+		if events != stored {
+			t.Errorf("%d events are stored, want %d", events, stored)
 		}
 	}
 	limit(256 << 10)
 	// Some events fit after the first rejected one, in pages that earlier writes have freed.
-	for refused := 0; refused < 3; {
+	for rejected := 0; rejected < 3; {
 		if add() == nil {
-			refused = 0
-		} else if refused++; s.Health() == nil {
+			rejected = 0
+		} else if rejected++; s.Health() == nil {
 			t.Error("Health returns nil although the disk is full")
 		}
-		if kept == 100 {
+		if stored == 100 {
 			t.Fatal("no write failed on a full disk")
 		}
 	}
-	if kept < 5 {
-		t.Fatalf("%d events were stored before the disk was full", kept)
+	if stored < 5 {
+		t.Fatalf("%d events were stored before the disk was full", stored)
 	}
 	check()
-	limit(usual.Cur)
+	limit(original.Cur)
 	for range 20 {
 		if err := add(); err != nil {
 			t.Fatal(err)

@@ -94,8 +94,8 @@ func (s *Store) gather(first *write) []*write {
 
 var errOther = errors.New("boltstore: another write of the transaction failed")
 
-// commit applies the changes of a batch, in one transaction if none of them fails, otherwise each
-// in its own.
+// commit applies the changes of a batch in one transaction. If a change fails, it applies each
+// change in a transaction of its own.
 func (s *Store) commit(batch []*write) {
 	err := s.transact(func(tx *bbolt.Tx) error {
 		for _, w := range batch {

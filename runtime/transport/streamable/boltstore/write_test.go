@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// If another write of its transaction fails, a write is repeated. The repetition must not count its
-// bytes twice.
+// If a write of a transaction fails, the other writes of the transaction are repeated. A repeated
+// write must not count its bytes twice.
 func TestRepeatedBeginCountsTheSameBytes(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "events.db"), Options{})
 	if err != nil {

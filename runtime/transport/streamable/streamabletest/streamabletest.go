@@ -30,13 +30,13 @@ func Run(t *testing.T, open func(t *testing.T, sessionBytes int) streamable.Even
 		name string
 		run  func(t *testing.T, s streamable.EventStore)
 	}{
-		{"events come back in order", inOrder},
-		{"streams and sessions are apart", apart},
-		{"what was never there is unknown", unknown},
-		{"a session is forgotten with its streams", forgotten},
+		{"events are returned in order", inOrder},
+		{"streams and sessions are separate", separate},
+		{"unknown streams and sessions are reported", unknown},
+		{"Forget deletes all streams of a session", forgotten},
 		{"the oldest events are dropped first", bounded},
-		{"an event that is too long is refused", tooLong},
-		{"many write at once", parallel},
+		{"an overlong event is rejected", tooLong},
+		{"concurrent writes", concurrent},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t, 64<<10)) })
 	}
@@ -54,16 +54,16 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 	}
 	last := streamable.Event{Number: 2, Text: []byte("two"), Last: true}
 	state := opening
-	state.State = []byte("not kept like this")
+	state.State = []byte("ignored by PersistOpening")
 	for _, err := range []error{
 		s.PersistOpening(ctx, "s", state),
 		s.Append(ctx, "s", "0", streamable.Event{Number: 1, Text: []byte("zero")}),
 		s.Begin(ctx, "s", "1", []byte(`["a"]`)),
 		s.Append(ctx, "s", "1", streamable.Event{Number: 1, Text: []byte("one")}),
 		s.Append(ctx, "s", "1", last),
-		s.Begin(ctx, "s", "2", []byte(`["a too"]`)),
+		s.Begin(ctx, "s", "2", []byte(`["b"]`)),
 		s.Append(ctx, "other", "1", last),
-		s.PersistState(ctx, "other", []byte("of another one")),
+		s.PersistState(ctx, "other", []byte("of another session")),
 		s.Touch(ctx, []string{"s", "unknown"}),
 		s.Touch(ctx, nil),
 	} {
@@ -82,7 +82,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		want := []streamable.PersistedStream{
 			{Stream: "0", Last: streamable.Event{Number: 1}},
 			{Stream: "1", Last: streamable.Event{Number: 2, Last: true}},
-			{Stream: "2", Requests: []byte(`["a too"]`)},
+			{Stream: "2", Requests: []byte(`["b"]`)},
 		}
 		for i := range streams {
 			if streams[i].Last.Last {
@@ -163,7 +163,7 @@ func inOrder(t *testing.T, s streamable.EventStore) {
 	check(t, s, "s", "1", 20, nil)
 }
 
-func apart(t *testing.T, s streamable.EventStore) {
+func separate(t *testing.T, s streamable.EventStore) {
 	for _, session := range []string{"s", "ss"} {
 		for _, stream := range []string{"1", "11", "10"} {
 			e := event(1)
@@ -235,7 +235,7 @@ func tooLong(t *testing.T, s streamable.EventStore) {
 	check(t, s, "s", "1", 0, []streamable.Event{event(1), event(3)})
 }
 
-func parallel(t *testing.T, s streamable.EventStore) {
+func concurrent(t *testing.T, s streamable.EventStore) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

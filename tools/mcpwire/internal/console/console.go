@@ -1,5 +1,5 @@
-// Package console is the interface of a command to its user, who may be a script: output lines, a
-// progress bar on a terminal, and questions that lines of standard input answer.
+// Package console is the interface of a command to a person at a terminal or to a script: output
+// lines, a progress bar on a terminal, and questions that lines of standard input answer.
 package console
 
 import (
@@ -24,7 +24,7 @@ type Console struct {
 	terminal bool
 	typed    bool // the input is a terminal
 	in       *bufio.Reader
-	looked   chan struct{} // closed when the read that HasInput started has ended; nil if HasInput was not called
+	peeked   chan struct{} // closed when the read that HasInput started has ended; nil if HasInput was not called
 	forms    sync.Mutex    // held during an input request: one form at a time
 
 	mu      sync.Mutex
@@ -62,16 +62,16 @@ func (c *Console) HasInput() bool {
 	if c.typed {
 		return true
 	}
-	c.looked = make(chan struct{})
+	c.peeked = make(chan struct{})
 	var err error
 	go func() { // ends with the first byte of input or its end
-		defer close(c.looked)
+		defer close(c.peeked)
 		_, err = c.in.Peek(1)
 	}()
 	timer := time.NewTimer(inputTimeout)
 	defer timer.Stop()
 	select {
-	case <-c.looked:
+	case <-c.peeked:
 		return err == nil
 	case <-timer.C:
 		return true
@@ -276,8 +276,8 @@ func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 
 // read passes lines to the newest question, until no question is pending.
 func (c *Console) read() {
-	if c.looked != nil {
-		<-c.looked
+	if c.peeked != nil {
+		<-c.peeked
 	}
 	for c.readLine() {
 	}

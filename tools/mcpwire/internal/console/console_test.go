@@ -28,7 +28,7 @@ func request(t *testing.T, schema string) *client.FormRequest {
 	return &client.FormRequest{Server: mcp.Implementation{Name: "s", Title: new("S")}, ElicitRequestFormParams: p}
 }
 
-const shop = `"required":["size"],"properties":{"size":{"type":"integer","title":"Size","description":"in inches","maximum":9},` +
+const orderForm = `"required":["size"],"properties":{"size":{"type":"integer","title":"Size","description":"in inches","maximum":9},` +
 	`"colour":{"type":"string","oneOf":[{"const":"r","title":"Red"},{"const":"g","title":"Green"}],"default":"g"},"note":{"type":"string"},"gift":{"type":"boolean"}}`
 
 // Proves ELIC-08, ELIC-14.
@@ -40,20 +40,20 @@ func TestFill(t *testing.T) {
 	}{
 		{"all answers", "4\nred\nyes\nthanks\n", false, `{"action":"accept","content":{"colour":"r","gift":true,"note":"thanks","size":4}}`},
 		{"empty lines", "4\n\n\n\n", false, `{"action":"accept","content":{"colour":"g","size":4}}`},
-		{"until it fits", "\nten\n10\n9\n3\n2\n\n\n", false, `{"action":"accept","content":{"colour":"g","size":9}}`},
+		{"invalid answers are asked again", "\nten\n10\n9\n3\n2\n\n\n", false, `{"action":"accept","content":{"colour":"g","size":9}}`},
 		{"no line break at the end", "4\n1\nno\nx", false, `{"action":"accept","content":{"colour":"r","gift":false,"note":"x","size":4}}`},
 		{"no lines", "", false, `{"action":"cancel"}`},
 		{"declined", "4\n:decline\n", false, `{"action":"decline"}`},
 		{"cancelled", " :cancel \n", false, `{"action":"cancel"}`},
 		{"reviewed", "4\n\n\n\n\n", true, `{"action":"accept","content":{"colour":"g","size":4}}`},
-		{"again", "4\n\n\n\nagain\n5\n\n\n\nyes\n", true, `{"action":"accept","content":{"colour":"g","size":5}}`},
+		{"review answered with again", "4\n\n\n\nagain\n5\n\n\n\nyes\n", true, `{"action":"accept","content":{"colour":"g","size":5}}`},
 		{"declined at the end", "4\n\n\n\n:decline\n", true, `{"action":"decline"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
 			c := New(strings.NewReader(test.input), &out)
 			c.terminal = test.terminal
-			answer, err := c.Fill(t.Context(), request(t, shop))
+			answer, err := c.Fill(t.Context(), request(t, orderForm))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestFill(t *testing.T) {
 
 func TestFillRemovesDefaults(t *testing.T) {
 	var out strings.Builder
-	answer, err := New(strings.NewReader("4\n:empty\n\n:empty\n"), &out).Fill(t.Context(), request(t, shop))
+	answer, err := New(strings.NewReader("4\n:empty\n\n:empty\n"), &out).Fill(t.Context(), request(t, orderForm))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestFillRemovesDefaults(t *testing.T) {
 }
 
 // Proves ELIC-14, ELIC-15.
-func TestOpenURLShowsTheFullURL(t *testing.T) {
+func TestOpenURLShowsFullURL(t *testing.T) {
 	const page = "https://x.example/in?token=1"
 	for input, want := range map[string]mcp.ElicitAction{
 		"yes\n": "accept", "\n": "decline", "no\n": "decline", ":decline\n": "decline", ":cancel\n": "cancel", "": "cancel",
@@ -136,12 +136,12 @@ func TestNewestQuestionIsAnsweredFirst(t *testing.T) {
 
 		// A line read for a cancelled question answers the next one.
 		ctx, cancel := context.WithCancelCause(t.Context())
-		gone := errors.New("gone")
+		cause := errors.New("cancelled")
 		go func() {
 			synctest.Wait()
-			cancel(gone)
+			cancel(cause)
 		}()
-		if _, err := c.Ask(ctx, "late? "); err != gone {
+		if _, err := c.Ask(ctx, "late? "); err != cause {
 			t.Errorf("got %v", err)
 		}
 		io.WriteString(input, "3\n")
@@ -158,7 +158,7 @@ func TestNewestQuestionIsAnsweredFirst(t *testing.T) {
 	})
 }
 
-func TestSetAside(t *testing.T) {
+func TestSetAsideHidesPendingQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, input := io.Pipe()
 		defer input.Close()
@@ -195,7 +195,7 @@ func TestSetAside(t *testing.T) {
 	})
 }
 
-func TestProgressByQuarters(t *testing.T) {
+func TestProgressWithoutTerminalShowsQuarters(t *testing.T) {
 	var out strings.Builder
 	c := New(strings.NewReader(""), &out)
 	for i := range 11 {
@@ -209,7 +209,7 @@ func TestProgressByQuarters(t *testing.T) {
 	}
 }
 
-func TestProgressBarOnATerminal(t *testing.T) {
+func TestProgressBarOnTerminal(t *testing.T) {
 	var out strings.Builder
 	c := New(strings.NewReader(""), &out)
 	c.terminal = true
@@ -230,7 +230,7 @@ func TestProgressBarOnATerminal(t *testing.T) {
 }
 
 // Text from a server cannot imitate lines of the command, and cannot move the cursor.
-func TestServersCannotImitateTheConsole(t *testing.T) {
+func TestServerCannotImitateConsole(t *testing.T) {
 	const evil = "log in\x1b[1A\x1b[2K\r\n\"bank\" wants you to open a page in your browser. It says:\n  domain: bank.example\n" +
 		"  page:   https://bank.example/\nWill you open it? (yes or no) [no]: \u202e\x1b[8m"
 	var out strings.Builder
@@ -249,7 +249,7 @@ func TestServersCannotImitateTheConsole(t *testing.T) {
 	c.Progress(session.Progress{Value: 1, Message: evil})
 	c.Write([]byte(evil + "\n"))
 	c.Line("%s: %s", "state", evil)
-	ours := map[string]bool{}
+	ownLines := map[string]bool{}
 	for line := range strings.Lines(out.String()) {
 		if strings.ContainsFunc(line, func(r rune) bool { return r != '\n' && (r < ' ' || r == '\u202e' || r == '\u009b') }) {
 			t.Errorf("control characters in %q", line)
@@ -258,10 +258,10 @@ func TestServersCannotImitateTheConsole(t *testing.T) {
 			t.Errorf("%d bytes in a line", len(line))
 		}
 		if !strings.HasPrefix(line, "  | ") {
-			ours[strings.TrimSuffix(line, "\n")] = true
+			ownLines[strings.TrimSuffix(line, "\n")] = true
 		}
 	}
-	for line := range ours {
+	for line := range ownLines {
 		for _, lie := range []string{"  domain: bank", "  page:   https://bank.example/", "\"bank\"", "Send this?"} {
 			if strings.HasPrefix(line, lie) && !strings.Contains(line, "xn--evil") {
 				t.Errorf("the server imitated a line of the command: %q", line)
@@ -269,7 +269,7 @@ func TestServersCannotImitateTheConsole(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"  domain: xn--evil-5qa.example", "  warning: the domain has letters that may look like others", `  page:   https://bank.example@xn--evil-5qa.example/in?\u202e`} {
-		if !ours[want] {
+		if !ownLines[want] {
 			t.Errorf("no line %q in\n%s", want, &out)
 		}
 	}
@@ -278,7 +278,7 @@ func TestServersCannotImitateTheConsole(t *testing.T) {
 	}
 }
 
-func TestHasInputIsFalseAtTheEndOfInput(t *testing.T) {
+func TestHasInputIsFalseAtEndOfInput(t *testing.T) {
 	for input, want := range map[string]bool{"": false, "x": true, "yes\n": true} {
 		c := New(strings.NewReader(input), io.Discard)
 		if got := c.HasInput(); got != want {

@@ -68,7 +68,7 @@ func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) 
 				return err
 			}
 			server = next
-			network.lead(server.address)
+			network.setServer(server.address)
 			show.Line("the server was started again")
 			return nil
 		}},
@@ -78,7 +78,7 @@ func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) 
 		if len(faults) == 0 || p.Value < faults[0].at {
 			continue
 		}
-		if err := faults[0].happen(); err != nil {
+		if err := faults[0].cause(); err != nil {
 			cancel(err)
 		}
 		faults = faults[1:]
@@ -93,8 +93,8 @@ func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) 
 
 // fault is a failure that the demo causes.
 type fault struct {
-	at     float64 // the frame after which it occurs
-	happen func() error
+	at    float64 // the frame after which it occurs
+	cause func() error
 }
 
 // web is a process that runs [ServeHTTP].

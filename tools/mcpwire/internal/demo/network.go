@@ -32,8 +32,8 @@ func newNetwork(server string) (*network, error) {
 // address returns the address for clients.
 func (n *network) address() string { return n.listener.Addr().String() }
 
-// lead changes the address of the server for new connections.
-func (n *network) lead(server string) {
+// setServer changes the address of the server for new connections.
+func (n *network) setServer(server string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.server = server
@@ -64,12 +64,12 @@ func (n *network) accept() {
 		if err != nil {
 			return
 		}
-		n.group.Go(func() { n.carry(conn) }) // ends when either side closes, or with cut or close
+		n.group.Go(func() { n.forwardConn(conn) }) // ends when either side closes, or with cut or close
 	}
 }
 
-// carry forwards one connection to the server.
-func (n *network) carry(client net.Conn) {
+// forwardConn forwards one connection to the server.
+func (n *network) forwardConn(client net.Conn) {
 	defer client.Close()
 	n.mu.Lock()
 	address := n.server
@@ -83,7 +83,7 @@ func (n *network) carry(client net.Conn) {
 		return
 	}
 	defer n.remove(client)
-	n.group.Go(func() { // ends as carry does
+	n.group.Go(func() { // ends as forwardConn does
 		io.Copy(server, client)
 		server.Close()
 	})

@@ -44,14 +44,35 @@ func Text(s string) string {
 	return b.String()
 }
 
+// maxError is the maximum length of the text of an error, in bytes.
+const maxError = 16 << 10
+
+// Error returns the text of err, as [Text] does. A server may send an error of any length: Error
+// truncates it after 16 KiB.
+func Error(err error) string {
+	text := err.Error()
+	if len(text) <= maxError {
+		return Text(text)
+	}
+	end := maxError
+	for !utf8.RuneStart(text[end]) && end > maxError-utf8.UTFMax {
+		end--
+	}
+	return fmt.Sprintf("%s\u2026 (%d more bytes)", Text(text[:end]), len(text)-end)
+}
+
 // Line is like [Text], and also replaces each line feed and tab with a space.
 func Line(s string) string {
+	return oneLine(Text(s))
+}
+
+func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
 			return ' '
 		}
 		return r
-	}, Text(s))
+	}, s)
 }
 
 // hidden reports whether r is a control character, changes the direction of text, has no width, or
@@ -114,12 +135,15 @@ func (w *Writer) Write(p []byte) (int, error) {
 }
 
 // Args returns a copy of args for a format. Each string, error and Stringer in it is replaced by
-// its text as [Line] returns it.
+// its text as [Line] returns it. [Error] limits the length of errors.
 func Args(args []any) []any {
 	list := make([]any, len(args))
 	for i, a := range args {
-		switch a.(type) {
-		case error, fmt.Stringer:
+		switch a := a.(type) {
+		case error:
+			list[i] = oneLine(Error(a))
+			continue
+		case fmt.Stringer:
 			list[i] = Line(fmt.Sprint(a))
 			continue
 		}

@@ -48,7 +48,7 @@ func (b *bridge) run(ctx context.Context) error {
 		b.server.Close()
 		b.client.Close()
 	}()
-	over := make(chan error, 1)
+	clientDone := make(chan error, 1)
 	go func() { // ends when the client ends or is closed
 		err := b.fromClient(ctx)
 		if err == io.EOF {
@@ -56,7 +56,7 @@ func (b *bridge) run(ctx context.Context) error {
 		} else {
 			cancel()
 		}
-		over <- err
+		clientDone <- err
 	}()
 	err := b.fromServer(ctx)
 	cancel()
@@ -65,7 +65,7 @@ func (b *bridge) run(ctx context.Context) error {
 	if err == nil { // otherwise the other error has the same cause
 		err = closed
 	}
-	return errors.Join(err, <-over)
+	return errors.Join(err, <-clientDone)
 }
 
 // drainServer ends the server after its last response.
@@ -115,12 +115,12 @@ func (b *bridge) fromClient(ctx context.Context) error {
 		m, err := b.client.Read()
 		if err == nil {
 			b.session.Message(mcp.FromClient, m.Text)
-			cancelled, opens := b.register(m.Text)
+			cancelled, isInitialize := b.register(m.Text)
 			err = b.server.Write(ctx, transport.Message{Text: m.Text})
 			if release, ok := transport.As[transport.Releaser](b.client); ok && !cancelled.IsZero() {
 				release.Release(cancelled)
 			}
-			if _, stream := transport.As[transport.HalfCloser](b.server); opens && !stream && err == nil {
+			if _, stream := transport.As[transport.HalfCloser](b.server); isInitialize && !stream && err == nil {
 				b.waitIdle(ctx) // later messages belong to the session that the response names
 			}
 		}
@@ -177,7 +177,7 @@ func (b *bridge) handleError(ctx context.Context, err error) error {
 
 // register registers a request of the client. If the message cancels a request, which then gets no
 // response, it returns the id of that request. It also reports whether the message is initialize.
-func (b *bridge) register(text []byte) (cancelled jsonrpc.ID, opens bool) {
+func (b *bridge) register(text []byte) (cancelled jsonrpc.ID, isInitialize bool) {
 	m, err := jsonrpc.Parse(text, codec.NoCopy())
 	if err != nil {
 		return cancelled, false

@@ -20,34 +20,34 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// addressed is a connection that records the requests to which messages belong.
-type addressed struct {
+// addressedConn is a connection that records the requests to which messages belong.
+type addressedConn struct {
 	transport.Conn
 	sent     chan string // the request that each message is addressed to
 	released chan string // ids
 }
 
-func (a *addressed) Write(ctx context.Context, m transport.Message) error {
+func (a *addressedConn) Write(ctx context.Context, m transport.Message) error {
 	to := "for " + m.For.String()
 	switch {
 	case m.Answer:
 		to = "answers " + m.For.String()
 	case m.For.IsZero():
-		to = "for none"
+		to = "for no request"
 	}
 	a.sent <- to
 	return a.Conn.Write(ctx, m)
 }
 
-func (a *addressed) Release(id jsonrpc.ID) { a.released <- id.String() }
+func (a *addressedConn) Release(id jsonrpc.ID) { a.released <- id.String() }
 
 func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 	client, near := inmemory.Pair(inmemory.Options{})
 	far, server := inmemory.Pair(inmemory.Options{})
-	to := &addressed{near, make(chan string, 100), make(chan string, 1)}
+	to := &addressedConn{near, make(chan string, 100), make(chan string, 1)}
 	var file bytes.Buffer
-	over := make(chan error, 1)
-	go func() { over <- newBridge(trace.NewLog(&file).Session(""), to, far).run(t.Context()) }() // ends with the server
+	ended := make(chan error, 1)
+	go func() { ended <- newBridge(trace.NewLog(&file).Session(""), to, far).run(t.Context()) }() // ends with the server
 	pass := func(from, to transport.Conn, text string) {
 		t.Helper()
 		if err := from.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
@@ -66,7 +66,7 @@ func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b","_meta":{"progressToken":7}}}`,
 		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"c"}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`,
-		`no message`,
+		`not a message`,
 	} {
 		pass(client, server, text)
 	}
@@ -76,16 +76,16 @@ func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 	for _, m := range []struct{ text, to string }{
 		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"x","progress":1}}`, "for 1"},
 		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}`, "for 2"},
-		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"y","progress":1}}`, "for none"},
+		{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"y","progress":1}}`, "for no request"},
 		{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, "for 2"},
 		{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.0}}`, "for 2"},
-		{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, "for none"},
+		{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, "for no request"},
 		{`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`, "answers 2"},
 		{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, "for 1"},
 		{`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}`, "answers 1"},
-		{`{"jsonrpc":"2.0","id":9,"method":"ping"}`, "for none"},
+		{`{"jsonrpc":"2.0","id":9,"method":"ping"}`, "for no request"},
 		{`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`, "answers 3"},
-		{`[]`, "for none"},
+		{`[]`, "for no request"},
 	} {
 		pass(server, client, m.text)
 		if got := <-to.sent; got != m.to {
@@ -98,23 +98,23 @@ func TestBridgeForwardsMessagesUnchanged(t *testing.T) {
 	}
 	pass(server, client, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"last words"}}`)
 	server.Close()
-	if err := <-over; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	for _, want := range []string{`"text":"no message"`, `"params":{"name":"a","_meta":{"progressToken":"x"},"n":1.50}}`, "last words"} {
+	for _, want := range []string{`"text":"not a message"`, `"params":{"name":"a","_meta":{"progressToken":"x"},"n":1.50}}`, "last words"} {
 		if !strings.Contains(file.String(), want) {
 			t.Errorf("%s is not recorded:\n%s", want, &file)
 		}
 	}
 }
 
-func TestBridgeWaitsForTheInitializeResponse(t *testing.T) {
+func TestBridgeWaitsForInitializeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, near := inmemory.Pair(inmemory.Options{})
 		far, server := inmemory.Pair(inmemory.Options{})
-		over := make(chan error, 1)
+		ended := make(chan error, 1)
 		go func() { // ends when the client closes
-			over <- newBridge(trace.NewLog(io.Discard).Session(""), near, &web{Conn: far}).run(t.Context())
+			ended <- newBridge(trace.NewLog(io.Discard).Session(""), near, &lossyConn{Conn: far}).run(t.Context())
 		}()
 		var got []string
 		read := make(chan bool)
@@ -143,7 +143,7 @@ func TestBridgeWaitsForTheInitializeResponse(t *testing.T) {
 		}
 		synctest.Wait()
 		client.Close()
-		if err := <-over; err != nil {
+		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 		<-read
@@ -153,13 +153,14 @@ func TestBridgeWaitsForTheInitializeResponse(t *testing.T) {
 	})
 }
 
-// web is a connection to a server that cannot be half-closed, like HTTP, and may lose messages.
-type web struct {
+// lossyConn is a connection to a server that cannot be half-closed, like HTTP. Read returns the
+// errors of lost.
+type lossyConn struct {
 	transport.Conn
 	lost chan error
 }
 
-func (w *web) Read() (transport.Message, error) {
+func (w *lossyConn) Read() (transport.Message, error) {
 	select {
 	case err := <-w.lost:
 		return transport.Message{}, err
@@ -168,14 +169,14 @@ func (w *web) Read() (transport.Message, error) {
 	}
 }
 
-func TestBridgeEndsTheServerAfterItsLastResponse(t *testing.T) {
+func TestBridgeClosesServerAfterLastResponse(t *testing.T) {
 	client, near := inmemory.Pair(inmemory.Options{})
 	far, server := inmemory.Pair(inmemory.Options{})
 	lost := make(chan error, 1)
-	over := make(chan error, 1)
+	ended := make(chan error, 1)
 	var file bytes.Buffer
 	go func() { // ends with the last answer
-		over <- newBridge(trace.NewLog(&file).Session(""), near, &web{far, lost}).run(t.Context())
+		ended <- newBridge(trace.NewLog(&file).Session(""), near, &lossyConn{far, lost}).run(t.Context())
 	}()
 	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":"b","method":"ping"}`} {
 		if err := client.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
@@ -211,7 +212,7 @@ func TestBridgeEndsTheServerAfterItsLastResponse(t *testing.T) {
 	if diff := cmp.Diff([]string{"", `"b"`, "1", "transport: message lost: cut"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if err := <-over; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if _, err := server.Read(); !errors.Is(err, transport.ErrClosed) {

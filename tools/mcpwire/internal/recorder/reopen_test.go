@@ -34,8 +34,8 @@ func TestBridgeReplacesLostSession(t *testing.T) {
 	defer func() { current.Load().Close() }()
 	client, near := inmemory.Pair(inmemory.Options{})
 	var file bytes.Buffer
-	over := make(chan error, 1)
-	go func() { over <- Forward(t.Context(), trace.NewLog(&file), Server{URL: web.URL}, near) }() // ends with the client
+	ended := make(chan error, 1)
+	go func() { ended <- Forward(t.Context(), trace.NewLog(&file), Server{URL: web.URL}, near) }() // ends with the client
 	write := func(text string) {
 		t.Helper()
 		if err := client.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
@@ -78,7 +78,7 @@ func TestBridgeReplacesLostSession(t *testing.T) {
 		t.Errorf("id (-want +got):\n%s", diff)
 	}
 	client.Close()
-	if err := <-over; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(file.String(), transport.ErrSessionLost.Error()) {

@@ -108,7 +108,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 				r.Out.Header[name] = values
 			}
 		},
-		ModifyResponse: m.answered,
+		ModifyResponse: m.recordResponse,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if x := exchangeOf(r); x != nil && r.Context().Err() == nil {
 				x.session.Event(fmt.Sprintf("HTTP %s: %v", r.Method, err))
@@ -173,7 +173,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.opens = parsed.Method == mcp.MethodInitialize
 	}
 	x.session = m.session(r.Header.Get("Mcp-Session-Id"), x.opens)
-	keep(x.session, mcp.FromClient, body, size)
+	recordMessage(x.session, mcp.FromClient, body, size)
 	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
 }
 
@@ -238,8 +238,8 @@ func (m *mirror) accepted(session *trace.Session, id string) {
 	}
 }
 
-// answered records a response of the server, or the messages of its event stream.
-func (m *mirror) answered(resp *http.Response) error {
+// recordResponse records a response of the server, or the messages of its event stream.
+func (m *mirror) recordResponse(resp *http.Response) error {
 	if resp.Request.Header.Get("Origin") != "" { // the mirror, not the server, decides about access of pages
 		maps.DeleteFunc(resp.Header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Access-Control-") })
 	}
@@ -278,14 +278,14 @@ func (m *mirror) answered(resp *http.Response) error {
 			return err
 		}
 		if _, err := jsonrpc.Parse(body, codec.NoCopy()); err == nil || resp.StatusCode/100 == 2 {
-			keep(x.session, mcp.FromServer, body, size)
+			recordMessage(x.session, mcp.FromServer, body, size)
 		}
 	}
 	return nil
 }
 
-// keep records a message of size bytes. The message is nil if it is too long.
-func keep(session *trace.Session, from mcp.Direction, text []byte, size int64) {
+// recordMessage records a message of size bytes. text is nil if the message is too long.
+func recordMessage(session *trace.Session, from mcp.Direction, text []byte, size int64) {
 	switch {
 	case text == nil && size > 0:
 		session.TooLong(from, size)
@@ -302,15 +302,15 @@ func read(body *io.ReadCloser, length int64) (text []byte, size int64, err error
 	if err != nil {
 		return nil, 0, err
 	}
-	*body = &again{io.MultiReader(bytes.NewReader(text), *body), *body}
+	*body = &replayedBody{io.MultiReader(bytes.NewReader(text), *body), *body}
 	if len(text) > transport.DefaultMaxMessage {
 		return nil, max(length, int64(len(text))), nil
 	}
 	return text, int64(len(text)), nil
 }
 
-// again is a body that is read from its beginning.
-type again struct {
+// replayedBody is a body whose beginning was read and put back.
+type replayedBody struct {
 	io.Reader
 	io.Closer
 }
@@ -320,12 +320,12 @@ type events struct {
 	io.ReadCloser
 	session *trace.Session
 
-	line  []byte // the incomplete last line
-	width int64  // of the line, in bytes
-	data  []byte // of the event, each line followed by a line feed
-	name  string // of the event
-	over  int64  // bytes of the event, if it is too long to be recorded
-	ended bool   // the previous line ended with a carriage return, and a line feed may follow
+	line    []byte // the incomplete last line
+	width   int64  // of the line, in bytes
+	data    []byte // of the event, each line followed by a line feed
+	name    string // of the event
+	dropped int64  // bytes of the event, if it is too long to be recorded; otherwise 0
+	skipLF  bool   // the previous line ended with a carriage return; a line feed that follows belongs to it
 }
 
 func (e *events) Read(p []byte) (int, error) {
@@ -336,27 +336,27 @@ func (e *events) Read(p []byte) (int, error) {
 
 func (e *events) feed(p []byte) {
 	for len(p) > 0 {
-		if e.ended && p[0] == '\n' {
+		if e.skipLF && p[0] == '\n' {
 			p = p[1:]
 		}
-		e.ended = false
+		e.skipLF = false
 		i := bytes.IndexAny(p, "\r\n")
 		if i < 0 {
-			e.keep(p)
+			e.collect(p)
 			return
 		}
-		e.keep(p[:i])
-		e.ended = p[i] == '\r'
+		e.collect(p[:i])
+		e.skipLF = p[i] == '\r'
 		p = p[i+1:]
 		e.endLine()
 	}
 }
 
-// keep appends to the line, unless the event is too long.
-func (e *events) keep(p []byte) {
+// collect appends to the line, unless the event is too long.
+func (e *events) collect(p []byte) {
 	e.width += int64(len(p))
-	if e.over > 0 || len(e.line)+len(e.data)+len(p) > transport.DefaultMaxMessage {
-		e.over += int64(len(e.line) + len(e.data) + len(p))
+	if e.dropped > 0 || len(e.line)+len(e.data)+len(p) > transport.DefaultMaxMessage {
+		e.dropped += int64(len(e.line) + len(e.data) + len(p))
 		e.line, e.data = nil, nil
 		return
 	}
@@ -380,10 +380,10 @@ func (e *events) endLine() {
 func (e *events) endEvent() {
 	switch {
 	case e.name != "" && e.name != "message":
-	case e.over > 0:
-		e.session.TooLong(mcp.FromServer, e.over)
+	case e.dropped > 0:
+		e.session.TooLong(mcp.FromServer, e.dropped)
 	case len(e.data) > 1: // otherwise the event has only an id
 		e.session.Message(mcp.FromServer, bytes.TrimSuffix(e.data, []byte("\n")))
 	}
-	e.data, e.name, e.over = e.data[:0], "", 0
+	e.data, e.name, e.dropped = e.data[:0], "", 0
 }

@@ -92,12 +92,12 @@ func send(t *testing.T, method, url, session, body string) (*http.Response, stri
 
 func TestMirrorForwardsHTTPUnchanged(t *testing.T) {
 	const (
-		hello   = `{"jsonrpc":"2.0", "id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
-		welcome = `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
-		ask     = "{\"jsonrpc\":\"2.0\",\"id\":2,\n \"method\":\"tools/list\"}"
-		stream  = ": hello\r\nid: 1\r\ndata:\r\n\r\nid: 2\r\ndata: {\"jsonrpc\":\"2.0\",\r\ndata:\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\r\n\r\n" +
+		initialize  = `{"jsonrpc":"2.0", "id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+		initialized = `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`
+		list        = "{\"jsonrpc\":\"2.0\",\"id\":2,\n \"method\":\"tools/list\"}"
+		stream      = ": hello\r\nid: 1\r\ndata:\r\n\r\nid: 2\r\ndata: {\"jsonrpc\":\"2.0\",\r\ndata:\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\r\n\r\n" +
 			"event: other\ndata: {}\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"tools\":[]}}\n\ndata: torn"
-		said = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
+		logged = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 	)
 	var requests []string
 	url, file := mirrored(t, func(w http.ResponseWriter, r *http.Request) {
@@ -109,14 +109,14 @@ func TestMirrorForwardsHTTPUnchanged(t *testing.T) {
 			io.WriteString(w, `{"jsonrpc":"2.0","id":9,"result":{}}`)
 		case r.Method == http.MethodDelete:
 			w.WriteHeader(http.StatusNoContent)
-		case r.Header.Get("Mcp-Session-Id") == "gone":
+		case r.Header.Get("Mcp-Session-Id") == "unauthorized":
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			w.WriteHeader(http.StatusUnauthorized)
-			io.WriteString(w, "who?")
+			io.WriteString(w, "no token")
 		case strings.Contains(string(body), "initialize"):
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Mcp-Session-Id", "secret")
-			io.WriteString(w, welcome)
+			io.WriteString(w, initialized)
 		case strings.Contains(string(body), "method"):
 			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 			io.Copy(w, iotest.OneByteReader(strings.NewReader(stream)))
@@ -129,9 +129,9 @@ func TestMirrorForwardsHTTPUnchanged(t *testing.T) {
 		status                     int
 		want                       string
 	}{
-		{"POST", url, "", hello, 200, welcome},
-		{"POST", url, "secret", ask, 200, stream},
-		{"POST", url, "gone", said, 401, "who?"},
+		{"POST", url, "", initialize, 200, initialized},
+		{"POST", url, "secret", list, 200, stream},
+		{"POST", url, "unauthorized", logged, 401, "no token"},
 		{"POST", url, "secret", "bye", 202, ""},
 		{"DELETE", url, "secret", "", 204, ""},
 		{"GET", strings.TrimSuffix(url, "/mcp") + "/.well-known/x", "", "", 200, `{"jsonrpc":"2.0","id":9,"result":{}}`},
@@ -145,9 +145,9 @@ func TestMirrorForwardsHTTPUnchanged(t *testing.T) {
 		}
 	}
 	wantRequests := []string{
-		"POST /mcp?key=1  Bearer a yes  " + hello,
-		"POST /mcp?key=1 secret Bearer a yes  " + ask,
-		"POST /mcp?key=1 gone Bearer a yes  " + said,
+		"POST /mcp?key=1  Bearer a yes  " + initialize,
+		"POST /mcp?key=1 secret Bearer a yes  " + list,
+		"POST /mcp?key=1 unauthorized Bearer a yes  " + logged,
 		"POST /mcp?key=1 secret Bearer a yes  bye",
 		"DELETE /mcp?key=1 secret Bearer a yes  ",
 		"GET /.well-known/x  Bearer a   ",
@@ -156,12 +156,12 @@ func TestMirrorForwardsHTTPUnchanged(t *testing.T) {
 		t.Errorf("the server gets (-want +got):\n%s", diff)
 	}
 	want := []line{
-		{"1", "client", "", "mcp.InitializeRequestParams", hello},
-		{"1", "server", "", "mcp.InitializeResult", welcome},
-		{"1", "client", "", "", ask},
-		{"1", "server", "", "mcp.LoggingMessageNotificationParams", strings.Replace(said, `,"method"`, ",\n\"method\"", 1)},
+		{"1", "client", "", "mcp.InitializeRequestParams", initialize},
+		{"1", "server", "", "mcp.InitializeResult", initialized},
+		{"1", "client", "", "", list},
+		{"1", "server", "", "mcp.LoggingMessageNotificationParams", strings.Replace(logged, `,"method"`, ",\n\"method\"", 1)},
 		{"1", "server", "", "mcp.ListToolsResult", `{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}`},
-		{"2", "client", "", "mcp.LoggingMessageNotificationParams", said},
+		{"2", "client", "", "mcp.LoggingMessageNotificationParams", logged},
 		{"2", "", "HTTP POST: 401 Unauthorized", "", ""},
 		{"1", "client", "", "", "bye"},
 		{"1", "", "HTTP DELETE: session ended", "", ""},
@@ -233,11 +233,11 @@ func TestMirrorRejectsPagesOfOtherSites(t *testing.T) {
 	}{
 		{"a foreign host name", "POST", "/mcp", map[string]string{"Host": "evil.example"}, 403},
 		{"a page of another site", "POST", "/mcp", map[string]string{"Origin": "https://evil.example"}, 403},
-		{"a page of another site, elsewhere", "POST", "/admin", map[string]string{"Origin": "https://evil.example"}, 403},
+		{"another path, from a page of another site", "POST", "/admin", map[string]string{"Origin": "https://evil.example"}, 403},
 		{"a picture in a page of another site", "GET", "/mcp", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
 		{"a simple request", "POST", "/mcp", map[string]string{"Content-Type": "text/plain"}, 415},
 		{"a form", "POST", "/mcp", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 415},
-		{"no type", "POST", "/mcp", map[string]string{"Content-Type": ""}, 415},
+		{"no content type", "POST", "/mcp", map[string]string{"Content-Type": ""}, 415},
 		{"a page of this machine", "POST", "/mcp", map[string]string{"Origin": "http://localhost:6274"}, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -316,11 +316,11 @@ func TestServerStringOmitsSecrets(t *testing.T) {
 	}
 }
 
-func TestMirrorRecordsAnUnreachableServer(t *testing.T) {
-	gone := httptest.NewServer(nil)
-	gone.Close()
+func TestMirrorRecordsUnreachableServer(t *testing.T) {
+	unreachable := httptest.NewServer(nil)
+	unreachable.Close()
 	var file bytes.Buffer
-	handler, err := Web(trace.NewLog(&file), Server{URL: gone.URL})
+	handler, err := Web(trace.NewLog(&file), Server{URL: unreachable.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,9 +53,9 @@ type Change struct {
 	Kind       Kind
 	Definition string // the definition, or the method
 	Path       string // path of the field below it, as in docs.md; "" for the definition itself
-	What       string // what changed
+	Text       string // the change, such as "required → optional"
 	Effect     Effect
-	Why        string // the reason for the effect, or "" if it is obvious
+	Reason     string // the reason for the effect, or "" if it is obvious
 }
 
 // Diff lists the changes from one revision to another.
@@ -91,7 +91,7 @@ func Compare(from, to *load.Document) (*Diff, error) {
 			strings.Compare(x.Definition, y.Definition),
 			strings.Compare(x.Path, y.Path),
 			cmp.Compare(x.Kind, y.Kind),
-			strings.Compare(x.What, y.What))
+			strings.Compare(x.Text, y.Text))
 	})
 	return c.diff, nil
 }
@@ -122,8 +122,8 @@ func (p place) String() string {
 	return p.def + "." + p.path
 }
 
-func (c *comparer) add(k Kind, p place, e Effect, why, format string, args ...any) {
-	c.diff.Changes = append(c.diff.Changes, Change{k, p.def, p.path, fmt.Sprintf(format, args...), e, why})
+func (c *comparer) add(k Kind, p place, e Effect, reason, format string, args ...any) {
+	c.diff.Changes = append(c.diff.Changes, Change{k, p.def, p.path, fmt.Sprintf(format, args...), e, reason})
 }
 
 // definitions adds the definitions that only one side has.
@@ -134,12 +134,12 @@ func (c *comparer) definitions() {
 		if c.a.Defs[name] != nil {
 			continue
 		}
-		why := ""
+		reason := ""
 		if places := c.named[name]; len(places) > 0 {
 			slices.Sort(places)
-			why = "names the inline type of " + list(slices.Compact(places), 3)
+			reason = "names the inline type of " + list(slices.Compact(places), 3)
 		}
-		c.add(Definition, place{name, ""}, Added, why, "new: %s", words(c.b.Defs[name].Node))
+		c.add(Definition, place{name, ""}, Added, reason, "new: %s", words(c.b.Defs[name].Node))
 	}
 	for old, now := range c.renamed {
 		c.add(Definition, place{old, ""}, Added, "a rename row in the overrides keeps the old name as an alias", "renamed to %s, same form", now)
@@ -248,8 +248,8 @@ func (c *comparer) declaration(g *merge.Graph, n merge.Node) string {
 	return ""
 }
 
-func (c *comparer) retyped(p place, a, b merge.Node, e Effect, why string) {
-	c.add(Type, p, e, why, "%s → %s", words(a), words(b))
+func (c *comparer) retyped(p place, a, b merge.Node, e Effect, reason string) {
+	c.add(Type, p, e, reason, "%s → %s", words(a), words(b))
 }
 
 // references compares references to different declared types.
@@ -358,7 +358,7 @@ func (c *comparer) inline(p place, a, b merge.Node) {
 			c.enums(p, a, b)
 			return
 		case *merge.Scalar:
-			c.retyped(p, a, b, Breaking, enumWhy(a))
+			c.retyped(p, a, b, Breaking, enumReason(a))
 			return
 		}
 	case *merge.Scalar:
@@ -376,7 +376,7 @@ func (c *comparer) inline(p place, a, b merge.Node) {
 	}
 }
 
-func enumWhy(a *merge.Enum) string {
+func enumReason(a *merge.Enum) string {
 	if len(a.Values) == 1 {
 		return "a constant becomes a field"
 	}
@@ -500,8 +500,8 @@ func (c *comparer) objects(p place, a, b *merge.Object) {
 			if isRequired {
 				c.add(Presence, at, None, "it is optional in the older revision", "optional → required")
 			} else {
-				effect, why := c.loosened(ma.Node)
-				c.add(Presence, at, effect, why, "required → optional")
+				effect, reason := c.loosened(ma.Node)
+				c.add(Presence, at, effect, reason, "required → optional")
 			}
 		}
 		c.shape(at, ma.Node, mb.Node)
@@ -511,11 +511,11 @@ func (c *comparer) objects(p place, a, b *merge.Object) {
 		if b.Member(ma.Name) != nil {
 			continue
 		}
-		effect, why := None, "the field stays"
+		effect, reason := None, "the field stays"
 		if ma.Required == a.In {
-			effect, why = c.loosened(ma.Node)
+			effect, reason = c.loosened(ma.Node)
 		}
-		c.add(Field, p.member(ma.Name), effect, why, "removed")
+		c.add(Field, p.member(ma.Name), effect, reason, "removed")
 	}
 	c.others(p, a, b)
 }

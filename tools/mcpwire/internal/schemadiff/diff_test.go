@@ -42,14 +42,14 @@ var rules = []struct {
 	want     []string
 	override bool // the generator needs a row in the overrides, so the test does not run it
 }{
-	{name: "nothing", a: `"T": {"properties": {"a": {"type": "string"}}}`, b: `"T": {"properties": {"a": {"type": "string", "description": "d"}}}`},
+	{name: "no change", a: `"T": {"properties": {"a": {"type": "string"}}}`, b: `"T": {"properties": {"a": {"type": "string", "description": "d"}}}`},
 	{
 		name: "a new definition",
 		a:    `"T": {"type": "string"}`,
 		b:    `"T": {"type": "string"}, "U": {"properties": {"a": {}, "b": {}}, "required": ["a"]}`,
 		want: []string{"added definition U: new: object {a, b?}"},
 	}, {
-		name: "a union gets a variant that gives another one a new name",
+		name: "a new variant of a union changes the name of another variant",
 		a:    `"O": {"properties": {"o": {}}, "required": ["o"]}, "T": {"properties": {"f": {"anyOf": [{"$ref": "#/$defs/O"}, {"type": "string"}]}}, "required": ["f"]}`,
 		b:    `"O": {"properties": {"o": {}}, "required": ["o"]}, "T": {"properties": {"f": {"type": "integer"}}, "required": ["f"]}`,
 		want: []string{"breaking type T: the Go name TFString goes", "widened type T.f: O | string → integer"},
@@ -129,7 +129,7 @@ var rules = []struct {
 		want: []string{"none type T.b: number → integer", "none type T.d: string | integer → string", "widened type T.e: string | integer → string | boolean",
 			"none type T.f: null is no longer allowed"},
 	}, {
-		name: "null comes",
+		name: "a type becomes nullable",
 		a:    `"T": {"properties": {"a": {"type": "integer"}}, "required": ["a"]}`,
 		b:    `"T": {"properties": {"a": {"type": ["integer", "null"]}}, "required": ["a"]}`,
 		want: []string{"breaking type T.a: null is allowed"},
@@ -178,7 +178,7 @@ var rules = []struct {
 		b:    `"T": {"properties": {"params": {"$ref": "#/$defs/Other"}}}, "Other": {"properties": {"a": {}, "b": {}}}`,
 		want: []string{"added definition Other: new: object {a?, b?}", "breaking type T.params: object {a?} → Other", "added field T.params.b: new: any value, optional"},
 	}, {
-		name: "an inline object gets the name it had in Go",
+		name: "an inline object gets the name that it has in Go",
 		a:    `"T": {"properties": {"params": {"properties": {"a": {}}}}}`,
 		b:    `"T": {"properties": {"params": {"$ref": "#/$defs/TParams"}}}, "TParams": {"properties": {"a": {}, "b": {}}}`,
 		want: []string{"added definition TParams: new: object {a?, b?}", "added field T.params.b: new: any value, optional"},
@@ -280,7 +280,7 @@ func TestRules(t *testing.T) {
 				if c.Path != "" {
 					at += "." + c.Path
 				}
-				got = append(got, fmt.Sprintf("%s %s %s: %s", c.Effect, c.Kind, at, c.What))
+				got = append(got, fmt.Sprintf("%s %s %s: %s", c.Effect, c.Kind, at, c.Text))
 			}
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Errorf("changes (-want +got):\n%s", d)

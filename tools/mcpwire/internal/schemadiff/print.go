@@ -70,11 +70,11 @@ func (d *Diff) Print(w io.Writer) error {
 // the order of both.
 func groups(changes []Change) (alike [][]Change, single []Change) {
 	type key struct {
-		kind            Kind
-		path, what, why string
-		effect          Effect
+		kind               Kind
+		path, text, reason string
+		effect             Effect
 	}
-	keyOf := func(c Change) key { return key{c.Kind, c.Path, c.What, c.Why, c.Effect} }
+	keyOf := func(c Change) key { return key{c.Kind, c.Path, c.Text, c.Reason, c.Effect} }
 	byKey := map[key][]Change{}
 	for _, c := range changes {
 		byKey[keyOf(c)] = append(byKey[keyOf(c)], c)
@@ -88,7 +88,7 @@ func groups(changes []Change) (alike [][]Change, single []Change) {
 		}
 	}
 	slices.SortStableFunc(alike, func(a, b []Change) int {
-		return cmp.Or(strings.Compare(a[0].Path, b[0].Path), cmp.Compare(a[0].Kind, b[0].Kind), strings.Compare(a[0].What, b[0].What))
+		return cmp.Or(strings.Compare(a[0].Path, b[0].Path), cmp.Compare(a[0].Kind, b[0].Kind), strings.Compare(a[0].Text, b[0].Text))
 	})
 	return alike, single
 }
@@ -115,9 +115,9 @@ func (p *printer) change(c Change, name string) {
 			p.f("%s: ", s)
 		}
 	}
-	p.f("%s", c.What)
-	if c.Why != "" {
-		p.f(" (%s)", c.Why)
+	p.f("%s", c.Text)
+	if c.Reason != "" {
+		p.f(" (%s)", c.Reason)
 	}
 	p.f("\n")
 }

@@ -136,7 +136,7 @@ func TestSyncWithoutDocumentation(t *testing.T) {
 	}
 }
 
-func TestSyncRefuses(t *testing.T) {
+func TestSyncRejectsInvalidInput(t *testing.T) {
 	tests := []struct{ name, rev, src, where string }{
 		{"text that is not JSON", "2030-01-01", "{\n<html>", ":2:1: "},
 		{"an unknown keyword", "2030-01-01", `{"$defs": {"T": {"x-y": 1}}}`, ":1:25: /$defs/T/x-y: "},
@@ -173,7 +173,7 @@ func TestSyncOfUnreadableSources(t *testing.T) {
 	}
 }
 
-func TestSyncRefusesLongFiles(t *testing.T) {
+func TestSyncRejectsLongFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "endless.json")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

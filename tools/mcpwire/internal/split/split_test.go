@@ -20,14 +20,14 @@ func TestDocuments(t *testing.T) {
 		{"several on a line", `{} {"a":1}`, []Document{{[]byte("{}"), 1, 1}, {[]byte(`{"a":1}`), 1, 4}}},
 		{"one over several lines", "\n  {\n \"a\": [\n1]\n}\n", []Document{{[]byte("{\n \"a\": [\n1]\n}"), 2, 3}}},
 		{"scalars end with their line", "1 \r\n\"a b\"\n", []Document{{[]byte("1"), 1, 1}, {[]byte(`"a b"`), 2, 1}}},
-		{"brackets in strings do not count", `{"a":"}\"]"}[]`, []Document{{[]byte(`{"a":"}\"]"}`), 1, 1}, {[]byte("[]"), 1, 13}}},
-		{"a string that a line break cuts ends there", "{\"a\":\"b\n{}\n", []Document{{[]byte(`{"a":"b`), 1, 1}, {[]byte("{}"), 2, 1}}},
-		{"an object cut off does not take the next line along", "{\"a\":{\n{\"b\":1}\n", []Document{{[]byte(`{"a":{`), 1, 1}, {[]byte(`{"b":1}`), 2, 1}}},
-		{"objects in a list may start in the first column", "[\n{\"b\":1},\n{\"c\":2}\n]", []Document{{[]byte("[\n{\"b\":1},\n{\"c\":2}\n]"), 1, 1}}},
-		{"an element of an object may have a line of its own", "{\"a\":[\n{\"b\":1}\n]}\n{}", []Document{{[]byte("{\"a\":[\n{\"b\":1}\n]}"), 1, 1}, {[]byte("{}"), 4, 1}}},
-		{"a closing bracket too many is a document", "{}}\n{}", []Document{{[]byte("{}"), 1, 1}, {[]byte("}"), 1, 3}, {[]byte("{}"), 2, 1}}},
-		{"the last one may be cut off", `{"a":`, []Document{{[]byte(`{"a":`), 1, 1}}},
-		{"nothing", " \n\t\n", nil},
+		{"brackets in strings are ignored", `{"a":"}\"]"}[]`, []Document{{[]byte(`{"a":"}\"]"}`), 1, 1}, {[]byte("[]"), 1, 13}}},
+		{"an unterminated string ends with its line", "{\"a\":\"b\n{}\n", []Document{{[]byte(`{"a":"b`), 1, 1}, {[]byte("{}"), 2, 1}}},
+		{"an incomplete object does not include the next line", "{\"a\":{\n{\"b\":1}\n", []Document{{[]byte(`{"a":{`), 1, 1}, {[]byte(`{"b":1}`), 2, 1}}},
+		{"elements of a list may start in the first column", "[\n{\"b\":1},\n{\"c\":2}\n]", []Document{{[]byte("[\n{\"b\":1},\n{\"c\":2}\n]"), 1, 1}}},
+		{"a nested element may start in the first column", "{\"a\":[\n{\"b\":1}\n]}\n{}", []Document{{[]byte("{\"a\":[\n{\"b\":1}\n]}"), 1, 1}, {[]byte("{}"), 4, 1}}},
+		{"a surplus closing bracket is a document", "{}}\n{}", []Document{{[]byte("{}"), 1, 1}, {[]byte("}"), 1, 3}, {[]byte("{}"), 2, 1}}},
+		{"the last document may be incomplete", `{"a":`, []Document{{[]byte(`{"a":`), 1, 1}}},
+		{"no documents", " \n\t\n", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(test.in), iotest.OneByteReader(strings.NewReader(test.in))} {
@@ -51,7 +51,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-func TestLimit(t *testing.T) {
+func TestNextRejectsLongDocument(t *testing.T) {
 	s := NewScanner(strings.NewReader("[1,2,3]"), 4)
 	if _, err := s.Next(); !errors.Is(err, ErrTooLong) {
 		t.Errorf("got %v, want ErrTooLong", err)

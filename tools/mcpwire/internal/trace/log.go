@@ -166,7 +166,7 @@ type Tap struct {
 	from    mcp.Direction
 	to      io.Writer
 	line    []byte // the incomplete last line
-	over    int64  // dropped bytes of the line
+	dropped int64  // bytes of the line that were dropped; 0 if the line is complete so far
 }
 
 // Tap returns a Tap for the bytes that from sends. It forwards them to to.
@@ -183,17 +183,17 @@ func (t *Tap) Write(p []byte) (int, error) {
 		if i < 0 {
 			break
 		}
-		t.keep(rest[:i])
+		t.collect(rest[:i])
 		t.End()
 		rest = rest[i+1:]
 	}
-	t.keep(rest)
+	t.collect(rest)
 	return t.to.Write(p)
 }
 
-func (t *Tap) keep(p []byte) {
-	if t.over > 0 || len(t.line)+len(p) > transport.DefaultMaxMessage {
-		t.over += int64(len(t.line) + len(p))
+func (t *Tap) collect(p []byte) {
+	if t.dropped > 0 || len(t.line)+len(p) > transport.DefaultMaxMessage {
+		t.dropped += int64(len(t.line) + len(p))
 		t.line = nil
 		return
 	}
@@ -203,12 +203,12 @@ func (t *Tap) keep(p []byte) {
 // End records an incomplete last line.
 func (t *Tap) End() {
 	switch {
-	case t.over > 0:
-		t.session.TooLong(t.from, t.over)
+	case t.dropped > 0:
+		t.session.TooLong(t.from, t.dropped)
 	case len(bytes.TrimSpace(t.line)) > 0:
 		t.session.Message(t.from, t.line)
 	}
-	t.line, t.over = t.line[:0], 0
+	t.line, t.dropped = t.line[:0], 0
 }
 
 // Read reads a file written by a [Log]. It skips invalid lines, such as an incomplete last one, and
@@ -258,7 +258,7 @@ func (r *Recording) entry(text []byte) error {
 	if line := e.line(); line != nil {
 		r.message(e.Time, e.Session, from, line)
 	} else {
-		r.unread(e.Time, e.Session, from, fmt.Sprintf("%d bytes, too long to be kept", e.Size))
+		r.messageSize(e.Time, e.Session, from, fmt.Sprintf("%d bytes, too long to be kept", e.Size))
 	}
 	return nil
 }

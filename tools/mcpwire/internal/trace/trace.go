@@ -69,8 +69,8 @@ func (r *Recording) Message(at time.Time, from mcp.Direction, text []byte) {
 	r.message(at, "", from, text)
 }
 
-// in returns the conversation with the given name.
-func (r *Recording) in(session string) *conversation {
+// conversation returns the conversation with the given name, and creates it if needed.
+func (r *Recording) conversation(session string) *conversation {
 	if c := r.named[session]; c != nil {
 		return c
 	}
@@ -85,13 +85,13 @@ func (r *Recording) in(session string) *conversation {
 func (r *Recording) event(at time.Time, session, text string) {
 	next := row{detail: text, count: 1}
 	if session != "" {
-		next.session = r.in(session)
+		next.session = r.conversation(session)
 	}
 	r.add(at, next)
 }
 
 func (r *Recording) message(at time.Time, session string, from mcp.Direction, text []byte) {
-	c := r.in(session)
+	c := r.conversation(session)
 	m, err := c.types.DecodeFrom(from, text)
 	next := row{session: c, from: from, kind: m.Kind, method: m.For, count: 1}
 	if err != nil {
@@ -111,9 +111,9 @@ func (r *Recording) message(at time.Time, session string, from mcp.Direction, te
 	r.add(at, next)
 }
 
-// unread records a message without its text.
-func (r *Recording) unread(at time.Time, session string, from mcp.Direction, detail string) {
-	r.add(at, row{session: r.in(session), from: from, detail: detail, count: 1})
+// messageSize records a message of which only the size is known.
+func (r *Recording) messageSize(at time.Time, session string, from mcp.Direction, detail string) {
+	r.add(at, row{session: r.conversation(session), from: from, detail: detail, count: 1})
 }
 
 func (r *Recording) add(at time.Time, next row) {

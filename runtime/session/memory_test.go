@@ -26,7 +26,7 @@ func TestHostilePeerCannotExceedLimits(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	reads := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+	readMeta := func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		req.Meta()
 		return blocked(ctx, req)
 	}
@@ -44,7 +44,7 @@ func TestHostilePeerCannotExceedLimits(t *testing.T) {
 		message func(i int) string
 	}{
 		{"requests", false, blocked, func(i int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s"method":"x"}`, i, large) }},
-		{"members of _meta", false, reads, func(i int) string {
+		{"members of _meta", false, readMeta, func(i int) string {
 			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"x","params":{"_meta":{%s"b":1}}}`, i, members.String())
 		}},
 		{"answers", false, answers, func(i int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"x"}`, i) }},
@@ -105,7 +105,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// Many short answers stay within the limits, too.
+// Many short answers that the peer does not read stay within the limits, too.
 func TestOwnAnswersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, y := inmemory.Pair(inmemory.Options{MaxQueue: 10_000, StallTimeout: time.Hour})
@@ -163,14 +163,14 @@ func TestInitializeIsLimited(t *testing.T) {
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"` + strings.Repeat("c", 300) + `","version":"1"}}}
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32602}}
-		` + hello)
+		` + handshake)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		_, p := serve(t, nil)
 		p.talk(`
 			> {"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"` + strings.Repeat("c", session.DefaultMaxInitialize) + `","version":"1"}}}
 			< {"jsonrpc":"2.0","id":1,"error":{"code":-32602}}
-		` + hello)
+		` + handshake)
 	})
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
 )
 
-// epoch is the state of a session: its id at the server, if the server has sessions, and the
-// revision.
-type epoch struct {
+// clientSession is a session as the client sees it: its id at the server, if the server has
+// sessions, and the revision.
+type clientSession struct {
 	number   uint32 // of the session; see [transport.Reopener]
 	id       string // "" without one, and before the answer to initialize
 	revision string // the negotiated revision; "" before the answer to initialize
@@ -33,72 +33,73 @@ type epoch struct {
 	end context.CancelCauseFunc
 }
 
-// newEpoch returns a new epoch. Before the answer to initialize, id and revision are empty and the
-// epoch does not end.
-func (c *Client) newEpoch(number uint32, id, revision string) *epoch {
-	ep := &epoch{number: number, id: id, revision: revision, ctx: c.end.Life(), end: func(error) {}}
+// newSession returns a new session. Before the answer to initialize, id and revision are empty, and
+// its context ends only with the connection.
+func (c *Client) newSession(number uint32, id, revision string) *clientSession {
+	sess := &clientSession{number: number, id: id, revision: revision, ctx: c.end.Life(), end: func(error) {}}
 	if revision != "" {
-		ep.ctx, ep.end = context.WithCancelCause(ep.ctx)
+		sess.ctx, sess.end = context.WithCancelCause(sess.ctx)
 	}
-	ep.posts = ep.headers()
-	ep.posts["Accept"] = []string{httpcore.JSON + ", " + httpcore.Events}
-	ep.posts["Content-Type"] = []string{httpcore.JSON}
-	return ep
+	sess.posts = sess.headers()
+	sess.posts["Accept"] = []string{httpcore.JSON + ", " + httpcore.Events}
+	sess.posts["Content-Type"] = []string{httpcore.JSON}
+	return sess
 }
 
 // headers returns the headers that name the session and the revision.
-func (ep *epoch) headers() http.Header {
+func (sess *clientSession) headers() http.Header {
 	h := http.Header{}
-	if ep.id != "" {
-		h["Mcp-Session-Id"] = []string{ep.id}
+	if sess.id != "" {
+		h["Mcp-Session-Id"] = []string{sess.id}
 	}
-	if ep.revision != "" {
-		h["Mcp-Protocol-Version"] = []string{ep.revision}
+	if sess.revision != "" {
+		h["Mcp-Protocol-Version"] = []string{sess.revision}
 	}
 	return h
 }
 
-func (c *Client) current() *epoch {
+func (c *Client) current() *clientSession {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.epoch
+	return c.session
 }
 
-// epochOf returns the epoch for a message. It fails with a [*transport.SessionLostError] if the
-// session of the message is lost.
-func (c *Client) epochOf(m transport.Message) (*epoch, error) {
-	ep := c.current()
+// sessionFor returns the session for a message. It fails with a [*transport.SessionLostError] if
+// that session is lost.
+func (c *Client) sessionFor(m transport.Message) (*clientSession, error) {
+	sess := c.current()
 	switch {
-	case m.Session != 0 && m.Session != ep.number:
+	case m.Session != 0 && m.Session != sess.number:
 		return nil, &transport.SessionLostError{Session: m.Session}
-	case ep.lost.Load():
-		return nil, ep.lostError()
+	case sess.lost.Load():
+		return nil, sess.lostError()
 	}
-	return ep, nil
+	return sess, nil
 }
 
-// opened sets the id and the revision from a result of initialize in the session of ep.
-func (c *Client) opened(ep *epoch, result []byte, h http.Header) error {
+// completeHandshake replaces sess by a session with the id and the revision from a result of
+// initialize.
+func (c *Client) completeHandshake(sess *clientSession, result []byte, h http.Header) error {
 	var info mcp.InitializeResult
 	if err := codec.Unmarshal(result, &info); err != nil {
 		return fmt.Errorf("streamable: result of initialize: %w", err)
 	}
 	id := h.Get("Mcp-Session-Id")
-	if !visible(id) {
+	if !isVisibleASCII(id) {
 		return errors.New("streamable: session id has characters other than visible ASCII")
 	}
-	next := c.newEpoch(ep.number, id, info.ProtocolVersion)
+	next := c.newSession(sess.number, id, info.ProtocolVersion)
 	next.opened = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.epoch.number == ep.number {
-		c.epoch = next
+	if c.session.number == sess.number {
+		c.session = next
 	}
 	return nil
 }
 
-// visible reports whether id consists of the characters that session ids may have.
-func visible(id string) bool {
+// isVisibleASCII reports whether id consists of the characters that session ids may have.
+func isVisibleASCII(id string) bool {
 	for i := range len(id) {
 		if id[i] < 0x21 || id[i] > 0x7e {
 			return false
@@ -107,11 +108,11 @@ func visible(id string) bool {
 	return true
 }
 
-// dropped reports whether a response within a session means that the server has dropped the
+// sessionDropped reports whether a response within a session means that the server has dropped the
 // session.
-func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bool {
+func (c *Client) sessionDropped(ctx context.Context, sess *clientSession, resp *http.Response) bool {
 	switch {
-	case ep.id == "":
+	case sess.id == "":
 		return false
 	case resp.StatusCode != http.StatusBadRequest:
 		return resp.StatusCode == http.StatusNotFound
@@ -126,7 +127,7 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 	if err != nil {
 		return false // not reached
 	}
-	pong, err := c.postTo(ctx, ep, text, nil)
+	pong, err := c.postTo(ctx, sess, text, nil)
 	if err != nil {
 		return false
 	}
@@ -139,19 +140,19 @@ func (c *Client) dropped(ctx context.Context, ep *epoch, resp *http.Response) bo
 }
 
 // lostError returns the error of messages of a lost session.
-func (ep *epoch) lostError() *transport.SessionLostError {
-	if err, ok := errors.AsType[*transport.SessionLostError](context.Cause(ep.ctx)); ok {
+func (sess *clientSession) lostError() *transport.SessionLostError {
+	if err, ok := errors.AsType[*transport.SessionLostError](context.Cause(sess.ctx)); ok {
 		return err
 	}
-	return &transport.SessionLostError{Session: ep.number}
+	return &transport.SessionLostError{Session: sess.number}
 }
 
-// lose records that the server has lost the session of ep, and reports it. cause is the rejection
-// of a message that has revealed the loss. lose returns the error for that message.
-func (c *Client) lose(ep *epoch, cause error) error {
-	err := &transport.SessionLostError{Session: ep.number, Err: cause}
-	if !ep.lost.Swap(true) {
-		ep.end(err)
+// loseSession records that the server has lost a session, and reports it. cause is the rejection of
+// the message that has revealed the loss. loseSession returns the error for that message.
+func (c *Client) loseSession(sess *clientSession, cause error) error {
+	err := &transport.SessionLostError{Session: sess.number, Err: cause}
+	if !sess.lost.Swap(true) {
+		sess.end(err)
 		c.end.Report(err)
 	}
 	return err
@@ -159,7 +160,7 @@ func (c *Client) lose(ep *epoch, cause error) error {
 
 // Reopen implements [transport.Reopener].
 func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
-	if old := c.old.Load(); old != nil {
+	if old := c.fallback.Load(); old != nil {
 		return old.Reopen(ctx)
 	}
 	ctx, cancel := c.end.Bounded(ctx)
@@ -182,6 +183,6 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 	last.end(last.lostError())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.epoch = c.newEpoch(last.number+1, "", "")
-	return c.epoch.number, nil
+	c.session = c.newSession(last.number+1, "", "")
+	return c.session.number, nil
 }

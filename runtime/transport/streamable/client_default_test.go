@@ -20,8 +20,8 @@ import (
 
 // These tests use the HTTP client that a Client creates, over the loopback interface.
 
-func TestClientWithItsOwnHTTPClient(t *testing.T) {
-	f := &fake{t: t, begin: time.Now(), revision: "2025-11-25"}
+func TestClientWithDefaultHTTPClient(t *testing.T) {
+	f := &fakeServer{t: t, begin: time.Now(), revision: "2025-11-25"}
 	before := runtime.NumGoroutine()
 	var paths, users []string
 	mux := http.NewServeMux()
@@ -32,7 +32,7 @@ func TestClientWithItsOwnHTTPClient(t *testing.T) {
 		w.Header().Set("Location", "/mcp")
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	})
-	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/other-origin", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", strings.Replace("http://"+r.Host, "127.0.0.1", "localhost", 1)+"/mcp")
 		w.WriteHeader(http.StatusPermanentRedirect)
 	})
@@ -63,7 +63,7 @@ func TestClientWithItsOwnHTTPClient(t *testing.T) {
 	if len(users) == 0 || users[0] != "" || users[len(users)-1] != "ann" {
 		t.Errorf("the users of %d redirected requests are %q", len(paths), users)
 	}
-	if _, err := connect(server.URL + "/away"); !errors.Is(err, httpclient.ErrRedirect) {
+	if _, err := connect(server.URL + "/other-origin"); !errors.Is(err, httpclient.ErrRedirect) {
 		t.Errorf("a redirect to another origin: %v", err)
 	}
 	server.Close()
@@ -80,23 +80,23 @@ func TestClientWithItsOwnHTTPClient(t *testing.T) {
 	}
 }
 
-func TestClientBehindAProxy(t *testing.T) {
-	f := &fake{t: t, begin: time.Now(), revision: "2025-11-25"}
+func TestClientBehindProxy(t *testing.T) {
+	f := &fakeServer{t: t, begin: time.Now(), revision: "2025-11-25"}
 	var hosts sync.Map
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hosts.Store(r.URL.Host, true)
 		f.ServeHTTP(w, r)
 	}))
 	defer proxy.Close()
-	through, err := url.Parse(proxy.URL)
+	proxyURL, err := url.Parse(proxy.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	library := &http.Transport{Proxy: http.ProxyURL(through)}
-	defer library.CloseIdleConnections()
+	transport := &http.Transport{Proxy: http.ProxyURL(proxyURL)}
+	defer transport.CloseIdleConnections()
 	var o streamable.ClientOptions
 	// The Timeout of the http.Client is ignored.
-	o.HTTP = &http.Client{Transport: library, Timeout: time.Nanosecond}
+	o.HTTP = &http.Client{Transport: transport, Timeout: time.Nanosecond}
 	c, err := streamable.Dial("http://server.example/mcp", o)
 	if err != nil {
 		t.Fatal(err)

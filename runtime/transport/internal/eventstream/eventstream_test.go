@@ -18,9 +18,9 @@ import (
 func read(r *Reader) (events []Event, err error) {
 	for {
 		e, err := r.Next()
-		var refused *transport.MessageError
+		var rejected *transport.MessageError
 		switch {
-		case errors.As(err, &refused):
+		case errors.As(err, &rejected):
 			e.Name = "too long"
 		case err != nil:
 			return events, err

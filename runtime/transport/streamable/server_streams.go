@@ -1,0 +1,134 @@
+package streamable
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+)
+
+// standing is the name of the stream for messages that belong to no request. Clients open it with
+// GET.
+const standing = "0"
+
+// streams has the open streams of a session: one for each POST with requests, until all of them are
+// answered, and the standing stream, which never ends. Each unanswered request belongs to exactly
+// one stream. Names of streams are not used again.
+type streams struct {
+	max int // limit of the streams with requests, and of the unanswered requests
+
+	mu        sync.Mutex
+	byName    map[string]*serverStream
+	byRequest map[jsonrpc.ID]*serverStream
+	next      uint64 // the name of the next stream, as a number
+}
+
+// newStreams returns the streams of a new session, or of a conversation without a session, which
+// has no standing stream.
+func newStreams(max int, session bool) streams {
+	byName := map[string]*serverStream{}
+	if session {
+		byName[standing] = &serverStream{id: standing, numbered: true}
+	}
+	return streams{max: max, byName: byName, byRequest: map[jsonrpc.ID]*serverStream{}, next: 1}
+}
+
+// begin opens a stream for requests, with the connection k. opening has the params of initialize if
+// that is the request, otherwise nil.
+func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byName) > s.max || // one of them is the standing stream
+		len(s.byRequest)+len(ids) > s.max { // a batch has many requests, and one stream
+		return nil, errTooManyStreams
+	}
+	st := &serverStream{
+		id: strconv.FormatUint(s.next, 36), requests: ids, unanswered: len(ids), opening: opening,
+		outlet: outlet{sink: k},
+	}
+	for i, id := range ids {
+		if s.byRequest[id] != nil { // also if the same batch has the id twice
+			for _, id := range ids[:i] {
+				delete(s.byRequest, id)
+			}
+			return nil, errIDInUse
+		}
+		s.byRequest[id] = st
+	}
+	s.next++
+	s.byName[st.id] = st
+	return st, nil
+}
+
+// answered removes an answered request. Its id may be used again.
+func (s *streams) answered(id jsonrpc.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byRequest, id)
+}
+
+// remove removes a stream, and those of its requests that are not answered.
+func (s *streams) remove(st *serverStream, ids ...jsonrpc.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		delete(s.byRequest, id)
+	}
+	delete(s.byName, st.id)
+}
+
+// named returns an open stream, or nil.
+func (s *streams) named(name string) *serverStream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byName[name]
+}
+
+// of returns the stream of an unanswered request, or nil, and the standing stream, which is nil
+// without a session.
+func (s *streams) of(id jsonrpc.ID) (st, rest *serverStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byRequest[id], s.byName[standing]
+}
+
+// serving reports whether there are unanswered requests.
+func (s *streams) serving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.byRequest) > 0
+}
+
+// restore continues the names and the standing stream of an earlier process. It is called before
+// other methods.
+func (s *streams) restore(stored []PersistedStream) {
+	// The store may have dropped streams. Names of earlier processes count from one, or from an
+	// earlier time.
+	s.next = uint64(time.Now().UnixMilli())
+	for _, stream := range stored {
+		if n, err := strconv.ParseUint(stream.Stream, 36, 64); err == nil {
+			s.next = max(s.next, n+1)
+		}
+		if stream.Stream == standing {
+			st := s.byName[standing]
+			st.last = stream.Last.Number
+			// A connection has taken events, and its client sends Last-Event-ID.
+			if stream.Requests != nil {
+				st.taken = st.last
+			}
+		}
+	}
+}
+
+// settle waits until no event is being added to a stream.
+func (s *streams) settle() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.byName))
+	s.mu.Unlock()
+	for _, st := range all {
+		st.settle()
+	}
+}
