@@ -155,7 +155,7 @@ func setText(v reflect.Value, text string) error {
 		v.SetFloat(x)
 	}
 	if err != nil {
-		return fmt.Errorf("want %v, got %q", v.Type(), boundary.Text(text, maxQuotedBytes))
+		return fmt.Errorf("want %v, got %q", v.Kind(), boundary.Text(text, maxQuotedBytes))
 	}
 	return nil
 }

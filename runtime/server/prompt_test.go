@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -116,4 +117,97 @@ func TestComplete(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "completions") {
 		t.Errorf("a server without completion: got %v", err)
 	}
+}
+
+// port is a number that reads from text.
+type port struct{ n int }
+
+func (p *port) UnmarshalText(text []byte) (err error) {
+	p.n, err = strconv.Atoi(strings.TrimPrefix(string(text), ":"))
+	return err
+}
+
+type shared struct {
+	Page *int `json:"page,omitempty"`
+}
+
+type search struct {
+	shared
+	Query  string  `json:"query" jsonschema:"what to look for"`
+	Exact  bool    `json:"exact,omitempty"`
+	Score  float32 `json:"score,omitzero"`
+	Limit  uint8   `json:"limit,omitempty"`
+	At     port    `json:"at,omitempty"`
+	hidden string
+}
+
+// The fields of a struct are the arguments of a prompt.
+func TestPromptArgumentsAreFields(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(server.AddPrompt(s, "find", "Looks for a page.", func(_ context.Context, _ *server.Call, in search) (string, error) {
+		page := 0
+		if in.Page != nil {
+			page = *in.Page
+		}
+		return fmt.Sprint(in.Query, in.Exact, in.Score, in.Limit, in.At.n, page, in.hidden), nil
+	}, server.DefinePrompt(func(p *mcp.Prompt) {
+		p.Title = new("Find")
+		p.Arguments[1].Title = new("Words")
+	}), server.Complete("query", server.OneOf("a"))))
+	must(server.AddPrompt(s, "list", "", func(context.Context, *server.Call, struct{}) ([]mcp.PromptMessage, error) {
+		return []mcp.PromptMessage{server.UserText("a"), {Role: mcp.RoleAssistant, Content: &mcp.TextContent{Text: "b"}}}, nil
+	}))
+	c := connect(t, s, clientConfig{})
+	c.expect("prompts/list", "", `{"prompts":[{"name":"find","title":"Find","description":"Looks for a page.","arguments":[
+		{"name":"page"},{"name":"query","title":"Words","description":"what to look for","required":true},{"name":"exact"},{"name":"score"},{"name":"limit"},{"name":"at"}]},
+		{"name":"list"}]}`)
+	for arguments, want := range map[string]string{
+		`{"query":"x"}`: "xfalse 0 0 0 0",
+		`{"query":"","exact":"true","score":"1.5","limit":"255","at":":80","page":"-3","other":"x"}`: "true 1.5 255 80 -3",
+	} {
+		c.expect("prompts/get", `{"name":"find","arguments":`+arguments+`}`, `{"messages":[{"role":"user","content":{"type":"text","text":"`+want+`"}}]}`)
+	}
+	c.expect("prompts/get", `{"name":"list"}`, `{"messages":[{"role":"user","content":{"type":"text","text":"a"}},{"role":"assistant","content":{"type":"text","text":"b"}}]}`)
+	for arguments, want := range map[string]string{
+		`{}`:                          `prompt "find" needs the argument "query"`,
+		`{"query":"x","limit":"256"}`: `argument "limit": want uint8, got "256"`,
+		`{"query":"x","exact":"yes"}`: `argument "exact": want bool, got "yes"`,
+		`{"query":"x","page":""}`:     `argument "page": want int, got ""`,
+		`{"query":"x","at":"x"}`:      `argument "at": strconv.Atoi: parsing "x": invalid syntax`,
+	} {
+		if message, code := c.call("prompts/get", `{"name":"find","arguments":`+arguments+`}`); code != jsonrpc.CodeInvalidParams || message != want {
+			t.Errorf("%s: got %d %s, want %s", arguments, code, message, want)
+		}
+	}
+}
+
+func TestAddPromptRejectsTypes(t *testing.T) {
+	s := newServer(t, server.Config{})
+	fails := func(err error, want string) {
+		t.Helper()
+		if err == nil || err.Error() != `server: prompt "x": `+want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	_, err := server.AddPrompt(s, "x", "", func(context.Context, *server.Call, map[string]int) (string, error) { return "", nil })
+	fails(err, "arguments: want a struct or map[string]string, got map[string]int")
+	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{ A []string }) (string, error) { return "", nil })
+	fails(err, "arguments: field A: cannot read a value of type []string from a text")
+	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{ A json.RawMessage }) (string, error) { return "", nil })
+	fails(err, "arguments: field A: cannot read a value of type json.RawMessage from a text")
+	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct {
+		A int `jsonschema:"minimum=1"`
+	}) (string, error) {
+		return "", nil
+	})
+	fails(err, `arguments: field A: tag jsonschema:"minimum=1" is a description and cannot contain the keyword minimum=`)
+	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil })
+	fails(err, "output: want string, []mcp.PromptMessage or *mcp.GetPromptResult, got int")
+	get := func(context.Context, *server.Call, struct{ A string }) (string, error) { return "", nil }
+	_, err = server.AddPrompt(s, "x", "", get, server.DefinePrompt(func(p *mcp.Prompt) { p.Arguments = nil }))
+	fails(err, `argument "A" is not in the description`)
+	_, err = server.AddPrompt(s, "x", "", get, server.DefinePrompt(func(p *mcp.Prompt) {
+		p.Arguments = append(p.Arguments, mcp.PromptArgument{Name: "b"})
+	}))
+	fails(err, `no field for the argument "b"`)
 }

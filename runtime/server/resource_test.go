@@ -57,6 +57,33 @@ func TestResourcesAreListedAndRead(t *testing.T) {
 	c.expectError("resources/read", `{"uri":"test://broken"}`, jsonrpc.CodeInternalError)
 }
 
+// give returns a function that reads every resource as v.
+func give[Out any](v Out) server.ReadFunc[Out] {
+	return func(context.Context, *server.Call, server.Resource) (Out, error) { return v, nil }
+}
+
+func TestContentsFollowFromOutput(t *testing.T) {
+	s := newServer(t, server.Config{})
+	text := &mcp.TextResourceContents{URI: "test://own", Text: "t"}
+	must(server.AddResource(s, "test://string", "x", give("a")))
+	must(server.AddResource(s, "test://bytes", "x", give([]byte("a"))))
+	must(server.AddResource(s, "test://strings", "x", give([]string{"a", "b"})))
+	must(server.AddResource(s, "test://blobs", "x", give([][]byte{[]byte("a"), nil})))
+	must(server.AddResource(s, "test://one", "x", give[mcp.AnyResourceContents](text)))
+	must(server.AddTemplate(s, "many:{x}", "x", give([]mcp.AnyResourceContents{text, &mcp.BlobResourceContents{}})))
+	c := connect(t, s, clientConfig{})
+	for uri, want := range map[string]string{
+		"test://string":  `{"uri":"test://string","text":"a"}`,
+		"test://bytes":   `{"uri":"test://bytes","blob":"YQ=="}`,
+		"test://strings": `{"uri":"test://strings","text":"a"},{"uri":"test://strings","text":"b"}`,
+		"test://blobs":   `{"uri":"test://blobs","blob":"YQ=="},{"uri":"test://blobs","blob":""}`,
+		"test://one":     `{"uri":"test://own","text":"t"}`,
+		"many:1":         `{"uri":"test://own","text":"t"},{"uri":"many:1","blob":""}`,
+	} {
+		c.expect("resources/read", `{"uri":"`+uri+`"}`, `{"contents":[`+want+`]}`)
+	}
+}
+
 // Proves RES-02, RES-08, RES-09.
 func TestInvalidURIsAreRejected(t *testing.T) {
 	s := newServer(t, server.Config{})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -124,11 +123,7 @@ func TestHandlerOfServerWithMistakesAnswers500(t *testing.T) {
 	h := s.Handler(nil)
 	defer h.Close()
 	for range 2 {
-		r := httptest.NewRequest("POST", "http://localhost/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		w := postInitialize(h)
 		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("status %d, %s", w.Code, w.Body)
 		}

@@ -53,10 +53,11 @@ func TestNilArgumentsAreErrors(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	var zero server.Handle[mcp.Tool]
-	for _, err := range []error{zero.Change(func(*mcp.Tool) {}), zero.Disable(), zero.Enable(), zero.Remove()} {
-		if !errors.Is(err, server.ErrRemoved) {
-			t.Errorf("the zero Handle: got %v", err)
+	for _, h := range []*server.Handle[mcp.Tool]{nil, {}} { // nil is the handle of a feature that was not added
+		for _, err := range []error{h.Change(func(*mcp.Tool) {}), h.Disable(), h.Enable(), h.Remove()} {
+			if !errors.Is(err, server.ErrRemoved) {
+				t.Errorf("a nil or zero Handle: got %v", err)
+			}
 		}
 	}
 	callTool(t, clientConfig{}, func(ctx context.Context, c *server.Call) (string, error) {

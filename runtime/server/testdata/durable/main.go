@@ -1,0 +1,24 @@
+package main
+
+import (
+	"context"
+	"log"
+
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+)
+
+type film struct{ Title string }
+
+func render(_ context.Context, _ *server.Call, f film) (string, error) { return f.Title + ".mp4", nil }
+
+func main() {
+	store, err := bolt.Open("tasks.db")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := server.New("studio", "1", &server.Config{Tasks: task.Config{Store: store}})
+	server.AddTool(s, "render", "Renders a film.", render, server.Durable())
+	log.Fatal(s.ServeStdio(context.Background()))
+}
