@@ -23,7 +23,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // newspaper is a server with resources and with a tool that logs.
@@ -171,7 +170,7 @@ func overHTTP(t *testing.T, test func(t *testing.T, serve serveFunc)) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, serve) }) })
 	}
 	run("Streamable HTTP", func(s *server.Server) (http.Handler, func()) {
-		h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{})
+		h := s.Handler(nil)
 		return h, func() { h.Close() }
 	})
 	run("HTTP with SSE", func(s *server.Server) (http.Handler, func()) {

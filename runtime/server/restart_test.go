@@ -17,7 +17,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
@@ -69,7 +68,7 @@ func serveNewsServer(file string) error {
 	if err != nil {
 		return err
 	}
-	return http.Serve(listener, streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{
+	return http.Serve(listener, s.Handler(&streamable.HandlerOptions{
 		Store:     events,
 		Retry:     10 * time.Millisecond,
 		Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },

@@ -87,9 +87,10 @@ func (s *Server) Err() error {
 	return errors.Join(s.mistakes...)
 }
 
-// Start starts the server, once. Every method that serves clients calls it; call it earlier to
-// recover tasks before the first client connects. Add the features first: a tool that is added later
-// does not recover its tasks.
+// Start starts the server, once. Every method that serves clients calls it. Call it earlier to
+// recover tasks before the first client connects, and to see its error if other code calls
+// [Server.Serve], such as the callback of an HTTP handler. Add the features first: a tool that is
+// added later does not recover its tasks.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
 // and with those of [task.New] if [Config].Tasks has a Store. In the last case, a later call tries

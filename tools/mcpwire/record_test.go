@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -26,7 +25,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
-	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // echoEnv makes the test program a server that echoes its input. With the value "exits" the server
@@ -251,7 +249,7 @@ func serveEverything(t *testing.T) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { v.server.Serve(conn) }, streamable.HandlerOptions{})
+	handler := v.server.Handler(nil)
 	web := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		handler.Close()

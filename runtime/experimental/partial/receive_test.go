@@ -407,7 +407,7 @@ func TestPartsFromSeveralInstancesWithoutSessions(t *testing.T) {
 	var instances []*streamable.Handler
 	for range 2 {
 		s := counting(t, "", receive(t, partial.Config{Keys: [][]byte{key}}))
-		h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, streamable.HandlerOptions{Stateless: true})
+		h := s.Handler(&streamable.HandlerOptions{Stateless: true})
 		t.Cleanup(func() { h.Close() })
 		instances = append(instances, h)
 	}

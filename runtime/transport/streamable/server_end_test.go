@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
@@ -155,8 +153,7 @@ func TestShutdownOfServerBeforeHandlerKeepsSessions(t *testing.T) {
 		restart := func(store *boltstore.Store) *testServer {
 			srv = server.New("s", "1", nil)
 			s := &testServer{t: t, tools: newTools()}
-			s.handler = streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { srv.Serve(conn) },
-				streamable.HandlerOptions{Store: store})
+			s.handler = srv.Handler(&streamable.HandlerOptions{Store: store})
 			s.serveHTTP(plain)
 			return s
 		}
