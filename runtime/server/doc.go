@@ -62,6 +62,12 @@
 // remove tools from the [*mcp.ListToolsResult] that tools/list returns. Call [Server.ToolsChanged]
 // when the set of permitted tools changes.
 //
+// # Extensions
+//
+// Other packages can add features that belong to an extension of the protocol: declare it with
+// [Server.DeclareExtension], describe tools for clients that have declared it with [DefineToolFor],
+// and report mistakes with [Server.RecordMistake].
+//
 // # Validation
 //
 // Arguments of tools are validated against the input schema, and structured output against the

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,7 +33,7 @@ type Config struct {
 
 	// Capabilities may change the capabilities that the server declares when a session opens. Its
 	// argument holds those of the current features. Declare more to add the first feature of a kind
-	// later, or fewer to switch a kind off.
+	// later, or fewer to switch a kind off. [Server.DeclareExtension] declares extensions.
 	Capabilities func(*mcp.ServerCapabilities)
 
 	// Session is the configuration of each session. Its Handler receives the requests and
@@ -147,8 +148,10 @@ type Server struct {
 	peers     map[*peer]struct{}
 	bySession map[*session.Session]*peer // the peers whose sessions have opened
 	timers    map[string]*time.Timer     // of debounced notices, by method
-	closed    bool
-	running   sync.WaitGroup // sessions in peers, and goroutines that send notices
+	// extensions are the settings of the declared extensions by identifier.
+	extensions map[string]json.RawMessage
+	closed     bool
+	running    sync.WaitGroup // sessions in peers, and goroutines that send notices
 }
 
 // New returns a server without features. Name and version are sent to clients in the handshake. The

@@ -56,6 +56,11 @@ func (s *Server) record(err error) error {
 	return err
 }
 
+// RecordMistake records an error that [Server.Err] then returns, with the place of the call, unless
+// err is nil. It returns err. Packages that add features to a server call it for mistakes of their
+// own callers.
+func (s *Server) RecordMistake(err error) error { return s.record(err) }
+
 // callSite returns the base name of the file, and the line, of the latest call from another package
 // to this one. It skips all frames of this package, because generic functions and closures add some.
 func callSite() (file string, line int) {

@@ -64,6 +64,10 @@ func TestMistakesAreRecordedWithTheirLine(t *testing.T) {
 	add(err, here(), `server: resource template "test://{l}": nil function`)
 	func() { _, err = server.AddTemplate(s, "test://{m}", "", readText) }()
 	add(err, here(), `server: resource template needs both a name and a URI template`)
+	err = s.DeclareExtension("n", nil)
+	add(err, here(), `server: extension "n": want an identifier with a prefix, such as "com.example/name"`)
+	err = s.RecordMistake(errors.New("other: mistake"))
+	add(err, here(), "other: mistake")
 
 	lines := strings.Split(s.Err().Error(), "\n")
 	if len(lines) != len(want)/2 {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -32,8 +33,8 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 // validated against the input schema, and builds the result itself.
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
-// ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [Durable], [Tasks] or
-// [PartialResults].
+// ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
+// [Durable], [Tasks], [PartialResults] or several of them as [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
 type toolOption func(*tool)
@@ -48,6 +49,36 @@ func DefineTool(f func(*mcp.Tool)) ToolOption {
 		return nil
 	}
 	return toolOption(func(t *tool) { f(&t.def) })
+}
+
+// DefineToolFor sets members of the tool's description for each caller of tools/list, for example in
+// the caller's language. F receives a copy of the description, which shares its lists and objects
+// with the original: f may replace them, but must not modify them. The name stays as it is. Calls
+// are validated against the original schemas. F is called by many goroutines.
+func DefineToolFor(f func(c *Call, def *mcp.Tool)) ToolOption {
+	if f == nil {
+		return nil
+	}
+	return toolOption(func(t *tool) {
+		if first := t.defineFor; first != nil {
+			second := f
+			t.defineFor = func(c *Call, def *mcp.Tool) { first(c, def); second(c, def) }
+			return
+		}
+		t.defineFor = f
+	})
+}
+
+// ToolOptions combines options into one, for functions that return an option.
+func ToolOptions(options ...ToolOption) ToolOption {
+	if slices.Contains(options, nil) {
+		return nil
+	}
+	return toolOption(func(t *tool) {
+		for _, o := range options {
+			o.forTool(t)
+		}
+	})
 }
 
 // Durable lets clients call the tool as a task that survives a restart of the server: the next
@@ -89,6 +120,8 @@ type tool struct {
 	partial bool               // it may return partial results
 	in, out *toolschema.Schema // out is nil if the tool has no output schema
 	call    RawToolFunc
+	// defineFor changes the description for a caller. It is nil if all callers have the same.
+	defineFor func(c *Call, def *mcp.Tool)
 	// decode decodes arguments without calling the tool. It is nil for a tool that takes JSON; such
 	// a tool has no defaults.
 	decode   func(json.RawMessage) error
@@ -305,6 +338,10 @@ func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestPar
 	result := &mcp.ListToolsResult{Tools: make([]mcp.Tool, len(entries)), NextCursor: next}
 	for i, e := range entries {
 		result.Tools[i] = e.value.def
+		if f := e.value.defineFor; f != nil {
+			f(newCall(ctx, h.p), &result.Tools[i])
+			result.Tools[i].Name = e.key
+		}
 	}
 	return result, nil
 }

@@ -1,0 +1,61 @@
+package server_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+)
+
+// The functions of DefineToolFor run in order, on a copy, and cannot change the name.
+func TestToolIsDescribedForItsCaller(t *testing.T) {
+	s := newServer(t, server.Config{})
+	describe := func(c *server.Call, def *mcp.Tool) {
+		def.Name, def.Title, def.Description = "changed", new("for "+c.Session().Client().ClientInfo.Name), new("Own.")
+	}
+	second := func(_ *server.Call, def *mcp.Tool) { def.Description = new(*def.Description + " Second.") }
+	must(server.AddTool(s, "a", "Shared.", sayHi, server.ToolOptions(server.DefineToolFor(describe), server.DefineToolFor(second))))
+	must(server.AddTool(s, "b", "Shared.", sayHi))
+	c := connect(t, s, clientConfig{})
+	for range 2 {
+		c.expect("tools/list", "", `{"tools":[
+			{"name":"a","title":"for client","description":"Own. Second.","inputSchema":{"type":"object","additionalProperties":false}},
+			{"name":"b","description":"Shared.","inputSchema":{"type":"object","additionalProperties":false}}]}`)
+	}
+}
+
+func TestExtensionsAreDeclared(t *testing.T) {
+	s := newServer(t, server.Config{})
+	for _, settings := range []string{`{"old":true}`, `{"a":1}`} {
+		if err := s.DeclareExtension("com.example/a", json.RawMessage(settings)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeclareExtension("com.example/b", nil); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, s, clientConfig{})
+	if got, want := string(c.Server().Capabilities.Extensions), `{"com.example/a":{"a":1},"com.example/b":{}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestDeclareExtensionRejectsInvalidArguments(t *testing.T) {
+	for _, test := range []struct{ id, settings, want string }{
+		{"", `{}`, `server: extension "": want an identifier with a prefix, such as "com.example/name"`},
+		{"ui", `{}`, `server: extension "ui": want an identifier with a prefix, such as "com.example/name"`},
+		{"com.example/", `{}`, `server: extension "com.example/": want an identifier with a prefix, such as "com.example/name"`},
+		{"a/\xff", `{}`, `server: extension "a/\xff": want an identifier with a prefix, such as "com.example/name"`},
+		{"a/b", `[]`, `server: extension "a/b": settings are not a JSON object`},
+		{"a/b", `null`, `server: extension "a/b": settings are not a JSON object`},
+		{"a/b", `{`, `server: extension "a/b": settings are not a JSON object`},
+	} {
+		s := server.New("a", "1", nil)
+		err := s.DeclareExtension(test.id, json.RawMessage(test.settings))
+		if err == nil || err.Error() != test.want || !errors.Is(s.Err(), err) {
+			t.Errorf("DeclareExtension(%q, %s) returned %v, want %s; Err returned %v", test.id, test.settings, err, test.want, s.Err())
+		}
+	}
+}
