@@ -127,14 +127,22 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	if !strings.HasPrefix(o.Path, "/") {
 		return fmt.Errorf("server: listen: Path %q does not begin with a slash", o.Path)
 	}
-	ctx, stop := notifyContext(ctx)
-	defer stop()
-	if err := s.Start(ctx); err != nil {
-		return unlessEnded(ctx, err)
+	config, err := o.tlsConfig()
+	if err != nil {
+		return fmt.Errorf("server: listen: %w", err)
+	}
+	if err := s.Err(); err != nil {
+		return err
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return errors.Join(fmt.Errorf("server: listen: %w", err), s.Close())
+		return fmt.Errorf("server: listen: %w", err)
+	}
+	ctx, stop := notifyContext(ctx)
+	defer stop()
+	if err := s.Start(ctx); err != nil {
+		listener.Close()
+		return unlessEnded(ctx, err)
 	}
 	handler := s.Handler(&o.HandlerOptions)
 	web := &http.Server{
@@ -145,12 +153,12 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 			}
 			handler.ServeHTTP(w, r)
 		}),
-		TLSConfig:         o.TLSConfig,
+		TLSConfig:         config,
 		ReadHeaderTimeout: headerTimeout,
 	}
 	scheme, serve := "http", web.Serve
-	if o.TLSConfig != nil || o.CertFile != "" || o.KeyFile != "" {
-		scheme, serve = "https", func(l net.Listener) error { return web.ServeTLS(l, o.CertFile, o.KeyFile) }
+	if config != nil {
+		scheme, serve = "https", func(l net.Listener) error { return web.ServeTLS(l, "", "") }
 	}
 	log := s.log
 	if log == nil {
@@ -173,6 +181,23 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 		web.Close() // of connections that have not ended in time
 	}
 	return err
+}
+
+// tlsConfig returns the configuration of TLS, or nil for a server without TLS.
+func (o *ListenOptions) tlsConfig() (*tls.Config, error) {
+	if o.CertFile == "" && o.KeyFile == "" {
+		return o.TLSConfig, nil
+	}
+	pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	config := new(tls.Config)
+	if o.TLSConfig != nil {
+		config = o.TLSConfig.Clone()
+	}
+	config.Certificates = append(config.Certificates, pair)
+	return config, nil
 }
 
 // headerTimeout limits how long the header of a request may take to arrive.
