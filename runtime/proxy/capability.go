@@ -1,0 +1,99 @@
+package proxy
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// everything returns the capabilities for all features that the proxy can pass on.
+func everything() mcp.ServerCapabilities {
+	yes := json.RawMessage(`{}`)
+	return mcp.ServerCapabilities{
+		Tools:       &mcp.ServerCapabilitiesTools{ListChanged: new(true)},
+		Prompts:     &mcp.ServerCapabilitiesPrompts{ListChanged: new(true)},
+		Resources:   &mcp.ServerCapabilitiesResources{ListChanged: new(true), Subscribe: new(true)},
+		Completions: yes,
+		Logging:     yes,
+		Tasks:       receiver.ServerCapabilities(true),
+	}
+}
+
+// add adds capabilities to c. It declares listChanged for all lists, because the lists of the proxy
+// change when it loses an upstream.
+func add(c *mcp.ServerCapabilities, more mcp.ServerCapabilities) {
+	all := everything()
+	if more.Tools != nil {
+		c.Tools = all.Tools
+	}
+	if more.Prompts != nil {
+		c.Prompts = all.Prompts
+	}
+	if r := more.Resources; r != nil {
+		subscribe := r.Subscribe != nil && *r.Subscribe || c.Resources != nil && c.Resources.Subscribe != nil && *c.Resources.Subscribe
+		c.Resources = &mcp.ServerCapabilitiesResources{ListChanged: new(true)}
+		if subscribe {
+			c.Resources.Subscribe = new(true)
+		}
+	}
+	if more.Completions != nil {
+		c.Completions = more.Completions
+	}
+	if more.Logging != nil {
+		c.Logging = more.Logging
+	}
+	c.Experimental = mergeObjects(c.Experimental, more.Experimental)
+	c.Extensions = mergeObjects(c.Extensions, more.Extensions)
+	addTasks(c, more.Tasks)
+}
+
+func addTasks(c *mcp.ServerCapabilities, more *mcp.ServerCapabilitiesTasks) {
+	if more == nil {
+		return
+	}
+	var tasks mcp.ServerCapabilitiesTasks
+	if c.Tasks != nil {
+		tasks = *c.Tasks
+	}
+	if more.List != nil {
+		tasks.List = more.List
+	}
+	if more.Cancel != nil {
+		tasks.Cancel = more.Cancel
+	}
+	if more.Requests != nil && more.Requests.Tools != nil && more.Requests.Tools.Call != nil {
+		tasks.Requests = everything().Tasks.Requests
+	}
+	c.Tasks = &tasks
+}
+
+// describe returns the result of initialize with the capabilities and instructions of the upstreams
+// and of the server itself. An upstream that is not connected may have any feature.
+func (c *client) describe(result *mcp.InitializeResult) *mcp.InitializeResult {
+	out := *result
+	out.Capabilities = *c.p.own.Load()
+	var instructions []string
+	if result.Instructions != nil {
+		instructions = append(instructions, *result.Instructions)
+	}
+	for _, l := range c.links {
+		conn := l.conn.Load()
+		if conn == nil {
+			add(&out.Capabilities, everything())
+			continue
+		}
+		server := conn.session.Server()
+		add(&out.Capabilities, server.Capabilities)
+		if server.Instructions != nil && *server.Instructions != "" {
+			instructions = append(instructions, *server.Instructions)
+		}
+	}
+	if len(instructions) > 0 {
+		out.Instructions = new(strings.Join(instructions, "\n\n"))
+	}
+	projected := mcp.Project(mcp.Revision(out.ProtocolVersion), &out)
+	projected.Capabilities.Extensions = out.Capabilities.Extensions // negotiated in all revisions
+	return projected
+}

@@ -1,0 +1,387 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// client is the proxy's state for one session of a client.
+type client struct {
+	p       *Proxy
+	session *session.Session
+	ctx     context.Context // ends with the session
+	cancel  context.CancelFunc
+	opening context.Context // ctx with the values of the request that opened the session
+	links   []*link
+	settled chan struct{} // closed when all links have tried to connect, or ConnectTimeout has passed
+	table   atomic.Pointer[table]
+
+	mu            sync.Mutex
+	level         json.RawMessage  // params of the latest logging/setLevel; nil if there was none
+	subscriptions map[string]*link // by URI
+	tasks         map[string]*link // tasks of the client by id, created by upstreams
+	created       []string         // ids of tasks of upstreams, the oldest first
+}
+
+// Limits of the state of a client. The oldest tasks are forgotten.
+const (
+	maxSubscriptions = server.DefaultMaxSubscriptions
+	maxTasks         = 10_000
+)
+
+// newClient starts to connect to the upstreams. The caller must hold p.mu.
+func newClient(ctx context.Context, p *Proxy, s *session.Session) *client {
+	c := &client{p: p, session: s, settled: make(chan struct{}), subscriptions: map[string]*link{}, tasks: map[string]*link{}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.opening = &lazyctx.Values{Context: c.ctx, Other: ctx}
+	c.table.Store(new(table))
+	for i := range p.cfg.Upstreams {
+		l := &link{c: c, up: &p.cfg.Upstreams[i], tried: make(chan struct{}), trackers: map[string]*session.Tracker{}}
+		c.links = append(c.links, l)
+	}
+	for _, l := range c.links {
+		p.upstream.Go(func() { l.run(c.ctx) }) // ends with the session
+	}
+	p.upstream.Go(c.settle)
+	return c
+}
+
+// settle closes settled.
+func (c *client) settle() {
+	defer close(c.settled)
+	timer := time.NewTimer(c.p.cfg.ConnectTimeout)
+	defer timer.Stop()
+	for _, l := range c.links {
+		select {
+		case <-l.tried:
+		case <-timer.C:
+			return
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// wait waits until settled is closed. It fails when ctx ends.
+func (c *client) wait(ctx context.Context) error {
+	select {
+	case <-c.settled:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// notify sends a notification to the client.
+func (c *client) notify(ctx context.Context, method string, params json.RawMessage) {
+	var encoder codec.Encoder
+	if params != nil {
+		encoder = session.Raw(params)
+	}
+	if err := c.session.Notify(ctx, method, encoder); err != nil && c.ctx.Err() == nil {
+		c.p.log.Debug("notification not passed on", "method", method, "error", boundary.ErrorText(err))
+	}
+}
+
+// receive is the receiving middleware for clients. Next is the server itself.
+func (p *Proxy) receive(next session.Handler) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.Session == nil || !passes(req.Method) {
+			return next(ctx, req)
+		}
+		if req.Method == mcp.MethodInitialize {
+			return p.initialize(ctx, req, next)
+		}
+		c, err := p.clientOf(ctx, req.Session)
+		if err == nil {
+			err = c.wait(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if req.IsNotification() {
+			c.notified(ctx, req)
+			return next(ctx, req)
+		}
+		return c.serve(ctx, req, next)
+	}
+}
+
+// passes reports whether the proxy handles messages of a method.
+func passes(method string) bool {
+	switch method {
+	case mcp.MethodInitialize,
+		mcp.MethodToolsList, mcp.MethodToolsCall, mcp.MethodPromptsList, mcp.MethodPromptsGet,
+		mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList, mcp.MethodResourcesRead,
+		mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe,
+		mcp.MethodCompletionComplete, mcp.MethodLoggingSetLevel,
+		mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksList,
+		mcp.MethodNotificationsRootsListChanged, mcp.MethodNotificationsTasksStatus:
+		return true
+	}
+	return false
+}
+
+// initialize serves the request that opens the session.
+func (p *Proxy) initialize(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	result, err := next(ctx, req)
+	opened, ok := result.(*mcp.InitializeResult)
+	if err != nil || !ok {
+		return result, err
+	}
+	c, err := p.clientOf(ctx, req.Session)
+	if err == nil {
+		err = c.wait(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.describe(opened), nil
+}
+
+// notified passes a notification of the client to the upstreams that it concerns.
+func (c *client) notified(ctx context.Context, req *session.Request) {
+	to := c.links
+	if req.Method == mcp.MethodNotificationsTasksStatus {
+		id, _ := textOf(req.Params, "taskId")
+		to = []*link{c.taskLink(id)}
+	}
+	var params codec.Encoder
+	if req.Params != nil {
+		params = session.Raw(req.Params)
+	}
+	for _, l := range to {
+		if l == nil {
+			continue
+		}
+		if conn := l.conn.Load(); conn != nil {
+			if err := conn.session.Notify(ctx, req.Method, params); err != nil {
+				c.p.log.Debug("notification not passed on", "upstream", l.up.Name, "method", req.Method, "error", boundary.ErrorText(err))
+			}
+		}
+	}
+}
+
+// serve serves a request of the client.
+func (c *client) serve(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	switch req.Method {
+	case mcp.MethodToolsList:
+		return c.list(ctx, req, tools, next)
+	case mcp.MethodPromptsList:
+		return c.list(ctx, req, prompts, next)
+	case mcp.MethodResourcesList:
+		return c.list(ctx, req, resources, next)
+	case mcp.MethodResourcesTemplatesList:
+		return c.list(ctx, req, templates, next)
+	case mcp.MethodToolsCall:
+		return c.callTool(ctx, req, next)
+	case mcp.MethodPromptsGet:
+		l, params := c.byName(prompts, req.Params, "name")
+		return c.pass(ctx, req, l, params, next)
+	case mcp.MethodResourcesRead:
+		return c.read(ctx, req, next)
+	case mcp.MethodResourcesSubscribe:
+		return c.subscribe(ctx, req, next)
+	case mcp.MethodResourcesUnsubscribe:
+		return c.unsubscribe(ctx, req, next)
+	case mcp.MethodCompletionComplete:
+		return c.complete(ctx, req, next)
+	case mcp.MethodLoggingSetLevel:
+		return c.setLevel(ctx, req, next)
+	case mcp.MethodTasksList:
+		return c.listTasks(ctx, req, next)
+	}
+	return c.serveTask(ctx, req, next)
+}
+
+// pass passes a request to an upstream or, if that is nil, to the server itself.
+func (c *client) pass(ctx context.Context, req *session.Request, l *link, params json.RawMessage, next session.Handler) (codec.Encoder, error) {
+	if l == nil {
+		return next(ctx, req)
+	}
+	result, err := l.call(ctx, req, params)
+	if err != nil {
+		return nil, err
+	}
+	return session.Raw(result), nil
+}
+
+// byName returns the upstream of the feature whose name is at a path of the params, and the params
+// for it. A feature that is not listed, such as one of an upstream that is not connected, is found
+// by its prefix. The link is nil if there is none.
+func (c *client) byName(k kind, params json.RawMessage, path ...string) (*link, json.RawMessage) {
+	name, ok := textOf(params, path...)
+	if !ok {
+		return nil, nil
+	}
+	var l *link
+	original := ""
+	if f := c.table.Load().get(k, name); f != nil {
+		l, original = f.link, f.original
+	} else {
+		for _, other := range c.links {
+			if prefix := other.up.Prefix; prefix != "" && strings.HasPrefix(name, prefix) && (l == nil || len(prefix) > len(l.up.Prefix)) {
+				l, original = other, strings.TrimPrefix(name, prefix)
+			}
+		}
+	}
+	if l == nil {
+		return nil, nil
+	}
+	if original == name {
+		return l, params
+	}
+	return l, editText(params, func(string) string { return original }, path...)
+}
+
+// byURI returns the upstreams that may have a resource, the most likely one first.
+func (c *client) byURI(uri string) []*link {
+	table := c.table.Load()
+	if f := table.get(resources, uri); f != nil {
+		return []*link{f.link}
+	}
+	var likely []*link
+	for _, l := range c.links {
+		if slices.ContainsFunc(table[templates], func(f *feature) bool {
+			literal, _, _ := strings.Cut(f.key, "{")
+			return f.link == l && strings.HasPrefix(uri, literal)
+		}) {
+			likely = append(likely, l)
+		}
+	}
+	for _, l := range c.links {
+		if conn := l.conn.Load(); conn != nil && conn.session.PeerServes(mcp.MethodResourcesRead) && !slices.Contains(likely, l) {
+			likely = append(likely, l)
+		}
+	}
+	return likely
+}
+
+// read serves a request for a resource. It asks one upstream after the other, and then the server
+// itself, until one knows the resource.
+func (c *client) read(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	result, _, err := c.askByURI(ctx, req, next)
+	return result, err
+}
+
+// askByURI passes a request with a URI to the upstreams that may have the resource, until one knows
+// it, and then to the server itself. By is the upstream that has served it, or nil.
+func (c *client) askByURI(ctx context.Context, req *session.Request, next session.Handler) (result codec.Encoder, by *link, err error) {
+	uri, ok := textOf(req.Params, "uri")
+	if !ok {
+		result, err = next(ctx, req)
+		return result, nil, err
+	}
+	var first error
+	for _, l := range c.byURI(uri) {
+		text, err := l.call(ctx, req, req.Params)
+		if err == nil {
+			return session.Raw(text), l, nil
+		}
+		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != server.CodeResourceNotFound && e.Code != jsonrpc.CodeInvalidParams {
+			return nil, nil, err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if result, err = next(ctx, req); err != nil && first != nil {
+		err = first
+	}
+	return result, nil, err
+}
+
+func (c *client) subscribe(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	c.mu.Lock()
+	full := len(c.subscriptions) >= maxSubscriptions
+	c.mu.Unlock()
+	if full {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many subscriptions"}
+	}
+	result, by, err := c.askByURI(ctx, req, next)
+	if uri, ok := textOf(req.Params, "uri"); ok && err == nil && by != nil {
+		c.mu.Lock()
+		c.subscriptions[strings.Clone(uri)] = by
+		c.mu.Unlock()
+	}
+	return result, err
+}
+
+func (c *client) unsubscribe(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	uri, _ := textOf(req.Params, "uri")
+	c.mu.Lock()
+	l := c.subscriptions[uri]
+	delete(c.subscriptions, uri)
+	c.mu.Unlock()
+	return c.pass(ctx, req, l, req.Params, next)
+}
+
+// complete serves a request for completions. An upstream without completions has none to suggest.
+func (c *client) complete(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	l, params := c.byName(prompts, req.Params, "ref", "name")
+	if uri, ok := textOf(req.Params, "ref", "uri"); ok {
+		params = req.Params
+		if f := c.table.Load().get(templates, uri); f != nil {
+			l = f.link
+		} else if f := c.table.Load().get(resources, uri); f != nil {
+			l = f.link
+		}
+	}
+	if l != nil {
+		if conn := l.conn.Load(); conn != nil && !conn.session.PeerServes(req.Method) {
+			return &mcp.CompleteResult{Completion: mcp.CompleteResultCompletion{Values: []string{}}}, nil
+		}
+	}
+	return c.pass(ctx, req, l, params, next)
+}
+
+// setLevel sets the log level of the server itself and of all upstreams. An upstream that rejects
+// the level does not fail the request.
+func (c *client) setLevel(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	result, err := next(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.level = slices.Clone(req.Params)
+	c.mu.Unlock()
+	var group sync.WaitGroup
+	for _, l := range c.links {
+		if conn := l.conn.Load(); conn != nil && conn.session.PeerServes(req.Method) {
+			group.Go(func() {
+				if _, err := l.call(ctx, req, req.Params); err != nil {
+					c.p.log.Warn("log level not set", "upstream", l.up.Name, "error", boundary.ErrorText(err))
+				}
+			})
+		}
+	}
+	group.Wait()
+	return result, nil
+}
+
+// stateOf returns the log level and the subscriptions of the client at an upstream.
+func (c *client) stateOf(l *link) (level json.RawMessage, uris []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, uri := range slices.Sorted(maps.Keys(c.subscriptions)) {
+		if c.subscriptions[uri] == l {
+			uris = append(uris, uri)
+		}
+	}
+	return c.level, uris
+}

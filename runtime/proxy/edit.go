@@ -1,0 +1,103 @@
+package proxy
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
+)
+
+// textOf returns the text at a path of member names in a JSON object. ok is false if there is none.
+func textOf(object json.RawMessage, path ...string) (text string, ok bool) {
+	last := len(path) - 1
+	for _, name := range path[:last] {
+		if object, ok = codec.Member(object, name); !ok {
+			return "", false
+		}
+	}
+	var kind wire.Kind
+	err := codec.ReadPart(object, func(r *wire.Reader) { text, kind, ok = r.PeekMember(path[last]) })
+	return text, err == nil && ok && kind == wire.KindString
+}
+
+// editText returns the JSON object with the text at a path replaced by f of it. All other bytes are
+// kept. It returns the object itself if there is no text at the path. The object is not modified.
+func editText(object json.RawMessage, f func(string) string, path ...string) json.RawMessage {
+	from, to := 0, len(object)
+	for _, name := range path {
+		start, end, ok := find(object[from:to], name)
+		if !ok {
+			return object
+		}
+		from, to = from+start, from+end
+	}
+	var text string
+	err := codec.ReadPart(object[from:to], func(r *wire.Reader) { text = r.Text() })
+	if err != nil {
+		return object
+	}
+	value, err := codec.Marshal(codec.StringScalar(f(text)))
+	if err != nil {
+		return object
+	}
+	out := make(json.RawMessage, 0, len(object)-(to-from)+len(value))
+	out = append(append(out, object[:from]...), value...)
+	return append(out, object[to:]...)
+}
+
+// find returns the position of the value of a member.
+func find(object json.RawMessage, name string) (start, end int, ok bool) {
+	err := codec.ReadPart(object, func(r *wire.Reader) {
+		r.Object()
+		for key, more := r.NextKey(); more; key, more = r.NextKey() {
+			if string(key) != name {
+				r.Skip()
+				continue
+			}
+			start = r.Offset()
+			end, ok = start+len(r.RawBytes()), !r.Failed()
+			return
+		}
+	})
+	return start, end, ok && err == nil
+}
+
+// elements returns copies of the elements of the array in a member of a JSON object.
+func elements(object json.RawMessage, member string) (list []json.RawMessage) {
+	array, _ := codec.Member(object, member)
+	codec.ReadPart(array, func(r *wire.Reader) {
+		for r.Array(); r.More(); {
+			list = append(list, json.RawMessage(strings.Clone(string(r.RawBytes()))))
+		}
+	})
+	return list
+}
+
+// mergeObjects returns the members of both JSON objects. Those of a take precedence.
+func mergeObjects(a, b json.RawMessage) json.RawMessage {
+	if len(a) == 0 {
+		return b
+	}
+	var members codec.Extra
+	for _, object := range []json.RawMessage{b, a} {
+		codec.ReadPart(object, func(r *wire.Reader) {
+			for r.Object(); r.More(); {
+				name := r.Key()
+				members.Set(name, r.Raw())
+			}
+		})
+	}
+	out := []byte{'{'}
+	for name, value := range members.All() {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		var err error
+		if out, err = codec.Append(out, codec.StringScalar(name)); err != nil {
+			return a
+		}
+		out = append(append(out, ':'), value...)
+	}
+	return append(out, '}')
+}

@@ -1,0 +1,241 @@
+// Package proxy puts one MCP server before many others, its upstreams: child processes, URLs, or
+// any other connection. A client sees the tools, prompts, resources and tasks of all of them.
+//
+//	p, err := proxy.New("hub", "1.0.0", &proxy.Config{Upstreams: []proxy.Upstream{
+//		proxy.Command("files", stdio.Command{Path: "files-server"}),
+//		proxy.Dial("web", "https://example.com/mcp", streamable.ClientOptions{}),
+//	}})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	err = p.ServeStdio(ctx) // or p.ListenAndServe, p.Handler, p.Serve
+//
+// # Connections
+//
+// Each session of a client has its own connections to the upstreams, opened with the client's own
+// info and capabilities. So an upstream sees the client that it serves, its input requests reach
+// that client and no other, and clients share no state. The connections end with the session. If
+// one fails, its features disappear from the lists, and the proxy connects again; everything else
+// goes on.
+//
+// # What is passed on
+//
+// Messages pass as JSON text: members that the proxy does not know are kept. It changes only these:
+//
+//   - The names of tools and prompts get the Prefix of their upstream.
+//   - The ids of tasks get the Name of their upstream and a colon.
+//   - Progress tokens and request ids belong to one session, so they are replaced.
+//   - If a client and an upstream have different revisions, [mcp.Project] removes the members of
+//     results that the client's revision does not define.
+//
+// Resources keep their URIs, which may also occur in texts. If several upstreams list the same URI,
+// the first upstream serves it. A URI that no upstream lists goes to the upstreams with a template
+// that begins like it, and then to the others, in their order, until one knows it.
+//
+// The proxy passes on calls with their progress and cancellation, completion, log messages and the
+// log level, subscriptions, input requests in the other direction (elicitation, sampling, roots),
+// tasks in both, and all notifications of upstreams. It sends list_changed if a merged list has
+// changed. It does not pass on requests of clients that the protocol does not define.
+//
+// # Tasks
+//
+// Clients can get, cancel and await tasks by id in later sessions, too, if the upstream outlives
+// the session. The list of tasks has only those that were created in the same session, because an
+// upstream may know all clients of the proxy as one.
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// Upstream is a server behind the proxy. [Command] and [Dial] return one.
+type Upstream struct {
+	// Name identifies the upstream in logs, errors and the ids of its tasks. It is required, unique
+	// and has no colon.
+	Name string
+	// Prefix is put before the names of tools and prompts, such as "files_". It may be empty. If a
+	// name occurs twice, the feature of the first upstream is shown.
+	Prefix string
+	// Connect opens a connection. It is called for each session of a client, and again after a
+	// connection has failed. The values of ctx are those of the request that opened the session of
+	// the client. Ctx ends with that session.
+	Connect func(ctx context.Context) (transport.Conn, error)
+	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
+	// Revisions is nil, the proxy requests the revision of the client.
+	Session session.Config
+}
+
+// Command returns an upstream that is a child process, started for each session of a client. Its
+// Prefix is the name and an underscore.
+func Command(name string, c stdio.Command) Upstream {
+	return Upstream{Name: name, Prefix: name + "_", Connect: func(context.Context) (transport.Conn, error) {
+		process, err := stdio.Start(c)
+		if err != nil {
+			return nil, err // not a nil *stdio.Process as a Conn
+		}
+		return process, nil
+	}}
+}
+
+// Dial returns an upstream at a URL. Its Prefix is the name and an underscore.
+func Dial(name, serverURL string, o streamable.ClientOptions) Upstream {
+	return Upstream{Name: name, Prefix: name + "_", Connect: func(context.Context) (transport.Conn, error) {
+		conn, err := streamable.Dial(serverURL, o)
+		if err != nil {
+			return nil, err
+		}
+		return conn, nil
+	}}
+}
+
+// Config configures a [Proxy].
+type Config struct {
+	// Upstreams are the servers behind the proxy. Their order is that of the instructions, and
+	// decides between features of the same name.
+	Upstreams []Upstream
+	// ConnectTimeout is how long the first response to a client waits until all upstreams are
+	// connected and listed. Later ones appear with a list_changed notification. The default is
+	// [DefaultConnectTimeout].
+	ConnectTimeout time.Duration
+	// Server configures the server for the clients. It may have features of its own: those of
+	// upstreams take precedence, and come first in lists.
+	Server server.Config
+}
+
+// DefaultConnectTimeout is the default of [Config].ConnectTimeout.
+const DefaultConnectTimeout = 10 * time.Second
+
+// Proxy is a server whose features are those of its upstreams, and those that are added to the
+// Server. Its methods are safe for concurrent use. [New] creates one.
+type Proxy struct {
+	// Server serves the clients.
+	*server.Server
+
+	cfg Config
+	log *slog.Logger
+	own atomic.Pointer[mcp.ServerCapabilities] // of the server's own features
+
+	mu       sync.Mutex
+	clients  map[*session.Session]*client
+	closed   bool
+	upstream sync.WaitGroup // connections to upstreams
+}
+
+// New returns a proxy. Name and version are those of [server.New]. It connects to no upstream before
+// the first client. New fails if an upstream has no Connect, or a Name that is empty, has a colon or
+// is not unique. Mistakes in Config.Server are reported as those of [server.New].
+func New(name, version string, cfg *Config) (*Proxy, error) {
+	p := &Proxy{clients: map[*session.Session]*client{}}
+	if cfg != nil {
+		p.cfg = *cfg
+	}
+	p.cfg.Upstreams = slices.Clone(p.cfg.Upstreams)
+	seen := map[string]bool{}
+	for _, u := range p.cfg.Upstreams {
+		switch {
+		case u.Name == "":
+			return nil, errors.New("proxy: upstream without a name")
+		case strings.Contains(u.Name, ":"):
+			return nil, fmt.Errorf("proxy: upstream %q: name has a colon", u.Name)
+		case seen[u.Name]:
+			return nil, fmt.Errorf("proxy: two upstreams with the name %q", u.Name)
+		case u.Connect == nil:
+			return nil, fmt.Errorf("proxy: upstream %q: nil Connect", u.Name)
+		}
+		seen[u.Name] = true
+	}
+	p.cfg.ConnectTimeout = cmp.Or(p.cfg.ConnectTimeout, DefaultConnectTimeout)
+	s := p.cfg.Server
+	p.log = boundary.Logger(cmp.Or(s.Logger, s.Session.Logger))
+	p.cfg.Server.PageSize = cmp.Or(s.PageSize, server.DefaultPageSize)
+	declare := s.Capabilities
+	s.Capabilities = func(c *mcp.ServerCapabilities) {
+		if declare != nil {
+			declare(c)
+		}
+		p.own.Store(new(*c))
+		add(c, everything())
+	}
+	if s.Session.ProgressInterval == 0 {
+		s.Session.ProgressInterval = -1 // upstreams limit their progress
+	}
+	s.Session.Receiving = append(slices.Clone(s.Session.Receiving), p.receive)
+	p.Server = server.New(name, version, &s)
+	return p, nil
+}
+
+// Close closes the server, see [server.Server.Close], and waits until the connections to upstreams
+// are closed.
+func (p *Proxy) Close() error {
+	err := p.Server.Close()
+	p.end()
+	p.upstream.Wait()
+	return err
+}
+
+// Shutdown shuts the server down, see [server.Server.Shutdown], and waits until the connections to
+// upstreams are closed, or ctx ends.
+func (p *Proxy) Shutdown(ctx context.Context) error {
+	err := p.Server.Shutdown(ctx)
+	p.end()
+	done := make(chan struct{})
+	go func() { // ends when the connections are closed
+		defer close(done)
+		p.upstream.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return err
+}
+
+// end closes the connections to upstreams and does not wait.
+func (p *Proxy) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, c := range p.clients {
+		c.cancel()
+	}
+}
+
+// clientOf returns the state of a session. It starts to connect to the upstreams if there is none
+// yet. It fails if the proxy is closed.
+func (p *Proxy) clientOf(ctx context.Context, s *session.Session) (*client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clients[s]
+	if c != nil {
+		return c, nil
+	}
+	if p.closed {
+		return nil, session.ErrClosed
+	}
+	c = newClient(ctx, p, s)
+	p.clients[s] = c
+	s.AfterDone(func() {
+		c.cancel()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.clients, s)
+	})
+	return c, nil
+}
