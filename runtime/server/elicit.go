@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -34,7 +35,7 @@ var ErrAnswer = errors.New("server: response does not comply with the input requ
 // does not change. See [Call.ElicitForm] for choices and other constraints, and for the errors.
 // Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
-	params, err := formParams(message, fields)
+	params, err := formParams(message, fields, c.p.s.cfg.Types)
 	if err != nil {
 		return "", err
 	}
@@ -65,7 +66,7 @@ func actionOf(result *mcp.ElicitResult) mcp.ElicitAction {
 }
 
 // formParams returns the params of a form with the fields of a struct.
-func formParams[T any](message string, fields *T) (*mcp.ElicitRequestFormParams, error) {
+func formParams[T any](message string, fields *T, types []TypeDefinition) (*mcp.ElicitRequestFormParams, error) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("server: elicit: want a pointer to a struct, got %T", fields)
@@ -73,7 +74,11 @@ func formParams[T any](message string, fields *T) (*mcp.ElicitRequestFormParams,
 	if fields == nil {
 		return nil, fmt.Errorf("server: elicit: nil %T", fields)
 	}
-	text, err := schemaOf(t, reading)
+	schema, err := formSchema(t, types)
+	if err != nil {
+		return nil, fmt.Errorf("server: elicit: %w", err)
+	}
+	text, err := codec.Marshal(value.Of(schema))
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +97,56 @@ func formParams[T any](message string, fields *T) (*mcp.ElicitRequestFormParams,
 	if err := codec.Unmarshal(text, &params.RequestedSchema); err != nil {
 		return nil, err
 	}
-	params.RequestedSchema.Extra.Delete("additionalProperties") // not a keyword of forms
 	return params, nil
 }
+
+// formSchema returns the schema of a form with the fields of a struct.
+func formSchema(t reflect.Type, types []TypeDefinition) (*typeSchema, error) {
+	x := &inference{dir: reading, types: types, forForm: true}
+	s, err := schemaOf(t, x)
+	if err != nil {
+		return nil, err
+	}
+	if s.Type != "object" {
+		return nil, fmt.Errorf("the JSON of type %v may not be an object", t)
+	}
+	s.AdditionalProperties = nil // not a keyword of forms
+	for _, p := range s.Properties {
+		if err := p.schema.toField(); err != nil {
+			return nil, fmt.Errorf("field %q: %w", p.name, err)
+		}
+	}
+	return s, nil
+}
+
+// toField removes what forms do not have from the schema of a field: null, which stands for an
+// absent value, and annotations. It returns an error for constraints that forms do not have.
+func (s *typeSchema) toField() error {
+	s.Deprecated, s.Examples = false, nil
+	if name := s.typeName(); name != "" {
+		s.Type = name
+	}
+	s.Enum = slices.DeleteFunc(s.Enum, func(v json.RawMessage) bool { return string(v) == "null" })
+	switch {
+	case s.ExclusiveMinimum != "":
+		return errors.New("forms have no exclusiveMinimum")
+	case s.ExclusiveMaximum != "":
+		return errors.New("forms have no exclusiveMaximum")
+	case s.MultipleOf != "":
+		return errors.New("forms have no multipleOf")
+	case s.Format != "" && !slices.Contains(formFormats, mcp.StringSchemaFormat(s.Format)):
+		return fmt.Errorf("forms have no format %s", s.Format)
+	case len(s.Enum) > 0 && s.Type != "string":
+		return fmt.Errorf("the values of an enum in a form are strings, not of type %v", s.Type)
+	case s.Items != nil && (len(s.Items.Enum) == 0 || s.Items.Type != "string"):
+		return errors.New("a list in a form must be of strings with the tag enum")
+	}
+	s.UniqueItems = false // choices are unique
+	return nil
+}
+
+// formFormats holds the formats of text in forms.
+var formFormats = []mcp.StringSchemaFormat{mcp.StringSchemaFormatEmail, mcp.StringSchemaFormatURI, mcp.StringSchemaFormatDate, mcp.StringSchemaFormatDateTime}
 
 // withDefaults adds values that are not zero to the properties of a schema as defaults.
 func withDefaults(schema, values, zero json.RawMessage) (json.RawMessage, error) {

@@ -32,32 +32,88 @@ const (
 
 // typeSchema is an inferred schema. The zero value admits every value.
 type typeSchema struct {
-	Type                 any         `json:"type,omitempty"` // a string or a []string
-	Format               string      `json:"format,omitempty"`
-	ContentEncoding      string      `json:"contentEncoding,omitempty"`
-	Description          string      `json:"description,omitempty"`
-	Minimum              json.Number `json:"minimum,omitempty"`
-	Maximum              json.Number `json:"maximum,omitempty"`
-	Items                *typeSchema `json:"items,omitempty"`
-	MinItems             *int        `json:"minItems,omitempty"`
-	MaxItems             *int        `json:"maxItems,omitempty"`
-	Properties           properties  `json:"properties,omitempty"`
-	Required             []string    `json:"required,omitempty"`
-	AdditionalProperties any         `json:"additionalProperties,omitempty"` // false or a *typeSchema
+	Type                 any               `json:"type,omitempty"` // a string or a []string
+	Enum                 []json.RawMessage `json:"enum,omitempty"`
+	Format               string            `json:"format,omitempty"`
+	ContentEncoding      string            `json:"contentEncoding,omitempty"`
+	Title                string            `json:"title,omitempty"`
+	Description          string            `json:"description,omitempty"`
+	Deprecated           bool              `json:"deprecated,omitempty"`
+	Default              json.RawMessage   `json:"default,omitempty"`
+	Examples             []json.RawMessage `json:"examples,omitempty"`
+	Minimum              json.Number       `json:"minimum,omitempty"`
+	Maximum              json.Number       `json:"maximum,omitempty"`
+	ExclusiveMinimum     json.Number       `json:"exclusiveMinimum,omitempty"`
+	ExclusiveMaximum     json.Number       `json:"exclusiveMaximum,omitempty"`
+	MultipleOf           json.Number       `json:"multipleOf,omitempty"`
+	MinLength            *int              `json:"minLength,omitempty"`
+	MaxLength            *int              `json:"maxLength,omitempty"`
+	Pattern              string            `json:"pattern,omitempty"`
+	Items                *typeSchema       `json:"items,omitempty"`
+	MinItems             *int              `json:"minItems,omitempty"`
+	MaxItems             *int              `json:"maxItems,omitempty"`
+	UniqueItems          bool              `json:"uniqueItems,omitempty"`
+	Properties           properties        `json:"properties,omitempty"`
+	Required             []string          `json:"required,omitempty"`
+	AdditionalProperties any               `json:"additionalProperties,omitempty"` // false or a *typeSchema
+	AnyOf                []*typeSchema     `json:"anyOf,omitempty"`
+
+	own []rawMember // of a schema that the type brings; the fields above take precedence
+}
+
+// MarshalJSON writes an object.
+func (s *typeSchema) MarshalJSON() ([]byte, error) {
+	type plain typeSchema
+	text, err := codec.Marshal(value.Of((*plain)(s)))
+	if err != nil || len(s.own) == 0 {
+		return text, err
+	}
+	added, err := membersOf(text)
+	if err != nil {
+		return nil, err
+	}
+	members := slices.Clone(s.own)
+	for _, m := range added {
+		i := slices.IndexFunc(members, func(o rawMember) bool { return o.name == m.name })
+		if i < 0 {
+			members = append(members, m)
+		} else {
+			members[i] = m
+		}
+	}
+	return marshalMembers(members)
+}
+
+// hasDefault reports whether a schema has a default.
+func (s *typeSchema) hasDefault() bool {
+	return s.Default != nil || slices.ContainsFunc(s.own, func(m rawMember) bool { return m.name == "default" })
 }
 
 // properties are the members of an object in the order of their fields.
-type properties []inputSchemaOf
+type properties []property
 
-type inputSchemaOf struct {
+type property struct {
 	name   string
 	schema *typeSchema
 }
 
 // MarshalJSON writes an object.
 func (p properties) MarshalJSON() ([]byte, error) {
-	b := bytes.NewBufferString("{")
+	members := make([]rawMember, len(p))
 	for i, m := range p {
+		text, err := codec.Marshal(value.Of(m.schema))
+		if err != nil {
+			return nil, err
+		}
+		members[i] = rawMember{m.name, text}
+	}
+	return marshalMembers(members)
+}
+
+// marshalMembers returns a JSON object with the given members.
+func marshalMembers(members []rawMember) ([]byte, error) {
+	b := bytes.NewBufferString("{")
+	for i, m := range members {
 		if i > 0 {
 			b.WriteByte(',')
 		}
@@ -65,13 +121,9 @@ func (p properties) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		schema, err := codec.Marshal(value.Of(m.schema))
-		if err != nil {
-			return nil, err
-		}
 		b.Write(name)
 		b.WriteByte(':')
-		b.Write(schema)
+		b.Write(m.value)
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
@@ -79,8 +131,37 @@ func (p properties) MarshalJSON() ([]byte, error) {
 
 // inference derives the schema of a type, as package codec/value decodes or encodes its values.
 type inference struct {
-	dir       direction
-	enclosing []reflect.Type // the named types around the current one
+	dir        direction
+	types      []TypeDefinition // the last one for a type takes precedence
+	forForm    bool             // the schema is that of a form: a default does not make a field optional
+	enclosing  []reflect.Type   // the named types around the current one
+	path       []string         // the tokens of the pointer from the root to the current schema
+	unverified bool             // the values in tags are not verified
+}
+
+// at calls f for the schema at further tokens of the path.
+func (x *inference) at(f func() (*typeSchema, error), tokens ...string) (*typeSchema, error) {
+	n := len(x.path)
+	x.path = append(x.path, tokens...)
+	defer func() { x.path = x.path[:n] }()
+	return f()
+}
+
+// fieldError is an error about a field of a struct.
+type fieldError struct {
+	path string // the names of fields, separated by dots
+	err  error
+}
+
+func (e *fieldError) Error() string { return "field " + e.path + ": " + e.err.Error() }
+func (e *fieldError) Unwrap() error { return e.err }
+
+// inField adds the name of a field to an error.
+func inField(name string, err error) error {
+	if e, ok := err.(*fieldError); ok {
+		return &fieldError{name + "." + e.path, e.err}
+	}
+	return &fieldError{name, err}
 }
 
 // knownTypes holds the schemas of types whose methods encode only one kind of value.
@@ -94,6 +175,9 @@ var knownTypes = map[reflect.Type]typeSchema{
 }
 
 func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
+	if s, err := x.ownSchema(t); s != nil || err != nil {
+		return s, err
+	}
 	if t.Kind() == reflect.Pointer {
 		return x.pointer(t)
 	}
@@ -108,7 +192,7 @@ func (x *inference) schema(t reflect.Type) (*typeSchema, error) {
 	}
 	if t.Name() != "" {
 		if slices.Contains(x.enclosing, t) {
-			return nil, fmt.Errorf("type %v contains itself", t)
+			return nil, fmt.Errorf("type %v contains itself; give it the method JSONSchema", t)
 		}
 		x.enclosing = append(x.enclosing, t)
 		defer func() { x.enclosing = x.enclosing[:len(x.enclosing)-1] }()
@@ -151,14 +235,15 @@ func (x *inference) pointer(t reflect.Type) (*typeSchema, error) {
 	if t.Name() != "" {
 		return nil, fmt.Errorf("pointer type %v has a name", t)
 	}
-	s, err := x.schema(t.Elem())
+	elem, err := x.schema(t.Elem())
 	if err != nil {
 		return nil, err
 	}
-	if name, ok := s.Type.(string); ok {
-		s.Type = []string{"null", name}
+	s := nullable(elem)
+	if s != elem { // its references are to a place further down
+		s.AnyOf[0], err = x.at(func() (*typeSchema, error) { return x.schema(t.Elem()) }, "anyOf", "0")
 	}
-	return s, nil
+	return s, err
 }
 
 // jsonForm is the form of the JSON of a type that results from its methods.
@@ -210,7 +295,7 @@ func (x *inference) list(t reflect.Type) (*typeSchema, error) {
 		}
 		return &typeSchema{Type: "string", ContentEncoding: "base64"}, nil
 	}
-	items, err := x.schema(elem)
+	items, err := x.at(func() (*typeSchema, error) { return x.schema(elem) }, "items")
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +314,7 @@ func (x *inference) object(t reflect.Type) (*typeSchema, error) {
 	case f == formAny, key.Kind() != reflect.String && !isInteger(key.Kind()):
 		return nil, fmt.Errorf("type %v cannot be the key of a JSON object", key)
 	}
-	values, err := x.schema(t.Elem())
+	values, err := x.at(func() (*typeSchema, error) { return x.schema(t.Elem()) }, "additionalProperties")
 	if err != nil {
 		return nil, err
 	}
@@ -246,12 +331,12 @@ func (x *inference) record(t reflect.Type) (*typeSchema, error) {
 	}
 	s := &typeSchema{Type: "object", AdditionalProperties: false}
 	for _, f := range fields {
-		p, err := x.member(f)
+		p, err := x.at(func() (*typeSchema, error) { return x.member(f) }, "properties", f.name)
 		if err != nil {
-			return nil, fmt.Errorf("field %s: %w", f.Name, err)
+			return nil, inField(f.Name, err)
 		}
-		s.Properties = append(s.Properties, inputSchemaOf{f.name, p})
-		if !f.optional {
+		s.Properties = append(s.Properties, property{f.name, p})
+		if !f.optional && (x.dir == writing || x.forForm || !p.hasDefault()) {
 			s.Required = append(s.Required, f.name)
 		}
 	}
@@ -272,7 +357,7 @@ func (x *inference) member(f field) (*typeSchema, error) {
 	if s.Description, err = f.description(s.Description); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, x.addTags(&f, s)
 }
 
 // description returns the description in the tag of a field, or other if there is none.
@@ -282,7 +367,7 @@ func (f *field) description(other string) (string, error) {
 		return other, nil
 	}
 	if keyword := keywordIn(tag); keyword != "" {
-		return "", fmt.Errorf("tag jsonschema:%q is a description and cannot contain the keyword %s", tag, keyword)
+		return "", fmt.Errorf("tag jsonschema:%q is a description and cannot contain the keyword %s%s", tag, keyword, instead(tag, keyword))
 	}
 	return tag, nil
 }
@@ -321,6 +406,25 @@ func keywordIn(tag string) string {
 	return strings.TrimSpace(cmp.Or(m[1], m[2], m[3]))
 }
 
+// instead says what to write instead of a keyword in a description, or "" if that is not known.
+func instead(tag, keyword string) string {
+	name, ok := strings.CutSuffix(keyword, "=")
+	if name = cmp.Or(nearKeyword(name), name); !ok || keywordTags[name].set == nil {
+		switch keyword {
+		case `""`:
+			return "; leave out the tag"
+		case "required", "required=", "optional", "nullable", "nullable=":
+			return "; a field is required unless its json tag says omitempty or omitzero, and a pointer may be null"
+		case "description=":
+			return "; write the description alone"
+		}
+		return ""
+	}
+	_, text, _ := strings.Cut(tag, keyword)
+	text, _, _ = strings.Cut(text, ",")
+	return fmt.Sprintf("; write the tag %s:%q beside it", name, strings.TrimSpace(text))
+}
+
 // field is a member of the JSON object of a struct.
 type field struct {
 	reflect.StructField
@@ -354,7 +458,7 @@ func (x *inference) fieldsOf(t reflect.Type) ([]field, error) {
 			for i := range e.typ.NumField() {
 				f, inner, err := x.fieldOf(e, i)
 				if err != nil {
-					return nil, fmt.Errorf("field %s: %w", e.typ.Field(i).Name, err)
+					return nil, inField(e.typ.Field(i).Name, err)
 				}
 				if inner != nil {
 					next = append(next, *inner)
@@ -425,6 +529,8 @@ func (x *inference) fieldOf(e embedded, i int) (*field, *embedded, error) {
 		switch {
 		case !hasNoJSONMethods(elem):
 			return nil, nil, fmt.Errorf("embedded type %v has JSON methods", elem)
+		case hasSchemaMethod(elem):
+			return nil, nil, fmt.Errorf("embedded type %v has the method JSONSchema, which does not describe the members of the enclosing struct; name the field", elem)
 		case x.dir == reading && elem != f.Type && !f.IsExported():
 			return nil, nil, fmt.Errorf("cannot decode into an embedded pointer to the unexported type %v", elem)
 		}

@@ -3,15 +3,16 @@ package server
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// resultConverter returns the function that converts output of type Out to a result. T is the
-// reflect type of Out.
-func resultConverter[Out any](t reflect.Type) (func(Out) (*mcp.CallToolResult, error), error) {
+// contentConverter returns the function that converts output of type Out to a result without
+// structured output, or to the result that it is. It returns nil for all other types.
+func contentConverter[Out any]() func(Out) (*mcp.CallToolResult, error) {
 	var give any
 	switch any(*new(Out)).(type) {
 	case *mcp.CallToolResult:
@@ -21,20 +22,12 @@ func resultConverter[Out any](t reflect.Type) (func(Out) (*mcp.CallToolResult, e
 	case []mcp.ContentBlock:
 		give = func(list []mcp.ContentBlock) (*mcp.CallToolResult, error) { return Content(list...), nil }
 	default:
-		switch {
-		case t == reflect.TypeFor[mcp.ContentBlock]():
-			give = func(block mcp.ContentBlock) (*mcp.CallToolResult, error) { return Content(block), nil }
-		case objectType(t):
-			return func(out Out) (*mcp.CallToolResult, error) { return Structured(out) }, nil
-		default:
-			hint := ""
-			if t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
-				hint = " (wrap it in a struct)"
-			}
-			return nil, fmt.Errorf("want a struct, a map with string keys, string, content or *mcp.CallToolResult, got %v%s", t, hint)
+		if reflect.TypeFor[Out]() != reflect.TypeFor[mcp.ContentBlock]() {
+			return nil
 		}
+		give = func(block mcp.ContentBlock) (*mcp.CallToolResult, error) { return Content(block), nil }
 	}
-	return give.(func(Out) (*mcp.CallToolResult, error)), nil
+	return give.(func(Out) (*mcp.CallToolResult, error))
 }
 
 // Text returns a result with a text.
@@ -69,3 +62,19 @@ func Structured(out any) (*mcp.CallToolResult, error) {
 	result.StructuredContent = text
 	return result, nil
 }
+
+// wrappedResult is Structured for output that is not an object: the structured output is an object
+// with the output in the member resultMember. Revision 2026-07-28 admits any JSON as structured
+// output.
+func wrappedResult(out any) (*mcp.CallToolResult, error) {
+	text, err := codec.Marshal(value.Of(out))
+	if err != nil {
+		return nil, fmt.Errorf("server: structured output: %w", err)
+	}
+	result := Text(string(text))
+	result.StructuredContent = slices.Concat([]byte(`{"`+resultMember+`":`), text, []byte{'}'})
+	return result, nil
+}
+
+// resultMember is the member that holds output that is not an object.
+const resultMember = "result"

@@ -2,12 +2,15 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/internal/toolschema"
+	"github.com/mcpwire/mcpwire/mcp"
 )
 
 // SchemaFor returns the JSON Schema of the values of a Go type, as package codec/value encodes
@@ -15,41 +18,123 @@ import (
 //
 //   - A field is required unless its json tag says omitempty or omitzero, or it is a field of an
 //     embedded pointer.
-//   - The tag jsonschema is the description of a field. It cannot hold keywords: for other
-//     constraints, write the schema by hand.
+//   - The tag jsonschema is the description of a field. Other keywords have tags of their own, see
+//     "Struct tags" below.
 //   - Structs admit no other members. A pointer may be null. Nil slices and maps are not null: they
 //     are encoded as [] and {}.
 //   - A type with MarshalText or AppendText is a string. A type with MarshalJSON, such as
 //     [json.RawMessage] and the types of package mcp, is any value, and so is an interface.
 //   - [time.Time] is a string in the format date-time, [time.Duration] an integer of nanoseconds,
 //     [json.Number] a number, [big.Int] an integer, and []byte a string in base64.
+//   - A type with the method JSONSchema() [json.RawMessage] has the schema that the method of its zero
+//     value returns. The arguments of SchemaFor are the schemas of further types, see [DefineType].
 //
-// It fails for a type that contains itself, a channel, a function, a complex number, a map whose
+// # Struct tags
+//
+// These tags of a field add the keyword of the same name to its schema:
+//
+//		type order struct {
+//			Color string   `json:"color" jsonschema:"color of the paint" enum:"red,green"`
+//			Liter int      `json:"liter" minimum:"1" maximum:"50" default:"5"`
+//			Tags  []string `json:"tags,omitempty" maxItems:"9" pattern:"^[a-z]+$"`
+//		}
+//
+//	  - Strings: minLength, maxLength, pattern (a regular expression of package regexp), and format (a
+//	    format of JSON Schema, which is not validated).
+//	  - Numbers: minimum, maximum, exclusiveMinimum, exclusiveMaximum and multipleOf.
+//	  - Strings, numbers and booleans: enum, whose values are separated by commas. Values that contain
+//	    commas are written as a JSON array.
+//	  - Lists: minItems, maxItems and uniqueItems. The other keywords above apply to the elements of the
+//	    list.
+//	  - All fields: title, default, example and deprecated:"true". The values of default and example
+//	    are written like those of enum, and as JSON for fields that are not strings, numbers, booleans
+//	    or lists of these. The keyword of example is examples. An argument with a default is optional.
+//
+// A tag whose keyword does not apply to the type of the field, or whose value is invalid, is an
+// error, and so is a value of enum, default or example that does not comply with the rest of the
+// schema.
+//
+// SchemaFor fails for a type that contains itself, a channel, a function, a complex number, a map whose
 // keys are neither strings nor integers nor types with MarshalText, and a struct with json tags
 // that encoding/json and its version 2 interpret differently.
-func SchemaFor[T any]() (json.RawMessage, error) {
-	text, err := schemaOf(reflect.TypeFor[T](), writing)
+func SchemaFor[T any](types ...TypeDefinition) (json.RawMessage, error) {
+	t := reflect.TypeFor[T]()
+	s, err := schemaOf(t, &inference{dir: writing, types: types})
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
-	}
-	return text, nil
-}
-
-// schemaOf returns the schema of a type in one direction.
-func schemaOf(t reflect.Type, dir direction) (json.RawMessage, error) {
-	s, err := (&inference{dir: dir}).schema(t)
-	if err != nil {
-		return nil, fmt.Errorf("no schema for type %v: %w; give the tool a schema, or change the type", t, err)
 	}
 	return codec.Marshal(value.Of(s))
 }
 
-// objectSchemaOf is schemaOf for arguments and output, which must be JSON objects.
-func objectSchemaOf(t reflect.Type, dir direction) (json.RawMessage, error) {
-	if (&inference{dir: dir}).form(t) != formKind {
-		return nil, fmt.Errorf("no schema for type %v: its methods encode it, so that its JSON may not be an object; give the tool a schema", t)
+// schemaOf returns the schema of a type.
+func schemaOf(t reflect.Type, x *inference) (*typeSchema, error) {
+	s, err := x.schema(t)
+	if err != nil {
+		return nil, fmt.Errorf("no schema for type %v: %w", t, err)
 	}
-	return schemaOf(t, dir)
+	return s, nil
+}
+
+// inference returns an inference of schemas of a tool.
+func (s *Server) inference(t *tool, dir direction) *inference {
+	return &inference{dir: dir, types: append(slices.Clip(s.cfg.Types), t.types...)}
+}
+
+// inferArguments sets the input schema of a tool to that of its arguments.
+func (s *Server) inferArguments(t *tool, in reflect.Type) error {
+	schema, err := schemaOf(in, s.inference(t, reading))
+	if err != nil {
+		return err
+	}
+	if schema.Type != "object" {
+		return fmt.Errorf("no schema for type %v: its JSON may not be an object; give the tool a schema, or the type the method JSONSchema", in)
+	}
+	return schema.into(&t.def.InputSchema)
+}
+
+// declareOutput sets the output schema of a tool to that of its output, unless the description has
+// one. It reports whether the output becomes a member of an object, see wrappedResult.
+func (s *Server) declareOutput(t *tool, out reflect.Type) (wrapped bool, err error) {
+	const want = "want a struct, a map with string keys, a slice, a number, a boolean, string, content or *mcp.CallToolResult"
+	elem := withoutPointers(out)
+	switch {
+	case elem == reflect.TypeFor[mcp.CallToolResult](), out.Implements(reflect.TypeFor[mcp.ContentBlock]()), reflect.PointerTo(out).Implements(reflect.TypeFor[mcp.ContentBlock]()):
+		return false, fmt.Errorf("%s, got %v", want, out)
+	case out.Kind() == reflect.Slice && out.Elem().Implements(reflect.TypeFor[mcp.ContentBlock]()):
+		return false, fmt.Errorf("want []mcp.ContentBlock, got %v", out)
+	case out == reflect.TypeFor[[]byte]():
+		return false, errors.New("want string for text, or a content block for binary data, got []byte")
+	}
+	schema, err := schemaOf(elem, s.inference(t, writing))
+	if t.def.OutputSchema != nil { // it takes precedence
+		return err == nil && schema.typeName() != "" && schema.typeName() != "object", nil
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case schema.Type == "object":
+		t.def.OutputSchema = new(mcp.ToolOutputSchema)
+		return false, schema.into(t.def.OutputSchema)
+	case schema.typeName() == "" || schema.typeName() == "object":
+		return false, fmt.Errorf("%s, got %v, whose JSON may be of any type; give the tool a schema, or the type the method JSONSchema", want, out)
+	}
+	x := s.inference(t, writing)
+	schema, err = x.at(func() (*typeSchema, error) { return x.schema(out) }, "properties", resultMember)
+	if err != nil {
+		return false, err
+	}
+	t.def.OutputSchema = new(mcp.ToolOutputSchema)
+	object := typeSchema{Type: "object", Properties: properties{{resultMember, schema}}, Required: []string{resultMember}, AdditionalProperties: false}
+	return true, object.into(t.def.OutputSchema)
+}
+
+// into decodes the text of a schema into a description.
+func (s *typeSchema) into(schema codec.Decoder) error {
+	text, err := codec.Marshal(value.Of(s))
+	if err != nil {
+		return err
+	}
+	return codec.Unmarshal(text, schema)
 }
 
 // Dialects returns the URIs of the JSON Schema dialects that schemas of tools may name in $schema,

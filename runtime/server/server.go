@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,10 @@ type Config struct {
 	// not have. The default of its Logger is the Logger below. The server does not close the store:
 	// close it after the server, or let the process end.
 	Tasks task.Config
+
+	// Types are the schemas of Go types, wherever the server infers schemas: of arguments and output
+	// of tools, of arguments of prompts, and of the forms of [Elicit]. See [DefineType].
+	Types []TypeDefinition
 
 	// PageSize is the number of features on a page of a list. The default is [DefaultPageSize].
 	PageSize int
@@ -191,6 +196,11 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 		}
 		*member.own = member.value
 	}
+	if invalid := checkTypes(cfg.Types); len(invalid) > 0 {
+		mistakes = append(mistakes, invalid...)
+		cfg.Types = nil
+	}
+	cfg.Types = slices.Clone(cfg.Types)
 	if cfg.Debounce < 0 {
 		mistakes = append(mistakes, fmt.Errorf("server: negative Debounce (%v)", cfg.Debounce))
 		cfg.Debounce = 0

@@ -34,7 +34,7 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
-// [Durable], [Tasks], [PartialResults] or several of them as [ToolOptions].
+// [DefineType], [Durable], [Tasks], [PartialResults] or several of them as [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
 type toolOption func(*tool)
@@ -118,6 +118,7 @@ type tool struct {
 	def     mcp.Tool
 	support receiver.Support
 	partial bool               // it may return partial results
+	types   []TypeDefinition   // of the options
 	in, out *toolschema.Schema // out is nil if the tool has no output schema
 	call    RawToolFunc
 	// defineFor changes the description for a caller. It is nil if all callers have the same.
@@ -134,8 +135,11 @@ type tool struct {
 // members get their defaults from the properties of the schema before f is called. Members that the
 // client has sent are never changed. Out is one of
 //
-//   - a struct or such a map: it becomes the structured output, and a text block with the same
-//     JSON; the output schema is inferred, too, and the output is validated against it,
+//   - a struct, a pointer to one, or such a map: it becomes the structured output, and a text block
+//     with the same JSON; the output schema is inferred, too, and the output is validated against it,
+//   - a slice, an array, a number, a boolean, or a type that is encoded as one of these or as a
+//     string, such as [time.Time]: the same, but in the member result of an object, because the
+//     protocol wants objects; the text block has the JSON without this object,
 //   - string, [mcp.ContentBlock] or [][mcp.ContentBlock]: it becomes the content,
 //   - [*mcp.CallToolResult]: it is the result; structured output must be a JSON object and, if the
 //     description has an output schema, comply with it. Clients of revisions without structured output get it
@@ -164,18 +168,19 @@ func addTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 		return nil, fmt.Errorf("server: tool %q: arguments: want a struct or a map with string keys, got %v", def.Name, in)
 	}
 	if t.def.InputSchema.IsZero() {
-		if err := inferInto(&t.def.InputSchema, in, reading); err != nil {
+		if err := s.inferArguments(&t, in); err != nil {
 			return nil, fmt.Errorf("server: tool %q: arguments: %w", def.Name, err)
 		}
 	}
-	toResult, err := resultConverter[Out](out)
-	if err != nil {
-		return nil, fmt.Errorf("server: tool %q: output: %w", def.Name, err)
-	}
-	if t.def.OutputSchema == nil && objectType(out) {
-		t.def.OutputSchema = new(mcp.ToolOutputSchema)
-		if err := inferInto(t.def.OutputSchema, out, writing); err != nil {
+	toResult := contentConverter[Out]()
+	if toResult == nil {
+		wrapped, err := s.declareOutput(&t, out)
+		if err != nil {
 			return nil, fmt.Errorf("server: tool %q: output: %w", def.Name, err)
+		}
+		toResult = func(out Out) (*mcp.CallToolResult, error) { return Structured(out) }
+		if wrapped {
+			toResult = func(out Out) (*mcp.CallToolResult, error) { return wrappedResult(out) }
 		}
 	}
 	t.call = func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
@@ -318,15 +323,6 @@ func objectSchema(s codec.Encoder) (*toolschema.Schema, error) {
 // otherwise.
 func objectType(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct || t.Kind() == reflect.Map && t.Key().Kind() == reflect.String
-}
-
-// inferInto sets schema to the inferred schema of a type in one direction.
-func inferInto(schema codec.Decoder, t reflect.Type, dir direction) error {
-	text, err := objectSchemaOf(t, dir)
-	if err != nil {
-		return err
-	}
-	return codec.Unmarshal(text, schema)
 }
 
 // ListTools implements tools/list.

@@ -199,8 +199,8 @@ func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 	if _, err := server.AddTool(s, "n", "", func(context.Context, *server.Call, int) (string, error) { return "", nil }); err == nil {
 		t.Error("arguments of type int: no error")
 	}
-	if _, err := server.AddTool(s, "n", "", func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil }); err == nil {
-		t.Error("output of type int: no error")
+	if _, err := server.AddTool(s, "n", "", func(context.Context, *server.Call, struct{}) (chan int, error) { return nil, nil }); err == nil {
+		t.Error("output of type chan int: no error")
 	}
 }
 
