@@ -64,9 +64,10 @@
 //
 // # Extensions
 //
-// Other packages can add features that belong to an extension of the protocol: declare it with
-// [Server.DeclareExtension], describe tools for clients that have declared it with [DefineToolFor],
-// and report mistakes with [Server.RecordMistake].
+// Package apps shows web pages in clients (MCP Apps). Other packages can add features that belong to
+// an extension of the protocol: declare it with [Server.DeclareExtension], describe tools for
+// clients that have declared it with [DefineToolFor], and report mistakes with
+// [Server.RecordMistake].
 //
 // # Validation
 //

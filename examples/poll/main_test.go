@@ -1,0 +1,33 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server/servertest"
+)
+
+func TestPollCountsVotes(t *testing.T) {
+	c := servertest.Connect(t, newServer(), nil)
+	for _, call := range []struct {
+		tool string
+		args any
+		want string
+	}{
+		{"vote", choice{"Tea?", "Yes"}, `there is no poll "Tea?"`},
+		{"poll", question{"Tea?", []string{"Yes", "No"}}, `{"text":"Tea?","options":["Yes","No"],"votes":[0,0]}`},
+		{"vote", choice{"Tea?", "No"}, `{"text":"Tea?","options":["Yes","No"],"votes":[0,1]}`},
+		{"vote", choice{"Tea?", "Maybe"}, "the options are Yes, No"},
+		{"poll", question{"Tea?", []string{"Never"}}, `{"text":"Tea?","options":["Yes","No"],"votes":[0,1]}`},
+	} {
+		result, err := c.CallTool(t.Context(), call.tool, call.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := text(result); got != call.want {
+			t.Errorf("%s %v: got %s, want %s", call.tool, call.args, got, call.want)
+		}
+	}
+}
+
+func text(result *mcp.CallToolResult) string { return result.Content[0].(*mcp.TextContent).Text }
