@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -11,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // Call is a request that a handler serves, as a plain call or as a task. Its methods reach the
@@ -30,7 +32,8 @@ func newCall(ctx context.Context, p *peer) *Call { return &Call{p, ctx} }
 func (c *Call) Server() *Server { return c.p.s }
 
 // Session returns the session that received the request. It may have ended while a task still runs.
-// Session returns nil for a task that was recovered from an earlier process.
+// Session returns nil for a task that was recovered from an earlier process. Handlers rarely need
+// it: the other methods of Call answer for the request, whether there is a session or not.
 func (c *Call) Session() *session.Session {
 	if req, ok := session.FromContext(c.ctx); ok {
 		return req.Session
@@ -40,6 +43,65 @@ func (c *Call) Session() *session.Session {
 
 // Principal returns the principal of the call, "" if there is none.
 func (c *Call) Principal() string { return session.Principal(c.ctx) }
+
+// ClientInfo returns the client info of the client: its name, version and title. It is for display
+// and logs, because the client can claim to be any other. ClientInfo returns the zero value if the
+// client is unknown: for a task that was recovered from an earlier process, and for calls through a
+// Stateless [streamable.Handler]. It must not be changed.
+func (c *Call) ClientInfo() mcp.Implementation {
+	if sess := c.Session(); sess != nil && sess.Client() != nil {
+		return sess.Client().ClientInfo
+	}
+	return mcp.Implementation{}
+}
+
+// ClientCapabilities returns the capabilities of the client, or nil if the client is unknown; see
+// [Call.ClientInfo]. They must not be changed.
+func (c *Call) ClientCapabilities() *mcp.ClientCapabilities {
+	if sess := c.Session(); sess != nil && sess.Client() != nil {
+		return &sess.Client().Capabilities
+	}
+	return nil
+}
+
+// Revision returns the protocol revision of the call. For a task that was recovered from an earlier
+// process, it is the newest revision that sessions support.
+func (c *Call) Revision() mcp.Revision {
+	if sess := c.Session(); sess != nil {
+		return sess.Revision()
+	}
+	return latest()
+}
+
+// Meta returns the _meta of the request. It is never nil, and must not be changed. A recovered task
+// has the _meta of the request that created it.
+func (c *Call) Meta() *mcp.RequestMetaObject {
+	if req, ok := session.FromContext(c.ctx); ok {
+		if meta, err := req.Meta(); err == nil { // otherwise the request was rejected
+			return meta
+		}
+	}
+	return new(mcp.RequestMetaObject)
+}
+
+// Header returns the header of the HTTP request in which the call arrived, or nil if it did not
+// arrive over HTTP. For a task, it is the header of the request that created the task, as long as
+// the task runs in the process that created it. A recovered task has none, because headers are never
+// persisted. The header must not be changed. It may contain credentials.
+//
+// Values that HTTP middleware adds to the context of the HTTP request are in the context of the
+// handler, for just as long.
+func (c *Call) Header() http.Header {
+	header, _ := transport.HTTP(c.ctx)
+	return header
+}
+
+// RemoteAddr returns the address from which the HTTP request of [Call.Header] was received, as
+// "IP:port", or "" if there is none. Behind a proxy, it is the address of the proxy.
+func (c *Call) RemoteAddr() string {
+	_, addr := transport.HTTP(c.ctx)
+	return addr
+}
 
 // Task returns the task that the call runs as; ok is false if it is a plain call.
 func (c *Call) Task() (run *task.Run, ok bool) { return task.FromContext(c.ctx) }
@@ -92,15 +154,6 @@ type noClient struct{}
 
 func (noClient) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
 	return nil, session.ErrClosed
-}
-
-// capabilities returns the capabilities of the client, or nil if they are unknown.
-func (c *Call) capabilities() *mcp.ClientCapabilities {
-	sess := c.Session()
-	if sess == nil || sess.Client() == nil {
-		return nil
-	}
-	return &sess.Client().Capabilities
 }
 
 // handler serves requests of one peer.

@@ -20,7 +20,9 @@
 // A feature is a tool, a resource, a resource template or a prompt. A handler is the author's
 // function for a feature. A call is one request that a handler serves. Its [Call] reaches the
 // client: progress, log messages, elicitation, sampling and roots. It also returns the task, if the
-// call runs as one.
+// call runs as one. And it answers for the request: [Call.ClientInfo], [Call.ClientCapabilities],
+// [Call.Revision], [Call.Meta], [Call.Principal] and, over HTTP, [Call.Header] and
+// [Call.RemoteAddr].
 //
 // # One set of handlers
 //

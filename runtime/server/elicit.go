@@ -258,13 +258,13 @@ func isElicitResult(result *mcp.ElicitResult) bool {
 // checkElicitation rejects a mode that the client has not declared. If the capabilities of the
 // client are unknown, it returns nil.
 func (c *Call) checkElicitation(mode string) error {
-	client := c.capabilities()
+	client := c.ClientCapabilities()
 	if client == nil {
 		return nil
 	}
 	declared := client.Elicitation != nil
 	if declared && mode == "url" {
-		declared = client.Elicitation.URL != nil && c.Session().Revision().Defines("ElicitRequestURLParams")
+		declared = client.Elicitation.URL != nil && c.Revision().Defines("ElicitRequestURLParams")
 	}
 	if declared && mode == "form" {
 		declared = client.Elicitation.Form != nil || client.Elicitation.URL == nil
@@ -272,7 +272,7 @@ func (c *Call) checkElicitation(mode string) error {
 	if declared {
 		return nil
 	}
-	return &session.CapabilityError{Method: mcp.MethodElicitationCreate, Capability: "elicitation." + mode, Revision: c.Session().Revision()}
+	return &session.CapabilityError{Method: mcp.MethodElicitationCreate, Capability: "elicitation." + mode, Revision: c.Revision()}
 }
 
 // projectForm converts a form to the revision of the session.
@@ -280,7 +280,7 @@ func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequ
 	if c.Session() == nil {
 		return params, nil
 	}
-	rev := c.Session().Revision()
+	rev := c.Revision()
 	if rev.Defines("LegacyTitledEnumSchema") {
 		return mcp.Project(rev, params), nil
 	}

@@ -71,6 +71,9 @@ func (p *peer) handler() session.Handler {
 			}
 			return rest(ctx, req)
 		}
+		if known, _ := session.FromContext(ctx); known != req { // a re-run task, or a copy of middleware
+			ctx = session.NewContext(ctx, req)
+		}
 		rev := revision(req)
 		result, err := mcp.DispatchServer(ctx, h, rev, req.Method, req.Params)
 		if err != nil {

@@ -19,9 +19,9 @@ import (
 // call it for each use. If the client announces changes, the session caches the roots until the
 // next notifications/roots/list_changed. The caller may modify the list.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
-	client := c.capabilities()
+	client := c.ClientCapabilities()
 	if client != nil && client.Roots == nil {
-		return nil, &session.CapabilityError{Method: mcp.MethodRootsList, Capability: "roots", Revision: c.Session().Revision()}
+		return nil, &session.CapabilityError{Method: mcp.MethodRootsList, Capability: "roots", Revision: c.Revision()}
 	}
 	if _, isTask := c.Task(); isTask || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {
 		return c.askRoots(ctx)

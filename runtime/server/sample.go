@@ -56,7 +56,7 @@ func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.Crea
 	if c.Session() == nil {
 		return params
 	}
-	rev := c.Session().Revision()
+	rev := c.Revision()
 	if rev.Defines("SamplingMessageContentBlock") {
 		return mcp.Project(rev, params)
 	}
@@ -136,7 +136,7 @@ func toolRounds(messages []mcp.SamplingMessage) (n int) {
 // checkSamplingCapability rejects params that need a capability the client has not declared. If the
 // capabilities of the client are unknown, it returns nil.
 func (c *Call) checkSamplingCapability(params *mcp.CreateMessageRequestParams) error {
-	client := c.capabilities()
+	client := c.ClientCapabilities()
 	if client == nil {
 		return nil
 	}
@@ -148,12 +148,12 @@ func (c *Call) checkSamplingCapability(params *mcp.CreateMessageRequestParams) e
 	case (params.Tools != nil || params.ToolChoice != nil) && client.Sampling.Tools == nil:
 		missing = "sampling.tools"
 	case include != nil && *include != mcp.IncludeContextNone &&
-		client.Sampling.Context == nil && c.Session().Revision() >= mcp.Revision20251125: // older revisions do not define the capability
+		client.Sampling.Context == nil && c.Revision() >= mcp.Revision20251125: // older revisions do not define the capability
 		missing = "sampling.context"
 	default:
 		return nil
 	}
-	return &session.CapabilityError{Method: mcp.MethodSamplingCreateMessage, Capability: missing, Revision: c.Session().Revision()}
+	return &session.CapabilityError{Method: mcp.MethodSamplingCreateMessage, Capability: missing, Revision: c.Revision()}
 }
 
 // checkConversation rejects tool calls whose results are not in the next message, and messages with

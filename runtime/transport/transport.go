@@ -216,8 +216,8 @@ type Message struct {
 	// that belongs to an earlier session is not sent. Zero means the current one.
 	Session uint32
 
-	// Context holds values for the handler of a received message, such as the [Principal]. Only its
-	// values are used. Nil means none.
+	// Context holds values for the handler of a received message, such as the [Principal] and the
+	// [HTTP] request. Only its values are used. Nil means none.
 	Context context.Context
 }
 
@@ -325,4 +325,37 @@ func WithPrincipal(ctx context.Context, principal string) context.Context {
 func Principal(ctx context.Context) (principal string, ok bool) {
 	principal, ok = ctx.Value(principalKey{}).(string)
 	return principal, ok
+}
+
+type httpKey struct{ lazyctx.Key }
+
+// httpContext is a context with the HTTP request of a message.
+type httpContext struct {
+	context.Context
+	header     map[string][]string
+	remoteAddr string
+}
+
+// Value implements [context.Context].
+func (c *httpContext) Value(key any) any {
+	if key == (httpKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// WithHTTP returns a context with the header (an http.Header) and the remote address of the HTTP
+// request in which a message arrived. A transport over HTTP sets it in [Message.Context]. The
+// context of a task keeps the header while the task runs: limit its size, and do not change it.
+func WithHTTP(ctx context.Context, header map[string][]string, remoteAddr string) context.Context {
+	return &httpContext{ctx, header, remoteAddr}
+}
+
+// HTTP returns the header and the remote address of the HTTP request in which a message arrived.
+// They are nil and "" if the message did not arrive over HTTP. The header must not be changed.
+func HTTP(ctx context.Context) (header map[string][]string, remoteAddr string) {
+	if c, ok := ctx.Value(httpKey{}).(*httpContext); ok {
+		return c.header, c.remoteAddr
+	}
+	return nil, ""
 }

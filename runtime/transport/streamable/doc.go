@@ -46,8 +46,9 @@
 // that resumes the stream receives an error, or status 400 if the store could not write the error
 // either.
 //
-// The [http.Server] limits the header of a request, by its ReadHeaderTimeout and MaxHeaderBytes.
-// Its other timeouts do not end streams.
+// A request whose header has more than 64 KiB is answered with status 431. The [http.Server] limits
+// the header, too, by its ReadHeaderTimeout and MaxHeaderBytes. Its other timeouts do not end
+// streams.
 //
 // # Wrappers of the http.ResponseWriter
 //

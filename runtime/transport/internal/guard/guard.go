@@ -5,6 +5,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -39,9 +40,13 @@ type Guard struct {
 	Logger *slog.Logger
 }
 
-// Admit admits a request, and returns a context with its values and its principal that does not end
-// with the request. If ok is false, Admit has written the response: 204 to the preflight request of
-// an allowed page, 403 for a foreign origin or host name, and 401 without a principal.
+// maxHeader limits the header of a request, in bytes, because a task keeps it while it runs.
+const maxHeader = 64 << 10
+
+// Admit admits a request, and returns a context with its values, its header and its principal that
+// does not end with the request. If ok is false, Admit has written the response: 204 to the
+// preflight request of an allowed page, 403 for a foreign origin or host name, 431 for a header that
+// is too long, and 401 without a principal.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, ok bool) {
 	if !g.allowsHost(r) {
 		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host))
@@ -62,7 +67,11 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "cross-site request without origin")
 		return nil, false
 	}
-	ctx = context.WithoutCancel(r.Context())
+	if size(r.Header) > maxHeader {
+		Refuse(w, http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("header has more than %d bytes", maxHeader))
+		return nil, false
+	}
+	ctx = transport.WithHTTP(context.WithoutCancel(r.Context()), r.Header, r.RemoteAddr)
 	if g.Principal == nil {
 		return ctx, true
 	}
@@ -72,6 +81,16 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 		return nil, false
 	}
 	return transport.WithPrincipal(ctx, principal), true
+}
+
+// size returns the length of the names and values in a header, in bytes.
+func size(header http.Header) (n int) {
+	for name, values := range header {
+		for _, value := range values {
+			n += len(name) + len(value)
+		}
+	}
+	return n
 }
 
 func (g *Guard) principal(r *http.Request) (principal string, err error) {

@@ -319,3 +319,20 @@ func TestFailedPrincipalSendsChallenge(t *testing.T) {
 		checkRefusal(t, w)
 	}
 }
+
+func TestAdmitRejectsLongHeader(t *testing.T) {
+	for length, want := range map[int]int{60 << 10: http.StatusOK, 70 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		r := request("POST", "127.0.0.1:8080", "localhost", "X-Long", strings.Repeat("x", length))
+		w := httptest.NewRecorder()
+		ctx, ok := new(Guard).Admit(w, r)
+		if ok != (want == http.StatusOK) || w.Code != want {
+			t.Errorf("header of %d bytes: status %d, want %d", length, w.Code, want)
+		}
+		if !ok {
+			continue
+		}
+		if header, addr := transport.HTTP(ctx); len(header["X-Long"]) != 1 || addr != r.RemoteAddr {
+			t.Errorf("context: header %d values, address %q", len(header["X-Long"]), addr)
+		}
+	}
+}
