@@ -52,302 +52,577 @@ func own[T any](y T) *T { return &y }
 func project(v codec.Encoder, bit uint64) codec.Encoder {
 	switch x := v.(type) {
 	case *Annotations:
-		if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.LastModified != nil, &y.LastModified) {
-			return own(y)
-		}
+		return projectAnnotations(x, bit)
 	case *AudioContent:
-		if y, ok := copied(x, bit&0b10); ok && changed(
-			drop(bit&0b10, y.Meta != nil, &y.Meta), within(bit&0b10, &y.Annotations, object[Annotations])) {
-			return own(y)
-		}
+		return projectAudioContent(x, bit)
 	case *BlobResourceContents:
-		if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Meta != nil, &y.Meta) {
-			return own(y)
-		}
+		return projectBlobResourceContents(x, bit)
 	case *CallToolRequestParams:
-		if y, ok := copied(x, bit&0b11111); ok && changed(
-			drop(bit&0b1111, y.InputResponses != nil, &y.InputResponses),
-			drop(bit&0b1111, y.RequestState != nil, &y.RequestState), drop(bit&0b10111, y.Task != nil, &y.Task),
-			within(bit&0b10000, &y.Meta, object[RequestMetaObject])) {
-			return own(y)
-		}
+		return projectCallToolRequestParams(x, bit)
 	case *CallToolResult:
-		if y, ok := copied(x, bit&0b1111); ok && changed(
-			drop(bit&0b1111, y.ResultType != nil, &y.ResultType),
-			drop(bit&0b11, y.StructuredContent != nil, &y.StructuredContent),
-			inside(bit&0b111, &x.Content, &y.Content, list(projectContentBlock))) {
-			return own(y)
-		}
+		return projectCallToolResult(x, bit)
 	case *ClientCapabilities:
-		if y, ok := copied(x, bit&0b11111); ok && changed(
-			drop(bit&0b11, y.Elicitation != nil, &y.Elicitation),
-			drop(bit&0b1111, y.Extensions != nil, &y.Extensions), drop(bit&0b10111, y.Tasks != nil, &y.Tasks)) {
-			return own(y)
-		}
+		return projectClientCapabilities(x, bit)
 	case *CompleteRequestParams:
-		if y, ok := copied(x, bit&0b10011); ok && changed(
-			drop(bit&0b11, y.Context != nil, &y.Context),
-			within(bit&0b10000, &y.Meta, object[RequestMetaObject]),
-			inside(bit&0b11, &x.Ref, &y.Ref, variant[CompletionReference])) {
-			return own(y)
-		}
+		return projectCompleteRequestParams(x, bit)
 	case *CompleteResult:
-		if y, ok := copied(x, bit&0b1111); ok && drop(bit&0b1111, y.ResultType != nil, &y.ResultType) {
-			return own(y)
-		}
+		return projectCompleteResult(x, bit)
 	case *CreateMessageRequest:
-		if y, ok := copied(x, bit&0b10111); ok && changed(
-			drop(bit&0b10111, !y.ID.IsZero(), &y.ID), drop(bit&0b10111, y.JSONRPC != nil, &y.JSONRPC),
-			inside(bit&0b10111, &x.Params, &y.Params, object[CreateMessageRequestParams])) {
-			return own(y)
-		}
+		return projectCreateMessageRequest(x, bit)
 	case *CreateMessageRequestParams:
-		if y, ok := copied(x, bit&0b10111); ok && changed(
-			drop(bit&0b10111, y.Task != nil, &y.Task), drop(bit&0b111, y.ToolChoice != nil, &y.ToolChoice),
-			drop(bit&0b111, y.Tools != nil, &y.Tools),
-			inside(bit&0b111, &x.Messages, &y.Messages, list(object[SamplingMessage])),
-			inside(bit&0b10000, &x.Tools, &y.Tools, list(object[Tool]))) {
-			return own(y)
-		}
+		return projectCreateMessageRequestParams(x, bit)
 	case *CreateMessageResult:
-		if y, ok := copied(x, bit&0b111); ok && inside(bit&0b111, &x.Content, &y.Content, object[SamplingContent]) {
-			return own(y)
-		}
+		return projectCreateMessageResult(x, bit)
 	case *DiscoverResult:
-		if y, ok := copied(x, bit&0b10000); ok && inside(bit&0b10000, &x.Capabilities, &y.Capabilities, object[ServerCapabilities]) {
-			return own(y)
-		}
+		return projectDiscoverResult(x, bit)
 	case *ElicitRequest:
-		if y, ok := copied(x, bit&0b10100); ok && changed(
-			drop(bit&0b10100, !y.ID.IsZero(), &y.ID), drop(bit&0b10100, y.JSONRPC != nil, &y.JSONRPC),
-			inside(bit&0b10100, &x.Params, &y.Params, required(projectElicitRequestParams))) {
-			return own(y)
-		}
+		return projectElicitRequest(x, bit)
 	case *ElicitRequestFormParams:
-		if y, ok := copied(x, bit&0b10100); ok && changed(
-			drop(bit&0b100, y.Mode != nil, &y.Mode), drop(bit&0b10100, y.Task != nil, &y.Task),
-			inside(bit&0b100, &x.RequestedSchema, &y.RequestedSchema, object[ElicitRequestFormParamsRequestedSchema])) {
-			return own(y)
-		}
+		return projectElicitRequestFormParams(x, bit)
 	case *ElicitRequestFormParamsRequestedSchema:
-		if y, ok := copied(x, bit&0b100); ok && changed(
-			drop(bit&0b100, y.Schema != nil, &y.Schema),
-			inside(bit&0b100, &x.Properties, &y.Properties, mapOf(projectPrimitiveSchemaDefinition))) {
-			return own(y)
-		}
+		return projectElicitRequestFormParamsRequestedSchema(x, bit)
 	case *ElicitRequestURLParams:
-		if y, ok := copied(x, bit&0b10000); ok && changed(
-			drop(bit&0b10000, y.ElicitationID != nil, &y.ElicitationID),
-			drop(bit&0b10000, y.Task != nil, &y.Task)) {
-			return own(y)
-		}
+		return projectElicitRequestURLParams(x, bit)
 	case *ElicitResult:
-		if y, ok := copied(x, bit&0b100); ok && inside(bit&0b100, &x.Content, &y.Content, mapOf(projectElicitResultContentValue)) {
-			return own(y)
-		}
+		return projectElicitResult(x, bit)
 	case *EmbeddedResource:
-		if y, ok := copied(x, bit&0b11); ok && changed(
-			drop(bit&0b11, y.Meta != nil, &y.Meta), within(bit&0b11, &y.Annotations, object[Annotations]),
-			inside(bit&0b11, &x.Resource, &y.Resource, variant[AnyResourceContents])) {
-			return own(y)
-		}
+		return projectEmbeddedResource(x, bit)
 	case *GetPromptRequestParams:
-		if y, ok := copied(x, bit&0b11111); ok && changed(
-			drop(bit&0b1111, y.InputResponses != nil, &y.InputResponses),
-			drop(bit&0b1111, y.RequestState != nil, &y.RequestState),
-			within(bit&0b10000, &y.Meta, object[RequestMetaObject])) {
-			return own(y)
-		}
+		return projectGetPromptRequestParams(x, bit)
 	case *GetPromptResult:
-		if y, ok := copied(x, bit&0b1111); ok && changed(
-			drop(bit&0b1111, y.ResultType != nil, &y.ResultType),
-			inside(bit&0b111, &x.Messages, &y.Messages, list(object[PromptMessage]))) {
-			return own(y)
-		}
+		return projectGetPromptResult(x, bit)
 	case *ImageContent:
-		if y, ok := copied(x, bit&0b11); ok && changed(
-			drop(bit&0b11, y.Meta != nil, &y.Meta), within(bit&0b11, &y.Annotations, object[Annotations])) {
-			return own(y)
-		}
+		return projectImageContent(x, bit)
 	case *Implementation:
-		if y, ok := copied(x, bit&0b111); ok && changed(
-			drop(bit&0b111, y.Description != nil, &y.Description), drop(bit&0b111, y.Icons != nil, &y.Icons),
-			drop(bit&0b11, y.Title != nil, &y.Title), drop(bit&0b111, y.WebsiteURL != nil, &y.WebsiteURL)) {
-			return own(y)
-		}
+		return projectImplementation(x, bit)
 	case *InitializeRequestParams:
-		if y, ok := copied(x, bit&0b1111); ok && changed(
-			inside(bit&0b1111, &x.Capabilities, &y.Capabilities, object[ClientCapabilities]),
-			inside(bit&0b111, &x.ClientInfo, &y.ClientInfo, object[Implementation])) {
-			return own(y)
-		}
+		return projectInitializeRequestParams(x, bit)
 	case *InitializeResult:
-		if y, ok := copied(x, bit&0b1111); ok && changed(
-			inside(bit&0b1111, &x.Capabilities, &y.Capabilities, object[ServerCapabilities]),
-			inside(bit&0b111, &x.ServerInfo, &y.ServerInfo, object[Implementation])) {
-			return own(y)
-		}
+		return projectInitializeResult(x, bit)
 	case *InputRequiredResult:
-		if y, ok := copied(x, bit&0b10000); ok && inside(bit&0b10000, &x.InputRequests, &y.InputRequests, mapOf(variant[InputRequest])) {
-			return own(y)
-		}
+		return projectInputRequiredResult(x, bit)
 	case *LegacyTitledEnumSchema:
-		if y, ok := copied(x, bit&0b100); ok && drop(bit&0b100, y.Default != nil, &y.Default) {
-			return own(y)
-		}
+		return projectLegacyTitledEnumSchema(x, bit)
 	case *ListPromptsResult:
-		if y, ok := copied(x, bit&0b1111); ok && changed(
-			drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
-			drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
-			inside(bit&0b111, &x.Prompts, &y.Prompts, list(object[Prompt]))) {
-			return own(y)
-		}
+		return projectListPromptsResult(x, bit)
 	case *ListResourceTemplatesResult:
-		if y, ok := copied(x, bit&0b1111); ok && changed(
-			drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
-			drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
-			inside(bit&0b111, &x.ResourceTemplates, &y.ResourceTemplates, list(object[ResourceTemplate]))) {
-			return own(y)
-		}
+		return projectListResourceTemplatesResult(x, bit)
 	case *ListResourcesResult:
-		if y, ok := copied(x, bit&0b1111); ok && changed(
-			drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
-			drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
-			inside(bit&0b111, &x.Resources, &y.Resources, list(object[Resource]))) {
-			return own(y)
-		}
+		return projectListResourcesResult(x, bit)
 	case *ListRootsRequest:
-		if y, ok := copied(x, bit&0b10111); ok && changed(
-			drop(bit&0b10111, !y.ID.IsZero(), &y.ID), drop(bit&0b10111, y.JSONRPC != nil, &y.JSONRPC),
-			within(bit&0b10000, &y.Params, object[RequestParams])) {
-			return own(y)
-		}
+		return projectListRootsRequest(x, bit)
 	case *ListRootsResult:
-		if y, ok := copied(x, bit&0b11); ok && inside(bit&0b11, &x.Roots, &y.Roots, list(object[Root])) {
-			return own(y)
-		}
+		return projectListRootsResult(x, bit)
 	case *ListToolsResult:
-		if y, ok := copied(x, bit&0b11111); ok && changed(
-			drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
-			drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
-			inside(bit&0b10111, &x.Tools, &y.Tools, list(object[Tool]))) {
-			return own(y)
-		}
+		return projectListToolsResult(x, bit)
 	case *NumberSchema:
-		if y, ok := copied(x, bit&0b100); ok && drop(bit&0b100, y.Default != nil, &y.Default) {
-			return own(y)
-		}
+		return projectNumberSchema(x, bit)
 	case *PaginatedRequestParams:
-		if y, ok := copied(x, bit&0b10000); ok && within(bit&0b10000, &y.Meta, object[RequestMetaObject]) {
-			return own(y)
-		}
+		return projectPaginatedRequestParams(x, bit)
 	case *ProgressNotificationParams:
-		if y, ok := copied(x, bit&0b1); ok && drop(bit&0b1, y.Message != nil, &y.Message) {
-			return own(y)
-		}
+		return projectProgressNotificationParams(x, bit)
 	case *Prompt:
-		if y, ok := copied(x, bit&0b111); ok && changed(
-			drop(bit&0b11, y.Meta != nil, &y.Meta), drop(bit&0b111, y.Icons != nil, &y.Icons),
-			drop(bit&0b11, y.Title != nil, &y.Title),
-			inside(bit&0b11, &x.Arguments, &y.Arguments, list(object[PromptArgument]))) {
-			return own(y)
-		}
+		return projectPrompt(x, bit)
 	case *PromptArgument:
-		if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Title != nil, &y.Title) {
-			return own(y)
-		}
+		return projectPromptArgument(x, bit)
 	case *PromptMessage:
-		if y, ok := copied(x, bit&0b111); ok && inside(bit&0b111, &x.Content, &y.Content, required(projectContentBlock)) {
-			return own(y)
-		}
+		return projectPromptMessage(x, bit)
 	case *PromptReference:
-		if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Title != nil, &y.Title) {
-			return own(y)
-		}
+		return projectPromptReference(x, bit)
 	case *ReadResourceRequestParams:
-		if y, ok := copied(x, bit&0b11111); ok && changed(
-			drop(bit&0b1111, y.InputResponses != nil, &y.InputResponses),
-			drop(bit&0b1111, y.RequestState != nil, &y.RequestState),
-			within(bit&0b10000, &y.Meta, object[RequestMetaObject])) {
-			return own(y)
-		}
+		return projectReadResourceRequestParams(x, bit)
 	case *ReadResourceResult:
-		if y, ok := copied(x, bit&0b1111); ok && changed(
-			drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
-			drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
-			inside(bit&0b11, &x.Contents, &y.Contents, list(variant[AnyResourceContents]))) {
-			return own(y)
-		}
+		return projectReadResourceResult(x, bit)
 	case *RequestMetaObject:
-		if y, ok := copied(x, bit&0b10000); ok && within(bit&0b10000, &y.ClientCapabilities, object[ClientCapabilities]) {
-			return own(y)
-		}
+		return projectRequestMetaObject(x, bit)
 	case *RequestParams:
-		if y, ok := copied(x, bit&0b10000); ok && within(bit&0b10000, &y.Meta, object[RequestMetaObject]) {
-			return own(y)
-		}
+		return projectRequestParams(x, bit)
 	case *Resource:
-		if y, ok := copied(x, bit&0b111); ok && changed(
-			drop(bit&0b11, y.Meta != nil, &y.Meta), drop(bit&0b111, y.Icons != nil, &y.Icons),
-			drop(bit&0b11, y.Title != nil, &y.Title), within(bit&0b11, &y.Annotations, object[Annotations])) {
-			return own(y)
-		}
+		return projectResource(x, bit)
 	case *ResourceLink:
-		if y, ok := copied(x, bit&0b100); ok && drop(bit&0b100, y.Icons != nil, &y.Icons) {
-			return own(y)
-		}
+		return projectResourceLink(x, bit)
 	case *ResourceTemplate:
-		if y, ok := copied(x, bit&0b111); ok && changed(
-			drop(bit&0b11, y.Meta != nil, &y.Meta), drop(bit&0b111, y.Icons != nil, &y.Icons),
-			drop(bit&0b11, y.Title != nil, &y.Title), within(bit&0b11, &y.Annotations, object[Annotations])) {
-			return own(y)
-		}
+		return projectResourceTemplate(x, bit)
 	case *Root:
-		if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Meta != nil, &y.Meta) {
-			return own(y)
-		}
+		return projectRoot(x, bit)
 	case *SamplingMessage:
-		if y, ok := copied(x, bit&0b111); ok && changed(
-			drop(bit&0b111, y.Meta != nil, &y.Meta),
-			inside(bit&0b111, &x.Content, &y.Content, object[SamplingContent])) {
-			return own(y)
-		}
+		return projectSamplingMessage(x, bit)
 	case *ServerCapabilities:
-		if y, ok := copied(x, bit&0b11111); ok && changed(
-			drop(bit&0b1, y.Completions != nil, &y.Completions),
-			drop(bit&0b1111, y.Extensions != nil, &y.Extensions), drop(bit&0b10111, y.Tasks != nil, &y.Tasks)) {
-			return own(y)
-		}
+		return projectServerCapabilities(x, bit)
 	case *StringSchema:
-		if y, ok := copied(x, bit&0b100); ok && drop(bit&0b100, y.Default != nil, &y.Default) {
-			return own(y)
-		}
+		return projectStringSchema(x, bit)
 	case *SubscriptionsListenRequestParams:
-		if y, ok := copied(x, bit&0b10000); ok && inside(bit&0b10000, &x.Meta, &y.Meta, object[RequestMetaObject]) {
-			return own(y)
-		}
+		return projectSubscriptionsListenRequestParams(x, bit)
 	case *TextContent:
-		if y, ok := copied(x, bit&0b11); ok && changed(
-			drop(bit&0b11, y.Meta != nil, &y.Meta), within(bit&0b11, &y.Annotations, object[Annotations])) {
-			return own(y)
-		}
+		return projectTextContent(x, bit)
 	case *TextResourceContents:
-		if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Meta != nil, &y.Meta) {
-			return own(y)
-		}
+		return projectTextResourceContents(x, bit)
 	case *Tool:
-		if y, ok := copied(x, bit&0b10111); ok && changed(
-			drop(bit&0b11, y.Meta != nil, &y.Meta), drop(bit&0b1, y.Annotations != nil, &y.Annotations),
-			drop(bit&0b10111, y.Execution != nil, &y.Execution), drop(bit&0b111, y.Icons != nil, &y.Icons),
-			drop(bit&0b11, y.OutputSchema != nil, &y.OutputSchema), drop(bit&0b11, y.Title != nil, &y.Title)) {
-			return own(y)
-		}
+		return projectTool(x, bit)
 	case *SamplingContent:
-		if y, ok := copied(x, bit&0b111); ok && inside(bit&0b111, &x.Items, &y.Items, list(projectSamplingMessageContentBlock)) {
-			return own(y)
-		}
+		return projectSamplingContent(x, bit)
 	}
 	return v
+}
+
+func projectAnnotations(x *Annotations, bit uint64) *Annotations {
+	if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.LastModified != nil, &y.LastModified) {
+		return own(y)
+	}
+	return x
+}
+
+func projectAudioContent(x *AudioContent, bit uint64) *AudioContent {
+	if y, ok := copied(x, bit&0b10); ok && changed(
+		drop(bit&0b10, y.Meta != nil, &y.Meta), within(bit&0b10, &y.Annotations, object[Annotations])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectBlobResourceContents(x *BlobResourceContents, bit uint64) *BlobResourceContents {
+	if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Meta != nil, &y.Meta) {
+		return own(y)
+	}
+	return x
+}
+
+func projectCallToolRequestParams(x *CallToolRequestParams, bit uint64) *CallToolRequestParams {
+	if y, ok := copied(x, bit&0b11111); ok && changed(
+		drop(bit&0b1111, y.InputResponses != nil, &y.InputResponses),
+		drop(bit&0b1111, y.RequestState != nil, &y.RequestState), drop(bit&0b10111, y.Task != nil, &y.Task),
+		within(bit&0b10000, &y.Meta, object[RequestMetaObject])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectCallToolResult(x *CallToolResult, bit uint64) *CallToolResult {
+	if y, ok := copied(x, bit&0b1111); ok && changed(
+		drop(bit&0b1111, y.ResultType != nil, &y.ResultType),
+		drop(bit&0b11, y.StructuredContent != nil, &y.StructuredContent),
+		inside(bit&0b111, &x.Content, &y.Content, list(projectContentBlock))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectClientCapabilities(x *ClientCapabilities, bit uint64) *ClientCapabilities {
+	if y, ok := copied(x, bit&0b11111); ok && changed(
+		drop(bit&0b11, y.Elicitation != nil, &y.Elicitation),
+		drop(bit&0b1111, y.Extensions != nil, &y.Extensions), drop(bit&0b10111, y.Tasks != nil, &y.Tasks)) {
+		return own(y)
+	}
+	return x
+}
+
+func projectCompleteRequestParams(x *CompleteRequestParams, bit uint64) *CompleteRequestParams {
+	if y, ok := copied(x, bit&0b10011); ok && changed(
+		drop(bit&0b11, y.Context != nil, &y.Context),
+		within(bit&0b10000, &y.Meta, object[RequestMetaObject]),
+		inside(bit&0b11, &x.Ref, &y.Ref, variant[CompletionReference])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectCompleteResult(x *CompleteResult, bit uint64) *CompleteResult {
+	if y, ok := copied(x, bit&0b1111); ok && drop(bit&0b1111, y.ResultType != nil, &y.ResultType) {
+		return own(y)
+	}
+	return x
+}
+
+func projectCreateMessageRequest(x *CreateMessageRequest, bit uint64) *CreateMessageRequest {
+	if y, ok := copied(x, bit&0b10111); ok && changed(
+		drop(bit&0b10111, !y.ID.IsZero(), &y.ID), drop(bit&0b10111, y.JSONRPC != nil, &y.JSONRPC),
+		inside(bit&0b10111, &x.Params, &y.Params, object[CreateMessageRequestParams])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectCreateMessageRequestParams(x *CreateMessageRequestParams, bit uint64) *CreateMessageRequestParams {
+	if y, ok := copied(x, bit&0b10111); ok && changed(
+		drop(bit&0b10111, y.Task != nil, &y.Task), drop(bit&0b111, y.ToolChoice != nil, &y.ToolChoice),
+		drop(bit&0b111, y.Tools != nil, &y.Tools),
+		inside(bit&0b111, &x.Messages, &y.Messages, list(object[SamplingMessage])),
+		inside(bit&0b10000, &x.Tools, &y.Tools, list(object[Tool]))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectCreateMessageResult(x *CreateMessageResult, bit uint64) *CreateMessageResult {
+	if y, ok := copied(x, bit&0b111); ok && inside(bit&0b111, &x.Content, &y.Content, object[SamplingContent]) {
+		return own(y)
+	}
+	return x
+}
+
+func projectDiscoverResult(x *DiscoverResult, bit uint64) *DiscoverResult {
+	if y, ok := copied(x, bit&0b10000); ok && inside(bit&0b10000, &x.Capabilities, &y.Capabilities, object[ServerCapabilities]) {
+		return own(y)
+	}
+	return x
+}
+
+func projectElicitRequest(x *ElicitRequest, bit uint64) *ElicitRequest {
+	if y, ok := copied(x, bit&0b10100); ok && changed(
+		drop(bit&0b10100, !y.ID.IsZero(), &y.ID), drop(bit&0b10100, y.JSONRPC != nil, &y.JSONRPC),
+		inside(bit&0b10100, &x.Params, &y.Params, required(projectElicitRequestParams))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectElicitRequestFormParams(x *ElicitRequestFormParams, bit uint64) *ElicitRequestFormParams {
+	if y, ok := copied(x, bit&0b10100); ok && changed(
+		drop(bit&0b100, y.Mode != nil, &y.Mode), drop(bit&0b10100, y.Task != nil, &y.Task),
+		inside(bit&0b100, &x.RequestedSchema, &y.RequestedSchema, object[ElicitRequestFormParamsRequestedSchema])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectElicitRequestFormParamsRequestedSchema(x *ElicitRequestFormParamsRequestedSchema, bit uint64) *ElicitRequestFormParamsRequestedSchema {
+	if y, ok := copied(x, bit&0b100); ok && changed(
+		drop(bit&0b100, y.Schema != nil, &y.Schema),
+		inside(bit&0b100, &x.Properties, &y.Properties, mapOf(projectPrimitiveSchemaDefinition))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectElicitRequestURLParams(x *ElicitRequestURLParams, bit uint64) *ElicitRequestURLParams {
+	if y, ok := copied(x, bit&0b10000); ok && changed(
+		drop(bit&0b10000, y.ElicitationID != nil, &y.ElicitationID),
+		drop(bit&0b10000, y.Task != nil, &y.Task)) {
+		return own(y)
+	}
+	return x
+}
+
+func projectElicitResult(x *ElicitResult, bit uint64) *ElicitResult {
+	if y, ok := copied(x, bit&0b100); ok && inside(bit&0b100, &x.Content, &y.Content, mapOf(projectElicitResultContentValue)) {
+		return own(y)
+	}
+	return x
+}
+
+func projectEmbeddedResource(x *EmbeddedResource, bit uint64) *EmbeddedResource {
+	if y, ok := copied(x, bit&0b11); ok && changed(
+		drop(bit&0b11, y.Meta != nil, &y.Meta), within(bit&0b11, &y.Annotations, object[Annotations]),
+		inside(bit&0b11, &x.Resource, &y.Resource, variant[AnyResourceContents])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectGetPromptRequestParams(x *GetPromptRequestParams, bit uint64) *GetPromptRequestParams {
+	if y, ok := copied(x, bit&0b11111); ok && changed(
+		drop(bit&0b1111, y.InputResponses != nil, &y.InputResponses),
+		drop(bit&0b1111, y.RequestState != nil, &y.RequestState),
+		within(bit&0b10000, &y.Meta, object[RequestMetaObject])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectGetPromptResult(x *GetPromptResult, bit uint64) *GetPromptResult {
+	if y, ok := copied(x, bit&0b1111); ok && changed(
+		drop(bit&0b1111, y.ResultType != nil, &y.ResultType),
+		inside(bit&0b111, &x.Messages, &y.Messages, list(object[PromptMessage]))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectImageContent(x *ImageContent, bit uint64) *ImageContent {
+	if y, ok := copied(x, bit&0b11); ok && changed(
+		drop(bit&0b11, y.Meta != nil, &y.Meta), within(bit&0b11, &y.Annotations, object[Annotations])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectImplementation(x *Implementation, bit uint64) *Implementation {
+	if y, ok := copied(x, bit&0b111); ok && changed(
+		drop(bit&0b111, y.Description != nil, &y.Description), drop(bit&0b111, y.Icons != nil, &y.Icons),
+		drop(bit&0b11, y.Title != nil, &y.Title), drop(bit&0b111, y.WebsiteURL != nil, &y.WebsiteURL)) {
+		return own(y)
+	}
+	return x
+}
+
+func projectInitializeRequestParams(x *InitializeRequestParams, bit uint64) *InitializeRequestParams {
+	if y, ok := copied(x, bit&0b1111); ok && changed(
+		inside(bit&0b1111, &x.Capabilities, &y.Capabilities, object[ClientCapabilities]),
+		inside(bit&0b111, &x.ClientInfo, &y.ClientInfo, object[Implementation])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectInitializeResult(x *InitializeResult, bit uint64) *InitializeResult {
+	if y, ok := copied(x, bit&0b1111); ok && changed(
+		inside(bit&0b1111, &x.Capabilities, &y.Capabilities, object[ServerCapabilities]),
+		inside(bit&0b111, &x.ServerInfo, &y.ServerInfo, object[Implementation])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectInputRequiredResult(x *InputRequiredResult, bit uint64) *InputRequiredResult {
+	if y, ok := copied(x, bit&0b10000); ok && inside(bit&0b10000, &x.InputRequests, &y.InputRequests, mapOf(variant[InputRequest])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectLegacyTitledEnumSchema(x *LegacyTitledEnumSchema, bit uint64) *LegacyTitledEnumSchema {
+	if y, ok := copied(x, bit&0b100); ok && drop(bit&0b100, y.Default != nil, &y.Default) {
+		return own(y)
+	}
+	return x
+}
+
+func projectListPromptsResult(x *ListPromptsResult, bit uint64) *ListPromptsResult {
+	if y, ok := copied(x, bit&0b1111); ok && changed(
+		drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
+		drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
+		inside(bit&0b111, &x.Prompts, &y.Prompts, list(object[Prompt]))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectListResourceTemplatesResult(x *ListResourceTemplatesResult, bit uint64) *ListResourceTemplatesResult {
+	if y, ok := copied(x, bit&0b1111); ok && changed(
+		drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
+		drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
+		inside(bit&0b111, &x.ResourceTemplates, &y.ResourceTemplates, list(object[ResourceTemplate]))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectListResourcesResult(x *ListResourcesResult, bit uint64) *ListResourcesResult {
+	if y, ok := copied(x, bit&0b1111); ok && changed(
+		drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
+		drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
+		inside(bit&0b111, &x.Resources, &y.Resources, list(object[Resource]))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectListRootsRequest(x *ListRootsRequest, bit uint64) *ListRootsRequest {
+	if y, ok := copied(x, bit&0b10111); ok && changed(
+		drop(bit&0b10111, !y.ID.IsZero(), &y.ID), drop(bit&0b10111, y.JSONRPC != nil, &y.JSONRPC),
+		within(bit&0b10000, &y.Params, object[RequestParams])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectListRootsResult(x *ListRootsResult, bit uint64) *ListRootsResult {
+	if y, ok := copied(x, bit&0b11); ok && inside(bit&0b11, &x.Roots, &y.Roots, list(object[Root])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectListToolsResult(x *ListToolsResult, bit uint64) *ListToolsResult {
+	if y, ok := copied(x, bit&0b11111); ok && changed(
+		drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
+		drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
+		inside(bit&0b10111, &x.Tools, &y.Tools, list(object[Tool]))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectNumberSchema(x *NumberSchema, bit uint64) *NumberSchema {
+	if y, ok := copied(x, bit&0b100); ok && drop(bit&0b100, y.Default != nil, &y.Default) {
+		return own(y)
+	}
+	return x
+}
+
+func projectPaginatedRequestParams(x *PaginatedRequestParams, bit uint64) *PaginatedRequestParams {
+	if y, ok := copied(x, bit&0b10000); ok && within(bit&0b10000, &y.Meta, object[RequestMetaObject]) {
+		return own(y)
+	}
+	return x
+}
+
+func projectProgressNotificationParams(x *ProgressNotificationParams, bit uint64) *ProgressNotificationParams {
+	if y, ok := copied(x, bit&0b1); ok && drop(bit&0b1, y.Message != nil, &y.Message) {
+		return own(y)
+	}
+	return x
+}
+
+func projectPrompt(x *Prompt, bit uint64) *Prompt {
+	if y, ok := copied(x, bit&0b111); ok && changed(
+		drop(bit&0b11, y.Meta != nil, &y.Meta), drop(bit&0b111, y.Icons != nil, &y.Icons),
+		drop(bit&0b11, y.Title != nil, &y.Title),
+		inside(bit&0b11, &x.Arguments, &y.Arguments, list(object[PromptArgument]))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectPromptArgument(x *PromptArgument, bit uint64) *PromptArgument {
+	if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Title != nil, &y.Title) {
+		return own(y)
+	}
+	return x
+}
+
+func projectPromptMessage(x *PromptMessage, bit uint64) *PromptMessage {
+	if y, ok := copied(x, bit&0b111); ok && inside(bit&0b111, &x.Content, &y.Content, required(projectContentBlock)) {
+		return own(y)
+	}
+	return x
+}
+
+func projectPromptReference(x *PromptReference, bit uint64) *PromptReference {
+	if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Title != nil, &y.Title) {
+		return own(y)
+	}
+	return x
+}
+
+func projectReadResourceRequestParams(x *ReadResourceRequestParams, bit uint64) *ReadResourceRequestParams {
+	if y, ok := copied(x, bit&0b11111); ok && changed(
+		drop(bit&0b1111, y.InputResponses != nil, &y.InputResponses),
+		drop(bit&0b1111, y.RequestState != nil, &y.RequestState),
+		within(bit&0b10000, &y.Meta, object[RequestMetaObject])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectReadResourceResult(x *ReadResourceResult, bit uint64) *ReadResourceResult {
+	if y, ok := copied(x, bit&0b1111); ok && changed(
+		drop(bit&0b1111, y.CacheScope != nil, &y.CacheScope),
+		drop(bit&0b1111, y.ResultType != nil, &y.ResultType), drop(bit&0b1111, y.TTLMs != nil, &y.TTLMs),
+		inside(bit&0b11, &x.Contents, &y.Contents, list(variant[AnyResourceContents]))) {
+		return own(y)
+	}
+	return x
+}
+
+func projectRequestMetaObject(x *RequestMetaObject, bit uint64) *RequestMetaObject {
+	if y, ok := copied(x, bit&0b10000); ok && within(bit&0b10000, &y.ClientCapabilities, object[ClientCapabilities]) {
+		return own(y)
+	}
+	return x
+}
+
+func projectRequestParams(x *RequestParams, bit uint64) *RequestParams {
+	if y, ok := copied(x, bit&0b10000); ok && within(bit&0b10000, &y.Meta, object[RequestMetaObject]) {
+		return own(y)
+	}
+	return x
+}
+
+func projectResource(x *Resource, bit uint64) *Resource {
+	if y, ok := copied(x, bit&0b111); ok && changed(
+		drop(bit&0b11, y.Meta != nil, &y.Meta), drop(bit&0b111, y.Icons != nil, &y.Icons),
+		drop(bit&0b11, y.Title != nil, &y.Title), within(bit&0b11, &y.Annotations, object[Annotations])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectResourceLink(x *ResourceLink, bit uint64) *ResourceLink {
+	if y, ok := copied(x, bit&0b100); ok && drop(bit&0b100, y.Icons != nil, &y.Icons) {
+		return own(y)
+	}
+	return x
+}
+
+func projectResourceTemplate(x *ResourceTemplate, bit uint64) *ResourceTemplate {
+	if y, ok := copied(x, bit&0b111); ok && changed(
+		drop(bit&0b11, y.Meta != nil, &y.Meta), drop(bit&0b111, y.Icons != nil, &y.Icons),
+		drop(bit&0b11, y.Title != nil, &y.Title), within(bit&0b11, &y.Annotations, object[Annotations])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectRoot(x *Root, bit uint64) *Root {
+	if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Meta != nil, &y.Meta) {
+		return own(y)
+	}
+	return x
+}
+
+func projectSamplingMessage(x *SamplingMessage, bit uint64) *SamplingMessage {
+	if y, ok := copied(x, bit&0b111); ok && changed(
+		drop(bit&0b111, y.Meta != nil, &y.Meta),
+		inside(bit&0b111, &x.Content, &y.Content, object[SamplingContent])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectServerCapabilities(x *ServerCapabilities, bit uint64) *ServerCapabilities {
+	if y, ok := copied(x, bit&0b11111); ok && changed(
+		drop(bit&0b1, y.Completions != nil, &y.Completions),
+		drop(bit&0b1111, y.Extensions != nil, &y.Extensions), drop(bit&0b10111, y.Tasks != nil, &y.Tasks)) {
+		return own(y)
+	}
+	return x
+}
+
+func projectStringSchema(x *StringSchema, bit uint64) *StringSchema {
+	if y, ok := copied(x, bit&0b100); ok && drop(bit&0b100, y.Default != nil, &y.Default) {
+		return own(y)
+	}
+	return x
+}
+
+func projectSubscriptionsListenRequestParams(x *SubscriptionsListenRequestParams, bit uint64) *SubscriptionsListenRequestParams {
+	if y, ok := copied(x, bit&0b10000); ok && inside(bit&0b10000, &x.Meta, &y.Meta, object[RequestMetaObject]) {
+		return own(y)
+	}
+	return x
+}
+
+func projectTextContent(x *TextContent, bit uint64) *TextContent {
+	if y, ok := copied(x, bit&0b11); ok && changed(
+		drop(bit&0b11, y.Meta != nil, &y.Meta), within(bit&0b11, &y.Annotations, object[Annotations])) {
+		return own(y)
+	}
+	return x
+}
+
+func projectTextResourceContents(x *TextResourceContents, bit uint64) *TextResourceContents {
+	if y, ok := copied(x, bit&0b11); ok && drop(bit&0b11, y.Meta != nil, &y.Meta) {
+		return own(y)
+	}
+	return x
+}
+
+func projectTool(x *Tool, bit uint64) *Tool {
+	if y, ok := copied(x, bit&0b10111); ok && changed(
+		drop(bit&0b11, y.Meta != nil, &y.Meta), drop(bit&0b1, y.Annotations != nil, &y.Annotations),
+		drop(bit&0b10111, y.Execution != nil, &y.Execution), drop(bit&0b111, y.Icons != nil, &y.Icons),
+		drop(bit&0b11, y.OutputSchema != nil, &y.OutputSchema), drop(bit&0b11, y.Title != nil, &y.Title)) {
+		return own(y)
+	}
+	return x
+}
+
+func projectSamplingContent(x *SamplingContent, bit uint64) *SamplingContent {
+	if y, ok := copied(x, bit&0b111); ok && inside(bit&0b111, &x.Items, &y.Items, list(projectSamplingMessageContentBlock)) {
+		return own(y)
+	}
+	return x
 }
 
 func projectContentBlock(x *ContentBlock, bit uint64) *ContentBlock {

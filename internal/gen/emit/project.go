@@ -15,6 +15,11 @@ func (w *printer) project() {
 	}
 	w.f("%s", projectHead)
 	p := &projection{used: map[string]bool{}}
+	var functions []string
+	add := func(name string, varies ir.Revs, fields ...*ir.Field) {
+		w.f("\tcase *%s:\n\t\treturn project%[1]s(x, bit)\n", name)
+		functions = append(functions, p.copied(name, varies, fields...))
+	}
 	for _, t := range w.p.Projected {
 		switch t := t.(type) {
 		case *ir.Struct:
@@ -22,14 +27,17 @@ func (w *printer) project() {
 			if t.Rest != nil {
 				fields = append(slices.Clip(fields), &ir.Field{GoName: "AdditionalProperties", Type: &ir.Map{Elem: t.Rest}, In: t.Varies})
 			}
-			w.f("%s", p.copied(t.GoName, t.Varies, fields...))
+			add(t.GoName, t.Varies, fields...)
 		case *ir.OneOrMany:
-			w.f("%s", p.copied(t.GoName, t.Varies, &ir.Field{GoName: "Items", Type: &ir.List{Elem: t.Elem}, In: t.Varies}))
+			add(t.GoName, t.Varies, &ir.Field{GoName: "Items", Type: &ir.List{Elem: t.Elem}, In: t.Varies})
 		case *ir.Wrapper:
-			w.f("%s", p.copied(t.GoName, t.Varies, &ir.Field{GoName: "Value", Type: t.Type, In: t.Varies}))
+			add(t.GoName, t.Varies, &ir.Field{GoName: "Value", Type: t.Type, In: t.Varies})
 		}
 	}
 	w.f("\t}\n\treturn v\n}\n\n")
+	for _, f := range functions {
+		w.f("%s", f)
+	}
 	for _, t := range w.p.Projected {
 		if u, ok := t.(*ir.Union); ok {
 			w.f("%s", p.union(u))
@@ -50,7 +58,8 @@ func (p *projection) use(name string) string {
 	return name
 }
 
-// copied returns the case that projects a struct.
+// copied returns the function that projects a struct. It is a function of its own, because project
+// would need stack for the copies of all types.
 func (p *projection) copied(name string, varies ir.Revs, fields ...*ir.Field) string {
 	var parts []string
 	for _, f := range fields {
@@ -70,24 +79,23 @@ func (p *projection) copied(name string, varies ir.Revs, fields ...*ir.Field) st
 	// Put several calls on a line.
 	const width = 100
 	var b strings.Builder
-	fmt.Fprintf(&b, "\tcase *%s:\n\t\tif y, ok := copied(x, bit&%#b); ok && ", name, varies)
+	const end = " {\n\t\treturn own(y)\n\t}\n\treturn x\n}\n\n"
+	fmt.Fprintf(&b, "func project%s(x *%[1]s, bit uint64) *%[1]s {\n\tif y, ok := copied(x, bit&%#b); ok && ", name, varies)
 	if len(parts) == 1 {
-		fmt.Fprintf(&b, "%s {\n\t\t\treturn own(y)\n\t\t}\n", parts[0])
-		return b.String()
+		return b.String() + parts[0] + end
 	}
 	b.WriteString(p.use("changed") + "(")
 	line := width
 	for i, part := range parts {
 		if line += len(part) + 2; line > width {
-			b.WriteString("\n\t\t\t")
+			b.WriteString("\n\t\t")
 			line = len(part)
 		} else {
 			b.WriteString(" ")
 		}
 		b.WriteString(part + ","[:min(1, len(parts)-1-i)])
 	}
-	b.WriteString(") {\n\t\t\treturn own(y)\n\t\t}\n")
-	return b.String()
+	return b.String() + ")" + end
 }
 
 // inside returns the call that projects the field f of x to that of y.
