@@ -30,6 +30,8 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	author "github.com/mcpwire/mcpwire/runtime/client"
+	front "github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/session/sessiontest"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -37,6 +39,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	wire "github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -45,8 +48,9 @@ import (
 //
 //	go test -run '^$' -bench TaskCycle -benchtime 9x
 //
-// A cycle creates a task, runs it, and fetches its result. "manager" is the runtime alone, as
-// another SDK would embed it. "session" has a client, a server and all messages over an in-memory
+// A cycle creates a task, runs it, and fetches its result. "author" is what the README shows:
+// StartTool and Result of a client, and a server whose tool is a Go function. "manager" is the
+// runtime alone, as another SDK would embed it. "session" has a client, a server and all messages over an in-memory
 // connection, including the notification of the task's end. mcp-go also runs in one process, over
 // its in-process transport, which calls the handlers of server and client directly. "http" and
 // "mcp-go-http" are client and server in one process over Streamable HTTP on the loopback address,
@@ -86,9 +90,25 @@ type contestant struct {
 }
 
 const (
-	turn    = 3 * time.Second // length of a turn
-	keeping = 2 * time.Second // lifetime of tasks in memory: many expire in the turn that created them
+	longTurn  = 3 * time.Second
+	shortTurn = 500 * time.Millisecond // with -short
+	keeping   = 2 * time.Second        // lifetime of tasks in memory: many expire in the turn that created them
 )
+
+// turn returns the length of a turn.
+func turn() time.Duration {
+	if testing.Short() {
+		return shortTurn
+	}
+	return longTurn
+}
+
+// mallocs returns the number of allocations of the process so far.
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
+}
 
 // contest lets the contestants take b.N turns each, with the given number of concurrent callers.
 // Other load of the machine affects all of them. Ratios are relative to the last contestant of the
@@ -97,13 +117,15 @@ const (
 // pays for another one.
 func contest(b *testing.B, rest time.Duration, list ...contestant) {
 	b.Helper()
-	rates, costs := make([][]float64, len(list)), make([][]float64, len(list))
+	rates, costs, allocs := make([][]float64, len(list)), make([][]float64, len(list)), make([][]float64, len(list))
 	ratios, savings := make([][]float64, len(list)), make([][]float64, len(list))
 	for range b.N {
 		for i, c := range list {
+			before := mallocs()
 			n, took, spent := take(b, c.cycle)
 			rates[i] = append(rates[i], n/took.Seconds())
 			costs[i] = append(costs[i], float64(spent)/n/1e3)
+			allocs[i] = append(allocs[i], float64(mallocs()-before)/n)
 			time.Sleep(rest)
 			runtime.GC()
 		}
@@ -116,6 +138,7 @@ func contest(b *testing.B, rest time.Duration, list ...contestant) {
 	for i, c := range list {
 		b.ReportMetric(median(rates[i]), c.name+"-cycles/s")
 		b.ReportMetric(median(costs[i]), c.name+"-cpu-µs")
+		b.ReportMetric(median(allocs[i]), c.name+"-allocs")
 		if i < len(list)-1 {
 			b.ReportMetric(median(ratios[i]), c.name+"-times")
 			b.ReportMetric(slices.Min(ratios[i]), c.name+"-times-least")
@@ -130,11 +153,12 @@ func contest(b *testing.B, rest time.Duration, list ...contestant) {
 // take runs f for a turn and returns the number of runs, the elapsed time and the processor time.
 func take(b *testing.B, f func() error) (n float64, took, spent time.Duration) {
 	var count atomic.Int64
+	length := turn()
 	start, before := time.Now(), processor()
 	var group sync.WaitGroup
 	for range concurrent {
 		group.Go(func() {
-			for time.Since(start) < turn {
+			for time.Since(start) < length {
 				if err := f(); err != nil {
 					b.Error(err)
 					return
@@ -193,14 +217,20 @@ func BenchmarkTaskCycle(b *testing.B) {
 		}}
 	}
 	const rest = keeping + keeping/10
+	written := func(name string, c *author.Client) contestant {
+		return contestant{name, func() error { return authorCycle(c) }}
+	}
 	b.Run("memory", func(b *testing.B) {
 		contest(b, rest,
+			written("author", connectAuthor(b, authorDone)),
 			over("session", connect(b, newManager(b, memory.New(), keeping), plain)),
 			alone(newManager(b, memory.New(), keeping)),
 			peer("mcp-go", connectMCPGo(b, plainMCPGo)))
 	})
 	b.Run("http", func(b *testing.B) {
 		contest(b, rest,
+			written("author", connectAuthorHTTP(b, true, authorDone)),
+			written("author-listening", connectAuthorHTTP(b, false, authorDone)),
 			over("http", connectHTTP(b, newManager(b, memory.New(), keeping), plain)),
 			over("http-listening", connectHTTPListening(b, newManager(b, memory.New(), keeping), plain)),
 			peer("mcp-go-http", connectMCPGoHTTP(b, plainMCPGo)))
@@ -211,6 +241,59 @@ func BenchmarkTaskCycle(b *testing.B) {
 			alone(newManager(b, boltStore(b), time.Hour)),
 			contestant{"bbolt", rawBolt(b)})
 	})
+}
+
+// authorDone is the tool of the server that an author writes.
+func authorDone(context.Context, *front.Call, struct{}) (string, error) { return "done", nil }
+
+// authorServer returns a server with a tool that can be called as a task.
+func authorServer(b *testing.B, tool front.ToolFunc[struct{}, string]) *front.Server {
+	b.Helper()
+	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: memory.New(), Limits: unlimited, DefaultTTL: keeping}})
+	if _, err := front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{})); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	return s
+}
+
+func connectAuthor(b *testing.B, tool front.ToolFunc[struct{}, string]) *author.Client {
+	b.Helper()
+	here, there := inmemory.Pair(inmemory.Options{})
+	if _, err := authorServer(b, tool).Serve(there); err != nil {
+		b.Fatal(err)
+	}
+	c, err := author.Connect(context.Background(), here, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	return c
+}
+
+func connectAuthorHTTP(b *testing.B, noListen bool, tool front.ToolFunc[struct{}, string]) *author.Client {
+	b.Helper()
+	handler := authorServer(b, tool).Handler(nil)
+	web := httptest.NewServer(handler)
+	b.Cleanup(web.Close)
+	b.Cleanup(func() { handler.Close() })
+	o := &author.Options{HTTP: streamable.ClientOptions{NoListen: noListen}}
+	o.HTTP.HTTP = pooled(b)
+	c, err := author.Dial(context.Background(), web.URL, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	return c
+}
+
+func authorCycle(c *author.Client) error {
+	h, err := c.StartTool(context.Background(), "t", nil)
+	if err != nil {
+		return err
+	}
+	_, err = h.Result(context.Background())
+	return err
 }
 
 // taskServer serves a tool that can be called as a task.
