@@ -1,0 +1,143 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/proxy"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// addAsking adds a tool that asks the user for a name.
+func addAsking(t *testing.T, s *server.Server, options ...server.ToolOption) {
+	t.Helper()
+	addTool(t, s, "ask", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		var in struct{ Name string }
+		action, err := server.Elicit(ctx, c, "Name?", &in)
+		return string(action) + " " + in.Name, err
+	}, options...)
+}
+
+// user returns the options of a client whose user has a name.
+func user(name string) *client.Options {
+	return &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		value, err := form.Of(name)
+		return client.Accept(map[string]form.Value{"Name": value}), err
+	}}
+}
+
+func said(text string) mcp.SamplingContent {
+	return mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: text}}}
+}
+
+// Input requests reach the client whose call they belong to, with its answer, roots and model.
+func TestInputRequestsPass(t *testing.T) {
+	one := newUpstream(t, "one", nil)
+	addAsking(t, one.Server)
+	addTool(t, one.Server, "roots", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		roots, err := c.Roots(ctx)
+		if err != nil {
+			return "", err
+		}
+		return roots[0].URI, nil
+	})
+	addTool(t, one.Server, "sample", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		r, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser,
+			Content: said("hi")}}})
+		if err != nil {
+			return "", err
+		}
+		return r.Model, nil
+	})
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	o := user("Ada")
+	o.Sample = func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+		return &mcp.CreateMessageResult{Model: "small", Role: mcp.RoleAssistant, Content: said("ho")}, nil
+	}
+	o.Roots = new(client.Roots)
+	o.CheckRoot = func(context.Context, mcp.Root) error { return nil }
+	if err := o.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
+		t.Fatal(err)
+	}
+	ada, bob, none := connect(t, p, o), connect(t, p, user("Bob")), connect(t, p, nil)
+	equal(t, "Ada's form", "accept Ada", mustCall(t, ada, "a_ask", nil))
+	equal(t, "Bob's form", "accept Bob", mustCall(t, bob, "a_ask", nil))
+	equal(t, "roots", "file:///work", mustCall(t, ada, "a_roots", nil))
+	equal(t, "model", "small", mustCall(t, ada, "a_sample", nil))
+	r, err := none.CallTool(t.Context(), "a_ask", nil)
+	if err != nil || r.IsError == nil || !*r.IsError {
+		t.Errorf("client without forms: %v, %v", r, err)
+	}
+}
+
+func TestRootsChangeReachesUpstreams(t *testing.T) {
+	changed := make(chan struct{}, 1)
+	one := newUpstream(t, "one", &server.Config{Methods: map[string]session.Handler{
+		mcp.MethodNotificationsRootsListChanged: func(context.Context, *session.Request) (codec.Encoder, error) {
+			changed <- struct{}{}
+			return nil, nil
+		},
+	}})
+	addTool(t, one.Server, "x", echo(""))
+	o := &client.Options{Roots: new(client.Roots)}
+	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), o)
+	mustCall(t, c, "a_x", nil)
+	if err := o.Roots.Set(t.Context(), mcp.Root{URI: "file:///work"}); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+}
+
+// The upstream cancels its input request: the client's handler ends.
+func TestCancellationOfInputRequestPasses(t *testing.T) {
+	one := newUpstream(t, "one", nil)
+	asked := make(chan struct{})
+	addTool(t, one.Server, "ask", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		go func() {
+			<-asked
+			cancel()
+		}()
+		_, err := c.ElicitForm(ctx, &mcp.ElicitRequestFormParams{Message: "?"})
+		if !errors.Is(err, context.Canceled) {
+			return "", err
+		}
+		return "cancelled", nil
+	})
+	ended := make(chan error, 1)
+	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
+		Fill: func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
+			close(asked)
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return nil, ctx.Err()
+		}})
+	equal(t, "result", "cancelled", mustCall(t, c, "a_ask", nil))
+	if err := <-ended; !errors.Is(err, session.ErrCancelled) {
+		t.Errorf("the client's handler: %v", err)
+	}
+}
+
+// An error of the client reaches the upstream with its code.
+func TestErrorOfClientPasses(t *testing.T) {
+	one := newUpstream(t, "one", nil)
+	codes := make(chan int64, 1)
+	addTool(t, one.Server, "ask", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		_, err := c.ElicitForm(ctx, &mcp.ElicitRequestFormParams{Message: "?"})
+		codes <- int64(jsonrpc.CodeOf(err))
+		return "", nil
+	})
+	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
+		Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+			return nil, &jsonrpc.Error{Code: -7, Message: "no"}
+		}})
+	mustCall(t, c, "a_ask", nil)
+	equal(t, "code", int64(-7), <-codes)
+}
