@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -23,11 +24,29 @@ func Parse(data []byte, opts ...codec.Option) (Message, error) {
 // ParseReceived parses a message like [Parse], without a limit on its length: the transport that
 // received it has applied its own limit. Raw values in the result share the memory of text, as with
 // [codec.NoCopy], so text must not be changed afterwards.
+//
+// It tolerates two faults of existing peers: it ignores a byte order mark, and params that are null
+// count as absent. A message with an id, but without a method, params, a result or an error, is
+// invalid ([ErrNeither]), and its Kind is [KindResponse]: it is most likely a response whose empty
+// result was omitted. Offsets in errors do not count the byte order mark.
 func ParseReceived(text []byte) (Message, error) {
+	text = bytes.TrimPrefix(text, byteOrderMark)
 	if len(text) > codec.DefaultMaxSize {
-		return Parse(text, codec.NoCopy(), codec.MaxSize(len(text)))
+		return parse(text, nil, true, codec.NoCopy(), codec.MaxSize(len(text)))
 	}
-	return Parse(text, codec.NoCopy())
+	return parse(text, nil, true, codec.NoCopy())
+}
+
+var byteOrderMark = []byte("\uFEFF")
+
+// CanonicalID returns the shortest form of an integer id that fits an int64, such as 1 for 1.0.
+// It returns other ids unchanged. Some peers answer request 1 with id 1.0, which JSON-RPC calls the
+// same value.
+func CanonicalID(id ID) ID {
+	if i, ok := id.Int(); ok {
+		return codec.IntScalar(i)
+	}
+	return id
 }
 
 // Payloads decodes params and results into their own types. A method that returns nil has consumed
@@ -49,6 +68,11 @@ type AnyResult interface {
 // payload of the wrong shape is an error with code -32602, unless the message itself is invalid.
 // The rest of the message is read in both cases.
 func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) {
+	return parse(data, p, false, opts...)
+}
+
+// parse is ParseTyped. If tolerant is true, it tolerates the faults that ParseReceived names.
+func parse(data []byte, p Payloads, tolerant bool, opts ...codec.Option) (Message, error) {
 	parser := parsers.Get().(*parser)
 	parser.limits = wire.Limits{}
 	for _, o := range opts {
@@ -56,7 +80,7 @@ func ParseTyped(data []byte, p Payloads, opts ...codec.Option) (Message, error) 
 	}
 	r := &parser.Reader
 	r.Reset(data, parser.limits)
-	d := decoder{r: r, extra: &parser.extra, types: p, limits: parser.limits}
+	d := decoder{r: r, extra: &parser.extra, types: p, limits: parser.limits, tolerant: tolerant}
 	d.message()
 	r.End()
 	r.Fail(d.faultAt, d.fault)
@@ -132,6 +156,8 @@ type decoder struct {
 	params wire.Kind
 	types  Payloads // nil if payloads stay raw
 	limits wire.Limits
+	// Faults are tolerated; see ParseReceived.
+	tolerant bool
 
 	faultAt int
 	fault   error // the first one
@@ -358,6 +384,8 @@ func (d *decoder) kind() Kind {
 		return KindErrorResponse
 	case d.seen&seenResult != 0:
 		return KindResponse
+	case d.tolerant && d.seen == seenVersion|seenID && !d.r.Failed():
+		return KindResponse
 	}
 	return KindInvalid
 }
@@ -378,7 +406,7 @@ func (d *decoder) checkMembers(start int) {
 	switch {
 	case d.seen&seenVersion == 0:
 		d.fail(start, ErrVersion)
-	case m.Kind == KindInvalid:
+	case m.Kind == KindInvalid, m.Kind == KindResponse && d.seen&seenResult == 0:
 		d.fail(start, ErrNeither)
 	case d.nullID && m.Kind != KindErrorResponse:
 		d.fail(d.at.id, fmt.Errorf("%w: %w", ErrID, wire.WrongKind("string or integer", wire.KindNull)))
@@ -391,6 +419,8 @@ func (d *decoder) checkMembers(start int) {
 	switch {
 	case d.seen&seenMethod == 0:
 		d.extra.Set("params", m.Params)
+		m.Params = nil
+	case d.params == wire.KindNull && d.tolerant:
 		m.Params = nil
 	case d.params == wire.KindArray:
 		d.fail(d.at.params, ErrPositional)

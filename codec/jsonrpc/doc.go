@@ -30,6 +30,9 @@
 //   - The message has a result and an error: [ErrBoth]; a method and one of these: [ErrMixed]; none
 //     of the three: [ErrNeither].
 //
+// [ParseReceived], for peers that are connected now, tolerates some faults; [CanonicalID] helps to
+// match the ids of their responses.
+//
 // # Preserved content
 //
 // EncodeJSON writes a message that Parse accepted with all its members and values, possibly in

@@ -309,6 +309,28 @@ func TestErrorDecodesOutsideMessage(t *testing.T) {
 	}
 }
 
+func TestParseReceivedToleratesFaultsOfPeers(t *testing.T) {
+	for _, c := range []struct {
+		text, want string
+		err        error
+	}{
+		{"\uFEFF" + `{"jsonrpc":"2.0","id":1.0,"method":"m"}`, "request 1.0 1", nil},
+		{`{"jsonrpc":"2.0","id":"1","method":"m","params":null}`, `request "1" "1"`, nil},
+		{`{"jsonrpc":"2.0","method":"m","params":null}`, "notification  ", nil},
+		{`{"jsonrpc":"2.0","id":1e2}`, "response 1e2 100", ErrNeither},
+		{`{"jsonrpc":"2.0","id":1,"params":{}}`, "invalid 1 1", ErrNeither},
+		{`{"jsonrpc":"2.0","id":100000000000000000000}`, "response 100000000000000000000 100000000000000000000", ErrNeither},
+		{`{"jsonrpc":"2.0","id":1,"method":"m","params":[]}`, "request 1 1", ErrPositional},
+		{"\uFEFF\uFEFF{}", "invalid  ", codec.ErrBOM},
+	} {
+		m, err := ParseReceived([]byte(c.text))
+		got := fmt.Sprint(m.Kind, " ", m.ID.String(), " ", CanonicalID(m.ID).String())
+		if got != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || err == nil && m.Params != nil {
+			t.Errorf("%s: got %s, %v", c.text, got, err)
+		}
+	}
+}
+
 func TestCodeOf(t *testing.T) {
 	_, unwritable := codec.Marshal(codec.StringScalar("\xff"))
 	_, incomplete := (&Message{Kind: KindRequest}).AppendJSON(nil)

@@ -40,6 +40,18 @@ func (s *Session) receiveBatch(m transport.Message) {
 	b.skip()
 }
 
+// failBatch fails the calls that a batch answers, in a revision without batches. It returns false
+// if there are none. err is the error for the batch.
+func (s *Session) failBatch(m transport.Message, err error) (ok bool) {
+	items, _ := jsonrpc.ParseBatch(m.Text, append(codec.AllowSize(m.Text), codec.NoCopy())...)
+	for i := range items {
+		if kind := items[i].Message.Kind; kind == jsonrpc.KindResponse || kind == jsonrpc.KindErrorResponse {
+			ok = s.answered(items[i].Message.ID, invalidAnswer(err)) || ok
+		}
+	}
+	return ok
+}
+
 // add adds an answer. Its bytes count towards the limits until the batch is sent.
 func (b *batch) add(text []byte) {
 	b.s.inbound.hold(len(text))

@@ -359,11 +359,16 @@ func (s *Session) callLate(late lateFunc, a answer) {
 	s.panicked("OnLate", boundary.Run(func() error { late(a.result, a.err); return nil }))
 }
 
-// answered delivers an answer to the pending call. It drops the answer if the call has returned.
-func (s *Session) answered(id jsonrpc.ID, a answer) {
-	if !s.calls.deliver(id, a) && s.cfg.Logger.Enabled(s.life.ctx, slog.LevelDebug) {
+// answered delivers an answer to the pending call. It returns false, and drops the answer, if the
+// call has returned.
+func (s *Session) answered(id jsonrpc.ID, a answer) (ok bool) {
+	if s.calls.deliver(id, a) || s.calls.deliver(jsonrpc.CanonicalID(id), a) {
+		return true
+	}
+	if s.cfg.Logger.Enabled(s.life.ctx, slog.LevelDebug) {
 		s.cfg.Logger.Debug("answer dropped", "id", boundary.Text(id.String(), maxID), "error", boundary.ErrorText(a.err))
 	}
+	return false
 }
 
 // forget lets the transport release its resources for a request whose answer is not needed. It does

@@ -20,6 +20,13 @@
 //   - reports and receives progress ([Reporter], [Tracker]),
 //   - ends at once with Close, or in order with Shutdown.
 //
+// # Faulty peers
+//
+// An answer that is invalid, too long, or part of a batch in a revision without batches fails the
+// call that waits for it, at once, as far as its id can be read. A byte order mark before a message
+// is ignored, params that are null count as absent, and an answer with id 1.0 is for request 1. See
+// [jsonrpc.ParseReceived].
+//
 // # Blocking
 //
 // One goroutine reads. It does not wait for handlers, callbacks or callers, nor for the transport

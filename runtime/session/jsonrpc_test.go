@@ -201,7 +201,7 @@ func TestSentMessagesAreValid(t *testing.T) {
 }
 
 // Proves JSONRPC-04, JSONRPC-05.
-func TestAnswersAreMatchedByExactID(t *testing.T) {
+func TestAnswersAreMatchedByID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := open(t, &session.Config{Handler: custom()})
 		got := make(chan string, 1)
@@ -212,12 +212,13 @@ func TestAnswersAreMatchedByExactID(t *testing.T) {
 		p.talk(`
 			< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
 			> {"jsonrpc":"2.0","id":"1","result":{"roots":["a string"]}}
-			> {"jsonrpc":"2.0","id":1.0,"result":{"roots":["another text"]}}
+			> {"jsonrpc":"2.0","id":1.5,"result":{"roots":["a fraction"]}}
 			> {"jsonrpc":"2.0","id":2,"result":{"roots":["another number"]}}
 			The same id in the other direction is another request.
 			> {"jsonrpc":"2.0","id":1,"method":"ping"}
 			< {"jsonrpc":"2.0","id":1,"result":{}}
-			> {"jsonrpc":"2.0","id":1,"result":{"roots":[]}}
+			The text of an integer may differ.
+			> {"jsonrpc":"2.0","id":1.0,"result":{"roots":[]}}
 			> {"jsonrpc":"2.0","id":1,"result":{"roots":["too late"]}}
 		`)
 		if got := <-got; got != `{"roots":[]}<nil>` {
@@ -259,6 +260,32 @@ func TestBatchesAreServedOnlyInTheirRevision(t *testing.T) {
 			> [{"jsonrpc":"2.0","id":4,"method":"x/panic"}]
 			< [{"jsonrpc":"2.0","id":4,"error":{"code":-32603}}]
 		`)
+	})
+}
+
+// A message with an id alone is an answer if a call waits for it, and otherwise a request without a
+// method.
+func TestMessageWithIDAloneIsRejectedUnlessCallWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := open(t, nil)
+		p.talk(`
+			> {"jsonrpc":"2.0","id":1}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}
+		`)
+		got := make(chan error, 1)
+		go func() {
+			_, err := s.Call(t.Context(), "roots/list", nil)
+			got <- err
+		}()
+		p.talk(`
+			< {"jsonrpc":"2.0","id":1,"method":"roots/list"}
+			> {"jsonrpc":"2.0","id":1,"params":{}}
+			< {"jsonrpc":"2.0","id":1,"error":{"code":-32600}}
+			> {"jsonrpc":"2.0","id":1}
+		`)
+		if err := <-got; !errors.Is(err, jsonrpc.ErrNeither) {
+			t.Errorf("got %v, want %v", err, jsonrpc.ErrNeither)
+		}
 	})
 }
 

@@ -45,9 +45,14 @@ const (
 func (s *Session) receive(m transport.Message) {
 	// The session owns the text and does not change it.
 	message, err := jsonrpc.ParseReceived(m.Text)
-	if errors.Is(err, jsonrpc.ErrBatch) && s.Revision().Defines("JSONRPCBatchRequest") {
-		s.receiveBatch(m)
-		return
+	if errors.Is(err, jsonrpc.ErrBatch) {
+		if s.Revision().Defines("JSONRPCBatchRequest") {
+			s.receiveBatch(m)
+			return
+		}
+		if s.failBatch(m, err) {
+			return
+		}
 	}
 	s.take(message, err, m, nil)
 }
@@ -88,14 +93,21 @@ func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message
 	cause := boundary.Text(boundary.ErrorText(err), 1<<10) // it may quote the message
 	switch message.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindErrorResponse:
-		s.answered(message.ID, answer{err: fmt.Errorf("session: invalid answer: %w", err)})
-		return
+		// Without a result and an error, it may also be a request that lacks its method.
+		if s.answered(message.ID, invalidAnswer(err)) || !errors.Is(err, jsonrpc.ErrNeither) {
+			return
+		}
 	case jsonrpc.KindNotification:
 		s.warn("notification rejected", "method", boundary.Text(message.Method, maxMethod), "error", cause)
 		return
 	}
 	s.warn("message rejected", "error", cause)
 	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m, b)
+}
+
+// invalidAnswer returns the answer for a response that is invalid because of err.
+func invalidAnswer(err error) answer {
+	return answer{err: fmt.Errorf("session: invalid answer: %w", err)}
 }
 
 // answer answers a request in m without a handler: with err or, if that is nil, with an empty

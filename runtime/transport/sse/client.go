@@ -283,12 +283,16 @@ func (c *Client) record(s *stream, m *jsonrpc.Message) (deliver bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse {
-		if _, lost := c.lost[m.ID]; lost {
-			delete(c.lost, m.ID)
+		id := m.ID
+		if _, open := c.calls[id]; !open && id != s.initializeID {
+			id = jsonrpc.CanonicalID(id)
+		}
+		if _, lost := c.lost[id]; lost {
+			delete(c.lost, id)
 			return false
 		}
-		delete(c.calls, m.ID)
-		if m.ID == s.initializeID && s.revision == nil {
+		delete(c.calls, id)
+		if id == s.initializeID && s.revision == nil {
 			s.revision = revisionOf(m.Result)
 			return true
 		}

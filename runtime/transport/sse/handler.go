@@ -169,6 +169,9 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 	}
 	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, c.bodies)
 	if !ok {
+		if fail, ok := guard.FailLongAnswer(text, h.o.MaxMessage); ok {
+			c.in.Put(r.Context(), fail) // fails only if the connection ends
+		}
 		return
 	}
 	if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {

@@ -200,13 +200,13 @@ func (x *exchange) take(text []byte, h http.Header) (done bool) {
 }
 
 func (x *exchange) isAnswer(m jsonrpc.Message) bool {
-	return m.ID == x.id && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse)
+	return (m.ID == x.id || jsonrpc.CanonicalID(m.ID) == x.id) && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindErrorResponse)
 }
 
-// inBatch reports whether text is a batch that contains the answer, as servers of revision
-// 2025-03-26 may send.
+// inBatch reports whether text is a batch that contains the answer. In revisions without batches,
+// the session rejects such an answer.
 func (x *exchange) inBatch(text []byte) bool {
-	if !jsonrpc.IsBatch(text) || !hasBatches(mcp.Revision(x.c.current().revision)) {
+	if !jsonrpc.IsBatch(text) {
 		return false
 	}
 	items, err := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)

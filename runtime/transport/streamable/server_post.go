@@ -35,30 +35,26 @@ type posted struct {
 	body     []byte
 	messages [][]byte     // one, or those of a batch
 	requests []jsonrpc.ID // the ids of the requests
+	answers  []jsonrpc.ID // the ids of the responses
 	params   []byte       // of initialize; otherwise nil
 	batch    bool
 	open     bool // initialize
-	answer   bool // a response
 	quiet    bool // a notification that has no effect without a session
 	plain    bool // tasks/get or tasks/list, which are answered with JSON if possible
 }
 
-// parsePosted parses a body. The id is that of the request, even with an error. It is zero if it is
-// unknown or the body is not a request.
-func parsePosted(body []byte) (posted, jsonrpc.ID, error) {
+// parsePosted parses a body. It also returns the message, as far as it could be read, unless the body
+// is a batch.
+func parsePosted(body []byte) (posted, jsonrpc.Message, error) {
 	p := posted{body: body}
 	m, err := jsonrpc.ParseReceived(body)
 	switch {
 	case err == nil:
 		p.add(&m, body)
-		return p, m.ID, nil
 	case errors.Is(err, jsonrpc.ErrBatch):
-		err := p.parseBatch()
-		return p, jsonrpc.ID{}, err
-	case m.Kind != jsonrpc.KindRequest:
-		m.ID = jsonrpc.ID{}
+		err = p.parseBatch()
 	}
-	return p, m.ID, err
+	return p, m, err
 }
 
 // parseBatch parses the body as a batch. It fails if any of the messages is invalid.
@@ -97,7 +93,7 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 	case jsonrpc.KindNotification:
 		p.quiet = m.Method == mcp.MethodNotificationsInitialized || m.Method == mcp.MethodNotificationsCancelled
 	default:
-		p.answer = true
+		p.answers = append(p.answers, m.ID)
 	}
 }
 
@@ -129,14 +125,24 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, room)
 	if !ok {
+		if fail, ok := guard.FailLongAnswer(body, maxBody); ok && c != nil {
+			c.in.Put(ctx, fail) // fails only if the session ends
+		}
 		return
 	}
 	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") {
 		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept both application/json and text/event-stream")
 		return
 	}
-	p, id, err := parsePosted(body)
+	p, m, err := parsePosted(body)
+	id := m.ID // of a request; otherwise zero
+	if m.Kind != jsonrpc.KindRequest {
+		id = jsonrpc.ID{}
+	}
 	if err != nil {
+		if fail, ok := guard.FailAnswer(&m, err); ok && c != nil {
+			c.in.Put(ctx, fail) // fails only if the session ends
+		}
 		guard.RefuseCall(w, http.StatusBadRequest, id, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()})
 		return
 	}
@@ -159,6 +165,10 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 	}
 	if revision := c.handshake.negotiated(); p.batch && !hasBatches(revision) {
+		for _, id := range p.answers {
+			fail, _ := guard.FailAnswer(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: id}, jsonrpc.ErrBatch)
+			c.in.Put(ctx, fail)
+		}
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("revision %q has no batches", revision))
 		return
 	}
@@ -184,7 +194,7 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 	principal, _ := transport.Principal(ctx)
 	var err error
 	switch {
-	case h.o.Stateless && p.answer:
+	case h.o.Stateless && len(p.answers) > 0:
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "response without a request: the server is stateless")
 		return nil, false
 	case h.o.Stateless && len(p.requests) == 0 && p.quiet && !p.batch:

@@ -184,8 +184,8 @@ func TestReadBody(t *testing.T) {
 		{"no type", nil, strings.NewReader("{}"), "", 415},
 		{"another type", []string{"Content-Type", "text/plain"}, strings.NewReader("{}"), "", 415},
 		{"compressed", []string{"Content-Type", "application/json", "Content-Encoding", "gzip"}, strings.NewReader("{}"), "", 415},
-		{"too long", []string{"Content-Type", "application/json"}, strings.NewReader("12345678901"), "", 413},
-		{"too long, of unknown length", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12345678"), strings.NewReader("901")), "", 413},
+		{"too long", []string{"Content-Type", "application/json"}, strings.NewReader("12345678901"), "12345678901", 413},
+		{"too long, of unknown length", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12345678"), strings.NewReader("901")), "1234567890", 413},
 		{"too slow", []string{"Content-Type", "application/json"}, slowBody{}, "", 408},
 		{"cut off", []string{"Content-Type", "application/json"}, io.MultiReader(strings.NewReader("12"), &cutBody{}), "", 400},
 	} {

@@ -12,6 +12,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/overlong"
 )
 
 // Refuse writes an HTTP status and an error response without an id.
@@ -91,7 +94,8 @@ func (r *roomReader) release() { r.room.used.Add(-r.used) }
 
 // ReadBody returns the body of a request: JSON of at most max bytes that arrives within timeout. If
 // ok is false, it has written the response: 415, 413, 408, 400, or 429 if room is full. The timeout
-// also limits the rest of the body. A nil room means no limit.
+// also limits the rest of the body. A nil room means no limit. With status 413, body is the beginning
+// of the message, of at most [overlong.Part] bytes.
 func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration, room *Room) (body []byte, ok bool) {
 	conn := http.NewResponseController(w)
 	// If the writer does not support deadlines, only the timeouts of the http.Server apply.
@@ -108,8 +112,13 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	}
 	if r.ContentLength > int64(max) {
 		w.Header().Set("Connection", "close")
+		if r.Header.Get("Expect") == "" { // otherwise the client waits for the status
+			head := make([]byte, overlong.Part)
+			n, _ := io.ReadFull(r.Body, head)
+			body = head[:n]
+		}
 		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", max))
-		return nil, false
+		return body, false
 	}
 	var from io.Reader = http.MaxBytesReader(w, r.Body, int64(max))
 	if room != nil {
@@ -117,14 +126,15 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 		defer counted.release()
 		from = counted
 	}
-	body, err := readAll(from, r.ContentLength)
+	var err error
+	body, err = readAll(from, r.ContentLength)
 	if err == nil {
 		conn.SetReadDeadline(time.Time{}) // the deadline would otherwise end the exchange
 		return body, true
 	}
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		Refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", max))
-		return nil, false
+		return overlong.Head(body), false
 	}
 	w.Header().Set("Connection", "close")
 	if errors.Is(err, errNoRoom) {
@@ -142,8 +152,32 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	return nil, false
 }
 
+// FailAnswer returns a message that fails the call that a rejected answer was for. The owner of the
+// connection would otherwise wait for another answer. ok is false if the message is no answer to a
+// known request. m is the message as far as it could be read.
+func FailAnswer(m *jsonrpc.Message, cause error) (fail transport.Message, ok bool) {
+	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse || m.ID.IsZero() {
+		return fail, false
+	}
+	e := &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "invalid answer: " + boundary.ErrorText(cause)}
+	text, err := codec.Marshal(new(jsonrpc.NewErrorResponse(m.ID, e)))
+	return transport.Message{Text: text}, err == nil
+}
+
+// FailLongAnswer is FailAnswer for a message of which only the beginning was read; see [ReadBody].
+// limit is the limit that it exceeds.
+func FailLongAnswer(head []byte, limit int) (fail transport.Message, ok bool) {
+	err := overlong.NewError(head, nil, limit)
+	lost, ok := errors.AsType[*transport.DeliveryError](err)
+	if !ok {
+		return fail, false
+	}
+	return FailAnswer(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: lost.ID}, lost.Err)
+}
+
 // readAll reads a body of known length, or of any length if length is negative. Its memory grows
-// with the bytes that have arrived, not with the announced length.
+// with the bytes that have arrived, not with the announced length. With an error, it returns what it
+// has read.
 func readAll(r io.Reader, length int64) ([]byte, error) {
 	const first = 64 << 10
 	size := int64(512)
@@ -158,7 +192,7 @@ func readAll(r io.Reader, length int64) ([]byte, error) {
 			return buf, nil
 		}
 		if err != nil {
-			return nil, err
+			return buf, err
 		}
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
