@@ -134,7 +134,7 @@ func ExampleAddPrompt() {
 	fmt.Println(err)
 	// Output:
 	// Please review to depth 2: x++ <nil>
-	// jsonrpc: argument "depth": want int, got "deep" (code -32602)
+	// jsonrpc: argument "depth": want a whole number, got "deep" (code -32602)
 }
 
 // Mistakes are found when the server starts.

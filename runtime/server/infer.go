@@ -89,6 +89,24 @@ func (s *typeSchema) hasDefault() bool {
 	return s.Default != nil || slices.ContainsFunc(s.own, func(m rawMember) bool { return m.name == "default" })
 }
 
+// choices returns the values of the enum of a schema, or nil if it has none.
+func (s *typeSchema) choices() (list []json.RawMessage) {
+	if s.Enum != nil {
+		return s.Enum
+	}
+	for _, m := range s.own {
+		if m.name == "enum" && codec.Unmarshal(m.value, value.Of(&list)) == nil {
+			return list
+		}
+	}
+	for _, alternative := range s.AnyOf {
+		if list = alternative.choices(); list != nil {
+			return list
+		}
+	}
+	return nil
+}
+
 // properties are the members of an object in the order of their fields.
 type properties []property
 

@@ -46,8 +46,10 @@ type prompt struct {
 // number, a type that implements [encoding.TextUnmarshaler], or a pointer to one of these. The json
 // tag names the argument as in encoding/json, and the tag jsonschema describes it. An argument is
 // required unless its json tag says omitempty or omitzero. A request with an argument that its field
-// does not accept is rejected. The arguments of a map are declared with DefinePrompt. Arguments that
-// the prompt does not declare are ignored if In is a struct, and members of a map.
+// does not accept is rejected. The tags of [SchemaFor] apply, too: an argument with a default is
+// optional, the values of an enum are its completion unless the prompt has another, and limits are
+// validated. The arguments of a map are declared with DefinePrompt. Arguments that the prompt does
+// not declare are ignored if In is a struct, and members of a map.
 //
 // Out is string, which becomes one message of the user, [][mcp.PromptMessage] or
 // [*mcp.GetPromptResult].
@@ -71,7 +73,7 @@ func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], op
 		return nil, fmt.Errorf("server: prompt %q: output: %w", def.Name, err)
 	}
 	declared := prompt{def: def, completers: map[string]CompleteFunc{}}
-	if declared.in, err = argumentsOf(reflect.TypeFor[In]()); err != nil {
+	if declared.in, err = argumentsOf(reflect.TypeFor[In](), s.cfg.Types); err != nil {
 		return nil, fmt.Errorf("server: prompt %q: arguments: %w", def.Name, err)
 	}
 	declared.def.Arguments = declared.in.declared()
@@ -97,6 +99,7 @@ func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], op
 		}
 		o.forPrompt(&declared)
 	}
+	declared.in.complete(declared.completers)
 	if declared.def.Name != def.Name {
 		return nil, fmt.Errorf("server: prompt %q: DefinePrompt changed the name to %q", def.Name, declared.def.Name)
 	}

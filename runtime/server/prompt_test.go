@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -170,9 +171,9 @@ func TestPromptArgumentsAreFields(t *testing.T) {
 	c.expect("prompts/get", `{"name":"list"}`, `{"messages":[{"role":"user","content":{"type":"text","text":"a"}},{"role":"assistant","content":{"type":"text","text":"b"}}]}`)
 	for arguments, want := range map[string]string{
 		`{}`:                          `prompt "find" needs the argument "query"`,
-		`{"query":"x","limit":"256"}`: `argument "limit": want uint8, got "256"`,
-		`{"query":"x","exact":"yes"}`: `argument "exact": want bool, got "yes"`,
-		`{"query":"x","page":""}`:     `argument "page": want int, got ""`,
+		`{"query":"x","limit":"256"}`: `argument "limit": number "256" is out of range`,
+		`{"query":"x","exact":"yes"}`: `argument "exact": want true or false, got "yes"`,
+		`{"query":"x","page":""}`:     `argument "page": want a whole number, got ""`,
 		`{"query":"x","at":"x"}`:      `argument "at": strconv.Atoi: parsing "x": invalid syntax`,
 	} {
 		if message, code := c.call("prompts/get", `{"name":"find","arguments":`+arguments+`}`); code != jsonrpc.CodeInvalidParams || message != want {
@@ -200,7 +201,7 @@ func TestAddPromptRejectsTypes(t *testing.T) {
 	}) (string, error) {
 		return "", nil
 	})
-	fails(err, `arguments: field A: tag jsonschema:"minimum=1" is a description and cannot contain the keyword minimum=`)
+	fails(err, `arguments: field A: tag jsonschema:"minimum=1" is a description and cannot contain the keyword minimum=; write the tag minimum:"1" beside it`)
 	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{}) (int, error) { return 0, nil })
 	fails(err, "output: want string, []mcp.PromptMessage or *mcp.GetPromptResult, got int")
 	get := func(context.Context, *server.Call, struct{ A string }) (string, error) { return "", nil }
@@ -210,4 +211,41 @@ func TestAddPromptRejectsTypes(t *testing.T) {
 		p.Arguments = append(p.Arguments, mcp.PromptArgument{Name: "b"})
 	}))
 	fails(err, `no field for the argument "b"`)
+}
+
+// The tags of a field limit its argument, and an enum is its completion.
+func TestPromptArgumentsComplyWithStructTags(t *testing.T) {
+	type in struct {
+		Color string    `json:"color" enum:"red,green" title:"Color"`
+		Mode  *ruled    `json:"mode,omitempty"`
+		N     int       `json:"n" minimum:"1" default:"3"`
+		Word  string    `json:"word" default:"a b" maxLength:"3"`
+		Own   string    `json:"own,omitempty" enum:"x,y"`
+		At    time.Time `json:"at,omitzero"`
+	}
+	s := newServer(t, server.Config{})
+	must(server.AddPrompt(s, "p", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
+		return fmt.Sprint(in.Color, in.N, in.Word), nil
+	}, server.Complete("own", server.OneOf("z"))))
+	c := connect(t, s, clientConfig{})
+	c.expect("prompts/list", "", `{"prompts":[{"name":"p","arguments":[{"name":"color","title":"Color","required":true},{"name":"mode"},{"name":"n"},{"name":"word"},{"name":"own"},{"name":"at"}]}]}`)
+	for argument, want := range map[string]string{"color": `["green"]`, "mode": `[]`, "own": `[]`} {
+		c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"`+argument+`","value":"g"}}`,
+			`{"completion":{"values":`+want+`,"total":`+strconv.Itoa(strings.Count(want, `"`)/2)+`,"hasMore":false}}`)
+	}
+	c.expect("completion/complete", `{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"mode","value":""}}`, `{"completion":{"values":["a","b"],"total":2,"hasMore":false}}`)
+	for arguments, want := range map[string]string{
+		`{"color":"red"}`:                            "red3a b",
+		`{"color":"red","n":"7","word":"x"}`:         "red7x",
+		`{"color":"blue"}`:                           `argument "color": value must be one of 'red', 'green'`,
+		`{"color":"red","n":"0"}`:                    `argument "n": minimum: got 0, want 1`,
+		`{"color":"red","word":"four"}`:              `argument "word": maxLength: got 4, want 3`,
+		`{"color":"red","at":"tomorrow"}`:            `argument "at": want a date and time such as 2025-01-31T12:00:00Z, got "tomorrow"`,
+		`{"color":"red","n":"-9999999999999999999"}`: `argument "n": number "-9999999999999999999" is out of range`,
+	} {
+		message, _ := c.call("prompts/get", `{"name":"p","arguments":`+arguments+`}`)
+		if message != want && !strings.Contains(message, `"text":"`+want+`"`) {
+			t.Errorf("%s: got %s, want %s", arguments, message, want)
+		}
+	}
 }
