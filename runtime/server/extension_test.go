@@ -13,7 +13,7 @@ import (
 func TestToolIsDescribedForItsCaller(t *testing.T) {
 	s := newServer(t, server.Config{})
 	describe := func(c *server.Call, def *mcp.Tool) {
-		def.Name, def.Title, def.Description = "changed", new("for "+c.Session().Client().ClientInfo.Name), new("Own.")
+		def.Name, def.Title, def.Description = "changed", new("for "+c.ClientInfo().Name), new("Own.")
 	}
 	second := func(_ *server.Call, def *mcp.Tool) { def.Description = new(*def.Description + " Second.") }
 	must(server.AddTool(s, "a", "Shared.", sayHi, server.ToolOptions(server.DefineToolFor(describe), server.DefineToolFor(second))))

@@ -1,5 +1,5 @@
 // Package apps shows web pages in clients: MCP Apps, the extension "io.modelcontextprotocol/ui" in
-// its specification of 2026-01-26.
+// its specification of 2026-01-26. It needs revision 2025-06-18 of the protocol or a later one.
 //
 // A view is an HTML page on the server. If the client calls a tool with a view, it shows the page in
 // a sandboxed frame and passes the arguments and the result of the call to it. The page can call
@@ -39,8 +39,8 @@ import (
 const (
 	// Extension is the identifier of the extension in the capabilities of clients and servers.
 	Extension = "io.modelcontextprotocol/ui"
-	// MIMEType is the media type of a view. A client lists it in the member mimeTypes of its
-	// settings for the extension.
+	// MIMEType is the media type of a view. A client that shows views declares the extension with
+	// the settings {"mimeTypes":["text/html;profile=mcp-app"]}.
 	MIMEType = "text/html;profile=mcp-app"
 )
 
@@ -220,13 +220,14 @@ func withUI(meta *mcp.MetaObject, ui json.RawMessage) *mcp.MetaObject {
 
 // Supported reports whether the client of a call shows views. A tool can then return less text, for
 // example. If the capabilities of the client are unknown, as with a Stateless handler of Streamable
-// HTTP, Supported returns true.
+// HTTP, Supported returns true. In revisions before 2025-06-18, tools have no _meta, so it returns
+// false.
 func Supported(c *server.Call) bool {
-	capabilities := clientCapabilities(c)
-	if capabilities == nil {
+	capabilities := c.ClientCapabilities()
+	switch {
+	case capabilities == nil:
 		return true
-	}
-	if len(capabilities.Extensions) == 0 {
+	case len(capabilities.Extensions) == 0, c.Revision() < mcp.Revision20250618:
 		return false
 	}
 	var extensions map[string]json.RawMessage
@@ -245,11 +246,4 @@ func Supported(c *server.Call) bool {
 		}
 	}
 	return false
-}
-
-func clientCapabilities(c *server.Call) *mcp.ClientCapabilities {
-	if sess := c.Session(); sess != nil && sess.Client() != nil {
-		return &sess.Client().Capabilities
-	}
-	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/server/apps"
 	"github.com/mcpwire/mcpwire/runtime/server/servertest"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -50,9 +51,11 @@ func newClock(t *testing.T, options *apps.ViewOptions) *server.Server {
 	return s
 }
 
-func connect(t *testing.T, s *server.Server, extensions string) *client.Client {
+// connect connects a client that declares the extensions. The default of the revisions is all of
+// them.
+func connect(t *testing.T, s *server.Server, extensions string, revisions ...mcp.Revision) *client.Client {
 	t.Helper()
-	o := &client.Options{}
+	o := &client.Options{Session: session.Config{Revisions: revisions}}
 	if extensions != "" {
 		o.Capabilities.Extensions = json.RawMessage(extensions)
 	}
@@ -117,6 +120,17 @@ func TestToolsAreDescribedForSupportingClients(t *testing.T) {
 				t.Errorf("declared extensions %s, want %s", got, want)
 			}
 		})
+	}
+}
+
+func TestRevisionsWithoutToolMeta(t *testing.T) {
+	for revision, want := range map[mcp.Revision]string{
+		mcp.Revision20250618: described, mcp.Revision20250326: "app\nboth\nmodel\nplain", mcp.Revision20241105: "app\nboth\nmodel\nplain",
+	} {
+		c := connect(t, newClock(t, nil), supporting, revision)
+		if diff := cmp.Diff(want, toolMeta(t, c)); diff != "" {
+			t.Errorf("%s: tools (-want +got):\n%s", revision, diff)
+		}
 	}
 }
 
