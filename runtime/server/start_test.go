@@ -184,8 +184,14 @@ func TestStartFailsWhileStoreIsInUse(t *testing.T) {
 	store := memory.New()
 	first, _ := withTasks(t, store, func(*server.Server) {})
 	second := newServer(t, server.Config{Tasks: task.Config{Store: store}})
-	if err := second.Start(t.Context()); !errors.Is(err, task.ErrInUse) || second.Tasks() != nil {
-		t.Errorf("got %v", err)
+	failing := newServer(t, server.Config{Tasks: task.Config{Store: store}})
+	for _, s := range []*server.Server{second, failing} {
+		if err := s.Start(t.Context()); !errors.Is(err, task.ErrInUse) || s.Tasks() != nil {
+			t.Errorf("got %v", err)
+		}
+	}
+	if server.AddTool(failing, "no name", "", sayHi); failing.Err() == nil {
+		t.Error("a mistake after a start that failed is not recorded")
 	}
 	first.Close()
 	if err := second.Start(t.Context()); err != nil || second.Tasks() == nil {
