@@ -73,7 +73,8 @@ func (s *Server) hasCompletions() bool {
 
 // Complete implements completion/complete (MCP completion, "Requesting Completions").
 func (h *handler) Complete(ctx context.Context, params *mcp.CompleteRequestParams) (*mcp.CompleteResult, error) {
-	f, err := h.p.s.completion(params)
+	c := newCall(ctx, h.p)
+	f, err := h.p.s.completion(c, params)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (h *handler) Complete(ctx context.Context, params *mcp.CompleteRequestParam
 	if params.Context != nil && params.Context.Arguments != nil {
 		others = params.Context.Arguments
 	}
-	values, err := f(ctx, newCall(ctx, h.p), params.Argument.Value, others)
+	values, err := f(ctx, c, params.Argument.Value, others)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +97,11 @@ func (h *handler) Complete(ctx context.Context, params *mcp.CompleteRequestParam
 }
 
 // completion returns the function that completes an argument, or nil if there is none.
-func (s *Server) completion(params *mcp.CompleteRequestParams) (CompleteFunc, error) {
+func (s *Server) completion(c *Call, params *mcp.CompleteRequestParams) (CompleteFunc, error) {
 	name := params.Argument.Name
 	switch ref := params.Ref.(type) {
 	case *mcp.PromptReference:
-		p, ok := s.prompts.get(ref.Name)
+		p, ok := s.prompts.get(c, ref.Name)
 		if !ok {
 			return nil, invalidParams("unknown prompt: %q", ref.Name)
 		}
@@ -109,9 +110,9 @@ func (s *Server) completion(params *mcp.CompleteRequestParams) (CompleteFunc, er
 		}
 		return p.completers[name], nil
 	case *mcp.ResourceTemplateReference:
-		t, ok := s.templates.get(ref.URI)
+		t, ok := s.templates.get(c, ref.URI)
 		if !ok {
-			if _, static := s.resources.get(ref.URI); static {
+			if _, static := s.resources.get(c, ref.URI); static {
 				return nil, nil // a static resource has no variables
 			}
 			return nil, invalidParams("unknown resource template: %q", ref.URI)

@@ -59,10 +59,9 @@
 //
 // # Access
 //
-// [Call.Principal] returns the principal of a call. To offer a feature to some principals only, put
-// middleware into [session.Config.Receiving]. It may reject a tools/call before the tool runs, and
-// remove tools from the [*mcp.ListToolsResult] that tools/list returns. Call [Server.ToolsChanged]
-// when the set of permitted tools changes.
+// [Call.Principal] returns the principal of a call. The option [VisibleTo] shows a feature to some
+// calls only, and [Config].Visible decides for all features. A hidden feature does not exist for the
+// call: it is not listed, and cannot be called, read, completed or subscribed to.
 //
 // # Extensions
 //

@@ -45,8 +45,9 @@ func (s *Server) broadcast(method string) {
 	}
 }
 
-// ToolsChanged notifies every session that its list of tools has changed. Call it if middleware
-// changes the lists that sessions see; the server itself reports changes of its features.
+// ToolsChanged notifies every session that its list of tools has changed. Call it if the result of a
+// function of [VisibleTo] or [Config].Visible changes, or if middleware changes the lists that
+// sessions see; the server itself reports changes of its features.
 // [Server.ResourcesChanged] and [Server.PromptsChanged] do the same for their lists.
 func (s *Server) ToolsChanged() { s.announce(mcp.MethodNotificationsToolsListChanged) }
 

@@ -68,16 +68,16 @@ func (s *Server) parsePlace(list string, params *mcp.PaginatedRequestParams) (pl
 	return p, nil
 }
 
-// page returns the features of the page that params request, and the cursor of the next page, or
-// nil if there is none.
-func page[T comparable](x *set[T], list string, params *mcp.PaginatedRequestParams) ([]*entry[T], *string, error) {
+// page returns the features of the page that params request and that are visible to a call, and the
+// cursor of the next page, or nil if there is none. A cursor names only a visible feature.
+func page[T feature](c *Call, x *set[T], list string, params *mcp.PaginatedRequestParams) ([]*entry[T], *string, error) {
 	from, err := x.s.parsePlace(list, params)
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, more := x.after(from.key, x.s.cfg.PageSize)
+	entries, more, err := x.after(c, from.key, x.s.cfg.PageSize)
 	if !more {
-		return entries, nil, nil
+		return entries, nil, err
 	}
 	return entries, new(x.s.cursor(place{list: list, key: entries[len(entries)-1].key})), nil
 }

@@ -13,7 +13,7 @@ import (
 // resources in its messages must have a media type.
 type PromptFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
 
-// PromptOption is an option of [AddPrompt]: [DefinePrompt] or a [Completion].
+// PromptOption is an option of [AddPrompt]: [DefinePrompt], [VisibleTo] or a [Completion].
 type PromptOption interface{ forPrompt(*prompt) }
 
 type promptOption func(*prompt)
@@ -33,6 +33,7 @@ func DefinePrompt(f func(*mcp.Prompt)) PromptOption {
 
 // prompt is a prompt of a server. It is immutable.
 type prompt struct {
+	common
 	def        mcp.Prompt
 	in         argumentSet
 	get        func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
@@ -158,7 +159,7 @@ func newPrompt(def mcp.Prompt, declared prompt) (*prompt, error) {
 
 // ListPrompts implements prompts/list (MCP prompts, "Listing Prompts").
 func (h *handler) ListPrompts(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListPromptsResult, error) {
-	entries, next, err := page(h.p.s.prompts, mcp.MethodPromptsList, params)
+	entries, next, err := page(newCall(ctx, h.p), h.p.s.prompts, mcp.MethodPromptsList, params)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +172,8 @@ func (h *handler) ListPrompts(ctx context.Context, params *mcp.PaginatedRequestP
 
 // GetPrompt implements prompts/get (MCP prompts, "Getting a Prompt" and "Error Handling").
 func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestParams) (mcp.GetPromptOutcome, error) {
-	p, ok := h.p.s.prompts.get(params.Name)
+	c := newCall(ctx, h.p)
+	p, ok := h.p.s.prompts.get(c, params.Name)
 	if !ok {
 		return nil, invalidParams("unknown prompt: %q", params.Name)
 	}
@@ -184,7 +186,7 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 	if arguments == nil {
 		arguments = map[string]string{}
 	}
-	result, err := p.get(ctx, newCall(ctx, h.p), arguments)
+	result, err := p.get(ctx, c, arguments)
 	if err == nil && result == nil {
 		err = fmt.Errorf("prompt %q returned no result", params.Name)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,9 +18,16 @@ var (
 	ErrRemoved = errors.New("server: feature was removed")
 )
 
+// feature is a pointer to a feature.
+type feature interface {
+	comparable
+	shared() *common
+}
+
 // set holds the features of one kind, by name or URI.
-type set[T comparable] struct {
+type set[T feature] struct {
 	s       *Server
+	kind    Kind
 	changed string // the method of the notification of a change
 
 	mu      sync.Mutex
@@ -28,14 +36,14 @@ type set[T comparable] struct {
 }
 
 // entry is a feature in a set. It is immutable: a change replaces the entry.
-type entry[T comparable] struct {
+type entry[T feature] struct {
 	key      string
 	value    T
 	disabled bool
 }
 
-func newSet[T comparable](s *Server, changed string) *set[T] {
-	x := &set[T]{s: s, changed: changed, entries: map[string]*entry[T]{}}
+func newSet[T feature](s *Server, kind Kind, changed string) *set[T] {
+	x := &set[T]{s: s, kind: kind, changed: changed, entries: map[string]*entry[T]{}}
 	x.enabled.Store(new([]*entry[T]))
 	return x
 }
@@ -47,31 +55,50 @@ func (x *set[T]) empty() bool {
 	return len(x.entries) == 0
 }
 
-// get returns an enabled feature.
-func (x *set[T]) get(key string) (value T, ok bool) {
+// get returns an enabled feature that is visible to a call.
+func (x *set[T]) get(c *Call, key string) (value T, ok bool) {
+	e, ok := x.find(key)
+	if !ok || !x.shows(c, e) {
+		return value, false
+	}
+	return e.value, true
+}
+
+// find returns the entry of an enabled feature.
+func (x *set[T]) find(key string) (e *entry[T], ok bool) {
 	list := *x.enabled.Load()
 	i, ok := slices.BinarySearchFunc(list, key, compareKey[T])
 	if !ok {
-		return value, false
+		return nil, false
 	}
-	return list[i].value, true
+	return list[i], true
 }
 
-func compareKey[T comparable](e *entry[T], key string) int { return cmp.Compare(e.key, key) }
+func compareKey[T feature](e *entry[T], key string) int { return cmp.Compare(e.key, key) }
 
-// after returns the enabled features after a key, at most limit of them, and whether there are
-// more.
-func (x *set[T]) after(key string, limit int) (page []*entry[T], more bool) {
+// after returns the enabled features after a key that are visible to a call, at most limit of them,
+// and whether there are more. It fails when the context of the call ends.
+func (x *set[T]) after(c *Call, key string, limit int) (page []*entry[T], more bool, err error) {
 	list := *x.enabled.Load()
 	i, found := slices.BinarySearchFunc(list, key, compareKey[T])
 	if found {
 		i++
 	}
 	list = list[i:]
-	if len(list) > limit {
-		return list[:limit], true
+	page = make([]*entry[T], 0, min(limit, len(list)))
+	for _, e := range list {
+		if !x.shows(c, e) {
+			if c.ctx.Err() != nil {
+				return nil, false, context.Cause(c.ctx)
+			}
+			continue
+		}
+		if len(page) == limit {
+			return page, true, nil
+		}
+		page = append(page, e)
 	}
-	return list, false
+	return page, false, nil
 }
 
 func (x *set[T]) add(key string, value T) error {
@@ -191,7 +218,7 @@ func (h *Handle[D]) Remove() error {
 
 // addTo adds the feature that build returns for def, and returns its handle. Key returns the key of
 // a description. Define returns the description of a feature.
-func addTo[T comparable, D any](x *set[T], def D, key func(*D) string, build func(D) (T, error), define func(T) D) (*Handle[D], error) {
+func addTo[T feature, D any](x *set[T], def D, key func(*D) string, build func(D) (T, error), define func(T) D) (*Handle[D], error) {
 	value, err := build(def)
 	if err != nil {
 		return nil, err

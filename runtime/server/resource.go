@@ -100,7 +100,7 @@ func NotFound(uri string) error {
 	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: fmt.Sprintf("resource not found: %q", uri), Data: data}
 }
 
-// ResourceOption is an option of [AddResource]: [DefineResource].
+// ResourceOption is an option of [AddResource]: [DefineResource] or [VisibleTo].
 type ResourceOption interface{ forResource(*resource) }
 
 type resourceOption func(*resource)
@@ -119,6 +119,7 @@ func DefineResource(f func(*mcp.Resource)) ResourceOption {
 
 // resource is a resource of a server. It is immutable.
 type resource struct {
+	common
 	def  mcp.Resource
 	read readFunc
 }
@@ -134,7 +135,7 @@ func AddResource[Out any](s *Server, uri, name string, read ReadFunc[Out], optio
 	if err != nil {
 		return nil, s.record(fmt.Errorf("server: resource %q: %w", uri, err))
 	}
-	h, err := s.addResource(resource{mcp.Resource{URI: uri, Name: name}, f}, options)
+	h, err := s.addResource(resource{def: mcp.Resource{URI: uri, Name: name}, read: f}, options)
 	return h, s.record(err)
 }
 
@@ -159,7 +160,9 @@ func (s *Server) addResource(declared resource, options []ResourceOption) (*Hand
 		if err := def.Validate(latest()); err != nil {
 			return nil, fmt.Errorf("server: resource %q: %w", def.URI, err)
 		}
-		return &resource{def, declared.read}, nil
+		r := declared
+		r.def = def
+		return &r, nil
 	}
 	return addTo(s.resources, declared.def, func(d *mcp.Resource) string { return d.URI }, build, func(r *resource) mcp.Resource { return r.def })
 }
@@ -203,19 +206,19 @@ func hasParentSegment(path string) bool {
 }
 
 // find returns the function that reads a resource, the argument of that function, and the media
-// type of the resource (nil if unknown). It fails when ctx ends.
-func (s *Server) find(ctx context.Context, uri string) (read readFunc, r Resource, mime *string, err error) {
+// type of the resource (nil if unknown). It fails when the context of the call ends.
+func (s *Server) find(c *Call, uri string) (read readFunc, r Resource, mime *string, err error) {
 	if err := s.checkURI(uri); err != nil {
 		return nil, r, nil, invalidParams("%v", err)
 	}
-	if static, ok := s.resources.get(uri); ok {
+	if static, ok := s.resources.get(c, uri); ok {
 		return static.read, Resource{URI: uri}, static.def.MIMEType, nil
 	}
 	for _, e := range *s.templates.enabled.Load() {
-		if ctx.Err() != nil {
-			return nil, r, nil, context.Cause(ctx)
+		if c.ctx.Err() != nil {
+			return nil, r, nil, context.Cause(c.ctx)
 		}
-		if vars, ok := e.value.match(uri); ok {
+		if vars, ok := e.value.match(uri); ok && s.templates.shows(c, e) {
 			return e.value.read, Resource{uri, vars}, e.value.def.MIMEType, nil
 		}
 	}
@@ -224,17 +227,18 @@ func (s *Server) find(ctx context.Context, uri string) (read readFunc, r Resourc
 
 // ReadResource implements resources/read (MCP resources, "Reading Resources").
 func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequestParams) (mcp.ReadResourceOutcome, error) {
-	read, r, mime, err := h.p.s.find(ctx, params.URI)
+	c := newCall(ctx, h.p)
+	read, r, mime, err := h.p.s.find(c, params.URI)
 	if err != nil {
 		return nil, err
 	}
-	contents, err := read(ctx, newCall(ctx, h.p), r)
+	contents, err := read(ctx, c, r)
 	if err != nil {
 		return nil, err
 	}
 	result := &mcp.ReadResourceResult{Contents: make([]mcp.AnyResourceContents, len(contents))}
-	for i, c := range contents {
-		result.Contents[i] = withURIAndType(c, r.URI, mime)
+	for i, content := range contents {
+		result.Contents[i] = withURIAndType(content, r.URI, mime)
 		if fault := checkContents(result.Contents[i]); fault != nil {
 			err := internalError("contents %d of the resource are invalid: %s", i, firstFault(fault.Error()))
 			h.p.s.cfg.Logger.Error("resource contents rejected", "uri", r.URI, "error", err)
@@ -285,9 +289,12 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 		return nil, err
 	}
 	result := &mcp.ListResourcesResult{Resources: []mcp.Resource{}}
-	size := h.p.s.cfg.PageSize
+	size, c := h.p.s.cfg.PageSize, newCall(ctx, h.p)
 	if from.source == "" {
-		entries, more := h.p.s.resources.after(from.key, size)
+		entries, more, err := h.p.s.resources.after(c, from.key, size)
+		if err != nil {
+			return nil, err
+		}
 		for _, e := range entries {
 			result.Resources = append(result.Resources, e.value.def)
 		}
@@ -297,6 +304,9 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 		}
 	}
 	for _, e := range h.p.s.listed(from.source) {
+		if !h.p.s.templates.shows(c, e) {
+			continue
+		}
 		if len(result.Resources) >= size {
 			result.NextCursor = new(h.p.s.cursor(place{list: list, source: e.key}))
 			return result, nil
@@ -305,7 +315,7 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 		if e.key == from.source {
 			inner = from.inner
 		}
-		found, next, err := e.value.list(ctx, newCall(ctx, h.p), inner)
+		found, next, err := e.value.list(ctx, c, inner)
 		if err != nil {
 			return nil, err
 		}
@@ -320,7 +330,7 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 
 // Subscribe implements resources/subscribe (MCP resources, "Subscriptions").
 func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestParams) (*mcp.Result, error) {
-	if _, _, _, err := h.p.s.find(ctx, params.URI); err != nil {
+	if _, _, _, err := h.p.s.find(newCall(ctx, h.p), params.URI); err != nil {
 		return nil, err
 	}
 	unlock, err := h.p.lockSubscription(ctx, params.URI)

@@ -44,6 +44,10 @@ type Config struct {
 	// server's own: use them for custom methods, or for raw access to methods of the protocol.
 	Methods map[string]session.Handler
 
+	// Visible decides which features exist for a call, in addition to the option [VisibleTo], which
+	// describes how it is called. Nil shows all features.
+	Visible func(c *Call, f Feature) bool
+
 	// Tasks configures the tasks that clients can create. If it has a Store, [Server.Start] makes a
 	// [task.Manager] and recovers the tasks in the store, and clients can call tools with the
 	// option [Durable] or [Tasks] as tasks. Recover is called for tasks whose tool the server does
@@ -170,10 +174,10 @@ func New(name, version string, cfg *Config) *Server {
 	for _, err := range s.cfg.complete(name, version) {
 		s.record(err)
 	}
-	s.tools = newSet[*tool](s, mcp.MethodNotificationsToolsListChanged)
-	s.resources = newSet[*resource](s, mcp.MethodNotificationsResourcesListChanged)
-	s.templates = newSet[*template](s, mcp.MethodNotificationsResourcesListChanged)
-	s.prompts = newSet[*prompt](s, mcp.MethodNotificationsPromptsListChanged)
+	s.tools = newSet[*tool](s, KindTool, mcp.MethodNotificationsToolsListChanged)
+	s.resources = newSet[*resource](s, KindResource, mcp.MethodNotificationsResourcesListChanged)
+	s.templates = newSet[*template](s, KindTemplate, mcp.MethodNotificationsResourcesListChanged)
+	s.prompts = newSet[*prompt](s, KindPrompt, mcp.MethodNotificationsPromptsListChanged)
 	s.taskMiddleware.Logger = s.cfg.Session.Logger
 	s.clientTasks = requestor.Attach(&s.taskMiddleware)
 	s.detached = newPeer(s)
@@ -499,7 +503,7 @@ func (s *Server) sessionConfig(p *peer) *session.Config {
 	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), p.receive, p.receiveTasks)
 	cfg.Sending = append(append([]session.SendMiddleware(nil), cfg.Sending...), p.sendTasks)
 	if tasks := s.tasks.Load(); tasks != nil {
-		receiver.Attach(&cfg, receiver.Options{Manager: tasks, Support: s.support})
+		receiver.Attach(&cfg, receiver.Options{Manager: tasks, Support: p.support})
 	}
 	return &cfg
 }

@@ -154,7 +154,7 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 	cfg.Recover = func(r task.Record) task.Work {
 		if r.Method == mcp.MethodToolsCall {
 			name, _ := toolNameOf(r.Params)
-			if _, ok := s.tools.get(name); ok {
+			if _, ok := s.tools.find(name); ok {
 				return receiver.Work(s.detached.handler(), r)
 			}
 		}

@@ -17,7 +17,8 @@ import (
 // page. Clients cannot forge a cursor; see [Config.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
-// TemplateOption is an option of [AddTemplate]: [DefineTemplate], a [ListFunc] or a [Completion].
+// TemplateOption is an option of [AddTemplate]: [DefineTemplate], [VisibleTo], a [ListFunc] or a
+// [Completion].
 type TemplateOption interface{ forTemplate(*template) }
 
 type templateOption func(*template)
@@ -39,6 +40,7 @@ func (f ListFunc) forTemplate(t *template) { t.list = f }
 
 // template is a resource template of a server. It is immutable.
 type template struct {
+	common
 	def        mcp.ResourceTemplate
 	uri        *pattern
 	names      []string // of the variables
@@ -131,7 +133,7 @@ func (s *Server) listed(from string) (list []*entry[*template]) {
 
 // ListResourceTemplates implements resources/templates/list (MCP resources, "Resource Templates").
 func (h *handler) ListResourceTemplates(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListResourceTemplatesResult, error) {
-	entries, next, err := page(h.p.s.templates, mcp.MethodResourcesTemplatesList, params)
+	entries, next, err := page(newCall(ctx, h.p), h.p.s.templates, mcp.MethodResourcesTemplatesList, params)
 	if err != nil {
 		return nil, err
 	}

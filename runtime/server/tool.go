@@ -34,7 +34,8 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
-// [DefineType], [Durable], [Tasks], [PartialResults] or several of them as [ToolOptions].
+// [DefineType], [Durable], [Tasks], [PartialResults], [VisibleTo] or several of them as
+// [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
 type toolOption func(*tool)
@@ -115,6 +116,7 @@ func withPartialResults(meta *mcp.MetaObject) *mcp.MetaObject {
 
 // tool is a tool of a server. It is immutable.
 type tool struct {
+	common
 	def     mcp.Tool
 	support receiver.Support
 	partial bool               // it may return partial results
@@ -327,7 +329,7 @@ func objectType(t reflect.Type) bool {
 
 // ListTools implements tools/list.
 func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestParams) (*mcp.ListToolsResult, error) {
-	entries, next, err := page(h.p.s.tools, mcp.MethodToolsList, params)
+	entries, next, err := page(newCall(ctx, h.p), h.p.s.tools, mcp.MethodToolsList, params)
 	if err != nil {
 		return nil, err
 	}
@@ -344,7 +346,8 @@ func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestPar
 
 // CallTool implements tools/call (MCP tools, "Calling Tools" and "Error Handling").
 func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
-	t, ok := h.p.s.tools.get(params.Name)
+	c := newCall(ctx, h.p)
+	t, ok := h.p.s.tools.get(c, params.Name)
 	if !ok {
 		return nil, invalidParams("unknown tool: %q", params.Name)
 	}
@@ -360,7 +363,7 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
 		}
 	}
-	result, err := t.call(ctx, newCall(ctx, h.p), arguments)
+	result, err := t.call(ctx, c, arguments)
 	if err != nil {
 		return failureResult(ctx, err)
 	}
@@ -413,15 +416,16 @@ func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 }
 
 // support returns the task support of a request; see [receiver.Options].
-func (s *Server) support(ctx context.Context, req *session.Request) receiver.Support {
+func (p *peer) support(ctx context.Context, req *session.Request) receiver.Support {
 	name, ok := toolNameOf(req.Params)
-	if t, found := s.tools.get(name); ok && found {
-		if t.support.Mode == "" {
+	e, found := p.s.tools.find(name)
+	if ok && found && (p.s.tools.open(e) || p.s.tools.shows(newCall(ctx, p), e)) {
+		if e.value.support.Mode == "" {
 			return receiver.Support{Mode: mcp.TaskSupportForbidden}
 		}
-		return t.support
+		return e.value.support
 	}
-	// The handler rejects a call of an unknown tool, whether as a task or not.
+	// The handler rejects a call of an unknown or hidden tool, whether as a task or not.
 	return receiver.Support{Mode: mcp.TaskSupportOptional}
 }
 
