@@ -70,6 +70,11 @@
 // clients that have declared it with [DefineToolFor], and report mistakes with
 // [Server.RecordMistake].
 //
+// # Middleware
+//
+// [Middleware] wraps the calls of tools, the requests for prompts and the reading of resources: those
+// of the whole server, or of one feature.
+//
 // # Validation
 //
 // Arguments of tools are validated against the input schema, and structured output against the

@@ -13,7 +13,8 @@ import (
 // resources in its messages must have a media type.
 type PromptFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
 
-// PromptOption is an option of [AddPrompt]: [DefinePrompt], [VisibleTo] or a [Completion].
+// PromptOption is an option of [AddPrompt]: [DefinePrompt], [VisibleTo], [WrapPrompt] or a
+// [Completion].
 type PromptOption interface{ forPrompt(*prompt) }
 
 type promptOption func(*prompt)
@@ -38,6 +39,9 @@ type prompt struct {
 	in         argumentSet
 	get        func(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error)
 	completers map[string]CompleteFunc
+	// wrapped calls the middleware, then serve. It is nil if there is no middleware.
+	wrapped    PromptHandler
+	middleware []PromptMiddleware // of the option WrapPrompt
 }
 
 // AddPrompt adds a prompt that f fills in. The options are [DefinePrompt] and completions of
@@ -104,7 +108,23 @@ func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], op
 	if declared.def.Name != def.Name {
 		return nil, fmt.Errorf("server: prompt %q: DefinePrompt changed the name to %q", def.Name, declared.def.Name)
 	}
-	build := func(def mcp.Prompt) (*prompt, error) { return newPrompt(def, declared) }
+	build := func(def mcp.Prompt) (*prompt, error) {
+		p, err := newPrompt(def, declared)
+		if err != nil {
+			return nil, err
+		}
+		p.wrapped, err = wrap(s.cfg.PromptMiddleware, declared.middleware, func(ctx context.Context, c *Call, r *PromptRequest) (*mcp.GetPromptResult, error) {
+			result, err := p.serve(ctx, c, r.Arguments)
+			if err != nil {
+				return nil, err
+			}
+			return result, p.checkResult(c, result)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("server: prompt %q: %w", def.Name, err)
+		}
+		return p, nil
+	}
 	return addTo(s.prompts, declared.def, func(d *mcp.Prompt) string { return d.Name }, build, func(p *prompt) mcp.Prompt { return p.def })
 }
 
@@ -177,28 +197,48 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 	if !ok {
 		return nil, invalidParams("unknown prompt: %q", params.Name)
 	}
-	for _, a := range p.def.Arguments {
-		if _, given := params.Arguments[a.Name]; !given && a.Required != nil && *a.Required {
-			return nil, invalidParams("prompt %q needs the argument %q", params.Name, a.Name)
-		}
-	}
 	arguments := params.Arguments
 	if arguments == nil {
 		arguments = map[string]string{}
 	}
-	result, err := p.get(ctx, c, arguments)
-	if err == nil && result == nil {
-		err = fmt.Errorf("prompt %q returned no result", params.Name)
+	var result *mcp.GetPromptResult
+	var err error
+	if p.wrapped == nil {
+		result, err = p.serve(ctx, c, arguments)
+	} else {
+		result, err = p.wrapped(ctx, c, &PromptRequest{&p.def, arguments})
+	}
+	if err == nil {
+		err = p.checkResult(c, result)
 	}
 	if err != nil {
 		return nil, err // an untyped nil: the outcome is an interface
 	}
-	if fault := checkPrompt(result.Messages); fault != nil {
-		err := internalError("the result of the prompt is invalid: %s", firstFault(fault.Error()))
-		h.p.s.cfg.Logger.Error("prompt result rejected", "prompt", params.Name, "error", err)
-		return nil, err
-	}
 	return result, nil
+}
+
+// serve checks that required arguments are present, and calls the function of the prompt.
+func (p *prompt) serve(ctx context.Context, c *Call, arguments map[string]string) (*mcp.GetPromptResult, error) {
+	for _, a := range p.def.Arguments {
+		if _, given := arguments[a.Name]; !given && a.Required != nil && *a.Required {
+			return nil, invalidParams("prompt %q needs the argument %q", p.def.Name, a.Name)
+		}
+	}
+	return p.get(ctx, c, arguments)
+}
+
+// checkResult returns an error if a result must not be sent, and logs it.
+func (p *prompt) checkResult(c *Call, result *mcp.GetPromptResult) error {
+	if result == nil {
+		return fmt.Errorf("prompt %q returned no result", p.def.Name)
+	}
+	fault := checkPrompt(result.Messages)
+	if fault == nil {
+		return nil
+	}
+	err := internalError("the result of the prompt is invalid: %s", firstFault(fault.Error()))
+	c.p.s.cfg.Logger.Error("prompt result rejected", "prompt", p.def.Name, "error", err)
+	return err
 }
 
 // UserText returns a message of the user with a text.

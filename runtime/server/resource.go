@@ -100,7 +100,8 @@ func NotFound(uri string) error {
 	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: fmt.Sprintf("resource not found: %q", uri), Data: data}
 }
 
-// ResourceOption is an option of [AddResource]: [DefineResource] or [VisibleTo].
+// ResourceOption is an option of [AddResource]: [DefineResource], [VisibleTo] or
+// [WrapResource].
 type ResourceOption interface{ forResource(*resource) }
 
 type resourceOption func(*resource)
@@ -122,6 +123,9 @@ type resource struct {
 	common
 	def  mcp.Resource
 	read readFunc
+	// wrapped calls the middleware, then readFrom. It is nil if there is no middleware.
+	wrapped    ResourceHandler
+	middleware []ResourceMiddleware // of the option WrapResource
 }
 
 // AddResource adds a resource with a fixed URI. [DefineResource] sets the other members of its
@@ -162,6 +166,10 @@ func (s *Server) addResource(declared resource, options []ResourceOption) (*Hand
 		}
 		r := declared
 		r.def = def
+		var err error
+		if r.wrapped, err = s.wrapRead(r.middleware, r.read, def.MIMEType); err != nil {
+			return nil, fmt.Errorf("server: resource %q: %w", def.URI, err)
+		}
 		return &r, nil
 	}
 	return addTo(s.resources, declared.def, func(d *mcp.Resource) string { return d.URI }, build, func(r *resource) mcp.Resource { return r.def })
@@ -205,33 +213,66 @@ func hasParentSegment(path string) bool {
 	return false
 }
 
-// find returns the function that reads a resource, the argument of that function, and the media
-// type of the resource (nil if unknown). It fails when the context of the call ends.
-func (s *Server) find(c *Call, uri string) (read readFunc, r Resource, mime *string, err error) {
+// found is a resource that a client reads.
+type found struct {
+	request ResourceRequest
+	read    readFunc
+	mime    *string // nil if unknown
+	wrapped ResourceHandler
+}
+
+// find returns the resource with a URI. It fails when the context of the call ends.
+func (s *Server) find(c *Call, uri string) (found, error) {
 	if err := s.checkURI(uri); err != nil {
-		return nil, r, nil, invalidParams("%v", err)
+		return found{}, invalidParams("%v", err)
 	}
-	if static, ok := s.resources.get(c, uri); ok {
-		return static.read, Resource{URI: uri}, static.def.MIMEType, nil
+	if r, ok := s.resources.get(c, uri); ok {
+		return found{ResourceRequest{URI: uri, Resource: &r.def}, r.read, r.def.MIMEType, r.wrapped}, nil
 	}
 	for _, e := range *s.templates.enabled.Load() {
 		if c.ctx.Err() != nil {
-			return nil, r, nil, context.Cause(c.ctx)
+			return found{}, context.Cause(c.ctx)
 		}
 		if vars, ok := e.value.match(uri); ok && s.templates.shows(c, e) {
-			return e.value.read, Resource{uri, vars}, e.value.def.MIMEType, nil
+			t := e.value
+			return found{ResourceRequest{URI: uri, Vars: vars, Template: &t.def}, t.read, t.def.MIMEType, t.wrapped}, nil
 		}
 	}
-	return nil, r, nil, NotFound(uri)
+	return found{}, NotFound(uri)
+}
+
+// wrapRead returns a handler that calls middleware and then reads a resource. It returns nil if there
+// is no middleware.
+func (s *Server) wrapRead(own []ResourceMiddleware, read readFunc, mime *string) (ResourceHandler, error) {
+	return wrap(s.cfg.ResourceMiddleware, own, func(ctx context.Context, c *Call, r *ResourceRequest) (*mcp.ReadResourceResult, error) {
+		return readFrom(ctx, c, read, Resource{r.URI, r.Vars}, mime)
+	})
 }
 
 // ReadResource implements resources/read (MCP resources, "Reading Resources").
 func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequestParams) (mcp.ReadResourceOutcome, error) {
 	c := newCall(ctx, h.p)
-	read, r, mime, err := h.p.s.find(c, params.URI)
+	r, err := h.p.s.find(c, params.URI)
 	if err != nil {
 		return nil, err
 	}
+	var result *mcp.ReadResourceResult
+	if r.wrapped == nil {
+		result, err = readFrom(ctx, c, r.read, Resource{r.request.URI, r.request.Vars}, r.mime)
+	} else {
+		result, err = r.wrapped(ctx, c, new(r.request))
+		if err == nil {
+			err = checkRead(c, r.request.URI, result)
+		}
+	}
+	if err != nil {
+		return nil, err // an untyped nil: the outcome is an interface
+	}
+	return result, nil
+}
+
+// readFrom calls the function of a resource, and completes and checks its contents.
+func readFrom(ctx context.Context, c *Call, read readFunc, r Resource, mime *string) (*mcp.ReadResourceResult, error) {
 	contents, err := read(ctx, c, r)
 	if err != nil {
 		return nil, err
@@ -239,13 +280,23 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	result := &mcp.ReadResourceResult{Contents: make([]mcp.AnyResourceContents, len(contents))}
 	for i, content := range contents {
 		result.Contents[i] = withURIAndType(content, r.URI, mime)
-		if fault := checkContents(result.Contents[i]); fault != nil {
+	}
+	return result, checkRead(c, r.URI, result)
+}
+
+// checkRead returns an error if a result must not be sent, and logs it.
+func checkRead(c *Call, uri string, result *mcp.ReadResourceResult) error {
+	if result == nil {
+		return internalError("the resource has no result")
+	}
+	for i, content := range result.Contents {
+		if fault := checkContents(content); fault != nil {
 			err := internalError("contents %d of the resource are invalid: %s", i, firstFault(fault.Error()))
-			h.p.s.cfg.Logger.Error("resource contents rejected", "uri", r.URI, "error", err)
-			return nil, err
+			c.p.s.cfg.Logger.Error("resource contents rejected", "uri", uri, "error", err)
+			return err
 		}
 	}
-	return result, nil
+	return nil
 }
 
 // withURIAndType returns contents with the URI and media type of their resource if they lack them.
@@ -330,7 +381,7 @@ func (h *handler) ListResources(ctx context.Context, params *mcp.PaginatedReques
 
 // Subscribe implements resources/subscribe (MCP resources, "Subscriptions").
 func (h *handler) Subscribe(ctx context.Context, params *mcp.SubscribeRequestParams) (*mcp.Result, error) {
-	if _, _, _, err := h.p.s.find(newCall(ctx, h.p), params.URI); err != nil {
+	if _, err := h.p.s.find(newCall(ctx, h.p), params.URI); err != nil {
 		return nil, err
 	}
 	unlock, err := h.p.lockSubscription(ctx, params.URI)

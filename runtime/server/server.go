@@ -48,6 +48,12 @@ type Config struct {
 	// describes how it is called. Nil shows all features.
 	Visible func(c *Call, f Feature) bool
 
+	// ToolMiddleware, PromptMiddleware and ResourceMiddleware wrap the handling of all requests for
+	// features of their kind, the first one outermost. See [Middleware] for the order.
+	ToolMiddleware     []ToolMiddleware
+	PromptMiddleware   []PromptMiddleware
+	ResourceMiddleware []ResourceMiddleware
+
 	// Tasks configures the tasks that clients can create. If it has a Store, [Server.Start] makes a
 	// [task.Manager] and recovers the tasks in the store, and clients can call tools with the
 	// option [Durable] or [Tasks] as tasks. Recover is called for tasks whose tool the server does

@@ -17,8 +17,8 @@ import (
 // page. Clients cannot forge a cursor; see [Config.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
-// TemplateOption is an option of [AddTemplate]: [DefineTemplate], [VisibleTo], a [ListFunc] or a
-// [Completion].
+// TemplateOption is an option of [AddTemplate]: [DefineTemplate], [VisibleTo], [WrapResource], a
+// [ListFunc] or a [Completion].
 type TemplateOption interface{ forTemplate(*template) }
 
 type templateOption func(*template)
@@ -47,6 +47,9 @@ type template struct {
 	read       readFunc
 	list       ListFunc // nil for none
 	completers map[string]CompleteFunc
+	// wrapped calls the middleware, then readFrom. It is nil if there is no middleware.
+	wrapped    ResourceHandler
+	middleware []ResourceMiddleware // of the option WrapResource
 }
 
 // AddTemplate adds the resources whose URIs match an RFC 6570 template. If several features match a
@@ -79,7 +82,16 @@ func (s *Server) addTemplate(declared template, options []TemplateOption) (*Hand
 	if declared.def.URITemplate != uri {
 		return nil, fmt.Errorf("server: resource template %q: DefineTemplate changed it to %q", uri, declared.def.URITemplate)
 	}
-	build := func(def mcp.ResourceTemplate) (*template, error) { return newTemplate(def, declared) }
+	build := func(def mcp.ResourceTemplate) (*template, error) {
+		t, err := newTemplate(def, declared)
+		if err != nil {
+			return nil, err
+		}
+		if t.wrapped, err = s.wrapRead(t.middleware, t.read, def.MIMEType); err != nil {
+			return nil, fmt.Errorf("server: resource template %q: %w", def.URITemplate, err)
+		}
+		return t, nil
+	}
 	return addTo(s.templates, declared.def, func(d *mcp.ResourceTemplate) string { return d.URITemplate }, build, func(t *template) mcp.ResourceTemplate { return t.def })
 }
 

@@ -34,8 +34,8 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
-// [DefineType], [Durable], [Tasks], [PartialResults], [VisibleTo] or several of them as
-// [ToolOptions].
+// [DefineType], [Durable], [Tasks], [PartialResults], [VisibleTo], [WrapTool] or several of
+// them as [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
 type toolOption func(*tool)
@@ -125,6 +125,9 @@ type tool struct {
 	call    RawToolFunc
 	// defineFor changes the description for a caller. It is nil if all callers have the same.
 	defineFor func(c *Call, def *mcp.Tool)
+	// wrapped calls the middleware, then serve. It is nil if there is no middleware.
+	wrapped    ToolHandler
+	middleware []ToolMiddleware // of the option WrapTool
 	// decode decodes arguments without calling the tool. It is nil for a tool that takes JSON; such
 	// a tool has no defaults.
 	decode   func(json.RawMessage) error
@@ -243,7 +246,21 @@ func (s *Server) addTool(declared tool) (*Handle[mcp.Tool], error) {
 		if declared.partial {
 			def.Meta = withPartialResults(def.Meta)
 		}
-		return newTool(def, declared)
+		t, err := newTool(def, declared)
+		if err != nil {
+			return nil, err
+		}
+		t.wrapped, err = wrap(s.cfg.ToolMiddleware, declared.middleware, func(ctx context.Context, c *Call, r *ToolRequest) (*mcp.CallToolResult, error) {
+			result, err := t.serve(ctx, c, r.Arguments)
+			if err != nil {
+				return nil, err
+			}
+			return result, t.checkResult(c, result)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("server: tool %q: %w", def.Name, err)
+		}
+		return t, nil
 	}
 	return addTo(s.tools, declared.def, func(d *mcp.Tool) string { return d.Name }, build, func(t *tool) mcp.Tool { return t.def })
 }
@@ -355,32 +372,52 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)
 	}
+	var result *mcp.CallToolResult
+	var err error
+	if t.wrapped == nil {
+		result, err = t.serve(ctx, c, arguments)
+	} else {
+		result, err = t.wrapped(ctx, c, &ToolRequest{&t.def, arguments})
+	}
+	if err != nil {
+		return failureResult(ctx, err)
+	}
+	if err := t.checkResult(c, result); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// serve validates the arguments, adds defaults and calls the function of the tool. It returns
+// invalid arguments as a result with isError.
+func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 	if faults := t.in.Check(arguments); faults != "" {
 		return errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
-	if arguments, ok = t.withDefaults(arguments); ok {
+	arguments, ok := t.withDefaults(arguments)
+	if ok {
 		if faults := t.in.Check(arguments); faults != "" {
 			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
 		}
 	}
-	result, err := t.call(ctx, c, arguments)
-	if err != nil {
-		return failureResult(ctx, err)
-	}
+	return t.call(ctx, c, arguments)
+}
+
+// checkResult returns an error if a result must not be sent, and logs it.
+func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 	if result == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the tool returned no result"}
+		return internalError("the tool returned no result")
 	}
-	err = t.checkOutput(result)
+	err := t.checkOutput(result)
 	if err == nil {
 		if fault := checkBlocks(result.Content); fault != nil {
 			err = internalError("the result of the tool is invalid: %s", firstFault(fault.Error()))
 		}
 	}
 	if err != nil {
-		h.p.s.cfg.Logger.Error("tool output rejected", "tool", params.Name, "error", err)
-		return nil, err
+		c.p.s.cfg.Logger.Error("tool output rejected", "tool", t.def.Name, "error", err)
 	}
-	return result, nil
+	return err
 }
 
 // failureResult returns the outcome of a call whose tool has returned an error.

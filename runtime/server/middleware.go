@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// HandlerFunc serves requests for features of one kind. Req describes the feature and the request,
+// and Res is the result.
+type HandlerFunc[Req, Res any] func(ctx context.Context, c *Call, req Req) (Res, error)
+
+// Middleware wraps the handling of requests for features of one kind. It may replace the arguments
+// in the request, the result and the error, and need not call next. It is called once when a feature
+// is added or changed; the function that it returns is called for every request and must be safe for
+// concurrent use.
+//
+//	func timed(next server.ToolHandler) server.ToolHandler {
+//		return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
+//			defer func(start time.Time) { slog.Info("tool called", "tool", r.Tool.Name, "took", time.Since(start)) }(time.Now())
+//			return next(ctx, c, r)
+//		}
+//	}
+//
+// A request passes, in this order:
+//
+//   - the middleware of [session.Config].Receiving, which sees all methods and raw params,
+//   - the creation of a task, if it asks for one: the rest runs as the work of the task, and again
+//     when a task is recovered,
+//   - the visibility of the feature, see [VisibleTo],
+//   - the middleware in [Config], the first one outermost,
+//   - the middleware of the feature, see [WrapTool], [WrapPrompt] and [WrapResource],
+//   - the validation of the arguments,
+//   - the function of the feature,
+//   - the validation of its output. A result that passes through middleware is validated again
+//     before it is sent.
+//
+// Middleware therefore sees arguments as the client has sent them, and the outcome of validation: a
+// result with isError if the arguments of a tool do not comply with its schema, and an error if
+// other arguments or the output are invalid. It sees an error of a tool's function unchanged. Such
+// an error, or one of middleware, becomes a result with isError after that, unless it is a
+// [*jsonrpc.Error].
+type Middleware[Req, Res any] func(next HandlerFunc[Req, Res]) HandlerFunc[Req, Res]
+
+// The handlers and the middleware of each kind of feature.
+type (
+	ToolHandler     = HandlerFunc[*ToolRequest, *mcp.CallToolResult]
+	PromptHandler   = HandlerFunc[*PromptRequest, *mcp.GetPromptResult]
+	ResourceHandler = HandlerFunc[*ResourceRequest, *mcp.ReadResourceResult]
+
+	ToolMiddleware     = Middleware[*ToolRequest, *mcp.CallToolResult]
+	PromptMiddleware   = Middleware[*PromptRequest, *mcp.GetPromptResult]
+	ResourceMiddleware = Middleware[*ResourceRequest, *mcp.ReadResourceResult]
+)
+
+// ToolRequest is a call of a tool.
+type ToolRequest struct {
+	Tool      *mcp.Tool       // the description of the tool; must not be changed
+	Arguments json.RawMessage // a JSON object; the bytes must not be changed
+}
+
+// PromptRequest is a request for a prompt.
+type PromptRequest struct {
+	Prompt    *mcp.Prompt // the description of the prompt; must not be changed
+	Arguments map[string]string
+}
+
+// ResourceRequest is a request to read a resource. It must not be changed.
+type ResourceRequest struct {
+	URI string
+	// Vars are the variables of the template, see [Resource].
+	Vars url.Values
+	// Resource is the description of a resource with a fixed URI, or nil.
+	Resource *mcp.Resource
+	// Template is the description of the template that the URI matches, or nil.
+	Template *mcp.ResourceTemplate
+}
+
+// WrapTool adds middleware to one tool, the first one outermost. [Config].ToolMiddleware is for all
+// tools.
+func WrapTool(m ...ToolMiddleware) ToolOption {
+	return toolOption(func(t *tool) { t.middleware = append(t.middleware, m...) })
+}
+
+// WrapPrompt adds middleware to one prompt, the first one outermost. [Config].PromptMiddleware is
+// for all prompts.
+func WrapPrompt(m ...PromptMiddleware) PromptOption {
+	return promptOption(func(p *prompt) { p.middleware = append(p.middleware, m...) })
+}
+
+// WrapResource adds middleware to one resource, or to the resources of one template, the first one
+// outermost. [Config].ResourceMiddleware is for all resources.
+func WrapResource(m ...ResourceMiddleware) interface {
+	ResourceOption
+	TemplateOption
+} {
+	return wrapResource(m)
+}
+
+type wrapResource []ResourceMiddleware
+
+func (m wrapResource) forResource(r *resource) { r.middleware = append(r.middleware, m...) }
+func (m wrapResource) forTemplate(t *template) { t.middleware = append(t.middleware, m...) }
+
+// wrap returns a handler that calls the middleware of the configuration, then that of the feature,
+// then inner. It returns nil if there is no middleware.
+func wrap[Req, Res any](all, own []Middleware[Req, Res], inner HandlerFunc[Req, Res]) (HandlerFunc[Req, Res], error) {
+	if len(all)+len(own) == 0 {
+		return nil, nil
+	}
+	next := inner
+	for _, list := range [][]Middleware[Req, Res]{own, all} {
+		for i := len(list) - 1; i >= 0; i-- {
+			if list[i] == nil {
+				return nil, errors.New("nil middleware")
+			}
+			if next = list[i](next); next == nil {
+				return nil, errors.New("middleware returned a nil function")
+			}
+		}
+	}
+	return next, nil
+}
