@@ -129,7 +129,7 @@ func (s *Server) hasMethod(methods ...string) bool {
 
 // receive is the receiving middleware of a session. It removes members from the result of
 // initialize that the negotiated revision does not define. It drops the cached roots when the
-// client announces a change. It enforces [Config.CallRate] on requests, but not on the work of
+// client announces a change. It calls [Config].Initialized and RootsChanged. It enforces [Config.CallRate] on requests, but not on the work of
 // their tasks, which may run much later, or again. It rejects tasks/list of a client without a
 // principal.
 func (p *peer) receive(next session.Handler) session.Handler {
@@ -138,8 +138,15 @@ func (p *peer) receive(next session.Handler) session.Handler {
 			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
 		}
 		switch req.Method {
+		case mcp.MethodNotificationsInitialized:
+			if f := p.s.cfg.Initialized; f != nil && req.IsNotification() && p.initialized.CompareAndSwap(false, true) {
+				f(ctx, newCall(ctx, p))
+			}
 		case mcp.MethodNotificationsRootsListChanged:
 			p.roots.changed()
+			if f := p.s.cfg.RootsChanged; f != nil && req.IsNotification() {
+				f(ctx, newCall(ctx, p))
+			}
 		case mcp.MethodTasksList:
 			if session.Principal(ctx) == "" {
 				return nil, jsonrpc.MethodNotFound(req.Method)

@@ -120,12 +120,70 @@ func (e *levelError) Error() string { return fmt.Sprintf("server: unknown log le
 // prints. Values between slog's levels stand for the levels that slog lacks: notice is 2 above
 // info, critical 4 above error, alert 8 and emergency 12.
 func (c *Call) Logger(name string) *slog.Logger {
-	return slog.New(&logHandler{c: c, name: name})
+	return slog.New(&logHandler{to: callLog{c}, name: name})
 }
 
-// logHandler is a slog.Handler that sends records to a client.
+// Logger returns a logger that sends its records to the clients of all sessions as log messages, for
+// events that belong to no call. Records have the form of [Call.Logger]. All clients receive them:
+// log nothing that concerns only one. For each session, records below its level or beyond
+// [Config.LogRate] are dropped, and those beyond 1000 or 1 MiB that the client has not yet accepted.
+// The logger does not wait for clients.
+func (s *Server) Logger(name string) *slog.Logger {
+	return slog.New(&logHandler{to: sessionsLog(s.allPeers), name: name})
+}
+
+// SessionLogger returns a logger like that of [Server.Logger] for the client of one session. It
+// discards all records if the server does not have the session, or the session has ended.
+func (s *Server) SessionLogger(sess *session.Session, name string) *slog.Logger {
+	p := s.peerOf(sess)
+	if p == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(&logHandler{to: sessionsLog(func() []*peer { return []*peer{p} }), name: name})
+}
+
+// logTarget receives the records of a logHandler.
+type logTarget interface {
+	// logs reports whether messages of a severity are sent.
+	logs(severity int) bool
+	log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error
+}
+
+// callLog sends log messages to the client of a call.
+type callLog struct{ c *Call }
+
+func (l callLog) logs(severity int) bool { return l.c.recipient().logs(severity) }
+
+func (l callLog) log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
+	return l.c.Log(ctx, level, logger, data)
+}
+
+// sessionsLog returns the peers to which log messages outside of calls are sent.
+type sessionsLog func() []*peer
+
+func (peers sessionsLog) logs(severity int) bool {
+	return slices.ContainsFunc(peers(), func(p *peer) bool { return p.logs(severity) })
+}
+
+func (peers sessionsLog) log(_ context.Context, level mcp.LoggingLevel, logger string, data any) error {
+	text, err := boundary.Marshal(value.Of(data))
+	if err != nil {
+		return err
+	}
+	message := &mcp.LoggingMessageNotificationParams{Level: level, Data: text}
+	if logger != "" {
+		message.Logger = &logger
+	}
+	n, _ := severity(level)
+	for _, p := range peers() {
+		p.queueLog(n, message)
+	}
+	return nil
+}
+
+// logHandler is a slog.Handler that sends records to clients.
 type logHandler struct {
-	c      *Call
+	to     logTarget
 	name   string
 	groups []string
 	attrs  []groupedAttr
@@ -160,7 +218,7 @@ func levelOf(l slog.Level) mcp.LoggingLevel {
 
 func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool {
 	n, _ := severity(levelOf(l))
-	return h.c.recipient().logs(n)
+	return h.to.logs(n)
 }
 
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
@@ -176,7 +234,7 @@ func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 		data["fields.msg"] = attr // msg is the text of the record
 	}
 	data["msg"] = strings.ToValidUTF8(r.Message, "\uFFFD")
-	return h.c.Log(ctx, levelOf(r.Level), h.name, data)
+	return h.to.log(ctx, levelOf(r.Level), h.name, data)
 }
 
 // addAttr adds an attribute to the object of its groups.

@@ -11,10 +11,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// notice is a notification of a changed list or an updated resource.
+// notice is a notification of a changed list or an updated resource, or a log message outside of
+// calls.
 type notice struct {
 	method string
 	uri    string // of the updated resource; "" for a list
+	log    *mcp.LoggingMessageNotificationParams
 }
 
 // mergeNotices is the number of pending notices at which a session begins to merge equal ones.
@@ -78,6 +80,29 @@ func (p *peer) notify(n notice) {
 	p.sendPending()
 }
 
+// Limits of the pending log messages of a session. Further ones are dropped.
+const (
+	maxPendingLogs     = 1000
+	maxPendingLogBytes = 1 << 20 // of their data; a single message may be longer
+)
+
+// queueLog queues a log message, unless it is less severe than the level of the session or exceeds a
+// limit. It does not wait for the client.
+func (p *peer) queueLog(severity int, message *mcp.LoggingMessageNotificationParams) {
+	if !p.logs(severity) || p.logLimit != nil && !p.logLimit.Allow() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.pendingLogs >= maxPendingLogs || p.pendingLogs > 0 && p.pendingLogBytes+len(message.Data) > maxPendingLogBytes {
+		return
+	}
+	p.pendingLogs++
+	p.pendingLogBytes += len(message.Data)
+	p.notices = append(p.notices, notice{method: mcp.MethodNotificationsMessage, log: message})
+	p.sendPending()
+}
+
 // startNotices starts sending the notices that were queued while the session was being opened.
 func (p *peer) startNotices() {
 	p.mu.Lock()
@@ -125,6 +150,10 @@ func (p *peer) sendNotices() {
 		n := p.notices[0]
 		p.notices = p.notices[1:]
 		dropped := n.uri != "" && !p.isSubscribed(n.uri)
+		if n.log != nil {
+			p.pendingLogs--
+			p.pendingLogBytes -= len(n.log.Data)
+		}
 		p.mu.Unlock()
 		if dropped {
 			continue
@@ -141,6 +170,9 @@ func (p *peer) send(n notice) error {
 	var params codec.Encoder
 	if n.uri != "" {
 		params = &mcp.ResourceUpdatedNotificationParams{URI: n.uri}
+	}
+	if n.log != nil {
+		params = n.log
 	}
 	err := p.session.Load().Notify(context.Background(), n.method, params)
 	if _, undeclared := errors.AsType[*session.CapabilityError](err); undeclared {

@@ -23,6 +23,7 @@ type peer struct {
 	calls         *rate.Limiter
 	roots         rootCache
 	requestsTasks atomic.Bool // the client has been asked to create a task
+	initialized   atomic.Bool // Config.Initialized was called
 
 	store     transport.Persister // nil if the connection does not persist state
 	persistMu sync.Mutex          // held while the state is persisted
@@ -42,6 +43,8 @@ type peer struct {
 	subscriptionLocks map[string]chan struct{} // by URI; closed when unlocked
 	elicitations      map[string]*elicitation  // open URL elicitations by id
 	notices           []notice                 // pending
+	pendingLogs       int                      // log messages among them
+	pendingLogBytes   int                      // length of their data
 	sendingNotices    bool                     // a goroutine sends them
 }
 

@@ -118,6 +118,22 @@ type Config struct {
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
 	Unsubscribe func(ctx context.Context, c *Call, uri string)
 
+	// SessionOpened is called when the server has opened a session, before the handshake. Requests of
+	// the client may be served meanwhile. SessionClosed is called once for each such session, when it
+	// has ended and its handlers have returned. Its cause is that of [session.Session.Wait]: nil if a
+	// side has closed the session. [Server.Close] and [Server.Shutdown] wait for both functions, which
+	// must return soon and not call them. Each POST to a Stateless [streamable.Handler] is a session.
+	SessionOpened func(s *session.Session)
+	SessionClosed func(s *session.Session, cause error)
+
+	// Initialized is called once for each session whose client announces that the handshake is
+	// complete (MCP lifecycle, "Initialization"). It is not called for restored sessions.
+	// RootsChanged is called when the client announces that its roots have changed; [Call.Roots]
+	// returns the new ones. Both may send requests to the client. Further notifications of the client
+	// wait until they return. Their ctx ends with the session.
+	Initialized  func(ctx context.Context, c *Call)
+	RootsChanged func(ctx context.Context, c *Call)
+
 	// Logger receives events that are not reported to the client. If it is nil, the Logger of
 	// Session is used. If that is nil too, warnings and errors, such as panics of handlers, go to
 	// [slog.Default], and other events are discarded.
@@ -344,6 +360,13 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 	s.mu.Lock()
 	s.bySession[sess] = p
 	s.mu.Unlock()
+	if s.cfg.SessionOpened != nil {
+		err := boundary.Run(func() error {
+			s.cfg.SessionOpened(sess)
+			return nil
+		})
+		boundary.Report(s.cfg.Logger, "SessionOpened panicked", err)
+	}
 	p.restoreSubscriptions()
 	p.startNotices()
 	s.mu.Lock()
@@ -375,9 +398,17 @@ func (s *Server) removePeer(p *peer) {
 	defer s.running.Done()
 	s.mu.Lock()
 	delete(s.peers, p)
-	delete(s.bySession, p.session.Load())
+	sess := p.session.Load()
+	delete(s.bySession, sess)
 	s.mu.Unlock()
 	p.end()
+	if sess != nil && s.cfg.SessionClosed != nil {
+		err := boundary.Run(func() error {
+			s.cfg.SessionClosed(sess, sess.Wait())
+			return nil
+		})
+		boundary.Report(s.cfg.Logger, "SessionClosed panicked", err)
+	}
 }
 
 // Run starts the server, as [Server.Start] does, and serves one connection until the client ends
