@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -64,19 +65,20 @@ type follower struct {
 	finished chan struct{} // closed when out is set
 	out      outcome
 
+	next *follower // of the same task; guarded by tasks.mu
+
 	startStop sync.Mutex // held while following starts or stops
 	users     int
-	stop      func() // stops following and waits until it has stopped; nil without users
+	period    *followPeriod // nil unless the task is followed; also guarded by mu
 
 	mu           sync.Mutex
 	state        mcp.Task
 	version      uint64        // incremented with every change of state
-	changed      chan struct{} // closed at the next change of state
+	changed      chan struct{} // closed at the next change of state; nil unless Updates waits
 	lastResponse time.Time     // last response about the task, or start of following
 	ended        bool          // out is set, or about to be set
 	unknown      bool          // the receiver no longer has the task
 	cancels      int           // requests to cancel the task that were not refused
-	timer        *time.Timer   // calls tick; nil unless the task is followed
 	repeats      int           // further requests for the result of the terminal task
 }
 
@@ -87,45 +89,84 @@ type outcome struct {
 }
 
 func newFollower(t *Tasks, s *session.Session, o options) *follower {
-	return &follower{tasks: t, s: s, tracker: o.tracker, ownsTracker: o.progress, finished: make(chan struct{}), changed: make(chan struct{}), version: 1}
+	return &follower{tasks: t, s: s, tracker: o.tracker, ownsTracker: o.progress, finished: make(chan struct{}), version: 1}
 }
 
 // addUser adds a user. The first one starts following.
 func (f *follower) addUser() {
 	f.startStop.Lock()
 	defer f.startStop.Unlock()
-	if f.users++; f.users > 1 || f.isFinished() {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	f.tasks.subscribe(f)
-	p := &followPeriod{f: f, ctx: ctx}
-	p.group.Add(1) // for the timer, until it has run or was stopped
-	f.mu.Lock()
-	f.lastResponse, f.repeats = time.Now(), 0
-	f.timer = time.AfterFunc(f.wait(), p.tick)
-	f.mu.Unlock()
-	p.group.Go(p.awaitResult) // ends with ctx, or with the task
-	f.stop = func() {
-		cancel()
-		f.mu.Lock()
-		if f.timer.Stop() {
-			p.group.Done()
-		}
-		f.timer = nil
-		f.mu.Unlock()
-		p.group.Wait()
-		f.tasks.unsubscribe(f)
+	if f.users++; f.users == 1 && !f.isFinished() {
+		p := f.start(context.Background())
+		p.group.Go(p.awaitResult) // ends with p.ctx, or with the task
 	}
 }
 
-// removeUser removes a user. The last one stops following.
-func (f *follower) removeUser() {
+// await adds a user, waits for the outcome or the end of ctx, and removes the user. If it is the
+// first user, it sends tasks/result itself: a task that ends soon needs no further goroutine.
+func (f *follower) await(ctx context.Context) {
+	var p *followPeriod
+	f.startStop.Lock()
+	if f.users++; f.users == 1 && !f.isFinished() {
+		p = f.start(ctx)
+	}
+	f.startStop.Unlock()
+	defer f.removeUser(p)
+	if p != nil {
+		p.awaitResult()
+		return
+	}
+	select {
+	case <-f.finished:
+	case <-ctx.Done():
+	}
+}
+
+// start starts a period of following that ends with ctx at the latest. The caller holds startStop
+// and must call awaitResult of the period.
+func (f *follower) start(ctx context.Context) *followPeriod {
+	p := &followPeriod{f: f}
+	p.ctx.Context, p.cancel = context.WithCancel(ctx)
+	f.tasks.subscribe(f)
+	p.group.Add(1) // for the timer, until it has run or was stopped
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lastResponse, f.repeats, f.period = time.Now(), 0, p
+	if f.isFinished() { // since the caller has checked it
+		p.cancel()
+	}
+	p.timer = time.AfterFunc(f.wait(), p.tick)
+	return p
+}
+
+// stop ends the period of following, and waits until all its requests have ended. The caller holds
+// startStop.
+func (f *follower) stop() {
+	f.mu.Lock()
+	p := f.period
+	f.period = nil
+	p.cancel()
+	if p.timer.Stop() {
+		p.group.Done()
+	}
+	f.mu.Unlock()
+	p.group.Wait()
+	f.tasks.unsubscribe(f)
+}
+
+// removeUser removes a user. The last one stops following. If another one has called awaitResult of
+// a period itself, a new period takes over for the remaining users.
+func (f *follower) removeUser(own *followPeriod) {
 	f.startStop.Lock()
 	defer f.startStop.Unlock()
-	if f.users--; f.users == 0 && f.stop != nil {
-		f.stop()
-		f.stop = nil
+	f.users--
+	if f.period == nil || f.users > 0 && own == nil {
+		return
+	}
+	f.stop()
+	if f.users > 0 && !f.isFinished() {
+		p := f.start(context.Background())
+		p.group.Go(p.awaitResult) // ends with p.ctx, or with the task
 	}
 }
 
@@ -149,13 +190,18 @@ func (f *follower) finish(out outcome) {
 		return
 	}
 	f.out = out
-	if f.id != "" {
-		f.tasks.log.Info("task ended", "task", f.id, "error", out.err)
+	if log := f.tasks.log; f.id != "" && log.Enabled(context.Background(), slog.LevelInfo) {
+		log.Info("task ended", "task", f.id, "error", out.err)
 	}
 	if f.ownsTracker {
 		f.tracker.Close()
 	}
 	close(f.finished)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.period != nil {
+		f.period.cancel() // its requests are not needed any more
+	}
 }
 
 // addCancels adds n to the number of cancel requests: 1 for a request, -1 if it was refused.
@@ -209,6 +255,9 @@ func (f *follower) lastState() mcp.Task {
 func (f *follower) current() (mcp.Task, uint64, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
 	if f.state.Status == "" {
 		return f.state, 0, f.changed
 	}
@@ -233,10 +282,12 @@ func (f *follower) observe(state mcp.Task, version uint64) {
 	}
 	f.state = state
 	f.version++
-	close(f.changed)
-	f.changed = make(chan struct{})
-	if ends && f.timer != nil && f.timer.Stop() {
-		f.timer.Reset(f.wait())
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+	if p := f.period; ends && p != nil && p.timer.Stop() {
+		p.timer.Reset(f.wait())
 	}
 }
 
@@ -292,15 +343,27 @@ func jittered(d time.Duration) time.Duration {
 	return d + time.Duration(rand.Float64()*jitter*float64(d))
 }
 
-// followPeriod is one period of following, from the first user of a handle to the last.
+// followPeriod is one period of following, as a rule from the first user of a handle to the last.
 type followPeriod struct {
-	f     *follower
-	ctx   context.Context
-	group sync.WaitGroup
+	f      *follower
+	ctx    bare
+	cancel context.CancelFunc
+	timer  *time.Timer // calls tick
+	group  sync.WaitGroup
 
 	// repeat cancels the last repeated tasks/result. It is nil before the first. Only tick uses it.
 	repeat context.CancelFunc
 }
+
+// bare is a context without its values. The requests of a period do not belong to the request
+// within which Result was called: other users may need them, and they may be sent again later.
+type bare struct{ context.Context }
+
+// Value implements [context.Context].
+func (*bare) Value(any) any { return nil }
+
+// AfterFunc makes derived contexts end without a goroutine that waits for it.
+func (b *bare) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(b.Context, f) }
 
 // tick runs when the poll interval has passed, or when the result of a terminal task is overdue. In
 // the first case it requests the state, in the second the result, while the earlier tasks/result is
@@ -312,7 +375,7 @@ func (p *followPeriod) tick() {
 	case p.ctx.Err() != nil || f.isFinished():
 		return
 	case !task.Terminal(f.lastState().Status):
-		_, err := f.refresh(p.ctx)
+		_, err := f.refresh(&p.ctx)
 		if lifetime := f.unresponsive(err); lifetime > 0 {
 			f.finish(outcome{err: fmt.Errorf("requestor: task %q: no response for the %v that the task is kept: %w", f.id, lifetime, err)})
 			return
@@ -324,7 +387,7 @@ func (p *followPeriod) tick() {
 		if p.repeat != nil {
 			p.repeat() // at most two requests are open: the first and the latest
 		}
-		ctx, cancel := context.WithCancel(p.ctx)
+		ctx, cancel := context.WithCancel(&p.ctx)
 		p.repeat = cancel
 		p.group.Go(func() { // ends with ctx, or with the response
 			defer cancel()
@@ -333,9 +396,9 @@ func (p *followPeriod) tick() {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.ctx.Err() == nil && f.timer != nil {
+	if p.ctx.Err() == nil && f.period == p {
 		p.group.Add(1)
-		f.timer.Reset(f.wait())
+		p.timer.Reset(f.wait())
 	}
 }
 
@@ -370,7 +433,7 @@ func (f *follower) unresponsive(err error) time.Duration {
 func (p *followPeriod) awaitResult() {
 	unclear := 0
 	for failures := 0; ; failures++ {
-		retryable, err := p.request(p.ctx)
+		retryable, err := p.request(&p.ctx)
 		if err == nil || p.ctx.Err() != nil {
 			return
 		}

@@ -2,10 +2,12 @@ package requestor_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -463,6 +465,101 @@ func TestEndlessListIsAnError(t *testing.T) {
 			if failed == nil || n > 10_000 {
 				t.Errorf("%s: %v after %d pages", name, failed, n)
 			}
+		}
+	})
+}
+
+// Result sends tasks/result itself: a task that ends at once costs no further goroutine.
+func TestResultSendsRequestItself(t *testing.T) {
+	var stack string
+	var client sessiontest.Side
+	tasks := requestor.Attach(&client.Config)
+	client.Config.Sending = append(client.Config.Sending, func(next session.Sender) session.Sender {
+		return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
+			if call.Method == mcp.MethodTasksResult {
+				stack = string(debug.Stack())
+			}
+			return next(ctx, call)
+		}
+	})
+	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
+	side.Config.Handler = (&scriptedReceiver{result: func(context.Context, int) (codec.Encoder, error) { return text("done"), nil }}).handle
+	c, _ := sessiontest.Pair(t, client, side)
+	h, err := tasks.CallTool(t.Context(), c, render)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := h.Result(t.Context()); err != nil || content(t, r) != "done" {
+		t.Fatalf("got %v, %v", r, err)
+	}
+	if !strings.Contains(stack, "TestResultSendsRequestItself") {
+		t.Errorf("tasks/result was sent in another goroutine:\n%s", stack)
+	}
+}
+
+// If the first caller of Result leaves, a further one gets the result.
+func TestLaterCallerGetsResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedReceiver{get: always(taskJSON("working", "")), result: func(ctx context.Context, n int) (codec.Encoder, error) {
+			select {
+			case <-time.After(time.Minute):
+				return text(fmt.Sprint(n)), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}}
+		h := s.start(t)
+		first, leave := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		var group sync.WaitGroup
+		group.Go(func() {
+			if _, err := h.Result(first); err != enough {
+				t.Errorf("first: %v", err)
+			}
+		})
+		synctest.Wait()
+		group.Go(func() {
+			if r, err := h.Result(t.Context()); err != nil || content(t, r) != "2" {
+				t.Errorf("second: %v, %v", r, err)
+			}
+		})
+		synctest.Wait()
+		leave(enough)
+		group.Wait()
+	})
+}
+
+// Cancel ends all calls of Result at once, even if the receiver does not respond to tasks/result.
+func TestCancelEndsAllCallersOfResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks, c, _ := mock(t, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			switch req.Method {
+			case "tools/call":
+				return session.Raw(`{"task":` + taskJSON("working", "") + `}`), nil
+			case "tasks/cancel":
+				return session.Raw(taskJSON("cancelled", "")), nil
+			}
+			return blockUntilDone(ctx)
+		})
+		h, err := tasks.CallTool(t.Context(), c, render)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				if _, err := h.Result(t.Context()); err != task.ErrCancelled {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		if _, err := h.Cancel(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if group.Wait(); time.Since(began) > 0 {
+			t.Errorf("Result returned after %v", time.Since(began))
 		}
 	})
 }

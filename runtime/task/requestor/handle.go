@@ -50,14 +50,9 @@ func (h *Handle[R]) Refresh(ctx context.Context) (mcp.Task, error) { return h.f.
 // the result, and [ErrNoResult] if the result of a terminal task did not arrive.
 func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 	var none R
-	h.f.addUser()
-	defer h.f.removeUser()
-	select {
-	case <-h.f.finished:
-	case <-ctx.Done():
-		if !h.f.isFinished() {
-			return none, context.Cause(ctx)
-		}
+	h.f.await(ctx)
+	if !h.f.isFinished() {
+		return none, context.Cause(ctx)
 	}
 	if h.f.out.err != nil {
 		return none, h.f.out.err
@@ -72,7 +67,7 @@ func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 	return func(yield func(mcp.Task, error) bool) {
 		h.f.addUser()
-		defer h.f.removeUser()
+		defer h.f.removeUser(nil)
 		if h.f.lastState().Status == "" && !h.f.isFinished() {
 			h.f.refresh(ctx) // ignore the error: tasks/result returns it, too
 		}

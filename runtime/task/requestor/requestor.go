@@ -32,7 +32,7 @@ type Tasks struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	handles map[taskKey]map[*follower]bool
+	handles map[taskKey]*follower // the first of a list; see follower.next
 }
 
 // taskKey identifies a task: ids are unique only within a receiver.
@@ -46,7 +46,7 @@ type taskKey struct {
 // Task-Related Messages"). It adds middleware inside existing middleware. The creation and the end
 // of tasks are logged to the configuration's Logger.
 func Attach(cfg *session.Config) *Tasks {
-	t := &Tasks{log: boundary.Logger(cfg.Logger), handles: map[taskKey]map[*follower]bool{}}
+	t := &Tasks{log: boundary.Logger(cfg.Logger), handles: map[taskKey]*follower{}}
 	cfg.Receiving = append(cfg.Receiving, t.receive)
 	cfg.Sending = append(cfg.Sending, relate)
 	return t
@@ -111,9 +111,10 @@ func (t *Tasks) handleStatus(req *session.Request) {
 	if codec.Unmarshal(req.Params, &p) != nil {
 		return // the session's handler receives the notification, too
 	}
+	var buffer [4]*follower
+	list := buffer[:0]
 	t.mu.Lock()
-	var list []*follower
-	for f := range t.handles[taskKey{req.Session, p.TaskID}] {
+	for f := t.handles[taskKey{req.Session, p.TaskID}]; f != nil; f = f.next {
 		list = append(list, f)
 	}
 	t.mu.Unlock()
@@ -127,10 +128,8 @@ func (t *Tasks) subscribe(f *follower) {
 	key := taskKey{f.s, f.id}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.handles[key] == nil {
-		t.handles[key] = map[*follower]bool{}
-	}
-	t.handles[key][f] = true
+	f.next = t.handles[key]
+	t.handles[key] = f
 }
 
 // unsubscribe undoes subscribe.
@@ -138,10 +137,17 @@ func (t *Tasks) unsubscribe(f *follower) {
 	key := taskKey{f.s, f.id}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.handles[key], f)
-	if len(t.handles[key]) == 0 {
-		delete(t.handles, key)
+	first := t.handles[key]
+	link := &first
+	for *link != f {
+		link = &(*link).next
 	}
+	if *link = f.next; first == nil {
+		delete(t.handles, key)
+	} else {
+		t.handles[key] = first
+	}
+	f.next = nil
 }
 
 // Option changes how a task is created or followed.
@@ -268,7 +274,9 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 	h := newHandle(t, s, o, read)
 	if created, ok := createdTask(raw); ok {
 		h.f.id, h.f.state = created.Task.TaskID, created.Task
-		t.log.Info("task created", "task", h.f.id, "method", method)
+		if t.log.Enabled(ctx, slog.LevelInfo) {
+			t.log.Info("task created", "task", h.f.id, "method", method)
+		}
 		if created.Meta != nil && created.Meta.ModelImmediateResponse != nil {
 			h.immediate = *created.Meta.ModelImmediateResponse
 		}
