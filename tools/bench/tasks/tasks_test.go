@@ -222,15 +222,15 @@ func BenchmarkTaskCycle(b *testing.B) {
 	}
 	b.Run("memory", func(b *testing.B) {
 		contest(b, rest,
-			written("author", connectAuthor(b, authorDone)),
+			written("author", connectAuthor(b, authorServer(b, authorDone))),
 			over("session", connect(b, newManager(b, memory.New(), keeping), plain)),
 			alone(newManager(b, memory.New(), keeping)),
 			peer("mcp-go", connectMCPGo(b, plainMCPGo)))
 	})
 	b.Run("http", func(b *testing.B) {
 		contest(b, rest,
-			written("author", connectAuthorHTTP(b, true, authorDone)),
-			written("author-listening", connectAuthorHTTP(b, false, authorDone)),
+			written("author", connectAuthorHTTP(b, authorServer(b, authorDone), true)),
+			written("author-listening", connectAuthorHTTP(b, authorServer(b, authorDone), false)),
 			over("http", connectHTTP(b, newManager(b, memory.New(), keeping), plain)),
 			over("http-listening", connectHTTPListening(b, newManager(b, memory.New(), keeping), plain)),
 			peer("mcp-go-http", connectMCPGoHTTP(b, plainMCPGo)))
@@ -257,10 +257,10 @@ func authorServer(b *testing.B, tool front.ToolFunc[struct{}, string]) *front.Se
 	return s
 }
 
-func connectAuthor(b *testing.B, tool front.ToolFunc[struct{}, string]) *author.Client {
+func connectAuthor(b *testing.B, s *front.Server) *author.Client {
 	b.Helper()
 	here, there := inmemory.Pair(inmemory.Options{})
-	if _, err := authorServer(b, tool).Serve(there); err != nil {
+	if _, err := s.Serve(there); err != nil {
 		b.Fatal(err)
 	}
 	c, err := author.Connect(context.Background(), here, nil)
@@ -271,9 +271,9 @@ func connectAuthor(b *testing.B, tool front.ToolFunc[struct{}, string]) *author.
 	return c
 }
 
-func connectAuthorHTTP(b *testing.B, noListen bool, tool front.ToolFunc[struct{}, string]) *author.Client {
+func connectAuthorHTTP(b *testing.B, s *front.Server, noListen bool) *author.Client {
 	b.Helper()
-	handler := authorServer(b, tool).Handler(nil)
+	handler := s.Handler(nil)
 	web := httptest.NewServer(handler)
 	b.Cleanup(web.Close)
 	b.Cleanup(func() { handler.Close() })
@@ -561,6 +561,11 @@ func BenchmarkTaskWake(b *testing.B) {
 			return err
 		}, func() bool { return created.CompareAndSwap(true, false) }}
 	}
+	written := func(b *testing.B, connect func(*testing.B, *front.Server) *author.Client) waker {
+		s := authorServer(b, func(context.Context, *front.Call, struct{}) (string, error) { work(); return "done", nil })
+		c := connect(b, s)
+		return waker{"author", func() error { return authorCycle(c) }, func() bool { return s.Tasks().Stats().Waiting == 1 }}
+	}
 	b.Run("memory", func(b *testing.B) {
 		m := newManager(b, memory.New(), time.Hour)
 		alone := waker{"manager", func() error {
@@ -570,10 +575,11 @@ func BenchmarkTaskWake(b *testing.B) {
 			}
 			return err
 		}, func() bool { return m.Stats().Waiting == 1 }}
-		measure(b, 50*time.Microsecond, over(b, "session", connect), alone, peer(b, "mcp-go", connectMCPGo))
+		measure(b, 50*time.Microsecond, written(b, connectAuthor), over(b, "session", connect), alone, peer(b, "mcp-go", connectMCPGo))
 	})
 	b.Run("http", func(b *testing.B) { // all goroutines are blocked only after a while
-		measure(b, 2*time.Millisecond, over(b, "http", connectHTTP), peer(b, "mcp-go-http", connectMCPGoHTTP))
+		withoutListening := func(b *testing.B, s *front.Server) *author.Client { return connectAuthorHTTP(b, s, true) }
+		measure(b, 2*time.Millisecond, written(b, withoutListening), over(b, "http", connectHTTP), peer(b, "mcp-go-http", connectMCPGoHTTP))
 	})
 }
 
