@@ -1,0 +1,205 @@
+package proxy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/proxy"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+)
+
+// newTaskUpstream returns an upstream that runs tools as tasks and knows the proxy as one principal.
+func newTaskUpstream(t *testing.T, name string) *upstream {
+	t.Helper()
+	return newUpstream(t, name, &server.Config{
+		Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "proxy"},
+	})
+}
+
+var required = server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired})
+
+func TestTasksPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newTaskUpstream(t, "one"), newUpstream(t, "two", nil)
+		addTool(t, two.Server, "plain", echo(""))
+		step := make(chan struct{})
+		addTool(t, one.Server, "work", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			for i := range 3 {
+				if err := c.Progress(float64(i+1), 3, ""); err != nil {
+					return "", err
+				}
+				<-step
+			}
+			return "done", nil
+		}, required)
+		addAsking(t, one.Server, required)
+		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{two.as("b"), one.as("a")}})
+		c := connect(t, p, user("Ada"))
+
+		h, err := c.StartTool(t.Context(), "a_work", nil, requestor.Progress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(h.ID(), "a:") {
+			t.Errorf("id: %s", h.ID())
+		}
+		progress := make(chan float64, 10)
+		go func() {
+			defer close(progress)
+			for p := range h.Progress(t.Context()) {
+				progress <- p.Value
+			}
+		}()
+		for want := 1.0; want <= 3; want++ {
+			synctest.Wait()
+			equal(t, "progress", want, <-progress)
+			step <- struct{}{}
+		}
+		result, err := h.Result(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "result", "done", result.Content[0].(*mcp.TextContent).Text)
+		equal(t, "related task", h.ID(), result.Meta.RelatedTask.TaskID)
+		var listed []string
+		for task, err := range c.Tasks(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed = append(listed, task.TaskID+" "+string(task.Status))
+		}
+		equal(t, "list", []string{h.ID() + " completed"}, listed)
+
+		equal(t, "form in a task", "accept Ada", mustCall(t, c, "a_ask", nil))
+		raw, err := c.Session().Call(t.Context(), mcp.MethodTasksGet, session.Raw(`{"taskId":"`+h.ID()+`"}`))
+		if id, _ := codec.Member(raw, "taskId"); err != nil || string(id) != `"`+h.ID()+`"` {
+			t.Errorf("tasks/get: %s, %v", raw, err)
+		}
+		if _, err := c.Session().Call(t.Context(), mcp.MethodTasksGet, session.Raw(`{"taskId":"none"}`)); err == nil {
+			t.Error("unknown task was found")
+		}
+		_, err = c.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"b_plain","task":{}}`))
+		if jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound {
+			t.Errorf("task of an upstream without tasks: %v", err)
+		}
+	})
+}
+
+func TestCancellationOfTaskPasses(t *testing.T) {
+	one := newTaskUpstream(t, "one")
+	ended := make(chan struct{})
+	addTool(t, one.Server, "work", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		<-ctx.Done()
+		close(ended)
+		return "", ctx.Err()
+	}, required)
+	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), nil)
+	h, err := c.StartTool(t.Context(), "a_work", nil, requestor.Progress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := h.Cancel(t.Context())
+	if err != nil || state.Status != mcp.TaskStatusCancelled || state.TaskID != h.ID() {
+		t.Errorf("cancel: %v, %v", state, err)
+	}
+	<-ended
+}
+
+// A task can be awaited in a later session by its id. Its creator alone can list it, although the
+// upstream knows all clients as one.
+func TestTaskOfEarlierSession(t *testing.T) {
+	one := newTaskUpstream(t, "one")
+	release := make(chan struct{})
+	addTool(t, one.Server, "work", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		<-release
+		return "done", nil
+	}, required)
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	ada, bob := connect(t, p, nil), connect(t, p, nil)
+	h, err := ada.StartTool(t.Context(), "a_work", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada.Close()
+	for task, err := range bob.Tasks(t.Context()) {
+		t.Errorf("Bob sees a task of Ada: %v, %v", task, err)
+	}
+	close(release)
+	result, err := connect(t, p, nil).AttachTool(h.ID()).Result(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "result", "done", result.Content[0].(*mcp.TextContent).Text)
+}
+
+// An upstream runs an input request as a task of the client.
+func TestTaskOfClientPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newUpstream(t, "one", nil)
+		addTool(t, one.Server, "ask", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			h, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{Message: "?"})
+			if err != nil {
+				return "", err
+			}
+			r, err := h.Result(ctx)
+			if err != nil {
+				return "", err
+			}
+			return h.ID() + " " + string(r.Action) + " " + r.Meta.RelatedTask.TaskID, nil
+		})
+		m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close(context.Background())
+		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), &client.Options{
+			Tasks: m, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+				time.Sleep(time.Minute)
+				return client.Decline(), nil
+			}})
+		got := strings.Fields(mustCall(t, c, "a_ask", nil, client.Timeout(time.Hour)))
+		if len(got) != 3 || got[0] != got[2] || got[1] != "decline" {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// The ids in raw messages of a task, in both directions.
+func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
+	const key = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`
+	var got []string
+	one := newUpstream(t, "one", &server.Config{
+		Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(false) },
+		Methods: map[string]session.Handler{
+			mcp.MethodTasksResult: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				got = append(got, string(req.Params))
+				answer, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}},`+key+`7"}}}`))
+				got = append(got, string(answer))
+				return session.Raw(`{"content":[],` + key + `7"}}}`), err
+			},
+		},
+	})
+	o := &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		got = append(got, f.Meta.RelatedTask.TaskID)
+		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline, Meta: &mcp.ResultMetaObject{RelatedTask: f.Meta.RelatedTask}}, nil
+	}}
+	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), o)
+	result, err := c.Session().Call(t.Context(), mcp.MethodTasksResult, session.Raw(`{"taskId":"a:7"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "messages", []string{`{"taskId":"7"}`, "a:7", `{` + key + `7"}},"action":"decline"}`}, got)
+	equal(t, "result", `{"content":[],`+key+`a:7"}}}`, string(result))
+}
