@@ -22,7 +22,7 @@ func TestEveryContestantIsMeasured(t *testing.T) {
 	for _, group := range []struct {
 		args []string
 		list []contestant
-	}{{nil, texts()}, {[]string{"-structs"}, structs()}} {
+	}{{nil, texts()}, {[]string{"-structs"}, structs()}, {[]string{"-proxy"}, proxies()}} {
 		var out strings.Builder
 		if err := run(t.Context(), append(group.args, "-rounds", "1", "-time", time.Millisecond.String()), &out); err != nil {
 			t.Fatal(err)

@@ -52,7 +52,7 @@ func structs() []contestant {
 
 // serve runs the child process of a contestant.
 func serve(ctx context.Context, name string) error {
-	for _, c := range slices.Concat(texts(), structs()) {
+	for _, c := range slices.Concat(texts(), structs(), proxies()) {
 		if c.name == name && c.serve != nil {
 			return c.serve(ctx)
 		}

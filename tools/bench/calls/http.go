@@ -38,7 +38,7 @@ func officialOverHTTP(json bool) opener {
 		s := officialServer()
 		handler := official.NewStreamableHTTPHandler(func(*http.Request) *official.Server { return s }, &official.StreamableHTTPOptions{JSONResponse: json})
 		server, pool := httptest.NewServer(handler), pooled()
-		c, err := officialClient(ctx, &official.StreamableClientTransport{Endpoint: server.URL, HTTPClient: pool})
+		c, err := officialClient(ctx, &official.StreamableClientTransport{Endpoint: server.URL, HTTPClient: pool}, tool)
 		return closing(c, pool, server), err
 	}
 }

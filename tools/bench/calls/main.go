@@ -3,6 +3,7 @@
 //
 //	go run ./calls
 //	go run ./calls -structs
+//	go run ./calls -proxy
 //
 // The first compares plain calls with those of the other SDKs: a small object of arguments and a
 // line of text as the result, through the plain calls of their APIs, with their default checks.
@@ -13,6 +14,10 @@
 // that knows its schemas. It compares this with a handler and a call over a bare session that
 // convert the same structs by hand and check nothing, and with prepared messages whose values are
 // not decoded.
+//
+// The third compares calls through a proxy with direct ones, for package proxy and for a proxy that
+// is written with the official SDK and passes on tools alone. The proxy and the server behind it use
+// the same transport. Over standard input and output, both are processes of their own.
 //
 // The contestants take turns, so that other load of the machine affects all of them. The table has
 // medians over the turns: the calls per second, and in parentheses the ratio to the first
@@ -53,6 +58,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	rounds := flags.Int("rounds", 5, "give each contestant this `NUMBER` of turns")
 	only := flags.String("way", "", "measure only transports whose name contains `TEXT`")
 	moved := flags.Bool("structs", false, "compare calls with structs")
+	proxied := flags.Bool("proxy", false, "compare calls through proxies")
 	turn := flags.Duration("time", time.Second, "let a turn take this `TIME`")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -60,6 +66,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	list := texts()
 	if *moved {
 		list = structs()
+	}
+	if *proxied {
+		list = proxies()
 	}
 	for _, transport := range []string{inMemory, overStdio, overJSON, overSSE} {
 		if *only != "" && !strings.Contains(transport, *only) {

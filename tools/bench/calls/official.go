@@ -26,7 +26,7 @@ func officialInMemory(ctx context.Context) (client, error) {
 	if _, err := officialServer().Connect(ctx, b, nil); err != nil {
 		return client{}, err
 	}
-	return officialClient(ctx, a)
+	return officialClient(ctx, a, tool)
 }
 
 func officialOverStdio(ctx context.Context) (client, error) {
@@ -36,17 +36,18 @@ func officialOverStdio(ctx context.Context) (client, error) {
 	}
 	cmd := exec.Command(path, serveFlag, "official Go SDK")
 	cmd.Stderr = os.Stderr
-	return officialClient(ctx, &mcp.CommandTransport{Command: cmd})
+	return officialClient(ctx, &mcp.CommandTransport{Command: cmd}, tool)
 }
 
-func officialClient(ctx context.Context, t mcp.Transport) (client, error) {
+// officialClient connects a client that calls the tool with a name.
+func officialClient(ctx context.Context, t mcp.Transport, name string) (client, error) {
 	s, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).Connect(ctx, t, nil)
 	if err != nil {
 		return client{}, err
 	}
 	return client{
 		call: func(ctx context.Context) error {
-			result, err := s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments()})
+			result, err := s.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments()})
 			if err != nil {
 				return err
 			}
