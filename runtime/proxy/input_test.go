@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -140,4 +141,24 @@ func TestErrorOfClientPasses(t *testing.T) {
 		}})
 	mustCall(t, c, "a_ask", nil)
 	equal(t, "code", int64(-7), <-codes)
+}
+
+// Over HTTP, an input request arrives on the stream of the call, because the client need not listen
+// to any other.
+func TestInputRequestArrivesOnStreamOfCall(t *testing.T) {
+	one := newUpstream(t, "one", nil)
+	addAsking(t, one.Server)
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}})
+	handler := p.Handler(nil)
+	t.Cleanup(func() { handler.Close() })
+	web := httptest.NewServer(handler)
+	t.Cleanup(web.Close)
+	o := user("Ada")
+	o.HTTP.NoListen = true
+	c, err := client.Dial(t.Context(), web.URL, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	equal(t, "form", "accept Ada", mustCall(t, c, "a_ask", nil))
 }

@@ -105,16 +105,8 @@ func (l *link) serve(ctx context.Context, connected func()) (err error) {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
 	l.conn.Store(&connection{s, s.With(session.Timeout(0))})
-	defer func() {
-		l.conn.Store(nil)
-		l.refreshing.Lock() // no list of this connection is set any more
-		defer l.refreshing.Unlock()
-		for k := range kinds {
-			l.c.setList(l, k, nil)
-		}
-	}()
+	defer l.disconnect(s)
 	connected()
 	l.prepare(ctx)
 	l.firstTried()
@@ -124,6 +116,20 @@ func (l *link) serve(ctx context.Context, connected func()) (err error) {
 		return errors.Join(errors.New("proxy: upstream has disconnected"), s.Wait())
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// disconnect closes a connection and removes its features.
+func (l *link) disconnect(s *session.Session) {
+	l.conn.Store(nil)
+	s.Close() // ends calls of refresh and trackers
+	l.mu.Lock()
+	clear(l.trackers)
+	l.mu.Unlock()
+	l.refreshing.Lock() // after it, refresh finds no connection
+	defer l.refreshing.Unlock()
+	for k := range kinds {
+		l.c.setList(l, k, nil)
 	}
 }
 

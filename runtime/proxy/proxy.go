@@ -16,7 +16,8 @@
 // info and capabilities. So an upstream sees the client that it serves, its input requests reach
 // that client and no other, and clients share no state. The connections end with the session. If
 // one fails, its features disappear from the lists, and the proxy connects again; everything else
-// goes on.
+// goes on. Over HTTP without sessions ([streamable.HandlerOptions].Stateless), the proxy connects
+// for each request.
 //
 // # What is passed on
 //
@@ -115,7 +116,8 @@ type Config struct {
 	// [DefaultConnectTimeout].
 	ConnectTimeout time.Duration
 	// Server configures the server for the clients. It may have features of its own: those of
-	// upstreams take precedence, and come first in lists.
+	// upstreams take precedence, and come first in lists. Its CallRate and its limits of resources
+	// are for those features alone.
 	Server server.Config
 }
 

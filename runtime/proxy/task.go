@@ -40,7 +40,7 @@ func (l *link) startTask(ctx context.Context, req *session.Request, params json.
 	caller := conn.caller
 	var tracker *session.Tracker
 	token := req.ProgressToken()
-	if !token.IsZero() {
+	if !token.IsZero() && l.tracksMore() {
 		tracker = conn.session.NewTracker()
 		caller = conn.session.With(session.Timeout(0), session.Track(tracker))
 	}
@@ -70,6 +70,13 @@ func (l *link) startTask(ctx context.Context, req *session.Request, params json.
 		l.endProgress(task)
 	}
 	return session.Raw(result), nil
+}
+
+// tracksMore reports whether the progress of a further task can be passed on.
+func (l *link) tracksMore() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.trackers) < maxTasks
 }
 
 // endProgress ends the progress of a task, whose description has the client's id, if it is terminal.
