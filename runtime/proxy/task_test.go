@@ -133,9 +133,18 @@ func TestTaskOfEarlierSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	ada.Close()
-	for task, err := range bob.Tasks(t.Context()) {
-		t.Errorf("Bob sees a task of Ada: %v, %v", task, err)
+	own, err := bob.StartTool(t.Context(), "a_work", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	var listed []string
+	for task, err := range bob.Tasks(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, task.TaskID)
+	}
+	equal(t, "Bob's tasks", []string{own.ID()}, listed)
 	close(release)
 	result, err := connect(t, p, nil).AttachTool(h.ID()).Result(t.Context())
 	if err != nil {
@@ -147,7 +156,14 @@ func TestTaskOfEarlierSession(t *testing.T) {
 // An upstream runs an input request as a task of the client.
 func TestTaskOfClientPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := newUpstream(t, "one", nil)
+		status := make(chan string, 10)
+		one := newUpstream(t, "one", &server.Config{Methods: map[string]session.Handler{
+			mcp.MethodNotificationsTasksStatus: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+				id, _ := codec.Member(req.Params, "taskId")
+				status <- strings.Trim(string(id), `"`)
+				return nil, nil
+			},
+		}})
 		addTool(t, one.Server, "ask", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			h, err := c.ElicitTask(ctx, &mcp.ElicitRequestFormParams{Message: "?"})
 			if err != nil {
@@ -172,6 +188,12 @@ func TestTaskOfClientPasses(t *testing.T) {
 		got := strings.Fields(mustCall(t, c, "a_ask", nil, client.Timeout(time.Hour)))
 		if len(got) != 3 || got[0] != got[2] || got[1] != "decline" {
 			t.Errorf("got %v", got)
+		}
+		select {
+		case id := <-status:
+			equal(t, "task of the notification", got[0], id)
+		default:
+			t.Error("no notification of the task's status has arrived")
 		}
 	})
 }
