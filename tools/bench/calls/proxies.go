@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -48,12 +49,22 @@ const (
 	prefix         = "up_" // of the tool behind a proxy
 )
 
+func newProxy(connect func(context.Context) (transport.Conn, error)) *proxy.Proxy {
+	return must(proxy.New("proxy", "1", &proxy.Config{Upstreams: []proxy.Upstream{{Name: "up", Prefix: prefix, Connect: connect}}}))
+}
+
+// proxyServe runs a proxy as a process. It waits for the process of the server behind it, whose
+// processor time counts, too.
+func proxyServe(ctx context.Context) error {
+	p := newProxy(connectOverStdio)
+	return errors.Join(p.Run(ctx, stdio.Server(stdio.Options{})), p.Close())
+}
+
 // proxyOf returns a proxy before an upstream.
 func proxyOf(connect func(context.Context) (transport.Conn, error)) mcpwire {
 	given := must(json.Marshal(arguments()))
 	return mcpwire{func(conn transport.Conn) *session.Session {
-		p := must(proxy.New("proxy", "1", &proxy.Config{Upstreams: []proxy.Upstream{{Name: "up", Prefix: prefix, Connect: connect}}}))
-		return must(p.Serve(conn))
+		return must(newProxy(connect).Serve(conn))
 	}, func(ctx context.Context, conn transport.Conn) (client, error) {
 		c, err := mcpwireclient.Connect(ctx, conn, &mcpwireclient.Options{Info: mcp.Implementation{Name: "client", Version: "1"}})
 		if err != nil {
@@ -103,15 +114,15 @@ func proxyOverHTTP(streamAfter int) opener {
 }
 
 // officialProxy is the same proxy, written with the official SDK.
-func officialProxy(ctx context.Context, t official.Transport) (*official.Server, error) {
-	up, err := official.NewClient(&official.Implementation{Name: "proxy", Version: "1"}, nil).Connect(ctx, t, nil)
+func officialProxy(ctx context.Context, t official.Transport) (s *official.Server, up *official.ClientSession, err error) {
+	up, err = official.NewClient(&official.Implementation{Name: "proxy", Version: "1"}, nil).Connect(ctx, t, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := official.NewServer(&official.Implementation{Name: "proxy", Version: "1"}, nil)
+	s = official.NewServer(&official.Implementation{Name: "proxy", Version: "1"}, nil)
 	for listed, err := range up.Tools(ctx, nil) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		shown := *listed
 		shown.Name = prefix + listed.Name
@@ -119,7 +130,7 @@ func officialProxy(ctx context.Context, t official.Transport) (*official.Server,
 			return up.CallTool(ctx, &official.CallToolParams{Meta: req.Params.Meta, Name: listed.Name, Arguments: req.Params.Arguments})
 		})
 	}
-	return s, nil
+	return s, up, nil
 }
 
 func officialProxyInMemory(ctx context.Context) (client, error) {
@@ -127,7 +138,7 @@ func officialProxyInMemory(ctx context.Context) (client, error) {
 	if _, err := officialServer().Connect(ctx, b, nil); err != nil {
 		return client{}, err
 	}
-	s, err := officialProxy(ctx, a)
+	s, _, err := officialProxy(ctx, a)
 	if err != nil {
 		return client{}, err
 	}
@@ -155,11 +166,11 @@ func officialProxyServe(ctx context.Context) error {
 	}
 	cmd := exec.Command(path, serveFlag, officialDirect)
 	cmd.Stderr = os.Stderr
-	s, err := officialProxy(ctx, &official.CommandTransport{Command: cmd})
+	s, up, err := officialProxy(ctx, &official.CommandTransport{Command: cmd})
 	if err != nil {
 		return err
 	}
-	return s.Run(ctx, &official.StdioTransport{})
+	return errors.Join(s.Run(ctx, &official.StdioTransport{}), up.Close()) // waits for the process
 }
 
 func officialProxyOverHTTP(json bool) opener {
@@ -167,7 +178,7 @@ func officialProxyOverHTTP(json bool) opener {
 		options := &official.StreamableHTTPOptions{JSONResponse: json}
 		behind, pool := officialServer(), pooled()
 		far := httptest.NewServer(official.NewStreamableHTTPHandler(func(*http.Request) *official.Server { return behind }, options))
-		s, err := officialProxy(ctx, &official.StreamableClientTransport{Endpoint: far.URL, HTTPClient: pool})
+		s, _, err := officialProxy(ctx, &official.StreamableClientTransport{Endpoint: far.URL, HTTPClient: pool})
 		if err != nil {
 			return client{}, err
 		}
