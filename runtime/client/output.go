@@ -110,8 +110,9 @@ func (c *Client) faults(tool *mcp.Tool, result *mcp.CallToolResult) string {
 	return s.Check(result.StructuredContent)
 }
 
-// Output decodes the structured content of a result into a T with package codec/value. It returns a
-// [*ToolError] if the tool failed.
+// Output decodes the structured content of a result into a T with package codec/value. If T is not
+// an object, such as a slice, Output decodes the member result of the structured content instead:
+// servers put output that is not an object there. Output returns a [*ToolError] if the tool failed.
 func Output[T any](r *mcp.CallToolResult) (out T, err error) {
 	switch {
 	case r == nil:
@@ -122,6 +123,12 @@ func Output[T any](r *mcp.CallToolResult) (out T, err error) {
 		return out, errors.New("client: output: no structured content")
 	}
 	if err := value.Decode(r.StructuredContent, &out); err != nil {
+		var wrapped struct {
+			Result *T `json:"result"`
+		}
+		if value.Decode(r.StructuredContent, &wrapped) == nil && wrapped.Result != nil {
+			return *wrapped.Result, nil
+		}
 		return out, fmt.Errorf("client: output: structured content: %w", err)
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -156,5 +157,26 @@ func TestNilAndZeroValuesDoNotPanic(t *testing.T) {
 	}
 	if got := new(client.SampleRequest).Choice(); got != mcp.ToolChoiceModeAuto {
 		t.Errorf("the choice is %s", got)
+	}
+}
+
+// Servers send output that is not an object in the member result of one.
+func TestOutputDecodesWrappedValues(t *testing.T) {
+	result := func(structured string) *mcp.CallToolResult {
+		return &mcp.CallToolResult{StructuredContent: json.RawMessage(structured)}
+	}
+	if list, err := client.Output[[]int](result(`{"result":[1,2]}`)); err != nil || len(list) != 2 {
+		t.Errorf("a list: got %v, %v", list, err)
+	}
+	if at, err := client.Output[time.Time](result(`{"result":"2026-01-02T03:04:05Z"}`)); err != nil || at.Year() != 2026 {
+		t.Errorf("a time: got %v, %v", at, err)
+	}
+	if out, err := client.Output[map[string][]int](result(`{"result":[1]}`)); err != nil || len(out["result"]) != 1 {
+		t.Errorf("an object with the member result: got %v, %v", out, err)
+	}
+	for _, structured := range []string{`{"other":[1]}`, `{"result":"x"}`} {
+		if list, err := client.Output[[]int](result(structured)); err == nil {
+			t.Errorf("%s as []int: got %v", structured, list)
+		}
 	}
 }

@@ -117,6 +117,73 @@ func TestElicitSendsNoZeroDefaults(t *testing.T) {
 		"step":{"type":"integer","description":"a duration in nanoseconds"}}}}`, client.received["elicitation/create"][0])
 }
 
+// The fields of a form have the constraints of their tags. A value of the struct takes precedence
+// over the tag default.
+func TestElicitAppliesStructTags(t *testing.T) {
+	type fields struct {
+		Size  string   `json:"size" enum:"small,large" title:"Size" default:"large"`
+		Wheel []string `json:"wheel" enum:"red,blue" minItems:"1" default:"red"`
+		Seats *int     `json:"seats,omitempty" minimum:"1" maximum:"4"`
+		Mail  string   `json:"mail,omitempty" format:"email" maxLength:"20" example:"a@b.c"`
+		Lamps int      `json:"lamps" default:"2"`
+		Trim  ruled    `json:"trim"`
+	}
+	for answer, want := range map[string]string{
+		`{"size":"small","wheel":["blue"],"seats":2,"lamps":1,"trim":"a"}`: "accept small [blue] 2",
+		`{"size":"tiny","wheel":["red"],"lamps":1,"trim":"a"}`:             server.ErrAnswer.Error() + ": size: must be one of small, large",
+		`{"size":"small","wheel":[],"lamps":1,"trim":"a"}`:                 server.ErrAnswer.Error() + ": wheel: must have at least 1 of the options",
+		`{"size":"small","wheel":["red"],"seats":5,"lamps":1,"trim":"a"}`:  server.ErrAnswer.Error() + ": seats: must be at most 4",
+	} {
+		client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":` + answer + `}`})
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+			f := fields{Lamps: 3}
+			action, err := server.Elicit(ctx, c, "Which?", &f)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprint(action, " ", f.Size, " ", f.Wheel, " ", *f.Seats), nil
+		})
+		if got != want {
+			t.Errorf("%s: got %q, want %q", answer, got, want)
+		}
+		equalJSON(t, "params", `{"message":"Which?","requestedSchema":{"type":"object","required":["size","wheel","lamps","trim"],"properties":{
+			"size":{"type":"string","enum":["small","large"],"title":"Size","default":"large"},
+			"wheel":{"type":"array","items":{"type":"string","enum":["red","blue"]},"minItems":1,"default":["red"]},
+			"seats":{"type":"integer","minimum":1,"maximum":4},"mail":{"type":"string","format":"email","maxLength":20},
+			"lamps":{"type":"integer","default":3},"trim":{"type":"string","enum":["a","b"]}}}}`, client.received["elicitation/create"][0])
+	}
+	for _, tt := range []struct {
+		elicit func(context.Context, *server.Call) error
+		want   string
+	}{
+		{elicitStruct[struct {
+			X int `multipleOf:"2"`
+		}], `server: elicit: field "X": forms have no multipleOf`},
+		{elicitStruct[struct {
+			X int `enum:"1,2"`
+		}], `server: elicit: field "X": the values of an enum in a form are strings, not of type integer`},
+		{elicitStruct[struct {
+			X string `format:"ipv4"`
+		}], `server: elicit: field "X": forms have no format ipv4`},
+		{elicitStruct[struct{ X []string }], `server: elicit: field "X": a list in a form must be of strings with the tag enum`},
+		{elicitStruct[struct {
+			X int `minimum:"a"`
+		}], `field X: tag minimum:"a": want a number such as 1, got "a"`},
+	} {
+		got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`)}, func(ctx context.Context, c *server.Call) (string, error) {
+			return "", tt.elicit(ctx, c)
+		})
+		if !strings.HasSuffix(got, tt.want) {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func elicitStruct[T any](ctx context.Context, c *server.Call) error {
+	_, err := server.Elicit(ctx, c, "?", new(T))
+	return err
+}
+
 const choices = `{"type":"object","properties":{
 	"mail":{"type":"string","format":"email","default":"a@b.c"},
 	"one":{"type":"string","enum":["r","g"],"default":"g"},

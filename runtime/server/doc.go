@@ -24,6 +24,21 @@
 // [Call.Revision], [Call.Meta], [Call.Principal] and, over HTTP, [Call.Header] and
 // [Call.RemoteAddr].
 //
+// # Schemas
+//
+// The schemas of arguments and output are inferred from Go types. Struct tags add descriptions,
+// choices, limits, formats, defaults and examples, for tools, prompts and the forms of [Elicit]
+// alike:
+//
+//	type render struct {
+//		Format string `json:"format" jsonschema:"of the film" enum:"gif,mp4"`
+//		Frames int    `json:"frames" minimum:"1" maximum:"1000" default:"24"`
+//	}
+//
+// [SchemaFor] lists the tags. A wrong tag is an error of the function that adds the feature. Types
+// with the method JSONSchema() [json.RawMessage] bring their schema; [DefineType] sets those of other
+// types.
+//
 // # One set of handlers
 //
 // Features and results use the types of package mcp, which follow the newest revision. If a session

@@ -29,10 +29,12 @@ const CodeURLElicitationRequired = -32042
 // ErrAnswer reports that the client's response does not comply with the input request.
 var ErrAnswer = errors.New("server: response does not comply with the input request")
 
-// Elicit asks the user to fill in a form with the fields of the struct T: strings, numbers and
-// booleans (MCP elicitation, "Form Mode Elicitation"). Values that are not zero are the defaults of
-// the form. If the user accepts, Elicit sets fields to the values of the form; otherwise fields
-// does not change. See [Call.ElicitForm] for choices and other constraints, and for the errors.
+// Elicit asks the user to fill in a form with the fields of the struct T: strings, numbers, booleans
+// and, with the tag enum, lists of strings (MCP elicitation, "Form Mode Elicitation"). The form has
+// the choices, limits, formats and titles of the tags that [SchemaFor] describes. Tags that forms do
+// not have, such as multipleOf, are errors. Values that are not zero are the defaults of the form,
+// and those of the tag default follow. If the user accepts, Elicit sets fields to the values of the form; otherwise fields
+// does not change. See [Call.ElicitForm] for choices with titles, and for the errors.
 // Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
 	params, err := formParams(message, fields, c.p.s.cfg.Types)

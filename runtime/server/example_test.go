@@ -339,13 +339,14 @@ func ExampleConfig() {
 
 func ExampleSchemaFor() {
 	type order struct {
-		Dish  string   `json:"dish" jsonschema:"what to cook"`
-		Extra []string `json:"extra,omitempty"`
+		Dish  string   `json:"dish" jsonschema:"what to cook" enum:"soup,pie"`
+		Extra []string `json:"extra,omitempty" maxItems:"3"`
+		Count int      `json:"count" minimum:"1" maximum:"9"`
 	}
 	schema, err := server.SchemaFor[order]()
 	fmt.Println(string(schema), err)
 	// Output:
-	// {"type":"object","properties":{"dish":{"type":"string","description":"what to cook"},"extra":{"type":"array","items":{"type":"string"}}},"required":["dish"],"additionalProperties":false} <nil>
+	// {"type":"object","properties":{"dish":{"type":"string","enum":["soup","pie"],"description":"what to cook"},"extra":{"type":"array","items":{"type":"string"},"maxItems":3},"count":{"type":"integer","minimum":1,"maximum":9}},"required":["dish","count"],"additionalProperties":false} <nil>
 }
 
 // A tool that reads files checks that they are inside of the client's roots.

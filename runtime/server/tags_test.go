@@ -93,6 +93,9 @@ func TestArgumentsComplyWithStructTags(t *testing.T) {
 	type in struct {
 		Color string `json:"color" enum:"red,green"`
 		N     int    `json:"n" minimum:"1" maximum:"9" default:"3"`
+		Inner struct {
+			M int `json:"m" default:"4"`
+		} `json:"inner,omitzero"`
 	}
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, "paint", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
@@ -100,7 +103,7 @@ func TestArgumentsComplyWithStructTags(t *testing.T) {
 	}))
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/list", "", `{"tools":[{"name":"paint","inputSchema":{"type":"object","properties":{"color":{"type":"string","enum":["red","green"]},`+
-		`"n":{"type":"integer","default":3,"minimum":1,"maximum":9}},"required":["color"],"additionalProperties":false}}]}`)
+		`"n":{"type":"integer","default":3,"minimum":1,"maximum":9},"inner":{"type":"object","properties":{"m":{"type":"integer","default":4}},"required":["m"],"additionalProperties":false}},"required":["color"],"additionalProperties":false}}]}`)
 	for arguments, want := range map[string]string{
 		`{"color":"red"}`:          "red!!!",
 		`{"color":"red","n":1}`:    "red!",

@@ -74,6 +74,62 @@ func (p property) description() (text string) {
 	return text
 }
 
+// constraints describes the other keywords of the schema, such as "one of red, green; default red".
+func (p property) constraints() string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(p.schema, &members) != nil {
+		return ""
+	}
+	var parts []string
+	add := func(format, keyword string) {
+		if v, ok := members[keyword]; ok {
+			parts = append(parts, fmt.Sprintf(format, plain(v)))
+		}
+	}
+	add("one of %s", "enum")
+	add("at least %s", "minimum")
+	add("more than %s", "exclusiveMinimum")
+	add("at most %s", "maximum")
+	add("less than %s", "exclusiveMaximum")
+	add("a multiple of %s", "multipleOf")
+	add("at least %s characters", "minLength")
+	add("at most %s characters", "maxLength")
+	add("matches %s", "pattern")
+	add("format %s", "format")
+	add("at least %s elements", "minItems")
+	add("at most %s elements", "maxItems")
+	if string(members["uniqueItems"]) == "true" {
+		parts = append(parts, "all different")
+	}
+	if items := newProperty(members["items"]).constraints(); items != "" {
+		parts = append(parts, "each "+items)
+	}
+	add("default %s", "default")
+	add("such as %s", "examples")
+	if string(members["deprecated"]) == "true" {
+		parts = append(parts, "deprecated")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// plain returns a string without quotes, the values of a list separated by commas, and any other
+// value as JSON.
+func plain(v json.RawMessage) string {
+	var text string
+	var list []json.RawMessage
+	switch {
+	case json.Unmarshal(v, &text) == nil && string(v) != "null" && text != "":
+		return text
+	case json.Unmarshal(v, &list) == nil && len(list) > 0:
+		parts := make([]string, len(list))
+		for i, e := range list {
+			parts[i] = plain(e)
+		}
+		return strings.Join(parts, ", ")
+	}
+	return string(v)
+}
+
 // propertiesOf returns the arguments that a tool declares.
 func propertiesOf(tool *mcp.Tool) (map[string]property, error) {
 	if len(tool.InputSchema.Properties) == 0 {

@@ -70,3 +70,19 @@ func TestArgumentKinds(t *testing.T) {
 		}
 	}
 }
+
+func TestConstraintsOfArgumentsAreListed(t *testing.T) {
+	for schema, want := range map[string]string{
+		`true`:                                  "",
+		`{"type":"string"}`:                     "",
+		`{"enum":["red",5,""],"default":"red"}`: `one of red, 5, ""; default red`,
+		`{"minimum":1,"exclusiveMaximum":9,"multipleOf":2}`:                                  "at least 1; less than 9; a multiple of 2",
+		`{"exclusiveMinimum":0,"maximum":5,"default":null,"deprecated":true}`:                "more than 0; at most 5; default null; deprecated",
+		`{"minLength":1,"maxLength":3,"pattern":"^a","format":"email","examples":["a","b"]}`: "at least 1 characters; at most 3 characters; matches ^a; format email; such as a, b",
+		`{"items":{"enum":["a"]},"minItems":1,"maxItems":2,"uniqueItems":true,"default":[]}`: "at least 1 elements; at most 2 elements; all different; each one of a; default []",
+	} {
+		if got := newProperty(json.RawMessage(schema)).constraints(); got != want {
+			t.Errorf("%s: got %q, want %q", schema, got, want)
+		}
+	}
+}

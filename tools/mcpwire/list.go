@@ -90,7 +90,11 @@ func (r *remote) writeTool(t *mcp.Tool) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		p := properties[name]
-		if err := r.writeArgument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), p.description()); err != nil {
+		description := p.description()
+		if constraints := p.constraints(); constraints != "" {
+			description = strings.TrimLeft(description+" ["+constraints+"]", " ")
+		}
+		if err := r.writeArgument(name, p.kind(), slices.Contains(t.InputSchema.Required, name), description); err != nil {
 			return err
 		}
 	}
