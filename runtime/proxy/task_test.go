@@ -24,7 +24,7 @@ import (
 func newTaskUpstream(t *testing.T, name string) *upstream {
 	t.Helper()
 	return newUpstream(t, name, &server.Config{
-		Tasks: task.Config{Store: memory.New()}, Session: session.Config{Principal: "proxy"},
+		TaskStore: memory.New(), Session: session.Config{Principal: "proxy"},
 	})
 }
 

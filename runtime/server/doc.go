@@ -58,7 +58,7 @@
 //
 // # Tasks
 //
-// With a store in [Config].Tasks, clients can call tools with the option [Durable] or [Tasks] as
+// With [Config].TaskStore, clients can call tools with the option [Durable] or [Tasks] as
 // tasks, which run without a connection. [Server.Start] recovers the tasks that are in the store: it
 // runs the functions of durable tools again. Clients can list their tasks if their session has a
 // principal; see [session.Config] and [streamable.HandlerOptions].

@@ -67,8 +67,7 @@ func ExampleAddTool() {
 
 func ExampleDurable() {
 	ctx := context.Background()
-	tasks := task.Config{Store: store.New()} // or a bolt store, to survive
-	s := server.New("kitchen", "1", &server.Config{Tasks: tasks})
+	s := server.New("kitchen", "1", &server.Config{TaskStore: store.New()}) // or a bolt store, to survive
 	defer s.Close()
 	type order struct {
 		Dish string `json:"dish"`
@@ -143,7 +142,7 @@ func ExampleServer_Err() {
 	server.AddTool(s, "say hi", "Greets.", func(context.Context, *server.Call, struct{}) (string, error) { return "Hi!", nil })
 	fmt.Println(s.Start(context.Background()))
 	// Output:
-	// example_test.go:143: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
+	// example_test.go:142: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
 }
 
 func ExampleElicit() {

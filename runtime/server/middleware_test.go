@@ -15,7 +15,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
@@ -197,7 +196,7 @@ func TestMiddlewareOfPromptsAndResources(t *testing.T) {
 func TestMiddlewareRunsInTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inTask := false
-		s := newServer(t, server.Config{Tasks: task.Config{Store: memory.New()}, ToolMiddleware: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler {
+		s := newServer(t, server.Config{TaskStore: memory.New(), ToolMiddleware: []server.ToolMiddleware{func(next server.ToolHandler) server.ToolHandler {
 			return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 				_, inTask = c.Task()
 				return next(ctx, c, r)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/schema"
 )
@@ -98,8 +97,8 @@ func TestResultsFitOlderRevisions(t *testing.T) {
 	whole := string(must(json.Marshal(result)))
 
 	s := server.New("n", "1", &server.Config{
-		Info:  mcp.Implementation{Title: new("T"), Description: new("about"), WebsiteURL: new("https://example.com"), Icons: icons},
-		Tasks: task.Config{Store: memory.New()},
+		Info:      mcp.Implementation{Title: new("T"), Description: new("about"), WebsiteURL: new("https://example.com"), Icons: icons},
+		TaskStore: memory.New(),
 	})
 	defer s.Close()
 	must(server.AddTool(s, "add", "", add, server.DefineTool(func(t *mcp.Tool) {

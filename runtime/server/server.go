@@ -54,11 +54,13 @@ type Config struct {
 	PromptMiddleware   []PromptMiddleware
 	ResourceMiddleware []ResourceMiddleware
 
-	// Tasks configures the tasks that clients can create. If it has a Store, [Server.Start] makes a
-	// [task.Manager] and recovers the tasks in the store, and clients can call tools with the
-	// option [Durable] or [Tasks] as tasks. Recover is called for tasks whose tool the server does
-	// not have. The default of its Logger is the Logger below. The server does not close the store:
-	// close it after the server, or let the process end.
+	// TaskStore stores the tasks that clients create. With a store, [Server.Start] makes a
+	// [task.Manager] and recovers unfinished tasks. Clients can list their tasks in sessions with a
+	// principal. [Server.Shutdown] and [Server.Close] close the Manager, but not the store: close it
+	// afterwards, or let the process end.
+	TaskStore task.Store
+	// Tasks configures the tasks. Its Store must be nil. Its Recover is called for tasks whose tool
+	// the server does not have.
 	Tasks task.Config
 
 	// Types are the schemas of Go types, wherever the server infers schemas: of arguments and output
@@ -275,6 +277,9 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 		cfg.Logger = cfg.Session.Logger
 	}
 	cfg.Logger = boundary.Logger(cfg.Logger)
+	if cfg.Tasks.Store != nil {
+		mistakes = append(mistakes, errors.New("server: Config.Tasks has a Store: set Config.TaskStore instead"))
+	}
 	if cfg.Tasks.Logger == nil {
 		cfg.Tasks.Logger = cfg.Logger
 	}

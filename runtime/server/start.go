@@ -101,7 +101,7 @@ func (s *Server) Err() error {
 // added later does not recover its tasks.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
-// and with those of [task.New] if [Config].Tasks has a Store. In the last case, a later call tries
+// and with those of [task.New] if there is a [Config].TaskStore. In the last case, a later call tries
 // again. If ctx ends during the recovery of tasks, Start fails; later, ctx has no effect.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
@@ -144,12 +144,13 @@ func (s *Server) check() (started bool, err error) {
 	return false, nil
 }
 
-// newManager returns a Manager for [Config].Tasks, or nil without a Store.
+// newManager returns a Manager for the tasks of the server, or nil without a store.
 func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
-	cfg := s.cfg.Tasks
-	if cfg.Store == nil {
+	if s.cfg.TaskStore == nil {
 		return nil, nil
 	}
+	cfg := s.cfg.Tasks
+	cfg.Store = s.cfg.TaskStore
 	other := cfg.Recover
 	cfg.Recover = func(r task.Record) task.Work {
 		if r.Method == mcp.MethodToolsCall {
@@ -166,6 +167,6 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 	return task.New(ctx, cfg)
 }
 
-// Tasks returns the Manager of the server's tasks. It returns nil before the start, and if
-// [Config].Tasks has no Store. The server closes the Manager.
+// Tasks returns the Manager of the server's tasks. It returns nil before the start, and without
+// [Config].TaskStore. The server closes the Manager.
 func (s *Server) Tasks() *task.Manager { return s.tasks.Load() }

@@ -53,7 +53,7 @@ func withTasks(t *testing.T, store task.Store, add func(*server.Server)) (*serve
 // withTasksOf is withTasks for a configuration.
 func withTasksOf(t *testing.T, cfg server.Config, store task.Store, add func(*server.Server)) (*server.Server, *task.Manager) {
 	t.Helper()
-	cfg.Tasks.Store = store
+	cfg.TaskStore = store
 	s := newServer(t, cfg)
 	add(s)
 	if err := s.Start(t.Context()); err != nil {

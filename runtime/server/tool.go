@@ -83,12 +83,12 @@ func ToolOptions(options ...ToolOption) ToolOption {
 }
 
 // Durable lets clients call the tool as a task that survives a restart of the server: the next
-// process runs the function again, from its start, with the same arguments. It needs a store in
-// [Config].Tasks. It is short for [Tasks] with a Restartable [receiver.Support].
+// process runs the function again, from its start, with the same arguments. It needs
+// [Config].TaskStore. It is short for [Tasks] with a Restartable [receiver.Support].
 func Durable() ToolOption { return Tasks(receiver.Support{Restartable: true}) }
 
 // Tasks lets clients call the tool as a task, and sets how such a task runs; see
-// [receiver.Support]. The zero Mode means optional. It needs a store in [Config].Tasks. Without the
+// [receiver.Support]. The zero Mode means optional. It needs [Config].TaskStore. Without the
 // option, the Execution of the tool's description says whether the tool can be called as a task.
 // The default is that it cannot.
 func Tasks(support receiver.Support) ToolOption {
@@ -235,8 +235,8 @@ func (s *Server) declareTool(def mcp.Tool, options []ToolOption) (tool, error) {
 	if t.def.Name != def.Name {
 		return tool{}, fmt.Errorf("server: tool %q: DefineTool changed the name to %q", def.Name, t.def.Name)
 	}
-	if t.support.Mode != "" && t.support.Mode != mcp.TaskSupportForbidden && s.cfg.Tasks.Store == nil {
-		return tool{}, fmt.Errorf("server: tool %q: tasks need a store in Config.Tasks", def.Name)
+	if t.support.Mode != "" && t.support.Mode != mcp.TaskSupportForbidden && s.cfg.TaskStore == nil {
+		return tool{}, fmt.Errorf("server: tool %q: tasks need Config.TaskStore", def.Name)
 	}
 	return t, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
@@ -103,7 +102,7 @@ func panics() bool { panic("no decision") }
 // A hidden tool cannot be called as a task, whatever its task support.
 func TestHiddenToolIsUnknownAsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := server.Config{Session: session.Config{Principal: "bob"}, Tasks: task.Config{Store: memory.New()}}
+		cfg := server.Config{Session: session.Config{Principal: "bob"}, TaskStore: memory.New()}
 		s := newServer(t, cfg)
 		required := server.DefineTool(func(t *mcp.Tool) { t.Execution = &mcp.ToolExecution{TaskSupport: new(mcp.TaskSupportRequired)} })
 		must(server.AddTool(s, "forbidden", "", sayHi, server.VisibleTo(forAnn)))

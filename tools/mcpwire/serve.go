@@ -91,7 +91,7 @@ func newService(ctx context.Context, store task.Store, overHTTP bool) (*service,
 		cfg, disconnect = session.Config{}, streamable.Disconnect
 	}
 	history := debugpage.NewHistory(0)
-	server, err := everything.New(module, task.Config{Store: store, Audit: history.Add}, cfg, disconnect)
+	server, err := everything.New(module, store, task.Config{Audit: history.Add}, cfg, disconnect)
 	if err == nil {
 		err = server.Start(ctx)
 	}

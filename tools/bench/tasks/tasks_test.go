@@ -249,7 +249,7 @@ func authorDone(context.Context, *front.Call, struct{}) (string, error) { return
 // authorServer returns a server with a tool that can be called as a task.
 func authorServer(b *testing.B, tool front.ToolFunc[struct{}, string]) *front.Server {
 	b.Helper()
-	s := front.New("s", "1", &front.Config{Tasks: task.Config{Store: memory.New(), Limits: unlimited, DefaultTTL: keeping}})
+	s := front.New("s", "1", &front.Config{TaskStore: memory.New(), Tasks: task.Config{Limits: unlimited, DefaultTTL: keeping}})
 	if _, err := front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{})); err != nil {
 		b.Fatal(err)
 	}

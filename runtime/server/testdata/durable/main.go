@@ -5,7 +5,6 @@ import (
 	"log"
 
 	"github.com/mcpwire/mcpwire/runtime/server"
-	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
@@ -18,7 +17,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := server.New("studio", "1", &server.Config{Tasks: task.Config{Store: store}})
+	s := server.New("studio", "1", &server.Config{TaskStore: store})
 	server.AddTool(s, "render", "Renders a film.", render, server.Durable())
-	log.Fatal(s.ServeStdio(context.Background()))
+	if err := s.ServeStdio(context.Background()); err != nil {
+		log.Fatal(err)
+	}
 }

@@ -14,5 +14,7 @@ func greet(_ context.Context, _ *server.Call, p person) (string, error) { return
 func main() {
 	s := server.New("hello", "1.0.0", nil)
 	server.AddTool(s, "greet", "Greets a person by name.", greet)
-	log.Fatal(s.ServeStdio(context.Background()))
+	if err := s.ServeStdio(context.Background()); err != nil {
+		log.Fatal(err)
+	}
 }

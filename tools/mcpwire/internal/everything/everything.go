@@ -19,10 +19,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// New returns the server. The store in tasks belongs to the caller. Clients can list their tasks if
+// New returns the server. The store belongs to the caller. Clients can list their tasks if
 // cfg names a Principal. The server calls disconnect, which may be nil, to cut the connection of a
 // call.
-func New(version string, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*server.Server, error) {
+func New(version string, store task.Store, tasks task.Config, cfg session.Config, disconnect func(context.Context) bool) (*server.Server, error) {
 	inParts, err := partial.Receive(partial.Config{})
 	if err != nil {
 		return nil, err
@@ -36,6 +36,7 @@ func New(version string, tasks task.Config, cfg session.Config, disconnect func(
 		},
 		Instructions: "Call the tool countdown as a task to see one at work.",
 		Session:      cfg,
+		TaskStore:    store,
 		Tasks:        tasks,
 	})
 	if disconnect == nil {
