@@ -146,13 +146,13 @@ func TestLoggersOutsideOfCalls(t *testing.T) {
 
 // Messages are queued until the handshake is complete, up to a limit.
 func TestPendingLogMessagesAreLimited(t *testing.T) {
-	for name, test := range map[string]struct{ length, want int }{"number": {1, 1000}, "bytes": {300 << 10, 3}} {
+	for name, test := range map[string]struct{ sent, length, want int }{"number": {1500, 1, 1000}, "bytes": {10, 300 << 10, 3}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var s *server.Server
 				s = newServer(t, server.Config{LogRate: -1, SessionOpened: func(sess *session.Session) {
 					log := s.SessionLogger(sess, "")
-					for range 1500 {
+					for range test.sent {
 						log.Info(strings.Repeat("x", test.length))
 					}
 				}})

@@ -80,6 +80,7 @@ func TestTaskLogsAtLevelOfCurrentSession(t *testing.T) {
 		first := connect(t, s, clientConfig{})
 		created, _ := first.call("tools/call", `{"name":"log","task":{}}`)
 		step <- true
+		synctest.Wait() // the messages of the first step are logged
 		first.Close()
 		second := connect(t, s, clientConfig{})
 		for level, want := range map[string]int{"error": 0, "info": 1, "debug": 2} {
