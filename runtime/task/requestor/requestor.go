@@ -59,10 +59,13 @@ func (t *Tasks) receive(next session.Handler) session.Handler {
 			t.handleStatus(req)
 		}
 		result, err := next(ctx, req)
-		if id := relatedTo(req); id != "" && err == nil && !req.IsNotification() {
+		if err != nil || req.IsNotification() {
+			return result, err
+		}
+		if id := relatedTo(req); id != "" {
 			return relateResult(result, id)
 		}
-		return result, err
+		return result, nil
 	}
 }
 
