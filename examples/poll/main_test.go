@@ -1,14 +1,19 @@
 package main
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/server/apps"
 	"github.com/mcpwire/mcpwire/runtime/server/servertest"
 )
 
 func TestPollCountsVotes(t *testing.T) {
-	c := servertest.Connect(t, newServer(), nil)
+	o := new(client.Options)
+	o.Capabilities.Extensions = json.RawMessage(`{"` + apps.Extension + `":{"mimeTypes":["` + apps.MIMEType + `"]}}`)
+	c := servertest.Connect(t, newServer(), o)
 	for _, call := range []struct {
 		tool string
 		args any

@@ -13,8 +13,9 @@
 //	server.AddTool(s, "vote", "Counts a vote.", vote, view.AppTool())
 //
 // The server declares the extension once it has a view. Clients that have not declared it can call
-// the tools without the page: they receive no _meta.ui. Every result therefore needs content that a
-// model can read without the page; see also [Supported].
+// the tools without the page: they receive no _meta.ui, and neither views nor tools of
+// [View.AppTool] exist for them. Every result therefore needs content that a model can read without
+// the page; see also [Supported].
 //
 // The page talks to the client with JSON-RPC over postMessage. It sends ui/initialize, waits for the
 // response, and sends ui/notifications/initialized. Then it receives the result of the tool in
@@ -123,7 +124,8 @@ func AddView(s *server.Server, uri, name, page string, options *ViewOptions) (*V
 	read := func(context.Context, *server.Call, server.Resource) (mcp.AnyResourceContents, error) {
 		return contents, nil
 	}
-	h, err := server.AddResource(s, uri, name, read, server.DefineResource(func(r *mcp.Resource) {
+	v := &View{uri: uri, always: o.Always}
+	v.handle, err = server.AddResource(s, uri, name, read, server.VisibleTo(v.visible), server.DefineResource(func(r *mcp.Resource) {
 		r.MIMEType, r.Meta = new(MIMEType), meta
 		if o.Description != "" {
 			r.Description = &o.Description
@@ -132,7 +134,7 @@ func AddView(s *server.Server, uri, name, page string, options *ViewOptions) (*V
 	if err != nil {
 		return nil, err
 	}
-	return &View{uri, o.Always, h}, s.DeclareExtension(Extension, nil)
+	return v, s.DeclareExtension(Extension, nil)
 }
 
 // meta returns the member ui of the _meta of a view.
@@ -187,8 +189,13 @@ func (v *View) Tool() server.ToolOption { return v.tool() }
 func (v *View) ModelTool() server.ToolOption { return v.tool("model") }
 
 // AppTool is an option of a tool that only the page calls, such as for a button. Clients hide it from
-// the model.
-func (v *View) AppTool() server.ToolOption { return v.tool("app") }
+// the model. It does not exist for clients that have not declared the extension.
+func (v *View) AppTool() server.ToolOption {
+	if v == nil {
+		return server.ToolOptions()
+	}
+	return server.ToolOptions(server.VisibleTo(v.visible), v.tool("app"))
+}
 
 func (v *View) tool(visibility ...string) server.ToolOption {
 	if v == nil {
@@ -202,11 +209,14 @@ func (v *View) tool(visibility ...string) server.ToolOption {
 		panic(err) // not reached: the server has checked the URI
 	}
 	return server.DefineToolFor(func(c *server.Call, def *mcp.Tool) {
-		if v.always || Supported(c) {
+		if v.visible(c) {
 			def.Meta = withUI(def.Meta, ui)
 		}
 	})
 }
+
+// visible reports whether the view exists for a call.
+func (v *View) visible(c *server.Call) bool { return v.always || Supported(c) }
 
 // withUI returns a copy of meta with the member ui.
 func withUI(meta *mcp.MetaObject, ui json.RawMessage) *mcp.MetaObject {

@@ -93,8 +93,7 @@ const (
 both {"own":1,"ui":{"resourceUri":"ui://clock/view.html"}}
 model {"ui":{"resourceUri":"ui://clock/view.html","visibility":["model"]}}
 plain`
-	undescribed = `app
-both {"own":1}
+	undescribed = `both {"own":1}
 model
 plain`
 )
@@ -123,9 +122,35 @@ func TestToolsAreDescribedForSupportingClients(t *testing.T) {
 	}
 }
 
+// For other clients, neither the view nor a tool for pages exists.
+func TestViewIsHiddenFromOtherClients(t *testing.T) {
+	s := newClock(t, nil)
+	for _, test := range []struct {
+		extensions string
+		exists     bool
+	}{{supporting, true}, {"", false}} {
+		c := connect(t, s, test.extensions)
+		listed := 0
+		for _, err := range c.Resources(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			listed++
+		}
+		_, readErr := c.ReadResource(t.Context(), "ui://clock/view.html")
+		_, callErr := c.CallTool(t.Context(), "app", nil)
+		if (listed == 1) != test.exists || (readErr == nil) != test.exists || (callErr == nil) != test.exists {
+			t.Errorf("extensions %q: %d resources, read: %v, call: %v", test.extensions, listed, readErr, callErr)
+		}
+		if _, err := c.CallTool(t.Context(), "both", nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestRevisionsWithoutToolMeta(t *testing.T) {
 	for revision, want := range map[mcp.Revision]string{
-		mcp.Revision20250618: described, mcp.Revision20250326: "app\nboth\nmodel\nplain", mcp.Revision20241105: "app\nboth\nmodel\nplain",
+		mcp.Revision20250618: described, mcp.Revision20250326: "both\nmodel\nplain", mcp.Revision20241105: "both\nmodel\nplain",
 	} {
 		c := connect(t, newClock(t, nil), supporting, revision)
 		if diff := cmp.Diff(want, toolMeta(t, c)); diff != "" {

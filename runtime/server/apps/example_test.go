@@ -53,5 +53,4 @@ func Example() {
 	// time: {"ui":{"resourceUri":"ui://clock/view.html"}}
 	// wind: {"ui":{"resourceUri":"ui://clock/view.html","visibility":["app"]}}
 	// time: no _meta
-	// wind: no _meta
 }
