@@ -2,8 +2,10 @@ package toolschema
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
@@ -21,6 +23,11 @@ type quick struct {
 	required uint64   // the bits of the required members
 	others   *quick   // the schema of members without a property; nil refuses them
 	items    *quick
+
+	enum                 map[string]bool // the admitted strings; nil admits all values
+	minLength, maxLength *int64          // of strings, in characters
+	minItems, maxItems   *int64
+	pattern              *regexp.Regexp // nil for none
 }
 
 // member is a member of an object that the schema names.
@@ -52,18 +59,32 @@ func (q *quick) take(name string, v any) bool {
 		return strings.TrimSuffix(text, "#") == Dialects()[0]
 	case "type":
 		return q.takeType(v)
-	case "minimum", "maximum":
-		n, ok := v.(json.Number)
-		if !ok {
-			return false
+	case "minimum":
+		return takeInt(&q.min, v)
+	case "maximum":
+		return takeInt(&q.max, v)
+	case "minLength":
+		return takeInt(&q.minLength, v)
+	case "maxLength":
+		return takeInt(&q.maxLength, v)
+	case "minItems":
+		return takeInt(&q.minItems, v)
+	case "maxItems":
+		return takeInt(&q.maxItems, v)
+	case "pattern":
+		text, ok := v.(string)
+		var err error
+		q.pattern, err = regexp.Compile(text)
+		return ok && err == nil
+	case "enum":
+		list, ok := v.([]any)
+		q.enum = map[string]bool{}
+		for _, e := range list {
+			text, isText := e.(string)
+			q.enum[text] = isText
+			ok = ok && isText
 		}
-		i, err := n.Int64()
-		if name == "minimum" {
-			q.min = &i
-		} else {
-			q.max = &i
-		}
-		return err == nil
+		return ok
 	case "required":
 		list, _ := v.([]any)
 		for _, e := range list {
@@ -100,6 +121,14 @@ func (q *quick) take(name string, v any) bool {
 		return q.items != nil
 	}
 	return false
+}
+
+// takeInt sets a limit to an integer. It returns false for other values.
+func takeInt(limit **int64, v any) bool {
+	n, ok := v.(json.Number)
+	i, err := n.Int64()
+	*limit = &i
+	return ok && err == nil
 }
 
 // member returns the member with the given name. It adds the member if it is new.
@@ -196,19 +225,36 @@ func (c *check) value(q *quick) bool {
 	}
 	switch k {
 	case wire.KindNumber:
-		return q.number(c.r)
+		return q.enum == nil && q.number(c.r)
+	case wire.KindString:
+		return q.text(c.r)
 	case wire.KindObject:
-		return c.object(q)
+		return q.enum == nil && c.object(q)
 	case wire.KindArray:
-		for c.r.Array(); c.r.More(); {
+		n := int64(0)
+		for c.r.Array(); c.r.More(); n++ {
 			if !c.value(q.items) {
 				return false
 			}
 		}
-		return true
+		return q.enum == nil && within(n, q.minItems, q.maxItems)
 	}
 	c.r.Skip()
-	return true
+	return q.enum == nil
+}
+
+func within(n int64, least, most *int64) bool {
+	return (least == nil || n >= *least) && (most == nil || n <= *most)
+}
+
+func (q *quick) text(r *wire.Reader) bool {
+	if q.enum == nil && q.minLength == nil && q.maxLength == nil && q.pattern == nil {
+		r.Skip()
+		return true
+	}
+	text := r.TextBytes()
+	return !r.Failed() && (q.enum == nil || q.enum[string(text)]) &&
+		within(int64(utf8.RuneCount(text)), q.minLength, q.maxLength) && (q.pattern == nil || q.pattern.Match(text))
 }
 
 func (q *quick) number(r *wire.Reader) bool {
@@ -217,7 +263,7 @@ func (q *quick) number(r *wire.Reader) bool {
 		return true
 	}
 	n, exact := r.Int()
-	return exact && (q.min == nil || n >= *q.min) && (q.max == nil || n <= *q.max)
+	return exact && within(n, q.min, q.max)
 }
 
 func (c *check) object(q *quick) bool {

@@ -17,6 +17,7 @@ var quickSchemas = []string{
 	`{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":"string"}}}`,
 	`{"type":"object","properties":{"a":{},"b":{"type":"null"},"c":{},"d":{"type":"integer"},"e":{},"f":{},"g":{},"h":{},"i":{"type":"string"},"j":{},"k":{},"l":{"type":"boolean"}},"required":["l","a","x"],"additionalProperties":{"type":"integer"}}`,
 	`{"type":"object","properties":{"a":{"type":"string","format":"date-time"},"b":{"format":"uri"}}}`,
+	`{"type":"object","properties":{"a":{"type":"string","enum":["x","é"]},"b":{"minLength":1,"maxLength":2,"pattern":"^[a-zé]"},"c":{"type":"array","items":{"enum":["x"]},"minItems":1,"maxItems":2},"d":{"enum":["1"]}}}`,
 }
 
 func TestNewQuickRejectsOtherKeywords(t *testing.T) {
@@ -26,9 +27,9 @@ func TestNewQuickRejectsOtherKeywords(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		`{"type":"object","minProperties":1}`, `{"type":"object","properties":{"a":{"type":"string","pattern":"x"}}}`,
+		`{"type":"object","minProperties":1}`, `{"type":"object","properties":{"a":{"type":"string","multipleOf":2}}}`,
 		`{"type":"object","properties":{"a":false}}`, `{"type":"object","properties":{"a":{"minimum":1.5}}}`,
-		`{"type":"object","properties":{"a":{"enum":["x"]}}}`, `{"type":"object","properties":{"a":{"$ref":"#"}}}`,
+		`{"type":"object","properties":{"a":{"enum":["x",1]}}}`, `{"type":"object","properties":{"a":{"$ref":"#"}}}`,
 		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}`, `{"type":"object","$defs":{}}`,
 	} {
 		if s, err := Compile(json.RawMessage(text)); err != nil || s.quick != nil {
@@ -42,7 +43,7 @@ func TestQuickAcceptsValidValues(t *testing.T) {
 	for i, text := range map[int]string{ // by schema; the missing one admits no value
 		0: `{"b":null,"c":[1,2.5],"a":255}`, 1: `{"a":{"a":true},"x":[1,false]}`, 3: `{"c":null,"b":1}`, 4: `{"x":{"y":"z"}}`,
 		5: `{"a":1,"b":null,"c":2,"d":3,"e":4,"f":5,"g":6,"h":7,"i":"x","j":8,"k":9,"l":true,"x":0}`,
-		6: `{"a":"tomorrow","b":"x y"}`,
+		6: `{"a":"tomorrow","b":"x y"}`, 7: `{"a":"\u00e9","b":"éé","c":["x","x"],"d":"1"}`,
 	} {
 		s, err := Compile(json.RawMessage(quickSchemas[i]))
 		if err != nil || !s.quick.admits(json.RawMessage(text)) {
@@ -58,6 +59,7 @@ func FuzzQuick(f *testing.F) {
 		`{"a":1,"b":null,"d":1}`, `{"b":null}`, `[]`, `{}`, `null`, `{"a":{"a":true}}`, `{"a":{}}`, `{"x":[1,true]}`, `{"x":[1.5]}`, `{"x":{"y":"z"}}`,
 		`{"a":1,"\u00e9":2}`, `{"\u0061":1,"é":2}`, `{"a":99999999999999999999,"b":1e400}`, `{"a":1,"a":2,"b":null}`, `{"a":1,"b":"\ud800"}`, `{"c":null}`,
 		`{"a":1,"b":null,"d":2,"i":"x","l":true,"x":0}`, `{"x":0,"l":false,"a":{}}`, `{"a":1,"l":1,"x":0}`, `{"a":1,"l":true}`, `{"a":1,"l":true,"m":0,"x":0}`,
+		`{"a":"é","b":"éé","c":["x"]}`, `{"a":"y"}`, `{"b":""}`, `{"b":"abc"}`, `{"b":"1"}`, `{"c":[]}`, `{"c":["x","x","x"]}`, `{"a":1}`, `{"d":1}`, `{"d":null}`, `{"d":{}}`, `{"d":[]}`, `{"d":"\u0031"}`,
 	} {
 		f.Add(text)
 	}
