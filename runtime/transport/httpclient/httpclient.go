@@ -55,9 +55,10 @@ type Options struct {
 	// From the sixth in a row on, they count.
 	RetryDelay, MaxRetryDelay time.Duration
 
-	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, or to
-	// connect to send a message, before the message is lost. The default is [DefaultMaxRetries]; a
-	// negative value means no attempts.
+	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, to
+	// connect to send a message, or to send a message again that the server may receive twice,
+	// before the message is lost. The default is [DefaultMaxRetries]; a negative value means no
+	// attempts.
 	MaxRetries int
 
 	// Logger receives faults of streams that belong to no request. If it is nil, they are
