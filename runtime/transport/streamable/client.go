@@ -39,13 +39,15 @@ type ClientOptions struct {
 //
 // Each written message is one POST. It is not repeated once the server may have received it, except
 // for messages that are harmless to receive twice: answers and notifications/initialized are sent
-// again, with the delays and MaxRetries of [httpclient.Options]. If a message is lost, or rejected
-// with an HTTP status, Read returns a [*transport.DeliveryError], which may wrap a
-// [*httpclient.StatusError], and the connection stays open. A broken stream is resumed. Write of a
-// notification returns when the server has accepted it or it is lost, so that later messages arrive
-// after it. Write of a request does not wait for its answer, and Write of an answer does not wait
-// for the server to accept it. The server sends nothing before it has received
-// notifications/initialized: the Client repeats that until the server accepts it.
+// again, with the delays and MaxRetries of [httpclient.Options]. A request is sent again if the
+// server rejects it with status 503 and a Retry-After of at most MaxRetryDelay, as a server does
+// that is being restarted. If a message is lost, or rejected with another HTTP status, Read returns
+// a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError], and the connection stays
+// open. A broken stream is resumed. Write of a notification returns when the server has accepted it
+// or it is lost, so that later messages arrive after it. Write of a request does not wait for its
+// answer, and Write of an answer does not wait for the server to accept it. The server sends nothing
+// before it has received notifications/initialized: the Client repeats that until the server accepts
+// it.
 //
 // The Client is a [transport.Reopener]: if the server answers with status 404 because it has
 // dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
