@@ -43,11 +43,12 @@ type ClientOptions struct {
 // server rejects it with status 503 and a Retry-After of at most MaxRetryDelay, as a server does
 // that is being restarted. If a message is lost, or rejected with another HTTP status, Read returns
 // a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError], and the connection stays
-// open. A broken stream is resumed. Write of a notification returns when the server has accepted it
-// or it is lost, so that later messages arrive after it. Write of a request does not wait for its
-// answer, and Write of an answer does not wait for the server to accept it. The server sends nothing
-// before it has received notifications/initialized: the Client repeats that until the server accepts
-// it.
+// open, even if the network is down for a long time. A broken stream is resumed. Write of a
+// notification returns when the server has accepted it or it is lost, which takes StallTimeout if
+// the server does not respond, so that later messages arrive after it. Write of a request does not
+// wait for its answer, and Write of an answer does not wait for the server to accept it. The server
+// sends nothing before it has received notifications/initialized: the Client repeats that until the
+// server accepts it.
 //
 // The Client is a [transport.Reopener]: if the server answers with status 404 because it has
 // dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
@@ -192,8 +193,6 @@ func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, e
 		return context.Cause(ctx)
 	case c.end.Life().Err() != nil:
 		return transport.ErrClosed
-	case c.end.CountStall(err):
-		return err
 	}
 	if lost, ok := errors.AsType[*transport.SessionLostError](err); ok {
 		return lost
