@@ -19,7 +19,8 @@ type Options struct {
 	// HTTP sends the requests. Its Timeout is ignored, because it would end streams; requests of
 	// the protocol have their own timeouts. If it has no CheckRedirect, redirects are followed only
 	// within one origin, and only if they keep the method. If HTTP is nil, the connection creates a
-	// client that uses the proxies of the environment, and closes it at the end.
+	// client that uses the proxies of the environment, and closes it at the end. That client pings
+	// an HTTP/2 connection that is silent for 30 seconds, to notice that it is lost.
 	HTTP *http.Client
 
 	// Header is added to every HTTP request. It must not be changed afterwards.
