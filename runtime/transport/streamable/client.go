@@ -55,7 +55,8 @@ type ClientOptions struct {
 // had accepted fail. If a server drops one session after another without accepting a message, or
 // within RetryDelay, the delay of Reopen increases; see [httpclient.Options]. Status 404 or 405, a
 // page or a redirect in response to the initialize of a further session is not a rejection: a proxy
-// whose server is down may answer so.
+// whose server is down may answer so. Nor does any of them but 405 end a standing stream that has
+// been open before.
 //
 // Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with
