@@ -19,7 +19,8 @@ type Options struct {
 	// HTTP sends the requests. Its Timeout is ignored, because it would end streams; requests of
 	// the protocol have their own timeouts. If it has no CheckRedirect, redirects are followed only
 	// within one origin, and only if they keep the method. If HTTP is nil, the connection creates a
-	// client that uses the proxies of the environment, and closes it at the end.
+	// client that uses the proxies of the environment, and closes it at the end. That client pings
+	// an HTTP/2 connection that is silent for 30 seconds, to notice that it is lost.
 	HTTP *http.Client
 
 	// Header is added to every HTTP request. It must not be changed afterwards.
@@ -55,9 +56,10 @@ type Options struct {
 	// From the sixth in a row on, they count.
 	RetryDelay, MaxRetryDelay time.Duration
 
-	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, or to
-	// connect to send a message, before the message is lost. The default is [DefaultMaxRetries]; a
-	// negative value means no attempts.
+	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, to
+	// connect to send a message, or to send a message again that the server has rejected for now or
+	// may receive twice, before the message is lost. The default is [DefaultMaxRetries]; a negative
+	// value means no attempts.
 	MaxRetries int
 
 	// Logger receives faults of streams that belong to no request. If it is nil, they are

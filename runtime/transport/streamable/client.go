@@ -37,21 +37,26 @@ type ClientOptions struct {
 // Client is the client end of a connection over Streamable HTTP. It is a [transport.Conn] for a
 // session in the role of the client (MCP transports, "Streamable HTTP").
 //
-// Each written message is one POST, which is never repeated once the server may have received it.
-// If a message is lost, or rejected with an HTTP status, Read returns a [*transport.DeliveryError],
-// which may wrap a [*httpclient.StatusError], and the connection stays open. A broken stream is
-// resumed. Write of a notification returns when the server has accepted it or it is lost, so that
-// later messages arrive after it. Write of a request does not wait for its answer, and Write of an
-// answer does not wait for the server to accept it. The server sends nothing before it has received
-// notifications/initialized: the Client repeats that, with the delays of [httpclient.Options],
-// until the server accepts it.
+// Each written message is one POST. It is not repeated once the server may have received it, except
+// for messages that are harmless to receive twice: answers and notifications/initialized are sent
+// again, with the delays and MaxRetries of [httpclient.Options]. A request is sent again if the
+// server rejects it with status 503 and a Retry-After of at most MaxRetryDelay, as a server does
+// that is being restarted. If a message is lost, or rejected with another HTTP status, Read returns
+// a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError], and the connection stays
+// open, even if the network is down for a long time. A broken stream is resumed. Write of a
+// notification returns when the server has accepted it or it is lost, which takes StallTimeout if
+// the server does not respond, so that later messages arrive after it. Write of a request does not
+// wait for its answer, and Write of an answer does not wait for the server to accept it. The server
+// sends nothing before it has received notifications/initialized: the Client repeats that until the
+// server accepts it.
 //
 // The Client is a [transport.Reopener]: if the server answers with status 404 because it has
 // dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
 // had accepted fail. If a server drops one session after another without accepting a message, or
 // within RetryDelay, the delay of Reopen increases; see [httpclient.Options]. Status 404 or 405, a
 // page or a redirect in response to the initialize of a further session is not a rejection: a proxy
-// whose server is down may answer so.
+// whose server is down may answer so. Nor does any of them but 405 end a standing stream that has
+// been open before.
 //
 // Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with
@@ -132,7 +137,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 }
 
 // answer sends an answer to a request of the server. It does not wait until the server has accepted
-// it.
+// it. If the answer is lost or rejected, it is sent again, because the server ignores a second one.
 func (c *Client) answer(ctx context.Context, sess *clientSession, text []byte) error {
 	n := len(text)
 	if err := c.end.ReserveAnswer(ctx, n); err != nil {
@@ -142,7 +147,9 @@ func (c *Client) answer(ctx context.Context, sess *clientSession, text []byte) e
 		defer c.end.ReleaseAnswer(n)
 		ctx, cancel := c.end.Detach(ctx)
 		defer cancel(nil)
-		if err := c.send(ctx, sess, text); err != nil {
+		bounded, stop := c.end.WithStallTimeout(ctx)
+		defer stop()
+		if _, err := c.sendAgain(bounded, sess, text); err != nil {
 			c.end.ReportLost(jsonrpc.ID{}, false, err)
 		}
 	})
@@ -187,8 +194,6 @@ func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, e
 		return context.Cause(ctx)
 	case c.end.Life().Err() != nil:
 		return transport.ErrClosed
-	case c.end.CountStall(err):
-		return err
 	}
 	if lost, ok := errors.AsType[*transport.SessionLostError](err); ok {
 		return lost
@@ -198,25 +203,32 @@ func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, e
 }
 
 // confirm sends notifications/initialized. The server may send nothing before it has received it.
-// If it is lost or rejected, confirm sends it again, because receiving it twice is harmless. It
-// makes up to MaxRetries attempts if the failure may be temporary. Further attempts run in the
-// background, and confirm returns the error.
+// If all attempts of sendAgain fail, further attempts run in the background, and confirm returns the
+// error.
 func (c *Client) confirm(ctx context.Context, sess *clientSession, text []byte) error {
-	for failures := 0; ; failures++ {
+	failures, err := c.sendAgain(ctx, sess, text)
+	switch {
+	case err == nil:
+		c.listen(sess)
+	case ctx.Err() == nil && !sess.lost.Load() && !errors.Is(err, transport.ErrStalled):
+		// The session may reuse the memory of text.
+		text := bytes.Clone(text)
+		c.end.Go(func() { c.confirmLater(sess, text, failures) }) // ends with sess
+	}
+	return err
+}
+
+// sendAgain is send for a message that the server may receive twice without harm. If it is lost or
+// rejected, and the failure may be temporary, sendAgain makes up to MaxRetries further attempts. It
+// returns the number of failures before the last attempt.
+func (c *Client) sendAgain(ctx context.Context, sess *clientSession, text []byte) (failures int, err error) {
+	for ; ; failures++ {
 		err := c.send(ctx, sess, text)
 		switch {
-		case err == nil:
-			c.listen(sess)
-			return nil
-		case ctx.Err() != nil || sess.lost.Load() || errors.Is(err, transport.ErrStalled):
-			return err
-		case !httpcore.Retryable(err) || failures >= c.end.Options.MaxRetries:
-			// The session may reuse the memory of text.
-			text := bytes.Clone(text)
-			c.end.Go(func() { c.confirmLater(sess, text, failures) }) // ends with sess
-			return err
-		case !httpcore.Sleep(ctx, c.end.Backoff(0, failures)):
-			return err
+		case err == nil, ctx.Err() != nil, sess.lost.Load(), errors.Is(err, transport.ErrStalled),
+			!httpcore.Retryable(err), failures >= c.end.Options.MaxRetries,
+			!httpcore.Sleep(ctx, c.end.Backoff(0, failures)):
+			return failures, err
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 )
@@ -47,4 +48,41 @@ func TestClientLimitsConcurrentAnswers(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// An answer may be the input of a user. If it is lost, the server would wait for it in vain.
+func TestClientRepeatsAnswerUntilAccepted(t *testing.T) {
+	for _, test := range []struct {
+		status   int   // 0 breaks the connection
+		rejected int32 // number of rejected attempts
+		want     int32 // number of attempts
+	}{
+		{0, 1, 2}, {0, 20, 6}, {502, 2, 3}, {503, 20, 6}, {403, 1, 1},
+	} {
+		t.Run(fmt.Sprint(test.status, " ", test.rejected), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				var posts atomic.Int32 // used by the server's goroutines
+				f.other = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+					switch {
+					case r.Method == "GET":
+						stream(w)("data: %s\n\n", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+						<-r.Context().Done()
+						return true
+					case m.Kind != jsonrpc.KindResponse || posts.Add(1) > test.rejected:
+						return false
+					case test.status == 0:
+						panic(http.ErrAbortHandler)
+					}
+					w.WriteHeader(test.status)
+					return true
+				}
+				f.connect(f.options(), nil)
+				time.Sleep(time.Hour)
+				if n := posts.Load(); n != test.want {
+					t.Errorf("%d posts, want %d", n, test.want)
+				}
+			})
+		})
+	}
 }

@@ -134,7 +134,7 @@ func (x *exchange) withdraw(ctx context.Context) (ok bool) {
 // do sends the request and handles the response. It returns nil if the request was answered, or if
 // the answer may arrive on another stream.
 func (x *exchange) do() error {
-	resp, err := x.c.post(postRequest{ctx: x.ctx, sess: x.sess, text: x.text, sent: x.markSent, stop: x.unneeded.Load})
+	resp, err := x.post()
 	if err != nil {
 		return err
 	}
@@ -159,6 +159,26 @@ func (x *exchange) do() error {
 		return s.follow(resp)
 	default:
 		return fmt.Errorf("%w: %q with status %d", httpclient.ErrContent, media, resp.StatusCode)
+	}
+}
+
+// post sends the request. It sends it again if the server is unavailable and asks for that, for
+// instance because it is being restarted.
+func (x *exchange) post() (*http.Response, error) {
+	o := &x.c.end.Options
+	for failures := 0; ; failures++ {
+		resp, err := x.c.post(postRequest{ctx: x.ctx, sess: x.sess, text: x.text, sent: x.markSent, stop: x.unneeded.Load})
+		if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+			return resp, err
+		}
+		asked := httpcore.RetryAfter(resp.Header)
+		if asked == 0 || asked > o.MaxRetryDelay || failures >= o.MaxRetries || x.unneeded.Load() {
+			return resp, nil
+		}
+		httpcore.Discard(resp)
+		if !httpcore.Sleep(x.ctx, x.c.end.Backoff(asked, failures)) {
+			return nil, context.Cause(x.ctx)
+		}
 	}
 }
 

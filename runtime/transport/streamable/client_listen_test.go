@@ -1,6 +1,7 @@
 package streamable_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,8 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -60,5 +66,55 @@ func TestRequestsWaitForStandingStream(t *testing.T) {
 		mu.Unlock()
 		c.Close()
 		s.Close()
+	}
+}
+
+// While a server restarts, a proxy may answer in its place. Without the standing stream, the host
+// would miss the server's notifications from then on.
+func TestStandingStreamSurvivesAnswersOfProxy(t *testing.T) {
+	page := func(status int) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(status)
+		}
+	}
+	for name, reject := range map[string]func(http.ResponseWriter){
+		"502": page(502), "521": page(521), "522": page(522), "530": page(530), "page": page(200),
+		"redirect": func(w http.ResponseWriter) {
+			w.Header().Set("Location", "http://elsewhere.example/down")
+			w.WriteHeader(http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				var gets atomic.Int32 // used by the server's goroutines
+				f.other = func(w http.ResponseWriter, r *http.Request, _ jsonrpc.Message) bool {
+					if r.Method != http.MethodGet {
+						return false
+					}
+					switch gets.Add(1) {
+					case 1:
+						stream(w)("data:\n\n")
+					case 2, 3:
+						reject(w)
+					default:
+						stream(w)("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
+						<-r.Context().Done()
+					}
+					return true
+				}
+				changed := make(chan struct{})
+				f.connect(f.options(), &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+					close(changed)
+					return nil, nil
+				}})
+				select {
+				case <-changed:
+				case <-time.After(time.Minute):
+					t.Errorf("no notification after %d attempts to open the stream", gets.Load())
+				}
+			})
+		})
 	}
 }

@@ -73,10 +73,20 @@ func (s *stream) follow(resp *http.Response) error {
 		s.failures++
 		s.idle++
 		resp, err = s.connect(ctx)
-		if err != nil && !httpcore.Retryable(err) {
+		if err != nil && !s.retryable(err) {
 			return err
 		}
 	}
+}
+
+// retryable reports whether connect may succeed later, after it has failed with err.
+func (s *stream) retryable(err error) bool {
+	if !s.standing || !s.connected {
+		return httpcore.Retryable(err)
+	}
+	status, ok := errors.AsType[*httpclient.StatusError](err)
+	noStream := ok && status.Code == http.StatusMethodNotAllowed // the server offers no stream any more
+	return !noStream && httpcore.RetryableOnReopen(err)
 }
 
 // read reads the events of one connection.

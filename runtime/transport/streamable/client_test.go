@@ -138,6 +138,52 @@ func TestClientRepeatsInitializedUntilAccepted(t *testing.T) {
 	}
 }
 
+// A server that shuts down has not received the requests that it rejects.
+func TestClientRepeatsRequestWhileServerIsUnavailable(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		after    string // Retry-After
+		rejected int    // number of rejected attempts
+		timeout  time.Duration
+		posts    int
+		took     time.Duration // at least
+		accepted bool
+	}{
+		{"accepted at last", "2", 3, time.Minute, 4, 6 * time.Second, true},
+		{"never accepted", "2", 100, time.Minute, 6, 10 * time.Second, false},
+		{"long delay", "3600", 100, time.Minute, 1, 0, false},
+		{"timeout", "2", 100, 3 * time.Second, 2, 3 * time.Second, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				s := f.connect(f.options(), nil)
+				posts := 0
+				f.call = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) {
+					if posts++; posts > test.rejected {
+						f.answer(w, m, `{"tools":[]}`)
+						return
+					}
+					w.Header().Set("Retry-After", test.after)
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+				begin := time.Now()
+				_, err := s.With(session.Timeout(test.timeout)).Call(t.Context(), "tools/list", nil)
+				if accepted := err == nil; accepted != test.accepted {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(begin); took < test.took || test.took == 0 && took > 0 {
+					t.Errorf("the call took %v", took)
+				}
+				time.Sleep(time.Minute)
+				if posts != test.posts {
+					t.Errorf("%d posts, want %d", posts, test.posts)
+				}
+			})
+		})
+	}
+}
+
 func TestCloseEndsRepetitionOfInitialized(t *testing.T) {
 	reject := func(f *fakeServer, status int) {
 		f.other = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {

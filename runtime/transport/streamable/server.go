@@ -94,7 +94,8 @@ type HandlerOptions struct {
 
 	// MaxQueue is how many bytes may be pending for the connections of a session. Senders of
 	// further messages wait. A single message may be longer. The default is
-	// [transport.DefaultMaxQueue].
+	// [transport.DefaultMaxQueue]. In addition, up to eight connections of a session write events
+	// from the Store at once; further ones that resume a stream wait.
 	MaxQueue int
 
 	// StallTimeout is how long a connection may accept no data before it is closed. The default is

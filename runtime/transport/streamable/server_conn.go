@@ -26,6 +26,7 @@ type serverConn struct {
 	place     *place // nil unless the handler is Stateless
 	in        *queue.Queue
 	bodies    *guard.Room   // limits the messages that are being received
+	replays   chan struct{} // holds an item per connection that writes events from the store
 	done      chan struct{} // closed when the connection has ended
 	closed    chan struct{} // closed when shut has returned
 	closeErr  error         // set before closed is closed
@@ -51,6 +52,7 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 		principal: principal,
 		in:        queue.New(h.o.MaxQueue, h.o.StallTimeout),
 		bodies:    guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
+		replays:   make(chan struct{}, maxReplays),
 		done:      make(chan struct{}),
 		closed:    make(chan struct{}),
 		exchanges: exchanges{max: h.o.MaxStreams, quiet: make(chan struct{}), used: time.Now()},

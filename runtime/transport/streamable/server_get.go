@@ -256,27 +256,56 @@ func (h *Handler) warnNoFlush() {
 	}
 }
 
+// maxReplays is how many connections of a session may hold events from the store at once. A store may
+// copy the events for each of them, and a client may open many connections and read none.
+const maxReplays = 8
+
 // replay writes the events up to upTo from the store. It returns false if the last one of the
 // stream is among them, or if the connection is lost.
 func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 	for s.number < upTo {
-		events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)
-		if err != nil || len(events) == 0 && upTo != math.MaxUint64 || len(events) > 0 && events[0].Number > s.number+1 {
-			s.h.o.Logger.Warn("events are missing", logged(s.c.id), "stream", s.st.id, "after", s.number, "error", err)
-		}
-		if err != nil || len(events) == 0 {
-			break
-		}
-		for _, e := range events {
-			if e.Number > upTo { // it is pending in the sink
-				return s.flush()
-			}
-			if !s.add(e) {
+		select {
+		case s.c.replays <- struct{}{}:
+		default:
+			select {
+			case s.c.replays <- struct{}{}:
+			case <-ctx.Done():
+				return false
+			case <-s.c.done:
 				return false
 			}
 		}
+		more, ok := s.replayNext(ctx, upTo)
+		<-s.c.replays
+		if !ok {
+			return false
+		}
+		if !more {
+			break
+		}
 	}
 	return s.flush()
+}
+
+// replayNext writes the next events from the store. more is false if there are none up to upTo. ok is
+// false if the last event of the stream is among them, or if the connection is lost.
+func (s *streamWriter) replayNext(ctx context.Context, upTo uint64) (more, ok bool) {
+	events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)
+	if err != nil || len(events) == 0 && upTo != math.MaxUint64 || len(events) > 0 && events[0].Number > s.number+1 {
+		s.h.o.Logger.Warn("events are missing", logged(s.c.id), "stream", s.st.id, "after", s.number, "error", err)
+	}
+	if err != nil || len(events) == 0 {
+		return false, true
+	}
+	for _, e := range events {
+		if e.Number > upTo { // it is pending in the sink
+			return false, true
+		}
+		if !s.add(e) {
+			return false, false
+		}
+	}
+	return true, true
 }
 
 // follow writes events as they arrive.

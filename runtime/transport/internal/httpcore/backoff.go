@@ -59,24 +59,27 @@ func Sleep(ctx context.Context, d time.Duration) (ok bool) {
 }
 
 // Retryable reports whether a request that failed with err may succeed later. Rejections by the
-// server are permanent, except for some statuses.
+// server are permanent, except for some statuses. Those of 500 and above are temporary even if HTTP
+// does not define them: proxies have their own ones for a server that is down, such as 521. The
+// exceptions are 501 and 505, which report that the server lacks a feature.
 func Retryable(err error) bool {
 	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
 		switch status.Code {
 		case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly,
-			http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
-			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			http.StatusTooManyRequests:
 			return true
+		case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+			return false
 		}
-		return false
+		return status.Code >= 500
 	}
 	return !errors.Is(err, httpclient.ErrContent) && !errors.Is(err, httpclient.ErrRedirect)
 }
 
-// RetryableOnReopen is [Retryable] for a request that opens a session in place of a lost one. The
-// server has accepted such a request before. A proxy whose server is down may answer in its place:
-// with status 404 or 405, with a page, or with a redirect to one. These responses are temporary,
-// too.
+// RetryableOnReopen is [Retryable] for a request that the server has accepted before: one that opens
+// a session in place of a lost one, or a standing stream again. A proxy whose server is down may
+// answer in its place: with status 404 or 405, with a page, or with a redirect to one. These
+// responses are temporary, too.
 func RetryableOnReopen(err error) bool {
 	status, ok := errors.AsType[*httpclient.StatusError](err)
 	return Retryable(err) || !ok || status.Code == http.StatusNotFound || status.Code == http.StatusMethodNotAllowed

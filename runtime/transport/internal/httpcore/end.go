@@ -86,8 +86,20 @@ func ownTransport() *http.Transport {
 	}
 	t.MaxIdleConns = 0
 	t.MaxIdleConnsPerHost = 256
+	// All requests share an HTTP/2 connection. Without pings, a connection that a network outage has
+	// ended silently would be used until the operating system gives up, which may take 15 minutes.
+	if t.HTTP2 == nil {
+		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	}
 	return t
 }
+
+// Limits of a silent HTTP/2 connection: the time without a frame before a ping is sent, and the time
+// without an answer to it before the connection is closed.
+const (
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+)
 
 // maxRedirects limits consecutive redirects.
 const maxRedirects = 5
