@@ -67,9 +67,15 @@ type Config struct {
 	// default is [DefaultMaxInitialize].
 	MaxInitialize int
 
-	// KeepAlive is the interval between pings to the peer. If a ping is not answered within
-	// KeepAlive, the session ends with [ErrUnresponsive]. Zero means no pings.
+	// KeepAlive is the interval between pings to the peer. Each must be answered within KeepAlive.
+	// Zero means no pings.
 	KeepAlive time.Duration
+
+	// MaxMissedPings is how many pings of KeepAlive in a row may stay unanswered. Then the session
+	// of a client over HTTP is lost, and replaced by a new one; see [Connect]. Other sessions end
+	// with [ErrUnresponsive]. The default is [DefaultMaxMissedPings] (MCP ping, "Behavior
+	// Requirements").
+	MaxMissedPings int
 
 	// Grace is how long handlers of requests and notifications may run after the peer has closed
 	// its sending side, for instance a server's standard input. The default is [DefaultGrace]; a
@@ -105,6 +111,7 @@ const (
 	DefaultMaxBytes         = 64 << 20
 	DefaultMaxNotifications = 1024
 	DefaultMaxInitialize    = 64 << 10
+	DefaultMaxMissedPings   = 2
 	DefaultGrace            = time.Second
 )
 
@@ -138,6 +145,9 @@ func (c *Config) withDefaults() Config {
 	}
 	if out.MaxNotifications <= 0 {
 		out.MaxNotifications = DefaultMaxNotifications
+	}
+	if out.MaxMissedPings <= 0 {
+		out.MaxMissedPings = DefaultMaxMissedPings
 	}
 	if out.MaxInitialize <= 0 {
 		out.MaxInitialize = DefaultMaxInitialize

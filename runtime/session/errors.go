@@ -26,7 +26,8 @@ var (
 	ErrClosed = errors.New("session: closed")
 	// ErrNotInitialized is returned before the handshake is complete.
 	ErrNotInitialized = errors.New("session: not initialized")
-	// ErrUnresponsive is the cause if the peer did not answer a ping in time.
+	// ErrUnresponsive is the cause if the peer did not answer pings in time; see
+	// [Config.MaxMissedPings].
 	ErrUnresponsive = errors.New("session: peer does not answer pings")
 	// ErrCancelled is the cause of a handler's context if the peer has cancelled the request.
 	ErrCancelled = errors.New("session: request cancelled by the peer")

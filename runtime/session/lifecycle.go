@@ -20,7 +20,8 @@ import (
 // not in cfg, with the error of the server, with the cause of ctx, or with the error of the
 // connection (MCP lifecycle, "Initialization").
 //
-// If conn is a [transport.Reopener] and the server loses the session, the Session opens a new one
+// If conn is a [transport.Reopener] and the server loses the session, or does not answer
+// [Config.MaxMissedPings] pings, the Session opens a new one
 // with the same params. Meanwhile, messages wait. A request that the server has rejected because of
 // the loss is sent once more. Other requests fail with a [*transport.DeliveryError] that wraps
 // [transport.ErrSessionLost], and unanswered requests of the server are cancelled. If an attempt

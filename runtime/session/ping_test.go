@@ -46,7 +46,7 @@ func TestPingsAreAnsweredAtOnce(t *testing.T) {
 func TestPeerThatDoesNotAnswerPingsEndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, conn := newPeer(t)
-		s := session.Serve(conn, nil, &session.Config{KeepAlive: 10 * time.Second})
+		s := session.Serve(conn, nil, &session.Config{KeepAlive: 10 * time.Second, MaxMissedPings: 1})
 		start := time.Now()
 		for i := range 3 {
 			time.Sleep(10 * time.Second)
@@ -64,5 +64,32 @@ func TestPeerThatDoesNotAnswerPingsEndsSession(t *testing.T) {
 		if err := s.Ping(t.Context()); !errors.Is(err, session.ErrClosed) || !errors.Is(err, session.ErrUnresponsive) {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// Only pings in a row count.
+func TestSessionSurvivesSingleMissedPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		s := session.Serve(conn, nil, &session.Config{KeepAlive: 10 * time.Second})
+		for i, answered := range []bool{false, true, false, true} {
+			time.Sleep(10 * time.Second)
+			id := string(rune('1' + i))
+			var late string
+			if i > 0 && i%2 == 1 {
+				late = `< {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"session: request timed out","requestId":` + string(rune('0'+i)) + `}}
+				`
+			}
+			p.talk(late + `< {"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)
+			if answered {
+				p.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)
+			}
+		}
+		select {
+		case <-s.Done():
+			t.Error("the session has ended")
+		default:
+		}
+		s.Close()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -534,6 +535,36 @@ func TestLaterHandshakeReplacesCapabilities(t *testing.T) {
 		}
 		if !undeclared("tools/list") || undeclared("prompts/list") || !s.PeerTakesTask("tools/call") {
 			t.Error("the session uses the capabilities of the first server")
+		}
+	})
+}
+
+// A client over HTTP does not end when its server stops answering: it opens a new session when the
+// server answers again.
+func TestMissedPingsReplaceSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer()
+		reopened := make(chan bool, 10)
+		s := f.connect(t, &session.Config{KeepAlive: 10 * time.Second, Reopened: func(*mcp.InitializeResult) { reopened <- true }})
+		var down atomic.Bool
+		down.Store(true)
+		f.answer = func(session uint32, m jsonrpc.Message) (string, error, bool) {
+			if m.Method == "initialize" && down.Load() {
+				return "", errCut, true
+			}
+			return "{}", nil, session > 1
+		}
+		f.reopen = func(uint32) error { time.Sleep(time.Minute); return nil }
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		down.Store(false)
+		<-reopened
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if len(reopened) != 0 {
+			t.Error("a session whose pings are answered was replaced")
 		}
 	})
 }

@@ -396,22 +396,37 @@ func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
 	return s.conn.Write(ctx, m)
 }
 
-// keepAlive pings the peer at intervals, until a ping is not answered or the session ends.
+// keepAlive pings the peer at intervals until the session ends. If MaxMissedPings in a row are not
+// answered, it replaces the session if the connection can reopen one, and otherwise ends it.
 func (s *Session) keepAlive() {
 	defer s.life.exit()
 	ticker := time.NewTicker(s.cfg.KeepAlive)
 	defer ticker.Stop()
+	missed, last := 0, uint32(0)
 	for {
 		select {
 		case <-ticker.C:
 		case <-s.life.ctx.Done():
 			return
 		}
+		session := s.reopening.current.Load()
+		if session != last {
+			missed, last = 0, session
+		}
 		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(s.life.ctx)
-		if errors.Is(err, ErrTimeout) {
-			s.cfg.Logger.Warn("ping timed out", "timeout", s.cfg.KeepAlive)
+		if !errors.Is(err, ErrTimeout) {
+			missed = 0
+			continue
+		}
+		missed++
+		s.cfg.Logger.Warn("ping timed out", "timeout", s.cfg.KeepAlive, "missed", missed)
+		switch {
+		case missed < s.cfg.MaxMissedPings:
+		case session == 0 || s.handshake.current.Load().phase != phaseReady:
 			s.stop(ErrUnresponsive)
 			return
+		default:
+			s.reopen(&transport.SessionLostError{Session: session, Err: ErrUnresponsive})
 		}
 	}
 }

@@ -83,12 +83,21 @@ func (x *exchange) run() {
 
 // taken reports whether the server may be serving the request that was lost because of err.
 func (x *exchange) taken(err error) bool {
+	if _, replaced := errors.AsType[*replacedError](err); replaced {
+		return true
+	}
 	if errors.Is(err, transport.ErrSessionLost) {
 		return x.accepted
 	}
 	_, rejected := errors.AsType[*httpclient.StatusError](err)
 	return !httpcore.Unreached(err) && !errors.Is(err, transport.ErrTooLong) && (!rejected || errors.Is(err, httpclient.ErrCut))
 }
+
+// replacedError is the error of a request that was sent, and not answered, before [Client.Reopen]
+// replaced its session.
+type replacedError struct{ *transport.SessionLostError }
+
+func (e *replacedError) Unwrap() error { return e.SessionLostError }
 
 // finish ends the exchange.
 func (x *exchange) finish() {

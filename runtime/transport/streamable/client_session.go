@@ -179,10 +179,17 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 	if c.unused > 1 && !httpcore.Sleep(ctx, c.end.Backoff(0, c.unused-2)) {
 		return 0, context.Cause(ctx)
 	}
+	if last.revision != "" {
+		c.loseSession(last, errors.New("streamable: session replaced"))
+	}
 	last.lost.Store(true)
-	last.end(last.lostError())
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, x := range c.exchanges {
+		if x.sess == last && x.sent.Load() { // others end when they find the session lost
+			x.cancel(&replacedError{last.lostError()})
+		}
+	}
 	c.session = c.newSession(last.number+1, "", "")
 	return c.session.number, nil
 }

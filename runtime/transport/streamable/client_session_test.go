@@ -860,3 +860,45 @@ func TestClientCancelsWithoutTraceHooks(t *testing.T) {
 		check(t, "requests", []string{"POST tools/list s1 2025-11-25", "POST notifications/cancelled s1 2025-11-25"}, f.takeLog())
 	})
 }
+
+// A server that answers nothing for longer than the interval of pings does not end the session for
+// good. A call that the server may have received is not sent again.
+func TestUnresponsiveServerIsReopened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		var hangs atomic.Bool
+		f.call = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) {
+			if hangs.Load() {
+				<-r.Context().Done()
+				return
+			}
+			f.answer(w, m, `{}`)
+		}
+		f.initialize = func(w http.ResponseWriter, r *http.Request) bool {
+			if hangs.Load() {
+				<-r.Context().Done()
+			}
+			return hangs.Load()
+		}
+		reopened := make(chan bool, 1)
+		s := f.connect(f.options(), &session.Config{KeepAlive: 10 * time.Second, Reopened: func(*mcp.InitializeResult) { reopened <- true }})
+		hangs.Store(true)
+		_, err := s.Call(t.Context(), "tools/list", nil)
+		lost, ok := errors.AsType[*transport.DeliveryError](err)
+		if !ok || !lost.Taken || !errors.Is(err, transport.ErrSessionLost) {
+			t.Errorf("got %v", err)
+		}
+		if waited := f.since(); waited > time.Minute {
+			t.Errorf("the call fails after %v", waited)
+		}
+		time.Sleep(5 * time.Minute)
+		hangs.Store(false)
+		<-reopened
+		if _, err := s.Call(t.Context(), "tools/list", nil); err != nil {
+			t.Error(err)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
