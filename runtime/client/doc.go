@@ -33,6 +33,11 @@
 // opened. [Icons] come from the server's own origin, or from public addresses of trusted hosts;
 // [PickIcon] selects the one to fetch.
 //
+// # Own methods
+//
+// [Call] sends a request that the protocol does not define, and [Client.Notify] a notification.
+// [Options].Methods serves those of the server. Package server has the other side.
+//
 // # Duties of the host
 //
 // The client leaves some duties to the host. Show which server sent an input request, and let the

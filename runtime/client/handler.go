@@ -9,11 +9,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// handler returns the handler of the server's requests and notifications. Methods that the protocol
-// does not define go to rest, if it is not nil.
+// handler returns the handler of the server's requests and notifications. Those of [Options].Methods
+// go to their handlers, and others that the protocol does not define to rest, if it is not nil.
 func (c *Client) handler(rest session.Handler) session.Handler {
 	own := session.ClientHandler(requestHandler{c: c}, c.notificationHandler())
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if h := c.options.Methods[req.Method]; h != nil {
+			return h(ctx, req)
+		}
 		if _, ok := mcp.LookupMethod(req.Method); !ok && rest != nil {
 			return rest(ctx, req)
 		}

@@ -54,6 +54,11 @@ type Options struct {
 	// the cached list that a list_changed notification names. Nil ignores notifications.
 	Notifications mcp.ClientNotificationHandler
 
+	// Methods are handlers of requests and notifications of the server by method, for methods that
+	// the protocol does not define; see [Method] and [Notification]. The map must not be changed
+	// afterwards.
+	Methods map[string]session.Handler
+
 	// Tasks runs input requests as tasks if the server asks for that. If clients of several servers
 	// share a Manager, their Session.Principal must differ. Nil means that input requests cannot
 	// run as tasks.
@@ -71,7 +76,7 @@ type Options struct {
 	HTTP streamable.ClientOptions
 
 	// Session configures the session. Its Handler receives requests and notifications whose method
-	// the protocol does not define.
+	// is neither in Methods nor defined by the protocol.
 	//
 	// Its Reopened is called when a lost session has been replaced and its subscriptions and log
 	// level have been restored. The server does not report changes made between the two sessions: a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -108,6 +109,24 @@ func (c *Client) faults(tool *mcp.Tool, result *mcp.CallToolResult) string {
 		return "no structured content"
 	}
 	return s.Check(result.StructuredContent)
+}
+
+// Text returns the text blocks of a result, separated by line feeds. It returns a [*ToolError] if the
+// tool failed. Other content is skipped; see [mcp.CallToolResult].
+func Text(r *mcp.CallToolResult) (string, error) {
+	switch {
+	case r == nil:
+		return "", errors.New("client: text: no result")
+	case isTrue(r.IsError):
+		return "", &ToolError{r}
+	}
+	var texts []string
+	for _, block := range r.Content {
+		if t, ok := block.(*mcp.TextContent); ok {
+			texts = append(texts, t.Text)
+		}
+	}
+	return strings.Join(texts, "\n"), nil
 }
 
 // Output decodes the structured content of a result into a T with package codec/value. If T is not

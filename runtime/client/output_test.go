@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -51,5 +52,19 @@ func TestCallToolValidatesOutput(t *testing.T) {
 				t.Errorf("the log has %d lines about dialects, want %d:\n%s", got, want, &log)
 			}
 		})
+	}
+}
+
+func TestTextJoinsTextBlocks(t *testing.T) {
+	content := []mcp.ContentBlock{&mcp.TextContent{Text: "a"}, &mcp.ImageContent{}, &mcp.TextContent{Text: "b"}}
+	if got, err := client.Text(&mcp.CallToolResult{Content: content}); got != "a\nb" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	_, err := client.Text(&mcp.CallToolResult{Content: content, IsError: new(true)})
+	if _, failed := errors.AsType[*client.ToolError](err); !failed {
+		t.Errorf("a failed call: %v", err)
+	}
+	if _, err := client.Text(nil); err == nil {
+		t.Error("no error without a result")
 	}
 }

@@ -96,6 +96,12 @@
 // initialized or have changed their roots. [Server.Logger] and [Server.SessionLogger] send log
 // messages to clients outside of calls.
 //
+// # Own methods
+//
+// [Config].Methods serves requests and notifications that the protocol does not define, with
+// functions of Go types; see [Method] and [Notification]. A handler sends such requests to the client
+// with [Request] and notifications with [Call.Notify]. Package client has the other side.
+//
 // # Validation
 //
 // Arguments of tools are validated against the input schema, and structured output against the

@@ -310,6 +310,8 @@ func ExampleCall() {
 
 // This server has a custom method, and middleware that receives every request.
 func ExampleConfig() {
+	type pair struct{ A, B int }
+	type sum struct{ Sum int }
 	ctx := context.Background()
 	count := func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -321,19 +323,19 @@ func ExampleConfig() {
 	}
 	s := server.New("counter", "1", &server.Config{
 		Session: session.Config{Receiving: []session.Middleware{count}},
-		Methods: map[string]session.Handler{"example.com/version": func(context.Context, *session.Request) (codec.Encoder, error) {
-			return session.Raw(`{"version":"1.2.3"}`), nil
-		}},
+		Methods: map[string]session.Handler{"example.com/add": server.Method(func(_ context.Context, _ *server.Call, p pair) (sum, error) {
+			return sum{p.A + p.B}, nil
+		})},
 	})
 	defer s.Close()
 	c := connectInMemory(ctx, s)
 	defer c.Close()
-	result, err := c.Session().Call(ctx, "example.com/version", nil)
-	fmt.Println(string(result), err)
+	result, err := client.Call[sum](ctx, c, "example.com/add", pair{1, 2})
+	fmt.Println(result.Sum, err)
 	// Output:
 	// got initialize
-	// got example.com/version
-	// {"version":"1.2.3"} <nil>
+	// got example.com/add
+	// 3 <nil>
 }
 
 func ExampleSchemaFor() {

@@ -127,7 +127,14 @@ func callsAuthor(method string) bool {
 
 // limited reports whether [Config.CallRate] limits a request.
 func (s *Server) limited(req *session.Request) bool {
-	return !req.IsNotification() && callsAuthor(req.Method) && s.cfg.Methods[req.Method] == nil
+	if req.IsNotification() {
+		return false
+	}
+	if s.cfg.Methods[req.Method] != nil {
+		_, defined := mcp.LookupMethod(req.Method)
+		return !defined
+	}
+	return callsAuthor(req.Method)
 }
 
 // end drops the state of the session, and calls [Config].Unsubscribe for its subscriptions.

@@ -41,7 +41,8 @@ type Config struct {
 	// notifications that the server does not handle.
 	Session session.Config
 	// Methods are handlers of requests and notifications by method. They take precedence over the
-	// server's own: use them for custom methods, or for raw access to methods of the protocol.
+	// server's own: use them for custom methods, see [Method] and [Notification], or for raw access
+	// to methods of the protocol.
 	Methods map[string]session.Handler
 
 	// Visible decides which features exist for a call, in addition to the option [VisibleTo], which
@@ -541,7 +542,7 @@ func (s *Server) allPeers() []*peer {
 // sessionConfig returns the configuration for the session of p.
 func (s *Server) sessionConfig(p *peer) *session.Config {
 	cfg := s.cfg.Session
-	cfg.Handler = session.Methods(s.cfg.Methods, p.handler())
+	cfg.Handler = p.methods(p.handler())
 	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), p.receive, p.receiveTasks)
 	cfg.Sending = append(append([]session.SendMiddleware(nil), cfg.Sending...), p.sendTasks)
 	if tasks := s.tasks.Load(); tasks != nil {

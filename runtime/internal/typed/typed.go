@@ -1,0 +1,59 @@
+// Package typed converts the params and results of own methods to and from Go values.
+package typed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
+)
+
+// Params decodes the params of a request or a notification. Absent params count as an empty object.
+// The error is a [*jsonrpc.Error] with code [jsonrpc.CodeInvalidParams].
+func Params[P any](raw json.RawMessage) (params P, err error) {
+	if raw == nil {
+		raw = json.RawMessage(`{}`)
+	}
+	if err := decode(raw, &params); err != nil {
+		return params, jsonrpc.InvalidParams(err)
+	}
+	return params, nil
+}
+
+// Encoder returns v, a value of package mcp or another Go value, as params or as a result. Nil
+// becomes nil, for none.
+func Encoder(v any) codec.Encoder {
+	if v == nil {
+		return nil
+	}
+	if r := reflect.ValueOf(v); r.Kind() == reflect.Pointer && r.IsNil() {
+		return nil
+	}
+	if e, ok := v.(codec.Encoder); ok {
+		return e
+	}
+	return value.Of(v)
+}
+
+// Call sends a request and decodes its result.
+func Call[R any](ctx context.Context, to jsonrpc.Caller, method string, params any) (result R, err error) {
+	raw, err := to.Call(ctx, method, Encoder(params))
+	if err != nil {
+		return result, err
+	}
+	if err := decode(raw, &result); err != nil {
+		return result, fmt.Errorf("result of %s: %w", method, err)
+	}
+	return result, nil
+}
+
+func decode(raw json.RawMessage, v any) error {
+	if d, ok := v.(codec.Decoder); ok {
+		return codec.Unmarshal(raw, d, codec.AllowSize(raw)...)
+	}
+	return value.Decode(raw, v)
+}

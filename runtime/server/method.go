@@ -1,0 +1,131 @@
+package server
+
+import (
+	"context"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/typed"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// MethodOption is an option of [Method] and [Notification]: [NeedsExtension].
+type MethodOption func(*ownMethod)
+
+// ownMethod is a method that the protocol does not define.
+type ownMethod struct {
+	extension string // that the client must have declared; "" for none
+}
+
+// NeedsExtension hides a method from clients that have not declared the extension in their
+// capabilities: their requests are rejected with [jsonrpc.CodeMethodNotFound], and their
+// notifications are ignored. [Server.DeclareExtension] declares the extension to clients.
+func NeedsExtension(id string) MethodOption { return func(m *ownMethod) { m.extension = id } }
+
+// Method returns a handler for [Config].Methods that serves a request of the author's own. P and R
+// are structs or maps that encode as a JSON object, or types of package mcp; R may also be a pointer
+// to one, and nil is the empty result. Params that do not fit P are rejected with
+// [jsonrpc.CodeInvalidParams]; absent ones count as an empty object. F is called, cancelled and
+// limited like the function of a tool, and its Call reports progress and reaches the client. An error
+// that wraps a [*jsonrpc.Error] is sent with its code.
+//
+// By convention, the name of the method starts with a domain name of its author, as in
+// "example.com/version".
+func Method[P, R any](f func(ctx context.Context, c *Call, params P) (R, error), options ...MethodOption) session.Handler {
+	m := newOwnMethod(options)
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		c, ok := m.begin(ctx, req)
+		if !ok || req.IsNotification() {
+			return nil, methodNotFound(req)
+		}
+		params, err := typed.Params[P](req.Params)
+		if err != nil {
+			return nil, err
+		}
+		result, err := f(ctx, c, params)
+		if err != nil {
+			return nil, err
+		}
+		return typed.Encoder(result), nil
+	}
+}
+
+// Notification is [Method] for a notification. F is called for one notification of a session at a
+// time, in the order in which they were sent. Its error is logged.
+func Notification[P any](f func(ctx context.Context, c *Call, params P) error, options ...MethodOption) session.Handler {
+	m := newOwnMethod(options)
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		c, ok := m.begin(ctx, req)
+		if !ok || !req.IsNotification() {
+			return nil, methodNotFound(req)
+		}
+		params, err := typed.Params[P](req.Params)
+		if err != nil {
+			return nil, err
+		}
+		return nil, f(ctx, c, params)
+	}
+}
+
+// Request sends a request of the author's own to the client of a call, and decodes its result into an
+// R. Params is a value as for [Method], or nil for none. Options are those of
+// [session.Session.With], such as [session.Timeout]. Request fails with [session.ErrClosed] if the
+// call has no client, and otherwise as [session.Session.Call] does.
+func Request[R any](ctx context.Context, c *Call, method string, params any, options ...session.Option) (R, error) {
+	var to jsonrpc.Caller = noClient{}
+	if peer, ok := session.PeerFrom(c.ctx); ok {
+		to = peer
+	}
+	if sess := c.Session(); sess != nil && len(options) > 0 {
+		to = sess.With(options...)
+	}
+	return typed.Call[R](ctx, to, method, params)
+}
+
+func newOwnMethod(options []MethodOption) *ownMethod {
+	m := new(ownMethod)
+	for _, o := range options {
+		if o != nil {
+			o(m)
+		}
+	}
+	return m
+}
+
+// begin returns the call for a request. ok is false if the client must not use the method.
+func (m *ownMethod) begin(ctx context.Context, req *session.Request) (c *Call, ok bool) {
+	p, ok := ctx.Value(peerKey{}).(*peer)
+	if !ok {
+		return nil, false // the handler is used outside of Config.Methods
+	}
+	c = newCall(ctx, p)
+	if m.extension == "" {
+		return c, true
+	}
+	capabilities := c.ClientCapabilities()
+	return c, capabilities != nil && declaresExtension(capabilities, m.extension)
+}
+
+// declaresExtension reports whether a client has declared an extension.
+func declaresExtension(c *mcp.ClientCapabilities, id string) bool {
+	_, ok := codec.Member(c.Extensions, id)
+	return ok
+}
+
+// peerKey is the key of the peer in the context of a handler of [Config].Methods.
+type peerKey struct{}
+
+// methods returns the handler that calls those of [Config].Methods, and rest for other methods.
+func (p *peer) methods(rest session.Handler) session.Handler {
+	handlers := p.s.cfg.Methods
+	if len(handlers) == 0 {
+		return rest
+	}
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if h := handlers[req.Method]; h != nil {
+			return h(context.WithValue(ctx, peerKey{}, p), req)
+		}
+		return rest(ctx, req)
+	}
+}
