@@ -1,0 +1,188 @@
+// Package tap observes the messages of a connection: [Log] logs them, and a [Recorder] records them
+// for the command "mcpwire trace", which lists or draws them.
+//
+//	conn, err := stdio.Start(stdio.Command{Path: "weather-server"})
+//	…
+//	c, err := client.Connect(ctx, tap.Log(conn, slog.Default()), nil)
+//
+// A connection that is observed keeps its optional methods; see [transport.As]. Messages may contain
+// secrets of users and of servers: protect the log and the record accordingly.
+package tap
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// observer receives the messages and the errors of a connection.
+type observer interface {
+	message(sent bool, text []byte)
+	failed(op string, err error)
+}
+
+// conn is a connection that is observed.
+type conn struct {
+	transport.Conn
+	o observer
+}
+
+// Unwrap implements [transport.Unwrapper].
+func (c *conn) Unwrap() transport.Conn { return c.Conn }
+
+func (c *conn) Read() (transport.Message, error) {
+	m, err := c.Conn.Read()
+	c.received(m, err)
+	return m, err
+}
+
+// Push implements [transport.Pusher] if the connection does.
+func (c *conn) Push(of transport.Conn, take func(transport.Message, error)) bool {
+	p, ok := c.Conn.(transport.Pusher)
+	return ok && of == transport.Conn(c) && p.Push(c.Conn, func(m transport.Message, err error) {
+		c.received(m, err)
+		take(m, err)
+	})
+}
+
+func (c *conn) received(m transport.Message, err error) {
+	if err != nil {
+		c.o.failed("read", err)
+		return
+	}
+	c.o.message(false, m.Text)
+}
+
+// Write observes the message before it is sent, so that its answer comes later.
+func (c *conn) Write(ctx context.Context, m transport.Message) error {
+	c.o.message(true, m.Text)
+	err := c.Conn.Write(ctx, m)
+	if err != nil {
+		c.o.failed("write", err)
+	}
+	return err
+}
+
+// Log returns a connection that logs the messages of c: an event at level debug for each, with its
+// direction, its method or id, and its text. Errors are logged at the same level. If the logger
+// does not log that level, a message costs almost nothing.
+func Log(c transport.Conn, l *slog.Logger) transport.Conn { return &conn{c, logger{l}} }
+
+type logger struct{ l *slog.Logger }
+
+func (l logger) message(sent bool, text []byte) {
+	ctx := context.Background()
+	if !l.l.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	event := "message received"
+	if sent {
+		event = "message sent"
+	}
+	m, _ := jsonrpc.Parse(text, append(codec.AllowSize(text), codec.NoCopy())...)
+	attrs := []slog.Attr{slog.String("kind", m.Kind.String())}
+	if m.Method != "" {
+		attrs = append(attrs, slog.String("method", m.Method))
+	}
+	if !m.ID.IsZero() {
+		attrs = append(attrs, slog.String("id", m.ID.String()))
+	}
+	l.l.LogAttrs(ctx, slog.LevelDebug, event, append(attrs, slog.String("text", string(text)))...)
+}
+
+func (l logger) failed(op string, err error) { l.l.Debug(op+" failed", "error", err) }
+
+// Recorder records messages as NDJSON, in the format of the command "mcpwire record". Its methods
+// are safe for concurrent use.
+type Recorder struct {
+	mu  sync.Mutex // held while an entry is written
+	w   io.Writer
+	err error
+}
+
+// NewRecorder returns a Recorder that writes to w. It does not close w.
+func NewRecorder(w io.Writer) *Recorder { return &Recorder{w: w} }
+
+// Wrap returns a connection that records the messages of c as those of the session of the given
+// name. From is the direction of the messages that are written to c: [mcp.FromClient] for the end of
+// a client.
+func (r *Recorder) Wrap(c transport.Conn, session string, from mcp.Direction) transport.Conn {
+	return &conn{c, &recording{r, session, from}}
+}
+
+// Err returns the error of the first write that failed. Nothing is recorded after it.
+func (r *Recorder) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// recording records a session.
+type recording struct {
+	r       *Recorder
+	session string
+	from    mcp.Direction
+}
+
+// entry is a line of the record, before the message.
+type entry struct {
+	Time    time.Time `json:"time"`
+	Session string    `json:"session,omitempty"`
+	Event   string    `json:"event,omitempty"`
+	From    string    `json:"from,omitempty"`
+	Text    string    `json:"text,omitempty"`  // a message that is not JSON on one line
+	Bytes   []byte    `json:"bytes,omitempty"` // a message that is not UTF-8
+}
+
+func (s *recording) message(sent bool, text []byte) {
+	e := entry{Session: s.session, From: "server"}
+	if sent == (s.from == mcp.FromClient) {
+		e.From = "client"
+	}
+	switch {
+	case !utf8.Valid(text):
+		e.Bytes = text
+	case bytes.IndexByte(text, '\n') >= 0 || !json.Valid(text):
+		e.Text = string(text)
+	default:
+		s.r.write(e, text)
+		return
+	}
+	s.r.write(e, nil)
+}
+
+func (s *recording) failed(op string, err error) {
+	if !errors.Is(err, transport.ErrClosed) && err != io.EOF {
+		s.r.write(entry{Session: s.session, Event: op + " failed: " + err.Error()}, nil)
+	}
+}
+
+// write writes an entry with the current time, and the message unchanged, unless that is nil.
+func (r *Recorder) write(e entry, message []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return
+	}
+	e.Time = time.Now()
+	text, err := json.Marshal(e)
+	if err == nil {
+		if message != nil {
+			text = append(text[:len(text)-1], `,"message":`...)
+			text = append(append(text, message...), '}')
+		}
+		_, err = r.w.Write(append(text, '\n'))
+	}
+	r.err = err
+}

@@ -1,0 +1,94 @@
+package tap_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
+	"github.com/mcpwire/mcpwire/runtime/transport/tap"
+)
+
+func TestMessagesAreLoggedAndRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged, recorded bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		recorder := tap.NewRecorder(&recorded)
+		x, y := inmemory.Pair(inmemory.Options{})
+		server := session.Serve(y, &mcp.InitializeResult{}, nil)
+		client, err := session.Connect(t.Context(), tap.Log(recorder.Wrap(x, "a", mcp.FromClient), log), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		client.Close()
+		server.Close()
+		for _, want := range []string{
+			`level=DEBUG msg="message sent" kind=request method=ping id=2 text=`,
+			`level=DEBUG msg="message received" kind=response id=2 text=`,
+		} {
+			if !strings.Contains(logged.String(), want) {
+				t.Errorf("%s is not logged:\n%s", want, &logged)
+			}
+		}
+		for _, want := range []string{
+			`"session":"a","from":"client","message":{"jsonrpc":"2.0","id":2,"method":"ping"}}` + "\n",
+			`"session":"a","from":"server","message":{"jsonrpc":"2.0","id":2,"result":{}}}` + "\n",
+		} {
+			if !strings.Contains(recorded.String(), want) {
+				t.Errorf("%s is not recorded:\n%s", want, &recorded)
+			}
+		}
+		if err := recorder.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// pushing is a connection with optional methods.
+type pushing struct {
+	transport.Conn
+	take func(transport.Message, error)
+}
+
+func (p *pushing) Push(of transport.Conn, take func(transport.Message, error)) bool {
+	p.take = take
+	return of == transport.Conn(p)
+}
+
+func (p *pushing) Reopen(context.Context) (uint32, error) { return 7, nil }
+
+func TestObservedConnectionKeepsOptionalMethods(t *testing.T) {
+	var recorded bytes.Buffer
+	p := &pushing{}
+	c := tap.NewRecorder(&recorded).Wrap(p, "", mcp.FromServer)
+	if r, ok := transport.As[transport.Reopener](c); !ok {
+		t.Error("the connection cannot reopen")
+	} else if n, _ := r.Reopen(t.Context()); n != 7 {
+		t.Errorf("it reopens session %d", n)
+	}
+	var got string
+	if !c.(transport.Pusher).Push(c, func(m transport.Message, _ error) { got = string(m.Text) }) {
+		t.Fatal("the connection does not push")
+	}
+	p.take(transport.Message{Text: []byte("not JSON")}, nil)
+	if got != "not JSON" || !strings.Contains(recorded.String(), `"from":"client","text":"not JSON"}`) {
+		t.Errorf("got %q, recorded %s", got, &recorded)
+	}
+	if c.(transport.Pusher).Push(p, nil) {
+		t.Error("a connection that wraps the observed one pushes past it")
+	}
+}
