@@ -28,7 +28,7 @@ type Options struct {
 	// agreed, not that the interaction is complete. Nil means that the server cannot send URLs.
 	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitAction, error)
 
-	// Sample lets a model continue a conversation, see [SampleRequest]. An error that wraps
+	// Sample lets a model continue a conversation, see [SampleRequest] and [Say]. An error that wraps
 	// [ErrRefused] reports to the server that the user rejected the request. Nil means that the
 	// server cannot request sampling.
 	Sample func(ctx context.Context, r *SampleRequest) (*mcp.CreateMessageResult, error)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -66,5 +67,12 @@ func TestTextJoinsTextBlocks(t *testing.T) {
 	}
 	if _, err := client.Text(nil); err == nil {
 		t.Error("no error without a result")
+	}
+}
+
+func TestSayIsMessageOfModel(t *testing.T) {
+	got, err := codec.Marshal(client.Say("m", "hello"))
+	if want := `{"content":{"type":"text","text":"hello"},"model":"m","role":"assistant","stopReason":"endTurn"}`; string(got) != want || err != nil {
+		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 }

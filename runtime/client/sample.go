@@ -138,6 +138,15 @@ func toolUses(content mcp.SamplingContent) (ids []string) {
 	return ids
 }
 
+// Say returns a message of a model with one text, as [Options].Sample returns it. Model is the name of
+// the model. The stop reason is endTurn.
+func Say(model, text string) *mcp.CreateMessageResult {
+	return &mcp.CreateMessageResult{
+		Model: model, Role: mcp.RoleAssistant, StopReason: new("endTurn"),
+		Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: text}}},
+	}
+}
+
 // PickModel returns the first of the models whose name contains a hint of p. Earlier hints take
 // precedence, and letter case is ignored. It returns false if no hint matches; then choose by the
 // priorities in p (MCP sampling, "Model Hints").
