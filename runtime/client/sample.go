@@ -138,8 +138,8 @@ func toolUses(content mcp.SamplingContent) (ids []string) {
 	return ids
 }
 
-// Say returns a message of a model with one text, as [Options].Sample returns it. Model is the name of
-// the model. The stop reason is endTurn.
+// Say returns a message of a model with one text, for [Options].Sample. Model is the name of the
+// model. The stop reason is endTurn.
 func Say(model, text string) *mcp.CreateMessageResult {
 	return &mcp.CreateMessageResult{
 		Model: model, Role: mcp.RoleAssistant, StopReason: new("endTurn"),
