@@ -228,6 +228,11 @@ func withUI(meta *mcp.MetaObject, ui json.RawMessage) *mcp.MetaObject {
 	return &out
 }
 
+// listsMeta reports whether tools have a _meta in a revision.
+func listsMeta(rev mcp.Revision) bool {
+	return mcp.Project(rev, &mcp.Tool{Meta: new(mcp.MetaObject)}).Meta != nil
+}
+
 // Supported reports whether the client of a call shows views. A tool can then return less text, for
 // example. If the capabilities of the client are unknown, as with a Stateless handler of Streamable
 // HTTP, Supported returns true. In revisions before 2025-06-18, tools have no _meta, so it returns
@@ -237,7 +242,7 @@ func Supported(c *server.Call) bool {
 	switch {
 	case capabilities == nil:
 		return true
-	case len(capabilities.Extensions) == 0, c.Revision() < mcp.Revision20250618:
+	case len(capabilities.Extensions) == 0, !listsMeta(c.Revision()):
 		return false
 	}
 	var extensions map[string]json.RawMessage
