@@ -12,6 +12,33 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
+// A message is decoded with typed params, checked against a revision, changed and encoded again.
+func Example() {
+	m, err := mcp.DecodeRequest([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"name":"Ada"}}}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	call, ok := m.Payload.(*mcp.CallToolRequestParams)
+	if !ok {
+		fmt.Println("not a call of a tool:", m.Method)
+		return
+	}
+	if err := call.Validate(mcp.Revision20251125); err != nil {
+		fmt.Println(err)
+		return
+	}
+	call.Name = "welcome"
+	out, err := codec.Marshal(call)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(out))
+	// Output:
+	// {"arguments":{"name":"Ada"},"name":"welcome"}
+}
+
 // DecodeRequest decodes a request and its params. Unknown members are kept when the params are
 // encoded again.
 func ExampleDecodeRequest() {

@@ -37,6 +37,48 @@ func connectInMemory(ctx context.Context, s *server.Server) *client.Client {
 	return c
 }
 
+// A server has features and then serves. Here the client is in the same process; a separate program
+// ends with s.ServeStdio(ctx) or s.ListenAndServe(ctx, "localhost:8080", nil).
+func Example() {
+	ctx := context.Background()
+	s := server.New("greeter", "1.0.0", nil)
+	defer s.Close()
+	type person struct {
+		Name string `json:"name" jsonschema:"name of the person"`
+	}
+	server.AddTool(s, "greet", "Greets a person.", func(ctx context.Context, c *server.Call, in person) (string, error) {
+		return "Hello, " + in.Name + "!", nil
+	})
+	server.AddResource(s, "greeter:///languages", "languages", func(ctx context.Context, c *server.Call, r server.Resource) (string, error) {
+		return "English", nil
+	})
+	server.AddPrompt(s, "letter", "Asks for a letter.", func(ctx context.Context, c *server.Call, in person) (string, error) {
+		return "Write a letter to " + in.Name + ".", nil
+	})
+
+	c := connectInMemory(ctx, s)
+	defer c.Close()
+	result, err := c.CallTool(ctx, "greet", person{"Ada"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text)
+	contents, err := c.ReadResource(ctx, "greeter:///languages")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(contents.Contents[0].(*mcp.TextResourceContents).Text)
+	prompt, err := c.GetPrompt(ctx, "letter", map[string]string{"name": "Ada"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(prompt.Messages[0].Content.(*mcp.TextContent).Text)
+	// Output:
+	// Hello, Ada!
+	// English
+	// Write a letter to Ada.
+}
+
 func ExampleAddTool() {
 	ctx := context.Background()
 	s := server.New("calculator", "1", nil)
@@ -142,7 +184,7 @@ func ExampleServer_Err() {
 	server.AddTool(s, "say hi", "Greets.", func(context.Context, *server.Call, struct{}) (string, error) { return "Hi!", nil })
 	fmt.Println(s.Start(context.Background()))
 	// Output:
-	// example_test.go:142: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
+	// example_test.go:184: server: tool name "say hi": want 1 to 128 ASCII letters, digits, underscores, hyphens and dots
 }
 
 func ExampleElicit() {
