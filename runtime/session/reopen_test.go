@@ -545,16 +545,19 @@ func TestMissedPingsReplaceSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer()
 		reopened := make(chan bool, 10)
-		s := f.connect(t, &session.Config{KeepAlive: 10 * time.Second, Reopened: func(*mcp.InitializeResult) { reopened <- true }})
 		var down atomic.Bool
 		down.Store(true)
 		f.answer = func(session uint32, m jsonrpc.Message) (string, error, bool) {
-			if m.Method == "initialize" && down.Load() {
+			switch {
+			case m.Method != "initialize":
+				return "{}", nil, session > 1
+			case session > 1 && down.Load():
 				return "", errCut, true
 			}
-			return "{}", nil, session > 1
+			return "{}", nil, true
 		}
 		f.reopen = func(uint32) error { time.Sleep(time.Minute); return nil }
+		s := f.connect(t, &session.Config{KeepAlive: 10 * time.Second, Reopened: func(*mcp.InitializeResult) { reopened <- true }})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		down.Store(false)
