@@ -32,9 +32,7 @@ func proxies() []contestant {
 			overStdio: func(ctx context.Context) (client, error) { return proxyOf(nil).overStdio(ctx, "mcpwire proxy") },
 			overJSON:  proxyOverHTTP(0),
 			overSSE:   proxyOverHTTP(-1),
-		}, func(context.Context) error {
-			return proxyOf(connectOverStdio).serve(stdio.Server(stdio.Options{})).Wait()
-		}},
+		}, proxyServe},
 		{officialDirect, map[string]opener{inMemory: officialInMemory, overStdio: officialOverStdio, overJSON: officialOverHTTP(true), overSSE: officialOverHTTP(false)}, officialServe},
 		{"official proxy", map[string]opener{
 			inMemory: officialProxyInMemory, overStdio: officialProxyOverStdio,
