@@ -10,18 +10,14 @@
 package tap
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
-	"sync"
-	"time"
-	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/internal/tracefile"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -105,14 +101,10 @@ func (l logger) failed(op string, err error) { l.l.Debug(op+" failed", "error", 
 
 // Recorder records messages as NDJSON, in the format of the command "mcpwire record". Its methods
 // are safe for concurrent use.
-type Recorder struct {
-	mu  sync.Mutex // held while an entry is written
-	w   io.Writer
-	err error
-}
+type Recorder struct{ w *tracefile.Writer }
 
 // NewRecorder returns a Recorder that writes to w. It does not close w.
-func NewRecorder(w io.Writer) *Recorder { return &Recorder{w: w} }
+func NewRecorder(w io.Writer) *Recorder { return &Recorder{tracefile.NewWriter(w)} }
 
 // Wrap returns a connection that records the messages of c as those of the session of the given
 // name. From is the direction of the messages that are written to c: [mcp.FromClient] for the end of
@@ -122,11 +114,7 @@ func (r *Recorder) Wrap(c transport.Conn, session string, from mcp.Direction) tr
 }
 
 // Err returns the error of the first write that failed. Nothing is recorded after it.
-func (r *Recorder) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
-}
+func (r *Recorder) Err() error { return r.w.Err() }
 
 // recording records a session.
 type recording struct {
@@ -135,54 +123,18 @@ type recording struct {
 	from    mcp.Direction
 }
 
-// entry is a line of the record, before the message.
-type entry struct {
-	Time    time.Time `json:"time"`
-	Session string    `json:"session,omitempty"`
-	Event   string    `json:"event,omitempty"`
-	From    string    `json:"from,omitempty"`
-	Text    string    `json:"text,omitempty"`  // a message that is not JSON on one line
-	Bytes   []byte    `json:"bytes,omitempty"` // a message that is not UTF-8
-}
-
 func (s *recording) message(sent bool, text []byte) {
-	e := entry{Session: s.session, From: "server"}
-	if sent == (s.from == mcp.FromClient) {
-		e.From = "client"
-	}
-	switch {
-	case !utf8.Valid(text):
-		e.Bytes = text
-	case bytes.IndexByte(text, '\n') >= 0 || !json.Valid(text):
-		e.Text = string(text)
-	default:
-		s.r.write(e, text)
-		return
-	}
-	s.r.write(e, nil)
+	s.r.w.Write(func(e *tracefile.Entry) {
+		e.Session, e.From = s.session, tracefile.Server
+		if sent == (s.from == mcp.FromClient) {
+			e.From = tracefile.Client
+		}
+		e.SetLine(text)
+	})
 }
 
 func (s *recording) failed(op string, err error) {
 	if !errors.Is(err, transport.ErrClosed) && err != io.EOF {
-		s.r.write(entry{Session: s.session, Event: op + " failed: " + err.Error()}, nil)
+		s.r.w.Write(func(e *tracefile.Entry) { e.Session, e.Event = s.session, op+" failed: "+err.Error() })
 	}
-}
-
-// write writes an entry with the current time, and the message unchanged, unless that is nil.
-func (r *Recorder) write(e entry, message []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil {
-		return
-	}
-	e.Time = time.Now()
-	text, err := json.Marshal(e)
-	if err == nil {
-		if message != nil {
-			text = append(text[:len(text)-1], `,"message":`...)
-			text = append(append(text, message...), '}')
-		}
-		_, err = r.w.Write(append(text, '\n'))
-	}
-	r.err = err
 }

@@ -10,80 +10,31 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
-	"time"
-	"unicode/utf8"
 
+	"github.com/mcpwire/mcpwire/internal/tracefile"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// The names of the sides in a file.
-const (
-	clientSide = "client"
-	serverSide = "server"
-)
-
-// entry is a line of a file: an event, or a line that one side sent.
-type entry struct {
-	Time    time.Time `json:"time"`
-	Session string    `json:"session,omitempty"` // name of the session; "" for an event that belongs to none
-	Event   string    `json:"event,omitempty"`
-	From    string    `json:"from,omitempty"`   // clientSide or serverSide
-	Method  string    `json:"method,omitempty"` // method of the request, also for a response
-	Type    string    `json:"type,omitempty"`   // Go type of the params or the result
-	Error   string    `json:"error,omitempty"`  // the error of an invalid message
-	Size    int64     `json:"size,omitempty"`   // bytes of a line that is too long to be recorded
-
-	// The line in one of three forms: unchanged if it is JSON on one line, as text, or in base64 if
-	// it is not UTF-8.
-	Message json.RawMessage `json:"message,omitempty"`
-	Text    string          `json:"text,omitempty"`
-	Bytes   []byte          `json:"bytes,omitempty"`
-}
-
-// line returns the sent line, or nil if the entry does not contain it.
-func (e *entry) line() []byte {
-	switch {
-	case e.Message != nil:
-		return e.Message
-	case e.Text != "":
-		return []byte(e.Text)
-	}
-	return e.Bytes
-}
-
 // Log writes sessions as NDJSON: an object for each message or event, with the time, the session,
 // the sender, the Go type and the unchanged message. A Log and its Sessions are safe for concurrent
 // use.
-type Log struct {
-	mu  sync.Mutex // held while an entry is written, so that the file has the order of the messages
-	w   io.Writer
-	err error // the first error
-}
+type Log struct{ w *tracefile.Writer }
 
 // NewLog returns a Log that writes to w, with one Write per entry.
-func NewLog(w io.Writer) *Log { return &Log{w: w} }
+func NewLog(w io.Writer) *Log { return &Log{tracefile.NewWriter(w)} }
 
 // Err returns the first write error. Entries after an error are lost.
-func (l *Log) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
-}
+func (l *Log) Err() error { return l.w.Err() }
 
 // Event records an event that belongs to no session.
-func (l *Log) Event(text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.write(entry{Event: text}, nil)
-}
+func (l *Log) Event(text string) { l.w.Write(func(e *tracefile.Entry) { e.Event = text }) }
 
 // Session is one session in a Log.
 type Session struct {
 	log   *Log
 	name  string
-	types mcp.Conversation // guarded by the mu of the Log
+	types mcp.Conversation // used while the Writer of the Log makes an entry
 }
 
 // Session starts a session with the given name. "" selects a new unique name.
@@ -96,66 +47,28 @@ func (s *Session) Name() string { return s.name }
 
 // Event records an event of the session.
 func (s *Session) Event(text string) {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	s.log.write(entry{Session: s.name, Event: text}, nil)
+	s.log.w.Write(func(e *tracefile.Entry) { e.Session, e.Event = s.name, text })
 }
 
 // Message records a message, or invalid text, that one side sent.
 func (s *Session) Message(from mcp.Direction, line []byte) {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	e := entry{Session: s.name, From: side(from)}
-	m, err := s.types.DecodeFrom(from, line)
-	e.Method = m.For
-	switch {
-	case err != nil:
-		e.Error = err.Error()
-	case m.Payload != nil:
-		e.Type = strings.TrimPrefix(fmt.Sprintf("%T", m.Payload), "*")
-	}
-	var raw []byte
-	switch {
-	case !utf8.Valid(line):
-		e.Bytes = line
-	case bytes.IndexByte(line, '\n') < 0 && json.Valid(line):
-		raw = line
-	default:
-		e.Text = string(line)
-	}
-	s.log.write(e, raw)
+	s.log.w.Write(func(e *tracefile.Entry) {
+		e.Session, e.From = s.name, tracefile.Side(from)
+		m, err := s.types.DecodeFrom(from, line)
+		e.Method = m.For
+		switch {
+		case err != nil:
+			e.Error = err.Error()
+		case m.Payload != nil:
+			e.Type = strings.TrimPrefix(fmt.Sprintf("%T", m.Payload), "*")
+		}
+		e.SetLine(line)
+	})
 }
 
 // TooLong records the size of a message that is too long to be recorded.
 func (s *Session) TooLong(from mcp.Direction, size int64) {
-	s.log.mu.Lock()
-	defer s.log.mu.Unlock()
-	s.log.write(entry{Session: s.name, From: side(from), Size: size}, nil)
-}
-
-// write writes an entry with the current time. It keeps the bytes of the message, which
-// encoding/json would reformat. It must be called with mu held.
-func (l *Log) write(e entry, message []byte) {
-	if l.err != nil {
-		return
-	}
-	e.Time = time.Now()
-	text, err := json.Marshal(e)
-	if err == nil {
-		if message != nil {
-			text = append(text[:len(text)-1], `,"message":`...)
-			text = append(append(text, message...), '}')
-		}
-		_, err = l.w.Write(append(text, '\n'))
-	}
-	l.err = err
-}
-
-func side(from mcp.Direction) string {
-	if from == mcp.FromClient {
-		return clientSide
-	}
-	return serverSide
+	s.log.w.Write(func(e *tracefile.Entry) { e.Session, e.From, e.Size = s.name, tracefile.Side(from), size })
 }
 
 // Tap forwards the bytes that one side sends and records its lines. It does not record empty lines,
@@ -236,7 +149,7 @@ func Read(r io.Reader) (*Recording, error) {
 
 // entry adds the entry of a file to the recording.
 func (r *Recording) entry(text []byte) error {
-	var e entry
+	var e tracefile.Entry
 	if err := json.Unmarshal(text, &e); err != nil {
 		return err
 	}
@@ -248,14 +161,14 @@ func (r *Recording) entry(text []byte) error {
 	}
 	var from mcp.Direction
 	switch e.From {
-	case clientSide:
+	case tracefile.Client:
 		from = mcp.FromClient
-	case serverSide:
+	case tracefile.Server:
 		from = mcp.FromServer
 	default:
-		return fmt.Errorf("from %q: want %s or %s, or an event", e.From, clientSide, serverSide)
+		return fmt.Errorf("from %q: want %s or %s, or an event", e.From, tracefile.Client, tracefile.Server)
 	}
-	if line := e.line(); line != nil {
+	if line := e.Line(); line != nil {
 		r.message(e.Time, e.Session, from, line)
 	} else {
 		r.messageSize(e.Time, e.Session, from, fmt.Sprintf("%d bytes, too long to be kept", e.Size))
