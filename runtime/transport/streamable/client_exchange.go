@@ -94,7 +94,7 @@ func (x *exchange) taken(err error) bool {
 }
 
 // replacedError is the error of a request that was sent, and not answered, before [Client.Reopen]
-// replaced its session.
+// replaced the session of a server that did not respond.
 type replacedError struct{ *transport.SessionLostError }
 
 func (e *replacedError) Unwrap() error { return e.SessionLostError }

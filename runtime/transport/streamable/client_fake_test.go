@@ -39,6 +39,9 @@ type fakeServer struct {
 	// may be nil.
 	initialize func(w http.ResponseWriter, r *http.Request) (done bool)
 
+	// reject is called before a message of a dropped session is rejected. It may be nil.
+	reject func(m jsonrpc.Message)
+
 	revision string // supported revision; default 2025-11-25
 	noID     bool   // the server has no sessions
 	prefix   string // prefix of session ids
@@ -162,6 +165,9 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.answerInitialize(w, m)
 		}
 	case f.lost(r):
+		if f.reject != nil {
+			f.reject(m)
+		}
 		http.Error(w, "no such session", http.StatusNotFound)
 	case m.Kind == jsonrpc.KindRequest && f.call != nil:
 		f.call(w, r, m)

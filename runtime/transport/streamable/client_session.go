@@ -147,14 +147,21 @@ func (sess *clientSession) lostError() *transport.SessionLostError {
 	return &transport.SessionLostError{Session: sess.number}
 }
 
-// loseSession records that the server has lost a session, and reports it. cause is the rejection of
-// the message that has revealed the loss. loseSession returns the error for that message.
+// loseSession records that the server has lost a session, and reports it once. cause is the
+// rejection of the message that has revealed the loss. loseSession returns the error for that
+// message.
 func (c *Client) loseSession(sess *clientSession, cause error) error {
-	err := &transport.SessionLostError{Session: sess.number, Err: cause}
 	if !sess.lost.Swap(true) {
-		sess.end(err)
-		c.end.Report(err)
+		return c.reportLoss(sess, cause)
 	}
+	return &transport.SessionLostError{Session: sess.number, Err: cause}
+}
+
+// reportLoss reports the loss of a session, and ends its context.
+func (c *Client) reportLoss(sess *clientSession, cause error) error {
+	err := &transport.SessionLostError{Session: sess.number, Err: cause}
+	sess.end(err)
+	c.end.Report(err)
 	return err
 }
 
@@ -179,15 +186,17 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 	if c.unused > 1 && !httpcore.Sleep(ctx, c.end.Backoff(0, c.unused-2)) {
 		return 0, context.Cause(ctx)
 	}
-	if last.revision != "" {
-		c.loseSession(last, errors.New("streamable: session replaced"))
+	unresponsive := !last.lost.Swap(true)
+	if unresponsive && last.revision != "" {
+		c.reportLoss(last, errors.New("streamable: session replaced"))
 	}
-	last.lost.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, x := range c.exchanges {
-		if x.sess == last && x.sent.Load() { // others end when they find the session lost
-			x.cancel(&replacedError{last.lostError()})
+	if unresponsive { // otherwise the server rejects each request that it has not received
+		for _, x := range c.exchanges {
+			if x.sess == last && x.sent.Load() { // others end when they find the session lost
+				x.cancel(&replacedError{last.lostError()})
+			}
 		}
 	}
 	c.session = c.newSession(last.number+1, "", "")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,37 @@ func TestClientReopensDroppedSession(t *testing.T) {
 			t.Error(err)
 		}
 		check(t, "afterwards", []string{"POST notifications/roots/list_changed s2 2025-11-25"}, f.takeLog())
+	})
+}
+
+// The server rejects a call of a dropped session when the next session is open.
+func TestCallRejectedAfterReopenIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.reject = func(m jsonrpc.Message) {
+			if m.Method == "tools/list" {
+				time.Sleep(time.Second)
+			}
+		}
+		s := f.connect(f.options(), nil)
+		f.drop()
+		f.takeLog()
+		var wg sync.WaitGroup
+		for _, method := range []string{"ping", "tools/list"} {
+			wg.Go(func() {
+				if _, err := s.Call(t.Context(), method, nil); err != nil {
+					t.Errorf("%s: %v", method, err)
+				}
+			})
+		}
+		wg.Wait()
+		got := f.takeLog()
+		slices.Sort(got)
+		check(t, "requests", []string{
+			"GET s2 2025-11-25", "POST initialize", "POST notifications/initialized s2 2025-11-25",
+			"POST ping s1 2025-11-25", "POST ping s2 2025-11-25",
+			"POST tools/list s1 2025-11-25", "POST tools/list s2 2025-11-25",
+		}, got)
 	})
 }
 
