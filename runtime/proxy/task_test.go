@@ -189,6 +189,7 @@ func TestTaskOfClientPasses(t *testing.T) {
 		if len(got) != 3 || got[0] != got[2] || got[1] != "decline" {
 			t.Errorf("got %v", got)
 		}
+		synctest.Wait() // the notification may follow the result
 		select {
 		case id := <-status:
 			equal(t, "task of the notification", got[0], id)
