@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,3 +202,86 @@ func TestSessionSurvivesServerRestart(t *testing.T) {
 		t.Errorf("readers after another restart: %s", got)
 	}
 }
+
+// A call that arrives between Server.Shutdown and Handler.Shutdown is served by the next server.
+func TestCallDuringShutdownIsServedByNextServer(t *testing.T) {
+	started, release := make(chan struct{}), make(chan struct{})
+	start := func(name string) (*server.Server, *streamable.Handler) {
+		s := server.New(name, "1", nil)
+		must(server.AddTool(s, "slow", "", func(context.Context, *server.Call, struct{}) (string, error) {
+			close(started)
+			<-release
+			return name, nil
+		}))
+		must(server.AddTool(s, "quick", "", func(context.Context, *server.Call, struct{}) (string, error) {
+			return name, nil
+		}))
+		return s, s.Handler(nil)
+	}
+	first, firstHandler := start("first")
+	var current atomic.Pointer[streamable.Handler]
+	current.Store(firstHandler)
+	rejected := make(chan struct{}, 1000)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		current.Load().ServeHTTP(&statusWriter{w, rejected}, r)
+	}))
+	defer web.Close()
+	c, err := client.Dial(t.Context(), web.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	call := func(tool string) string {
+		result, err := c.CallTool(t.Context(), tool, nil)
+		if err != nil {
+			t.Errorf("%s: %v", tool, err)
+			return ""
+		}
+		return result.Content[0].(*mcp.TextContent).Text
+	}
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if got := call("slow"); got != "first" {
+			t.Errorf("the running call was served by %q", got)
+		}
+	})
+	<-started
+	down := make(chan struct{})
+	go func() {
+		defer close(down)
+		first.Shutdown(t.Context())
+		firstHandler.Shutdown(t.Context())
+	}()
+	calls.Go(func() {
+		got := call("quick")
+		for got == "first" { // Shutdown has not begun
+			got = call("quick")
+		}
+		if got != "second" {
+			t.Errorf("the call during the shutdown was served by %q", got)
+		}
+	})
+	<-rejected
+	close(release)
+	<-down
+	second, secondHandler := start("second")
+	defer second.Close()
+	defer secondHandler.Close()
+	current.Store(secondHandler)
+	calls.Wait()
+}
+
+// statusWriter reports responses with status 503.
+type statusWriter struct {
+	http.ResponseWriter
+	unavailable chan<- struct{}
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if status == http.StatusServiceUnavailable {
+		w.unavailable <- struct{}{}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -80,7 +80,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 // clients over Streamable HTTP, at any path. Options may be nil. Their Logger defaults to that of
 // the server. If the server cannot start, the error is logged, and clients receive status 500. To
 // end it in order, call [Server.Shutdown], then Shutdown of the handler, then that of the
-// [http.Server]. [Server.ListenAndServe] does all of this.
+// [http.Server]. [Server.ListenAndServe] does all of this. The handler rejects requests with status
+// 503 from the moment when the server shuts down, so that clients send them again.
 func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler {
 	var o streamable.HandlerOptions
 	if options != nil {
@@ -90,7 +91,15 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 	if err := s.Start(context.Background()); err != nil {
 		s.cfg.Logger.Error("server not started", "error", err)
 	}
-	return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, o) // Serve closes conn if it fails
+	h := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, o) // Serve closes conn if it fails
+	s.mu.Lock()
+	s.handlers = append(s.handlers, h)
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		h.Drain()
+	}
+	return h
 }
 
 // ListenOptions configures [Server.ListenAndServe]. The zero value is useful.

@@ -22,6 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // Config configures a [Server]. Its zero value is useful.
@@ -185,7 +186,8 @@ type Server struct {
 	// extensions are the settings of the declared extensions by identifier.
 	extensions map[string]json.RawMessage
 	closed     bool
-	running    sync.WaitGroup // sessions in peers, and goroutines that send notices
+	handlers   []*streamable.Handler // made by Handler
+	running    sync.WaitGroup        // sessions in peers, and goroutines that send notices
 }
 
 // New returns a server without features. Name and version are sent to clients in the handshake. The
@@ -473,11 +475,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) error {
 	s.mu.Lock()
 	s.closed = true
+	handlers := s.handlers
 	for _, timer := range s.timers {
 		timer.Stop()
 	}
 	clear(s.timers)
 	s.mu.Unlock()
+	for _, h := range handlers {
+		h.Drain()
+	}
 	for _, p := range s.allPeers() {
 		suspend(p.store)
 	}

@@ -276,6 +276,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Drain rejects further sessions and requests with status 503, and returns at once. Sessions go on
+// with the requests that are being served. Shutdown and Close call Drain. Call it before, if the
+// owners of the sessions shut down first.
+func (h *Handler) Drain() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.draining.Swap(true) {
+		if h.sweep != nil {
+			h.sweep.Stop()
+		}
+		if len(h.conns) == 0 {
+			close(h.empty)
+		}
+	}
+}
+
 // Shutdown ends the Handler in order. It rejects further sessions and requests with status 503,
 // lets the sessions answer the requests that are being served, and returns when all sessions have
 // ended. Handlers can still send input requests. Sessions in a [SessionStore] stay there. If ctx
@@ -284,7 +300,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // http.Server does. If the owner of a connection is not a [transport.Owner], its Read returns
 // [io.EOF], and the owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
-	conns := h.drain()
+	h.Drain()
+	conns := h.openConns()
 	h.touch(conns)
 	for _, c := range conns {
 		go c.shutdown(ctx) // ends with the session
@@ -316,7 +333,8 @@ func (h *Handler) Close() error {
 // closeConns closes all connections and rejects further ones.
 func (h *Handler) closeConns() {
 	var wait sync.WaitGroup
-	conns := h.drain()
+	h.Drain()
+	conns := h.openConns()
 	h.touch(conns)
 	for _, c := range conns {
 		wait.Go(func() { c.Close() })
@@ -325,18 +343,10 @@ func (h *Handler) closeConns() {
 	<-h.empty
 }
 
-// drain rejects further sessions and requests, and returns the open connections.
-func (h *Handler) drain() []*serverConn {
+// openConns returns the open connections.
+func (h *Handler) openConns() []*serverConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.draining.Swap(true) {
-		if h.sweep != nil {
-			h.sweep.Stop()
-		}
-		if len(h.conns) == 0 {
-			close(h.empty)
-		}
-	}
 	conns := make([]*serverConn, 0, len(h.conns))
 	for c := range h.conns {
 		conns = append(conns, c)
