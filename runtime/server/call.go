@@ -49,6 +49,9 @@ func (c *Call) Principal() string { return session.Principal(c.ctx) }
 // client is unknown: for a task that was recovered from an earlier process, and for calls through a
 // Stateless [streamable.Handler]. It must not be changed.
 func (c *Call) ClientInfo() mcp.Implementation {
+	if req, ok := session.FromContext(c.ctx); ok {
+		return req.ClientInfo()
+	}
 	if sess := c.Session(); sess != nil && sess.Client() != nil {
 		return sess.Client().ClientInfo
 	}
@@ -58,6 +61,9 @@ func (c *Call) ClientInfo() mcp.Implementation {
 // ClientCapabilities returns the capabilities of the client, or nil if the client is unknown; see
 // [Call.ClientInfo]. They must not be changed.
 func (c *Call) ClientCapabilities() *mcp.ClientCapabilities {
+	if req, ok := session.FromContext(c.ctx); ok {
+		return req.ClientCapabilities()
+	}
 	if sess := c.Session(); sess != nil && sess.Client() != nil {
 		return &sess.Client().Capabilities
 	}
@@ -67,6 +73,9 @@ func (c *Call) ClientCapabilities() *mcp.ClientCapabilities {
 // Revision returns the protocol revision of the call. For a task that was recovered from an earlier
 // process, it is the newest revision that sessions support.
 func (c *Call) Revision() mcp.Revision {
+	if req, ok := session.FromContext(c.ctx); ok {
+		return revision(req)
+	}
 	if sess := c.Session(); sess != nil {
 		return sess.Revision()
 	}

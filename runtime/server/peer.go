@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -68,7 +69,7 @@ func (p *peer) handler() session.Handler {
 	h := &handler{p: p}
 	rest := p.s.cfg.Session.Handler
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if !serves(req.Method) || req.IsNotification() && req.Session != nil {
+		if !serves(req.Method) && !(req.Modern() && servesModern(req.Method)) || req.IsNotification() && req.Session != nil {
 			if rest == nil {
 				return nil, methodNotFound(req)
 			}
@@ -81,6 +82,9 @@ func (p *peer) handler() session.Handler {
 		result, err := mcp.DispatchServer(ctx, h, rev, req.Method, req.Params)
 		if err != nil {
 			return nil, err
+		}
+		if req.Modern() {
+			return p.s.complete(project(rev, result)), nil
 		}
 		return project(rev, result), nil
 	}
@@ -96,13 +100,13 @@ func methodNotFound(req *session.Request) error {
 // latest returns the newest revision that sessions support.
 func latest() mcp.Revision { return session.Revisions()[0] }
 
-// revision returns the revision of the session of a request. Only recovered tasks serve a request
-// without a session, and tasks are of the newest revision.
-func revision(req *session.Request) mcp.Revision {
-	if req.Session == nil {
-		return latest()
-	}
-	return req.Session.Revision()
+// revision returns the revision of a request. That of a recovered task is unknown, and tasks are of
+// the newest revision.
+func revision(req *session.Request) mcp.Revision { return cmp.Or(req.Revision(), latest()) }
+
+// servesModern reports whether handler serves requests of a method that only modern revisions have.
+func servesModern(method string) bool {
+	return method == mcp.MethodServerDiscover || method == mcp.MethodSubscriptionsListen
 }
 
 // serves reports whether handler serves requests of a method.

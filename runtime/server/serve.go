@@ -88,6 +88,9 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 		o = *options
 	}
 	o.Logger = cmp.Or(o.Logger, s.cfg.Logger)
+	if o.Responder == nil {
+		o.Responder = s.responder
+	}
 	if err := s.Start(context.Background()); err != nil {
 		s.cfg.Logger.Error("server not started", "error", err)
 	}

@@ -166,7 +166,9 @@ type Server struct {
 	templates *set[*template]
 	prompts   *set[*prompt]
 
-	detached *peer // for calls that belong to no session, such as those of recovered tasks
+	modern    *peer // for modern requests
+	responder *session.Responder
+	detached  *peer // for calls that belong to no session, such as those of recovered tasks
 
 	clientTasks    *requestor.Tasks // tasks that clients run
 	taskMiddleware session.Config   // the middleware of clientTasks
@@ -207,7 +209,8 @@ func New(name, version string, cfg *Config) *Server {
 	s.prompts = newSet[*prompt](s, KindPrompt, mcp.MethodNotificationsPromptsListChanged)
 	s.taskMiddleware.Logger = s.cfg.Session.Logger
 	s.clientTasks = requestor.Attach(&s.taskMiddleware)
-	s.detached = newPeer(s)
+	s.detached, s.modern = newPeer(s), newPeer(s)
+	s.responder = s.newResponder()
 	return s
 }
 
@@ -549,6 +552,7 @@ func (s *Server) allPeers() []*peer {
 func (s *Server) sessionConfig(p *peer) *session.Config {
 	cfg := s.cfg.Session
 	cfg.Handler = p.methods(p.handler())
+	cfg.Responder = s.responder
 	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), p.receive, p.receiveTasks)
 	cfg.Sending = append(append([]session.SendMiddleware(nil), cfg.Sending...), p.sendTasks)
 	if tasks := s.tasks.Load(); tasks != nil {

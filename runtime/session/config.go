@@ -25,6 +25,10 @@ type Config struct {
 	// outermost.
 	Sending []SendMiddleware
 
+	// Responder serves the modern requests that arrive over the connection of a server. If it is
+	// nil, they are requests like all others.
+	Responder *Responder
+
 	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
 	// means those of [Revisions].
 	Revisions []mcp.Revision

@@ -173,7 +173,7 @@ func (in *inbound) progress(st *serving, req *Request) *Reporter {
 	defer in.mu.Unlock()
 	reporter := st.reporter.Load()
 	if reporter == nil {
-		reporter = newReporter(st.s, st.ctx, req.ProgressToken())
+		reporter = newReporter(st.s, &st.s.cfg, st.ctx, req.ProgressToken())
 		reporter.over = st.over
 		st.reporter.Store(reporter)
 	}

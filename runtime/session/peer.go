@@ -31,7 +31,11 @@ func PeerFrom(ctx context.Context) (p Peer, ok bool) {
 	if p, ok = ctx.Value(peerKey{}).(Peer); ok {
 		return p, true
 	}
-	if req, ok := FromContext(ctx); ok && req.Session != nil {
+	req, ok := FromContext(ctx)
+	switch {
+	case ok && req.modern != nil:
+		return modernRequestor{req}, true
+	case ok && req.Session != nil:
 		return requestor{req}, true
 	}
 	return nil, false

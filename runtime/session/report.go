@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -31,7 +32,8 @@ var (
 // nothing after the end. Methods of a nil Reporter, and of one without a token, accept reports and
 // send nothing. It may be used by many goroutines.
 type Reporter struct {
-	s     *Session
+	to    jsonrpc.Notifier
+	cfg   *Config         // of the sender
 	ctx   context.Context // has the request that notifications belong to
 	token mcp.ProgressToken
 
@@ -51,11 +53,11 @@ type Reporter struct {
 // belong to the request of ctx, if there is one, and pass through the sending middleware. The end
 // of ctx does not end the Reporter.
 func (s *Session) NewReporter(ctx context.Context, token mcp.ProgressToken) *Reporter {
-	return newReporter(s, context.WithoutCancel(ctx), token)
+	return newReporter(s, &s.cfg, context.WithoutCancel(ctx), token)
 }
 
-func newReporter(s *Session, ctx context.Context, token mcp.ProgressToken) *Reporter {
-	return &Reporter{s: s, ctx: ctx, token: token}
+func newReporter(to jsonrpc.Notifier, cfg *Config, ctx context.Context, token mcp.ProgressToken) *Reporter {
+	return &Reporter{to: to, cfg: cfg, ctx: ctx, token: token}
 }
 
 // Report accepts a report. It is sent when ProgressInterval has passed, unless a later report
@@ -84,7 +86,7 @@ func (r *Reporter) Report(p Progress) error {
 		p.Total = nil
 	}
 	r.held = &p
-	wait := r.s.cfg.ProgressInterval - time.Since(r.sent)
+	wait := r.cfg.ProgressInterval - time.Since(r.sent)
 	if r.timer == nil && wait > 0 && !r.sent.IsZero() {
 		r.timer = time.AfterFunc(wait, r.flush)
 	}
@@ -118,8 +120,8 @@ func (r *Reporter) flush() {
 	if p.Message != "" {
 		params.Message = &p.Message
 	}
-	if err := r.s.Notify(r.ctx, mcp.MethodNotificationsProgress, params); err != nil {
-		r.s.cfg.Logger.Debug("progress not sent", "error", err)
+	if err := r.to.Notify(r.ctx, mcp.MethodNotificationsProgress, params); err != nil {
+		r.cfg.Logger.Debug("progress not sent", "error", err)
 	}
 }
 

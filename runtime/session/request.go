@@ -33,8 +33,8 @@ type Request struct {
 	// Params is an object, or nil for none. It shares the memory of the message and must not be
 	// changed.
 	Params json.RawMessage
-	// Session is the session that received the request; nil for a request that is re-run outside
-	// of any session.
+	// Session is the session that received the request. It is nil for a modern request, see
+	// [Responder], and for a request that is re-run outside of any session.
 	Session *Session
 
 	meta struct {
@@ -43,7 +43,8 @@ type Request struct {
 		err  error
 		long bool // more than maxKeptMeta: each call decodes it
 	}
-	state  *serving        // nil for a notification
+	state  *serving        // nil for a notification, and for a request without a session
+	modern *modernRequest  // nil for a request of a session
 	values context.Context // of the message of a notification, or nil
 }
 
@@ -53,7 +54,51 @@ func (r *Request) IsNotification() bool { return r.ID.IsZero() }
 // Clone returns a copy whose fields may be changed. Its Meta is read from its own Params. It shares
 // cancellation and progress with the original.
 func (r *Request) Clone() *Request {
-	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, state: r.state}
+	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, state: r.state, modern: r.modern}
+}
+
+// Modern reports whether the request belongs to a revision without sessions; see [Responder].
+func (r *Request) Modern() bool { return r.modern != nil }
+
+// Revision returns the protocol revision of the request: that of a modern request, or that of the
+// session. It returns "" for a request that is re-run outside of any session.
+func (r *Request) Revision() mcp.Revision {
+	switch {
+	case r.modern != nil:
+		return r.modern.revision
+	case r.Session != nil:
+		return r.Session.Revision()
+	}
+	return ""
+}
+
+// ClientCapabilities returns the capabilities that the client has declared, for a modern request or
+// for the session. It returns nil if they are unknown. They must not be changed.
+func (r *Request) ClientCapabilities() *mcp.ClientCapabilities {
+	switch {
+	case r.modern != nil:
+		if meta, err := r.Meta(); err == nil && meta.ClientCapabilities != nil {
+			return meta.ClientCapabilities
+		}
+		return new(mcp.ClientCapabilities)
+	case r.Session != nil && r.Session.Client() != nil:
+		return &r.Session.Client().Capabilities
+	}
+	return nil
+}
+
+// ClientInfo returns what the client says of itself, or the zero value if that is unknown. It must
+// not be changed.
+func (r *Request) ClientInfo() mcp.Implementation {
+	switch {
+	case r.modern != nil:
+		if meta, err := r.Meta(); err == nil && meta.ClientInfo != nil {
+			return *meta.ClientInfo
+		}
+	case r.Session != nil && r.Session.Client() != nil:
+		return r.Session.Client().ClientInfo
+	}
+	return mcp.Implementation{}
 }
 
 // maxKeptMeta is the size in bytes up to which a request keeps its decoded _meta. Many small
@@ -101,6 +146,9 @@ func (r *Request) Task() (task json.RawMessage, ok bool) { return codec.Member(r
 // Progress returns the Reporter of this request. It sends nothing if the peer has not asked for
 // progress, and after the request was answered.
 func (r *Request) Progress() *Reporter {
+	if r.modern != nil {
+		return r.modern.progress(r)
+	}
 	if r.state == nil {
 		return nil
 	}
@@ -118,6 +166,9 @@ func (r *Request) Keep() bool { return r.state == nil || r.state.s.inbound.keep(
 // waits for the answer to a request to the peer, the context does not end. Use it for requests that
 // only wait, and that the peer can send again without losing anything.
 func (r *Request) EndOnShutdown() {
+	if r.modern != nil {
+		r.modern.endOnShutdown()
+	}
 	if r.state != nil {
 		r.state.s.inbound.endOnShutdown(r.state)
 	}
@@ -153,7 +204,12 @@ func Principal(ctx context.Context) string {
 	if p, ok := transport.Principal(ctx); ok {
 		return p
 	}
-	if req, ok := FromContext(ctx); ok && req.Session != nil {
+	req, ok := FromContext(ctx)
+	switch {
+	case !ok:
+	case req.modern != nil:
+		return req.modern.principal()
+	case req.Session != nil:
 		return req.Session.cfg.Principal
 	}
 	return ""

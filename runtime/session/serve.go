@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/stack"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -134,6 +135,10 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	if m.Session > 0 && m.Session <= s.reopening.withdrawn {
 		return // it was on its way when its session was lost
 	}
+	if s.cfg.Responder != nil && s.role == RoleServer && b == nil && modern.Is(message.Params) {
+		s.modernRequest(message, m)
+		return
+	}
 	if message.Method == mcp.MethodPing {
 		s.answer(message.ID, nil, m, b) // at once, even while overloaded or before initialize
 		return
@@ -239,6 +244,9 @@ func (st *serving) wait() error {
 
 // run calls the handler. A panic fails only the request.
 func (s *Session) run(ctx context.Context, req *Request) (result codec.Encoder, err error) {
+	if req.modern != nil {
+		return s.cfg.Responder.serve(ctx, req)
+	}
 	defer boundary.Catch(&err)
 	return s.handler(ctx, req)
 }
@@ -259,7 +267,7 @@ func (st *serving) finish(result codec.Encoder, err error) {
 		}
 		st.deliver(s.life.ctx, text)
 	}
-	if st.req.Method == mcp.MethodInitialize {
+	if st.req.Method == mcp.MethodInitialize && st.req.modern == nil {
 		s.opened(ok)
 	}
 	s.inbound.finish(st, silent, size)
@@ -267,6 +275,10 @@ func (st *serving) finish(result codec.Encoder, err error) {
 
 // encode returns the text of the answer. ok reports whether it is a result.
 func (st *serving) encode(result codec.Encoder, err error) (text []byte, ok bool) {
+	if st.req.modern != nil {
+		text, failed := st.s.cfg.Responder.encode(st.req, result, err)
+		return text, failed == nil
+	}
 	if err != nil { // outside of this branch the arguments would cost an allocation
 		boundary.Report(st.s.cfg.Logger, "handler panicked", err, "method", st.req.Method)
 	}
@@ -302,6 +314,9 @@ func (s *Session) cancelled(id jsonrpc.ID, reason string) {
 // interrupt cancels the context of a request that must not be answered.
 func (s *Session) interrupt(st *serving, reason string) {
 	st.reporter.Load().silence()
+	if st.req.modern != nil {
+		st.req.modern.silence()
+	}
 	id := st.req.ID
 	s.cfg.Logger.Info("request cancelled", "method", st.req.Method, "id", id.String(), "reason", reason)
 	cause := ErrCancelled

@@ -16,9 +16,9 @@ func ServerHandler(h mcp.ServerHandler, n mcp.ServerNotificationHandler) Handler
 	return func(ctx context.Context, req *Request) (codec.Encoder, error) {
 		switch {
 		case req.IsNotification() && n != nil:
-			return nil, mcp.DispatchServerNotification(ctx, n, req.revision(), req.Method, req.Params)
+			return nil, mcp.DispatchServerNotification(ctx, n, req.Revision(), req.Method, req.Params)
 		case !req.IsNotification() && h != nil:
-			return mcp.DispatchServer(ctx, h, req.revision(), req.Method, req.Params)
+			return mcp.DispatchServer(ctx, h, req.Revision(), req.Method, req.Params)
 		}
 		return nil, unhandled(req)
 	}
@@ -29,9 +29,9 @@ func ClientHandler(h mcp.ClientHandler, n mcp.ClientNotificationHandler) Handler
 	return func(ctx context.Context, req *Request) (codec.Encoder, error) {
 		switch {
 		case req.IsNotification() && n != nil:
-			return nil, mcp.DispatchClientNotification(ctx, n, req.revision(), req.Method, req.Params)
+			return nil, mcp.DispatchClientNotification(ctx, n, req.Revision(), req.Method, req.Params)
 		case !req.IsNotification() && h != nil:
-			return mcp.DispatchClient(ctx, h, req.revision(), req.Method, req.Params)
+			return mcp.DispatchClient(ctx, h, req.Revision(), req.Method, req.Params)
 		}
 		return nil, unhandled(req)
 	}
@@ -60,12 +60,4 @@ func unhandled(req *Request) error {
 		return nil
 	}
 	return jsonrpc.MethodNotFound(req.Method)
-}
-
-// revision returns the revision of the session, or "" for a request without a session.
-func (r *Request) revision() mcp.Revision {
-	if r.Session == nil {
-		return ""
-	}
-	return r.Session.Revision()
 }

@@ -190,6 +190,19 @@ type Owner interface {
 	Shutdown(ctx context.Context) error
 }
 
+// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28, each of
+// which carries its revision and the capabilities of the client in its _meta.
+type Responder interface {
+	// Respond serves a request and returns its answer, a complete message. If that is an error
+	// response, failed is its error. Respond calls send with each notification that belongs to the
+	// request, one at a time, and not after it has returned. The end of ctx cancels the request; the
+	// answer is then not to be sent. Principal and header of the request are values of ctx.
+	Respond(ctx context.Context, m *jsonrpc.Message, send func(text []byte) error) (answer []byte, failed *jsonrpc.Error)
+
+	// Revisions returns the modern revisions that are served, the preferred one first.
+	Revisions() []mcp.Revision
+}
+
 // Suspender is a [Conn] whose session can be restored over another connection; see [Restored].
 type Suspender interface {
 	Conn

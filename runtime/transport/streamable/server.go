@@ -41,6 +41,10 @@ type HandlerOptions struct {
 	// others. If it is nil, all requests have the same principal.
 	Principal func(*http.Request) (string, error)
 
+	// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It
+	// must be ended before the Handler. If it is nil, such requests are rejected.
+	Responder transport.Responder
+
 	// SessionID returns the id of a new session: up to 128 printable ASCII characters without
 	// spaces, unique and impossible to guess. The id may name the process for a load balancer. If
 	// the id is invalid or in use, initialize is rejected with status 500. Nil means 26 random

@@ -146,6 +146,10 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		guard.RefuseCall(w, http.StatusBadRequest, id, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()})
 		return
 	}
+	if m.Kind == jsonrpc.KindRequest && h.isModern(r, &m) {
+		h.respond(ctx, w, r, &m)
+		return
+	}
 	if p.open && len(body) > h.o.MaxInitialize {
 		guard.RefuseCall(w, http.StatusRequestEntityTooLarge, id, &jsonrpc.Error{
 			Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("initialize has more than %d bytes", h.o.MaxInitialize)})
