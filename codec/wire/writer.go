@@ -178,6 +178,27 @@ func (w *Writer) comma(open byte) {
 // End ends the object.
 func (w *Writer) End() { w.buf = append(w.buf, '}') }
 
+// EndWith writes the members of the object that v encodes, and ends the object being written. Their
+// names must differ from those that the object has. EndWith fails with codec.ErrType if v is not an
+// object.
+func (w *Writer) EndWith(v interface{ EncodeJSON(w *Writer) }) {
+	at := len(w.buf)
+	v.EncodeJSON(w)
+	switch {
+	case w.failure.Err != nil:
+	case len(w.buf) == at || w.buf[at] != '{':
+		w.buf = w.buf[:at]
+		w.Fail("", WrongKind(KindObject.String(), KindInvalid))
+	case scan.SkipSpace(w.buf, at+1) == len(w.buf)-1: // no members
+		w.buf = append(w.buf[:at], '}')
+	case w.buf[at-1] == '{':
+		clear(w.ends) // the members move
+		w.buf = append(w.buf[:at], w.buf[at+1:]...)
+	default:
+		w.buf[at] = ','
+	}
+}
+
 // EndExtra writes the members of x and ends the object, where start is what its Begin returned. It
 // omits a member of x whose name the object already has. EndExtra does not compare names if x was
 // read with the same members, holds only unknown members and was not changed since. Nil members

@@ -218,3 +218,53 @@ func TestWriterIgnoresNilError(t *testing.T) {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
+
+// rawText is a value that is written without a check.
+type rawText string
+
+func (t rawText) EncodeJSON(w *wire.Writer) { w.Lit(string(t)) }
+
+func TestWriterEndsObjectWithMembersOfAnother(t *testing.T) {
+	for v, want := range map[string]string{
+		`{}`: `{"a":1}{}`, `{ }`: `{"a":1}{}`, `{"b":2}`: `{"a":1,"b":2}{"b":2}`, `{"b":{"c":[]},"d":3}`: `{"a":1,"b":{"c":[]},"d":3}{"b":{"c":[]},"d":3}`,
+	} {
+		got, err := written(t, func(w *wire.Writer) {
+			w.Begin()
+			w.Key(`,"a":`)
+			w.Int(1)
+			w.EndWith(rawText(v))
+			w.Begin()
+			w.EndWith(rawText(v))
+		})
+		if err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", v, got, err, want)
+		}
+	}
+	for _, v := range []string{``, `[]`, `1`, `"{"`} {
+		_, err := written(t, func(w *wire.Writer) {
+			w.Begin()
+			w.EndWith(rawText(v))
+		})
+		if !errors.Is(err, codec.ErrType) {
+			t.Errorf("%s: got %v", v, err)
+		}
+	}
+	fault := errors.New("fault")
+	_, err := written(t, func(w *wire.Writer) {
+		w.Begin()
+		w.Key(`,"a":`)
+		w.Int(1)
+		w.EndWith(failingObject{fault})
+	})
+	if !errors.Is(err, fault) {
+		t.Errorf("got %v", err)
+	}
+}
+
+type failingObject struct{ err error }
+
+func (v failingObject) EncodeJSON(w *wire.Writer) {
+	w.Begin()
+	w.Key(`,"b":`)
+	w.Fail("", v.err)
+}

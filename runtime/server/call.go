@@ -82,6 +82,12 @@ func (c *Call) Revision() mcp.Revision {
 	return latest()
 }
 
+// modern reports whether the call is a modern request.
+func (c *Call) modern() bool {
+	req, ok := session.FromContext(c.ctx)
+	return ok && req.Modern()
+}
+
 // Meta returns the _meta of the request. It is never nil, and must not be changed. A recovered task
 // has the _meta of the request that created it.
 func (c *Call) Meta() *mcp.RequestMetaObject {

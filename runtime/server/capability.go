@@ -43,6 +43,7 @@ func (s *Server) declareExtension(id string, settings json.RawMessage) error {
 		s.extensions = map[string]json.RawMessage{}
 	}
 	s.extensions[id] = bytes.Clone(settings)
+	s.features.Add(1)
 	return nil
 }
 

@@ -2,46 +2,222 @@ package server
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// newResponder returns the Responder of modern requests.
-func (s *Server) newResponder() *session.Responder {
+// newResponder sets the Responder of modern requests.
+func (s *Server) newResponder() {
+	s.modern = &peer{s: s} // without limiters: requests of all principals share it
+	info := mcp.Implementation{Name: s.cfg.Info.Name, Title: s.cfg.Info.Title, Version: s.cfg.Info.Version}
+	if text, err := codec.Marshal(&info); err == nil && !s.cfg.OmitServerInfo {
+		s.serverInfo = text
+	}
 	cfg := s.cfg.Session
 	cfg.Handler = s.modern.methods(s.modern.handler())
-	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), s.modern.receive)
-	return session.NewResponder(&cfg)
+	cfg.Receiving = append(append([]session.Middleware{s.finish}, cfg.Receiving...), s.receiveModern)
+	s.responder = session.NewResponder(&cfg)
 }
 
-// Discover implements server/discover.
-func (h *handler) Discover(ctx context.Context, params *mcp.RequestParams) (*mcp.DiscoverResult, error) {
-	initialize, err := h.p.s.initializeResult()
+// receiveModern is the innermost receiving middleware of modern requests. It rejects methods of
+// features that the server has not declared (MCP, "Server Discovery").
+func (s *Server) receiveModern(next session.Handler) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if m, ok := mcp.LookupMethod(req.Method); ok {
+			if name := m.Needs(req.Revision()); name != "" {
+				d, err := s.discovery()
+				if err != nil {
+					return nil, err
+				}
+				if !d.result.Capabilities.Declares(name) {
+					return nil, jsonrpc.MethodNotFound(req.Method)
+				}
+			}
+		}
+		return next(ctx, req)
+	}
+}
+
+// finish is the outermost receiving middleware of modern requests. It completes results, and
+// replaces error codes that modern revisions do not have.
+func (s *Server) finish(next session.Handler) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		result, err := next(ctx, req)
+		if err != nil {
+			return nil, modernError(err)
+		}
+		return s.complete(req.Method, result), nil
+	}
+}
+
+// modernError returns the error for a modern request. A missing resource is a matter of invalid
+// params there (MCP resources, "Error Handling").
+func modernError(err error) error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil && e.Code == CodeResourceNotFound {
+		out := *e
+		out.Code = jsonrpc.CodeInvalidParams
+		return &out
+	}
+	return err
+}
+
+// discovery is a result of server/discover. It is immutable.
+type discovery struct {
+	features uint64 // Server.features at the time
+	result   *mcp.DiscoverResult
+	text     encoded
+}
+
+// encoded is the JSON text of a result.
+type encoded []byte
+
+// EncodeJSON writes the text.
+func (t encoded) EncodeJSON(w *wire.Writer) { w.LitBytes(t) }
+
+// discovery returns the current result of server/discover. It is made anew only after a change of
+// features or extensions.
+func (s *Server) discovery() (*discovery, error) {
+	features := s.features.Load()
+	if d := s.discovered.Load(); d != nil && d.features == features {
+		return d, nil
+	}
+	initialize, err := s.initializeResult()
 	if err != nil {
 		return nil, err
 	}
-	result := &mcp.DiscoverResult{
-		Capabilities: initialize.Capabilities, Instructions: initialize.Instructions,
-		CacheScope: mcp.CacheScopePrivate, ResultType: resultComplete,
-	}
+	rev := s.responder.Revisions()[0]
+	result := &mcp.DiscoverResult{Capabilities: initialize.Capabilities, Instructions: initialize.Instructions, ResultType: resultComplete}
 	result.Capabilities.Tasks = nil
-	for _, rev := range h.p.s.responder.Revisions() {
+	if !s.cfg.OmitServerInfo {
+		result.Meta = &mcp.ResultMetaObject{ServerInfo: &s.cfg.Info}
+	}
+	for _, rev := range s.responder.Supported() {
 		result.SupportedVersions = append(result.SupportedVersions, string(rev))
 	}
-	return result, nil
+	hint := s.hint(mcp.MethodServerDiscover)
+	result.TTLMs, result.CacheScope = hint.ttl.Milliseconds(), hint.scope
+	d := &discovery{features: features, result: mcp.Project(rev, result)}
+	if d.text, err = boundary.Marshal(d.result); err != nil {
+		return nil, err
+	}
+	s.discovered.Store(d)
+	return d, nil
+}
+
+// Discover implements server/discover (MCP, "Discovery").
+func (h *handler) Discover(context.Context, *mcp.RequestParams) (*mcp.DiscoverResult, error) {
+	d, err := h.p.s.discovery()
+	if err != nil {
+		return nil, err
+	}
+	return d.result, nil
 }
 
 const resultComplete = "complete"
 
-// complete adds the members to a result that all results of modern revisions have.
-func (s *Server) complete(result codec.Encoder) codec.Encoder {
+// complete adds the members to a result that all results of modern revisions have: the kind of the
+// result, the server info and, for some methods, caching hints. It keeps those that the result has.
+func (s *Server) complete(method string, result codec.Encoder) codec.Encoder {
+	if d := s.discovered.Load(); d != nil && result == codec.Encoder(d.result) {
+		return d.text
+	}
+	if result == nil {
+		result = encoded(`{}`)
+	}
+	return &completed{s, s.hint(method), result}
+}
+
+// completed is a result with the members that complete adds.
+type completed struct {
+	s      *Server
+	hint   cacheHint
+	result codec.Encoder
+}
+
+// EncodeJSON writes the added members, then those of the result.
+func (c *completed) EncodeJSON(w *wire.Writer) {
+	w.Begin()
+	if isBare(c.result) {
+		w.KeyText(`,"resultType":"`, resultComplete)
+		if c.s.serverInfo != nil {
+			w.Key(`,"_meta":`)
+			w.Begin()
+			w.Key(`,"` + modern.MetaServerInfo + `":`)
+			w.LitBytes(c.s.serverInfo)
+			w.End()
+		}
+		c.hint.encode(w)
+		w.EndWith(c.result)
+		return
+	}
+	text, err := c.withServerInfo()
+	if err != nil {
+		w.Fail("", err)
+		return
+	}
+	kind, found := codec.Member(text, "resultType")
+	if !found {
+		w.KeyText(`,"resultType":"`, resultComplete)
+	}
+	_, hasTTL := codec.Member(text, "ttlMs")
+	_, hasScope := codec.Member(text, "cacheScope")
+	if !hasTTL && !hasScope && (!found || string(kind) == `"`+resultComplete+`"`) {
+		c.hint.encode(w)
+	}
+	w.EndWith(encoded(text))
+}
+
+// withServerInfo returns the text of the result, with the server info in its _meta unless that has
+// one. It checks the keys of the _meta, except those of raw text, which may come from a third party.
+func (c *completed) withServerInfo() (json.RawMessage, error) {
+	text, err := codec.Marshal(c.result)
+	if err != nil {
+		return nil, err
+	}
+	meta, _ := codec.Member(text, "_meta")
+	if _, raw := c.result.(session.Raw); !raw {
+		codec.ReadPart(meta, func(r *wire.Reader) {
+			r.Object()
+			for key, more := r.NextKey(); more && err == nil; key, more = r.NextKey() {
+				err = session.CheckMetaKey(string(key))
+				r.Skip()
+			}
+		})
+	}
+	if _, found := codec.Member(meta, modern.MetaServerInfo); found || err != nil || c.s.serverInfo == nil {
+		return text, err
+	}
+	return session.AddMeta(text, modern.MetaServerInfo, encoded(c.s.serverInfo))
+}
+
+// isBare reports whether a result is of a type of the protocol and has none of the members that
+// complete adds. Most results are.
+func isBare(result codec.Encoder) bool {
 	switch r := result.(type) {
 	case *mcp.CallToolResult:
-		out := *r
-		out.ResultType = new(resultComplete)
-		return &out
+		return r.Meta == nil && r.ResultType == nil
+	case *mcp.CompleteResult:
+		return r.Meta == nil && r.ResultType == nil
+	case *mcp.GetPromptResult:
+		return r.Meta == nil && r.ResultType == nil
+	case *mcp.ListPromptsResult:
+		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
+	case *mcp.ListResourcesResult:
+		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
+	case *mcp.ListResourceTemplatesResult:
+		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
+	case *mcp.ListToolsResult:
+		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
+	case *mcp.ReadResourceResult:
+		return r.Meta == nil && r.ResultType == nil && r.TTLMs == nil && r.CacheScope == nil
 	}
-	return result
+	return false
 }

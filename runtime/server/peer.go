@@ -83,9 +83,6 @@ func (p *peer) handler() session.Handler {
 		if err != nil {
 			return nil, err
 		}
-		if req.Modern() {
-			return p.s.complete(project(rev, result)), nil
-		}
 		return project(rev, result), nil
 	}
 }

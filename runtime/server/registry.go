@@ -33,6 +33,7 @@ type set[T feature] struct {
 	mu      sync.Mutex
 	entries map[string]*entry[T]
 	enabled atomic.Pointer[[]*entry[T]] // enabled entries sorted by key; the slice is immutable
+	private atomic.Bool                 // the list differs between callers, see Server.listScope
 }
 
 // entry is a feature in a set. It is immutable: a change replaces the entry.
@@ -168,7 +169,12 @@ func (x *set[T]) setEnabled(key string, e *entry[T]) {
 		i++
 	}
 	list = append(list, old[i:]...)
+	x.private.Store(slices.ContainsFunc(list, func(e *entry[T]) bool {
+		shared := e.value.shared()
+		return len(shared.visible) > 0 || shared.tailored
+	}))
 	x.enabled.Store(&list)
+	x.s.features.Add(1)
 }
 
 // Handle changes a feature of a server, also while sessions are open. D is the type of its

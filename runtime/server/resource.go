@@ -100,7 +100,7 @@ func NotFound(uri string) error {
 	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: fmt.Sprintf("resource not found: %q", uri), Data: data}
 }
 
-// ResourceOption is an option of [AddResource]: [DefineResource], [VisibleTo] or
+// ResourceOption is an option of [AddResource]: [DefineResource], [CacheContents], [VisibleTo] or
 // [WrapResource].
 type ResourceOption interface{ forResource(*resource) }
 
@@ -121,8 +121,9 @@ func DefineResource(f func(*mcp.Resource)) ResourceOption {
 // resource is a resource of a server. It is immutable.
 type resource struct {
 	common
-	def  mcp.Resource
-	read readFunc
+	def     mcp.Resource
+	read    readFunc
+	caching cacheHint // of the option CacheContents
 	// wrapped calls the middleware, then readFrom. It is nil if there is no middleware.
 	wrapped    ResourceHandler
 	middleware []ResourceMiddleware // of the option WrapResource
@@ -150,6 +151,9 @@ func (s *Server) addResource(declared resource, options []ResourceOption) (*Hand
 			return nil, fmt.Errorf("server: resource %q: nil option", uri)
 		}
 		o.forResource(&declared)
+	}
+	if err := declared.caching.check(); err != nil {
+		return nil, fmt.Errorf("server: resource %q: %w", uri, err)
 	}
 	if declared.def.URI != uri {
 		return nil, fmt.Errorf("server: resource %q: DefineResource changed the URI to %q", uri, declared.def.URI)
@@ -219,6 +223,8 @@ type found struct {
 	read    readFunc
 	mime    *string // nil if unknown
 	wrapped ResourceHandler
+	caching cacheHint
+	open    bool // it is visible to all callers
 }
 
 // find returns the resource with a URI. It fails when the context of the call ends.
@@ -226,8 +232,9 @@ func (s *Server) find(c *Call, uri string) (found, error) {
 	if err := s.checkURI(uri); err != nil {
 		return found{}, invalidParams("%v", err)
 	}
-	if r, ok := s.resources.get(c, uri); ok {
-		return found{ResourceRequest{URI: uri, Resource: &r.def}, r.read, r.def.MIMEType, r.wrapped}, nil
+	if e, ok := s.resources.find(uri); ok && s.resources.shows(c, e) {
+		r := e.value
+		return found{ResourceRequest{URI: uri, Resource: &r.def}, r.read, r.def.MIMEType, r.wrapped, r.caching, s.resources.open(e)}, nil
 	}
 	for _, e := range *s.templates.enabled.Load() {
 		if c.ctx.Err() != nil {
@@ -235,7 +242,7 @@ func (s *Server) find(c *Call, uri string) (found, error) {
 		}
 		if vars, ok := e.value.match(uri); ok && s.templates.shows(c, e) {
 			t := e.value
-			return found{ResourceRequest{URI: uri, Vars: vars, Template: &t.def}, t.read, t.def.MIMEType, t.wrapped}, nil
+			return found{ResourceRequest{URI: uri, Vars: vars, Template: &t.def}, t.read, t.def.MIMEType, t.wrapped, t.caching, s.templates.open(e)}, nil
 		}
 	}
 	return found{}, NotFound(uri)
@@ -267,6 +274,11 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	}
 	if err != nil {
 		return nil, err // an untyped nil: the outcome is an interface
+	}
+	if r.caching != (cacheHint{}) && c.modern() && result.TTLMs == nil && result.CacheScope == nil {
+		hint := h.p.s.contentsHint(&r)
+		result = new(*result)
+		result.TTLMs, result.CacheScope = new(hint.ttl.Milliseconds()), &hint.scope
 	}
 	return result, nil
 }

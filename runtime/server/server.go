@@ -33,10 +33,17 @@ type Config struct {
 	// Instructions tell the model how to make good use of the server; "" for none.
 	Instructions string
 
-	// Capabilities may change the capabilities that the server declares when a session opens. Its
-	// argument holds those of the current features. Declare more to add the first feature of a kind
-	// later, or fewer to switch a kind off. [Server.DeclareExtension] declares extensions.
+	// Capabilities may change the capabilities that the server declares when a session opens, and to
+	// modern requests after features have changed. Its argument holds those of the current features.
+	// Declare more to add the first feature of a kind later, or fewer to switch a kind off.
+	// [Server.DeclareExtension] declares extensions.
 	Capabilities func(*mcp.ServerCapabilities)
+
+	// Caching is how long clients may use the results of modern requests again.
+	Caching Caching
+	// OmitServerInfo omits the server info from the results of modern requests, which otherwise have
+	// the name, the title and the version of the server in their _meta.
+	OmitServerInfo bool
 
 	// Session is the configuration of each session. Its Handler receives the requests and
 	// notifications that the server does not handle.
@@ -166,9 +173,12 @@ type Server struct {
 	templates *set[*template]
 	prompts   *set[*prompt]
 
-	modern    *peer // for modern requests
-	responder *session.Responder
-	detached  *peer // for calls that belong to no session, such as those of recovered tasks
+	modern     *peer // for modern requests
+	responder  *session.Responder
+	serverInfo []byte                    // the member of the _meta of modern results; nil for none
+	features   atomic.Uint64             // number of changes of features and extensions
+	discovered atomic.Pointer[discovery] // the result of server/discover
+	detached   *peer                     // for calls that belong to no session, such as those of recovered tasks
 
 	clientTasks    *requestor.Tasks // tasks that clients run
 	taskMiddleware session.Config   // the middleware of clientTasks
@@ -209,8 +219,8 @@ func New(name, version string, cfg *Config) *Server {
 	s.prompts = newSet[*prompt](s, KindPrompt, mcp.MethodNotificationsPromptsListChanged)
 	s.taskMiddleware.Logger = s.cfg.Session.Logger
 	s.clientTasks = requestor.Attach(&s.taskMiddleware)
-	s.detached, s.modern = newPeer(s), newPeer(s)
-	s.responder = s.newResponder()
+	s.detached = newPeer(s)
+	s.newResponder()
 	return s
 }
 
@@ -239,6 +249,7 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 		mistakes = append(mistakes, fmt.Errorf("server: negative Debounce (%v)", cfg.Debounce))
 		cfg.Debounce = 0
 	}
+	mistakes = append(mistakes, cfg.Caching.check()...)
 	if cfg.CallRate < 0 {
 		mistakes = append(mistakes, fmt.Errorf("server: negative CallRate (%v)", cfg.CallRate))
 		cfg.CallRate = 0

@@ -17,8 +17,8 @@ import (
 // page. Clients cannot forge a cursor; see [Config.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
-// TemplateOption is an option of [AddTemplate]: [DefineTemplate], [VisibleTo], [WrapResource], a
-// [ListFunc] or a [Completion].
+// TemplateOption is an option of [AddTemplate]: [DefineTemplate], [CacheContents], [VisibleTo],
+// [WrapResource], a [ListFunc] or a [Completion].
 type TemplateOption interface{ forTemplate(*template) }
 
 type templateOption func(*template)
@@ -47,6 +47,7 @@ type template struct {
 	read       readFunc
 	list       ListFunc // nil for none
 	completers map[string]CompleteFunc
+	caching    cacheHint // of the option CacheContents
 	// wrapped calls the middleware, then readFrom. It is nil if there is no middleware.
 	wrapped    ResourceHandler
 	middleware []ResourceMiddleware // of the option WrapResource
@@ -78,6 +79,9 @@ func (s *Server) addTemplate(declared template, options []TemplateOption) (*Hand
 			return nil, fmt.Errorf("server: resource template %q: nil option", uri)
 		}
 		o.forTemplate(&declared)
+	}
+	if err := declared.caching.check(); err != nil {
+		return nil, fmt.Errorf("server: resource template %q: %w", uri, err)
 	}
 	if declared.def.URITemplate != uri {
 		return nil, fmt.Errorf("server: resource template %q: DefineTemplate changed it to %q", uri, declared.def.URITemplate)

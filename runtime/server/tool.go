@@ -61,6 +61,7 @@ func DefineToolFor(f func(c *Call, def *mcp.Tool)) ToolOption {
 		return nil
 	}
 	return toolOption(func(t *tool) {
+		t.tailored = true
 		if first := t.defineFor; first != nil {
 			second := f
 			t.defineFor = func(c *Call, def *mcp.Tool) { first(c, def); second(c, def) }
@@ -380,7 +381,7 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		result, err = t.wrapped(ctx, c, &ToolRequest{&t.def, arguments})
 	}
 	if err != nil {
-		return failureResult(ctx, err)
+		return failureResult(c, err)
 	}
 	if err := t.checkResult(c, result); err != nil {
 		return nil, err
@@ -420,9 +421,13 @@ func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 	return err
 }
 
-// failureResult returns the outcome of a call whose tool has returned an error.
-func failureResult(ctx context.Context, err error) (mcp.CallToolOutcome, error) {
-	if _, ok := errors.AsType[*jsonrpc.Error](err); ok || ctx.Err() != nil {
+// failureResult returns the outcome of a call whose tool has returned an error. A capability that the
+// client of a modern request lacks is an error response (MCP basic, "_meta").
+func failureResult(c *Call, err error) (mcp.CallToolOutcome, error) {
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok || c.ctx.Err() != nil {
+		return nil, err
+	}
+	if missing, ok := errors.AsType[*session.CapabilityError](err); ok && missing.Capability != "" && !missing.Own && c.modern() {
 		return nil, err
 	}
 	return errorResult(boundary.ErrorText(err)), nil

@@ -62,7 +62,8 @@ func VisibleTo(visible func(c *Call) bool) FeatureOption {
 
 // common holds what features of all kinds have.
 type common struct {
-	visible []func(*Call) bool
+	visible  []func(*Call) bool
+	tailored bool // its description depends on the caller
 }
 
 func (x *common) shared() *common { return x }

@@ -25,9 +25,10 @@ func ModernRevisions() []mcp.Revision { return modern.Revisions() }
 // HTTP, and the [Config.Responder] of sessions. Its methods may be called by many goroutines. Create
 // it with [NewResponder], and end it with Shutdown or Close.
 type Responder struct {
-	cfg     Config
-	handler Handler // with its middleware
-	sender  Sender  // with its middleware
+	cfg       Config
+	supported []mcp.Revision // see Supported
+	handler   Handler        // with its middleware
+	sender    Sender         // with its middleware
 
 	mu       sync.Mutex
 	draining bool
@@ -44,11 +45,16 @@ func NewResponder(cfg *Config) *Responder {
 	if cfg != nil {
 		r.cfg = *cfg
 	}
-	served := slices.DeleteFunc(slices.Clone(r.cfg.Revisions), func(rev mcp.Revision) bool { return !slices.Contains(modern.Revisions(), rev) })
+	named := r.cfg.Revisions
 	r.cfg = r.cfg.withDefaults()
-	if r.cfg.Revisions = served; len(served) == 0 {
+	r.cfg.Revisions = slices.DeleteFunc(slices.Clone(named), func(rev mcp.Revision) bool { return !isModern(rev) })
+	if len(r.cfg.Revisions) == 0 {
 		r.cfg.Revisions = modern.Revisions()
 	}
+	if named == nil {
+		named = Revisions()
+	}
+	r.supported = append(r.Revisions(), slices.DeleteFunc(slices.Clone(named), isModern)...)
 	r.handler = r.cfg.Handler
 	if r.handler == nil {
 		r.handler = func(_ context.Context, req *Request) (codec.Encoder, error) { return nil, unhandled(req) }
@@ -65,6 +71,13 @@ func NewResponder(cfg *Config) *Responder {
 
 // Revisions implements [transport.Responder].
 func (r *Responder) Revisions() []mcp.Revision { return slices.Clone(r.cfg.Revisions) }
+
+// Supported returns the revisions for server/discover and for the errors of requests with another
+// version: the modern ones that are served, then those of sessions. The latter are those in the
+// Revisions of the configuration or, if that is nil, those of [Revisions].
+func (r *Responder) Supported() []mcp.Revision { return slices.Clone(r.supported) }
+
+func isModern(rev mcp.Revision) bool { return slices.Contains(modern.Revisions(), rev) }
 
 // modernRequest is the part of a modern [Request] that the Responder needs.
 type modernRequest struct {
@@ -134,7 +147,7 @@ func (r *Responder) serve(ctx context.Context, req *Request) (result codec.Encod
 		return nil, fault
 	}
 	if !slices.Contains(r.cfg.Revisions, mcp.Revision(version)) {
-		return nil, modern.Unsupported(version, r.cfg.Revisions)
+		return nil, modern.Unsupported(version, r.supported)
 	}
 	req.modern.revision = mcp.Revision(version)
 	if m, ok := mcp.LookupMethod(req.Method); ok && (!m.In(req.modern.revision) || m.Notification || m.From&mcp.FromClient == 0) || len(req.Method) > maxMethod {

@@ -175,7 +175,7 @@ func (s *Session) admit(st *serving) error {
 	}
 	// Requests that arrive while initialize is being answered are served after it.
 	if st.opened = s.handshake.opening(); st.opened == nil {
-		if err := s.served(st.req.Method); err != nil {
+		if err := s.served(st.req); err != nil {
 			return err
 		}
 	}
@@ -204,13 +204,18 @@ func (s *Session) admitInitialize(st *serving) error {
 
 // served returns an error if a request is not served: the session is not initialized, or does not
 // have the method.
-func (s *Session) served(method string) error {
+func (s *Session) served(req *Request) error {
 	a := s.handshake.current.Load()
 	if a.phase < phaseOpened {
+		if _, fault := modern.Read(req.Params); fault != nil && s.cfg.Responder != nil {
+			// Only a modern request can be served here (MCP stdio, "Request Metadata").
+			fault.Message += ", and the session is not initialized"
+			return fault
+		}
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "session is not initialized"}
 	}
-	if a.missing(method, false, false) != nil {
-		return jsonrpc.MethodNotFound(method)
+	if a.missing(req.Method, false, false) != nil {
+		return jsonrpc.MethodNotFound(req.Method)
 	}
 	return nil
 }
@@ -239,7 +244,7 @@ func (st *serving) wait() error {
 	case <-st.ctx.Done():
 		return context.Cause(st.ctx)
 	}
-	return st.s.served(st.req.Method)
+	return st.s.served(st.req)
 }
 
 // run calls the handler. A panic fails only the request.

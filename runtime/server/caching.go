@@ -1,0 +1,130 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// Caching is how long clients may use a result again before they fetch it anew, by the kind of the
+// result (MCP caching). It is sent with the results of modern requests, rounded down to
+// milliseconds. Zero means that each use fetches the result. Clients fetch a list at once if they
+// listen to its changes and receive one.
+//
+// A result has the scope private if it may differ between callers. Only the same user may use it
+// again. The lists of a server are public, except for those with features of [VisibleTo] or
+// [DefineToolFor], and for lists of resources with a [ListFunc]. Contents of resources are private,
+// unless the option [CacheContents] says that they are public. All results are private if the server has
+// [Config].Visible or middleware that may change them: [session.Config].Receiving, a handler in
+// [Config].Methods or, for contents, [Config].ResourceMiddleware and [WrapResource].
+type Caching struct {
+	Discover  time.Duration // the result of server/discover
+	Tools     time.Duration // the list of tools
+	Prompts   time.Duration // the list of prompts
+	Resources time.Duration // the list of resources
+	Templates time.Duration // the list of resource templates
+	Contents  time.Duration // the contents of resources without the option CacheContents
+}
+
+// check replaces invalid values by zero and returns an error for each.
+func (c *Caching) check() (mistakes []error) {
+	for _, x := range []struct {
+		name string
+		ttl  *time.Duration
+	}{
+		{"Discover", &c.Discover}, {"Tools", &c.Tools}, {"Prompts", &c.Prompts},
+		{"Resources", &c.Resources}, {"Templates", &c.Templates}, {"Contents", &c.Contents},
+	} {
+		if *x.ttl < 0 {
+			mistakes = append(mistakes, fmt.Errorf("server: negative Caching.%s (%v)", x.name, *x.ttl))
+			*x.ttl = 0
+		}
+	}
+	return mistakes
+}
+
+// cacheHint is the caching hint of a result. The zero value is none.
+type cacheHint struct {
+	ttl   time.Duration
+	scope mcp.CacheScope
+}
+
+// CacheContents is how long clients may use the contents of a resource, or of the resources of a
+// template, again, and who may: all users, or only the one that has read it. Public contents must
+// not depend on the caller. The scope is private nevertheless if the resource is not visible to all
+// callers, or if there is middleware; see [Caching].
+func CacheContents(ttl time.Duration, scope mcp.CacheScope) interface {
+	ResourceOption
+	TemplateOption
+} {
+	return cacheHint{ttl, scope}
+}
+
+func (h cacheHint) forResource(r *resource) { r.caching = h }
+func (h cacheHint) forTemplate(t *template) { t.caching = h }
+
+// check returns an error for an invalid option.
+func (h cacheHint) check() error {
+	switch {
+	case h == cacheHint{}:
+		return nil
+	case h.ttl < 0:
+		return fmt.Errorf("CacheContents: negative time (%v)", h.ttl)
+	case h.scope != mcp.CacheScopePrivate && h.scope != mcp.CacheScopePublic:
+		return fmt.Errorf("CacheContents: scope %q, want private or public", h.scope)
+	}
+	return nil
+}
+
+// hint returns the caching hint of a complete result of a method, or none if it is not cacheable.
+func (s *Server) hint(method string) cacheHint {
+	c := &s.cfg.Caching
+	switch method {
+	case mcp.MethodServerDiscover:
+		return s.hintOf(method, c.Discover, false)
+	case mcp.MethodToolsList:
+		return s.hintOf(method, c.Tools, s.cfg.Visible != nil || s.tools.private.Load())
+	case mcp.MethodPromptsList:
+		return s.hintOf(method, c.Prompts, s.cfg.Visible != nil || s.prompts.private.Load())
+	case mcp.MethodResourcesList:
+		listed := len(s.listed("")) > 0 // their functions know the caller
+		return s.hintOf(method, c.Resources, s.cfg.Visible != nil || s.resources.private.Load() || listed)
+	case mcp.MethodResourcesTemplatesList:
+		return s.hintOf(method, c.Templates, s.cfg.Visible != nil || s.templates.private.Load())
+	case mcp.MethodResourcesRead:
+		return s.hintOf(method, c.Contents, true)
+	}
+	return cacheHint{}
+}
+
+// hintOf returns a hint. Private tells whether the server knows that the result may differ between
+// callers.
+func (s *Server) hintOf(method string, ttl time.Duration, private bool) cacheHint {
+	if private || s.edited(method) {
+		return cacheHint{ttl, mcp.CacheScopePrivate}
+	}
+	return cacheHint{ttl, mcp.CacheScopePublic}
+}
+
+// edited reports whether functions of the author may change the results of a method.
+func (s *Server) edited(method string) bool {
+	return len(s.cfg.Session.Receiving) > 0 || s.cfg.Methods[method] != nil
+}
+
+// contentsHint returns the hint for the contents of a resource with the option [CacheContents].
+func (s *Server) contentsHint(r *found) cacheHint {
+	private := r.caching.scope == mcp.CacheScopePrivate || !r.open || r.wrapped != nil
+	return s.hintOf(mcp.MethodResourcesRead, r.caching.ttl, private)
+}
+
+// encode writes the members of the hint, unless there is none.
+func (h cacheHint) encode(w *wire.Writer) {
+	if h.scope == "" {
+		return
+	}
+	w.Key(`,"ttlMs":`)
+	w.Int(h.ttl.Milliseconds())
+	w.KeyText(`,"cacheScope":"`, string(h.scope))
+}
