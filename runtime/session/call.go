@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -74,6 +75,8 @@ type options struct {
 	onProgress func(Progress)
 	tracker    *Tracker
 	late       lateFunc
+
+	subscription *subscription // of Session.Listen; nil for other calls
 }
 
 // Option changes how one request is sent; see [Session.With].
@@ -132,9 +135,9 @@ func (c *Caller) Call(ctx context.Context, method string, params codec.Encoder) 
 	return c.s.sender(ctx, &Call{Method: method, Params: params, Session: c.s, opts: c.opts})
 }
 
-// Ping sends a ping and waits for the answer. It fails as [Session.Call] does.
+// Ping is [Session.Ping] with the options.
 func (c *Caller) Ping(ctx context.Context) error {
-	_, err := c.Call(ctx, mcp.MethodPing, nil)
+	_, err := c.Call(ctx, c.s.pingMethod(), nil)
 	return err
 }
 
@@ -162,10 +165,18 @@ func (s *Session) Notify(ctx context.Context, method string, params codec.Encode
 	return err
 }
 
-// Ping sends a ping and waits for the answer. It fails as Call does.
+// Ping sends a ping and waits for the answer. It fails as Call does. In revisions without sessions,
+// which have no ping, it sends server/discover.
 func (s *Session) Ping(ctx context.Context) error {
-	_, err := s.Call(ctx, mcp.MethodPing, nil)
+	_, err := s.Call(ctx, s.pingMethod(), nil)
 	return err
+}
+
+func (s *Session) pingMethod() string {
+	if s.Modern() {
+		return mcp.MethodServerDiscover
+	}
+	return mcp.MethodPing
 }
 
 // send is the innermost sender.
@@ -211,6 +222,9 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	s.reopening.record(call)
 	e := exchange{related: related, inside: inside, tracking: tracker, start: time.Now(), session: s.reopening.current.Load()}
 	result, err := s.exchange(ctx, call, e)
+	if s.Modern() {
+		return s.modernResult(ctx, call, e, result, err)
+	}
 	if err != nil {
 		s.activity.begin() // Shutdown waits until the request is sent again and answered
 		defer s.activity.end()
@@ -224,7 +238,12 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 
 // sendNotification sends a notification in a session.
 func (s *Session) sendNotification(ctx context.Context, call *Call, related *Request, session uint32) error {
-	text, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta)
+	meta := call.meta
+	if a := s.handshake.current.Load(); a.modern() && call.Method != mcp.MethodNotificationsCancelled {
+		// Over HTTP, the header of the notification needs it.
+		meta = append(slices.Clone(meta), metaMember{modern.MetaVersion, codec.StringScalar(string(a.revision))})
+	}
+	text, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, meta, nil)
 	if err != nil {
 		return err
 	}
@@ -247,7 +266,7 @@ type exchange struct {
 
 // exchange sends a request and waits for its result.
 func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.RawMessage, error) {
-	id, p, err := s.calls.add(e.inside || e.again)
+	id, p, err := s.calls.add(e.inside || e.again, e.session)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +278,11 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 	if e.again && timeout > 0 {
 		timeout = max(timeout-time.Since(e.start), 1)
 	}
-	if out.Text, err = encodeCall(id, call.Method, call.Params, call.meta); err == nil {
+	if call.Method == mcp.MethodSubscriptionsListen {
+		defer s.listens.remove(id)
+		s.listens.add(id, call.opts.subscription)
+	}
+	if out.Text, err = encodeCall(id, call.Method, call.Params, call.meta, s.handshake.current.Load().meta); err == nil {
 		err = s.writeWithin(ctx, timeout, out)
 	}
 	if err != nil {
@@ -403,7 +426,7 @@ func (s *Session) giveUp(ctx context.Context, call *Call, id jsonrpc.ID, p *pend
 
 // tellCancelled sends notifications/cancelled for a request, with cause as the reason.
 func (s *Session) tellCancelled(ctx context.Context, call *Call, id jsonrpc.ID, cause error) {
-	if call.Method == mcp.MethodInitialize || call.AsTask() {
+	if call.Method == mcp.MethodInitialize || call.AsTask() || call.Method == mcp.MethodServerDiscover && !s.handshake.current.Load().modern() {
 		if call.opts.late == nil {
 			s.forget(id)
 		}
@@ -436,7 +459,8 @@ func (s *Session) allowed(call *Call) error {
 	switch {
 	case s.life.over():
 		return s.life.err()
-	case call.Method == mcp.MethodPing, call.Method == mcp.MethodInitialize && a.role == RoleClient && a.phase == phaseNew,
+	case call.Method == mcp.MethodPing && !a.modern(),
+		(call.Method == mcp.MethodInitialize || call.Method == mcp.MethodServerDiscover) && a.role == RoleClient && a.phase == phaseNew,
 		call.Method == mcp.MethodNotificationsCancelled && call.Notification:
 		return nil
 	case a.phase == phaseOpened && call.Method == mcp.MethodNotificationsMessage && call.Notification:

@@ -30,8 +30,14 @@ type Config struct {
 	Responder *Responder
 
 	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
-	// means those of [Revisions].
+	// means those of [Revisions]. A client may add [ModernRevisions]; see [Connect].
 	Revisions []mcp.Revision
+
+	// Known is what a client has learned about the server over an earlier connection, from
+	// [Session.State]. With a revision without sessions, [Connect] sends nothing; with another one,
+	// it sends initialize at once. If the server rejects initialize, Connect sends server/discover.
+	// Nil means that nothing is known.
+	Known *State
 
 	// Timeout limits how long a request to the peer may take. The option [Timeout] overrides it.
 	// The default is [DefaultTimeout]; a negative value means no limit.

@@ -53,8 +53,15 @@ func refusal(err *transport.MessageError) []byte {
 	return text
 }
 
-// encodeCall encodes a request, or a notification if id is zero.
-func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaMember) ([]byte, error) {
+// encodeCall encodes a request, or a notification if id is zero. It adds meta and, unless it is nil,
+// request to the _meta of the params.
+func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaMember, request *requestMeta) ([]byte, error) {
+	if request != nil {
+		if text, err, ok := request.encode(id, method, params, meta); ok {
+			return text, err
+		}
+		meta = request.with(meta)
+	}
 	if len(meta) > 0 {
 		var raw []byte
 		if params != nil {
@@ -70,21 +77,26 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		params = Raw(raw)
 	}
 	return boundary.Marshal(encoderFunc(func(w *wire.Writer) {
-		w.Begin()
-		w.Key(`,"jsonrpc":`)
-		w.Lit(`"2.0"`)
-		if !id.IsZero() {
-			w.Key(`,"id":`)
-			id.EncodeJSON(w)
-		}
-		w.Key(`,"method":`)
-		w.Text(method)
+		beginCall(w, id, method)
 		if params != nil {
 			w.Key(`,"params":`)
 			writeObject(w, "params", params, jsonrpc.ErrParams)
 		}
 		w.End()
 	}))
+}
+
+// beginCall writes a request or a notification up to its params.
+func beginCall(w *wire.Writer, id jsonrpc.ID, method string) {
+	w.Begin()
+	w.Key(`,"jsonrpc":`)
+	w.Lit(`"2.0"`)
+	if !id.IsZero() {
+		w.Key(`,"id":`)
+		id.EncodeJSON(w)
+	}
+	w.Key(`,"method":`)
+	w.Text(method)
 }
 
 // writeObject writes v as the member name. It fails with fault if v is not an object, or if a key

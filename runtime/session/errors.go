@@ -34,6 +34,10 @@ var (
 	// ErrTimeout is returned if the peer did not answer in time. It matches
 	// [context.DeadlineExceeded].
 	ErrTimeout error = &timeoutError{}
+	// ErrHeaders is returned if a server has rejected a modern request because its HTTP headers do not
+	// match its params, for instance because a tool has changed. The error of the server is wrapped
+	// too.
+	ErrHeaders = errors.New("session: server rejected the headers of the request")
 	// ErrTokenInUse is returned for a progress token that belongs to another operation.
 	ErrTokenInUse = errors.New("session: progress token is in use")
 )
@@ -45,7 +49,9 @@ func (*timeoutError) Timeout() bool   { return true }
 func (*timeoutError) Is(e error) bool { return e == context.DeadlineExceeded }
 
 // CapabilityError is returned for a message that was not sent because a side has not declared the
-// capability, or the revision does not have the method (MCP lifecycle, "Capability Negotiation").
+// capability, or the revision does not have the method (MCP lifecycle, "Capability Negotiation"). It
+// is also returned if a server rejects a modern request that needs a capability; the [*jsonrpc.Error]
+// is wrapped then.
 type CapabilityError struct {
 	Method string // of the message
 	// Capability is the missing capability, such as "resources.subscribe", or "" if the revision
@@ -71,7 +77,8 @@ func closing() error {
 	return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
 }
 
-// VersionError is returned if the peers have no common revision.
+// VersionError is returned if the peers have no common revision. If the server has answered with that
+// error, the [*jsonrpc.Error] is wrapped too.
 type VersionError struct {
 	Requested mcp.Revision   // by the client
 	Offered   mcp.Revision   // by the server

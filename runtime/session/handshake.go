@@ -15,7 +15,7 @@ const (
 	phaseNew     phase = iota // no initialize yet
 	phaseOpening              // the server is handling initialize
 	phaseOpened               // the server has answered initialize
-	phaseReady                // the client has sent initialized
+	phaseReady                // the client has sent initialized, or knows the server's answer to server/discover
 )
 
 // agreement is the outcome of the handshake so far. It is immutable: an update replaces it.
@@ -25,7 +25,11 @@ type agreement struct {
 	revision mcp.Revision
 	client   *mcp.InitializeRequestParams
 	server   *mcp.InitializeResult
+	meta     *requestMeta // what each request of a client adds to its _meta; nil in a session
 }
+
+// modern reports whether the revision has no sessions.
+func (a *agreement) modern() bool { return a.meta != nil }
 
 // handshake is the initialization of a session (MCP lifecycle, "Initialization"). Its methods are
 // safe for concurrent use.

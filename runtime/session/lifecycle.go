@@ -14,7 +14,15 @@ import (
 
 // Connect opens a session as the client of conn and returns when the handshake is complete. It
 // sends params in initialize, with the protocol version set to the first of the configured
-// revisions. The session owns conn. ctx bounds Connect alone.
+// revisions with sessions. The session owns conn. ctx bounds Connect alone.
+//
+// If cfg has revisions without sessions, see [ModernRevisions], Connect sends server/discover first.
+// If the server answers it, the Session is not a session of the protocol: it has the revision and
+// what the server has said of itself, and each of its requests carries the revision, the client info
+// and the capabilities of params. Connect performs the handshake if the server answers with another
+// error than those of modern revisions, or not within five seconds. If cfg has only revisions
+// without sessions, it fails with [ErrNotModern] instead. If cfg knows the server, see
+// [Config.Known], Connect sends no server/discover.
 //
 // Connect closes conn if it fails: with a [*VersionError] if the server chooses a revision that is
 // not in cfg, with the error of the server, with the cause of ctx, or with the error of the
@@ -30,11 +38,12 @@ import (
 // [Config.Reopened].
 func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
 	s := newSession(conn, RoleClient, cfg)
-	client := initializeParams(params, s.cfg.Revisions[0])
+	_, sessions := splitRevisions(s.cfg.Revisions)
+	client := initializeParams(params, append(sessions, s.cfg.Revisions[0])[0])
 	s.handshake.set(func(a *agreement) { a.client = client })
 	s.reopening.init(conn)
 	s.start()
-	if err := s.initialize(ctx, client); err != nil {
+	if err := s.negotiate(ctx, client); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -53,19 +62,32 @@ func initializeParams(params *mcp.InitializeRequestParams, rev mcp.Revision) *mc
 
 // initialize performs the client's part of the handshake.
 func (s *Session) initialize(ctx context.Context, client *mcp.InitializeRequestParams) error {
+	return s.opens(ctx, s.requestInitialize(ctx, client))
+}
+
+// requestInitialize sends initialize.
+func (s *Session) requestInitialize(ctx context.Context, client *mcp.InitializeRequestParams) handshakeResult {
 	raw, err := s.Call(ctx, mcp.MethodInitialize, client)
 	if err != nil {
-		return err
+		return handshakeResult{err: err}
 	}
 	var result mcp.InitializeResult
 	if err := codec.Unmarshal(raw, &result); err != nil {
-		return fmt.Errorf("session: result of initialize: %w", err)
+		return handshakeResult{err: fmt.Errorf("session: result of initialize: %w", err)}
 	}
 	rev := mcp.Revision(result.ProtocolVersion)
-	if !slices.Contains(s.cfg.Revisions, rev) {
-		return &VersionError{mcp.Revision(client.ProtocolVersion), rev, s.cfg.Revisions}
+	if _, sessions := splitRevisions(s.cfg.Revisions); !slices.Contains(sessions, rev) {
+		return handshakeResult{err: &VersionError{mcp.Revision(client.ProtocolVersion), rev, s.cfg.Revisions}}
 	}
-	s.handshake.set(func(a *agreement) { a.server, a.revision, a.phase = &result, rev, phaseReady })
+	return handshakeResult{rev, &result, nil}
+}
+
+// opens completes the handshake after the server has answered initialize.
+func (s *Session) opens(ctx context.Context, r handshakeResult) error {
+	if r.err != nil {
+		return r.err
+	}
+	s.handshake.set(func(a *agreement) { a.server, a.revision, a.phase = r.server, r.revision, phaseReady })
 	s.notices.Resume()
 	if err := s.Notify(ctx, mcp.MethodNotificationsInitialized, nil); err != nil {
 		return err

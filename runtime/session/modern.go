@@ -278,7 +278,7 @@ func sendModern(ctx context.Context, call *Call) (json.RawMessage, error) {
 	if m, defined := mcp.LookupMethod(call.Method); defined && (!m.In(req.modern.revision) || !m.Notification || m.From&mcp.FromServer == 0) {
 		return nil, &CapabilityError{Method: call.Method, Revision: req.modern.revision}
 	}
-	text, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta)
+	text, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta, nil)
 	if err != nil {
 		return nil, err
 	}

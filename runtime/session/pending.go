@@ -26,6 +26,8 @@ type pending struct {
 	answer chan answer // buffers one
 	timer  *time.Timer // nil before the first start; stopped while the request is unused
 	late   lateFunc    // nil until the call has returned; guarded by calls.mu
+
+	session uint32 // number of the session it was sent in; see reopening
 }
 
 // start starts the timer.
@@ -62,8 +64,9 @@ type calls struct {
 
 // add adds a request and returns its id. inside is true for a request that belongs to a request of
 // the peer or is sent again in a new session: Shutdown waits for these. It fails with ErrClosed
-// while the session shuts down, unless inside is true, and later with the error of close.
-func (c *calls) add(inside bool) (jsonrpc.ID, *pending, error) {
+// while the session shuts down, unless inside is true, and later with the error of close. session is
+// the number of the session in which the request is sent.
+func (c *calls) add(inside bool, session uint32) (jsonrpc.ID, *pending, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -76,6 +79,7 @@ func (c *calls) add(inside bool) (jsonrpc.ID, *pending, error) {
 	if !ok {
 		p = &pending{answer: make(chan answer, 1)}
 	}
+	p.session = session
 	c.lastID++
 	id := codec.IntScalar(c.lastID)
 	if c.idPrefix != "" {
@@ -144,6 +148,21 @@ func (c *calls) awaitLate(id jsonrpc.ID, p *pending, late lateFunc) (open bool, 
 		c.deliverLate(oldest.late, answer{err: ErrTimeout})
 	}
 	return true, dropped
+}
+
+// lose fails the open requests of a lost session and of earlier ones with err.
+func (c *calls) lose(session uint32, err error) {
+	c.mu.Lock()
+	var ids []jsonrpc.ID
+	for id, p := range c.byID {
+		if p.session <= session {
+			ids = append(ids, id)
+		}
+	}
+	c.mu.Unlock()
+	for _, id := range ids {
+		c.deliver(id, answer{err: err})
+	}
 }
 
 // drain rejects further requests, except those with inside set; see add.

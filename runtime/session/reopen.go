@@ -180,6 +180,9 @@ func isFinal(err error) bool {
 
 // repeatHandshake sends the messages of the handshake again, in a new session.
 func (s *Session) repeatHandshake(session uint32) (*mcp.InitializeResult, error) {
+	if s.Modern() {
+		return s.repeatDiscover(session)
+	}
 	r := &s.reopening
 	r.mu.Lock()
 	initialize, initialized := r.initialize, r.initialized
@@ -204,7 +207,7 @@ func (s *Session) repeatHandshake(session uint32) (*mcp.InitializeResult, error)
 	if initialized == nil {
 		return &result, nil
 	}
-	text, err := encodeCall(jsonrpc.ID{}, initialized.Method, initialized.Params, initialized.meta)
+	text, err := encodeCall(jsonrpc.ID{}, initialized.Method, initialized.Params, initialized.meta, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -108,8 +108,10 @@ func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message
 
 // invalidAnswer returns the answer for a response that is invalid because of err.
 func invalidAnswer(err error) answer {
-	return answer{err: fmt.Errorf("session: invalid answer: %w", err)}
+	return answer{err: fmt.Errorf("%w: %w", errInvalidAnswer, err)}
 }
+
+var errInvalidAnswer = errors.New("session: invalid answer")
 
 // answer answers a request in m without a handler: with err or, if that is nil, with an empty
 // result.
@@ -360,10 +362,17 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 			reason = *p.Reason
 		}
 		s.cancelled(p.RequestID, reason)
+		if s.listens.has(p.RequestID) { // a server ends a subscription like this
+			s.answered(p.RequestID, answer{err: fmt.Errorf("%w: %s", ErrCancelled, boundary.Text(reason, maxReason))})
+		}
 	case mcp.MethodNotificationsInitialized:
 		if s.role == RoleServer {
 			s.handshake.confirm()
 		}
+	}
+	if s.Modern() && !s.listens.admit(message) {
+		s.cfg.Logger.Debug("notification of an unknown subscription dropped", "method", boundary.Text(message.Method, 100))
+		return
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
 	if reason := s.enqueue(req, len(m.Text)); reason != "" {

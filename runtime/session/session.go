@@ -48,6 +48,7 @@ type Session struct {
 	handshake *handshake
 	reopening reopening
 	calls     calls   // requests to the peer
+	listens   listens // the subscriptions of a client in revisions without sessions
 	inbound   inbound // requests of the peer
 	trackers  *trackers
 	replies   mailbox.Mailbox[transport.Message] // answers of the read loop
@@ -196,6 +197,7 @@ func (s *Session) StartClose() { s.stop(ErrClosed) }
 func (s *Session) Shutdown(ctx context.Context) error {
 	s.inbound.shutdown()
 	s.calls.drain()
+	s.listens.end(ErrClosed)
 	if s.rest(ctx) {
 		return s.Close()
 	}
@@ -313,6 +315,9 @@ func (s *Session) dispatch(m transport.Message, err error) (more bool) {
 	}
 	if lost, ok := errors.AsType[*transport.SessionLostError](err); ok {
 		s.withdraw(lost)
+		if lost.Unanswered {
+			s.calls.lose(lost.Session, &transport.DeliveryError{Taken: true, Err: lost})
+		}
 		s.reopen(lost)
 		return true
 	}

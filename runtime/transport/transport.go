@@ -254,6 +254,10 @@ var (
 type SessionLostError struct {
 	Session uint32 // number of the session
 	Err     error  // the cause; nil if the session was lost before
+
+	// Unanswered is set if all requests of the session that have no answer are lost, and Read
+	// returns no [*DeliveryError] for them.
+	Unanswered bool
 }
 
 // Error returns the text of ErrSessionLost and the cause.

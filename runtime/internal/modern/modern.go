@@ -17,10 +17,12 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// The members of _meta that make a request modern.
+// The members of _meta that modern revisions define.
 const (
-	MetaVersion      = "io.modelcontextprotocol/protocolVersion"
-	MetaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	MetaVersion      = "io.modelcontextprotocol/protocolVersion"    // makes a request modern
+	MetaCapabilities = "io.modelcontextprotocol/clientCapabilities" // makes a request modern
+	MetaClientInfo   = "io.modelcontextprotocol/clientInfo"
+	MetaLogLevel     = "io.modelcontextprotocol/logLevel"
 	MetaServerInfo   = "io.modelcontextprotocol/serverInfo"
 	MetaSubscription = "io.modelcontextprotocol/subscriptionId"
 )
@@ -31,6 +33,12 @@ const (
 	CodeMissingCapability  = -32021 // the client has not declared a capability that the request needs
 	CodeUnsupportedVersion = -32022 // the receiver does not speak the revision
 )
+
+// IsCode reports whether modern revisions define an error code, so that it shows that a server speaks
+// one of them.
+func IsCode(code int64) bool {
+	return code == CodeHeaderMismatch || code == CodeMissingCapability || code == CodeUnsupportedVersion
+}
 
 // Revisions returns the modern revisions, newest first.
 func Revisions() []mcp.Revision {

@@ -1,0 +1,176 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+)
+
+// Modern reports whether the revision has no sessions: each request stands for itself, and the
+// server keeps no state of the connection; see [Connect].
+func (s *Session) Modern() bool { return s.handshake.current.Load().modern() }
+
+// modernResult returns the outcome of a modern request. It sends the request again, with another
+// revision, if the server has rejected the revision and supports a common one.
+func (s *Session) modernResult(ctx context.Context, call *Call, e exchange, result json.RawMessage, err error) (json.RawMessage, error) {
+	if err != nil && jsonrpc.CodeOf(err) == modern.CodeUnsupportedVersion {
+		if s.changeRevision(offeredBy(err)) {
+			e.again = true
+			result, err = s.exchange(ctx, call, e)
+		}
+	}
+	if err != nil {
+		err = describe(call.Method, err)
+		if v, ok := errors.AsType[*VersionError](err); ok {
+			v.Requested, v.Supported = s.Revision(), s.cfg.Revisions
+		}
+		return nil, err
+	}
+	return result, s.checkResultType(call.Method, result)
+}
+
+// changeRevision changes the revision to the first of the configured modern ones that the server
+// offers. It returns false if there is none.
+func (s *Session) changeRevision(offered []mcp.Revision) bool {
+	current, _ := splitRevisions(s.cfg.Revisions)
+	common := firstCommon(current, offered)
+	return common != "" && s.setServer(common, s.Server()) == nil
+}
+
+// Types of results that modern revisions define (MCP basic, "ResultType").
+const (
+	resultComplete      = "complete"
+	resultInputRequired = "input_required"
+	resultTask          = "task" // of the tasks extension
+)
+
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+// checkResultType returns an error if the client does not know the type of a result.
+func (s *Session) checkResultType(method string, result json.RawMessage) error {
+	raw, ok := codec.Member(result, "resultType")
+	if !ok {
+		return nil // of an earlier revision: complete
+	}
+	var kind string
+	if err := codec.ReadPart(raw, func(r *wire.Reader) { kind = r.Text() }); err != nil {
+		return fmt.Errorf("session: result of %s: resultType: %w", method, err)
+	}
+	switch {
+	case kind == resultComplete:
+		return nil
+	case kind == resultInputRequired && slices.Contains([]string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead}, method):
+		return nil
+	case kind == resultTask && s.extends(tasksExtension):
+		return nil
+	}
+	return fmt.Errorf("session: result of %s has the unknown resultType %q", method, kind)
+}
+
+// extends reports whether the client has declared an extension.
+func (s *Session) extends(extension string) bool {
+	_, ok := codec.Member(s.handshake.current.Load().client.Capabilities.Extensions, extension)
+	return ok
+}
+
+// answerError is an error answer with a code of modern revisions. It wraps the error of this package
+// that describes it.
+type answerError struct {
+	described error
+	answer    *jsonrpc.Error
+}
+
+func (e *answerError) Error() string { return e.described.Error() }
+
+func (e *answerError) Unwrap() []error { return []error{e.described, e.answer} }
+
+// describe returns an error answer to a modern request with the error of this package for its code:
+// a [*VersionError], a [*CapabilityError] or [ErrHeaders]. It returns other errors unchanged.
+func describe(method string, err error) error {
+	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return err
+	}
+	switch answer.Code {
+	case modern.CodeHeaderMismatch:
+		return &answerError{fmt.Errorf("%w: %s: %s", ErrHeaders, method, answer.Message), answer}
+	case modern.CodeMissingCapability:
+		return &answerError{&CapabilityError{Method: method, Capability: requiredCapabilities(answer), Own: true}, answer}
+	case modern.CodeUnsupportedVersion:
+		v := new(VersionError)
+		if offered := offeredBy(err); len(offered) > 0 {
+			v.Offered = offered[0]
+		}
+		return &answerError{v, answer}
+	}
+	return err
+}
+
+// maxNamed is how many missing capabilities an error names.
+const maxNamed = 8
+
+// requiredCapabilities returns the capabilities that the data of an error names, such as
+// "elicitation.form", separated by commas.
+func requiredCapabilities(e *jsonrpc.Error) string {
+	raw, ok := codec.Member(e.Data, "requiredCapabilities")
+	if !ok {
+		return "of the client"
+	}
+	var names []string
+	var walk func(r *wire.Reader, prefix string)
+	walk = func(r *wire.Reader, prefix string) {
+		if r.Kind() != wire.KindObject {
+			r.Skip()
+			names = append(names, prefix)
+			return
+		}
+		leaf := true
+		for r.Object(); len(names) < maxNamed && r.More(); {
+			leaf = false
+			walk(r, strings.TrimPrefix(prefix+"."+r.Key(), "."))
+		}
+		if leaf && prefix != "" {
+			names = append(names, prefix)
+		}
+	}
+	if codec.ReadPart(raw, func(r *wire.Reader) { walk(r, "") }) != nil || len(names) == 0 {
+		return "of the client"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Handle passes a request or a notification to the handler of the session, as if the peer had sent
+// it: through the receiving middleware, and notifications in turn with those of the peer. It is for
+// input requests that arrive in the result of a request. The ID of a notification is the zero ID.
+// Handle returns the result and the error of the handler of a request, and nil at once for a
+// notification, or [ErrClosed] if the session has ended.
+func (s *Session) Handle(ctx context.Context, req *Request) (codec.Encoder, error) {
+	req.Session = s
+	if s.life.over() {
+		return nil, s.life.err()
+	}
+	if req.IsNotification() {
+		if reason := s.enqueue(req, len(req.Params)); reason != "" {
+			s.warn("notification dropped", "reason", reason, "method", boundary.Text(req.Method, 100))
+		}
+		return nil, nil
+	}
+	if !s.life.enter() {
+		return nil, s.life.err()
+	}
+	defer s.life.exit()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.life.ctx, func() { cancel(context.Cause(s.life.ctx)) })()
+	return s.run(NewContext(ctx, req), req)
+}

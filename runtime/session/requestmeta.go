@@ -1,0 +1,117 @@
+package session
+
+import (
+	"bytes"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+)
+
+// requestMeta is what a client adds to the _meta of each modern request: its revision, its client
+// info and its capabilities (MCP basic, "_meta"). It is immutable.
+type requestMeta struct {
+	members []metaMember
+	text    []byte // the members of the _meta, encoded and without braces
+}
+
+// newRequestMeta returns the members for a revision.
+func newRequestMeta(revision mcp.Revision, client *mcp.InitializeRequestParams) (*requestMeta, error) {
+	capabilities := *mcp.Project(revision, &client.Capabilities)
+	if roots := capabilities.Roots; roots != nil && !revision.Has(mcp.MethodNotificationsRootsListChanged) {
+		own := *roots
+		own.ListChanged = nil
+		capabilities.Roots = &own
+	}
+	m := &requestMeta{members: []metaMember{
+		{modern.MetaVersion, codec.StringScalar(string(revision))},
+		{modern.MetaClientInfo, mcp.Project(revision, &client.ClientInfo)},
+		{modern.MetaCapabilities, &capabilities},
+	}}
+	for i := range m.members {
+		raw, err := boundary.Marshal(m.members[i].value)
+		if err != nil {
+			return nil, err
+		}
+		m.members[i].value = Raw(raw)
+	}
+	text, err := boundary.Marshal(encoderFunc(func(w *wire.Writer) { writeMeta(w, nil, m.members) }))
+	if err != nil {
+		return nil, err
+	}
+	m.text = text[1 : len(text)-1]
+	return m, nil
+}
+
+// with returns the members of m that are not in own, and own.
+func (m *requestMeta) with(own []metaMember) []metaMember {
+	all := make([]metaMember, 0, len(m.members)+len(own))
+	for _, member := range m.members {
+		if !replaced(own, member.name) {
+			all = append(all, member)
+		}
+	}
+	return append(all, own...)
+}
+
+// encode encodes a request without decoding its params. ok is false if that is not possible, because
+// the params have a _meta, or may have one that is not their first member.
+func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder, own []metaMember) (text []byte, err error, ok bool) {
+	if !m.insertable(method, params, own) {
+		return nil, nil, false
+	}
+	ok = true
+	text, err = boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+		beginCall(w, id, method)
+		w.Key(`,"params":`)
+		ok = m.insert(w, params, own)
+		w.End()
+	}))
+	return text, err, ok && err == nil
+}
+
+// insertable reports whether the params of a request have no _meta or have it as their first member,
+// and own has none of the members of m and only valid names.
+func (m *requestMeta) insertable(method string, params codec.Encoder, own []metaMember) bool {
+	for _, member := range own {
+		if replaced(m.members, member.name) || metaKeyFault(member.name) != "" {
+			return false
+		}
+	}
+	switch p := params.(type) {
+	case nil:
+		return true
+	case Raw:
+		_, found := codec.Member([]byte(p), "_meta")
+		return !found
+	}
+	_, generated := mcp.LookupMethod(method)
+	return generated
+}
+
+// insert writes params with a _meta as their first member. It returns false, and leaves the text
+// invalid, if they have one already, are empty or cannot be encoded.
+func (m *requestMeta) insert(w *wire.Writer, params codec.Encoder, own []metaMember) bool {
+	w.Lit(`{"_meta":{`)
+	w.LitBytes(m.text)
+	for _, member := range own {
+		w.MapKey(member.name)
+		member.value.EncodeJSON(w)
+	}
+	w.Lit("}")
+	if params == nil {
+		w.End()
+		return w.Failure().Err == nil
+	}
+	at := len(w.Bytes())
+	params.EncodeJSON(w)
+	text := w.Bytes()
+	if len(text) <= at+len("{}") || text[at] != '{' || bytes.HasPrefix(text[at:], metaFirst) {
+		return false
+	}
+	text[at] = ',' // joins the two objects
+	return true
+}
