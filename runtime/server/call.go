@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -24,9 +25,12 @@ type Call struct {
 	// ctx is the handler's context. Session, task and peer are looked up in its values on demand,
 	// because few calls need them.
 	ctx context.Context
+	// rounds is set if the result of a modern request may be input requests.
+	rounds bool
+	replay atomic.Pointer[replayRun] // nil until the call makes input requests or runs steps
 }
 
-func newCall(ctx context.Context, p *peer) *Call { return &Call{p, ctx} }
+func newCall(ctx context.Context, p *peer) *Call { return &Call{p: p, ctx: ctx} }
 
 // Server returns the server that the handler belongs to.
 func (c *Call) Server() *Server { return c.p.s }
@@ -148,16 +152,20 @@ func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) 
 	return to.Notify(ctx, method, params)
 }
 
-// client returns a sender of input requests to the client. A user may take long to respond, so
-// requests of a plain call have the timeout [Config.InputTimeout]. Requests of a task have no
-// timeout, because a task waits for its client to reconnect.
+// client returns a sender of input requests to the client. Those of a plain modern call go in its
+// result. A user may take long to respond, so requests of a plain call in a session have the timeout
+// [Config.InputTimeout]. Requests of a task have no timeout, because a task waits for its client to
+// reconnect.
 func (c *Call) client() mcp.ToClient {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
 		return mcp.ToClient{Caller: noClient{}}
 	}
-	if sess := c.Session(); sess != nil {
-		if _, isTask := c.Task(); !isTask {
+	if _, isTask := c.Task(); !isTask {
+		if c.modern() {
+			return mcp.ToClient{Caller: inResult{c}}
+		}
+		if sess := c.Session(); sess != nil {
 			return mcp.ToClient{Caller: sess.With(session.Timeout(c.p.s.cfg.InputTimeout))}
 		}
 	}

@@ -227,6 +227,9 @@ func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormPara
 
 // elicit sends an elicitation to the client and returns its result.
 func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	if err := inStep(ctx, mcp.MethodElicitationCreate); err != nil {
+		return nil, err
+	}
 	outcome, err := c.client().Elicit(ctx, params)
 	if err != nil {
 		return nil, err
@@ -279,7 +282,7 @@ func (c *Call) checkElicitation(mode string) error {
 
 // projectForm converts a form to the revision of the session.
 func (c *Call) projectForm(params *mcp.ElicitRequestFormParams) (*mcp.ElicitRequestFormParams, error) {
-	if c.Session() == nil {
+	if c.Session() == nil && !c.modern() {
 		return params, nil
 	}
 	rev := c.Revision()

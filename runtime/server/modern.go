@@ -145,15 +145,14 @@ type completed struct {
 // EncodeJSON writes the added members, then those of the result.
 func (c *completed) EncodeJSON(w *wire.Writer) {
 	w.Begin()
+	if required, ok := c.result.(*mcp.InputRequiredResult); ok && required.Meta == nil {
+		c.encodeServerInfo(w)
+		w.EndWith(required)
+		return
+	}
 	if isBare(c.result) {
 		w.KeyText(`,"resultType":"`, resultComplete)
-		if c.s.serverInfo != nil {
-			w.Key(`,"_meta":`)
-			w.Begin()
-			w.Key(`,"` + modern.MetaServerInfo + `":`)
-			w.LitBytes(c.s.serverInfo)
-			w.End()
-		}
+		c.encodeServerInfo(w)
 		c.hint.encode(w)
 		w.EndWith(c.result)
 		return
@@ -173,6 +172,18 @@ func (c *completed) EncodeJSON(w *wire.Writer) {
 		c.hint.encode(w)
 	}
 	w.EndWith(encoded(text))
+}
+
+// encodeServerInfo writes a _meta with the server info, if there is one.
+func (c *completed) encodeServerInfo(w *wire.Writer) {
+	if c.s.serverInfo == nil {
+		return
+	}
+	w.Key(`,"_meta":`)
+	w.Begin()
+	w.Key(`,"` + modern.MetaServerInfo + `":`)
+	w.LitBytes(c.s.serverInfo)
+	w.End()
 }
 
 // withServerInfo returns the text of the result, with the server info in its _meta unless that has

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // PromptFunc is a Go function that fills in a prompt. All required arguments are present. Embedded
@@ -193,6 +194,7 @@ func (h *handler) ListPrompts(ctx context.Context, params *mcp.PaginatedRequestP
 // GetPrompt implements prompts/get (MCP prompts, "Getting a Prompt" and "Error Handling").
 func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestParams) (mcp.GetPromptOutcome, error) {
 	c := newCall(ctx, h.p)
+	c.rounds = true
 	p, ok := h.p.s.prompts.get(c, params.Name)
 	if !ok {
 		return nil, invalidParams("unknown prompt: %q", params.Name)
@@ -201,12 +203,14 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 	if arguments == nil {
 		arguments = map[string]string{}
 	}
-	var result *mcp.GetPromptResult
-	var err error
-	if p.wrapped == nil {
-		result, err = p.serve(ctx, c, arguments)
-	} else {
-		result, err = p.wrapped(ctx, c, &PromptRequest{&p.def, arguments})
+	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
+		return nil, err
+	}
+	result, err := p.run(ctx, c, arguments)
+	if required, fault := c.end(params.Name, err); required != nil {
+		return required, nil
+	} else if fault != nil {
+		return nil, fault
 	}
 	if err == nil {
 		err = p.checkResult(c, result)
@@ -215,6 +219,15 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 		return nil, err // an untyped nil: the outcome is an interface
 	}
 	return result, nil
+}
+
+// run calls the middleware of the prompt, then serve.
+func (p *prompt) run(ctx context.Context, c *Call, arguments map[string]string) (result *mcp.GetPromptResult, err error) {
+	defer boundary.Catch(&err)
+	if p.wrapped == nil {
+		return p.serve(ctx, c, arguments)
+	}
+	return p.wrapped(ctx, c, &PromptRequest{&p.def, arguments})
 }
 
 // serve checks that required arguments are present, and calls the function of the prompt.

@@ -259,18 +259,22 @@ func (s *Server) wrapRead(own []ResourceMiddleware, read readFunc, mime *string)
 // ReadResource implements resources/read (MCP resources, "Reading Resources").
 func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequestParams) (mcp.ReadResourceOutcome, error) {
 	c := newCall(ctx, h.p)
+	c.rounds = true
 	r, err := h.p.s.find(c, params.URI)
 	if err != nil {
 		return nil, err
 	}
-	var result *mcp.ReadResourceResult
-	if r.wrapped == nil {
-		result, err = readFrom(ctx, c, r.read, Resource{r.request.URI, r.request.Vars}, r.mime)
-	} else {
-		result, err = r.wrapped(ctx, c, new(r.request))
-		if err == nil {
-			err = checkRead(c, r.request.URI, result)
-		}
+	if err := c.resume(params.URI, params.RequestState, params.InputResponses); err != nil {
+		return nil, err
+	}
+	result, err := r.run(ctx, c)
+	if required, fault := c.end(params.URI, err); required != nil {
+		return required, nil
+	} else if fault != nil {
+		return nil, fault
+	}
+	if err == nil && r.wrapped != nil {
+		err = checkRead(c, r.request.URI, result)
 	}
 	if err != nil {
 		return nil, err // an untyped nil: the outcome is an interface
@@ -281,6 +285,15 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 		result.TTLMs, result.CacheScope = new(hint.ttl.Milliseconds()), &hint.scope
 	}
 	return result, nil
+}
+
+// run calls the middleware of the resource, then readFrom.
+func (r *found) run(ctx context.Context, c *Call) (result *mcp.ReadResourceResult, err error) {
+	defer boundary.Catch(&err)
+	if r.wrapped == nil {
+		return readFrom(ctx, c, r.read, Resource{r.request.URI, r.request.Vars}, r.mime)
+	}
+	return r.wrapped(ctx, c, new(r.request))
 }
 
 // readFrom calls the function of a resource, and completes and checks its contents.

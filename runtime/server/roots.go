@@ -23,7 +23,10 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	if client != nil && client.Roots == nil {
 		return nil, &session.CapabilityError{Method: mcp.MethodRootsList, Capability: "roots", Revision: c.Revision()}
 	}
-	if _, isTask := c.Task(); isTask || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {
+	if err := inStep(ctx, mcp.MethodRootsList); err != nil {
+		return nil, err
+	}
+	if _, isTask := c.Task(); isTask || c.modern() || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {
 		return c.askRoots(ctx)
 	}
 	return c.p.roots.get(func() ([]mcp.Root, error) { return c.askRoots(ctx) })

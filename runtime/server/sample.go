@@ -25,6 +25,9 @@ func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParam
 	if err := c.checkSampling(params); err != nil {
 		return nil, err
 	}
+	if err := inStep(ctx, mcp.MethodSamplingCreateMessage); err != nil {
+		return nil, err
+	}
 	outcome, err := c.client().CreateMessage(ctx, c.projectSampling(params))
 	if err != nil {
 		return nil, err
@@ -53,7 +56,7 @@ func (c *Call) SampleTask(ctx context.Context, params *mcp.CreateMessageRequestP
 // projectSampling converts a conversation to the revision of the session. In older revisions, a
 // message has one block: a message with several blocks becomes several messages.
 func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.CreateMessageRequestParams {
-	if c.Session() == nil {
+	if c.Session() == nil && !c.modern() {
 		return params
 	}
 	rev := c.Revision()
@@ -81,7 +84,10 @@ func (c *Call) projectSampling(params *mcp.CreateMessageRequestParams) *mcp.Crea
 // a [*session.CapabilityError] if the client has not declared that for the method.
 func (c *Call) taskSession(method, capability string) (*session.Session, error) {
 	sess := c.Session()
-	if sess == nil {
+	switch {
+	case sess == nil && c.modern():
+		return nil, &session.CapabilityError{Method: method, Revision: c.Revision()}
+	case sess == nil:
 		return nil, session.ErrClosed
 	}
 	if !sess.PeerTakesTask(method) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -92,7 +93,23 @@ type Config struct {
 	// [Call.Roots] fail with [session.ErrTimeout], and the server cancels the request at the
 	// client. The deadline of their context may be earlier. A task waits until its ttl has passed.
 	// The default is [DefaultInputTimeout], and a negative value means no limit.
+	//
+	// In revisions without sessions, input requests end with the call. InputTimeout limits how long
+	// the client may take to send the call again with the responses; no limit means 24 hours there.
 	InputTimeout time.Duration
+	// StateKeys are secrets that protect the state of calls in revisions without sessions, which
+	// passes through the client while it collects input. Each has at least 32 random bytes. The
+	// first one seals new state, and all of them open it. Servers with the same keys, such as those
+	// behind one load balancer, continue each other's calls. To replace a key, first add the new one
+	// at the end on all servers, then move it to the front, then remove the old one. The default is
+	// a random key: after a restart of the server, calls that wait for input must be made again.
+	StateKeys [][]byte
+	// MaxState limits the size of that state, in bytes. A call whose steps and responses take more
+	// fails. The default is [DefaultMaxState].
+	MaxState int
+	// MaxRounds limits how often a call in revisions without sessions may ask for input. The default
+	// is [DefaultMaxRounds], and a negative value means no limit.
+	MaxRounds int
 	// MaxToolRounds limits the rounds of tool calls since the last message of the user in a
 	// conversation that [Call.Sample] sends. The default is [DefaultMaxToolRounds], and a negative
 	// value means no limit.
@@ -156,6 +173,8 @@ const (
 	DefaultPageSize             = 100
 	DefaultLogRate              = 1000
 	DefaultInputTimeout         = 10 * time.Minute
+	DefaultMaxState             = 64 << 10
+	DefaultMaxRounds            = 100
 	DefaultMaxToolRounds        = 100
 	DefaultMaxURI               = 8 << 10
 	DefaultMaxSubscriptions     = 10000
@@ -179,6 +198,8 @@ type Server struct {
 	features   atomic.Uint64             // number of changes of features and extensions
 	discovered atomic.Pointer[discovery] // the result of server/discover
 	detached   *peer                     // for calls that belong to no session, such as those of recovered tasks
+
+	keys *replay.Keys // for what passes through clients
 
 	clientTasks    *requestor.Tasks // tasks that clients run
 	taskMiddleware session.Config   // the middleware of clientTasks
@@ -219,6 +240,8 @@ func New(name, version string, cfg *Config) *Server {
 	s.prompts = newSet[*prompt](s, KindPrompt, mcp.MethodNotificationsPromptsListChanged)
 	s.taskMiddleware.Logger = s.cfg.Session.Logger
 	s.clientTasks = requestor.Attach(&s.taskMiddleware)
+	s.keys = replay.NewKeys(s.cfg.StateKeys...)
+	s.cfg.StateKeys = nil
 	s.detached = newPeer(s)
 	s.newResponder()
 	return s
@@ -260,6 +283,7 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 		def   int
 	}{
 		{"PageSize", &cfg.PageSize, DefaultPageSize},
+		{"MaxState", &cfg.MaxState, DefaultMaxState},
 		{"MaxURI", &cfg.MaxURI, DefaultMaxURI},
 		{"MaxSubscriptions", &cfg.MaxSubscriptions, DefaultMaxSubscriptions},
 		{"MaxSubscriptionBytes", &cfg.MaxSubscriptionBytes, DefaultMaxSubscriptionBytes},
@@ -276,6 +300,14 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 		cfg.InputTimeout = DefaultInputTimeout
 	case cfg.InputTimeout < 0:
 		cfg.InputTimeout = 0 // session.Timeout takes 0 as no limit
+	}
+	if cfg.MaxRounds == 0 {
+		cfg.MaxRounds = DefaultMaxRounds
+	}
+	for i, key := range cfg.StateKeys {
+		if len(key) < replay.MinKey {
+			mistakes = append(mistakes, fmt.Errorf("server: StateKeys: key %d has %d bytes, want at least %d", i, len(key), replay.MinKey))
+		}
 	}
 	if cfg.MaxToolRounds == 0 {
 		cfg.MaxToolRounds = DefaultMaxToolRounds

@@ -365,6 +365,7 @@ func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestPar
 // CallTool implements tools/call (MCP tools, "Calling Tools" and "Error Handling").
 func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
 	c := newCall(ctx, h.p)
+	c.rounds = true
 	t, ok := h.p.s.tools.get(c, params.Name)
 	if !ok {
 		return nil, invalidParams("unknown tool: %q", params.Name)
@@ -373,12 +374,14 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)
 	}
-	var result *mcp.CallToolResult
-	var err error
-	if t.wrapped == nil {
-		result, err = t.serve(ctx, c, arguments)
-	} else {
-		result, err = t.wrapped(ctx, c, &ToolRequest{&t.def, arguments})
+	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
+		return nil, err
+	}
+	result, err := t.run(ctx, c, arguments)
+	if required, fault := c.end(params.Name, err); required != nil {
+		return required, nil
+	} else if fault != nil {
+		return nil, fault
 	}
 	if err != nil {
 		return failureResult(c, err)
@@ -387,6 +390,15 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		return nil, err
 	}
 	return result, nil
+}
+
+// run calls the middleware of the tool, then serve.
+func (t *tool) run(ctx context.Context, c *Call, arguments json.RawMessage) (result *mcp.CallToolResult, err error) {
+	defer boundary.Catch(&err)
+	if t.wrapped == nil {
+		return t.serve(ctx, c, arguments)
+	}
+	return t.wrapped(ctx, c, &ToolRequest{&t.def, arguments})
 }
 
 // serve validates the arguments, adds defaults and calls the function of the tool. It returns
@@ -424,7 +436,10 @@ func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 // failureResult returns the outcome of a call whose tool has returned an error. A capability that the
 // client of a modern request lacks is an error response (MCP basic, "_meta").
 func failureResult(c *Call, err error) (mcp.CallToolOutcome, error) {
-	if _, ok := errors.AsType[*jsonrpc.Error](err); ok || c.ctx.Err() != nil {
+	if _, panicked := err.(*boundary.Panic); panicked || c.ctx.Err() != nil {
+		return nil, err
+	}
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return nil, err
 	}
 	if missing, ok := errors.AsType[*session.CapabilityError](err); ok && missing.Capability != "" && !missing.Own && c.modern() {

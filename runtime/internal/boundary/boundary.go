@@ -43,9 +43,14 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 // ErrGoexit is the outcome of code that called [runtime.Goexit].
 var ErrGoexit = errors.New("the handler called runtime.Goexit")
 
-// Catch turns a panic into a [*Panic] in *err. It must be deferred directly.
+// Catch turns a panic into a [*Panic] in *err. It must be deferred directly. A [*Panic] that
+// panics again, in another goroutine, stays the same.
 func Catch(err *error) {
-	if v := recover(); v != nil {
+	switch v := recover().(type) {
+	case nil:
+	case *Panic:
+		*err = v
+	default:
 		*err = &Panic{v, debug.Stack()}
 	}
 }

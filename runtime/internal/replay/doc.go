@@ -1,0 +1,23 @@
+// Package replay runs a handler again from its top with the results that earlier runs recorded.
+//
+// A handler makes input requests and runs steps. A [Recorder] serves one run of it. It finds the
+// recorded result of an input request or a step by its [ID]: the kind, the key and, among equal
+// keys, the occurrence. The key of an input request is a digest of its method and params, see
+// [InputKey]; the key of a step is its name. Goroutines of a handler may therefore make input
+// requests and run steps concurrently, in any order.
+//
+// What has no recorded result goes to the [Backend]. [Rounds] is the Backend of plain calls of
+// revisions without sessions: an input request fails with [ErrSuspended], which ends the round, and
+// results are collected for the next round. They travel to the client and back as a sealed [State];
+// see [Keys]. A Backend for tasks waits for the response and persists each result before the
+// handler gets it. Without a Backend, a Recorder only runs steps.
+//
+// After the first ErrSuspended, steps that have no recorded result do not begin. Recorded results
+// are returned nevertheless, even if the context has ended: otherwise the run would look as if it
+// did not ask for them.
+//
+// [Recorder.End] ends a run. If the handler is run again, End first waits for steps that are still
+// running, because their results must not be lost. It fails with a [*NondeterminismError] if the run asked for something new without having
+// asked for all recorded results, and with a [*DuplicateError] if two steps of one name ran at the
+// same time, because then their occurrences are ambiguous.
+package replay

@@ -1,0 +1,13 @@
+package replay
+
+import "github.com/mcpwire/mcpwire/codec"
+
+// For tests in replay_test.
+var DecodeState = decodeState
+
+func (s *State) Append(dst []byte) []byte { return s.append(dst) }
+
+func (c *Context) Digest() []byte { return c.digest() }
+
+// StrictJSON reports whether the codec accepts a text.
+func StrictJSON(text string) bool { return codec.Valid([]byte(text)) == nil }

@@ -1,0 +1,236 @@
+package replay_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/replay"
+)
+
+func ask(params string) *replay.Request {
+	return &replay.Request{Method: "elicitation/create", Params: json.RawMessage(params), Label: "elicitation/create " + params}
+}
+
+// result returns the function of a step that counts its runs and returns a number.
+func result(runs *int) func(int) (replay.Outcome, error) {
+	return func(occurrence int) (replay.Outcome, error) {
+		*runs++
+		return replay.Outcome{Result: json.RawMessage(strconv.Itoa(occurrence))}, nil
+	}
+}
+
+// next returns the Recorder of the next run, in which all input requests have responses.
+func next(b *replay.Rounds, answer string) (*replay.Recorder, *replay.Rounds) {
+	entries, open := b.Ended()
+	for _, o := range open {
+		entries = append(entries, o.Entry(json.RawMessage(answer)))
+	}
+	again := replay.NewRounds(entries)
+	return replay.New(again, entries), again
+}
+
+func TestEqualKeysAreToldApartByOccurrence(t *testing.T) {
+	b := replay.NewRounds(nil)
+	r := replay.New(b, nil)
+	runs := 0
+	for want := range 3 {
+		out, err := r.Step(t.Context(), "s", result(&runs))
+		if err != nil || string(out.Result) != strconv.Itoa(want+1) {
+			t.Errorf("step %d: got %s, %v", want, out.Result, err)
+		}
+	}
+	for range 2 {
+		if _, err := r.Input(t.Context(), ask(`{"a":1,"b":"é","_meta":{"x":1}}`)); err != replay.ErrSuspended {
+			t.Errorf("got %v, want ErrSuspended", err)
+		}
+	}
+	if err := r.End(t.Context()); err != nil {
+		t.Error(err)
+	}
+	entries, open := b.Ended()
+	if len(entries) != 3 || len(open) != 2 || open[0].Name == open[1].Name || open[0].Occurrence != 1 || open[1].Occurrence != 2 {
+		t.Errorf("entries %v, open %v", entries, open)
+	}
+	r, _ = next(b, `"answer"`)
+	for want := range 3 {
+		out, err := r.Step(t.Context(), "s", result(&runs))
+		if err != nil || string(out.Result) != strconv.Itoa(want+1) {
+			t.Errorf("step %d again: got %s, %v", want, out.Result, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 { // the same params, written in another way
+		got, err := r.Input(ended, ask(`{"b":"\u00e9", "_meta":{}, "a":1}`))
+		if err != nil || string(got) != `"answer"` {
+			t.Errorf("got %s, %v", got, err)
+		}
+	}
+	if err := r.End(t.Context()); err != nil || runs != 3 {
+		t.Errorf("%v, %d runs", err, runs)
+	}
+}
+
+func TestNoStepBeginsAfterFirstOpenRequest(t *testing.T) {
+	r := replay.New(replay.NewRounds(nil), nil)
+	runs := 0
+	r.Input(t.Context(), ask(`{}`))
+	if _, err := r.Step(t.Context(), "s", result(&runs)); err != replay.ErrSuspended || runs != 0 {
+		t.Errorf("got %v, %d runs", err, runs)
+	}
+}
+
+func TestEndWaitsForRunningSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := replay.NewRounds(nil)
+		r := replay.New(b, nil)
+		begun, release := make(chan struct{}), make(chan struct{})
+		go r.Step(t.Context(), "s", func(int) (replay.Outcome, error) {
+			close(begun)
+			<-release
+			return replay.Outcome{Result: json.RawMessage(`1`)}, nil
+		})
+		<-begun
+		r.Input(t.Context(), ask(`{}`))
+		ended := make(chan error)
+		go func() { ended <- r.End(t.Context()) }()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("End does not wait")
+		default:
+		}
+		close(release)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if entries, _ := b.Ended(); len(entries) != 1 {
+			t.Errorf("entries %v", entries)
+		}
+	})
+}
+
+func TestStepsOfOneNameAtTheSameTimeFail(t *testing.T) {
+	r := replay.New(nil, nil)
+	_, err := r.Step(t.Context(), "s", func(int) (replay.Outcome, error) {
+		_, err := r.Step(t.Context(), "s", nil)
+		return replay.Outcome{}, err
+	})
+	var duplicate *replay.DuplicateError
+	if !errors.As(err, &duplicate) || duplicate.Step != "s" {
+		t.Errorf("got %v", err)
+	}
+	if err := r.End(t.Context()); !errors.As(err, &duplicate) {
+		t.Errorf("the run ends with %v", err)
+	}
+}
+
+func TestRunThatAsksForOtherThingsIsNotDeterministic(t *testing.T) {
+	runs := 0
+	first := func(r *replay.Recorder) {
+		r.Step(t.Context(), "s", result(&runs))
+		r.Input(t.Context(), ask(`"one"`))
+	}
+	for _, tt := range []struct {
+		name string
+		run  func(r *replay.Recorder)
+		want []string // parts of the error; nil for none
+	}{
+		{"the same", first, nil},
+		{"more", func(r *replay.Recorder) { first(r); r.Input(t.Context(), ask(`"two"`)) }, nil},
+		{"less", func(r *replay.Recorder) { r.Step(t.Context(), "s", result(&runs)) }, nil},
+		{"another order", func(r *replay.Recorder) {
+			r.Input(t.Context(), ask(`"one"`))
+			r.Step(t.Context(), "s", result(&runs))
+		}, nil},
+		{"another request", func(r *replay.Recorder) {
+			r.Step(t.Context(), "s", result(&runs))
+			r.Input(t.Context(), ask(`"two"`))
+		}, []string{`elicitation/create "one" (occurrence 1)`, `elicitation/create "two" (occurrence 1)`}},
+		{"another step", func(r *replay.Recorder) {
+			r.Step(t.Context(), "z", result(&runs))
+			r.Input(t.Context(), ask(`"one"`))
+		}, []string{`step "s" (occurrence 1)`, `step "z" (occurrence 1)`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := replay.NewRounds(nil)
+			r := replay.New(b, nil)
+			first(r)
+			if err := r.End(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r, _ = next(b, `1`)
+			tt.run(r)
+			err := r.End(t.Context())
+			var mistake *replay.NondeterminismError
+			if errors.As(err, &mistake) != (tt.want != nil) {
+				t.Fatalf("got %v", err)
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q lacks %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestTransientResponseIsForOneRun(t *testing.T) {
+	transient := func() *replay.Request {
+		q := ask(`"page"`)
+		q.Transient = true
+		return q
+	}
+	b := replay.NewRounds(nil)
+	r := replay.New(b, nil)
+	r.Input(t.Context(), transient())
+	for range 3 {
+		r, b = next(b, `"accept"`)
+		if got, err := r.Input(t.Context(), transient()); err != nil || string(got) != `"accept"` {
+			t.Errorf("got %s, %v", got, err)
+		}
+		if _, err := r.Input(t.Context(), transient()); err != replay.ErrSuspended {
+			t.Errorf("got %v, want ErrSuspended", err)
+		}
+		if err := r.End(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	r, b = next(b, `"accept"`)
+	if _, err := r.Input(t.Context(), ask(`"other"`)); err != replay.ErrSuspended {
+		t.Error(err)
+	}
+	if err := r.End(t.Context()); err != nil { // the page is not needed any more
+		t.Error(err)
+	}
+	if entries, _ := b.Ended(); len(entries) != 0 {
+		t.Errorf("entries %v", entries)
+	}
+}
+
+func TestFailureThatIsNotRecordedIsReturned(t *testing.T) {
+	b := replay.NewRounds(nil)
+	r := replay.New(b, nil)
+	broken := errors.New("broken")
+	if _, err := r.Step(t.Context(), "s", func(int) (replay.Outcome, error) { return replay.Outcome{}, broken }); err != broken {
+		t.Errorf("got %v", err)
+	}
+	if _, err := r.Step(t.Context(), "t", func(int) (replay.Outcome, error) { return replay.Outcome{Failed: true}, nil }); err != nil {
+		t.Error(err)
+	}
+	if entries, _ := b.Ended(); len(entries) != 1 || !entries[0].Failed {
+		t.Errorf("entries %v", entries)
+	}
+	r.End(t.Context())
+	if _, err := r.Step(t.Context(), "u", nil); err != replay.ErrEnded {
+		t.Errorf("after the end: %v", err)
+	}
+	if _, err := r.Input(t.Context(), ask(`1`)); err != replay.ErrEnded {
+		t.Errorf("after the end: %v", err)
+	}
+}

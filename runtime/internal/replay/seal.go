@@ -1,0 +1,179 @@
+package replay
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+)
+
+// MinKey is the least length of a key of [NewKeys], in bytes.
+const MinKey = 32
+
+// Errors of sealed texts.
+var (
+	// ErrKey is returned for a text that was sealed with another key, by a process with other keys.
+	ErrKey = errors.New("replay: sealed with an unknown key")
+	// ErrSeal is returned for a text that was changed, or was sealed for another purpose or request.
+	ErrSeal = errors.New("replay: not sealed for this request")
+	// ErrExpired is returned for a state that has expired.
+	ErrExpired = errors.New("replay: state has expired")
+)
+
+// Keys seals texts that pass through the client, and opens them again: nobody without the keys can
+// read or change them. Sealing uses AES-256-GCM. Each text has a key of its own, which HMAC-SHA256
+// derives from a key and 16 random bytes, so that the number of texts is not limited in practice.
+// A sealed text is, in base64url without padding,
+//
+//	format (1 byte) | key id (4) | random (16 + 12) | ciphertext | tag (16)
+//
+// The context of a text is additional data: a text opens only in the context in which it was sealed.
+// Keys is safe for concurrent use.
+type Keys struct{ keys []key }
+
+type key struct {
+	id     [4]byte
+	secret []byte
+}
+
+const (
+	sealFormat = 1
+	saltSize   = 16
+	nonceSize  = 12
+	headerSize = 1 + len(key{}.id) + saltSize + nonceSize
+	tagSize    = 16
+)
+
+// NewKeys returns Keys that seal with the first secret and open with all of them. Without secrets,
+// it makes a random one.
+func NewKeys(secrets ...[]byte) *Keys {
+	if len(secrets) == 0 {
+		secret := make([]byte, MinKey)
+		rand.Read(secret)
+		secrets = [][]byte{secret}
+	}
+	k := new(Keys)
+	for _, secret := range secrets {
+		next := key{secret: mac(secret, "mcpwire sealing key", nil)}
+		copy(next.id[:], mac(secret, "mcpwire key id", nil))
+		k.keys = append(k.keys, next)
+	}
+	return k
+}
+
+// mac returns an HMAC-SHA256 of a label and data.
+func mac(secret []byte, label string, data []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(label))
+	h.Write([]byte{0})
+	h.Write(data)
+	return h.Sum(nil)
+}
+
+// aead returns the cipher for a text with the given random bytes.
+func (k *key) aead(salt []byte) cipher.AEAD {
+	block, err := aes.NewCipher(mac(k.secret, "text", salt))
+	if err != nil {
+		panic(err) // not reached: the key has 32 bytes
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err) // not reached: the block has 16 bytes
+	}
+	return aead
+}
+
+// Seal seals a text for a context.
+func (k *Keys) Seal(context, text []byte) string {
+	buf := make([]byte, headerSize, headerSize+len(text)+tagSize)
+	return k.seal(append(buf, text...), context)
+}
+
+// seal seals the text after the place of the header in buf.
+func (k *Keys) seal(buf, context []byte) string {
+	header := buf[:headerSize]
+	header[0] = sealFormat
+	copy(header[1:], k.keys[0].id[:])
+	random := header[1+len(key{}.id):]
+	rand.Read(random)
+	aead := k.keys[0].aead(random[:saltSize])
+	sealed := aead.Seal(buf[headerSize:headerSize], random[saltSize:], buf[headerSize:], additional(header, context))
+	return base64.RawURLEncoding.EncodeToString(buf[:headerSize+len(sealed)])
+}
+
+// additional returns the additional data of a text.
+func additional(header, context []byte) []byte {
+	return append(header[:1+len(key{}.id):1+len(key{}.id)], context...)
+}
+
+// Open opens a sealed text in a context. It fails with [ErrKey] or [ErrSeal].
+func (k *Keys) Open(context []byte, sealed string) ([]byte, error) {
+	if base64.RawURLEncoding.DecodedLen(len(sealed)) < headerSize+tagSize || strings.ContainsAny(sealed, "\r\n") { // which decoding ignores
+		return nil, ErrSeal
+	}
+	buf, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
+	if err != nil || buf[0] != sealFormat {
+		return nil, ErrSeal
+	}
+	header := buf[:headerSize]
+	for i := range k.keys {
+		if string(header[1:1+len(key{}.id)]) != string(k.keys[i].id[:]) {
+			continue
+		}
+		random := header[1+len(key{}.id):]
+		aead := k.keys[i].aead(random[:saltSize])
+		text, err := aead.Open(buf[headerSize:headerSize], random[saltSize:], buf[headerSize:], additional(header, context))
+		if err != nil {
+			return nil, ErrSeal
+		}
+		return text, nil
+	}
+	return nil, ErrKey
+}
+
+// Context identifies the call to which a state belongs.
+type Context struct {
+	Principal string
+	Method    string
+	Name      string          // of the tool or prompt, or the URI of the resource
+	Arguments json.RawMessage // well-formed, or nil for none
+}
+
+// digest returns the additional data of the states of the call. Arguments that are written in
+// another way, such as with members in another order, are the same arguments.
+func (c *Context) digest() []byte {
+	buf := make([]byte, 0, 512)
+	for _, part := range []string{"state", c.Principal, c.Method, c.Name} {
+		buf = appendText(buf, part)
+	}
+	sum := sha256.Sum256(appendCanonical(buf, c.Arguments, ""))
+	return sum[:]
+}
+
+// SealState seals a state for a call.
+func (k *Keys) SealState(c *Context, s *State) string {
+	buf := make([]byte, headerSize, 512)
+	return k.seal(s.append(buf), c.digest())
+}
+
+// OpenState opens a sealed state of a call. It fails with [ErrKey], [ErrSeal] or [ErrExpired].
+func (k *Keys) OpenState(c *Context, sealed string, now time.Time) (*State, error) {
+	text, err := k.Open(c.digest(), sealed)
+	if err != nil {
+		return nil, err
+	}
+	s, err := decodeState(text)
+	if err != nil {
+		return nil, err
+	}
+	if !now.Before(s.Expires) {
+		return nil, ErrExpired
+	}
+	return s, nil
+}

@@ -1,0 +1,157 @@
+package replay
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// State is what a plain call carries from one round to the next.
+type State struct {
+	Call    string // random id of the call, the same in all rounds
+	Version string // of the handler; another version must not continue the call
+	Round   int    // the number of rounds that have ended
+	Expires time.Time
+	Entries []Entry
+	Asked   []Asked // the input requests that ended the last round
+}
+
+// Asked is an input request whose response is expected with the next round.
+type Asked struct {
+	ID
+	Label  string
+	Method string
+	Name   string // the key of the request and its response in messages
+}
+
+// Entry returns the entry that records the response to the request.
+func (a *Asked) Entry(answer json.RawMessage) Entry {
+	return Entry{ID: a.ID, Label: a.Label, Result: answer}
+}
+
+// stateFormat is the first byte of an encoded state. It changes with the format.
+const stateFormat = 1
+
+// append appends the encoded state. All numbers are uvarints, and texts follow their lengths.
+func (s *State) append(dst []byte) []byte {
+	dst = append(dst, stateFormat)
+	dst = appendText(dst, s.Call)
+	dst = appendText(dst, s.Version)
+	dst = binary.AppendUvarint(dst, uint64(s.Round))
+	dst = binary.AppendUvarint(dst, uint64(max(s.Expires.Unix(), 0)))
+	dst = binary.AppendUvarint(dst, uint64(len(s.Entries)))
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		dst = appendID(dst, e.ID)
+		failed := byte(0)
+		if e.Failed {
+			failed = 1
+		}
+		dst = append(dst, failed)
+		dst = appendText(dst, e.Label)
+		dst = appendText(dst, e.Result)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(s.Asked)))
+	for i := range s.Asked {
+		a := &s.Asked[i]
+		dst = appendID(dst, a.ID)
+		dst = appendText(dst, a.Label)
+		dst = appendText(dst, a.Method)
+		dst = appendText(dst, a.Name)
+	}
+	return dst
+}
+
+func appendID(dst []byte, id ID) []byte {
+	dst = append(dst, byte(id.Kind))
+	dst = appendText(dst, id.Key)
+	return binary.AppendUvarint(dst, uint64(id.Occurrence))
+}
+
+var errState = errors.New("replay: damaged state")
+
+// decodeState decodes a state. Results share the memory of text.
+func decodeState(text []byte) (*State, error) {
+	d := decoder{text: text}
+	if d.byte() != stateFormat {
+		return nil, errState
+	}
+	s := new(State)
+	s.Call, s.Version = string(d.bytes()), string(d.bytes())
+	s.Round = d.int()
+	s.Expires = time.Unix(int64(d.int()), 0)
+	if n := d.count(); n > 0 {
+		s.Entries = make([]Entry, n)
+		for i := range s.Entries {
+			e := &s.Entries[i]
+			e.ID, e.Failed = d.id(), d.byte() == 1
+			e.Label, e.Result = string(d.bytes()), d.bytes()
+		}
+	}
+	if n := d.count(); n > 0 {
+		s.Asked = make([]Asked, n)
+		for i := range s.Asked {
+			a := &s.Asked[i]
+			a.ID, a.Label, a.Method, a.Name = d.id(), string(d.bytes()), string(d.bytes()), string(d.bytes())
+		}
+	}
+	if d.failed || len(d.text) > 0 {
+		return nil, errState
+	}
+	return s, nil
+}
+
+// decoder reads the parts of an encoded state. After a failure, it returns zero values.
+type decoder struct {
+	text   []byte
+	failed bool
+}
+
+func (d *decoder) fail() {
+	d.failed, d.text = true, nil
+}
+
+func (d *decoder) byte() byte {
+	if len(d.text) == 0 {
+		d.fail()
+		return 0
+	}
+	b := d.text[0]
+	d.text = d.text[1:]
+	return b
+}
+
+// int reads a number that fits 62 bits.
+func (d *decoder) int() int {
+	v, n := binary.Uvarint(d.text)
+	if n <= 0 || v >= 1<<62 {
+		d.fail()
+		return 0
+	}
+	d.text = d.text[n:]
+	return int(v)
+}
+
+// count reads the number of entries that follow, each of which takes more than a byte.
+func (d *decoder) count() int {
+	n := d.int()
+	if n > len(d.text) {
+		d.fail()
+		return 0
+	}
+	return n
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.int()
+	if n > len(d.text) {
+		d.fail()
+		return nil
+	}
+	b := d.text[:n:n]
+	d.text = d.text[n:]
+	return b
+}
+
+func (d *decoder) id() ID { return ID{Kind(d.byte()), string(d.bytes()), d.int()} }

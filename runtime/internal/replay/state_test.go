@@ -1,0 +1,204 @@
+package replay_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/replay"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func exampleState() *replay.State {
+	return &replay.State{
+		Call: "call", Version: "1.2", Round: 3, Expires: time.Unix(now.Unix()+60, 0),
+		Entries: []replay.Entry{
+			{ID: replay.ID{Kind: replay.KindInput, Key: replay.InputKey("a", nil), Occurrence: 1}, Label: "a", Result: json.RawMessage(`{"x": 1.50}`)},
+			{ID: replay.ID{Kind: replay.KindStep, Key: "charge", Occurrence: 300}, Result: json.RawMessage(`null`), Failed: true},
+		},
+		Asked: []replay.Asked{{ID: replay.ID{Kind: replay.KindInput, Key: replay.InputKey("b", json.RawMessage(`{}`))}, Label: "b?", Method: "b", Name: "b-1"}},
+	}
+}
+
+func exampleContext() *replay.Context {
+	return &replay.Context{Principal: "ann", Method: "tools/call", Name: "pay", Arguments: json.RawMessage(`{"amount":5,"to":"bob"}`)}
+}
+
+func TestStateSurvivesSeal(t *testing.T) {
+	k := replay.NewKeys()
+	sealed := k.SealState(exampleContext(), exampleState())
+	if strings.Contains(sealed, "charge") || strings.ContainsAny(sealed, "+/= ") {
+		t.Errorf("sealed as %s", sealed)
+	}
+	same := exampleContext()
+	same.Arguments = json.RawMessage(` { "to":"\u0062ob" , "amount":5}`)
+	for _, c := range []*replay.Context{exampleContext(), same} {
+		got, err := k.OpenState(c, sealed, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(exampleState(), got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if again := k.SealState(exampleContext(), exampleState()); again == sealed {
+		t.Error("the same text is sealed in the same way")
+	}
+}
+
+// Proves M-MRTR-09, M-MRTR-10.
+func TestStateOpensOnlyWhereItBelongs(t *testing.T) {
+	k := replay.NewKeys()
+	sealed := k.SealState(exampleContext(), exampleState())
+	for name, change := range map[string]func(c *replay.Context){
+		"principal": func(c *replay.Context) { c.Principal = "eve" },
+		"method":    func(c *replay.Context) { c.Method = "prompts/get" },
+		"name":      func(c *replay.Context) { c.Name = "pay2" },
+		"shifted":   func(c *replay.Context) { c.Principal, c.Method = "anntools", "/call" },
+		"value":     func(c *replay.Context) { c.Arguments = json.RawMessage(`{"amount":6,"to":"bob"}`) },
+		"member":    func(c *replay.Context) { c.Arguments = json.RawMessage(`{"amount":5,"for":"bob"}`) },
+		"more":      func(c *replay.Context) { c.Arguments = json.RawMessage(`{"amount":5,"to":"bob","_meta":1}`) },
+		"type":      func(c *replay.Context) { c.Arguments = json.RawMessage(`{"amount":"5","to":"bob"}`) },
+		"none":      func(c *replay.Context) { c.Arguments = nil },
+	} {
+		c := exampleContext()
+		change(c)
+		if _, err := k.OpenState(c, sealed, now); err != replay.ErrSeal {
+			t.Errorf("other %s: got %v, want ErrSeal", name, err)
+		}
+	}
+	if _, err := k.OpenState(exampleContext(), sealed, now.Add(time.Minute)); err != replay.ErrExpired {
+		t.Errorf("later: got %v, want ErrExpired", err)
+	}
+	if _, err := k.Open([]byte("state"), sealed); err != replay.ErrSeal {
+		t.Errorf("as another text: got %v, want ErrSeal", err)
+	}
+	if _, err := replay.NewKeys().OpenState(exampleContext(), sealed, now); err != replay.ErrKey {
+		t.Errorf("with other keys: got %v, want ErrKey", err)
+	}
+}
+
+func TestEveryChangeOfSealedTextIsFound(t *testing.T) {
+	k := replay.NewKeys()
+	sealed := k.SealState(exampleContext(), exampleState())
+	raw, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range raw {
+		for bit := range 8 {
+			changed := bytes.Clone(raw)
+			changed[i] ^= 1 << bit
+			if _, err := k.OpenState(exampleContext(), base64.RawURLEncoding.EncodeToString(changed), now); err != replay.ErrSeal && err != replay.ErrKey {
+				t.Fatalf("bit %d of byte %d: got %v", bit, i, err)
+			}
+		}
+	}
+	for n := range sealed {
+		if _, err := k.OpenState(exampleContext(), sealed[:n], now); err == nil {
+			t.Fatalf("the first %d bytes are accepted", n)
+		}
+	}
+	for _, more := range []string{"A", "-TAMPERED", "=", "\n", "é"} {
+		if _, err := k.OpenState(exampleContext(), sealed+more, now); err != replay.ErrSeal {
+			t.Errorf("with %q added: got %v, want ErrSeal", more, err)
+		}
+	}
+}
+
+func TestKeysAreReplaced(t *testing.T) {
+	secrets := [][]byte{bytes.Repeat([]byte{1}, replay.MinKey), bytes.Repeat([]byte{2}, replay.MinKey)}
+	older, both, newer := replay.NewKeys(secrets[0]), replay.NewKeys(secrets[1], secrets[0]), replay.NewKeys(secrets[1])
+	c := exampleContext()
+	for _, tt := range []struct {
+		name       string
+		seal, open *replay.Keys
+		want       error
+	}{
+		{"old text, both keys", older, both, nil},
+		{"new text, both keys", both, both, nil},
+		{"new text, new key", both, newer, nil},
+		{"new text, old key", both, older, replay.ErrKey},
+		{"old text, new key", older, newer, replay.ErrKey},
+	} {
+		if _, err := tt.open.OpenState(c, tt.seal.SealState(c, exampleState()), now); err != tt.want {
+			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+// FuzzState checks that no text opens but those that were sealed, and that a decoded state can be
+// encoded again.
+func FuzzState(f *testing.F) {
+	k := replay.NewKeys(make([]byte, replay.MinKey))
+	c := exampleContext()
+	f.Add([]byte(k.SealState(c, exampleState())), exampleState().Append(nil))
+	f.Add([]byte(nil), []byte{1})
+	f.Add([]byte(k.SealState(&replay.Context{}, exampleState())), []byte{1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f})
+	f.Fuzz(func(t *testing.T, sealed, text []byte) {
+		if s, err := k.OpenState(c, string(sealed), now); err == nil && !cmp.Equal(s, exampleState()) {
+			t.Fatalf("%q opens", sealed)
+		}
+		s, err := replay.DecodeState(text)
+		if err != nil {
+			return
+		}
+		if len(s.Entries)+len(s.Asked) > len(text) {
+			t.Errorf("%d entries from %d bytes", len(s.Entries)+len(s.Asked), len(text))
+		}
+		again, err := replay.DecodeState(s.Append(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(s, again); diff != "" {
+			t.Errorf("(-first +second):\n%s", diff)
+		}
+	})
+}
+
+// FuzzInputKey checks that the key of params does not depend on how they are written.
+func FuzzInputKey(f *testing.F) {
+	f.Add(`{"b":[1,"x",null,{"z":1.0,"a":{}}],"a":"\u00e9"}`)
+	f.Add(`[[],[{}],""]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		var v any
+		if d.Decode(&v) != nil || !replay.StrictJSON(text) {
+			return
+		}
+		sorted, err := json.Marshal(v)
+		if err != nil {
+			return
+		}
+		if replay.InputKey("m", json.RawMessage(text)) != replay.InputKey("m", sorted) {
+			t.Errorf("%s and %s have different keys", text, sorted)
+		}
+		other, _ := json.Marshal([]any{v})
+		if replay.InputKey("m", json.RawMessage(text)) == replay.InputKey("m", other) {
+			t.Errorf("%s and %s have the same key", text, other)
+		}
+	})
+}
+
+func TestKeysOfDifferentParamsDiffer(t *testing.T) {
+	texts := []string{``, `{}`, `[]`, `null`, `""`, `0`, `"0"`, `{"a":[]}`, `{"a":{}}`, `[{}]`, `[[],[]]`, `[[[]]]`, `{"a":"b"}`, `{"a":null}`, `["a","b"]`, `["ab"]`, `{"a":1,"b":2}`, `{"a":2,"b":1}`, `{"a":{"b":1}}`, `{"a":{},"b":1}`}
+	var keys []string
+	for _, text := range texts {
+		key := replay.InputKey("m", json.RawMessage(text))
+		if i := slices.Index(keys, key); i >= 0 {
+			t.Errorf("%s and %s have the same key", text, texts[i])
+		}
+		keys = append(keys, key)
+	}
+	if replay.InputKey("m", nil) == replay.InputKey("n", nil) {
+		t.Error("methods do not matter")
+	}
+}
