@@ -130,12 +130,22 @@ func (s *Session) answer(id jsonrpc.ID, err error, m transport.Message, b *batch
 // reply queues an answer of the read loop and does not wait for the transport. Otherwise two peers
 // that are both overloaded would wait for each other to read. It blocks only if very many answers
 // are pending, because the peer does not read.
-func (s *Session) reply(m transport.Message) { s.replies.Put(m, len(m.Text)) }
+//
+// The client sends no answers in revisions without sessions.
+func (s *Session) reply(m transport.Message) {
+	if !s.Modern() {
+		s.replies.Put(m, len(m.Text))
+	}
+}
 
 // request starts serving a request, or rejects it.
 func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch) {
 	if m.Session > 0 && m.Session <= s.reopening.withdrawn {
 		return // it was on its way when its session was lost
+	}
+	if s.Modern() {
+		s.warn("request of the server dropped", "method", boundary.Text(message.Method, 100))
+		return
 	}
 	if s.cfg.Responder != nil && s.role == RoleServer && b == nil && modern.Is(message.Params) {
 		s.modernRequest(message, m)

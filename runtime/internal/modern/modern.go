@@ -57,6 +57,18 @@ func Is(params json.RawMessage) bool {
 	return ok
 }
 
+// Version returns the version that params name, or "" if there is none.
+func Version(params json.RawMessage) (version string) {
+	meta, _ := codec.Member(params, "_meta")
+	codec.ReadPart(meta, func(r *wire.Reader) {
+		text, kind, ok := r.PeekMember(MetaVersion)
+		if ok && kind == wire.KindString {
+			version = text
+		}
+	})
+	return version
+}
+
 // Read returns the version that params name. It fails with [jsonrpc.CodeInvalidParams] if there is
 // none, or if the client has not declared its capabilities.
 func Read(params json.RawMessage) (version string, fault *jsonrpc.Error) {

@@ -63,6 +63,14 @@ type ClientOptions struct {
 // an answer to the ping, it has dropped the session.
 //
 // The id of the session is secret and does not appear in errors and logs.
+//
+// A request whose _meta names a revision without sessions belongs to no session. Its POST has the
+// header fields that repeat parts of the request. The end of its stream of events is final: it is
+// not resumed, and Read returns a [*transport.DeliveryError] that wraps [httpclient.ErrCut]. A
+// notifications/cancelled for it closes the stream and is not sent. A rejection with status 401 or
+// 403 is a [*httpclient.StatusError], even if its body is a JSON-RPC error. If server/discover is
+// rejected in a way that shows a server of revisions with sessions, the DeliveryError has Refused
+// set.
 type Client struct {
 	end     *httpcore.End
 	url     *url.URL
@@ -172,7 +180,15 @@ func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, e
 	}
 	defer c.end.Release(len(text))
 	if envelope.Method == mcp.MethodNotificationsCancelled {
-		if x := c.cancelled(envelope.Params); x != nil {
+		x := c.cancelled(envelope.Params)
+		if x != nil && x.header != nil {
+			x.unneeded.Store(true)
+			x.cancel(errCancelled) // closing the stream is the cancellation
+		}
+		if x != nil && x.header != nil || sess.revision == "" {
+			return nil
+		}
+		if x != nil {
 			if !x.withdraw(ctx) {
 				return nil // the server has not received the request
 			}
@@ -185,7 +201,7 @@ func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, e
 	if envelope.Method == mcp.MethodNotificationsInitialized {
 		err = c.confirm(bounded, sess, text)
 	} else {
-		err = c.send(bounded, sess, text)
+		err = c.sendWith(bounded, sess, modernHeader(ctx, envelope), text)
 	}
 	switch {
 	case err == nil:
@@ -248,9 +264,14 @@ func (c *Client) confirmLater(sess *clientSession, text []byte, failures int) {
 
 // send posts a message that has no answer.
 func (c *Client) send(ctx context.Context, sess *clientSession, text []byte) error {
+	return c.sendWith(ctx, sess, nil, text)
+}
+
+// sendWith is send with the header of a modern message, or nil.
+func (c *Client) sendWith(ctx context.Context, sess *clientSession, header http.Header, text []byte) error {
 	ctx, cancel := c.end.WithStallTimeout(ctx)
 	defer cancel()
-	resp, err := c.post(postRequest{ctx: ctx, sess: sess, text: text})
+	resp, err := c.post(postRequest{ctx: ctx, sess: sess, header: header, text: text})
 	if err != nil {
 		return err
 	}
@@ -264,11 +285,12 @@ func (c *Client) send(ctx context.Context, sess *clientSession, text []byte) err
 
 // postRequest describes a POST.
 type postRequest struct {
-	ctx  context.Context
-	sess *clientSession
-	text []byte
-	sent func()      // see httpcore.Request
-	stop func() bool // reports whether to stop retrying; nil means false
+	ctx    context.Context
+	sess   *clientSession
+	header http.Header // of a modern message; nil for a message of the session
+	text   []byte
+	sent   func()      // see httpcore.Request
+	stop   func() bool // reports whether to stop retrying; nil means false
 }
 
 // post sends a message. It retries while the server cannot be reached. It fails with a
@@ -279,9 +301,13 @@ func (c *Client) post(p postRequest) (*http.Response, error) {
 		if p.sess.lost.Load() {
 			return nil, p.sess.lostError()
 		}
-		resp, err := c.postTo(p.ctx, p.sess, p.text, p.sent)
+		header := p.header
+		if header == nil {
+			header = p.sess.posts
+		}
+		resp, err := c.end.Do(p.ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: header, Text: p.text, Sent: p.sent})
 		switch {
-		case err == nil && c.sessionDropped(p.ctx, p.sess, resp):
+		case err == nil && p.header == nil && c.sessionDropped(p.ctx, p.sess, resp):
 			defer httpcore.Discard(resp)
 			status, _ := httpcore.Status(resp)
 			return nil, c.loseSession(p.sess, status)
@@ -295,11 +321,6 @@ func (c *Client) post(p postRequest) (*http.Response, error) {
 			return nil, err
 		}
 	}
-}
-
-// postTo sends a message in a session.
-func (c *Client) postTo(ctx context.Context, sess *clientSession, text []byte, sent func()) (*http.Response, error) {
-	return c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: sess.posts, Text: text, Sent: sent})
 }
 
 // cancelled returns the exchange that a notifications/cancelled refers to, or nil.

@@ -35,6 +35,8 @@ type exchange struct {
 	id           jsonrpc.ID
 	text         []byte
 	isInitialize bool
+	isDiscover   bool
+	header       http.Header // of a modern request; nil for a request of the session
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -54,6 +56,8 @@ func (c *Client) request(ctx context.Context, sess *clientSession, text []byte, 
 		return err
 	}
 	x := &exchange{c: c, sess: sess, id: envelope.ID, text: text, isInitialize: envelope.Method == mcp.MethodInitialize, settled: make(chan struct{})}
+	x.header = modernHeader(ctx, envelope)
+	x.isDiscover = x.header != nil && envelope.Method == mcp.MethodServerDiscover
 	if x.isInitialize && sess.revision != "" {
 		x.sess = c.newSession(sess.number, "", "") // initialize names no session
 	}
@@ -76,6 +80,8 @@ func (x *exchange) run() {
 	case err == nil:
 	case x.isInitialize && x.sess.number > 1:
 		x.c.end.ReportLostOnReopen(x.id, x.taken(err), err)
+	case x.isDiscover:
+		x.c.end.Report(&transport.DeliveryError{ID: x.id, Taken: x.taken(err), Refused: hasSessions(err), Err: err})
 	default:
 		x.c.end.ReportLost(x.id, x.taken(err), err)
 	}
@@ -156,14 +162,14 @@ func (x *exchange) do() error {
 	if !x.sess.used.Load() {
 		x.sess.used.Store(true)
 	}
-	if resp.StatusCode == http.StatusAccepted && x.sess.listening.Load() {
+	if resp.StatusCode == http.StatusAccepted && x.header == nil && x.sess.listening.Load() {
 		return nil // invalid, but the answer may arrive on the standing stream
 	}
 	switch media := httpcore.ContentType(resp); media {
 	case httpcore.JSON:
 		return x.readMessage(resp)
 	case httpcore.Events:
-		s := &stream{c: x.c, sess: x.sess, ctx: x.ctx, cancel: x.cancel, unwanted: x.unneeded.Load}
+		s := &stream{c: x.c, sess: x.sess, ctx: x.ctx, cancel: x.cancel, unwanted: x.unneeded.Load, final: x.header != nil}
 		s.take = func(text []byte) bool { return x.take(text, resp.Header) }
 		return s.follow(resp)
 	default:
@@ -176,7 +182,7 @@ func (x *exchange) do() error {
 func (x *exchange) post() (*http.Response, error) {
 	o := &x.c.end.Options
 	for failures := 0; ; failures++ {
-		resp, err := x.c.post(postRequest{ctx: x.ctx, sess: x.sess, text: x.text, sent: x.markSent, stop: x.unneeded.Load})
+		resp, err := x.c.post(postRequest{ctx: x.ctx, sess: x.sess, header: x.header, text: x.text, sent: x.markSent, stop: x.unneeded.Load})
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 			return resp, err
 		}
@@ -246,7 +252,10 @@ func (x *exchange) inBatch(text []byte) bool {
 func (x *exchange) handleRejection(resp *http.Response) error {
 	status, id := httpcore.Status(resp)
 	var err error = status
-	if x.isInitialize && x.sess.number == 1 && !x.c.options.NoFallback {
+	if x.header != nil {
+		return x.handleModernRejection(status, id, resp.Header)
+	}
+	if x.isInitialize && x.sess.number == 1 && !x.c.options.NoFallback && !ofStreamable(status) {
 		switch status.Code {
 		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
 			old, oldErr := x.fallBack()

@@ -127,7 +127,7 @@ func (c *Client) sessionDropped(ctx context.Context, sess *clientSession, resp *
 	if err != nil {
 		return false // not reached
 	}
-	pong, err := c.postTo(ctx, sess, text, nil)
+	pong, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: sess.posts, Text: text})
 	if err != nil {
 		return false
 	}

@@ -22,6 +22,7 @@ type stream struct {
 	// Processes a message. It returns true if no further message is needed.
 	take     func(text []byte) (done bool)
 	standing bool        // belongs to no request
+	final    bool        // is not resumed
 	unwanted func() bool // whether further messages are unneeded; nil means false
 
 	done       bool
@@ -61,7 +62,7 @@ func (s *stream) follow(resp *http.Response) error {
 			return context.Cause(ctx)
 		case s.unwanted != nil && s.unwanted():
 			return errCancelled
-		case !s.standing && s.lastID == "":
+		case s.final || !s.standing && s.lastID == "":
 			return fmt.Errorf("%w: not resumable: %w", httpclient.ErrCut, err)
 		case !s.standing && s.failures >= s.c.end.Options.MaxRetries:
 			return fmt.Errorf("%w: not resumed: %w", httpclient.ErrCut, err)
