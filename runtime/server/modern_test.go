@@ -28,14 +28,20 @@ type modernClient struct {
 	ctx  context.Context // of the messages, for their principal and header
 	id   int
 
-	mu  sync.Mutex
-	got []string
+	mu     sync.Mutex
+	got    []string
+	paused chan struct{} // closed when reading goes on; nil if it is not paused
 }
 
 // connectModern returns a modern client of s.
 func connectModern(t *testing.T, s *server.Server) *modernClient {
 	t.Helper()
-	clientConn, serverConn := inmemory.Pair(inmemory.Options{})
+	return connectModernWith(t, s, inmemory.Options{})
+}
+
+func connectModernWith(t *testing.T, s *server.Server, o inmemory.Options) *modernClient {
+	t.Helper()
+	clientConn, serverConn := inmemory.Pair(o)
 	c := &modernClient{t: t, conn: clientConn, ctx: t.Context()}
 	if _, err := s.Serve(contextConn{serverConn, c}); err != nil {
 		t.Fatal(err)
@@ -48,7 +54,11 @@ func connectModern(t *testing.T, s *server.Server) *modernClient {
 			}
 			c.mu.Lock()
 			c.got = append(c.got, string(m.Text))
+			paused := c.paused
 			c.mu.Unlock()
+			if paused != nil {
+				<-paused
+			}
 		}
 	}()
 	t.Cleanup(func() { clientConn.Close() })

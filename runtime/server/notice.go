@@ -22,7 +22,7 @@ type notice struct {
 // mergeNotices is the number of pending notices at which a session begins to merge equal ones.
 const mergeNotices = 64
 
-// announce notifies every session that a list has changed, after [Config.Debounce].
+// announce notifies every session and subscription that a list has changed, after [Config.Debounce].
 func (s *Server) announce(method string) {
 	if s.cfg.Debounce == 0 {
 		s.broadcast(method)
@@ -45,10 +45,11 @@ func (s *Server) broadcast(method string) {
 	for _, p := range s.allPeers() {
 		p.notify(notice{method: method})
 	}
+	s.listeners.notify(method, "")
 }
 
-// ToolsChanged notifies every session that its list of tools has changed. Call it if the result of a
-// function of [VisibleTo] or [Config].Visible changes, or if middleware changes the lists that
+// ToolsChanged notifies every session, and every modern client that listens to it, that the list of
+// tools has changed. Call it if the result of a function of [VisibleTo] or [Config].Visible changes, or if middleware changes the lists that
 // sessions see; the server itself reports changes of its features.
 // [Server.ResourcesChanged] and [Server.PromptsChanged] do the same for their lists.
 func (s *Server) ToolsChanged() { s.announce(mcp.MethodNotificationsToolsListChanged) }
@@ -61,12 +62,13 @@ func (s *Server) ResourcesChanged() { s.announce(mcp.MethodNotificationsResource
 // [Server.ToolsChanged].
 func (s *Server) PromptsChanged() { s.announce(mcp.MethodNotificationsPromptsListChanged) }
 
-// ResourceUpdated notifies the sessions that subscribe to a resource that its contents have changed
-// (MCP resources, "Subscriptions"). It queues the notifications and returns at once.
+// ResourceUpdated notifies the sessions and modern clients that subscribe to a resource that its
+// contents have changed (MCP resources, "Subscriptions"). It queues the notifications and returns at once.
 func (s *Server) ResourceUpdated(uri string) {
 	for _, p := range s.allPeers() {
 		p.notify(notice{method: mcp.MethodNotificationsResourcesUpdated, uri: uri})
 	}
+	s.listeners.notify(mcp.MethodNotificationsResourcesUpdated, uri)
 }
 
 // notify queues a notice, which is sent once the session is open.

@@ -68,10 +68,13 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// shutdown is [Server.Shutdown], but an end of ctx is no error of the sessions.
+// shutdown is [Server.Shutdown], but an end of ctx is no error of sessions and modern requests.
 func (s *Server) shutdown(ctx context.Context) error {
 	return s.endAll(ctx, func(sess *session.Session) error {
 		sess.Shutdown(ctx)
+		return nil
+	}, func() error {
+		s.responder.Shutdown(ctx)
 		return nil
 	})
 }

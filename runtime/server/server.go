@@ -129,11 +129,13 @@ type Config struct {
 	// MaxURI limits the length of a resource URI, in bytes. A request with a longer URI is rejected
 	// before any other work on it. The default is [DefaultMaxURI].
 	MaxURI int
-	// MaxSubscriptions limits the subscriptions of a session. The default is
-	// [DefaultMaxSubscriptions].
+	// MaxSubscriptions limits the subscriptions of a session. For modern requests, it limits those of
+	// a principal: each subscriptions/listen counts, and each URI in it. All clients without a
+	// principal count together. The default is [DefaultMaxSubscriptions].
 	MaxSubscriptions int
 	// MaxSubscriptionBytes limits the total length of the URIs that a session subscribes to, in
-	// bytes. The default is [DefaultMaxSubscriptionBytes].
+	// bytes. For modern requests, it limits those of a principal, and the _meta of its
+	// subscriptions/listen. The default is [DefaultMaxSubscriptionBytes].
 	MaxSubscriptionBytes int
 	// Subscribe is called when a session subscribes to a resource for the first time; its error
 	// rejects the subscription. Unsubscribe is called when the session unsubscribes or has ended;
@@ -143,6 +145,10 @@ type Config struct {
 	// After a restart, Subscribe is called again for each restored subscription; see
 	// [Server.Serve]. Then c has a session and a principal, but cannot reach the client, and ctx
 	// ends with the session. An error ends the subscription; it is not reported to the client.
+	//
+	// Each subscriptions/listen of a modern client subscribes to its resources when it begins and
+	// unsubscribes when it ends, both with its call, which cannot reach the client. An error of
+	// Subscribe omits the resource from the subscription.
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
 	Unsubscribe func(ctx context.Context, c *Call, uri string)
 
@@ -150,7 +156,9 @@ type Config struct {
 	// the client may be served meanwhile. SessionClosed is called once for each such session, when it
 	// has ended and its handlers have returned. Its cause is that of [session.Session.Wait]: nil if a
 	// side has closed the session. [Server.Close] and [Server.Shutdown] wait for both functions, which
-	// must return soon and not call them. Each POST to a Stateless [streamable.Handler] is a session.
+	// must return soon and not call them. Each POST to a Stateless [streamable.Handler] is a session,
+	// except for modern requests, which need none. Over stdio, the connection is a session even if it
+	// carries only modern requests.
 	SessionOpened func(s *session.Session)
 	SessionClosed func(s *session.Session, cause error)
 
@@ -197,7 +205,8 @@ type Server struct {
 	serverInfo []byte                    // the member of the _meta of modern results; nil for none
 	features   atomic.Uint64             // number of changes of features and extensions
 	discovered atomic.Pointer[discovery] // the result of server/discover
-	detached   *peer                     // for calls that belong to no session, such as those of recovered tasks
+	listeners  listeners
+	detached   *peer // for calls that belong to no session, such as those of recovered tasks
 
 	keys *replay.Keys // for what passes through clients
 
@@ -227,6 +236,7 @@ type Server struct {
 // configuration cfg may be nil. Mistakes in the arguments are recorded; see [Server.Err].
 func New(name, version string, cfg *Config) *Server {
 	s := &Server{peers: map[*peer]struct{}{}, bySession: map[*session.Session]*peer{}, timers: map[string]*time.Timer{}}
+	s.listeners = listeners{open: map[*listener]struct{}{}, usage: map[string]usage{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -501,24 +511,26 @@ func suspend(conn transport.Conn) {
 	}
 }
 
-// Close ends all sessions at once and waits for their handlers. Then it closes the task.Manager of
+// Close ends all sessions and modern requests at once and waits for their handlers. Then it closes the task.Manager of
 // the server and waits for the work of its tasks; tasks that can be recovered continue after a
 // restart. It does not close the store of the tasks. A connection that is a [transport.Suspender]
 // preserves its session for another process. A handler must not call Close.
 func (s *Server) Close() error {
-	return s.endAll(context.Background(), func(sess *session.Session) error { return sess.Close() })
+	return s.endAll(context.Background(), func(sess *session.Session) error { return sess.Close() }, s.responder.Close)
 }
 
-// Shutdown ends all sessions in order, see [session.Session.Shutdown], and waits for their
-// handlers. Then it closes the task.Manager of the server. If ctx ends first, it does not wait for
+// Shutdown ends all sessions in order, see [session.Session.Shutdown], and modern requests, see
+// [session.Responder.Shutdown], and waits for their handlers. Each open subscriptions/listen ends
+// with its result. Then it closes the task.Manager of the server. If ctx ends first, it does not wait for
 // handlers and work that ignore the end of their context. Connections preserve their sessions as
 // with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
-	return s.endAll(ctx, func(sess *session.Session) error { return sess.Shutdown(ctx) })
+	return s.endAll(ctx, func(sess *session.Session) error { return sess.Shutdown(ctx) }, func() error { return s.responder.Shutdown(ctx) })
 }
 
-// endAll ends all sessions, and waits for their handlers until ctx ends. Then it closes the Manager.
-func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) error {
+// endAll ends all sessions with end and the modern requests with endModern, and waits for their
+// handlers until ctx ends. Then it closes the Manager.
+func (s *Server) endAll(ctx context.Context, end func(*session.Session) error, endModern func() error) error {
 	s.mu.Lock()
 	s.closed = true
 	handlers := s.handlers
@@ -536,14 +548,15 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error) e
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	for _, sess := range s.Sessions() {
-		group.Go(func() {
-			err := end(sess)
-			mu.Lock()
-			defer mu.Unlock()
-			failed = errors.Join(failed, err)
-		})
+	note := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		failed = errors.Join(failed, err)
 	}
+	for _, sess := range s.Sessions() {
+		group.Go(func() { note(end(sess)) })
+	}
+	group.Go(func() { note(endModern()) })
 	group.Wait()
 	left := make(chan struct{})
 	go func() { // ends when the last handler has returned

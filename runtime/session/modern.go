@@ -33,7 +33,8 @@ type Responder struct {
 	mu       sync.Mutex
 	draining bool
 	serving  map[*modernRequest]struct{}
-	bytes    int           // of the requests in serving
+	counted  int           // number of requests in serving that count towards the limits
+	bytes    int           // of these requests
 	idle     chan struct{} // closed when draining and no request is being served
 }
 
@@ -87,6 +88,7 @@ type modernRequest struct {
 	size     int
 	cancel   context.CancelCauseFunc // nil if the session cancels the request
 	yields   bool                    // see Request.EndOnShutdown; guarded by r.mu
+	counts   bool                    // towards the limits of r; guarded by r.mu
 
 	reporting sync.Mutex
 	reporter  *Reporter
@@ -118,21 +120,32 @@ func (r *Responder) admit(x *modernRequest) error {
 	switch {
 	case r.draining:
 		return closing()
-	case len(r.serving) >= r.cfg.MaxRequests:
-		return overloaded("%d requests are being served", len(r.serving))
+	case r.counted >= r.cfg.MaxRequests:
+		return overloaded("%d requests are being served", r.counted)
 	case r.bytes > 0 && r.bytes+x.size > r.cfg.MaxBytes:
 		return overloaded("requests of %d bytes are being served", r.bytes)
 	}
 	r.serving[x] = struct{}{}
+	r.counted++
 	r.bytes += x.size
+	x.counts = true
 	return nil
+}
+
+// uncount stops counting a request towards the limits. mu must be held.
+func (r *Responder) uncount(x *modernRequest) {
+	if x.counts {
+		r.counted--
+		r.bytes -= x.size
+		x.counts = false
+	}
 }
 
 func (r *Responder) leave(x *modernRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.serving, x)
-	r.bytes -= x.size
+	r.uncount(x)
 	if r.draining && len(r.serving) == 0 {
 		close(r.idle)
 	}
@@ -248,6 +261,13 @@ func (x *modernRequest) endOnShutdown() {
 	if x.yields = true; x.r.draining && x.cancel != nil {
 		x.cancel(closing())
 	}
+}
+
+// leaveLimits implements Request.LeaveLimits.
+func (x *modernRequest) leaveLimits() {
+	x.r.mu.Lock()
+	defer x.r.mu.Unlock()
+	x.r.uncount(x)
 }
 
 // progress implements Request.Progress.
