@@ -161,15 +161,24 @@ func (c *Call) client() mcp.ToClient {
 	if !ok {
 		return mcp.ToClient{Caller: noClient{}}
 	}
+	if c.inRounds() {
+		return mcp.ToClient{Caller: inResult{c}}
+	}
 	if _, isTask := c.Task(); !isTask {
-		if c.modern() {
-			return mcp.ToClient{Caller: inResult{c}}
-		}
 		if sess := c.Session(); sess != nil {
 			return mcp.ToClient{Caller: sess.With(session.Timeout(c.p.s.cfg.InputTimeout))}
 		}
 	}
 	return mcp.ToClient{Caller: to}
+}
+
+// inRounds reports whether input requests of the call go in its result: it is modern and no task.
+func (c *Call) inRounds() bool {
+	if !c.modern() {
+		return false
+	}
+	_, isTask := c.Task()
+	return !isTask
 }
 
 // noClient fails all requests of a call without a client.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,12 +12,14 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -326,12 +329,22 @@ type elicitation struct {
 
 // ElicitURL asks the user to visit a page, and returns whether the user agrees. The input of the
 // page does not pass through the client (MCP elicitation, "URL Mode Elicitation"). The URL of the
-// page is https, or http on this machine, without credentials. Id identifies the elicitation in
-// [Server.ElicitationPrincipal] and [Server.ElicitationComplete]; "" generates one. The page must
-// check that its visitor is the principal of the elicitation. ElicitURL fails with a
-// [*session.CapabilityError] if the client does not support URL elicitation, and otherwise as
-// [Call.ElicitForm] does.
+// page is https, or http on this machine, without credentials. "{id}" in it stands for the id of the
+// elicitation, which [Server.ElicitationPrincipal] and [Server.ElicitationComplete] take; id "" has
+// the server generate one. The page must check that its visitor is the principal of the elicitation.
+// ElicitURL fails with a [*session.CapabilityError] if the client does not support URL elicitation,
+// and otherwise as [Call.ElicitForm] does.
+//
+// In revisions without sessions, a generated id holds the principal in sealed form, and is valid for
+// [Config.InputTimeout] in all servers with the same [Config.StateKeys]. The server does not know an
+// id that is not generated. Such an id must come from a [Step], so that it is the same in all runs.
 func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
+	if err := inStep(ctx, mcp.MethodElicitationCreate); err != nil {
+		return "", err
+	}
+	if c.inRounds() {
+		return c.elicitURLInResult(ctx, message, page, id, false)
+	}
 	params, err := c.urlParams(message, page, id)
 	if err != nil {
 		return "", err
@@ -351,10 +364,49 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	return actionOf(result), err
 }
 
+// elicitURLInResult is ElicitURL for a plain modern call. A generated id differs from run to run, so
+// that the request is known by the page with "{id}". For transient, see [replay.Request].
+func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, transient bool) (mcp.ElicitAction, error) {
+	if err := c.checkElicitation("url"); err != nil {
+		return "", err
+	}
+	known, err := codec.Marshal(&mcp.ElicitRequestURLParams{Message: message, URL: page})
+	if err != nil {
+		return "", err
+	}
+	if id == "" {
+		id = c.p.s.sealElicitation(c.Principal())
+	}
+	params, err := c.urlParams(message, page, id)
+	if err != nil {
+		return "", err
+	}
+	params.ElicitationID = nil // not in these revisions
+	answer, err := c.request(ctx, &replay.Request{
+		Method: mcp.MethodElicitationCreate, Params: known, Label: labelOf(params), Transient: transient, Value: &mcp.ElicitRequest{Params: params},
+	})
+	if err != nil {
+		return "", err
+	}
+	result := new(mcp.ElicitResult)
+	if err := codec.Unmarshal(answer, result, codec.AllowSize(answer)...); err != nil || !isElicitResult(result) {
+		return "", fmt.Errorf("%w: invalid result of elicitation", ErrAnswer)
+	}
+	return result.Action, nil
+}
+
 // RequireURL returns the error [CodeURLElicitationRequired], for a handler to return. The client
 // asks the user to visit the page and then sends the request again. If the elicitation is not
-// possible, RequireURL returns another error, as [Call.ElicitURL] does.
+// possible, RequireURL returns another error, as [Call.ElicitURL] does. For the page and the id, see
+// ElicitURL.
+//
+// In revisions without sessions, which do not have the error code, it returns an
+// [*InputRequiredError] instead: the client asks the user, as for ElicitURL, and the handler is
+// called again. If the user has declined, RequireURL returns an error that says so.
 func (c *Call) RequireURL(message, page, id string) error {
+	if c.inRounds() {
+		return c.requireURLInResult(message, page, id)
+	}
 	params, err := c.urlParams(message, page, id)
 	if err != nil {
 		return err
@@ -372,8 +424,26 @@ func (c *Call) RequireURL(message, page, id string) error {
 	return &jsonrpc.Error{Code: CodeURLElicitationRequired, Message: "page must be visited first: " + message, Data: data}
 }
 
+// requireURLInResult is RequireURL for a plain modern call. If the user has agreed to visit the page,
+// but the handler still requires it, the user is asked again.
+func (c *Call) requireURLInResult(message, page, id string) error {
+	for {
+		action, err := c.elicitURLInResult(c.ctx, message, page, id, true)
+		if err != nil {
+			return err
+		}
+		if action != mcp.ElicitActionAccept {
+			return fmt.Errorf("server: the user has not agreed to visit the page: %s", action)
+		}
+	}
+}
+
 // urlParams checks the URL of a page, and returns the params of its elicitation.
 func (c *Call) urlParams(message, page, id string) (*mcp.ElicitRequestURLParams, error) {
+	if id == "" {
+		id = rand.Text()
+	}
+	page = strings.ReplaceAll(page, "{id}", url.QueryEscape(id))
 	u, err := url.Parse(page)
 	switch {
 	case err != nil:
@@ -382,9 +452,6 @@ func (c *Call) urlParams(message, page, id string) (*mcp.ElicitRequestURLParams,
 		return nil, fmt.Errorf("server: elicit: invalid page %q: want an https URL", page)
 	case u.User != nil:
 		return nil, errors.New("server: elicit: invalid page: URL has credentials")
-	}
-	if id == "" {
-		id = rand.Text()
 	}
 	return &mcp.ElicitRequestURLParams{Message: message, URL: page, ElicitationID: &id}, nil
 }
@@ -516,7 +583,8 @@ func (p *peer) removeElicitation(id string) *elicitation {
 // ElicitationPrincipal returns the principal of an elicitation: the page must check that its
 // visitor is the same user. It returns false if the elicitation is unknown, completed or declined,
 // if its session has ended, or if its session is not restored yet after a restart of the server.
-// While a task runs, its elicitations need no session.
+// While a task runs, its elicitations need no session. A generated id of a revision without sessions
+// is known until it expires, see [Call.ElicitURL].
 func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 	for _, p := range append(s.allPeers(), s.detached) {
 		p.mu.Lock()
@@ -526,13 +594,32 @@ func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 			return e.principal, true
 		}
 	}
-	return "", false
+	return s.openElicitation(id)
+}
+
+// elicitationContext is the context in which ids of elicitations are sealed.
+const elicitationContext = "elicitation"
+
+// sealElicitation returns an id for an elicitation of a modern call, which has no place in memory.
+func (s *Server) sealElicitation(principal string) string {
+	text := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(s.cfg.stateTTL()).Unix()))
+	return s.keys.Seal([]byte(elicitationContext), append(text, principal...))
+}
+
+// openElicitation returns the principal of an id that sealElicitation has made.
+func (s *Server) openElicitation(id string) (principal string, ok bool) {
+	text, err := s.keys.Open([]byte(elicitationContext), id)
+	if err != nil || len(text) < 8 || time.Now().Unix() >= int64(binary.BigEndian.Uint64(text)) {
+		return "", false
+	}
+	return string(text[8:]), true
 }
 
 // ElicitationComplete ends an elicitation, and notifies the client that was asked to open the page
 // (MCP elicitation, "Completion Notifications"). If the elicitation belongs to a running task, the
 // notification is sent like the other messages of the task. ElicitationComplete does nothing if the
-// elicitation is unknown or has ended.
+// elicitation is unknown or has ended, and in revisions without sessions, which do not have the
+// notification.
 func (s *Server) ElicitationComplete(ctx context.Context, id string) error {
 	if e := s.detached.removeTaskElicitation(id); e != nil {
 		return mcp.NotifyClient{Notifier: e.task}.ElicitationComplete(ctx, &mcp.ElicitationCompleteNotificationParams{ElicitationID: id})

@@ -79,7 +79,7 @@ type replayRun struct {
 	number   int            // of rounds that have ended
 }
 
-// recorder returns the run of the call. It starts one on first use.
+// recording returns the run of the call. It starts one on first use.
 func (c *Call) recording() *replayRun {
 	if r := c.replay.Load(); r != nil {
 		return r
@@ -89,7 +89,7 @@ func (c *Call) recording() *replayRun {
 		r.call = run.ID()
 	} else {
 		r.call = rand.Text()
-		if c.rounds && c.modern() {
+		if c.rounds && c.inRounds() {
 			r.rounds = replay.NewRounds(nil)
 		}
 	}
@@ -109,11 +109,6 @@ type inResult struct{ c *Call }
 
 // Call implements [jsonrpc.Caller].
 func (to inResult) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	c := to.c
-	if !c.rounds {
-		req, _ := session.FromContext(c.ctx)
-		return nil, fmt.Errorf("server: %s must not be answered with %s: revision %s has input requests in the results of tools/call, prompts/get and resources/read only", req.Method, method, c.Revision())
-	}
 	request := &replay.Request{Method: method, Label: method}
 	switch p := params.(type) {
 	case mcp.ElicitRequestParams:
@@ -130,9 +125,17 @@ func (to inResult) Call(ctx context.Context, method string, params codec.Encoder
 			return nil, err
 		}
 	}
-	_, request.Transient = ctx.Value(transientKey{}).(bool)
+	return to.c.request(ctx, request)
+}
+
+// request returns the response to an input request of a modern call.
+func (c *Call) request(ctx context.Context, request *replay.Request) (json.RawMessage, error) {
+	if !c.rounds {
+		req, _ := session.FromContext(c.ctx)
+		return nil, fmt.Errorf("server: %s cannot ask the client for input: revision %s allows it in tools/call, prompts/get and resources/read only", req.Method, c.Revision())
+	}
 	answer, err := c.recording().recorder.Input(ctx, request)
-	return answer, replayError(err, method)
+	return answer, replayError(err, request.Method)
 }
 
 // labelOf describes an elicitation in errors.
@@ -164,7 +167,7 @@ func replayError(err error, method string) error {
 // resume continues a modern call in which the client sends the responses of the last round. Name is
 // that of the tool or prompt, or the URI of the resource.
 func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses) error {
-	if sealed == nil || !c.modern() {
+	if sealed == nil || !c.inRounds() {
 		return nil
 	}
 	state, err := c.openState(name, *sealed)
@@ -296,6 +299,3 @@ func (cfg *Config) stateTTL() time.Duration {
 	}
 	return cfg.InputTimeout
 }
-
-// transientKey marks a context for an input request whose response is for the next run alone.
-type transientKey struct{}

@@ -1,12 +1,17 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -143,15 +148,23 @@ func (c *roundClient) round(method, params string, last *round, responses map[st
 // finish sends a request and responds to all input requests until the call is complete.
 func (c *roundClient) finish(method, params string, respond func(method, params string) string) (last *round, rounds int) {
 	c.t.Helper()
-	var responses map[string]string
+	return c.finishFrom(nil, method, params, respond)
+}
+
+// finishFrom is finish for a call whose last round is known.
+func (c *roundClient) finishFrom(last *round, method, params string, respond func(method, params string) string) (_ *round, rounds int) {
+	c.t.Helper()
 	for rounds = 1; rounds < 50; rounds++ {
+		var responses map[string]string
+		if last != nil {
+			responses = map[string]string{}
+			for name, method := range last.methods {
+				responses[name] = respond(method, last.requests[name])
+			}
+		}
 		last = c.round(method, params, last, responses)
 		if last.state == "" {
 			return last, rounds
-		}
-		responses = map[string]string{}
-		for name, method := range last.methods {
-			responses[name] = respond(method, last.requests[name])
 		}
 	}
 	c.t.Fatal("the call does not end")
@@ -269,5 +282,609 @@ func TestRunAllAsksInOneRound(t *testing.T) {
 	last, rounds := c.finish("tools/call", do, respondToAll)
 	if rounds != 2 || last.text != "accept Ada m file:///work" {
 		t.Errorf("%d rounds, result %q", rounds, last.text)
+	}
+}
+
+// The server goes by the input requests of the call, whatever the handler does with the error.
+//
+// Proves M-MRTR-01.
+func TestOpenInputRequestDecidesOutcome(t *testing.T) {
+	type handler = func(ctx context.Context, c *server.Call) (string, error)
+	asks := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
+	for _, tt := range []struct {
+		name string
+		f    handler
+		m    server.ToolMiddleware
+	}{
+		{"returned", asks, nil},
+		{"wrapped", func(ctx context.Context, c *server.Call) (string, error) {
+			name, err := asks(ctx, c)
+			if err != nil {
+				err = fmt.Errorf("no name: %w", err)
+			}
+			return name, err
+		}, nil},
+		{"replaced", func(ctx context.Context, c *server.Call) (string, error) {
+			name, err := asks(ctx, c)
+			if err != nil {
+				err = &jsonrpc.Error{Code: 7, Message: "no name"}
+			}
+			return name, err
+		}, nil},
+		{"swallowed", func(ctx context.Context, c *server.Call) (string, error) {
+			name, _ := asks(ctx, c)
+			return name, nil
+		}, nil},
+		{"panic with the error", func(ctx context.Context, c *server.Call) (string, error) {
+			return must(asks(ctx, c)), nil
+		}, nil},
+		{"middleware returns a result", asks, func(next server.ToolHandler) server.ToolHandler {
+			return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
+				result, err := next(ctx, c, r)
+				if _, required := errors.AsType[*server.InputRequiredError](err); required {
+					return server.Text("replaced"), nil
+				}
+				return result, err
+			}
+		}},
+		{"middleware recovers", func(ctx context.Context, c *server.Call) (string, error) { return must(asks(ctx, c)), nil },
+			func(next server.ToolHandler) server.ToolHandler {
+				return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (result *mcp.CallToolResult, err error) {
+					defer func() {
+						if v := recover(); v != nil {
+							result = server.Text("recovered")
+						}
+					}()
+					return next(ctx, c, r)
+				}
+			}},
+		{"middleware asks", func(context.Context, *server.Call) (string, error) { return "accept Ada", nil },
+			func(next server.ToolHandler) server.ToolHandler {
+				return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
+					if _, err := asks(ctx, c); err != nil {
+						return nil, err
+					}
+					return next(ctx, c, r)
+				}
+			}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var cfg server.Config
+			if tt.m != nil {
+				cfg.ToolMiddleware = []server.ToolMiddleware{tt.m}
+			}
+			s := newServer(t, cfg)
+			addTool(s, tt.f)
+			c := connectRounds(t, s)
+			one := c.round("tools/call", do, nil, nil)
+			two := c.round("tools/call", do, one, map[string]string{one.name(t): accept(`{"name":"Ada"}`)})
+			equal(t, "result", "accept Ada", two.text)
+		})
+	}
+}
+
+// Proves M-MRTR-03.
+func TestInputOnlyInCallsThatHaveRounds(t *testing.T) {
+	asked := make(chan error, 10)
+	ask := func(ctx context.Context, c *server.Call) error {
+		_, err := askName(ctx, c, "Who?")
+		asked <- err
+		return err
+	}
+	s := newServer(t, server.Config{Methods: map[string]session.Handler{
+		"example.com/own": server.Method(func(ctx context.Context, c *server.Call, _ struct{}) (struct{}, error) {
+			return struct{}{}, ask(ctx, c)
+		}),
+	}})
+	must(server.AddPrompt(s, "greet", "", func(ctx context.Context, c *server.Call, in nameForm) (string, error) {
+		return "Hello.", ask(ctx, c)
+	}, server.Complete("name", func(ctx context.Context, c *server.Call, _ string, _ map[string]string) ([]string, error) {
+		return nil, ask(ctx, c)
+	})))
+	must(server.AddResource(s, "test://a", "a", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
+		return "text", ask(ctx, c)
+	}))
+	must(server.AddTemplate(s, "test://all/{x}", "all", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) {
+		return "text", nil
+	}, server.ListFunc(func(ctx context.Context, c *server.Call, _ string) ([]mcp.Resource, string, error) {
+		return nil, "", ask(ctx, c)
+	})))
+	addTool(s, func(context.Context, *server.Call) (string, error) { return "", nil })
+	c := connectRounds(t, s)
+	for _, tt := range []struct{ method, params string }{
+		{"example.com/own", `{}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"name","value":""}}`},
+		{"resources/list", `{}`},
+	} {
+		got := c.round(tt.method, tt.params, nil, nil)
+		if err := <-asked; got.state != "" || err == nil || !strings.Contains(err.Error(), tt.method+" cannot ask the client for input") {
+			t.Errorf("%s: %+v, %v", tt.method, got, err)
+		}
+	}
+	for _, tt := range []struct{ method, params, want string }{
+		{"prompts/get", `{"name":"greet","arguments":{"name":"x"}}`, `"Hello."`},
+		{"resources/read", `{"uri":"test://a"}`, `"text"`},
+	} {
+		one := c.round(tt.method, tt.params, nil, nil)
+		two := c.round(tt.method, tt.params, one, map[string]string{one.name(t): accept(`{"name":"Ada"}`)})
+		if two.state != "" || !strings.Contains(string(two.completed), tt.want) {
+			t.Errorf("%s: %s", tt.method, two.completed)
+		}
+	}
+}
+
+// Proves M-MRTR-05.
+func TestInputRequestsHaveDistinctNames(t *testing.T) {
+	s := newServer(t, server.Config{})
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+		names := make([]string, 4)
+		err := c.RunAll(ctx,
+			func(ctx context.Context) (err error) { names[0], err = askName(ctx, c, "Who?"); return err },
+			func(ctx context.Context) (err error) { names[1], err = askName(ctx, c, "Who?"); return err },
+			func(ctx context.Context) (err error) {
+				names[2], err = askName(server.InputName(ctx, "who"), c, "Who else?")
+				return err
+			},
+			func(ctx context.Context) (err error) {
+				names[3], err = askName(server.InputName(ctx, "who"), c, "Who then?")
+				return err
+			})
+		return strings.Join(names, ", "), err
+	})
+	c := connectRounds(t, s)
+	one := c.round("tools/call", do, nil, nil)
+	if len(one.methods) != 4 || one.methods["who"] == "" || one.methods["who-2"] == "" {
+		t.Fatalf("names %v", one.methods)
+	}
+	last, rounds := c.finish("tools/call", do, respondToAll)
+	if rounds != 2 || last.text != "accept Ada, accept Ada, accept Ada, accept Ada" {
+		t.Errorf("%d rounds, %s", rounds, last.text)
+	}
+}
+
+// The capabilities of the request decide, not those of an earlier one.
+//
+// Proves M-MRTR-07, M-SAMP-02.
+func TestInputNeedsCapabilityOfRequest(t *testing.T) {
+	s := newServer(t, server.Config{})
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+		var arguments struct{ Kind string }
+		req, _ := session.FromContext(ctx)
+		var params struct{ Arguments struct{ Kind string } }
+		if err := json.Unmarshal(req.Params, &params); err != nil {
+			return "", err
+		}
+		arguments = params.Arguments
+		switch arguments.Kind {
+		case "form":
+			_, err := askName(ctx, c, "Who?")
+			return "", err
+		case "url":
+			_, err := c.ElicitURL(ctx, "Log in.", "https://example.com/", "")
+			return "", err
+		case "page":
+			return "", c.RequireURL("Log in.", "https://example.com/", "")
+		case "sampling":
+			_, err := c.Sample(ctx, sampling())
+			return "", err
+		case "tools":
+			params := sampling()
+			params.ToolChoice = &mcp.ToolChoice{}
+			_, err := c.Sample(ctx, params)
+			return "", err
+		case "task":
+			_, err := c.SampleTask(ctx, sampling())
+			return "", err
+		}
+		_, err := c.Roots(ctx)
+		return "", err
+	})
+	c := connectRounds(t, s)
+	for _, tt := range []struct{ kind, capabilities, missing string }{
+		{"form", `{}`, `{"elicitation":{"form":{}}}`},
+		{"form", `{"elicitation":{"url":{}},"sampling":{}}`, `{"elicitation":{"form":{}}}`},
+		{"form", `{"elicitation":{}}`, ``},
+		{"url", `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`},
+		{"url", `{"elicitation":{"url":{}}}`, ``},
+		{"page", `{"elicitation":{}}`, `{"elicitation":{"url":{}}}`},
+		{"page", `{"elicitation":{"url":{}}}`, ``},
+		{"sampling", `{"elicitation":{}}`, `{"sampling":{}}`},
+		{"sampling", `{"sampling":{}}`, ``},
+		{"tools", `{"sampling":{}}`, `{"sampling":{"tools":{}}}`},
+		{"tools", `{"sampling":{"tools":{}}}`, ``},
+		{"roots", `{"sampling":{}}`, `{"roots":{}}`},
+		{"roots", `{"roots":{}}`, ``},
+	} {
+		c.capabilities = tt.capabilities
+		result, failed := c.send("tools/call", `{"name":"do","arguments":{"Kind":"`+tt.kind+`"}}`, nil)
+		if tt.missing == "" {
+			if failed != nil || !strings.Contains(string(result), `"input_required"`) {
+				t.Errorf("%s with %s: got %s, %v", tt.kind, tt.capabilities, result, failed)
+			}
+			continue
+		}
+		if failed == nil || failed.Code != -32021 {
+			t.Errorf("%s with %s: got %s, %v, want code -32021", tt.kind, tt.capabilities, result, failed)
+			continue
+		}
+		equalJSON(t, tt.kind, `{"requiredCapabilities":`+tt.missing+`}`, string(failed.Data))
+	}
+	c.capabilities = everyInput
+	got := c.round("tools/call", `{"name":"do","arguments":{"Kind":"task"}}`, nil, nil)
+	equal(t, "task of the client", "session: revision 2026-07-28 has no sampling/createMessage in this direction", got.text)
+}
+
+// Proves M-MRTR-09, M-MRTR-10.
+func TestStateOfOtherRequestIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}
+		add := func(s *server.Server) *server.Server {
+			ask := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
+			addTool(s, ask)
+			must(server.AddTool(s, "other", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }))
+			must(server.AddPrompt(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }))
+			return s
+		}
+		s := add(newServer(t, cfg))
+		const params = `{"name":"do","arguments":{"amount":5,"to":"bob"}}`
+		ann := connectRoundsAs(t, s, "ann")
+		one := ann.round("tools/call", params, nil, nil)
+		responses := map[string]string{one.name(t): accept(`{"name":"Ada"}`)}
+		const foreign = "-32602 requestState: not issued for this request"
+		for _, tt := range []struct {
+			name           string
+			c              *roundClient
+			method, params string
+			state          string
+			want           string
+		}{
+			{"tampered", ann, "tools/call", params, one.state + "-TAMPERED", foreign},
+			{"cut", ann, "tools/call", params, one.state[:len(one.state)-1], foreign},
+			{"empty", ann, "tools/call", params, "", foreign},
+			{"too long", ann, "tools/call", params, strings.Repeat("A", server.DefaultMaxState+1), "-32602 requestState: longer than 65536 bytes"},
+			{"principal", connectRoundsAs(t, s, "eve"), "tools/call", params, one.state, foreign},
+			{"method", ann, "prompts/get", `{"name":"do"}`, one.state, foreign},
+			{"name", ann, "tools/call", `{"name":"other","arguments":{"amount":5,"to":"bob"}}`, one.state, foreign},
+			{"arguments", ann, "tools/call", `{"name":"do","arguments":{"amount":6,"to":"bob"}}`, one.state, foreign},
+			{"no arguments", ann, "tools/call", do, one.state, foreign},
+			{"keys of another process", connectRoundsAs(t, add(newServer(t, server.Config{})), "ann"), "tools/call", params, one.state, "-32602 requestState: sealed with a key that this server does not have"},
+			{"another process", connectRoundsAs(t, add(newServer(t, cfg)), "ann"), "tools/call", params, one.state, "accept Ada"},
+			{"written in another way", ann, "tools/call", `{"arguments":{"to":"\u0062ob", "amount":5},"name":"do"}`, one.state, "accept Ada"},
+			{"unknown tool", ann, "tools/call", `{"name":"none"}`, one.state, `-32602 unknown tool: "none"`},
+		} {
+			got := tt.c.round(tt.method, tt.params, &round{state: tt.state}, responses)
+			equal(t, tt.name, tt.want, got.text)
+		}
+		time.Sleep(server.DefaultInputTimeout)
+		equal(t, "later", "-32602 requestState: expired", ann.round("tools/call", params, one, responses).text)
+
+		next := server.New("test", "2", &server.Config{StateKeys: cfg.StateKeys})
+		defer next.Close()
+		later := connectRoundsAs(t, add(next), "ann")
+		one = ann.round("tools/call", params, nil, nil)
+		equal(t, "another version", `-32602 requestState: issued by version "1" of the server, this is version "2"`, later.round("tools/call", params, one, responses).text)
+	})
+}
+
+// Proves M-MRTR-13, M-MRTR-14, M-MRTR-15.
+func TestResponsesThatAreNotAsAsked(t *testing.T) {
+	s := newServer(t, server.Config{})
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+		var name string
+		var message *mcp.CreateMessageResult
+		err := c.RunAll(ctx,
+			func(ctx context.Context) (err error) {
+				name, err = askName(server.InputName(ctx, "who"), c, "Who?")
+				return err
+			},
+			func(ctx context.Context) (err error) {
+				message, err = c.Sample(server.InputName(ctx, "what"), sampling())
+				return err
+			})
+		if err != nil {
+			return "", err
+		}
+		return name + " " + message.Model, nil
+	})
+	c := connectRounds(t, s)
+	one := c.round("tools/call", do, nil, nil)
+	who, what := accept(`{"name":"Ada"}`), sampled
+	for _, tt := range []struct {
+		name      string
+		responses map[string]string
+		want      string            // the result
+		asked     map[string]string // or the input requests of the next round
+	}{
+		{"all", map[string]string{"who": who, "what": what}, "accept Ada m", nil},
+		{"more", map[string]string{"who": who, "what": what, "why": who, "": rooted}, "accept Ada m", nil},
+		{"none", nil, "", one.methods},
+		{"empty", map[string]string{}, "", one.methods},
+		{"another key", map[string]string{"why": who}, "", one.methods},
+		{"one of two", map[string]string{"who": who}, "", map[string]string{"what": "sampling/createMessage"}},
+		{"another one of two", map[string]string{"what": what}, "", map[string]string{"who": "elicitation/create"}},
+		{"exchanged", map[string]string{"who": what, "what": who}, "-32602", nil},
+		{"roots", map[string]string{"who": rooted, "what": what}, "-32602", nil},
+		{"number", map[string]string{"who": `7`, "what": what}, "-32602", nil},
+		{"null", map[string]string{"who": `null`, "what": what}, "-32602", nil},
+		{"no action", map[string]string{"who": `{}`, "what": what}, "-32602", nil},
+		{"unknown action", map[string]string{"who": `{"action":"perhaps"}`, "what": what}, "-32602", nil},
+		{"nested content", map[string]string{"who": accept(`{"name":{}}`), "what": what}, "-32602", nil},
+		{"content not as in the form", map[string]string{"who": accept(`{"name":7}`), "what": what}, server.ErrAnswer.Error() + ": name: must be a string", nil},
+		{"content is missing", map[string]string{"who": `{"action":"accept"}`, "what": what}, server.ErrAnswer.Error() + ": name: is required", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := c.round("tools/call", do, one, tt.responses)
+			if tt.asked != nil {
+				equal(t, "input requests", tt.asked, got.methods)
+				last, _ := c.finishFrom(got, "tools/call", do, respondToAll)
+				got = last
+				tt.want = "accept Ada m"
+			}
+			if !strings.HasPrefix(got.text, tt.want) {
+				t.Errorf("got %q, want %q", got.text, tt.want)
+			}
+		})
+	}
+	// Responses without a state are those of no round.
+	if got := c.round("tools/call", do, nil, map[string]string{"who": who, "what": what}); len(got.methods) != 2 {
+		t.Errorf("got %q, want input requests", got.text)
+	}
+	for _, raw := range []string{`null`, `7`, `[]`} {
+		if _, failed := c.send("tools/call", do, map[string]json.RawMessage{"inputResponses": json.RawMessage(raw)}); failed == nil || failed.Code != -32602 {
+			t.Errorf("inputResponses %s: got %v", raw, failed)
+		}
+	}
+	if _, failed := c.send("tools/call", do, map[string]json.RawMessage{"requestState": json.RawMessage(`7`)}); failed == nil || failed.Code != -32602 {
+		t.Errorf("requestState 7: got %v", failed)
+	}
+}
+
+// Responses to earlier rounds are in the state: later ones under the same name do not replace them.
+func TestResponsesOfEarlierRoundsStay(t *testing.T) {
+	s := newServer(t, server.Config{})
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+		first, err := askName(server.InputName(ctx, "who"), c, "Who?")
+		if err != nil {
+			return "", err
+		}
+		second, err := askName(ctx, c, "Who else?")
+		return first + ", " + second, err
+	})
+	c := connectRounds(t, s)
+	one := c.round("tools/call", do, nil, nil)
+	two := c.round("tools/call", do, one, map[string]string{"who": accept(`{"name":"Ada"}`)})
+	three := c.round("tools/call", do, two, map[string]string{"who": accept(`{"name":"Eve"}`), two.name(t): accept(`{"name":"Bob"}`)})
+	equal(t, "result", "accept Ada, accept Bob", three.text)
+}
+
+// Proves M-ELIC-03.
+func TestUserDeclinesInRound(t *testing.T) {
+	s := newServer(t, server.Config{})
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
+	c := connectRounds(t, s)
+	for _, action := range []string{"decline", "cancel"} {
+		one := c.round("tools/call", do, nil, nil)
+		equal(t, action, action+" ", c.round("tools/call", do, one, map[string]string{one.name(t): `{"action":"` + action + `"}`}).text)
+	}
+}
+
+// A client that does not come back leaves nothing behind: no goroutine, and no elicitation that a
+// limit counts.
+//
+// Proves M-MRTR-12.
+func TestAbandonedRoundsHoldNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
+		s := newServer(t, server.Config{})
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+			return "", c.RunAll(ctx,
+				func(ctx context.Context) error { _, err := askName(ctx, c, "Who?"); return err },
+				func(ctx context.Context) error {
+					_, err := c.ElicitURL(ctx, "Log in.", "https://example.com/?id={id}", "")
+					return err
+				})
+		})
+		c := connectRounds(t, s)
+		for range 1100 { // more than the elicitations that a session may have
+			if got := c.round("tools/call", do, nil, nil); len(got.methods) != 2 {
+				t.Fatalf("got %q", got.text)
+			}
+		}
+	})
+}
+
+// Proves M-MRTR-16.
+func TestNothingFollowsInputRequiredResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{})
+		released := make(chan struct{})
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+			go func() {
+				<-released
+				c.Progress(2, 0, "late")
+				c.Notify(context.Background(), "notifications/example", nil)
+			}()
+			c.Progress(1, 0, "early")
+			return askName(ctx, c, "Who?")
+		})
+		here, there := inmemory.Pair(inmemory.Options{})
+		must(s.Serve(there))
+		defer here.Close()
+		var got []string
+		go func() { // ends with the connection
+			for {
+				m, err := here.Read()
+				if err != nil {
+					return
+				}
+				got = append(got, string(m.Text))
+			}
+		}()
+		text := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"do","_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + everyInput + `}}}`
+		if err := here.Write(t.Context(), transport.Message{Text: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		close(released)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(got) != 2 || !strings.Contains(got[0], "early") || !strings.Contains(got[1], "input_required") {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// Proves M-ELIC-05.
+func TestElicitURLInRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}
+		s := newServer(t, cfg)
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+			action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login?id={id}", "")
+			return string(action), err
+		})
+		c := connectRoundsAs(t, s, "ann")
+		one := c.round("tools/call", do, nil, nil)
+		var params map[string]any
+		if err := json.Unmarshal([]byte(one.requests[one.name(t)]), &params); err != nil {
+			t.Fatal(err)
+		}
+		page, id, _ := strings.Cut(params["url"].(string), "?id=")
+		delete(params, "url")
+		equal(t, "params", map[string]any{"mode": "url", "message": "Log in."}, params)
+		equal(t, "page", "https://example.com/login", page)
+		other := newServer(t, cfg)
+		for name, tt := range map[string]struct {
+			s    *server.Server
+			id   string
+			want string
+		}{
+			"the server": {s, id, "ann"}, "another process": {other, id, "ann"}, "other keys": {newServer(t, server.Config{}), id, ""},
+			"another id": {s, id + "A", ""}, "a state": {s, one.state, ""},
+		} {
+			if got, ok := tt.s.ElicitationPrincipal(tt.id); got != tt.want || ok != (tt.want != "") {
+				t.Errorf("%s: principal %q, %v, want %q", name, got, ok, tt.want)
+			}
+		}
+		if err := s.ElicitationComplete(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		equal(t, "result", "accept", c.round("tools/call", do, one, map[string]string{one.name(t): `{"action":"accept"}`}).text)
+		time.Sleep(server.DefaultInputTimeout)
+		if _, ok := s.ElicitationPrincipal(id); ok {
+			t.Error("the id does not expire")
+		}
+	})
+}
+
+func TestElicitURLPutsIDInPage(t *testing.T) {
+	var id, page string
+	with := clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`), handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+		var params struct{ URL, ElicitationID string }
+		if err := json.Unmarshal(req.Params, &params); err != nil {
+			return nil, err
+		}
+		page, id = params.URL, params.ElicitationID
+		return session.Raw(`{"action":"accept"}`), nil
+	}}
+	for given, want := range map[string]string{"": "", "a/b c": "a%2Fb+c"} {
+		got := callTool(t, with, func(ctx context.Context, c *server.Call) (string, error) {
+			action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login?id={id}", given)
+			return string(action), err
+		})
+		if want == "" {
+			want = id
+		}
+		if got != "accept" || id == "" || page != "https://example.com/login?id="+want || given != "" && id != given {
+			t.Errorf("%s, page %s, id %s", got, page, id)
+		}
+	}
+}
+
+// Proves M-ELIC-05.
+func TestRequireURLInRounds(t *testing.T) {
+	s := newServer(t, server.Config{})
+	visited := false
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+		if !visited {
+			return "", c.RequireURL("Log in.", "https://example.com/login?id={id}", "")
+		}
+		return askName(ctx, c, "Who?")
+	})
+	c := connectRounds(t, s)
+	one := c.round("tools/call", do, nil, nil)
+	if !strings.Contains(one.requests[one.name(t)], `"url":"https://example.com/login?id=`) {
+		t.Errorf("params %v", one.requests)
+	}
+	equal(t, "declined", "server: the user has not agreed to visit the page: decline", c.round("tools/call", do, one, map[string]string{one.name(t): `{"action":"decline"}`}).text)
+	two := c.round("tools/call", do, one, map[string]string{one.name(t): `{"action":"accept"}`})
+	three := c.round("tools/call", do, two, map[string]string{two.name(t): `{"action":"accept"}`}) // not there yet
+	visited = true
+	four := c.round("tools/call", do, three, map[string]string{three.name(t): `{"action":"accept"}`})
+	five := c.round("tools/call", do, four, map[string]string{four.name(t): accept(`{"name":"Ada"}`)})
+	equal(t, "result", "accept Ada", five.text)
+}
+
+// The roots of one client must not reach another one.
+//
+// Proves M-ROOT-01.
+func TestRootsOfModernCallAreNotCached(t *testing.T) {
+	s := newServer(t, server.Config{})
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+		roots, err := c.Roots(ctx)
+		if err != nil {
+			return "", err
+		}
+		return roots[0].URI, nil
+	})
+	for _, uri := range []string{"file:///one", "file:///two"} {
+		last, _ := connectRounds(t, s).finish("tools/call", do, func(string, string) string { return `{"roots":[{"uri":"` + uri + `"}]}` })
+		equal(t, "roots", uri, last.text)
+	}
+}
+
+// Proves M-ELIC-02.
+func TestFormInRoundHasNoSecrets(t *testing.T) {
+	s := newServer(t, server.Config{})
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+		_, err := server.Elicit(ctx, c, "Log in.", &struct {
+			Password string `json:"password"`
+		}{})
+		return "", err
+	})
+	got := connectRounds(t, s).round("tools/call", do, nil, nil)
+	if !strings.Contains(got.text, "use ElicitURL") {
+		t.Errorf("got %q", got.text)
+	}
+}
+
+func TestRoundsAreLimited(t *testing.T) {
+	for limit, want := range map[int]int{0: server.DefaultMaxRounds, 3: 3} {
+		log := new(bytes.Buffer)
+		s := newServer(t, server.Config{MaxRounds: limit, Session: session.Config{Logger: slog.New(slog.NewTextHandler(log, nil))}})
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+			for i := 0; ; i++ {
+				if _, err := askName(ctx, c, fmt.Sprint("Who is number ", i, "?")); err != nil {
+					return "", err
+				}
+			}
+		})
+		c := connectRounds(t, s)
+		last, rounds := new(round), 0
+		for last = c.round("tools/call", do, nil, nil); last.state != ""; rounds++ {
+			last = c.round("tools/call", do, last, map[string]string{last.name(t): accept(`{"name":"x"}`)})
+		}
+		if rounds != want || !strings.HasPrefix(last.text, "-32603") || !strings.Contains(log.String(), "which is the limit") {
+			t.Errorf("limit %d: %d rounds, %s, log %s", limit, rounds, last.text, log)
+		}
+	}
+}
+
+func TestStateKeysAreChecked(t *testing.T) {
+	s := server.New("test", "1", &server.Config{StateKeys: [][]byte{make([]byte, 32), make([]byte, 31)}, MaxState: -1})
+	defer s.Close()
+	for _, want := range []string{"StateKeys: key 1 has 31 bytes, want at least 32", "negative MaxState (-1)"} {
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 }

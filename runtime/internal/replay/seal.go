@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
@@ -97,6 +98,7 @@ func (k *Keys) Seal(context, text []byte) string {
 
 // seal seals the text after the place of the header in buf.
 func (k *Keys) seal(buf, context []byte) string {
+	buf = slices.Grow(buf, tagSize) // seal in place
 	header := buf[:headerSize]
 	header[0] = sealFormat
 	copy(header[1:], k.keys[0].id[:])

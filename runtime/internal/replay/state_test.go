@@ -53,6 +53,21 @@ func TestStateSurvivesSeal(t *testing.T) {
 	}
 }
 
+func TestTextOfEveryLengthIsSealed(t *testing.T) {
+	k := replay.NewKeys()
+	for n := range 1500 {
+		s, text := exampleState(), strings.Repeat("x", n)
+		s.Version = text
+		got, err := k.OpenState(exampleContext(), k.SealState(exampleContext(), s), now)
+		if err != nil || !cmp.Equal(got, s) {
+			t.Fatalf("%d bytes more: got %v, %v", n, got, err)
+		}
+		if got, err := k.Open([]byte("c"), k.Seal([]byte("c"), []byte(text))); err != nil || string(got) != text {
+			t.Fatalf("%d bytes: got %s, %v", n, got, err)
+		}
+	}
+}
+
 // Proves M-MRTR-09, M-MRTR-10.
 func TestStateOpensOnlyWhereItBelongs(t *testing.T) {
 	k := replay.NewKeys()
