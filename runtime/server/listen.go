@@ -159,7 +159,6 @@ func (h *handler) SubscriptionsListen(ctx context.Context, params *mcp.Subscript
 	params, uris = nil, nil
 	req.Detach(slices.Concat(json.RawMessage(`{"_meta":`), meta, json.RawMessage(`}`)))
 	meta = nil
-	req.LeaveLimits()
 	req.EndOnShutdown()
 
 	s.listeners.add(l)

@@ -511,19 +511,19 @@ func suspend(conn transport.Conn) {
 	}
 }
 
-// Close ends all sessions and modern requests at once and waits for their handlers. Then it closes the task.Manager of
-// the server and waits for the work of its tasks; tasks that can be recovered continue after a
-// restart. It does not close the store of the tasks. A connection that is a [transport.Suspender]
-// preserves its session for another process. A handler must not call Close.
+// Close ends all sessions and modern requests at once and waits for their handlers. Then it closes
+// the task.Manager of the server and waits for the work of its tasks; tasks that can be recovered
+// continue after a restart. It does not close the store of the tasks. A connection that is a
+// [transport.Suspender] preserves its session for another process. A handler must not call Close.
 func (s *Server) Close() error {
 	return s.endAll(context.Background(), func(sess *session.Session) error { return sess.Close() }, s.responder.Close)
 }
 
 // Shutdown ends all sessions in order, see [session.Session.Shutdown], and modern requests, see
 // [session.Responder.Shutdown], and waits for their handlers. Each open subscriptions/listen ends
-// with its result. Then it closes the task.Manager of the server. If ctx ends first, it does not wait for
-// handlers and work that ignore the end of their context. Connections preserve their sessions as
-// with Close.
+// with its result. Then it closes the task.Manager of the server. If ctx ends first, it does not
+// wait for handlers and work that ignore the end of their context. Connections preserve their
+// sessions as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	return s.endAll(ctx, func(sess *session.Session) error { return sess.Shutdown(ctx) }, func() error { return s.responder.Shutdown(ctx) })
 }

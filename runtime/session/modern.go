@@ -33,14 +33,12 @@ type Responder struct {
 	mu       sync.Mutex
 	draining bool
 	serving  map[*modernRequest]struct{}
-	counted  int           // number of requests in serving that count towards the limits
-	bytes    int           // of these requests
 	idle     chan struct{} // closed when draining and no request is being served
 }
 
 // NewResponder returns a Responder. Of the configuration, it uses Handler, Receiving, Sending,
-// ProgressInterval, MaxRequests, MaxBytes, Principal and Logger. The limits hold for all clients
-// together. If Revisions names modern revisions, only these are served.
+// ProgressInterval, Principal and Logger. The transport limits how many requests it serves at once.
+// If Revisions names modern revisions, only these are served.
 func NewResponder(cfg *Config) *Responder {
 	r := &Responder{serving: map[*modernRequest]struct{}{}, idle: make(chan struct{})}
 	if cfg != nil {
@@ -85,10 +83,8 @@ type modernRequest struct {
 	r        *Responder
 	session  *Session // over whose connection it arrived; nil for none
 	revision mcp.Revision
-	size     int
-	cancel   context.CancelCauseFunc // nil if the session cancels the request
-	yields   bool                    // see Request.EndOnShutdown; guarded by r.mu
-	counts   bool                    // towards the limits of r; guarded by r.mu
+	until    *lazyctx.Cancellable // ends the context of the request
+	yields   bool                 // see Request.EndOnShutdown; guarded by r.mu
 
 	reporting sync.Mutex
 	reporter  *Reporter
@@ -100,73 +96,102 @@ type modernRequest struct {
 
 // Respond implements [transport.Responder].
 func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, send func(text []byte) error) (answer []byte, failed *jsonrpc.Error) {
-	x := &modernRequest{r: r, size: len(m.Params), send: send}
-	ctx, x.cancel = context.WithCancelCause(ctx)
-	defer x.cancel(nil)
-	req := &Request{ID: m.ID, Method: m.Method, Params: m.Params, modern: x}
-	err := r.admit(x)
-	var result codec.Encoder
+	in := &struct {
+		request Request
+		modern  modernRequest
+		until   lazyctx.Cancellable
+		context requestContext
+	}{
+		request: Request{ID: m.ID, Method: m.Method, Params: m.Params},
+		modern:  modernRequest{r: r, send: send},
+	}
+	req, x := &in.request, &in.modern
+	req.modern, x.until = x, &in.until
+	both := lazyctx.WithBoth(ctx, x.until)
+	defer both.Release()
+	in.context = requestContext{lazyctx.Values{Context: both}, req}
+	err := r.enter(x)
 	if err == nil {
 		defer r.leave(x)
-		result, err = r.serve(&requestContext{lazyctx.Values{Context: ctx, Other: ctx}, req}, req)
+	}
+	if req.IsNotification() {
+		return nil, r.notify(&in.context, req, err)
+	}
+	var result codec.Encoder
+	if err == nil {
+		result, err = r.serve(&in.context, req)
 	}
 	return r.encode(req, result, err)
 }
 
-// admit adds a request to those being served, or returns the error that rejects it.
-func (r *Responder) admit(x *modernRequest) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.draining:
-		return closing()
-	case r.counted >= r.cfg.MaxRequests:
-		return overloaded("%d requests are being served", r.counted)
-	case r.bytes > 0 && r.bytes+x.size > r.cfg.MaxBytes:
-		return overloaded("requests of %d bytes are being served", r.bytes)
+// notify passes a notification to the handler, or returns the error that rejects it: err, or that of
+// check.
+func (r *Responder) notify(ctx context.Context, req *Request, err error) (failed *jsonrpc.Error) {
+	if err == nil {
+		err = r.check(req)
 	}
-	r.serving[x] = struct{}{}
-	r.counted++
-	r.bytes += x.size
-	x.counts = true
+	if err != nil {
+		return modernError(err)
+	}
+	if _, err := r.serve(ctx, req); err != nil && !boundary.Report(r.cfg.Logger, "handler panicked", err, "method", req.Method) {
+		r.cfg.Logger.Warn("notification failed", "method", req.Method, "error", boundary.ErrorText(err))
+	}
 	return nil
 }
 
-// uncount stops counting a request towards the limits. mu must be held.
-func (r *Responder) uncount(x *modernRequest) {
-	if x.counts {
-		r.counted--
-		r.bytes -= x.size
-		x.counts = false
+// enter adds a request to those being served. It fails if the Responder has ended.
+func (r *Responder) enter(x *modernRequest) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining {
+		return closing()
 	}
+	r.serving[x] = struct{}{}
+	return nil
 }
 
 func (r *Responder) leave(x *modernRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.serving, x)
-	r.uncount(x)
 	if r.draining && len(r.serving) == 0 {
 		close(r.idle)
 	}
 }
 
-// serve checks the _meta of a request and calls the handler.
+// serve checks a request and calls the handler.
 func (r *Responder) serve(ctx context.Context, req *Request) (result codec.Encoder, err error) {
 	defer req.modern.finish()
 	defer boundary.Catch(&err)
-	version, fault := modern.Read(req.Params)
-	if fault != nil {
-		return nil, fault
+	if err := r.check(req); err != nil {
+		return nil, err
 	}
-	if !slices.Contains(r.cfg.Revisions, mcp.Revision(version)) {
-		return nil, modern.Unsupported(version, r.supported)
+	result, err = r.handler(ctx, req)
+	if err != nil && req.modern.until.Err() != nil && errors.Is(err, context.Canceled) {
+		err = req.modern.until.Cause() // the handler has returned the error of its context
 	}
-	req.modern.revision = mcp.Revision(version)
-	if m, ok := mcp.LookupMethod(req.Method); ok && (!m.In(req.modern.revision) || m.Notification || m.From&mcp.FromClient == 0) || len(req.Method) > maxMethod {
-		return nil, jsonrpc.MethodNotFound(boundary.Text(req.Method, 100))
+	return result, err
+}
+
+// check sets the revision of a request. It fails if the _meta is incomplete, or if the revision is
+// not served or does not have the method. The _meta of a notification may be absent.
+func (r *Responder) check(req *Request) error {
+	revision := r.cfg.Revisions[0]
+	if !req.IsNotification() || modern.Is(req.Params) {
+		version, fault := modern.Read(req.Params)
+		if fault != nil {
+			return fault
+		}
+		if revision = mcp.Revision(version); !slices.Contains(r.cfg.Revisions, revision) {
+			return modern.Unsupported(version, r.supported)
+		}
 	}
-	return r.handler(ctx, req)
+	req.modern.revision = revision
+	m, ok := mcp.LookupMethod(req.Method)
+	if ok && (!m.In(revision) || m.Notification != req.IsNotification() || m.From&mcp.FromClient == 0) || len(req.Method) > maxMethod {
+		return jsonrpc.MethodNotFound(boundary.Text(req.Method, 100))
+	}
+	return nil
 }
 
 // encode returns the text of the answer.
@@ -240,7 +265,7 @@ func (r *Responder) drain(end func(*modernRequest) bool) {
 	}
 	for x := range r.serving {
 		if end(x) {
-			x.cancel(closing())
+			x.until.Cancel(closing())
 		}
 	}
 }
@@ -258,16 +283,9 @@ func (x *modernRequest) principal() string {
 func (x *modernRequest) endOnShutdown() {
 	x.r.mu.Lock()
 	defer x.r.mu.Unlock()
-	if x.yields = true; x.r.draining && x.cancel != nil {
-		x.cancel(closing())
+	if x.yields = true; x.r.draining {
+		x.until.Cancel(closing())
 	}
-}
-
-// leaveLimits implements Request.LeaveLimits.
-func (x *modernRequest) leaveLimits() {
-	x.r.mu.Lock()
-	defer x.r.mu.Unlock()
-	x.r.uncount(x)
 }
 
 // progress implements Request.Progress.
@@ -308,7 +326,10 @@ func sendModern(ctx context.Context, call *Call) (json.RawMessage, error) {
 	if x.over {
 		return nil, nil
 	}
-	return nil, x.send(text)
+	if err = x.send(text); err != nil && x.session == nil {
+		x.until.Cancel(err) // the client cannot receive the answer either
+	}
+	return nil, err
 }
 
 // finish sends the report of progress that is held. After that, no notification is sent.
@@ -347,7 +368,7 @@ func (s *Session) modernRequest(message jsonrpc.Message, m transport.Message) {
 	st := &serving{s: s, size: len(m.Text), session: m.Session}
 	st.req = &Request{ID: message.ID, Method: message.Method, Params: message.Params, state: st, modern: x}
 	st.ctx = &requestContext{lazyctx.Values{Context: &st.until, Other: m.Context}, st.req}
-	x.cancel = st.until.Cancel
+	x.until = &st.until
 	x.send = func(text []byte) error {
 		return s.writeUntil(s.life.ctx, transport.Message{Text: text, For: st.req.ID, Session: m.Session})
 	}

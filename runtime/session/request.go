@@ -174,15 +174,6 @@ func (r *Request) EndOnShutdown() {
 	}
 }
 
-// LeaveLimits stops counting a modern request towards MaxRequests and MaxBytes of the [Responder]
-// that received it. Use it for requests that wait for long, such as a subscription, whose number and
-// size the handler limits itself. It does nothing for requests over the connection of a session.
-func (r *Request) LeaveLimits() {
-	if r.modern != nil {
-		r.modern.leaveLimits()
-	}
-}
-
 // Detach replaces the Params of the request by params, a copy with the same _meta, so that the
 // request no longer holds its message in memory. Use it for a request whose context outlives it,
 // such as one that has become a task. Only the handler of the request may call it, and not

@@ -195,12 +195,19 @@ type Owner interface {
 type Responder interface {
 	// Respond serves a request and returns its answer, a complete message. If that is an error
 	// response, failed is its error. Respond calls send with each notification that belongs to the
-	// request, one at a time, and not after it has returned. The end of ctx cancels the request; the
-	// answer is then not to be sent. Principal and header of the request are values of ctx.
+	// request, one at a time, and not after it has returned. The request is cancelled by the end of
+	// ctx, and if send fails; the answer is then not to be sent. Principal and header of the request
+	// are values of ctx.
+	//
+	// Respond returns no answer to a notification. failed is the reason if it is rejected.
 	Respond(ctx context.Context, m *jsonrpc.Message, send func(text []byte) error) (answer []byte, failed *jsonrpc.Error)
 
 	// Revisions returns the modern revisions that are served, the preferred one first.
 	Revisions() []mcp.Revision
+
+	// Supported returns the revisions for the error of a request in another version: the modern ones
+	// that are served, then those of sessions.
+	Supported() []mcp.Revision
 }
 
 // Suspender is a [Conn] whose session can be restored over another connection; see [Restored].

@@ -82,5 +82,10 @@ func (b *Both) Cause() error {
 	return context.Cause(b.second)
 }
 
-// Value implements [context.Context].
-func (b *Both) Value(key any) any { return b.full().Value(key) }
+// Value implements [context.Context]. For a key that embeds [Key], it does not allocate.
+func (b *Both) Value(key any) any {
+	if _, ok := key.(interface{ noParent() }); ok {
+		return b.first.Value(key)
+	}
+	return b.full().Value(key)
+}

@@ -34,6 +34,13 @@ const (
 	CodeUnsupportedVersion = -32022 // the receiver does not speak the revision
 )
 
+// Error codes of our own. Modern revisions reserve those that sessions use: session.CodeOverloaded
+// and session.CodeClosing.
+const (
+	CodeOverloaded = -31050
+	CodeClosing    = -31051
+)
+
 // IsCode reports whether modern revisions define an error code, so that it shows that a server speaks
 // one of them.
 func IsCode(code int64) bool {
@@ -98,8 +105,10 @@ func invalidParams(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: " + fmt.Sprintf(format, args...)}
 }
 
-// Unsupported returns the error for a version that is not among those supported.
+// Unsupported returns the error for a version that modern requests cannot have. supported are the
+// versions that they and sessions can have.
 func Unsupported(version string, supported []mcp.Revision) *jsonrpc.Error {
+	supported = slices.DeleteFunc(slices.Clone(supported), func(rev mcp.Revision) bool { return string(rev) == version }) // one of sessions
 	data, _ := codec.Marshal(value.Of(struct {
 		Supported []mcp.Revision `json:"supported"`
 		Requested string         `json:"requested"`

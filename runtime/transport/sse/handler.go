@@ -167,7 +167,9 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 		guard.Refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session")
 		return
 	}
-	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, c.bodies)
+	share := &guard.Share{Room: c.bodies, Code: codeOverloaded}
+	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, share)
+	share.Release()
 	if !ok {
 		if fail, ok := guard.FailLongAnswer(text, h.o.MaxMessage); ok {
 			c.in.Put(r.Context(), fail) // fails only if the connection ends
@@ -180,6 +182,9 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
+
+// codeOverloaded is session.CodeOverloaded.
+const codeOverloaded = -32050
 
 // Errors of add.
 var (

@@ -219,17 +219,23 @@ type Handler struct {
 	open  func(*http.Request, transport.Conn)
 	guard guard.Guard
 
+	revisions, supported []mcp.Revision // of the Responder
+
 	timers  timerPool
 	buffers sync.Pool // of *[]byte for events
 
-	mu       sync.Mutex
-	sessions map[string]*serverConn
-	conns    map[*serverConn]struct{} // with and without a session
-	counts   map[string]int           // number of conns and places by principal
-	places   int                      // number of places in use; see place
-	loading  map[string]chan struct{} // sessions being loaded from the store; closed when done
-	sweep    *time.Timer              // calls sweepIdle; nil while there is no session
-	empty    chan struct{}            // closed when draining and no conn is left
+	mu        sync.Mutex
+	sessions  map[string]*serverConn
+	conns     map[*serverConn]struct{} // with and without a session
+	counts    map[string]int           // number of conns without a place, by principal
+	places    int                      // number of places in use; see place
+	shared    *usage                   // of all places, if Principal is nil
+	usages    map[string]*usage        // of places by principal
+	answerers *answerer                // head of the list of modern requests that are being served
+	loading   map[string]chan struct{} // sessions being loaded from the store; closed when done
+	sweep     *time.Timer              // calls sweepIdle; nil while there is no session
+	empty     chan struct{}            // closed when draining and no conn and answerer is left
+	emptied   bool                     // empty is closed
 
 	draining atomic.Bool // set with mu held
 	closed   atomic.Bool // Close was called
@@ -249,16 +255,22 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	if o.Stateless {
 		methods = "POST"
 	}
-	return &Handler{
+	h := &Handler{
 		o:        o,
 		open:     open,
 		guard:    guard.Guard{Origins: o.Origins, Hosts: o.Hosts, Methods: methods, Principal: o.Principal, Logger: o.Logger},
 		sessions: map[string]*serverConn{},
 		conns:    map[*serverConn]struct{}{},
 		counts:   map[string]int{},
+		usages:   map[string]*usage{},
 		loading:  map[string]chan struct{}{},
 		empty:    make(chan struct{}),
 	}
+	h.shared = h.newUsage("")
+	if o.Responder != nil {
+		h.revisions, h.supported = o.Responder.Revisions(), o.Responder.Supported()
+	}
+	return h
 }
 
 // ServeHTTP serves a request to the endpoint.
@@ -290,9 +302,7 @@ func (h *Handler) Drain() {
 		if h.sweep != nil {
 			h.sweep.Stop()
 		}
-		if len(h.conns) == 0 {
-			close(h.empty)
-		}
+		h.checkEmpty()
 	}
 }
 
@@ -314,6 +324,9 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	case <-h.empty:
 		return nil
 	case <-ctx.Done():
+	}
+	for _, a := range h.openAnswerers() {
+		go a.close() // ends when the client has accepted the answer, or after FlushTimeout
 	}
 	flush := time.NewTimer(h.o.FlushTimeout) // for the errors that answer the remaining requests
 	defer flush.Stop()
@@ -343,6 +356,9 @@ func (h *Handler) closeConns() {
 	for _, c := range conns {
 		wait.Go(func() { c.Close() })
 	}
+	for _, a := range h.openAnswerers() {
+		wait.Go(a.close)
+	}
 	wait.Wait()
 	<-h.empty
 }
@@ -360,11 +376,13 @@ func (h *Handler) openConns() []*serverConn {
 
 // Causes of rejected requests; see refuse.
 var (
-	errDraining = errors.New("the server is shutting down")
-	errStore    = errors.New("the session cannot be loaded")
-	errTooMany  = errors.New("too many sessions")
-	errID       = errors.New("cannot create a session id")
-	errOpen     = errors.New("the server failed to open the session")
+	errDraining        = errors.New("the server is shutting down")
+	errStore           = errors.New("the session cannot be loaded")
+	errTooMany         = errors.New("too many sessions")
+	errFull            = errors.New("too many requests are being served")
+	errTooManyRequests = errors.New("too many requests of this principal are being served")
+	errID              = errors.New("cannot create a session id")
+	errOpen            = errors.New("the server failed to open the session")
 )
 
 // newConn opens a conversation. setup, which may be nil, completes the connection before other
@@ -465,9 +483,7 @@ func (h *Handler) remove(c *serverConn) {
 		} else {
 			h.uncount(c.principal)
 		}
-		if h.draining.Load() && len(h.conns) == 0 {
-			close(h.empty)
-		}
+		h.checkEmpty()
 	}
 }
 
@@ -475,41 +491,6 @@ func (h *Handler) remove(c *serverConn) {
 func (h *Handler) uncount(principal string) {
 	if h.counts[principal]--; h.counts[principal] == 0 {
 		delete(h.counts, principal)
-	}
-}
-
-// place counts a POST of a Stateless handler against MaxSessions, from before its message is read
-// until its answer is written, or until its connection is over if that is later. Otherwise clients
-// that write or read slowly could hold any number of messages in memory.
-type place struct {
-	principal string
-	users     int // the POST and the connection; guarded by the mu of the handler
-}
-
-// takePlace returns a place for a POST. It fails with errTooMany if there is none.
-func (h *Handler) takePlace(principal string) (*place, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.places >= h.o.MaxSessions || h.counts[principal] >= h.o.MaxSessionsPerPrincipal {
-		return nil, errTooMany
-	}
-	h.places++
-	h.counts[principal]++
-	return &place{principal, 1}, nil
-}
-
-// leavePlace records that the POST of a place has ended.
-func (h *Handler) leavePlace(p *place) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.leave(p)
-}
-
-// leave frees a place after its last user. mu must be held.
-func (h *Handler) leave(p *place) {
-	if p.users--; p.users == 0 {
-		h.places--
-		h.uncount(p.principal)
 	}
 }
 

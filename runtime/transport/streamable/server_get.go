@@ -133,14 +133,10 @@ type streamWriter struct {
 // serveStream writes the events of a stream with numbers above after, until the stream or the
 // connection ends. Those up to upTo come from the store.
 func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request, c *serverConn, st *serverStream, k *sink, after, upTo uint64) {
-	header := w.Header()
-	header["Content-Type"] = []string{"text/event-stream"}
-	header["Cache-Control"] = []string{"no-cache, no-transform"}
-	header["X-Accel-Buffering"] = []string{"no"} // some proxies would buffer events
 	if c.id != "" {
-		header[headerSession] = []string{c.id}
+		w.Header()[headerSession] = []string{c.id}
 	}
-	w.WriteHeader(http.StatusOK)
+	k.beginStream()
 	defer k.limitWrite() // for the end of the response, which package http writes
 	out := &streamWriter{h: h, c: c, st: st, k: k, number: after}
 	out.prime()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -22,8 +21,7 @@ type outflow struct {
 	stall time.Duration
 	done  <-chan struct{} // closed when the connection has ended
 
-	moved       atomic.Uint64 // number of partial writes of all sinks; not guarded
-	interrupted atomic.Bool   // writes fail; see interrupt; not guarded
+	progress // of all sinks; see interrupt; not guarded
 
 	mu      sync.Mutex
 	pending int

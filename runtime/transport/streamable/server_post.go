@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
@@ -99,31 +100,44 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 
 // post serves a POST.
 func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	// The header decides before the message is read. A message that turns out to be modern without
+	// such a header is rejected.
+	named := h.namesModern(r)
 	var c *serverConn
-	if !h.o.Stateless && r.Header.Get(headerSession) != "" {
+	if !h.o.Stateless && !named && r.Header.Get(headerSession) != "" {
 		var ok bool
 		if c, ok = h.sessionOf(ctx, w, r); !ok { // before the body is read
 			return
 		}
 	}
 	var taken *place
-	if h.o.Stateless {
+	if h.o.Stateless || named {
 		principal, _ := transport.Principal(ctx)
 		var err error
 		if taken, err = h.takePlace(principal); err != nil {
-			refuse(w, err)
+			if named {
+				refuseModern(w, jsonrpc.ID{}, err)
+			} else {
+				refuse(w, err)
+			}
 			return
 		}
 		defer h.leavePlace(taken)
 	}
-	maxBody, room := h.o.MaxMessage, (*guard.Room)(nil)
+	maxBody, share := h.o.MaxMessage, (*guard.Share)(nil)
 	switch {
 	case c != nil:
-		room = c.bodies
+		share = &guard.Share{Room: c.bodies, Code: codeOverloaded}
+	case named: // held until the request is answered
+		share = &guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: modern.CodeOverloaded}
+		defer share.Release()
 	case !h.o.Stateless: // only initialize needs no session
 		maxBody = min(maxBody, h.o.MaxInitialize)
 	}
-	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, room)
+	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, share)
+	if c != nil {
+		share.Release()
+	}
 	if !ok {
 		if fail, ok := guard.FailLongAnswer(body, maxBody); ok && c != nil {
 			c.in.Put(ctx, fail) // fails only if the session ends
@@ -146,8 +160,8 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		guard.RefuseCall(w, http.StatusBadRequest, id, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()})
 		return
 	}
-	if m.Kind == jsonrpc.KindRequest && h.isModern(r, &m) {
-		h.respond(ctx, w, r, &m)
+	if h.isModern(named, &p, &m) {
+		h.serveModern(ctx, w, r, &p, &m, taken)
 		return
 	}
 	if p.open && len(body) > h.o.MaxInitialize {
@@ -286,7 +300,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 				defer c.in.Close(transport.ErrClosed)
 			}
 		}
-		k.writeJSON(answer)
+		k.writeJSON(http.StatusOK, answer) // fails if the client has disconnected or does not read
 	case replyStream:
 		h.serveStream(w, r, c, st, k, 0, 0)
 		if opening && c.id != "" && c.out.isOver(&st.outlet) && !c.handshake.isOpen() { // initialize was rejected
@@ -394,7 +408,7 @@ func refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, ErrUnknown), errors.Is(err, transport.ErrClosed):
 		status, code, err = http.StatusNotFound, jsonrpc.CodeInvalidRequest, errors.New("no such session")
-	case errors.Is(err, errTooMany), errors.Is(err, errTooManyStreams), errors.Is(err, transport.ErrStalled):
+	case errors.Is(err, errTooMany), errors.Is(err, errFull), errors.Is(err, errTooManyRequests), errors.Is(err, errTooManyStreams), errors.Is(err, transport.ErrStalled):
 		status, code = http.StatusTooManyRequests, codeOverloaded
 	case errors.Is(err, errID), errors.Is(err, errOpen):
 		status, code = http.StatusInternalServerError, jsonrpc.CodeInternalError

@@ -1,23 +1,17 @@
 package streamable
 
-import (
-	"net/http"
-	"time"
-
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
-)
+import "net/http"
 
 // eventOverhead is the memory of a pending event in addition to its text, in bytes.
 const eventOverhead = 128
 
 // sink is an HTTP connection to which the messages of a stream are written. Other goroutines add
 // messages. The goroutine that serves the exchange takes and writes them. The mu of the outflow
-// guards all fields but the first four.
+// guards all fields but the first three.
 type sink struct {
+	stallWriter
 	out  *outflow
 	wake chan struct{} // buffers one; signals a change
-	w    http.ResponseWriter
-	conn *http.ResponseController // of w
 
 	events []Event // pending events
 	size   int     // of events, in bytes
@@ -32,7 +26,7 @@ type sink struct {
 
 // newSink returns a sink that is not yet in the list of its outflow.
 func newSink(out *outflow, w http.ResponseWriter) *sink {
-	return &sink{out: out, wake: make(chan struct{}, 1), w: w, conn: http.NewResponseController(w)}
+	return &sink{stallWriter: newStallWriter(w, out.stall, &out.progress), out: out, wake: make(chan struct{}, 1)}
 }
 
 // signal wakes the goroutine that serves the sink.
@@ -81,47 +75,4 @@ func (k *sink) reply() (answer []byte, how reply) {
 		return nil, replyStream
 	}
 	return nil, replyNothing
-}
-
-// writeJSON answers with a message. It flushes the answer: otherwise a client that does not read
-// could block the goroutine after the deadline is removed.
-func (k *sink) writeJSON(text []byte) {
-	guard.BeginJSON(k.w, http.StatusOK, text)
-	k.write(text) // fails if the client has disconnected or does not read
-}
-
-// write writes texts and flushes them. It fails if the client accepts no data for the stall timeout.
-// There is no limit for the total time, because a large message may be sent over a slow connection.
-// After interrupt it fails at once.
-func (k *sink) write(texts ...[]byte) (err error) {
-	// The deadline must not end an idle stream or a later exchange.
-	defer k.conn.SetWriteDeadline(time.Time{})
-	k.limitWrite()
-	for _, text := range texts {
-		for len(text) > maxBuffer {
-			if _, err := k.w.Write(text[:maxBuffer]); err != nil {
-				return err
-			}
-			text = text[maxBuffer:]
-			k.out.moved.Add(1)
-			k.limitWrite()
-		}
-		if _, err := k.w.Write(text); err != nil {
-			return err
-		}
-	}
-	if err := k.conn.Flush(); err != nil {
-		return err
-	}
-	k.out.moved.Add(1)
-	return nil
-}
-
-// limitWrite sets the deadline of the next write.
-func (k *sink) limitWrite() {
-	k.conn.SetWriteDeadline(time.Now().Add(k.out.stall))
-	// Checked after the deadline is set, because that may have replaced the deadline of interrupt.
-	if k.out.interrupted.Load() {
-		k.conn.SetWriteDeadline(time.Now())
-	}
 }

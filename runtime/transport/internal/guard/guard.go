@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -57,7 +58,7 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 			Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "origin not allowed: "+printable(origins[0]))
 			return nil, false
 		}
-		g.setCORSHeaders(w, origins[0])
+		g.setCORSHeaders(w, r, origins[0])
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			w.WriteHeader(http.StatusNoContent)
 			return nil, false
@@ -144,15 +145,43 @@ func (g *Guard) allowsOrigin(r *http.Request, origin string) bool {
 	return err == nil || len(g.Hosts) > 0 // an address cannot be rebound
 }
 
-// setCORSHeaders sets the CORS headers for an allowed origin.
-func (g *Guard) setCORSHeaders(w http.ResponseWriter, origin string) {
+// setCORSHeaders sets the CORS headers for an allowed origin. The browser asks for the header fields
+// that it wants to send. Those of arguments have names that only the page and the tools know.
+func (g *Guard) setCORSHeaders(w http.ResponseWriter, r *http.Request, origin string) {
 	h := w.Header()
 	h.Add("Vary", "Origin")
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Access-Control-Allow-Methods", g.Methods)
-	h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id")
-	h.Set("Access-Control-Expose-Headers", "MCP-Session-Id, WWW-Authenticate")
+	h.Set("Access-Control-Allow-Headers", allowedFields+requestedParams(r))
+	h.Set("Access-Control-Expose-Headers", "MCP-Session-Id, Retry-After, WWW-Authenticate")
 	h.Set("Access-Control-Max-Age", "600")
+}
+
+const allowedFields = "Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id, Mcp-Method, Mcp-Name"
+
+// maxParams limits the length of the result of requestedParams, in bytes.
+const maxParams = 8 << 10
+
+// requestedParams returns the header fields of arguments that a browser wants to send, each after a
+// comma.
+func requestedParams(r *http.Request) string {
+	var list strings.Builder
+	for _, value := range r.Header["Access-Control-Request-Headers"] {
+		for name := range strings.SplitSeq(value, ",") {
+			if name = strings.TrimSpace(name); isParamField(name) && list.Len()+len(name)+2 <= maxParams {
+				list.WriteString(", " + name)
+			}
+		}
+	}
+	return list.String()
+}
+
+// isParamField reports whether a name is that of a header field with an argument of a tool.
+func isParamField(name string) bool {
+	const prefix = modern.HeaderParam
+	return len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) && !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
 }
 
 // overTLS reports whether the client is known to have used TLS, possibly with a proxy. A page that

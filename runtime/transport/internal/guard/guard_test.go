@@ -124,8 +124,8 @@ func TestCORSHeaders(t *testing.T) {
 		"Vary":                          {"Origin"},
 		"Access-Control-Allow-Origin":   {"https://app.example.com"},
 		"Access-Control-Allow-Methods":  {"GET, POST"},
-		"Access-Control-Allow-Headers":  {"Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id"},
-		"Access-Control-Expose-Headers": {"MCP-Session-Id, WWW-Authenticate"},
+		"Access-Control-Allow-Headers":  {"Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id, Mcp-Method, Mcp-Name"},
+		"Access-Control-Expose-Headers": {"MCP-Session-Id, Retry-After, WWW-Authenticate"},
 		"Access-Control-Max-Age":        {"600"},
 	}
 	if diff := cmp.Diff(want, w.Header()); diff != "" {
@@ -134,6 +134,38 @@ func TestCORSHeaders(t *testing.T) {
 	w = httptest.NewRecorder()
 	if _, ok := g.Admit(w, request("POST", "192.0.2.7:80", host)); !ok || len(w.Header()) > 0 {
 		t.Errorf("a request without an origin: admitted %v, header %v", ok, w.Header())
+	}
+}
+
+// The fields of arguments have names that the tools choose. A browser asks for each of them.
+func TestPreflightAllowsFieldsOfArguments(t *testing.T) {
+	g := Guard{Origins: []string{"https://app.example.com"}, Methods: "GET, POST"}
+	preflight := func(fields ...string) string {
+		w := httptest.NewRecorder()
+		header := []string{"Origin", "https://app.example.com", "Access-Control-Request-Method", "POST"}
+		for _, field := range fields {
+			header = append(header, "Access-Control-Request-Headers", field)
+		}
+		if _, ok := g.Admit(w, request("OPTIONS", "192.0.2.7:80", "mcp.example.com", header...)); ok || w.Code != 204 {
+			t.Errorf("admitted %v, status %d", ok, w.Code)
+		}
+		return strings.TrimPrefix(w.Header().Get("Access-Control-Allow-Headers"), allowedFields)
+	}
+	for _, test := range []struct {
+		fields []string
+		want   string
+	}{
+		{nil, ""},
+		{[]string{"accept,content-type,mcp-method,mcp-name,mcp-protocol-version"}, ""},
+		{[]string{"content-type, mcp-param-region,MCP-Param-Tenant_1", "mcp-param-a~b"}, ", mcp-param-region, MCP-Param-Tenant_1, mcp-param-a~b"},
+		{[]string{"cookie,x-mcp-param-region,mcp-param-,mcp-param-a b,mcp-param-*,mcp-param-ü,mcp-param-(a),*"}, ", mcp-param-*"},
+	} {
+		if got := preflight(test.fields...); got != test.want {
+			t.Errorf("%q allows %q, want %q", test.fields, got, test.want)
+		}
+	}
+	if got := preflight(strings.Repeat("mcp-param-region,", 10_000)); len(got) > maxParams || len(got) < maxParams-100 {
+		t.Errorf("%d bytes are allowed", len(got))
 	}
 }
 
@@ -214,7 +246,9 @@ func TestReadBodyLimitsConcurrentBodies(t *testing.T) {
 		r := httptest.NewRequest("POST", "/", body)
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		if _, ok := ReadBody(w, r, 8, time.Minute, room); !ok {
+		share := &Share{Room: room, Code: -32050}
+		defer share.Release()
+		if _, ok := ReadBody(w, r, 8, time.Minute, share); !ok {
 			checkRefusal(t, w)
 		}
 		return w.Code

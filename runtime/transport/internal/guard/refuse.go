@@ -31,14 +31,8 @@ func RefuseCall(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Err
 		message.Error = &jsonrpc.Error{Code: e.Code, Message: http.StatusText(status)}
 		text, _ = codec.Marshal(&message)
 	}
-	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
 	WriteJSON(w, status, text)
 }
-
-// codeOverloaded is session.CodeOverloaded.
-const codeOverloaded = -32050
 
 // WriteJSON writes an HTTP status and a message.
 func WriteJSON(w http.ResponseWriter, status int, text []byte) {
@@ -46,9 +40,13 @@ func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	w.Write(text)
 }
 
-// BeginJSON writes the status and the header for a message. The caller writes the message.
+// BeginJSON writes the status and the header for a message. The caller writes the message. Clients
+// are asked to wait a second after a status that says that they may try again.
 func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		h["Retry-After"] = []string{"1"}
+	}
 	h["Content-Type"] = []string{"application/json"}
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	w.WriteHeader(status)
@@ -70,33 +68,56 @@ func NewRoom(max int) *Room { return &Room{max: int64(max)} }
 // errNoRoom is the error of a roomReader whose Room is full.
 var errNoRoom = errors.New("too many bytes are being received")
 
-// roomReader counts the bytes that it reads in its Room.
-type roomReader struct {
-	io.Reader
-	room *Room
-	used int64
+// Share is the part of a Room that one body uses.
+type Share struct {
+	Room *Room
+	Free int64 // how many bytes of the body are not counted
+	Code int64 // the error code if the Room is full
+
+	read, used int64
 }
 
-func (r *roomReader) Read(p []byte) (n int, err error) {
-	n, err = r.Reader.Read(p)
-	if n == 0 {
-		return n, err // another body may be over the limit just now
+// add counts n bytes that were read.
+func (s *Share) add(n int) error {
+	s.read += int64(n)
+	more := max(s.read-s.Free, 0) - s.used
+	if more == 0 { // another body may be over the limit just now
+		return nil
 	}
-	r.used += int64(n)
-	if r.room.used.Add(int64(n)) > r.room.max {
-		return n, errNoRoom
+	s.used += more
+	if s.Room.used.Add(more) > s.Room.max {
+		return errNoRoom
+	}
+	return nil
+}
+
+// Release subtracts the counted bytes from the Room. It has an effect once. A nil Share has none.
+func (s *Share) Release() {
+	if s != nil && s.used > 0 {
+		s.Room.used.Add(-s.used)
+		s.used = 0
+	}
+}
+
+// shareReader counts the bytes that it reads in its Share.
+type shareReader struct {
+	io.Reader
+	share *Share
+}
+
+func (r *shareReader) Read(p []byte) (n int, err error) {
+	n, err = r.Reader.Read(p)
+	if full := r.share.add(n); full != nil {
+		return n, full
 	}
 	return n, err
 }
 
-// release subtracts the counted bytes from the Room.
-func (r *roomReader) release() { r.room.used.Add(-r.used) }
-
 // ReadBody returns the body of a request: JSON of at most max bytes that arrives within timeout. If
-// ok is false, it has written the response: 415, 413, 408, 400, or 429 if room is full. The timeout
-// also limits the rest of the body. A nil room means no limit. With status 413, body is the beginning
-// of the message, of at most [overlong.Part] bytes.
-func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration, room *Room) (body []byte, ok bool) {
+// ok is false, it has written the response: 415, 413, 408, 400, or 429 if the Room of share is full.
+// The timeout also limits the rest of the body. The caller releases the share; a nil share means no
+// limit. With status 413, body is the beginning of the message, of at most [overlong.Part] bytes.
+func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration, share *Share) (body []byte, ok bool) {
 	conn := http.NewResponseController(w)
 	// If the writer does not support deadlines, only the timeouts of the http.Server apply.
 	conn.SetReadDeadline(time.Now().Add(timeout))
@@ -121,10 +142,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 		return body, false
 	}
 	var from io.Reader = http.MaxBytesReader(w, r.Body, int64(max))
-	if room != nil {
-		counted := &roomReader{Reader: from, room: room}
-		defer counted.release()
-		from = counted
+	if share != nil {
+		from = &shareReader{from, share}
 	}
 	var err error
 	body, err = readAll(from, r.ContentLength)
@@ -138,7 +157,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	}
 	w.Header().Set("Connection", "close")
 	if errors.Is(err, errNoRoom) {
-		Refuse(w, http.StatusTooManyRequests, codeOverloaded, err.Error())
+		Refuse(w, http.StatusTooManyRequests, share.Code, err.Error())
 		return nil, false
 	}
 	status := http.StatusBadRequest

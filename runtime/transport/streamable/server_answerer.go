@@ -1,0 +1,269 @@
+package streamable
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
+)
+
+// answerer writes the response to a modern request: JSON, or an event stream that begins with the
+// first notification or after StreamAfter. The goroutine of the request writes the answer.
+// Notifications of other goroutines, keep-alive comments and the error of abort may come before it.
+// A message is written at once, or its sender waits: nothing is queued.
+type answerer struct {
+	stallWriter
+	h     *Handler
+	id    jsonrpc.ID // of the request; zero for a notification
+	place *place
+	ctx   context.Context // of the Responder; ends with gone and until
+	gone  context.Context // ends when the client disconnects
+	until lazyctx.Cancellable
+	moved progress
+
+	previous, next *answerer // in the list of the Handler, guarded by its mu
+	listed         bool
+
+	// writing holds an item while a goroutine writes, which may take StallTimeout. It guards the
+	// following fields.
+	writing chan struct{}
+	state   answerState
+	timer   *time.Timer // calls tick; nil for a notification
+}
+
+type answerState uint8
+
+const (
+	answerPending answerState = iota
+	answerStream              // the response is an event stream
+	answerOver                // nothing may be written
+)
+
+var errAnswerOver = errors.New("the request was answered")
+
+// newAnswerer returns an answerer for a request or, with a zero id, for a notification. It adds it to
+// the list of the handler, and fails with errDraining if the handler is shutting down. Call leave
+// before the response ends.
+func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *http.Request, id jsonrpc.ID, taken *place) (*answerer, error) {
+	a := &answerer{h: h, id: id, place: taken, gone: r.Context(), writing: make(chan struct{}, 1)}
+	a.stallWriter = newStallWriter(w, h.o.StallTimeout, &a.moved)
+	both := lazyctx.WithBoth(&lazyctx.Values{Context: a.gone, Other: ctx}, &a.until)
+	a.ctx = both
+	if !h.enlist(a) {
+		return nil, errDraining
+	}
+	if !id.IsZero() {
+		a.lock() // tick may run at once
+		a.timer = time.AfterFunc(h.streamAfter(), a.tick)
+		a.unlock()
+	}
+	return a, nil
+}
+
+// streamAfter returns StreamAfter for modern requests.
+func (h *Handler) streamAfter() time.Duration {
+	if h.o.StreamAfter > 0 {
+		return h.o.StreamAfter
+	}
+	return DefaultStreamAfter
+}
+
+// leave ends the use of the ResponseWriter.
+func (a *answerer) leave() {
+	a.lock()
+	a.end()
+	a.unlock()
+	a.until.Cancel(nil)
+	a.ctx.(*lazyctx.Both).Release()
+	a.h.delist(a)
+}
+
+func (a *answerer) lock()   { a.writing <- struct{}{} }
+func (a *answerer) unlock() { <-a.writing }
+
+// end makes later writes fail. The lock must be held.
+func (a *answerer) end() {
+	a.state = answerOver
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// send writes a notification. It waits while the client accepts no data, for StallTimeout at most.
+// The response to a notification has no room for others.
+func (a *answerer) send(text []byte) error {
+	if a.id.IsZero() {
+		return nil
+	}
+	a.lock()
+	defer a.unlock()
+	if err := a.begin(); err != nil {
+		return err
+	}
+	err := a.writeEvent(text)
+	a.wrote(err)
+	return err
+}
+
+// begin makes the response an event stream. It fails if nothing may be written. The lock must be held.
+func (a *answerer) begin() error {
+	switch {
+	case a.state == answerOver:
+		return errAnswerOver
+	case a.gone.Err() != nil:
+		return context.Cause(a.gone)
+	case a.state == answerPending:
+		a.state = answerStream
+		a.beginStream()
+	}
+	return nil
+}
+
+// wrote records the outcome of a write: the timer of keep-alive comments starts again, or the
+// request is cancelled. The lock must be held.
+func (a *answerer) wrote(err error) {
+	switch {
+	case err != nil:
+		a.h.o.Logger.Debug("connection lost", "error", err)
+		a.end()
+		a.until.Cancel(err)
+	case a.h.o.KeepAlive > 0:
+		a.timer.Reset(a.h.o.KeepAlive)
+	default:
+		a.timer.Stop()
+	}
+}
+
+// tick begins the event stream of a request that takes long, and writes comments on an idle one.
+func (a *answerer) tick() {
+	a.lock()
+	defer a.unlock()
+	idle := a.state == answerStream
+	if a.begin() != nil {
+		return
+	}
+	var comment []byte
+	if idle {
+		comment = eventstream.AppendComment(nil, "")
+	}
+	a.wrote(a.flush(comment))
+}
+
+// writeEvent writes an event with a message. The lock must be held.
+func (a *answerer) writeEvent(text []byte) error {
+	event := eventstream.Event{Data: text}
+	if len(text) > maxBuffer {
+		if head, ok := eventstream.AppendHead(nil, event); ok { // without a copy of the message
+			return a.flush(head, text, longTail)
+		}
+	}
+	room, ok := a.h.buffers.Get().(*[]byte)
+	if !ok {
+		room = new([]byte)
+	}
+	*room = eventstream.Append((*room)[:0], event)
+	err := a.flush(*room)
+	if cap(*room) <= 2*maxBuffer && err == nil { // after an error, HTTP/2 may still read it
+		a.h.buffers.Put(room)
+	}
+	return err
+}
+
+// flush writes texts. If the writer cannot flush, they arrive with the answer.
+func (a *answerer) flush(texts ...[]byte) error {
+	err := a.write(texts...)
+	if errors.Is(err, errors.ErrUnsupported) {
+		a.h.warnNoFlush()
+		err = nil
+	}
+	return err
+}
+
+// finish writes the answer, unless the client has disconnected. text is nil for a notification.
+func (a *answerer) finish(text []byte, failed *jsonrpc.Error) {
+	a.lock()
+	defer a.unlock()
+	stream, over := a.state == answerStream, a.state == answerOver || a.gone.Err() != nil
+	a.end()
+	if over {
+		return
+	}
+	if len(text) > a.h.o.MaxInitialize { // shorter ones are limited by their number
+		if a.h.holdAnswer(a.place, len(text)) {
+			defer a.h.releaseAnswer(a.place, len(text))
+		} else {
+			failed = &jsonrpc.Error{Code: modern.CodeOverloaded, Message: "overloaded: the answer was dropped, because earlier ones are not read"}
+			text, _ = errorResponse(a.id, failed) // strings of our own are always encoded
+		}
+	}
+	switch {
+	case stream:
+		a.writeEvent(text) // fails if the client does not read
+		a.limitWrite()     // for the end of the response, which package http writes
+	case a.id.IsZero() && failed != nil:
+		guard.RefuseCall(a.w, notificationStatus(failed), jsonrpc.ID{}, failed)
+	case a.id.IsZero():
+		a.w.WriteHeader(http.StatusAccepted)
+	case failed != nil:
+		a.answerJSON(statusOf(failed), text)
+	default:
+		a.answerJSON(http.StatusOK, text)
+	}
+}
+
+// answerJSON answers with a message. Package http flushes it, and then removes the deadline.
+func (a *answerer) answerJSON(status int, text []byte) {
+	a.limitWrite()
+	guard.BeginJSON(a.w, status, text)
+	for len(text) > maxBuffer {
+		if _, err := a.w.Write(text[:maxBuffer]); err != nil {
+			return
+		}
+		text = text[maxBuffer:]
+		a.limitWrite()
+	}
+	a.w.Write(text)
+}
+
+// abort answers the request with an error, if it has no answer yet, and cancels it.
+func (a *answerer) abort() {
+	a.lock()
+	defer a.unlock()
+	failed := &jsonrpc.Error{Code: modern.CodeClosing, Message: errDraining.Error()}
+	if a.state != answerOver && a.gone.Err() == nil {
+		if text, _ := errorResponse(a.id, failed); a.state == answerStream {
+			a.writeEvent(text)
+		} else {
+			a.writeJSON(statusOf(failed), text)
+		}
+	}
+	a.end()
+	a.until.Cancel(failed)
+}
+
+// close is abort, for FlushTimeout at most. Then it interrupts the writes if the Handler was closed.
+// Otherwise a long answer may still be on its way over a slow connection.
+func (a *answerer) close() {
+	done := make(chan struct{})
+	go func() { // ends when the client has accepted the answer, or after StallTimeout
+		defer close(done)
+		a.abort()
+	}()
+	timer := time.NewTimer(a.h.o.FlushTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		if a.h.closed.Load() {
+			a.h.interrupt(a)
+			<-done
+		}
+	}
+	a.h.delist(a)
+}
