@@ -136,7 +136,7 @@ func (s *Server) hasMethod(methods ...string) bool {
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if p.calls != nil && p.s.limited(req) && !p.calls.Allow() {
-			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
+			return nil, tooManyCalls()
 		}
 		switch req.Method {
 		case mcp.MethodNotificationsInitialized:
@@ -162,6 +162,10 @@ func (p *peer) receive(next session.Handler) session.Handler {
 		}
 		return result, err
 	}
+}
+
+func tooManyCalls() error {
+	return &jsonrpc.Error{Code: session.CodeOverloaded, Message: "overloaded: too many calls, try again later"}
 }
 
 // receiveTasks is the receiving middleware for tasks that the client runs. Sessions without such

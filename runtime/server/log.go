@@ -60,7 +60,9 @@ func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
 }
 
 // Log sends a log message to the client, unless it is less severe than the level of the session. If
-// the call runs as a task, that is the session over which the message would be sent.
+// the call runs as a task, that is the session over which the message would be sent. In revisions
+// without sessions, it is less severe than the level that the request asks for; most requests ask
+// for no messages.
 // Logger names the logger and may be empty. Package codec/value encodes data, which must not
 // contain secrets. Log drops messages beyond [Config.LogRate], and all messages if the server has
 // not declared logging. It fails if the level is unknown or data cannot be encoded.
@@ -69,8 +71,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if !ok {
 		return &levelError{level}
 	}
-	p := c.recipient()
-	if !p.logs(n) || p.logLimit != nil && !p.logLimit.Allow() {
+	if !c.logs(n) || !c.allowLog() {
 		return nil
 	}
 	text, err := boundary.Marshal(value.Of(data))
@@ -90,6 +91,34 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 		return nil
 	}
 	return err
+}
+
+// logs reports whether messages of a severity are sent to the client of the call.
+func (c *Call) logs(severity int) bool {
+	if req, ok := session.FromContext(c.ctx); ok && req.Modern() {
+		return c.p.s.logsTo(req, severity)
+	}
+	return c.recipient().logs(severity)
+}
+
+// logsTo reports whether messages of a severity are sent to the client of a modern request (MCP
+// logging, "Per-request log level").
+func (s *Server) logsTo(req *session.Request, least int) bool {
+	meta, err := req.Meta()
+	if err != nil || meta.LogLevel == nil {
+		return false
+	}
+	n, ok := severity(*meta.LogLevel)
+	d, err := s.discovery()
+	return ok && least >= n && err == nil && d.result.Capabilities.Declares("logging")
+}
+
+// allowLog reports whether a message is within [Config.LogRate].
+func (c *Call) allowLog() bool {
+	if c.modern() {
+		return allow(c.p.s.limits.of(c.Principal()).logs)
+	}
+	return allow(c.recipient().logLimit)
 }
 
 // recipient returns the peer of the session over which a notification would be sent. A task may
@@ -124,7 +153,7 @@ func (c *Call) Logger(name string) *slog.Logger {
 }
 
 // Logger returns a logger that sends its records to the clients of all sessions as log messages, for
-// events that belong to no call. Records have the form of [Call.Logger]. All clients receive them:
+// events that belong to no call. Clients without a session do not receive them. Records have the form of [Call.Logger]. All clients receive them:
 // log nothing that concerns only one. For each session, records below its level or beyond
 // [Config.LogRate] are dropped, and those beyond 1000 or 1 MiB that the client has not yet accepted.
 // The logger does not wait for clients.
@@ -152,7 +181,7 @@ type logTarget interface {
 // callLog sends log messages to the client of a call.
 type callLog struct{ c *Call }
 
-func (l callLog) logs(severity int) bool { return l.c.recipient().logs(severity) }
+func (l callLog) logs(severity int) bool { return l.c.logs(severity) }
 
 func (l callLog) log(ctx context.Context, level mcp.LoggingLevel, logger string, data any) error {
 	return l.c.Log(ctx, level, logger, data)

@@ -116,6 +116,24 @@ func declaresExtension(c *mcp.ClientCapabilities, id string) bool {
 // peerKey is the key of the peer in the context of a handler of [Config].Methods.
 type peerKey struct{}
 
+// checkLogLevel rejects a modern request with an unknown log level (MCP logging, "Error Handling").
+// For methods of the protocol, the validation of the params does it.
+func checkLogLevel(req *session.Request) error {
+	if !req.Modern() {
+		return nil
+	}
+	meta, err := req.Meta()
+	if err != nil {
+		return invalidParams("_meta: %v", err)
+	}
+	if level := meta.LogLevel; level != nil {
+		if _, ok := severity(*level); !ok {
+			return invalidParams("_meta: unknown log level: %q", *level)
+		}
+	}
+	return nil
+}
+
 // methods returns the handler that calls those of [Config].Methods, and rest for other methods.
 func (p *peer) methods(rest session.Handler) session.Handler {
 	handlers := p.s.cfg.Methods
@@ -124,6 +142,9 @@ func (p *peer) methods(rest session.Handler) session.Handler {
 	}
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if h := handlers[req.Method]; h != nil {
+			if err := checkLogLevel(req); err != nil {
+				return nil, err
+			}
 			return h(context.WithValue(ctx, peerKey{}, p), req)
 		}
 		return rest(ctx, req)

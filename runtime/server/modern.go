@@ -16,7 +16,8 @@ import (
 
 // newResponder sets the Responder of modern requests.
 func (s *Server) newResponder() {
-	s.modern = &peer{s: s} // without limiters: requests of all principals share it
+	s.modern = &peer{s: s} // requests of all principals share it, so it must have no state
+	s.limits = newPrincipalLimits(&s.cfg)
 	info := mcp.Implementation{Name: s.cfg.Info.Name, Title: s.cfg.Info.Title, Version: s.cfg.Info.Version}
 	if text, err := codec.Marshal(&info); err == nil && !s.cfg.OmitServerInfo {
 		s.serverInfo = text
@@ -27,10 +28,14 @@ func (s *Server) newResponder() {
 	s.responder = session.NewResponder(&cfg)
 }
 
-// receiveModern is the innermost receiving middleware of modern requests. It rejects methods of
-// features that the server has not declared (MCP, "Server Discovery").
+// receiveModern is the innermost receiving middleware of modern requests. It enforces
+// [Config.CallRate]. It rejects methods of features that the server has not declared (MCP, "Server
+// Discovery").
 func (s *Server) receiveModern(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if s.cfg.CallRate > 0 && (s.limited(req) || req.Method == mcp.MethodSubscriptionsListen) && !allow(s.limits.of(session.Principal(ctx)).calls) {
+			return nil, tooManyCalls()
+		}
 		if m, ok := mcp.LookupMethod(req.Method); ok {
 			if name := m.Needs(req.Revision()); name != "" {
 				d, err := s.discovery()

@@ -116,14 +116,15 @@ type Config struct {
 	MaxToolRounds int
 
 	// CallRate limits the requests that call a handler, per second and session, with bursts of
-	// twice as many. Further requests are rejected with [session.CodeOverloaded]. A request for a
+	// twice as many. For modern requests, it limits those of a principal; all clients without a
+	// principal have one limit together. Further requests are rejected with [session.CodeOverloaded]. A request for a
 	// task counts when it arrives; the work of the task is not limited. Zero means no limit.
 	CallRate float64
-	// LogRate limits the log messages per second and session, with bursts of twice as many. Further
-	// messages are dropped. The default is [DefaultLogRate], and a negative value means no limit.
+	// LogRate limits the log messages per second and session, with bursts of twice as many. For
+	// modern requests, it limits those of a principal, as CallRate does. Further messages are dropped. The default is [DefaultLogRate], and a negative value means no limit.
 	LogRate float64
-	// LogLevel is the least severe level that is sent to a client that has not set one. The default
-	// is info.
+	// LogLevel is the least severe level that is sent in a session whose client has not set one. The
+	// default is info. Modern requests say for themselves which messages they ask for.
 	LogLevel mcp.LoggingLevel
 
 	// MaxURI limits the length of a resource URI, in bytes. A request with a longer URI is rejected
@@ -206,7 +207,8 @@ type Server struct {
 	features   atomic.Uint64             // number of changes of features and extensions
 	discovered atomic.Pointer[discovery] // the result of server/discover
 	listeners  listeners
-	detached   *peer // for calls that belong to no session, such as those of recovered tasks
+	limits     *principalLimits // of modern requests
+	detached   *peer            // for calls that belong to no session, such as those of recovered tasks
 
 	keys *replay.Keys // for what passes through clients
 

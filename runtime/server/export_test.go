@@ -1,0 +1,16 @@
+package server
+
+import "fmt"
+
+// ModernState describes the state that the modern requests of all principals share.
+func ModernState(s *Server) string {
+	p := s.modern
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.listeners.mu.Lock()
+	defer s.listeners.mu.Unlock()
+	return fmt.Sprint(p.session.Load(), p.level.Load(), p.logLimit, p.calls, p.requestsTasks.Load(), p.initialized.Load(),
+		p.store, p.persisted, p.restored, p.ended, p.stateChanges, p.clientLevel, p.principal, p.subscriptions, p.subscribedBytes,
+		p.subscriptionLocks, p.elicitations, p.notices, p.pendingLogs, p.pendingLogBytes, p.sendingNotices, p.roots.known, p.roots.list, p.roots.changes,
+		len(s.listeners.open), len(s.listeners.usage))
+}

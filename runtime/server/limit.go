@@ -1,0 +1,71 @@
+package server
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// limits are the limiters for the modern requests of a principal. A nil limiter means no limit.
+type limits struct {
+	calls, logs *rate.Limiter
+}
+
+// allow reports whether a limiter has room for one more event, which then counts.
+func allow(l *rate.Limiter) bool { return l == nil || l.Allow() }
+
+// maxLimited is the number of principals that have limiters of their own. Others share one.
+const maxLimited = 10000
+
+// principalLimits holds the limits of principals. It forgets those that are unused for so long that
+// they have no effect.
+type principalLimits struct {
+	cfg    *Config
+	window time.Duration // after which unused limiters are full
+	other  *limits
+
+	mu           sync.Mutex
+	since        time.Time          // when recent was new
+	recent, past map[string]*limits // by principal
+}
+
+func newPrincipalLimits(cfg *Config) *principalLimits {
+	x := &principalLimits{cfg: cfg}
+	x.other = x.make()
+	for _, l := range []*rate.Limiter{x.other.calls, x.other.logs} {
+		if l != nil {
+			x.window = max(x.window, time.Duration(float64(l.Burst())/float64(l.Limit())*float64(time.Second)))
+		}
+	}
+	return x
+}
+
+func (x *principalLimits) make() *limits {
+	return &limits{calls: limiter(x.cfg.CallRate), logs: limiter(x.cfg.LogRate)}
+}
+
+// of returns the limits of a principal.
+func (x *principalLimits) of(principal string) *limits {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if now := time.Now(); now.Sub(x.since) > x.window {
+		if x.past = x.recent; now.Sub(x.since) > 2*x.window {
+			x.past = nil
+		}
+		x.since, x.recent = now, map[string]*limits{}
+	}
+	l := x.recent[principal]
+	if l != nil {
+		return l
+	}
+	if len(x.recent) >= maxLimited {
+		return x.other
+	}
+	if l = x.past[principal]; l == nil {
+		l = x.make()
+	}
+	x.recent[strings.Clone(principal)] = l
+	return l
+}
