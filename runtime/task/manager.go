@@ -344,7 +344,7 @@ func (m *Manager) Get(ctx context.Context, principal, id string, via Requestor) 
 	var r Record
 	if err := m.get(ctx, principal, id, via, &r); err != nil {
 		m.audit.refused(principal, id, mcp.MethodTasksGet, err)
-		return mcp.Task{}, err
+		return mcp.Task{}, withID(id, err)
 	}
 	m.audit.read(&r, mcp.MethodTasksGet)
 	return r.Task(), nil
@@ -374,7 +374,7 @@ func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requesto
 	}
 	if err != nil {
 		m.audit.refused(principal, id, mcp.MethodTasksCancel, err)
-		return mcp.Task{}, err
+		return mcp.Task{}, withID(id, err)
 	}
 	return r.Task(), nil
 }

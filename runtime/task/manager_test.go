@@ -334,7 +334,7 @@ func TestPrincipalsAreIsolated(t *testing.T) {
 				_, resultErr := m.Result(t.Context(), principal, id, nil)
 				_, cancelErr := m.Cancel(t.Context(), principal, id, nil)
 				for _, err := range []error{getErr, resultErr, cancelErr} {
-					want := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "task: not found"}
+					want := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task: not found: %q", id)}
 					checkEqual(t, fmt.Sprintf("%q about %q", principal, id), want, task.WireError(err))
 				}
 			}
