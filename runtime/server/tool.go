@@ -439,7 +439,7 @@ func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 	if text := result.StructuredContent; text != nil && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}) {
 		return internalError("structured output of the tool is not a JSON object")
 	}
-	if t.out == nil || result.IsError != nil && *result.IsError {
+	if t.out == nil || result.Failed() {
 		return nil
 	}
 	faults := "it is missing"
