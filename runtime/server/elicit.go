@@ -33,8 +33,9 @@ var ErrAnswer = errors.New("server: response does not comply with the input requ
 // and, with the tag enum, lists of strings (MCP elicitation, "Form Mode Elicitation"). The form has
 // the choices, limits, formats and titles of the tags that [SchemaFor] describes. Tags that forms do
 // not have, such as multipleOf, are errors. Values that are not zero are the defaults of the form,
-// and those of the tag default follow. If the user accepts, Elicit sets fields to the values of the form; otherwise fields
-// does not change. See [Call.ElicitForm] for choices with titles, and for the errors.
+// and those of the tag default follow. Defaults and limits of numbers are float64 values: use strings
+// for integers beyond 2^53. If the user accepts, Elicit sets fields to the values of the form;
+// otherwise fields does not change. See [Call.ElicitForm] for choices with titles, and for the errors.
 // Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
 	params, err := formParams(message, fields, c.p.s.cfg.Types)
