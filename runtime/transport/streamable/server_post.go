@@ -60,7 +60,7 @@ func parsePosted(body []byte) (posted, jsonrpc.Message, error) {
 // parseBatch parses the body as a batch. It fails if any of the messages is invalid.
 func (p *posted) parseBatch() error {
 	p.batch = true
-	items, err := jsonrpc.ParseBatch(p.body, append(codec.AllowSize(p.body), codec.NoCopy())...)
+	items, err := jsonrpc.ParseReceivedBatch(p.body, codec.NoCopy())
 	if err != nil {
 		return err
 	}
