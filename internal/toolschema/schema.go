@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 )
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
@@ -223,7 +224,7 @@ func (r *report) add(e *jsonschema.ValidationError) {
 	}
 	where := ""
 	for _, token := range e.InstanceLocation {
-		where += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token)
+		where += "/" + jsonpointer.Escape(token)
 	}
 	line := e.ErrorKind.LocalizedString(r.printer)
 	if where != "" {
