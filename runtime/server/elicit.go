@@ -53,12 +53,40 @@ func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp
 	var filled struct {
 		Content *T `json:"content"`
 	}
-	filled.Content = new(*fields)
+	filled.Content = copyWithout(fields, result)
 	if err := codec.Unmarshal(text, value.Of(&filled)); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	*fields = *filled.Content
 	return result.Action, nil
+}
+
+// copyWithout returns a copy of the fields of a form in which those that the result sets are zero.
+// Decoding into them then changes no list and no pointee that the copy shares with the original, and
+// perhaps with other calls.
+func copyWithout[T any](fields *T, result *mcp.ElicitResult) *T {
+	out := new(*fields)
+	members, err := (&inference{dir: reading, forForm: true}).fieldsOf(reflect.TypeFor[T]())
+	if err != nil {
+		return out // the methods of T decode it
+	}
+	for _, f := range members {
+		if _, ok := result.Content[f.name]; !ok {
+			continue
+		}
+		v := reflect.ValueOf(out).Elem()
+		for _, i := range f.index[:len(f.index)-1] { // embedded structs
+			if v = v.Field(i); v.Kind() == reflect.Pointer {
+				shared := v.Elem()
+				v.Set(reflect.New(v.Type().Elem()))
+				if v = v.Elem(); shared.IsValid() {
+					v.Set(shared)
+				}
+			}
+		}
+		v.Field(f.index[len(f.index)-1]).SetZero()
+	}
+	return out
 }
 
 func actionOf(result *mcp.ElicitResult) mcp.ElicitAction {
