@@ -154,7 +154,6 @@ type inference struct {
 	forForm    bool             // the schema is that of a form: a default does not make a field optional
 	enclosing  []reflect.Type   // the named types around the current one
 	path       []string         // the tokens of the pointer from the root to the current schema
-	nested     int              // the number of structs around the current schema
 	unverified bool             // the values in tags are not verified
 }
 
@@ -349,9 +348,7 @@ func (x *inference) record(t reflect.Type) (*typeSchema, error) {
 		return nil, err
 	}
 	s := &typeSchema{Type: "object", AdditionalProperties: false}
-	presets := x.dir == reading && x.nested == 0 && !x.forForm // withDefaults adds absent members
-	x.nested++
-	defer func() { x.nested-- }()
+	presets := x.dir == reading && !x.forForm // the server adds absent members
 	for _, f := range fields {
 		p, err := x.at(func() (*typeSchema, error) { return x.member(f) }, "properties", f.name)
 		if err != nil {

@@ -50,8 +50,8 @@ import (
 //     list.
 //   - All fields: title, default, example and deprecated:"true". The values of default and example
 //     are written like those of enum, and as JSON for fields that are not strings, numbers, booleans
-//     or lists of these. The keyword of example is examples. An argument with a default is optional;
-//     the default of a field of a nested struct is only sent to clients.
+//     or lists of these. The keyword of example is examples. An argument with a default is optional,
+//     also in a nested struct.
 //
 // A tag whose keyword does not apply to the type of the field, or whose value is invalid, is an
 // error, and so is a value of enum, default or example that does not comply with the rest of the

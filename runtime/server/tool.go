@@ -131,14 +131,15 @@ type tool struct {
 	// decode decodes arguments without calling the tool. It is nil for a tool that takes JSON; such
 	// a tool has no defaults.
 	decode   func(json.RawMessage) error
-	defaults []defaultMember
+	defaults *defaults
 }
 
 // AddTool adds a tool whose calls f serves. The description tells the model what the tool is for;
 // [DefineTool] sets the other members of the tool's description. In is a struct, or a map with
 // string keys. Its schema is inferred unless the description has one, see [SchemaFor]. Absent
-// members get their defaults from the properties of the schema before f is called. Members that the
-// client has sent are never changed. Out is one of
+// members get their defaults from the schema before f is called, also in objects and lists within the
+// arguments (keywords properties, additionalProperties and items). Members that the client has sent
+// are never changed. Out is one of
 //
 //   - a struct, a pointer to one, or such a map: it becomes the structured output, and a text block
 //     with the same JSON; the output schema is inferred, too, and the output is validated against it,
@@ -394,7 +395,7 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 	if faults := t.in.Check(arguments); faults != "" {
 		return errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
-	arguments, ok := t.withDefaults(arguments)
+	arguments, ok := t.defaults.addTo(arguments)
 	if ok {
 		if faults := t.in.Check(arguments); faults != "" {
 			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
