@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,6 +98,18 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 	}
 }
 
+// maxRequestID limits the length of the id of a request in bytes. The session answers requests with
+// longer ids without an id, so its answer belongs to no stream.
+const maxRequestID = 1 << 10
+
+func isLong(id jsonrpc.ID) bool {
+	text, ok := id.Text()
+	if !ok {
+		text = id.String()
+	}
+	return len(text) > maxRequestID
+}
+
 // post serves a POST.
 func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	var c *serverConn
@@ -144,6 +157,10 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			c.in.Put(ctx, fail) // fails only if the session ends
 		}
 		guard.RefuseCall(w, http.StatusBadRequest, id, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()})
+		return
+	}
+	if len(body) > maxRequestID && slices.ContainsFunc(p.requests, isLong) {
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("id has more than %d bytes", maxRequestID))
 		return
 	}
 	if p.open && len(body) > h.o.MaxInitialize {
