@@ -306,8 +306,9 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 }
 
 // declareTasks sets the task support of the description to that of the option [Tasks]. Without the
-// option, the tool has the task support of its description.
+// option, the tool has the task support of its description. Its tasks have its name.
 func (t *tool) declareTasks() {
+	t.support.Name = t.def.Name
 	switch {
 	case t.support.Mode != "":
 		execution := mcp.ToolExecution{}
