@@ -197,12 +197,18 @@ func (s *Session) Shutdown(ctx context.Context) error {
 	s.inbound.shutdown()
 	s.calls.drain()
 	if s.rest(ctx) {
-		return s.Close()
-	}
-	go func() { // ends when the transport has accepted the answers, or after abandon's timeout
-		s.abandon()
 		s.stop(ErrClosed)
-	}()
+		select {
+		case <-s.life.done:
+			return s.closeErr
+		case <-ctx.Done(): // the session has ended, and a handler ignores that
+		}
+	} else {
+		go func() { // ends when the transport has accepted the answers, or after abandon's timeout
+			s.abandon()
+			s.stop(ErrClosed)
+		}()
+	}
 	timer := time.NewTimer(shutdownGrace)
 	defer timer.Stop()
 	select {
