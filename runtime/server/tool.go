@@ -208,6 +208,9 @@ func addTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 // schemas are those of def, and its function receives the arguments as JSON. The arguments have no
 // defaults. It fails as [AddTool] does.
 func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) (*Handle[mcp.Tool], error) {
+	if s == nil {
+		return nil, errNoServer
+	}
 	h, err := s.addRawTool(def, f, options)
 	return h, s.record(err)
 }
