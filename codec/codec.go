@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/mcpwire/mcpwire/codec/internal/scan"
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
@@ -114,15 +113,15 @@ func Member(object []byte, name string) (value json.RawMessage, ok bool) {
 // Marshal returns v as JSON text without line breaks. An error is an [*Error].
 func Marshal(v Encoder) ([]byte, error) {
 	w := writers.Get().(*scratchWriter)
+	if w.scratch == nil {
+		w.scratch = make([]byte, 0, 512) // room for most messages
+	}
 	w.Reset(w.scratch[:0])
 	v.EncodeJSON(w.Writer)
 	var text []byte
 	err := writeFailure(w.Writer)
 	if err == nil {
-		text = w.Clone()
-	}
-	if w.scratch = w.Bytes(); cap(w.scratch) > scan.KeepScratch {
-		w.scratch = nil
+		text, w.scratch = w.Detach()
 	}
 	w.Reset(nil)
 	writers.Put(w)

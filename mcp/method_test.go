@@ -70,6 +70,16 @@ func document(t *testing.T, rev string) *load.Document {
 	return doc
 }
 
+func TestDirectionString(t *testing.T) {
+	for d, want := range map[mcp.Direction]string{
+		mcp.FromClient: "client", mcp.FromServer: "server", mcp.FromClient | mcp.FromServer: "client or server", 0: "Direction(0)",
+	} {
+		if got := d.String(); got != want {
+			t.Errorf("%d: got %q, want %q", uint8(d), got, want)
+		}
+	}
+}
+
 // The table has the direction of each method, and whether it can run as a task.
 func TestMethodTable(t *testing.T) {
 	const both = mcp.FromClient | mcp.FromServer

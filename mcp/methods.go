@@ -32,6 +32,19 @@ const (
 	FromServer
 )
 
+// String returns "client", "server" or "client or server".
+func (d Direction) String() string {
+	switch d {
+	case FromClient:
+		return "client"
+	case FromServer:
+		return "server"
+	case FromClient | FromServer:
+		return "client or server"
+	}
+	return fmt.Sprintf("Direction(%d)", uint8(d))
+}
+
 // Method is one request or notification of the protocol.
 type Method struct {
 	Name         string    // as on the wire

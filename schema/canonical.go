@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 )
 
 // Canonical returns the schema src as it is kept in this folder:
@@ -50,7 +52,7 @@ func strip(v any, pointer string) *Error {
 		return &Error{Pointer: pointer, Err: errors.New("a schema is an object or a boolean")}
 	}
 	for _, keyword := range sortedKeys(s) {
-		at := pointer + "/" + escapePointer(keyword)
+		at := pointer + "/" + jsonpointer.Escape(keyword)
 		kind := kindOf(keyword)
 		switch kind {
 		case unknown:
@@ -71,7 +73,7 @@ func strip(v any, pointer string) *Error {
 				continue
 			case namedSchemas:
 				for _, name := range sortedKeys(v) {
-					if err := strip(v[name], at+"/"+escapePointer(name)); err != nil {
+					if err := strip(v[name], at+"/"+jsonpointer.Escape(name)); err != nil {
 						return err
 					}
 				}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 )
 
 // parse reads one JSON value into the types of encoding/json, with numbers as [json.Number] to keep
@@ -79,7 +81,7 @@ func (p *parser) token() (json.Token, error) {
 }
 
 // enter adds a step to the path, and leave removes it. After an error the path stays at the fault.
-func (p *parser) enter(step string) { p.path = append(p.path, escapePointer(step)) }
+func (p *parser) enter(step string) { p.path = append(p.path, jsonpointer.Escape(step)) }
 func (p *parser) leave()            { p.path = p.path[:len(p.path)-1] }
 
 func (p *parser) value() (any, error) {
@@ -136,11 +138,6 @@ func (p *parser) list() (any, error) {
 	}
 	_, err := p.token()
 	return items, err
-}
-
-// escapePointer escapes one step of a JSON pointer (RFC 6901, section 3).
-func escapePointer(step string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(step)
 }
 
 // invalidUTF8 returns the offset of the first byte of src that is not UTF-8, or -1.

@@ -1,6 +1,8 @@
 package jsonrpc
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -27,6 +29,17 @@ func IsBatch(data []byte) bool {
 // array ([ErrNoBatch]), empty ([ErrEmptyBatch]) or too long ([ErrBatchSize]). Otherwise each Item
 // has the error of its own element.
 func ParseBatch(data []byte, opts ...codec.Option) ([]Item, error) {
+	return parseBatch(data, false, opts...)
+}
+
+// ParseReceivedBatch parses a batch like [ParseBatch], without a limit on its length, and tolerates
+// the faults that [ParseReceived] names, in each element.
+func ParseReceivedBatch(text []byte, opts ...codec.Option) ([]Item, error) {
+	text = bytes.TrimPrefix(text, byteOrderMark)
+	return parseBatch(text, true, append(slices.Clip(opts), codec.AllowSize(text)...)...)
+}
+
+func parseBatch(data []byte, tolerant bool, opts ...codec.Option) ([]Item, error) {
 	spans, err := codec.UnmarshalFunc(data, elements, opts...)
 	if err != nil {
 		return nil, err
@@ -37,7 +50,7 @@ func ParseBatch(data []byte, opts ...codec.Option) ([]Item, error) {
 	for i, s := range spans {
 		at = at.plus(codec.Position(data[done:s.from], s.from-done))
 		done = s.from
-		items[i].Message, items[i].Err = Parse(data[s.from:s.to], opts...)
+		items[i].Message, items[i].Err = parse(data[s.from:s.to], nil, tolerant, opts...)
 		if e, ok := items[i].Err.(*codec.Error); ok {
 			p := at.plus(e.Line, e.Column)
 			e.Offset, e.Line, e.Column = e.Offset+int64(s.from), p.line, p.column

@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,6 +31,26 @@ func TestParseBatch(t *testing.T) {
 	out, err := AppendBatch([]byte("x"), want)
 	if string(out) != `x[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"n","params":{}}]` || err != nil {
 		t.Errorf("wrote %s, %v", out, err)
+	}
+}
+
+func TestParseReceivedBatchToleratesFaultsOfPeers(t *testing.T) {
+	items, err := ParseReceivedBatch([]byte("\uFEFF" + `[{"jsonrpc":"2.0","id":1,"method":"m","params":null},{"jsonrpc":"2.0","id":2},7]`))
+	if err != nil || len(items) != 3 {
+		t.Fatalf("%d items, %v", len(items), err)
+	}
+	if m := items[0].Message; items[0].Err != nil || m.Kind != KindRequest || m.Params != nil {
+		t.Errorf("null params: %+v, %v", m, items[0].Err)
+	}
+	if items[1].Message.Kind != KindResponse || !errors.Is(items[1].Err, ErrNeither) {
+		t.Errorf("only an id: %+v, %v", items[1].Message, items[1].Err)
+	}
+	if !errors.Is(items[2].Err, ErrObject) {
+		t.Errorf("a number: %v", items[2].Err)
+	}
+	long := `[{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":["` + strings.Repeat(`","`, codec.DefaultMaxSize/3) + `"]}}]`
+	if items, err := ParseReceivedBatch([]byte(long), codec.NoCopy()); err != nil || items[0].Err != nil {
+		t.Errorf("long batch: %v, %v", items, err)
 	}
 }
 

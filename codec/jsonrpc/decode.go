@@ -18,7 +18,7 @@ import (
 // can decide whether and how to answer: Kind is the kind that the members indicate, and ID is the
 // id if it is valid. In malformed text only the members before the fault count.
 func Parse(data []byte, opts ...codec.Option) (Message, error) {
-	return ParseTyped(data, nil, opts...)
+	return parse(data, nil, false, opts...) // not ParseTyped, so that Parse is inlined
 }
 
 // ParseReceived parses a message like [Parse], without a limit on its length: the transport that
@@ -80,20 +80,26 @@ func parse(data []byte, p Payloads, tolerant bool, opts ...codec.Option) (Messag
 	}
 	r := &parser.Reader
 	r.Reset(data, parser.limits)
-	d := decoder{r: r, extra: &parser.extra, types: p, limits: parser.limits, tolerant: tolerant}
+	var d decoder // with a composite literal, the compiler would fill it in a second place and copy it
+	d.r, d.extra, d.types, d.limits, d.tolerant = r, &parser.extra, p, &parser.limits, tolerant
 	d.message()
 	r.End()
 	r.Fail(d.faultAt, d.fault)
 	d.m.Extra = codec.Extra(parser.extra)
 	at, fault := parser.release()
-	if fault == nil {
-		return d.m, nil
+	if fault != nil {
+		return d.m, located(data, at, fault, opts)
 	}
+	return d.m, nil
+}
+
+// located returns the error for a fault at an offset of data, with its line, column and pointer.
+func located(data []byte, at int, fault error, opts []codec.Option) error {
 	_, err := codec.UnmarshalFunc(data, func(r *wire.Reader) struct{} {
-		r.Fail(at, fault) // package codec adds line, column and pointer
+		r.Fail(at, fault)
 		return struct{}{}
 	}, opts...)
-	return d.m, err
+	return err
 }
 
 // parser holds the parts of a decoder that escape to the heap. They are allocated together, so
@@ -154,8 +160,8 @@ type decoder struct {
 	nullID bool
 	at     struct{ id, params, result, error int } // offsets of values
 	params wire.Kind
-	types  Payloads // nil if payloads stay raw
-	limits wire.Limits
+	types  Payloads     // nil if payloads stay raw
+	limits *wire.Limits // not nil if types is not nil
 	// Faults are tolerated; see ParseReceived.
 	tolerant bool
 
@@ -296,7 +302,7 @@ func (d *decoder) decodeDeferred() {
 		return
 	}
 	p := parsers.Get().(*parser)
-	p.Reset(raw, d.limits)
+	p.Reset(raw, *d.limits)
 	v := read(&p.Reader)
 	if failedAt, err := p.release(); err != nil {
 		d.fail(at+failedAt, err)

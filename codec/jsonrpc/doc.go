@@ -30,8 +30,8 @@
 //   - The message has a result and an error: [ErrBoth]; a method and one of these: [ErrMixed]; none
 //     of the three: [ErrNeither].
 //
-// [ParseReceived], for peers that are connected now, tolerates some faults; [CanonicalID] helps to
-// match the ids of their responses.
+// [ParseReceived] and [ParseReceivedBatch], for peers that are connected now, tolerate some faults;
+// [CanonicalID] helps to match the ids of their responses.
 //
 // # Preserved content
 //

@@ -8,6 +8,7 @@ import (
 // EncodeJSON writes the message. It fails with the error that [Parse] would return for the result
 // if a member that the kind requires is missing, or if a field of another kind is set.
 func (m *Message) EncodeJSON(w *wire.Writer) {
+	w.WholeMessage()
 	start := w.Begin()
 	w.Key(`,"jsonrpc":`)
 	w.Lit(`"2.0"`)

@@ -85,3 +85,30 @@ func TestLargeRawValueIsCopiedOnce(t *testing.T) {
 		t.Errorf("%d bytes with NoCopy", memory)
 	}
 }
+
+// TestMarshalOwnsItsResult marshals texts of sizes around that of the largest reused buffer. A later
+// call must not change the result, and a large text must not be copied.
+func TestMarshalOwnsItsResult(t *testing.T) {
+	for _, size := range []int{0, 500, 250 << 10, 256<<10 - 2, 256 << 10, 300 << 10, 1 << 20} {
+		for _, end := range []string{"", "\n", "é"} {
+			value := codec.StringScalar(strings.Repeat("x", size) + end)
+			var text []byte
+			memory := doubling.Memory(func() {
+				var err error
+				if text, err = codec.Marshal(value); err != nil {
+					t.Fatal(err)
+				}
+			})
+			want := strings.Clone(string(text))
+			if _, err := codec.Marshal(codec.StringScalar(strings.Repeat("y", size+10))); err != nil {
+				t.Fatal(err)
+			}
+			if got := string(text); got != want || got != `"`+strings.Repeat("x", size)+strings.Replace(end, "\n", `\n`, 1)+`"` {
+				t.Errorf("%d bytes and %q: the result is wrong or was changed", size, end)
+			}
+			if size >= 300<<10 && memory > uint64(size)*5/4+64<<10 {
+				t.Errorf("%d bytes and %q: allocated %d bytes", size, end, memory)
+			}
+		}
+	}
+}

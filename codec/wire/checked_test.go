@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
@@ -110,6 +111,21 @@ func TestWasCheckedComparesWholeText(t *testing.T) {
 		}
 		if n > 0 && wire.WasChecked(text[:n-1:n-1]) != wire.WasChecked([]byte(strings.Repeat("7", n-1))) {
 			t.Fatalf("%d bytes, cut by one: wasChecked differs from that of an equal text", n)
+		}
+	}
+}
+
+// A message is never part of another text, so its hash would only displace others.
+func TestMarshalRecordsAllButMessages(t *testing.T) {
+	e := &jsonrpc.Error{Code: -32603, Message: "the disk of the archive is full"}
+	m := jsonrpc.NewErrorResponse(codec.IntScalar(7), e)
+	for _, c := range []struct {
+		value codec.Encoder
+		want  bool
+	}{{&m, false}, {e, true}} {
+		text, err := codec.Marshal(c.value)
+		if got := wire.WasChecked(text); err != nil || got != c.want {
+			t.Errorf("%s, %v: recorded %t, want %t", text, err, got, c.want)
 		}
 	}
 }

@@ -41,22 +41,13 @@ func (k Kind) String() string {
 }
 
 // kindOf returns the kind of the value that starts with c.
-func kindOf(c byte) Kind {
-	switch c {
-	case '{':
-		return KindObject
-	case '[':
-		return KindArray
-	case '"':
-		return KindString
-	case 't', 'f':
-		return KindBool
-	case 'n':
-		return KindNull
-	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		return KindNumber
-	}
-	return KindInvalid
+func kindOf(c byte) Kind { return kinds[c] }
+
+// kinds has the kinds of values by their first byte.
+var kinds = [256]Kind{
+	'{': KindObject, '[': KindArray, '"': KindString, 't': KindBool, 'f': KindBool, 'n': KindNull, '-': KindNumber,
+	'0': KindNumber, '1': KindNumber, '2': KindNumber, '3': KindNumber, '4': KindNumber,
+	'5': KindNumber, '6': KindNumber, '7': KindNumber, '8': KindNumber, '9': KindNumber,
 }
 
 // WrongKind returns the error for a value of the kind got where want, such as "string or integer",

@@ -73,8 +73,9 @@ type Key struct {
 }
 
 // PeekKeys returns which of the keys the next value has, without consuming it: bit i of the result
-// stands for keys[i]. Keys from the 65th on are ignored. If the next value is not an object, the
-// result is 0.
+// stands for keys[i]. Once it finds keys[0], it looks no further, so that it need not skip a large
+// value of that member: other bits may then be missing. Keys from the 65th on are ignored. If the
+// next value is not an object, the result is 0.
 func (r *Reader) PeekKeys(keys ...Key) (found uint64) {
 	if r.next() != '{' {
 		return 0
@@ -87,6 +88,9 @@ func (r *Reader) PeekKeys(keys ...Key) (found uint64) {
 				}
 				break
 			}
+		}
+		if found&1 != 0 {
+			break
 		}
 	}
 	return found

@@ -123,7 +123,9 @@ func (r *Reader) Forget() {
 	if r.slabs.texts != nil {
 		r.slabs.texts = nil
 	}
-	r.closeExtras(-1)
+	if len(r.extras.open) > 0 {
+		r.closeExtras(-1)
+	}
 	if cap(r.scratch) > scan.KeepScratch {
 		r.scratch = nil
 	}

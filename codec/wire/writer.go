@@ -34,6 +34,7 @@ import (
 type Writer struct {
 	buf     []byte
 	base    int   // buf[:base] is the dst given to Reset
+	message bool  // WholeMessage was called
 	failure Fault // Err is nil as long as nothing has failed
 	check   scan.Checker
 	names   [][]byte    // scratch of EndExtra: the names in the object
@@ -52,7 +53,7 @@ func NewWriter(dst []byte) *Writer {
 
 // Reset makes w append to dst and discards all other state.
 func (w *Writer) Reset(dst []byte) {
-	w.buf, w.base = dst, len(dst)
+	w.buf, w.base, w.message = dst, len(dst), false
 	w.names = emptied(w.names)
 	w.keys = emptied(w.keys)
 	if len(w.ends) > scan.KeepSlots {
@@ -82,13 +83,27 @@ func (w *Writer) Bytes() []byte {
 	return w.buf
 }
 
-// Clone returns a copy of all that was written, which must be one value. [Writer.Raw] writes the
-// copy again without checking it.
-func (w *Writer) Clone() []byte {
-	text := bytes.Clone(w.buf[w.base:])
-	noteChecked(text)
-	return text
+// Detach returns all that was written, which must be one value, and a buffer for the next Reset, or
+// nil. A text too large for a buffer that is kept is returned without a copy, unless that would keep
+// much unused memory. [Writer.Raw] writes the text again without checking it, unless it is a whole
+// message.
+func (w *Writer) Detach() (text, buffer []byte) {
+	text = w.buf[w.base:]
+	if cap(w.buf) <= scan.KeepScratch {
+		buffer = w.buf
+	}
+	if buffer != nil || len(text) < cap(text)/4*3 {
+		text = bytes.Clone(text)
+	}
+	if !w.message {
+		noteChecked(text)
+	}
+	return text, buffer
 }
+
+// WholeMessage says that what is being written will not become part of another text, so that
+// [Writer.Detach] need not compute its hash for [Writer.Raw].
+func (w *Writer) WholeMessage() { w.message = true }
 
 // Failure returns the first failure. Its Err is nil if there was none.
 func (w *Writer) Failure() Fault { return w.failure }

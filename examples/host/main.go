@@ -43,12 +43,25 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	for name, s := range servers {
+		if s.URL == "" && len(s.Command) == 0 {
+			log.Fatalf("server %q: want either a url or a command", name)
+		}
+	}
 	h := start(ctx, servers, time.Second)
 	h.ready.Wait()
 	for _, name := range h.tools(ctx) {
 		fmt.Println(name)
 	}
-	h.serve(ctx, os.Stdin, os.Stdout)
+	served := make(chan struct{})
+	go func() { // ends with the input
+		defer close(served)
+		h.serve(ctx, os.Stdin, os.Stdout)
+	}()
+	select {
+	case <-served:
+	case <-ctx.Done():
+	}
 	stop()
 	h.done.Wait()
 }

@@ -79,8 +79,8 @@ func TestExplorer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if failed := result.IsError != nil && *result.IsError; failed != (tt.want == "") {
-			t.Errorf("%s: isError is %v", tt.name, failed)
+		if result.Failed() != (tt.want == "") {
+			t.Errorf("%s: isError is %v", tt.name, result.Failed())
 		}
 		if tt.want != "" {
 			if diff := cmp.Diff(tt.want, string(result.StructuredContent)); diff != "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/internal/gen/load"
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 )
 
 // Value is a JSON value made for a schema.
@@ -95,7 +96,7 @@ func (w *writer) value(v *Value, at Place) {
 		w.text = append(w.text, '{')
 		for i, m := range v.members {
 			w.next(i)
-			inside.Pointer, inside.Name = at.Pointer+"/"+escapePointer.Replace(m.key), len(w.text)
+			inside.Pointer, inside.Name = at.Pointer+"/"+jsonpointer.Escape(m.key), len(w.text)
 			w.text = append(append(append(append(w.text, m.text...), w.space...), ':'), w.space...)
 			w.value(m.value, inside)
 		}
@@ -105,9 +106,6 @@ func (w *writer) value(v *Value, at Place) {
 	}
 	w.places[n].End = len(w.text)
 }
-
-// escapePointer escapes a reference token of a JSON pointer (RFC 6901, section 3).
-var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
 // next writes the separator before the i-th element or member.
 func (w *writer) next(i int) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 )
 
 // Schemas are the definitions of one schema file, compiled by an independent validator.
@@ -66,7 +68,7 @@ func (s *Schemas) Sound(definitions []string) error {
 }
 
 func location(definition, home string) string {
-	return url + "#/" + home + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(definition)
+	return url + "#/" + home + "/" + jsonpointer.Escape(definition)
 }
 
 // Validate validates text as a value of the definition. It panics if there is no such

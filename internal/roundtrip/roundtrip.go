@@ -30,6 +30,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/internal/gen/load"
 	"github.com/mcpwire/mcpwire/internal/instance"
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 	"github.com/mcpwire/mcpwire/internal/oracle"
 )
 
@@ -499,7 +500,7 @@ func replace(text []byte, tokens []string, by string) ([]byte, bool) {
 		last := i == len(tokens)-1
 		switch x := at.(type) {
 		case map[string]any:
-			key := strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+			key := jsonpointer.Unescape(token)
 			if at = x[key]; last {
 				x[key] = json.RawMessage(by)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 )
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
@@ -128,13 +129,38 @@ func (s *Schema) Check(text json.RawMessage) (faults string) {
 // CheckMember is Check for one member of an object. It validates text against the property called
 // name. A member without a property is valid.
 func (s *Schema) CheckMember(name string, text json.RawMessage) (faults string) {
-	p := s.compiled.Properties[name]
-	if p == nil {
+	member := s.At("properties", name)
+	if member == nil {
 		return ""
 	}
-	member := &Schema{compiled: p}
-	member.measure()
 	return member.Check(text)
+}
+
+// At returns the schema that the tokens of a JSON pointer lead to, through the keywords properties,
+// additionalProperties and items. It returns nil if there is none.
+func (s *Schema) At(tokens ...string) *Schema {
+	at := s.compiled
+	for i := 0; i < len(tokens) && at != nil; i++ {
+		switch tokens[i] {
+		case "properties":
+			i++
+			at = at.Properties[tokens[i]]
+		case "additionalProperties":
+			at, _ = at.AdditionalProperties.(*jsonschema.Schema)
+		case "items":
+			if list, ok := at.Items.(*jsonschema.Schema); ok { // before draft 2020-12
+				at = list
+			} else {
+				at = at.Items2020
+			}
+		}
+	}
+	if at == nil {
+		return nil
+	}
+	out := &Schema{compiled: at}
+	out.measure()
+	return out
 }
 
 // explain returns the faults in an error of the validator, or "" for nil.
@@ -223,7 +249,7 @@ func (r *report) add(e *jsonschema.ValidationError) {
 	}
 	where := ""
 	for _, token := range e.InstanceLocation {
-		where += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token)
+		where += "/" + jsonpointer.Escape(token)
 	}
 	line := e.ErrorKind.LocalizedString(r.printer)
 	if where != "" {

@@ -1,12 +1,16 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -258,6 +262,31 @@ func TestHostReceivesNotifications(t *testing.T) {
 	}
 	if _, err := s.Call(t.Context(), "x/own", nil); err != nil || <-own != "x/own" {
 		t.Errorf("custom method: %v", err)
+	}
+}
+
+func TestNotificationsAreDecodedOnlyForHost(t *testing.T) {
+	n := recorder{events: make(chan string, 10)}
+	for name, test := range map[string]struct {
+		host mcp.ClientNotificationHandler
+		warn bool
+	}{
+		"with a host":    {n, true},
+		"without a host": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				_, s := connect(t, &client.Options{Notifications: test.host, Session: session.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, nil)
+				if err := s.Notify(t.Context(), "notifications/message", session.Raw(`{"level":1}`)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if got := strings.Contains(log.String(), "notification failed"); got != test.warn {
+					t.Errorf("warning of invalid params: %v, want %v; log: %s", got, test.warn, &log)
+				}
+			})
+		})
 	}
 }
 

@@ -20,8 +20,21 @@ func (c *Client) handler(rest session.Handler) session.Handler {
 		if _, ok := mcp.LookupMethod(req.Method); !ok && rest != nil {
 			return rest(ctx, req)
 		}
+		if req.IsNotification() && c.ignores(req.Method) {
+			return nil, nil // without checking and decoding the params
+		}
 		return own(ctx, req)
 	}
+}
+
+// ignores reports whether only the host could handle a notification of the protocol, and does not.
+func (c *Client) ignores(method string) bool {
+	switch method {
+	case mcp.MethodNotificationsToolsListChanged, mcp.MethodNotificationsResourcesListChanged,
+		mcp.MethodNotificationsPromptsListChanged, mcp.MethodNotificationsElicitationComplete:
+		return false // see notificationHandler
+	}
+	return c.options.Notifications == nil
 }
 
 // server returns the server's name and version. It waits for them, because an input request may

@@ -20,15 +20,7 @@ func Method[P, R any](f func(ctx context.Context, params P) (R, error)) session.
 		if req.IsNotification() {
 			return nil, nil
 		}
-		params, err := typed.Params[P](req.Params)
-		if err != nil {
-			return nil, err
-		}
-		result, err := f(ctx, params)
-		if err != nil {
-			return nil, err
-		}
-		return typed.Encoder(result), nil
+		return typed.Serve(req.Params, func(params P) (R, error) { return f(ctx, params) })
 	}
 }
 
@@ -39,11 +31,7 @@ func Notification[P any](f func(ctx context.Context, params P) error) session.Ha
 		if !req.IsNotification() {
 			return nil, jsonrpc.MethodNotFound(req.Method)
 		}
-		params, err := typed.Params[P](req.Params)
-		if err != nil {
-			return nil, err
-		}
-		return nil, f(ctx, params)
+		return typed.Serve(req.Params, func(params P) (codec.Encoder, error) { return nil, f(ctx, params) })
 	}
 }
 

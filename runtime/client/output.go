@@ -71,7 +71,7 @@ func (x *outputs) schema(tool *mcp.Tool) (*toolschema.Schema, error) {
 // new description.
 func (c *Client) checkOutput(ctx context.Context, name string, result *mcp.CallToolResult) (*mcp.CallToolResult, error) {
 	tool := c.cachedTool(name)
-	if tool == nil || isTrue(result.IsError) {
+	if tool == nil || result.Failed() {
 		return result, nil
 	}
 	faults := c.faults(tool, result)
@@ -117,7 +117,7 @@ func Text(r *mcp.CallToolResult) (string, error) {
 	switch {
 	case r == nil:
 		return "", errors.New("client: text: no result")
-	case isTrue(r.IsError):
+	case r.Failed():
 		return "", &ToolError{r}
 	}
 	var texts []string
@@ -136,7 +136,7 @@ func Output[T any](r *mcp.CallToolResult) (out T, err error) {
 	switch {
 	case r == nil:
 		return out, errors.New("client: output: no result")
-	case isTrue(r.IsError):
+	case r.Failed():
 		return out, &ToolError{r}
 	case len(r.StructuredContent) == 0:
 		return out, errors.New("client: output: no structured content")

@@ -191,7 +191,7 @@ func (c *client) serve(ctx context.Context, req *session.Request, next session.H
 	case mcp.MethodToolsCall:
 		return c.callTool(ctx, req, next)
 	case mcp.MethodPromptsGet:
-		l, params := c.byName(prompts, req.Params, "name")
+		l, params := c.byName(ctx, req, prompts, next, "name")
 		return c.pass(ctx, req, l, params, next)
 	case mcp.MethodResourcesRead:
 		return c.read(ctx, req, next)
@@ -223,8 +223,9 @@ func (c *client) pass(ctx context.Context, req *session.Request, l *link, params
 
 // byName returns the upstream of the feature whose name is at a path of the params, and the params
 // for it. A feature that is not listed, such as one of an upstream that is not connected, is found
-// by its prefix. The link is nil if there is none.
-func (c *client) byName(k kind, params json.RawMessage, path ...string) (*link, json.RawMessage) {
+// by its prefix, unless the server itself has it. The link is nil if there is none.
+func (c *client) byName(ctx context.Context, req *session.Request, k kind, next session.Handler, path ...string) (*link, json.RawMessage) {
+	params := req.Params
 	name, ok := textOf(params, path...)
 	if !ok {
 		return nil, nil
@@ -239,6 +240,9 @@ func (c *client) byName(k kind, params json.RawMessage, path ...string) (*link, 
 				l, original = other, strings.TrimPrefix(name, prefix)
 			}
 		}
+		if l != nil && c.hasOwn(ctx, req, k, name, next) {
+			l = nil
+		}
 	}
 	if l == nil {
 		return nil, nil
@@ -247,6 +251,34 @@ func (c *client) byName(k kind, params json.RawMessage, path ...string) (*link, 
 		return l, params
 	}
 	return l, editText(params, func(string) string { return original }, path...)
+}
+
+// hasOwn reports whether the server itself lists a feature for the client.
+func (c *client) hasOwn(ctx context.Context, req *session.Request, k kind, key string, next session.Handler) bool {
+	own := req.Clone()
+	own.Method, own.Params = lists[k].method, nil
+	for {
+		result, err := next(ctx, own)
+		if err != nil {
+			return false
+		}
+		text, err := codec.Marshal(result)
+		if err != nil {
+			return false
+		}
+		for _, element := range elements(text, lists[k].member) {
+			if other, ok := textOf(element, lists[k].key); ok && other == key {
+				return true
+			}
+		}
+		cursor, ok := textOf(text, "nextCursor")
+		if !ok {
+			return false
+		}
+		if own.Params, err = codec.Marshal(&mcp.PaginatedRequestParams{Cursor: &cursor}); err != nil {
+			return false
+		}
+	}
 }
 
 // byURI returns the upstreams that may have a resource, the most likely one first.
@@ -287,23 +319,33 @@ func (c *client) askByURI(ctx context.Context, req *session.Request, next sessio
 		result, err = next(ctx, req)
 		return result, nil, err
 	}
-	var first error
+	var failed error // the first one or, if there is one, the first that does not say that the resource is unknown
 	for _, l := range c.byURI(uri) {
 		text, err := l.call(ctx, req, req.Params)
 		if err == nil {
 			return session.Raw(text), l, nil
 		}
-		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != server.CodeResourceNotFound && e.Code != jsonrpc.CodeInvalidParams {
+		if _, ok := errors.AsType[*jsonrpc.Error](err); !ok {
 			return nil, nil, err
 		}
-		if first == nil {
-			first = err
+		if failed == nil || meansUnknown(failed) && !meansUnknown(err) {
+			failed = err
 		}
 	}
-	if result, err = next(ctx, req); err != nil && first != nil {
-		err = first
+	if result, err = next(ctx, req); err != nil && failed != nil {
+		err = failed
 	}
 	return result, nil, err
+}
+
+// meansUnknown reports whether an error may be that of a server without the requested resource.
+// Other servers have other codes for it.
+func meansUnknown(err error) bool {
+	switch jsonrpc.CodeOf(err) {
+	case server.CodeResourceNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeMethodNotFound:
+		return true
+	}
+	return false
 }
 
 func (c *client) subscribe(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
@@ -333,7 +375,7 @@ func (c *client) unsubscribe(ctx context.Context, req *session.Request, next ses
 
 // complete serves a request for completions. An upstream without completions has none to suggest.
 func (c *client) complete(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
-	l, params := c.byName(prompts, req.Params, "ref", "name")
+	l, params := c.byName(ctx, req, prompts, next, "ref", "name")
 	if uri, ok := textOf(req.Params, "ref", "uri"); ok {
 		params = req.Params
 		if f := c.table.Load().get(templates, uri); f != nil {

@@ -212,3 +212,50 @@ func TestResultsAreProjected(t *testing.T) {
 	}
 	equal(t, "result", `{"content":[{"type":"text","text":"{\"N\":1}"}]}`, string(result))
 }
+
+// A tool or prompt of the server itself may have a name that begins with the prefix of an upstream.
+func TestOwnFeatureWithPrefixOfUpstream(t *testing.T) {
+	up := newUpstream(t, "up", nil)
+	addTool(t, up.Server, "x", echo("upstream"))
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up.as("a")}, Server: server.Config{PageSize: 1}})
+	for _, name := range []string{"a_one", "a_two", "a_x"} {
+		addTool(t, p.Server, name, echo("own"))
+		_, err := server.AddPrompt(p.Server, name, "", func(context.Context, *server.Call, map[string]string) (string, error) { return "own", nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := connect(t, p, nil)
+	for name, want := range map[string]string{"a_one": "own{}", "a_two": "own{}", "a_x": "upstream{}"} {
+		equal(t, name, want, mustCall(t, c, name, nil))
+	}
+	if r, err := c.GetPrompt(t.Context(), "a_two", nil); err != nil {
+		t.Error(err)
+	} else {
+		equal(t, "prompt", "own", r.Messages[0].Content.(*mcp.TextContent).Text)
+	}
+	if _, err := c.CallTool(t.Context(), "a_three", nil); err == nil || err.Error() != `jsonrpc: unknown tool: "three" (code -32602)` {
+		t.Errorf("unknown tool: %v", err)
+	}
+}
+
+// Some servers have codes of their own for an unknown resource.
+func TestUnlistedResourceIsFoundAfterOtherErrors(t *testing.T) {
+	one := newUpstream(t, "one", &server.Config{Methods: map[string]session.Handler{
+		mcp.MethodResourcesRead: func(context.Context, *session.Request) (codec.Encoder, error) {
+			return nil, &jsonrpc.Error{Message: "Unknown resource"}
+		},
+	}})
+	two := newUpstream(t, "two", nil)
+	addTemplate(t, one.Server, "memo:///{x}", "1", "one")
+	addTemplate(t, two.Server, "memo:///{x}{?y}", "2", "two")
+	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), nil)
+	if r, err := c.ReadResource(t.Context(), "memo:///2"); err != nil {
+		t.Error(err)
+	} else {
+		equal(t, "contents", "two", r.Contents[0].(*mcp.TextResourceContents).Text)
+	}
+	if _, err := c.ReadResource(t.Context(), "memo:///3"); err == nil || err.Error() != "jsonrpc: Unknown resource (code 0)" {
+		t.Errorf("unknown resource: %v", err)
+	}
+}

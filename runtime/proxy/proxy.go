@@ -17,7 +17,9 @@
 // that client and no other, and clients share no state. The connections end with the session. If
 // one fails, its features disappear from the lists, and the proxy connects again; everything else
 // goes on. Over HTTP without sessions ([streamable.HandlerOptions].Stateless), the proxy connects
-// for each request.
+// for each request. A proxy needs no [streamable.HandlerOptions].Store: a session that is restored
+// after a restart of the proxy has lost its subscriptions, its log level and its list of tasks. Without
+// a store, clients open new sessions and send their subscriptions and log levels again.
 //
 // # What is passed on
 //
@@ -116,8 +118,9 @@ type Config struct {
 	// [DefaultConnectTimeout].
 	ConnectTimeout time.Duration
 	// Server configures the server for the clients. It may have features of its own: those of
-	// upstreams take precedence, and come first in lists. Its CallRate and its limits of resources
-	// are for those features alone.
+	// upstreams take precedence, and come first in lists. Its Visible, its middleware, its CallRate
+	// and its limits of resources are for its own features alone. All requests pass through the
+	// middleware in Session.Receiving, which may reject those for features of upstreams.
 	Server server.Config
 }
 

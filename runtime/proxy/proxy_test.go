@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -430,4 +432,14 @@ func TestNewRejectsUpstreams(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
+}
+
+// Mistakes in Config.Server have the line of the call of New.
+func TestMistakesHaveLineOfNew(t *testing.T) {
+	_, _, line, _ := runtime.Caller(0)
+	p, err := proxy.New("hub", "1", &proxy.Config{Server: server.Config{PageSize: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "mistakes", fmt.Sprintf("proxy_test.go:%d: server: negative PageSize (-1)", line+1), fmt.Sprint(p.Err()))
 }

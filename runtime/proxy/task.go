@@ -15,7 +15,7 @@ import (
 
 // callTool passes a call of a tool to its upstream.
 func (c *client) callTool(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
-	l, params := c.byName(tools, req.Params, "name")
+	l, params := c.byName(ctx, req, tools, next, "name")
 	if l == nil {
 		return next(ctx, req)
 	}

@@ -179,6 +179,32 @@ func TestElicitAppliesStructTags(t *testing.T) {
 	}
 }
 
+// Elicit changes no list and no pointee that several calls share as defaults.
+func TestElicitLeavesSharedDefaults(t *testing.T) {
+	type Seat struct {
+		Row string `json:"row"`
+	}
+	type fields struct {
+		*Seat
+		Wheel []string `json:"wheel" enum:"red,blue"`
+		Name  *string  `json:"name"`
+		Note  *string  `json:"note,omitempty"`
+	}
+	defaults := fields{&Seat{"A"}, []string{"red"}, new("Ada"), new("-")}
+	client := respondWith(map[string]string{"elicitation/create": `{"action":"accept","content":{"row":"B","wheel":["blue"],"name":"Eve"}}`})
+	got := callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		f := defaults
+		_, err := server.Elicit(ctx, c, "?", &f)
+		return fmt.Sprint(f.Row, f.Wheel, *f.Name, *f.Note), err
+	})
+	if got != "B[blue]Eve-" {
+		t.Errorf("got %q", got)
+	}
+	if got := fmt.Sprint(defaults.Row, defaults.Wheel, *defaults.Name); got != "A[red]Ada" {
+		t.Errorf("the defaults are %q", got)
+	}
+}
+
 func elicitStruct[T any](ctx context.Context, c *server.Call) error {
 	_, err := server.Elicit(ctx, c, "?", new(T))
 	return err

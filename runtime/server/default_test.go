@@ -73,6 +73,45 @@ func TestDefaultsReplaceAbsentMembers(t *testing.T) {
 	}
 }
 
+func TestDefaultsOfNestedMembers(t *testing.T) {
+	type point struct {
+		X int `json:"x" default:"1"`
+		Y int `json:"y,omitempty"`
+	}
+	type shape struct {
+		Center *point            `json:"center,omitempty"`
+		Points []point           `json:"points,omitempty"`
+		Named  map[int]point     `json:"named,omitempty"`
+		Grid   [][]point         `json:"grid,omitempty"`
+		Marks  map[string]*[]int `json:"marks,omitempty"`
+		Color  string            `json:"color" default:"red"`
+	}
+	type drawing struct {
+		Shape shape `json:"shape,omitzero"`
+		Whole shape `json:"whole" default:"{\"center\":{},\"color\":\"blue\"}"`
+	}
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, "x", "", func(_ context.Context, _ *server.Call, in drawing) (string, error) {
+		out, err := codec.Marshal(value.Of(in))
+		return string(out), err
+	}))
+	c := connect(t, s, clientConfig{})
+	const whole = `"whole":{"center":{"x":1},"color":"blue"}`
+	for _, tt := range []struct{ sent, got string }{
+		{`{}`, `{` + whole + `}`},
+		{`{"shape":{}}`, `{"shape":{"color":"red"},` + whole + `}`},
+		{`{"shape": { } , "whole":{"color":"green"} }`, `{"shape":{"color":"red"},"whole":{"color":"green"}}`},
+		{`{"shape":{"center":{"y":2},"color":"black"}}`, `{"shape":{"center":{"x":1,"y":2},"color":"black"},` + whole + `}`},
+		{`{"shape":{"center":null,"points":[{},{"x":5}, {"y":6}]}}`, `{"shape":{"points":[{"x":1},{"x":5},{"x":1,"y":6}],"color":"red"},` + whole + `}`},
+		{`{"shape":{"named":{"7":{},"8":{"y":3}},"grid":[[],[{}]],"marks":{"a":[1]}}}`,
+			`{"shape":{"named":{"7":{"x":1},"8":{"x":1,"y":3}},"grid":[[],[{"x":1}]],"marks":{"a":[1]},"color":"red"},` + whole + `}`},
+	} {
+		if got := echoed(t, c, "x", tt.sent); got != tt.got {
+			t.Errorf("%s:\ngot  %s\nwant %s", tt.sent, got, tt.got)
+		}
+	}
+}
+
 func TestDefaultsFollowSchemaChange(t *testing.T) {
 	type in struct {
 		N int `json:"n,omitempty"`
@@ -102,17 +141,25 @@ func TestDefaultsFollowSchemaChange(t *testing.T) {
 }
 
 func TestDefaultsMustComplyWithSchema(t *testing.T) {
+	type element struct {
+		N int `json:"n,omitempty"`
+	}
 	type in struct {
-		N int    `json:"n,omitempty"`
-		A string `json:"a,omitempty"`
+		N int             `json:"n,omitempty"`
+		A string          `json:"a,omitempty"`
+		L []element       `json:"l,omitempty"`
+		M map[int]element `json:"m,omitempty"`
 	}
 	rejecting := newServer(t, server.Config{}) // does not start, because it records the mistakes
 	for schema, want := range map[string]string{
-		`{"type":"object","properties":{"n":{"type":"integer","default":"abc"}}}`:                           `default of "n" does not comply with its schema: got string, want integer`,
-		`{"type":"object","properties":{"n":{"type":"integer","maximum":5,"default":99}}}`:                  `default of "n" does not comply with its schema: `,
-		`{"type":"object","properties":{"n":{"$ref":"#/$defs/a","default":9}},"$defs":{"a":{"maximum":5}}}`: `default of "n" does not comply with its schema: `,
-		`{"type":"object","properties":{"n":{"default":"abc"}}}`:                                            `default of "n" does not fit the type of the arguments: want integer, got string`,
-		`{"type":"object","properties":{"n":{"type":"number","default":1.5}}}`:                              `default of "n" does not fit the type of the arguments: `,
+		`{"type":"object","properties":{"n":{"type":"integer","default":"abc"}}}`:                                `default of "n" does not comply with its schema: got string, want integer`,
+		`{"type":"object","properties":{"n":{"type":"integer","maximum":5,"default":99}}}`:                       `default of "n" does not comply with its schema: `,
+		`{"type":"object","properties":{"n":{"$ref":"#/$defs/a","default":9}},"$defs":{"a":{"maximum":5}}}`:      `default of "n" does not comply with its schema: `,
+		`{"type":"object","properties":{"n":{"default":"abc"}}}`:                                                 `default of "n" does not fit the type of the arguments: want integer, got string`,
+		`{"type":"object","properties":{"n":{"type":"number","default":1.5}}}`:                                   `default of "n" does not fit the type of the arguments: `,
+		`{"type":"object","properties":{"l":{"items":{"properties":{"n":{"type":"integer","default":"abc"}}}}}}`: `default of "l.n" does not comply with its schema: got string, want integer`,
+		`{"type":"object","properties":{"l":{"items":{"properties":{"n":{"default":"abc"}}}}}}`:                  `default of "l.n" does not fit the type of the arguments: want integer, got string`,
+		`{"type":"object","properties":{"m":{"additionalProperties":{"properties":{"n":{"default":[]}}}}}}`:      `default of "m.n" does not fit the type of the arguments: want integer, got array`,
 	} {
 		if _, err := addEcho[in](t, rejecting, "x", schema); err == nil || !strings.Contains(err.Error(), `server: tool "x": `+want) {
 			t.Errorf("%s: got %v, want %s", schema, err, want)

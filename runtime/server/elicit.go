@@ -36,8 +36,9 @@ var ErrAnswer = errors.New("server: response does not comply with the input requ
 // and, with the tag enum, lists of strings (MCP elicitation, "Form Mode Elicitation"). The form has
 // the choices, limits, formats and titles of the tags that [SchemaFor] describes. Tags that forms do
 // not have, such as multipleOf, are errors. Values that are not zero are the defaults of the form,
-// and those of the tag default follow. If the user accepts, Elicit sets fields to the values of the form; otherwise fields
-// does not change. See [Call.ElicitForm] for choices with titles, and for the errors.
+// and those of the tag default follow. Defaults and limits of numbers are float64 values: use strings
+// for integers beyond 2^53. If the user accepts, Elicit sets fields to the values of the form;
+// otherwise fields does not change. See [Call.ElicitForm] for choices with titles, and for the errors.
 // Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
 	params, err := formParams(message, fields, c.p.s.cfg.Types)
@@ -55,12 +56,40 @@ func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp
 	var filled struct {
 		Content *T `json:"content"`
 	}
-	filled.Content = new(*fields)
+	filled.Content = copyWithout(fields, result)
 	if err := codec.Unmarshal(text, value.Of(&filled)); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	*fields = *filled.Content
 	return result.Action, nil
+}
+
+// copyWithout returns a copy of the fields of a form in which those that the result sets are zero.
+// Decoding into them then changes no list and no pointee that the copy shares with the original, and
+// perhaps with other calls.
+func copyWithout[T any](fields *T, result *mcp.ElicitResult) *T {
+	out := new(*fields)
+	members, err := (&inference{dir: reading, forForm: true}).fieldsOf(reflect.TypeFor[T]())
+	if err != nil {
+		return out // the methods of T decode it
+	}
+	for _, f := range members {
+		if _, ok := result.Content[f.name]; !ok {
+			continue
+		}
+		v := reflect.ValueOf(out).Elem()
+		for _, i := range f.index[:len(f.index)-1] { // embedded structs
+			if v = v.Field(i); v.Kind() == reflect.Pointer {
+				shared := v.Elem()
+				v.Set(reflect.New(v.Type().Elem()))
+				if v = v.Elem(); shared.IsValid() {
+					v.Set(shared)
+				}
+			}
+		}
+		v.Field(f.index[len(f.index)-1]).SetZero()
+	}
+	return out
 }
 
 func actionOf(result *mcp.ElicitResult) mcp.ElicitAction {

@@ -154,7 +154,6 @@ type inference struct {
 	forForm    bool             // the schema is that of a form: a default does not make a field optional
 	enclosing  []reflect.Type   // the named types around the current one
 	path       []string         // the tokens of the pointer from the root to the current schema
-	nested     int              // the number of structs around the current schema
 	unverified bool             // the values in tags are not verified
 }
 
@@ -349,9 +348,7 @@ func (x *inference) record(t reflect.Type) (*typeSchema, error) {
 		return nil, err
 	}
 	s := &typeSchema{Type: "object", AdditionalProperties: false}
-	presets := x.dir == reading && x.nested == 0 && !x.forForm // withDefaults adds absent members
-	x.nested++
-	defer func() { x.nested-- }()
+	presets := x.dir == reading && !x.forForm // the server adds absent members
 	for _, f := range fields {
 		p, err := x.at(func() (*typeSchema, error) { return x.member(f) }, "properties", f.name)
 		if err != nil {
@@ -465,7 +462,8 @@ type embedded struct {
 
 // fieldsOf returns the members of a struct by the rules of encoding/json. If several fields have
 // the same name, the one with the shortest path takes precedence. At equal depth, a field whose
-// name is from a tag takes precedence. If several fields remain, none of them is a member.
+// name is from a tag takes precedence. If several fields remain, none of them is a member. Fields of
+// one struct must not have the same name, as in version 2 of encoding/json.
 func (x *inference) fieldsOf(t reflect.Type) ([]field, error) {
 	var members []field
 	taken := map[string]bool{}
@@ -477,14 +475,19 @@ func (x *inference) fieldsOf(t reflect.Type) ([]field, error) {
 			if visited[e.typ] {
 				continue
 			}
+			names := map[string]string{} // of the fields of this struct, by the name of the member
 			for i := range e.typ.NumField() {
 				f, inner, err := x.fieldOf(e, i)
+				if err == nil && f != nil && names[f.name] != "" {
+					err = fmt.Errorf("field %s has the same name %q", names[f.name], f.name)
+				}
 				if err != nil {
 					return nil, inField(e.typ.Field(i).Name, err)
 				}
 				if inner != nil {
 					next = append(next, *inner)
 				} else if f != nil {
+					names[f.name] = f.Name
 					found = append(found, *f)
 				}
 			}

@@ -39,15 +39,7 @@ func Method[P, R any](f func(ctx context.Context, c *Call, params P) (R, error),
 		if !ok || req.IsNotification() {
 			return nil, methodNotFound(req)
 		}
-		params, err := typed.Params[P](req.Params)
-		if err != nil {
-			return nil, err
-		}
-		result, err := f(ctx, c, params)
-		if err != nil {
-			return nil, err
-		}
-		return typed.Encoder(result), nil
+		return typed.Serve(req.Params, func(params P) (R, error) { return f(ctx, c, params) })
 	}
 }
 
@@ -60,11 +52,7 @@ func Notification[P any](f func(ctx context.Context, c *Call, params P) error, o
 		if !ok || !req.IsNotification() {
 			return nil, methodNotFound(req)
 		}
-		params, err := typed.Params[P](req.Params)
-		if err != nil {
-			return nil, err
-		}
-		return nil, f(ctx, c, params)
+		return typed.Serve(req.Params, func(params P) (codec.Encoder, error) { return nil, f(ctx, c, params) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
@@ -30,13 +31,13 @@ func contentConverter[Out any]() func(Out) (*mcp.CallToolResult, error) {
 	return give.(func(Out) (*mcp.CallToolResult, error))
 }
 
-// Text returns a result with a text.
+// Text returns a result with a text. Bytes that are not UTF-8, such as those of a file, become U+FFFD.
 func Text(text string) *mcp.CallToolResult {
 	r := &struct { // one allocation for all
 		result  mcp.CallToolResult
 		content [1]mcp.ContentBlock
 		text    mcp.TextContent
-	}{text: mcp.TextContent{Text: text}}
+	}{text: mcp.TextContent{Text: strings.ToValidUTF8(text, "\uFFFD")}}
 	r.content[0] = &r.text
 	r.result.Content = r.content[:]
 	return &r.result

@@ -33,23 +33,25 @@ import (
 //
 // These tags of a field add the keyword of the same name to its schema:
 //
-//			type order struct {
-//				Color string   `json:"color" jsonschema:"color of the paint" enum:"red,green"`
-//				Liter int      `json:"liter" minimum:"1" maximum:"50" default:"5"`
-//				Tags  []string `json:"tags,omitempty" maxItems:"9" pattern:"^[a-z]+$"`
-//			}
+//	type order struct {
+//		Color string   `json:"color" jsonschema:"color of the paint" enum:"red,green"`
+//		Liter int      `json:"liter" minimum:"1" maximum:"50" default:"5"`
+//		Tags  []string `json:"tags,omitempty" maxItems:"9" pattern:"^[a-z]+$"`
+//	}
 //
-//		  - Strings: minLength, maxLength, pattern (a regular expression of package regexp), and format (a
-//		    format of JSON Schema, which is not validated).
-//		  - Numbers: minimum, maximum, exclusiveMinimum, exclusiveMaximum and multipleOf.
-//		  - Strings, numbers and booleans: enum, whose values are separated by commas. Values that contain
-//		    commas are written as a JSON array.
-//		  - Lists: minItems, maxItems and uniqueItems. The other keywords above apply to the elements of the
-//		    list.
-//		  - All fields: title, default, example and deprecated:"true". The values of default and example
-//		    are written like those of enum, and as JSON for fields that are not strings, numbers, booleans
-//		    or lists of these. The keyword of example is examples. An argument with a default is optional;
-//	    the default of a field of a nested struct is only sent to clients.
+// Each applies to fields of certain types:
+//
+//   - Strings: minLength, maxLength, pattern (a regular expression of package regexp), and format (a
+//     format of JSON Schema, which is not validated).
+//   - Numbers: minimum, maximum, exclusiveMinimum, exclusiveMaximum and multipleOf.
+//   - Strings, numbers and booleans: enum, whose values are separated by commas. Values that contain
+//     commas are written as a JSON array.
+//   - Lists: minItems, maxItems and uniqueItems. The other keywords above apply to the elements of the
+//     list.
+//   - All fields: title, default, example and deprecated:"true". The values of default and example
+//     are written like those of enum, and as JSON for fields that are not strings, numbers, booleans
+//     or lists of these. The keyword of example is examples. An argument with a default is optional,
+//     also in a nested struct.
 //
 // A tag whose keyword does not apply to the type of the field, or whose value is invalid, is an
 // error, and so is a value of enum, default or example that does not comply with the rest of the

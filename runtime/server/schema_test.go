@@ -248,6 +248,10 @@ func TestAddToolRejectsTypesWithoutSchema(t *testing.T) {
 	check(addToolError[struct {
 		X int `json:"a'b"`
 	}](t), `field X: name in the tag json:"a'b" has quotes`)
+	check(addToolError[struct {
+		X int
+		Y int `json:"X"`
+	}](t), `field Y: field X has the same name "X"`)
 	check(addToolError[struct{ *hidden }](t), "field hidden: cannot decode into an embedded pointer to the unexported type")
 	check(addToolError[wrapped](t), "server_test.wrapped: its JSON may not be an object; give the tool a schema, or the type the method JSONSchema")
 	if _, err := server.SchemaFor[described](); err != nil {

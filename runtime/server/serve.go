@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,7 +27,9 @@ const localPrincipal = "local"
 
 // ServeStdio serves one client over standard input and output, until the client ends the session,
 // ctx ends, or the process receives SIGINT or SIGTERM. Running calls then have 5 seconds to finish,
-// and the server is shut down, as by [Server.Shutdown]. A second signal ends the process at once.
+// or the Grace of [session.Config] if the client has ended the session, and the server is shut down,
+// as by [Server.Shutdown]. ServeStdio does not wait longer than 5 seconds for handlers that ignore
+// the end of their context. A second signal ends the process at once.
 //
 // The process serves one user. The session therefore has the principal "local", unless
 // [Config].Session names another, so that the client can list its tasks. From the call on,
@@ -40,20 +43,50 @@ func (s *Server) ServeStdio(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	sess, err := s.serve(ctx, stdio.Server(stdio.Options{}), localPrincipal)
+	return s.serveOnly(ctx, stop, stdio.Server(stdio.Options{}))
+}
+
+// serveOnly serves one client until the session or ctx ends, and shuts the server down. It calls stop
+// when the shutdown begins.
+func (s *Server) serveOnly(ctx context.Context, stop func(), conn transport.Conn) error {
+	ended := make(chan struct{})
+	sess, err := s.serve(ctx, &endingConn{conn, sync.OnceFunc(func() { close(ended) })}, localPrincipal)
 	if err != nil {
 		return err
 	}
+	byPeer := false
 	select {
-	case <-sess.Done():
-		err = sess.Wait()
+	case <-ended: // handlers may still run
+		byPeer = true
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
-	return errors.Join(err, s.shutdown(grace))
+	err = s.shutdown(grace)
+	select {
+	case <-sess.Done():
+		if byPeer {
+			err = errors.Join(sess.Wait(), err)
+		}
+	default:
+	}
+	return err
 }
+
+// endingConn is a connection that calls ending when its session ends.
+type endingConn struct {
+	transport.Conn
+	ending func()
+}
+
+func (c *endingConn) Close() error {
+	c.ending()
+	return c.Conn.Close()
+}
+
+// Unwrap implements [transport.Unwrapper].
+func (c *endingConn) Unwrap() transport.Conn { return c.Conn }
 
 // notifyContext returns a context that also ends when the process is asked to end.
 func notifyContext(ctx context.Context) (context.Context, context.CancelFunc) {

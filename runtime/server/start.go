@@ -62,16 +62,17 @@ func (s *Server) record(err error) error {
 func (s *Server) RecordMistake(err error) error { return s.record(err) }
 
 // callSite returns the base name of the file, and the line, of the latest call from another package
-// to this one or to package apps. It skips all frames of these packages, because generic functions
-// and closures add some.
+// to this one, to package apps or to package proxy. It skips all frames of these packages, because
+// generic functions and closures add some.
 func callSite() (file string, line int) {
 	own := reflect.TypeFor[Server]().PkgPath()
+	proxy := strings.TrimSuffix(own, "server") + "proxy."
 	var counters [32]uintptr
 	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
 	for {
 		frame, more := frames.Next()
 		rest, ours := strings.CutPrefix(frame.Function, own)
-		ours = ours && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/apps."))
+		ours = ours && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/apps.")) || strings.HasPrefix(frame.Function, proxy)
 		if frame.Function != "" && !ours {
 			return filepath.Base(frame.File), frame.Line
 		}

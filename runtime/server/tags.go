@@ -402,7 +402,7 @@ func (s *typeSchema) checkBounds() error {
 // verify returns an error unless the values in the tags enum, default and example comply with the
 // rest of the schema of a field and, if arguments are decoded into it, with its type.
 func (x *inference) verify(f *field) error {
-	fresh := inference{dir: x.dir, types: x.types, enclosing: slices.Clone(x.enclosing), nested: x.nested, unverified: true} // without a path, because it compiles on its own
+	fresh := inference{dir: x.dir, types: x.types, enclosing: slices.Clone(x.enclosing), unverified: true} // without a path, because it compiles on its own
 	s, err := fresh.member(*f)
 	if err != nil {
 		return err

@@ -99,17 +99,18 @@ func TestArgumentsComplyWithStructTags(t *testing.T) {
 	}
 	s := newServer(t, server.Config{})
 	must(server.AddTool(s, "paint", "", func(_ context.Context, _ *server.Call, in in) (string, error) {
-		return in.Color + strings.Repeat("!", in.N), nil
+		return in.Color + strings.Repeat("!", in.N) + strings.Repeat("?", in.Inner.M), nil
 	}))
 	c := connect(t, s, clientConfig{})
 	c.expect("tools/list", "", `{"tools":[{"name":"paint","inputSchema":{"type":"object","properties":{"color":{"type":"string","enum":["red","green"]},`+
-		`"n":{"type":"integer","default":3,"minimum":1,"maximum":9},"inner":{"type":"object","properties":{"m":{"type":"integer","default":4}},"required":["m"],"additionalProperties":false}},"required":["color"],"additionalProperties":false}}]}`)
+		`"n":{"type":"integer","default":3,"minimum":1,"maximum":9},"inner":{"type":"object","properties":{"m":{"type":"integer","default":4}},"additionalProperties":false}},"required":["color"],"additionalProperties":false}}]}`)
 	for arguments, want := range map[string]string{
-		`{"color":"red"}`:          "red!!!",
-		`{"color":"red","n":1}`:    "red!",
-		`{"color":"blue"}`:         "/color: value must be one of 'red', 'green'",
-		`{"color":"red","n":10}`:   "/n: maximum: got 10, want 9",
-		`{"color":"red","n":"10"}`: "/n: got string, want integer",
+		`{"color":"red"}`:            "red!!!",
+		`{"color":"red","inner":{}}`: "red!!!????",
+		`{"color":"red","n":1}`:      "red!",
+		`{"color":"blue"}`:           "/color: value must be one of 'red', 'green'",
+		`{"color":"red","n":10}`:     "/n: maximum: got 10, want 9",
+		`{"color":"red","n":"10"}`:   "/n: got string, want integer",
 	} {
 		if got := echoed(t, c, "paint", arguments); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: got %s, want %s", arguments, got, want)

@@ -81,3 +81,17 @@ func TestTaskElicitationNeedsNoSession(t *testing.T) {
 		})
 	}
 }
+
+func TestRecordNamesTool(t *testing.T) {
+	store := memory.New()
+	s, _ := withTasks(t, store, func(s *server.Server) {
+		must(server.AddTool(s, "greet", "", sayHi, server.Durable()))
+	})
+	c := connect(t, s, clientConfig{})
+	created, _ := c.call("tools/call", `{"name":"greet","arguments":{},"task":{}}`)
+	c.call("tasks/result", `{"taskId":"`+taskID(t, created)+`"}`)
+	r, err := store.Get(t.Context(), taskID(t, created))
+	if err != nil || r.Status != mcp.TaskStatusCompleted || r.Name != "greet" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -132,14 +132,15 @@ type tool struct {
 	// decode decodes arguments without calling the tool. It is nil for a tool that takes JSON; such
 	// a tool has no defaults.
 	decode   func(json.RawMessage) error
-	defaults []defaultMember
+	defaults *defaults
 }
 
 // AddTool adds a tool whose calls f serves. The description tells the model what the tool is for;
 // [DefineTool] sets the other members of the tool's description. In is a struct, or a map with
 // string keys. Its schema is inferred unless the description has one, see [SchemaFor]. Absent
-// members get their defaults from the properties of the schema before f is called. Members that the
-// client has sent are never changed. Out is one of
+// members get their defaults from the schema before f is called, also in objects and lists within the
+// arguments (keywords properties, additionalProperties and items). Members that the client has sent
+// are never changed. Out is one of
 //
 //   - a struct, a pointer to one, or such a map: it becomes the structured output, and a text block
 //     with the same JSON; the output schema is inferred, too, and the output is validated against it,
@@ -208,6 +209,9 @@ func addTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 // schemas are those of def, and its function receives the arguments as JSON. The arguments have no
 // defaults. It fails as [AddTool] does.
 func (s *Server) AddRawTool(def mcp.Tool, f RawToolFunc, options ...ToolOption) (*Handle[mcp.Tool], error) {
+	if s == nil {
+		return nil, errNoServer
+	}
 	h, err := s.addRawTool(def, f, options)
 	return h, s.record(err)
 }
@@ -306,8 +310,9 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 }
 
 // declareTasks sets the task support of the description to that of the option [Tasks]. Without the
-// option, the tool has the task support of its description.
+// option, the tool has the task support of its description. Its tasks have its name.
 func (t *tool) declareTasks() {
+	t.support.Name = t.def.Name
 	switch {
 	case t.support.Mode != "":
 		execution := mcp.ToolExecution{}
@@ -407,7 +412,7 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 	if faults := t.in.Check(arguments); faults != "" {
 		return errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
-	arguments, ok := t.withDefaults(arguments)
+	arguments, ok := t.defaults.addTo(arguments)
 	if ok {
 		if faults := t.in.Check(arguments); faults != "" {
 			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
@@ -459,7 +464,7 @@ func (t *tool) checkOutput(result *mcp.CallToolResult) error {
 	if text := result.StructuredContent; text != nil && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}) {
 		return internalError("structured output of the tool is not a JSON object")
 	}
-	if t.out == nil || result.IsError != nil && *result.IsError {
+	if t.out == nil || result.Failed() {
 		return nil
 	}
 	faults := "it is missing"

@@ -57,6 +57,20 @@ func TestAddTool(t *testing.T) {
 	c.expect("tools/call", `{"name":"none"}`, `{"content":[{"type":"text","text":"done"}]}`)
 }
 
+// A tool may return the bytes of a file.
+func TestTextIsMadeUTF8(t *testing.T) {
+	s := newServer(t, server.Config{})
+	must(server.AddTool(s, "read", "", func(context.Context, *server.Call, struct{}) (string, error) { return "a\xff\xfeb", nil }))
+	c := connect(t, s, clientConfig{})
+	c.expect("tools/call", `{"name":"read"}`, `{"content":[{"type":"text","text":"a\ufffdb"}]}`)
+}
+
+func TestAddRawToolRejectsNilServer(t *testing.T) {
+	if _, err := (*server.Server)(nil).AddRawTool(mcp.Tool{Name: "t"}, nil); err == nil {
+		t.Error("a nil server has a tool")
+	}
+}
+
 // Proves TOOL-05, TOOL-06, SDK-02.
 func TestToolErrorsAreResults(t *testing.T) {
 	s := newServer(t, server.Config{})

@@ -23,7 +23,7 @@ type batch struct {
 // receiveBatch serves the messages of a batch.
 func (s *Session) receiveBatch(m transport.Message) {
 	// The items are copies, so that one item does not retain the whole text.
-	items, err := jsonrpc.ParseBatch(m.Text, codec.AllowSize(m.Text)...)
+	items, err := jsonrpc.ParseReceivedBatch(m.Text)
 	if err != nil {
 		s.refuse(jsonrpc.Message{}, err, m, nil)
 		return
@@ -43,7 +43,7 @@ func (s *Session) receiveBatch(m transport.Message) {
 // failBatch fails the calls that a batch answers, in a revision without batches. It returns false
 // if there are none. err is the error for the batch.
 func (s *Session) failBatch(m transport.Message, err error) (ok bool) {
-	items, _ := jsonrpc.ParseBatch(m.Text, append(codec.AllowSize(m.Text), codec.NoCopy())...)
+	items, _ := jsonrpc.ParseReceivedBatch(m.Text, codec.NoCopy())
 	for i := range items {
 		if kind := items[i].Message.Kind; kind == jsonrpc.KindResponse || kind == jsonrpc.KindErrorResponse {
 			ok = s.answered(items[i].Message.ID, invalidAnswer(err)) || ok

@@ -390,3 +390,24 @@ func TestAfterDoneRunsAfterEnd(t *testing.T) {
 		}
 	})
 }
+
+// Shutdown of a session that has ended does not wait for a handler that ignores its context.
+func TestShutdownAfterEndReturnsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s, p := open(t, &session.Config{Handler: func(context.Context, *session.Request) (codec.Encoder, error) {
+			<-release
+			return nil, nil
+		}})
+		p.send(`{"jsonrpc":"2.0","id":2,"method":"x"}`)
+		s.StartClose()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := s.Shutdown(ctx); err != context.DeadlineExceeded || time.Since(start) > 6*time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		close(release)
+		<-s.Done()
+	})
+}

@@ -78,9 +78,8 @@ type Config struct {
 	MaxInitialize int
 
 	// KeepAlive is the interval between pings to the peer. Each must be answered within KeepAlive.
-	// Zero means no pings. A client over Streamable HTTP receives pings only while it has a standing
-	// stream, which is optional: servers limit idle sessions there with the IdleTimeout of the
-	// handler instead.
+	// Zero means no pings. A client over Streamable HTTP is only pinged while it has a standing
+	// stream, which is optional: the IdleTimeout of the handler limits sessions without one.
 	KeepAlive time.Duration
 
 	// MaxMissedPings is how many pings of KeepAlive in a row may stay unanswered. Then the session

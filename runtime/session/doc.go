@@ -25,7 +25,7 @@
 // An answer that is invalid, too long, or part of a batch in a revision without batches fails the
 // call that waits for it, at once, as far as its id can be read. A byte order mark before a message
 // is ignored, params that are null count as absent, and an answer with id 1.0 is for request 1. See
-// [jsonrpc.ParseReceived].
+// [jsonrpc.ParseReceived]. The same holds for the messages of a batch.
 //
 // # Blocking
 //

@@ -247,7 +247,7 @@ func TestBatchesAreServedOnlyInTheirRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p := serve(t, &session.Config{Handler: custom()})
 		p.talk(strings.ReplaceAll(handshake, "2025-11-25", "2025-03-26") + `
-			> [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"foo"},7]
+			> [{"jsonrpc":"2.0","id":1,"method":"ping","params":null},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2,"method":"foo"},7]
 			< [{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","error":{"code":-32600}},{"jsonrpc":"2.0","id":2,"error":{"code":-32601}}]
 			> [{"jsonrpc":"2.0","method":"notifications/x"}]
 			> []

@@ -199,12 +199,18 @@ func (s *Session) Shutdown(ctx context.Context) error {
 	s.calls.drain()
 	s.listens.end(ErrClosed)
 	if s.rest(ctx) {
-		return s.Close()
-	}
-	go func() { // ends when the transport has accepted the answers, or after abandon's timeout
-		s.abandon()
 		s.stop(ErrClosed)
-	}()
+		select {
+		case <-s.life.done:
+			return s.closeErr
+		case <-ctx.Done(): // the session has ended, and a handler ignores that
+		}
+	} else {
+		go func() { // ends when the transport has accepted the answers, or after abandon's timeout
+			s.abandon()
+			s.stop(ErrClosed)
+		}()
+	}
 	timer := time.NewTimer(shutdownGrace)
 	defer timer.Stop()
 	select {
@@ -401,8 +407,9 @@ func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
 	return s.conn.Write(ctx, m)
 }
 
-// keepAlive pings the peer at intervals until the session ends. If MaxMissedPings in a row are not
-// answered, it replaces the session if the connection can reopen one, and otherwise ends it.
+// keepAlive pings the peer at intervals until the session ends, except while the peer is detached. If
+// MaxMissedPings in a row are not answered, it replaces the session if the connection can reopen one,
+// and otherwise ends it.
 func (s *Session) keepAlive() {
 	defer s.life.exit()
 	ticker := time.NewTicker(s.cfg.KeepAlive)
@@ -418,8 +425,12 @@ func (s *Session) keepAlive() {
 		if session != last {
 			missed, last = 0, session
 		}
+		if s.detached() {
+			missed = 0
+			continue
+		}
 		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(s.life.ctx)
-		if !errors.Is(err, ErrTimeout) {
+		if !errors.Is(err, ErrTimeout) || s.detached() {
 			missed = 0
 			continue
 		}
@@ -434,4 +445,10 @@ func (s *Session) keepAlive() {
 			s.reopen(&transport.SessionLostError{Session: session, Err: ErrUnresponsive})
 		}
 	}
+}
+
+// detached reports whether the peer cannot receive pings now; see [transport.Detachable].
+func (s *Session) detached() bool {
+	c, ok := transport.As[transport.Detachable](s.conn)
+	return ok && c.Detached()
 }

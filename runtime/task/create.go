@@ -18,6 +18,7 @@ type Request struct {
 	Method    string            // method of the request, such as tools/call
 	Params    json.RawMessage   // params of the request, without the task member
 	Token     mcp.ProgressToken // progress token of the request, or the zero token
+	Name      string            // name of the tool that is called, for operators; may be empty
 	Task      *mcp.TaskMetadata // task member of the request; may be nil
 
 	// Exactly one of Work and Runner must be set. Work runs the task in this process. Runner is the
@@ -74,7 +75,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	*r = Record{
 		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: statusText(q.StatusMessage),
 		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
-		Method: q.Method, Params: q.Params, Token: q.Token,
+		Method: q.Method, Params: q.Params, Token: q.Token, Name: q.Name,
 		Restartable: q.Restartable, Runner: q.Runner,
 	}
 	if q.PollInterval != 0 {

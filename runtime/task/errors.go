@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Errors of a [Manager], possibly wrapped. A Manager also returns the errors of its [Store].
@@ -55,6 +56,33 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("task: limit of %d task calls per second is reached, try again in %v", e.Limit, e.RetryAfter)
 }
 
+// missingError adds the id to an error that wraps [ErrNotFound] or [ErrExpired].
+type missingError struct {
+	id  string
+	err error
+}
+
+// withID returns err with the id of the task, if err says that there is no such task.
+func withID(id string, err error) error {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrExpired) {
+		return &missingError{id, err}
+	}
+	return err
+}
+
+func (e *missingError) Unwrap() error { return e.err }
+
+func (e *missingError) Error() string { return fmt.Sprintf("%v: %q", e.err, e.id) }
+
+// message returns a text that does not tell whether the task belongs to another principal.
+func (e *missingError) message() string {
+	kind := ErrNotFound
+	if errors.Is(e.err, ErrExpired) {
+		kind = ErrExpired
+	}
+	return fmt.Sprintf("%v: %q", kind, boundary.Text(e.id, maxAuditedID)) // the peer chooses the id
+}
+
 // WireError returns the JSON-RPC error that the peer receives for an error of a [Manager] (MCP
 // tasks, "Protocol Errors"). Failures of the receiver become an internal error without details.
 func WireError(err error) *jsonrpc.Error {
@@ -70,6 +98,9 @@ func WireError(err error) *jsonrpc.Error {
 	}
 	if e, ok := errors.AsType[*MoveError](err); ok {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task is already terminal: its status is %s", e.From)}
+	}
+	if e, ok := errors.AsType[*missingError](err); ok {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: e.message()}
 	}
 	for _, known := range []error{ErrNotFound, ErrExpired, ErrCursor, ErrTTL} {
 		if errors.Is(err, known) {

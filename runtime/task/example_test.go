@@ -2,6 +2,7 @@ package task_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -46,11 +47,11 @@ func Example() {
 	fmt.Println("result:", result.Content[0].(*mcp.TextContent).Text)
 
 	_, err = manager.Get(ctx, "bob", created.TaskID, nil)
-	fmt.Println("bob:", task.WireError(err).Message)
+	fmt.Println("bob: not found:", errors.Is(err, task.ErrNotFound))
 	// Output:
 	// created: working
 	// result: done
-	// bob: task: not found
+	// bob: not found: true
 }
 
 // The work sets the status message. The requestor reads it and cancels the task.

@@ -108,9 +108,9 @@ func TestExpiry(t *testing.T) {
 		}
 		for _, id := range []string{running.TaskID, finished.TaskID} {
 			_, err := m.Get(t.Context(), "alice", id, nil)
-			checkEqual(t, "late", &jsonrpc.Error{Code: -32602, Message: "task: expired"}, task.WireError(err))
+			checkEqual(t, "late", &jsonrpc.Error{Code: -32602, Message: fmt.Sprintf("task: expired: %q", id)}, task.WireError(err))
 			_, err = m.Get(t.Context(), "bob", id, nil)
-			checkEqual(t, "late and foreign", &jsonrpc.Error{Code: -32602, Message: "task: not found"}, task.WireError(err))
+			checkEqual(t, "late and foreign", &jsonrpc.Error{Code: -32602, Message: fmt.Sprintf("task: not found: %q", id)}, task.WireError(err))
 		}
 		get(t, m, longer.TaskID)
 		if tasks, _, err := m.List(t.Context(), "alice", ""); err != nil || len(tasks) != 1 {

@@ -344,7 +344,7 @@ func (m *Manager) Get(ctx context.Context, principal, id string, via Requestor) 
 	var r Record
 	if err := m.get(ctx, principal, id, via, &r); err != nil {
 		m.audit.refused(principal, id, mcp.MethodTasksGet, err)
-		return mcp.Task{}, err
+		return mcp.Task{}, withID(id, err)
 	}
 	m.audit.read(&r, mcp.MethodTasksGet)
 	return r.Task(), nil
@@ -370,23 +370,37 @@ func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requesto
 	var r Record
 	err := m.get(ctx, principal, id, via, &r)
 	if err == nil {
-		r, err = m.cancel(ctx, id)
+		r, err = m.cancel(ctx, id, "cancelled by the requestor")
 	}
 	if err != nil {
 		m.audit.refused(principal, id, mcp.MethodTasksCancel, err)
-		return mcp.Task{}, err
+		return mcp.Task{}, withID(id, err)
 	}
 	return r.Task(), nil
 }
 
-func (m *Manager) cancel(ctx context.Context, id string) (Record, error) {
+// CancelForOperator is [Manager.Cancel] for an operator of the receiver, who may cancel the tasks of
+// every principal, without a limit on calls. The status message says so.
+func (m *Manager) CancelForOperator(ctx context.Context, id string) (mcp.Task, error) {
+	if m.lifetime.Err() != nil {
+		return mcp.Task{}, ErrClosed
+	}
+	r, err := m.cancel(ctx, id, "cancelled by an operator of the receiver")
+	if err != nil {
+		return mcp.Task{}, withID(id, err)
+	}
+	return r.Task(), nil
+}
+
+// cancel moves a task to cancelled with a status message, and ends its work.
+func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error) {
 	run := m.findRun(id)
 	if run != nil {
 		run.pauseProgress()
 		defer run.unpauseProgress()
 	}
 	r, err := m.change(ctx, id, func(r *Record) error {
-		r.setTerminal(mcp.TaskStatusCancelled, "cancelled by the requestor")
+		r.setTerminal(mcp.TaskStatusCancelled, message)
 		r.Error = cancelledError
 		return nil
 	})

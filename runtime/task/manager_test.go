@@ -221,6 +221,30 @@ func TestCancel(t *testing.T) {
 }
 
 // A cancellation during Create reaches the work.
+// An operator cancels the tasks of all principals, even if these have no calls left.
+func TestCancelForOperator(t *testing.T) {
+	runInBubble(t, task.Config{Limits: task.Limits{Rate: 1, Burst: 1}}, func(t *testing.T, m *task.Manager) {
+		created := start(t, m, untilDone)
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); wireCode(err) != task.CodeTooManyCalls {
+			t.Fatal(err)
+		}
+		state, err := m.CancelForOperator(t.Context(), created.TaskID)
+		if err != nil || state.Status != mcp.TaskStatusCancelled || *state.StatusMessage != "cancelled by an operator of the receiver" {
+			t.Errorf("%+v, %v", state, err)
+		}
+		if _, err := m.CancelForOperator(t.Context(), created.TaskID); wireCode(err) != jsonrpc.CodeInvalidParams {
+			t.Errorf("again: %v", err)
+		}
+		if _, err := m.CancelForOperator(t.Context(), "none"); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("unknown: %v", err)
+		}
+		m.Close(t.Context())
+		if _, err := m.CancelForOperator(t.Context(), created.TaskID); err != task.ErrClosed {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
 func TestCancelDuringCreate(t *testing.T) {
 	store := &hookedStore{Store: memory.New()}
 	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
@@ -334,7 +358,7 @@ func TestPrincipalsAreIsolated(t *testing.T) {
 				_, resultErr := m.Result(t.Context(), principal, id, nil)
 				_, cancelErr := m.Cancel(t.Context(), principal, id, nil)
 				for _, err := range []error{getErr, resultErr, cancelErr} {
-					want := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "task: not found"}
+					want := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task: not found: %q", id)}
 					checkEqual(t, fmt.Sprintf("%q about %q", principal, id), want, task.WireError(err))
 				}
 			}

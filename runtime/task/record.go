@@ -37,6 +37,8 @@ type Record struct {
 	Params json.RawMessage
 	Token  mcp.ProgressToken
 
+	Name string // name of the tool that is called, for operators; may be empty
+
 	Restartable bool // the work may be re-run from its start after a restart
 	Reruns      int  // number of re-runs of the work; see Config.MaxReruns
 	// Progress is the greatest progress value that was sent before this write, or nil. It is set
@@ -105,7 +107,7 @@ const (
 
 // size estimates the number of bytes that the record takes in a store.
 func (r *Record) size() int64 {
-	n := recordOverhead + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) +
+	n := recordOverhead + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) + len(r.Name) +
 		len(r.Runner) + len(r.Job) + len(r.Result) + len(r.Error)
 	for i := range r.InputRequests {
 		q := &r.InputRequests[i]

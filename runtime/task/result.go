@@ -21,7 +21,7 @@ func (m *Manager) Result(ctx context.Context, principal, id string, via Requesto
 	if err != nil && ctx.Err() == nil { // a caller that stops waiting was not refused
 		m.audit.refused(principal, id, mcp.MethodTasksResult, err)
 	}
-	return out, err
+	return out, withID(id, err)
 }
 
 func (m *Manager) result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {

@@ -220,6 +220,15 @@ type Suspender interface {
 	Suspend()
 }
 
+// Detachable is a [Conn] whose peer may not be connected for a while, such as a client of Streamable
+// HTTP without a standing stream. The session continues.
+type Detachable interface {
+	Conn
+
+	// Detached reports whether the peer cannot receive messages that belong to none of its requests.
+	Detached() bool
+}
+
 // Message is a message on its way through a transport.
 type Message struct {
 	// Text is the message as JSON. It belongs to the receiver of the Message. Neither side changes

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 )
 
 // Change is one difference between two JSON values.
@@ -71,7 +73,7 @@ func compare(changes []Change, at string, a, b any) []Change {
 		names := slices.Concat(slices.Collect(maps.Keys(x)), slices.Collect(maps.Keys(y)))
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
-			p := at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+			p := at + "/" + jsonpointer.Escape(name)
 			v, before := x[name]
 			w, after := y[name]
 			switch {

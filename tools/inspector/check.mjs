@@ -289,7 +289,7 @@ async function connected(name, target, http) {
 		assert.equal(await mcpdoFails(...connection, 'tasks/cancel', id), 'task is already terminal: its status is completed');
 	});
 	await check(`${name}: an unknown task`, async () => {
-		assert.equal(await mcpdoFails(...connection, 'tasks/get', 'nothing'), 'task: not found');
+		assert.equal(await mcpdoFails(...connection, 'tasks/get', 'nothing'), 'task: not found: "nothing"');
 	});
 	await check(`${name}: disconnect`, async () => {
 		await mcpdo('disconnect', name);

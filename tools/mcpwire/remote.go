@@ -189,7 +189,7 @@ func (r *remote) writeJSON(v codec.Encoder) error {
 
 // writeResult writes the result of a tool. The result of a failed tool goes to standard error.
 func (r *remote) writeResult(result *mcp.CallToolResult) error {
-	failed := result.IsError != nil && *result.IsError
+	failed := result.Failed()
 	w := r.out
 	if failed {
 		w = r.console

@@ -30,7 +30,7 @@ func serve() command {
 		help: `
 Runs a server with every feature of the protocol on standard input and output, or over HTTP with
 -http. It keeps tasks in memory, or in a file with -store. With -debug, a web page shows the tasks of
-all clients. Anyone who can reach the address can read the page.
+all clients. Anyone who can reach the address can read the page and cancel tasks.
 
 Example:
 
@@ -109,7 +109,7 @@ func (v *service) showTasks(s streams, address string) (stop func(), err error) 
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/tasks", debugpage.New(debugpage.Config{Store: v.store, Stats: v.server.Tasks().Stats, History: v.history}))
+	mux.Handle("/tasks", debugpage.New(debugpage.Config{Store: v.store, Stats: v.server.Tasks().Stats, History: v.history, Cancel: v.server.Tasks().CancelForOperator}))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintf(s.err, "tasks at http://%s/tasks\n", listener.Addr())
 	ended := make(chan struct{})

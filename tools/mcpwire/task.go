@@ -116,7 +116,7 @@ func (r *remote) watchTask(ctx context.Context, server, id string) error {
 	if err := r.writeMember("result", result); err != nil {
 		return err
 	}
-	if result.IsError != nil && *result.IsError {
+	if result.Failed() {
 		return errFaults
 	}
 	return nil

@@ -126,14 +126,46 @@ func TestNameSetOfEverySize(t *testing.T) {
 			if n > 1 {
 				name = name[:n-2] + string(rune('a'+i/20)) + string(rune('a'+i%3))
 			}
-			for behind := range 9 {
-				data := exact(name+strings.Repeat("#", behind), n%8)
-				mark := nameMark(data, 0, len(name))
-				if other, ok := seen[mark]; ok && other != name && len(name) < 8 {
-					t.Fatalf("%q and %q have the same mark", name, other)
+			mark := nameMark(exact(name, n%8))
+			if other, ok := seen[mark]; ok && other != name && len(name) < 8 {
+				t.Fatalf("%q and %q have the same mark", name, other)
+			}
+			seen[mark] = name
+		}
+	}
+}
+
+// TestRepeatedNameOfEveryLength writes a name twice, in every pair of forms, at every distance from
+// the end of the text. Then it changes one byte of the second one.
+func TestRepeatedNameOfEveryLength(t *testing.T) {
+	check := func(text string, want int, wantErr error) {
+		t.Helper()
+		c := Checker{MaxDepth: 8, MaxString: 1 << 20}
+		if end, err := c.Value(exact(text, len(text)%8), 0, 0); end != want || err != wantErr {
+			t.Fatalf("%s: got %d, %v; want %d, %v", text, end, err, want, wantErr)
+		}
+	}
+	for n := range 34 {
+		name := "0123456789abcdefghijklmnopqrstuvwxyz"[:n]
+		forms := []string{`"` + name + `":`, `"` + name + "\" :\n"} // plain, and with white space behind it
+		if n > 0 {
+			forms = append(forms, `"\u0030`+name[1:]+`":`)
+		}
+		for _, first := range forms {
+			for _, second := range forms {
+				for space := range 12 {
+					before := "{" + first + `1,"other":2,`
+					text := before + second + "3}" + strings.Repeat(" ", space)
+					check(text, len(before), ErrDuplicate)
 				}
-				seen[mark] = name
+			}
+			for i := range n {
+				text := "{" + first + `1,"` + name[:i] + "#" + name[i+1:] + `":3}`
+				check(text, len(text), nil)
 			}
 		}
+		beyond := "{\"" + name + "é\":1,"
+		check(beyond+"\""+name+"é\":2}", len(beyond), ErrDuplicate)
+		check(beyond+"\""+name+"è\":2}", len(beyond)+len(name)+7, nil)
 	}
 }

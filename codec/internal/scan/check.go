@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/maphash"
+	"math/bits"
 )
 
 // Checker checks values without decoding them. It detects every kind of malformed text, including
@@ -132,15 +133,25 @@ func (c *Checker) name(data []byte, i int) (end int, err error) {
 	if i >= len(data) || data[i] != '"' {
 		return i, Unexpected(data, i, "a member name")
 	}
-	escaped := false
-	last := Plain(data, i+1)
+	start, last, escaped := i+1, -1, false
+	var mark uint64
+	if start+8 <= len(data) {
+		x := binary.LittleEndian.Uint64(data[start:])
+		if m := stop(x); m != 0 {
+			last = closing(data, start+bits.TrailingZeros64(m)>>3)
+			mark = shortMark(x, last-start)
+		} else if last = Plain(data, start+8); last >= 0 {
+			mark = longMark(x, data, last, last-start)
+		}
+	}
 	if last < 0 {
 		if last, escaped, err = String(data, i); err != nil {
 			return last, err
 		}
 		last--
+		mark = nameMark(data[start:last])
 	}
-	if last-i-1 > c.MaxString {
+	if last-start > c.MaxString {
 		return i, ErrStringSize
 	}
 	end = last + 1
@@ -149,27 +160,26 @@ func (c *Checker) name(data []byte, i int) (end int, err error) {
 			return end, Unexpected(data, end, "':'")
 		}
 	}
-	if c.repeated(data, i+1, last, escaped) {
-		return i, ErrDuplicate
+	top := &c.open[len(c.open)-1]
+	top.count++
+	if top.object != 0 || top.count > FewNames || escaped {
+		if c.repeated(top, data, start, last, escaped) {
+			return i, ErrDuplicate
+		}
+		return end + 1, nil
 	}
+	for _, n := range c.names[top.names:] {
+		if n.mark == mark && bytes.Equal(data[n.start:n.end], data[start:last]) {
+			return i, ErrDuplicate
+		}
+	}
+	c.names = append(c.names, nameAt{mark, start, last})
 	return end + 1, nil
 }
 
-// repeated adds the name between start and end to the innermost object and reports whether the
-// object already had it.
-func (c *Checker) repeated(data []byte, start, end int, escaped bool) bool {
-	top := &c.open[len(c.open)-1]
-	top.count++
-	if top.object == 0 && top.count <= FewNames && !escaped {
-		name := nameAt{nameMark(data, start, end), start, end}
-		for _, n := range c.names[top.names:] {
-			if n.mark == name.mark && bytes.Equal(data[n.start:n.end], data[start:end]) {
-				return true
-			}
-		}
-		c.names = append(c.names, name)
-		return false
-	}
+// repeated adds the name between start and end to the set of names of top, the innermost object. It
+// reports whether the object already had the name.
+func (c *Checker) repeated(top *openValue, data []byte, start, end int, escaped bool) bool {
 	if top.object == 0 {
 		top.object = c.NewObject()
 		for _, n := range c.names[top.names:] {
@@ -184,20 +194,24 @@ func (c *Checker) repeated(data []byte, start, end int, escaped bool) bool {
 }
 
 // nameMark returns a number computed from the length of a name and its first and last bytes.
-func nameMark(data []byte, start, end int) uint64 {
-	n := end - start
-	if n >= 8 {
-		return binary.LittleEndian.Uint64(data[start:]) ^ binary.LittleEndian.Uint64(data[end-8:])<<1 ^ uint64(n)
+func nameMark(name []byte) uint64 {
+	if len(name) >= 8 {
+		return longMark(binary.LittleEndian.Uint64(name), name, len(name), len(name))
 	}
-	var first uint64
-	if start+8 <= len(data) {
-		first = binary.LittleEndian.Uint64(data[start:])
-	} else {
-		for i, b := range data[start:end] {
-			first |= uint64(b) << (8 * i)
-		}
+	var x uint64
+	for i, b := range name {
+		x |= uint64(b) << (8 * i)
 	}
-	return first<<(8*(8-n)) ^ uint64(n)
+	return shortMark(x, len(name))
+}
+
+// shortMark is nameMark for a name of n < 8 bytes. They are the lowest bytes of x.
+func shortMark(x uint64, n int) uint64 { return x<<(8*(8-n)) ^ uint64(n) }
+
+// longMark is nameMark for a name of n >= 8 bytes. The first of them are x, and the last ones end at
+// the offset end of data.
+func longMark(x uint64, data []byte, end, n int) uint64 {
+	return x ^ binary.LittleEndian.Uint64(data[end-8:])<<1 ^ uint64(n)
 }
 
 // NewObject returns a number that no object in c.big has.

@@ -185,7 +185,14 @@ func unescapeToken(token string) string {
 // SkipString returns the offset after the string that starts at i, and whether the string has a
 // closing quote.
 func SkipString(data []byte, i int) (end int, closed bool) {
+	long := i + longContent
 	for i++; i < len(data); {
+		if vectors && i >= long {
+			n, _, _ := contentBlocks(data[i:], &short)
+			i += n
+			long = i + longContent // contentBlocks may have stopped at an escape
+			continue
+		}
 		if i+8 <= len(data) {
 			x := binary.LittleEndian.Uint64(data[i:])
 			m := marks(x, '"') | marks(x, '\\')

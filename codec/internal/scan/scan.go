@@ -55,8 +55,7 @@ func stop(x uint64) uint64 {
 }
 
 // Plain is a fast path. It returns the offset of the quote that ends the string content at i, if
-// the content is ASCII without escapes. For other content it returns -1. It may also return -1 if
-// the content ends near the end of the data.
+// the content is ASCII without escapes. For other content it returns -1.
 func Plain(data []byte, i int) int {
 	long := i + 64
 	for i+8 <= len(data) {
@@ -66,6 +65,12 @@ func Plain(data []byte, i int) int {
 		if i += 8; i >= long {
 			i, long = plainLong(data, i), len(data)
 		}
+	}
+	for i < len(data) && data[i]-' ' < utf8.RuneSelf-' ' && data[i] != '"' && data[i] != '\\' {
+		i++
+	}
+	if i < len(data) {
+		return closing(data, i)
 	}
 	return -1
 }
@@ -132,13 +137,16 @@ func String(data []byte, i int) (end int, escaped bool, err error) {
 // length of the data, and whether there may be bytes beyond ASCII before it.
 func Run(data []byte, i int) (end int, beyond bool) {
 	var seen uint64 // all bytes, one over the other
+	long := i + longContent
 	for i+8 <= len(data) {
 		x := binary.LittleEndian.Uint64(data[i:])
 		seen |= x
 		if m := special(x); m != 0 {
 			return i + bits.TrailingZeros64(m)>>3, seen&highs != 0
 		}
-		i += 8
+		if i += 8; vectors && i >= long && seen&highs == 0 {
+			i, long = i+plainBytes(data[i:]), len(data)
+		}
 	}
 	for i < len(data) && data[i] >= ' ' && data[i] != '"' && data[i] != '\\' {
 		seen |= uint64(data[i])

@@ -37,8 +37,30 @@ func checkText(t *testing.T, text string, data, room []byte) {
 	if got != end || gotErr != err || !ascii && !beyond || err == nil && escaped != sawEscape {
 		t.Fatalf("%q ends at %d with %v, want %d with %v; beyond ASCII %t, escaped %t", text, got, gotErr, end, err, beyond, sawEscape)
 	}
-	if last := Plain(data, 0); last >= 0 && (err != nil || last != end-1 || !ascii || escaped) {
-		t.Fatalf("%q: plain up to %d", text, last)
+	plain := -1
+	if err == nil && ascii && !escaped {
+		plain = end - 1
+	}
+	if last := Plain(data, 0); last != plain {
+		t.Fatalf("%q: plain up to %d, want %d", text, last, plain)
+	}
+	run := 0 // simple loop
+	for run < len(data) && data[run] >= ' ' && data[run] != '"' && data[run] != '\\' {
+		run++
+	}
+	wantBeyond := bytes.ContainsFunc(data[:run], func(r rune) bool { return r >= utf8.RuneSelf })
+	if end, beyond := Run(data, 0); end != run || wantBeyond && !beyond {
+		t.Fatalf("%q: Run returns %d, %t, want %d, %t", text, end, beyond, run, wantBeyond)
+	}
+	last, closed := 0, false // simple loop
+	for ; last < len(data) && !closed; last++ {
+		closed = data[last] == '"'
+		if data[last] == '\\' {
+			last++
+		}
+	}
+	if end, ok := SkipString(data, -1); end != min(last, len(data)) || ok != closed {
+		t.Fatalf("%q: SkipString returns %d, %t, want %d, %t", text, end, ok, last, closed)
 	}
 	if valid := utf8.ValidString(text); valid != (BadUTF8(data) < 0) {
 		t.Fatalf("%q: bad UTF-8 at %d", text, BadUTF8(data))

@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"github.com/atombender/go-jsonschema/pkg/schemas"
+
+	"github.com/mcpwire/mcpwire/internal/jsonpointer"
 )
 
 // Document is one schema file: the definitions of one revision.
@@ -138,7 +140,7 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 		if name == "" {
 			return nil, root.Errorf("a definition in %s has an empty name; give it one", home)
 		}
-		s, err := l.schema("/"+home+"/"+escape(name), raws[name], model.Definitions[name])
+		s, err := l.schema("/"+home+"/"+jsonpointer.Escape(name), raws[name], model.Definitions[name])
 		if err != nil {
 			return nil, err
 		}
@@ -146,10 +148,10 @@ func Parse(revision, file string, src []byte) (*Document, error) {
 	}
 	for _, s := range l.refs {
 		token := s.Ref
-		s.Ref = unescape(token)
+		s.Ref = jsonpointer.Unescape(token)
 		// A URI fragment has some characters percent-encoded (RFC 6901, section 6).
 		if decoded, err := url.PathUnescape(token); err == nil && doc.Defs[s.Ref] == nil {
-			s.Ref = unescape(decoded)
+			s.Ref = jsonpointer.Unescape(decoded)
 		}
 		if doc.Defs[s.Ref] == nil {
 			return nil, s.Errorf("$ref names the definition %q, which does not exist", s.Ref)
@@ -241,7 +243,7 @@ func (l *loader) schema(pointer string, raw json.RawMessage, t *schemas.Type) (*
 }
 
 func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.Type) (err error) {
-	at := s.Pointer + "/" + escape(key)
+	at := s.Pointer + "/" + jsonpointer.Escape(key)
 	switch key {
 	case "$schema", "$id", "$comment", "title":
 	case "description":
@@ -270,7 +272,7 @@ func (l *loader) keyword(s *Schema, key string, raw json.RawMessage, t *schemas.
 		}
 		s.Properties = []Property{}
 		for _, name := range slices.Sorted(maps.Keys(props)) {
-			p, err := l.schema(at+"/"+escape(name), props[name], t.Properties[name])
+			p, err := l.schema(at+"/"+jsonpointer.Escape(name), props[name], t.Properties[name])
 			if err != nil {
 				return err
 			}
@@ -374,7 +376,7 @@ func locate(doc *Document, pointer string, raw json.RawMessage, cause error) err
 	}
 	readable := func(raw json.RawMessage) bool { return json.Unmarshal(raw, new(schemas.Type)) == nil }
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		at := pointer + "/" + escape(key)
+		at := pointer + "/" + jsonpointer.Escape(key)
 		switch key {
 		case "items", "not", "additionalProperties", "propertyNames":
 			if !readable(keys[key]) {
@@ -385,7 +387,7 @@ func locate(doc *Document, pointer string, raw json.RawMessage, cause error) err
 			_ = json.Unmarshal(keys[key], &named) // a value that is not an object is reported below
 			for _, name := range slices.Sorted(maps.Keys(named)) {
 				if !readable(named[name]) {
-					return locate(doc, at+"/"+escape(name), named[name], cause)
+					return locate(doc, at+"/"+jsonpointer.Escape(name), named[name], cause)
 				}
 			}
 		case "allOf", "anyOf", "oneOf":
@@ -403,12 +405,4 @@ func locate(doc *Document, pointer string, raw json.RawMessage, cause error) err
 		}
 	}
 	return s.Errorf("not a JSON schema: %v", cause)
-}
-
-func escape(token string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(token)
-}
-
-func unescape(token string) string {
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
 }

@@ -12,16 +12,22 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 )
 
-// Params decodes the params of a request or a notification. Absent params count as an empty object.
-// The error is a [*jsonrpc.Error] with code [jsonrpc.CodeInvalidParams].
-func Params[P any](raw json.RawMessage) (params P, err error) {
+// Serve decodes the params of a request or a notification, calls f with them, and returns its result
+// for encoding. Absent params count as an empty object. If params do not fit P, the error is a
+// [*jsonrpc.Error] with code [jsonrpc.CodeInvalidParams].
+func Serve[P, R any](raw json.RawMessage, f func(params P) (R, error)) (codec.Encoder, error) {
 	if raw == nil {
 		raw = json.RawMessage(`{}`)
 	}
+	var params P
 	if err := decode(raw, &params); err != nil {
-		return params, jsonrpc.InvalidParams(err)
+		return nil, jsonrpc.InvalidParams(err)
 	}
-	return params, nil
+	result, err := f(params)
+	if err != nil {
+		return nil, err
+	}
+	return Encoder(result), nil
 }
 
 // Encoder returns v, a value of package mcp or another Go value, as params or as a result. Nil

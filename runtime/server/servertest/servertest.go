@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -31,7 +32,8 @@ const patience = 5 * time.Second
 // At the end of the test, the client is closed. With the last client of the server, the server is
 // closed as well. Then the test fails if a goroutine of the server, of its handlers and tasks, or of
 // its clients has not ended within 5 seconds. That includes goroutines that handlers have started.
-// Goroutines that the server started before the first Connect do not count.
+// Goroutines that the server started before the first Connect do not count. Idle connections of
+// [http.DefaultTransport] are closed; close those of other transports in the test.
 //
 // Connect may be called within a bubble of [testing/synctest].
 func Connect(t testing.TB, s *server.Server, o *client.Options) *client.Client {
@@ -57,6 +59,9 @@ func Connect(t testing.TB, s *server.Server, o *client.Options) *client.Client {
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("servertest: shut down the server: %v", err)
+		}
+		if transport, ok := http.DefaultTransport.(*http.Transport); ok {
+			transport.CloseIdleConnections() // of handlers
 		}
 		if left := remaining(s); left != "" {
 			t.Errorf("servertest: goroutines outlive the server:\n%s", left)

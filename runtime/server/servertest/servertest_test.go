@@ -3,6 +3,8 @@ package servertest_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -136,6 +138,29 @@ func TestLeaksFailTest(t *testing.T) {
 }
 
 func leak(release chan none) { <-release }
+
+// An idle connection of a handler is no leak.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer web.Close()
+	s := server.New("s", "1", nil)
+	server.AddTool(s, "fetch", "", func(context.Context, *server.Call, none) (string, error) {
+		response, err := http.Get(web.URL)
+		if err != nil {
+			return "", err
+		}
+		return response.Status, response.Body.Close()
+	})
+	r := &recorder{TB: t}
+	c := servertest.Connect(r, s, nil)
+	if _, err := c.CallTool(t.Context(), "fetch", nil); err != nil {
+		t.Error(err)
+	}
+	r.end()
+	if len(r.failures) > 0 {
+		t.Errorf("failures: %s", r.failures)
+	}
+}
 
 // A goroutine of the test itself is no leak.
 func TestGoroutinesOfTestMayContinue(t *testing.T) {

@@ -49,6 +49,9 @@ func encodeRecord(key []byte, r *task.Record) []byte {
 		if r.Progress != nil {
 			b = binary.AppendUvarint(b, math.Float64bits(*r.Progress))
 		}
+		if r.Name != "" {
+			b = appendText(b, r.Name)
+		}
 		return b
 	})
 	return appendBlock(dst, key, func(b []byte) []byte {
@@ -73,6 +76,7 @@ const (
 	flagRestartable = 1 << iota
 	flagReruns      // Reruns follows at the end of the head
 	flagProgress    // Progress follows after that
+	flagName        // Name follows after that
 )
 
 func flags(r *task.Record) (f byte) {
@@ -84,6 +88,9 @@ func flags(r *task.Record) (f byte) {
 	}
 	if r.Progress != nil {
 		f |= flagProgress
+	}
+	if r.Name != "" {
+		f |= flagName
 	}
 	return f
 }
@@ -187,6 +194,9 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 		sent := math.Float64frombits(p.uint())
 		p.failed = p.failed || math.IsNaN(sent)
 		r.Progress = &sent
+	}
+	if flags&flagName != 0 {
+		r.Name = p.text()
 	}
 	return r, p.end()
 }

@@ -2,9 +2,11 @@ package debugpage_test
 
 import (
 	"context"
+	"fmt"
 	"html"
 	"image"
 	_ "image/png"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -64,7 +66,7 @@ func TestBrowserShowsTasks(t *testing.T) {
 				continue // returned work may still be counted as running
 			}
 			if table.id == "tasks" {
-				if len(row) != 8 || !ages.MatchString(row[4]) || !ages.MatchString(row[5]) {
+				if len(row) != 9 || !ages.MatchString(row[5]) || !ages.MatchString(row[6]) {
 					t.Errorf("row of a task: %q", row)
 				}
 				row = row[:4]
@@ -95,6 +97,62 @@ func TestBrowserShowsTasks(t *testing.T) {
 			if strings.Contains(page, bad) {
 				t.Errorf("the browser interpreted a text as %s:\n%s", bad, page)
 			}
+		}
+	}
+}
+
+// A browser cancels a task with the form of the page, but not for a page of another site.
+func TestBrowserCancelsTask(t *testing.T) {
+	chromium := browser(t)
+	store := memory.New()
+	m, err := task.New(t.Context(), task.Config{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	created := create(t, m, "alice", "", wait)
+	page := debugpage.New(debugpage.Config{Store: store, Cancel: m.CancelForOperator})
+	posted, statuses := make(chan int, 1), make(chan int, 1) // the status of a POST
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	mux.Handle("GET /tasks", page)
+	mux.HandleFunc("POST /tasks", func(w http.ResponseWriter, r *http.Request) {
+		recorder := httptest.NewRecorder()
+		page.ServeHTTP(recorder, r)
+		posted <- recorder.Code
+	})
+	form := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" { // the page waits for this picture
+			select {
+			case status := <-posted:
+				statuses <- status
+			case <-r.Context().Done():
+			}
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, `<form method="post" action="%s/tasks?cancel=%s" target="answer"></form><iframe name="answer"></iframe>
+			<script>document.forms[0].submit()</script><img src="/wait">`, server.URL, created.id)
+	}
+	mux.HandleFunc("/", form)
+	other := httptest.NewServer(http.HandlerFunc(form))
+	defer other.Close()
+	for _, step := range []struct {
+		url, site string
+		status    int
+		want      mcp.TaskStatus
+	}{
+		{strings.Replace(other.URL, "127.0.0.1", "localhost", 1), "another site", http.StatusForbidden, mcp.TaskStatusWorking},
+		{other.URL, "another port", http.StatusForbidden, mcp.TaskStatusWorking},
+		{server.URL, "the page's own origin", http.StatusSeeOther, mcp.TaskStatusCancelled},
+	} {
+		chromium.run(t, "--dump-dom", step.url)
+		if status := <-statuses; status != step.status {
+			t.Errorf("%s: status %d, want %d", step.site, status, step.status)
+		}
+		if state, err := m.Get(t.Context(), "alice", created.id, nil); err != nil || state.Status != step.want {
+			t.Errorf("%s: %+v, %v", step.site, state, err)
 		}
 	}
 }

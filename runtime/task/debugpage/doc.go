@@ -5,16 +5,19 @@
 //	tasks, err := task.New(ctx, task.Config{Store: store, Audit: history.Add})
 //	…
 //	debug.Handle("/tasks", debugpage.New(debugpage.Config{
-//		Store: store, Stats: tasks.Stats, History: history,
+//		Store: store, Stats: tasks.Stats, History: history, Cancel: tasks.CancelForOperator,
 //	}))
 //
 // The page shows the tasks of every principal, with their ids, and does not authenticate its users.
 // Serve it on a debug port that only operators can reach, never beside the endpoint of the
-// protocol. The page is read-only. It shows the size of params and outcomes, not their contents.
+// protocol. With Config.Cancel, its users can cancel every task; pages of other sites cannot. The
+// page shows the size of params and outcomes, not their contents.
 //
 // Many of the texts on the page are chosen by peers. They are escaped, truncated if they are long,
-// and shown under a content security policy that allows no scripts, forms or frames.
+// and shown under a content security policy that allows no scripts and no frames, and only forms
+// that lead to the page itself.
 //
-// Each view scans the whole store once and keeps one page of tasks in memory. The history holds a
+// The list, and the view of a task that is not terminal, refresh themselves every 5 seconds. Each
+// list scans the whole store once and keeps one page of tasks in memory. The history holds a
 // fixed number of events. On a busy receiver it covers only minutes.
 package debugpage

@@ -28,6 +28,7 @@ type query struct {
 	status string
 	owner  *string   // nil for all owners; "" is an owner, too
 	newest bool      // newest first
+	paused bool      // the page does not refresh itself
 	after  *position // the page starts after this position; nil for the first page
 }
 
@@ -57,6 +58,7 @@ func parseQuery(v url.Values) (q query, ok bool) {
 		q.owner = new(v.Get("owner"))
 	}
 	q.newest = v.Get("order") == "newest"
+	q.paused = v.Get("refresh") == "off"
 	if after := v.Get("after"); after != "" {
 		created, id, found := strings.Cut(after, ".")
 		n, err := strconv.ParseInt(created, 10, 64)
@@ -77,14 +79,18 @@ func (q query) link() string {
 	if q.newest {
 		v.Set("order", "newest")
 	}
+	if q.paused {
+		v.Set("refresh", "off")
+	}
 	if q.after != nil {
 		v.Set("after", strconv.FormatInt(q.after.created, 10)+"."+q.after.id)
 	}
 	return "?" + v.Encode()
 }
 
-func (q query) withStatus(s string) query { q.status, q.after = s, nil; return q }
-func (q query) withOwner(o *string) query { q.owner, q.after = o, nil; return q }
+func (q query) withStatus(s string) query   { q.status, q.after = s, nil; return q }
+func (q query) withPause(paused bool) query { q.paused = paused; return q }
+func (q query) withOwner(o *string) query   { q.owner, q.after = o, nil; return q }
 func (q query) withOrder(newest bool) query {
 	q.newest, q.after = newest, nil
 	return q

@@ -3,6 +3,7 @@ package debugpage
 import (
 	"bytes"
 	"cmp"
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -25,16 +27,20 @@ const (
 	maxRefusals = 20   // refused calls in the list view
 	listText    = 120  // bytes of a text in the list view
 	taskText    = 4096 // bytes of a text in the view of a task
+	refresh     = 5    // seconds until a view loads itself again
 )
 
 // Config configures the page.
 type Config struct {
-	// Store contains the tasks. It is required, and only read.
+	// Store contains the tasks. It is required. The page only reads it.
 	Store task.Store
 	// Stats returns the counters, see [task.Manager.Stats]. If it is nil, no counters are shown.
 	Stats func() task.Stats
 	// History holds the events of the Manager. If it is nil, no events are shown.
 	History *History
+	// Cancel cancels a task, see [task.Manager.CancelForOperator]. If it is nil, the page is
+	// read-only.
+	Cancel func(ctx context.Context, id string) (mcp.Task, error)
 	// Hosts are the host names, without a port, that requests may have in addition to loopback
 	// names and addresses.
 	Hosts []string
@@ -43,7 +49,8 @@ type Config struct {
 }
 
 // New returns a handler that serves the page. All views have the same URL with different queries.
-// It allows GET and HEAD. To prevent DNS rebinding, the Host of a request must be an IP address, a
+// It allows GET and HEAD, and with cfg.Cancel also POST with the query cancel=ID, from its own pages
+// and from programs that are not browsers. To prevent DNS rebinding, the Host of a request must be an IP address, a
 // loopback name or one of cfg.Hosts. If the request arrives at a loopback address, an IP address as
 // Host must be a loopback address, too, or one of cfg.Hosts.
 //
@@ -55,7 +62,11 @@ func New(cfg Config) http.Handler {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = DefaultPageSize
 	}
-	return &page{cfg, template.Must(template.New("").Funcs(functions).Parse(text))}
+	p := &page{Config: cfg, policy: policy + "form-action 'none'", template: template.Must(template.New("").Funcs(functions).Parse(text))}
+	if cfg.Cancel != nil {
+		p.policy = policy + "form-action 'self'"
+	}
+	return p
 }
 
 //go:embed page.html
@@ -64,24 +75,31 @@ var text string
 //go:embed page.css
 var style []byte
 
+// policy is the beginning of the content security policy.
+const policy = "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
+
 type page struct {
 	Config
+	policy   string
 	template *template.Template
+	origin   http.CrossOriginProtection
 }
 
 // ServeHTTP implements [http.Handler].
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", p.policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // with "no-referrer", forms would have no Origin
 	h.Set("Cache-Control", "no-store")
 	switch v := r.URL.Query(); {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "method not allowed: this page is read-only", http.StatusMethodNotAllowed)
 	case !p.allowedHost(r):
 		http.Error(w, "host not allowed: use a loopback name, an IP address, or a name listed in Hosts", http.StatusForbidden)
+	case r.Method == http.MethodPost && p.Cancel != nil && v.Has("cancel"):
+		p.cancel(w, r, v.Get("cancel"))
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "method not allowed: only a task can be changed, by POST with the query cancel=ID", http.StatusMethodNotAllowed)
 	case v.Has("style"):
 		h.Set("Content-Type", "text/css; charset=utf-8")
 		w.Write(style)
@@ -121,9 +139,32 @@ func overLoopback(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
+// cancel cancels a task and redirects to its view.
+func (p *page) cancel(w http.ResponseWriter, r *http.Request, id string) {
+	if err := p.origin.Check(r); err != nil {
+		http.Error(w, "page of another site: "+err.Error(), http.StatusForbidden)
+		return
+	}
+	_, err := p.Cancel(r.Context(), id)
+	_, moved := errors.AsType[*task.MoveError](err) // the task is terminal, and its view shows that
+	switch {
+	case err == nil || moved:
+		w.Header().Set("Location", linkTo(id)) // http.Redirect would drop the last element of the path
+		w.WriteHeader(http.StatusSeeOther)
+	case errors.Is(err, task.ErrNotFound):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	default:
+		http.Error(w, "task not cancelled: "+err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// linkTo returns the URL of the view of a task, relative to the URL of any other view.
+func linkTo(id string) string { return "?task=" + template.URLQueryEscaper(id) }
+
 // listView is the data of the template "list".
 type listView struct {
 	Now      time.Time
+	Cancels  bool // tasks can be cancelled
 	Counters []counter
 	All      group
 	Statuses []choice
@@ -132,6 +173,8 @@ type listView struct {
 	Owner    *string
 	AllLink  string // link to the same view for all owners
 	Order    choice // the other order
+	Refresh  bool   // the page refreshes itself
+	Other    string // link to the same view with the other value of Refresh
 	Matching int
 	Tasks    []row
 	First    string // link to the first page; "" on the first page
@@ -164,8 +207,8 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 		return
 	}
 	v := listView{
-		Now: time.Now(), All: s.all, Owner: q.owner, AllLink: q.withOwner(nil).link(), Matching: s.matching,
-		Order: choice{Name: "newest first", Link: q.withOrder(!q.newest).link()},
+		Now: time.Now(), Cancels: p.Cancel != nil, All: s.all, Owner: q.owner, AllLink: q.withOwner(nil).link(), Matching: s.matching,
+		Order: choice{Name: "newest first", Link: q.withOrder(!q.newest).link()}, Refresh: !q.paused, Other: q.withPause(!q.paused).link(),
 	}
 	if q.newest {
 		v.Order.Name = "oldest first"
@@ -217,13 +260,16 @@ type taskView struct {
 	Now        time.Time
 	ID         string
 	Record     *task.Record // nil if the store has no such task
+	Live       bool         // the task is not terminal
 	Owner      string       // link to the owner's tasks
+	Cancels    bool         // tasks can be cancelled
+	Cancel     string       // the URL to post to; "" if the task cannot be cancelled
 	HasHistory bool         // Config.History is set
 	History    []entry
 }
 
 func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
-	v := taskView{Now: time.Now(), ID: id, HasHistory: p.History != nil}
+	v := taskView{Now: time.Now(), ID: id, Cancels: p.Cancel != nil, HasHistory: p.History != nil}
 	status := http.StatusOK
 	switch record, err := p.Store.Get(r.Context(), id); {
 	case errors.Is(err, task.ErrNotFound):
@@ -234,6 +280,9 @@ func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
 	default:
 		v.Record = &record
 		v.Owner = query{status: statusAll, owner: &record.Owner}.link()
+		if v.Live = !task.Terminal(record.Status); v.Live && p.Cancel != nil {
+			v.Cancel = "?cancel=" + template.URLQueryEscaper(id)
+		}
 	}
 	if v.HasHistory {
 		v.History = p.History.taskEvents(id)
@@ -255,12 +304,13 @@ func (p *page) show(w http.ResponseWriter, status int, name string, view any) {
 
 // functions are the functions of the templates.
 var functions = template.FuncMap{
-	"brief": func(s string) string { return cut(s, listText) },
-	"long":  func(s string) string { return cut(s, taskText) },
-	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") },
-	"since": func(now, t time.Time) string { return span(now.Sub(t)) },
-	"span":  span,
-	"link":  func(id string) string { return "?task=" + template.URLQueryEscaper(id) },
+	"brief":   func(s string) string { return cut(s, listText) },
+	"long":    func(s string) string { return cut(s, taskText) },
+	"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") },
+	"since":   func(now, t time.Time) string { return span(now.Sub(t)) },
+	"span":    span,
+	"link":    linkTo,
+	"refresh": func() int { return refresh },
 }
 
 // span formats a duration with at most two units.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
@@ -44,7 +45,7 @@ func fill(t *testing.T, text string) (task.Store, *debugpage.History) {
 	now := time.Now().UTC()
 	put(t, store, task.Record{
 		ID: text, Owner: text, Status: status, StatusMessage: text, Created: now, Updated: now, Method: text,
-		Params: []byte(text), Runner: text, Job: text, Result: []byte(text), Error: []byte(text),
+		Params: []byte(text), Name: text, Runner: text, Job: text, Result: []byte(text), Error: []byte(text),
 		InputRequests: []task.InputRequest{{Method: text, Params: []byte(text)}, {Method: text, Error: []byte(text)}},
 	})
 	event := task.Event{Principal: text, Task: text, Method: text, From: status, To: status, Kind: task.EventKind(text)}
@@ -94,13 +95,14 @@ func TestHostileTextsAreEscaped(t *testing.T) {
 	}
 	pages := func(text string) (list []string) {
 		store, history := fill(t, text)
-		h := debugpage.New(debugpage.Config{Store: store, History: history, Stats: func() task.Stats { return task.Stats{} }})
+		cancel := func(context.Context, string) (mcp.Task, error) { return mcp.Task{}, nil }
+		h := debugpage.New(debugpage.Config{Store: store, History: history, Stats: func() task.Stats { return task.Stats{} }, Cancel: cancel})
 		for _, view := range views(text) {
 			list = append(list, get(t, h, view, http.StatusOK))
 		}
 		return list
 	}
-	link := regexp.MustCompile(`href="([^"]*)"`)
+	link := regexp.MustCompile(`(?:href|action)="([^"]*)"`)
 	harmless := pages("harmless")
 	for _, text := range hostile {
 		for i, page := range pages(text) {
@@ -171,6 +173,94 @@ func TestResponseHeaders(t *testing.T) {
 				t.Errorf("policy %q", policy)
 			}
 		})
+	}
+}
+
+func TestPostCancelsTask(t *testing.T) {
+	store := memory.New()
+	m, err := task.New(t.Context(), task.Config{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	writable := debugpage.New(debugpage.Config{Store: store, Cancel: m.CancelForOperator})
+	readOnly := debugpage.New(debugpage.Config{Store: store})
+	form := regexp.MustCompile(`<form method="post" action="([^"]*)">`)
+	for _, test := range []struct {
+		name         string
+		page         http.Handler
+		method, host string
+		header       map[string]string
+		want         int
+		cancelled    bool
+	}{
+		{"the page's own form", writable, "POST", "localhost", map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost"}, 303, true},
+		{"an old browser", writable, "POST", "localhost:6060", map[string]string{"Origin": "http://localhost:6060"}, 303, true},
+		{"a program", writable, "POST", "localhost", nil, 303, true},
+		{"a page of another site", writable, "POST", "localhost", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403, false},
+		{"a page of another port", writable, "POST", "localhost", map[string]string{"Sec-Fetch-Site": "same-site"}, 403, false},
+		{"a page of another origin", writable, "POST", "localhost", map[string]string{"Origin": "http://evil.example.com"}, 403, false},
+		{"a sandboxed page", writable, "POST", "localhost", map[string]string{"Origin": "null"}, 403, false},
+		{"a foreign host name", writable, "POST", "evil.example.com", map[string]string{"Sec-Fetch-Site": "same-origin"}, 403, false},
+		{"GET", writable, "GET", "localhost", nil, 200, false},
+		{"PUT", writable, "PUT", "localhost", nil, 405, false},
+		{"without Cancel", readOnly, "POST", "localhost", nil, 405, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			created := create(t, m, "alice", "", wait)
+			target := "/tasks?cancel=" + created.id
+			if f := form.FindStringSubmatch(get(t, test.page, "/tasks?task="+created.id, http.StatusOK)); (f != nil) != (test.page == writable) {
+				t.Fatalf("form %q", f)
+			} else if f != nil {
+				target = "/tasks" + f[1]
+			}
+			r := httptest.NewRequest(test.method, "http://"+test.host+target, nil)
+			for name, value := range test.header {
+				r.Header.Set(name, value)
+			}
+			w := httptest.NewRecorder()
+			test.page.ServeHTTP(w, r)
+			if location := w.Header().Get("Location"); w.Code != test.want || test.cancelled != (location == "?task="+created.id) {
+				t.Errorf("status %d, location %q, want %d", w.Code, location, test.want)
+			}
+			state, err := m.Get(t.Context(), "alice", created.id, nil)
+			if got := state.Status == mcp.TaskStatusCancelled; err != nil || got != test.cancelled {
+				t.Errorf("%+v, %v", state, err)
+			}
+		})
+	}
+	post := func(id string, want int) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		writable.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/tasks?cancel="+id, nil))
+		if w.Code != want {
+			t.Errorf("%s: status %d, want %d", id, w.Code, want)
+		}
+	}
+	completed := create(t, m, "alice", "", func(context.Context, *task.Run) (codec.Encoder, error) { return new(mcp.CallToolResult), nil })
+	if _, err := m.Result(t.Context(), "alice", completed.id, nil); err != nil {
+		t.Fatal(err)
+	}
+	post(completed.id, http.StatusSeeOther)
+	post("none", http.StatusNotFound)
+}
+
+func TestViewsRefreshThemselves(t *testing.T) {
+	store := memory.New()
+	put(t, store, task.Record{ID: "live", Status: mcp.TaskStatusWorking, Name: "render"})
+	put(t, store, task.Record{ID: "over", Status: mcp.TaskStatusCompleted})
+	h := debugpage.New(debugpage.Config{Store: store})
+	for view, want := range map[string]bool{"/": true, "/?refresh=off": false, "/?order=newest&refresh=off": false, "/?task=live": true, "/?task=over": false, "/?status=all": true} {
+		page := get(t, h, view, http.StatusOK)
+		if got := strings.Contains(page, `<meta http-equiv="refresh" content="5">`); got != want {
+			t.Errorf("%s: refreshes itself: %t", view, got)
+		}
+		if strings.Contains(view, "refresh=off") && strings.Count(page, "refresh=off") == 0 {
+			t.Errorf("%s: links of the page do not keep refresh=off:\n%s", view, page)
+		}
+		if view != "/?task=over" && !strings.Contains(page, "<bdi>render</bdi>") {
+			t.Errorf("%s: no name of the tool:\n%s", view, page)
+		}
 	}
 }
 

@@ -42,7 +42,8 @@ type Support struct {
 	// forbidden, as for a tool without taskSupport (MCP tasks, "Tool-Level Negotiation").
 	Mode mcp.TaskSupport
 
-	// Restartable, Runner, StatusMessage and PollInterval are fields of the [task.Request].
+	// Name, Restartable, Runner, StatusMessage and PollInterval are fields of the [task.Request].
+	Name          string
 	Restartable   bool
 	Runner        string
 	StatusMessage string
@@ -199,7 +200,7 @@ func (o Options) create(ctx context.Context, req *session.Request, metadata json
 	req.Detach(plain.Params)
 	q := task.Request{
 		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Token: req.ProgressToken(), Task: meta,
-		Runner: support.Runner, Restartable: support.Restartable, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
+		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
 		Via: via{s: req.Session},
 	}
 	if support.Runner == "" {

@@ -611,7 +611,7 @@ func TestTaskSurvivesReconnect(t *testing.T) {
 		bob := dial("bob")
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 			_, err := bob.Call(t.Context(), method, about)
-			equal(t, method, error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
+			equal(t, method, error(&jsonrpc.Error{Code: -32602, Message: fmt.Sprintf("task: not found: %q", created.Task.TaskID)}), err)
 		}
 		if _, err := dial("alice").With(session.Timeout(0)).Call(t.Context(), "tasks/result", about); err != nil {
 			t.Errorf("after a reconnect: %v", err)

@@ -293,9 +293,9 @@ func TestResultReturnsErrors(t *testing.T) {
 		}
 		missing := tasks.AttachTool(c, "no such")
 		_, err = missing.Result(t.Context())
-		equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
+		equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: `task: not found: "no such"`}), err)
 		for _, err := range missing.Updates(t.Context()) {
-			equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: "task: not found"}), err)
+			equal(t, "no such task", error(&jsonrpc.Error{Code: -32602, Message: `task: not found: "no such"`}), err)
 		}
 	})
 }

@@ -270,7 +270,7 @@ func (c *Client) read(s *stream) error {
 func (c *Client) recordText(s *stream, text []byte) bool {
 	m, err := httpcore.Parse(text)
 	if errors.Is(err, jsonrpc.ErrBatch) {
-		items, _ := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)
+		items, _ := jsonrpc.ParseReceivedBatch(text, codec.NoCopy())
 		for i := range items {
 			c.record(s, &items[i].Message)
 		}

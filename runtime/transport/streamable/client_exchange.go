@@ -244,7 +244,7 @@ func (x *exchange) inBatch(text []byte) bool {
 	if !jsonrpc.IsBatch(text) {
 		return false
 	}
-	items, err := jsonrpc.ParseBatch(text, append(codec.AllowSize(text), codec.NoCopy())...)
+	items, err := jsonrpc.ParseReceivedBatch(text, codec.NoCopy())
 	return err == nil && slices.ContainsFunc(items, func(i jsonrpc.Item) bool { return x.isAnswer(i.Message) })
 }
 

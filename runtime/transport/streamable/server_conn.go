@@ -152,6 +152,12 @@ func (c *serverConn) Write(ctx context.Context, m transport.Message) error {
 	return c.send(ctx, rest, m)
 }
 
+// Detached implements [transport.Detachable].
+func (c *serverConn) Detached() bool {
+	_, rest := c.streams.of(jsonrpc.ID{})
+	return rest == nil || !c.out.connected(&rest.outlet)
+}
+
 // Release implements [transport.Releaser]. It ends the stream of the request without an answer.
 func (c *serverConn) Release(id jsonrpc.ID) {
 	st, _ := c.streams.of(id)

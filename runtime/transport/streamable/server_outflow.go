@@ -70,6 +70,13 @@ func (f *outflow) remove(o *outlet, k *sink) {
 	k.held = 0
 }
 
+// connected reports whether an outlet has a connection.
+func (f *outflow) connected(o *outlet) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return o.sink != nil && !o.sink.cut
+}
+
 // interrupt ends the writes to all connections, and later ones.
 func (f *outflow) interrupt() {
 	f.interrupted.Store(true)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +62,7 @@ func parsePosted(body []byte) (posted, jsonrpc.Message, error) {
 // parseBatch parses the body as a batch. It fails if any of the messages is invalid.
 func (p *posted) parseBatch() error {
 	p.batch = true
-	items, err := jsonrpc.ParseBatch(p.body, append(codec.AllowSize(p.body), codec.NoCopy())...)
+	items, err := jsonrpc.ParseReceivedBatch(p.body, codec.NoCopy())
 	if err != nil {
 		return err
 	}
@@ -96,6 +97,18 @@ func (p *posted) add(m *jsonrpc.Message, text []byte) {
 	default:
 		p.answers = append(p.answers, m.ID)
 	}
+}
+
+// maxRequestID limits the length of the id of a request in bytes. The session answers requests with
+// longer ids without an id, so its answer belongs to no stream.
+const maxRequestID = 1 << 10
+
+func isLong(id jsonrpc.ID) bool {
+	text, ok := id.Text()
+	if !ok {
+		text = id.String()
+	}
+	return len(text) > maxRequestID
 }
 
 // post serves a POST.
@@ -158,6 +171,10 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			c.in.Put(ctx, fail) // fails only if the session ends
 		}
 		guard.RefuseCall(w, http.StatusBadRequest, id, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()})
+		return
+	}
+	if len(body) > maxRequestID && slices.ContainsFunc(p.requests, isLong) {
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("id has more than %d bytes", maxRequestID))
 		return
 	}
 	if h.isModern(named, &p, &m) {

@@ -300,6 +300,40 @@ func TestIdleConnectionGetsComments(t *testing.T) {
 	})
 }
 
+// A client without a standing stream is not pinged, and its session continues.
+func TestOnlyClientsWithStandingStreamArePinged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tools := newTools()
+		tools.configure = func(cfg *session.Config) { cfg.KeepAlive = 10 * time.Second }
+		s := serveOver(t, streamable.HandlerOptions{}, tools, func(l net.Listener) net.Listener { return l })
+		id := s.openSession(initialize)
+		time.Sleep(time.Minute)
+		if got := s.status("POST", call(1, "echo"), "MCP-Session-Id", id); got != http.StatusOK {
+			t.Errorf("after a minute: %d", got)
+		}
+		messages := s.events("GET", "", "MCP-Session-Id", id).messages() // until the session ends
+		if len(messages) == 0 || messages[0] != `{"jsonrpc":"2.0","id":1,"method":"ping"}` {
+			t.Errorf("messages %q", messages)
+		}
+		if err := tools.last().Wait(); err != session.ErrUnresponsive {
+			t.Errorf("the session ends with %v", err)
+		}
+	})
+}
+
+// The session answers requests with very long ids without an id. Such an answer belongs to no stream.
+func TestRequestWithLongIDIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{})
+		session := s.openSession(initialize)
+		for _, id := range []string{`"` + strings.Repeat("x", 1025) + `"`, strings.Repeat("1", 1025)} {
+			if got := s.status("POST", `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/list"}`, "MCP-Session-Id", session); got != http.StatusBadRequest {
+				t.Errorf("status %d", got)
+			}
+		}
+	})
+}
+
 func TestCancelledRequestEndsItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, streamable.HandlerOptions{})
@@ -478,6 +512,7 @@ func TestUnreadAnswersCountTowardsLimits(t *testing.T) {
 				if served < 3 || served > 20 || served+rejected != len(responses) {
 					t.Errorf("%d calls were served, and %d rejected", served, rejected)
 				}
+				synctest.Wait() // the session stops counting an answer after it was written
 				text, err := io.ReadAll(s.do("POST", long(99), "MCP-Session-Id", id).Body)
 				if err != nil || !strings.Contains(string(text), `"result"`) {
 					t.Errorf("a call after all answers were read: %.100s, %v", text, err)

@@ -158,7 +158,7 @@ func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, stat
 	if task == "" || m.Kind == jsonrpc.KindErrorResponse { // the error may concern the task or the request for its result
 		return "", ""
 	}
-	if result, ok := m.Payload.(*mcp.CallToolResult); ok && result.IsError != nil && *result.IsError {
+	if result, ok := m.Payload.(*mcp.CallToolResult); ok && result.Failed() {
 		return task, mcp.TaskStatusFailed
 	}
 	return task, mcp.TaskStatusCompleted
