@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	mcpgoclient "github.com/mark3labs/mcp-go/client"
 )
 
 // contestant is an SDK.
@@ -24,10 +26,11 @@ type client struct {
 
 // The transports.
 const (
-	inMemory  = "in memory"
-	overStdio = "stdio"
-	overJSON  = "HTTP, JSON response"
-	overSSE   = "HTTP, SSE response"
+	inMemory   = "in memory"
+	overStdio  = "stdio"
+	overJSON   = "HTTP, JSON response"
+	overSSE    = "HTTP, SSE response"
+	overModern = "HTTP, 2026-07-28" // JSON responses, without sessions
 )
 
 // texts returns the contestants whose tool returns a line of text.
@@ -35,9 +38,9 @@ func texts() []contestant {
 	return []contestant{
 		sessionText().contestant("mcpwire session"),
 		serverText().contestant("mcpwire server"),
-		{"official Go SDK", map[string]opener{inMemory: officialInMemory, overStdio: officialOverStdio, overJSON: officialOverHTTP(true), overSSE: officialOverHTTP(false)}, officialServe},
-		{"mcp-go", map[string]opener{inMemory: mcpgoInMemory, overStdio: mcpgoOverStdio, overJSON: mcpgoOverHTTP}, mcpgoServe},
-		{"net/http alone", map[string]opener{overJSON: plainOverHTTP}, nil},
+		{"official Go SDK", map[string]opener{inMemory: officialInMemory, overStdio: officialOverStdio, overJSON: officialOverHTTP(true), overSSE: officialOverHTTP(false), overModern: officialModern}, officialServe},
+		{"mcp-go", map[string]opener{inMemory: mcpgoInMemory, overStdio: mcpgoOverStdio, overJSON: mcpgoOverHTTP(), overModern: mcpgoOverHTTP(mcpgoclient.WithProtocolVersion(modernVersion))}, mcpgoServe},
+		{"net/http alone", map[string]opener{overJSON: plainOverHTTP(plainRequest, nil), overModern: plainOverHTTP(modernRequest, modernHeader())}, nil},
 	}
 }
 

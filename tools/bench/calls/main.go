@@ -8,7 +8,7 @@
 // The first compares plain calls with those of the other SDKs: a small object of arguments and a
 // line of text as the result, through the plain calls of their APIs, with their default checks.
 // Over HTTP all use the same pooling of connections, and "net/http alone" shows the cost of the
-// exchange without decoding.
+// exchange without decoding. The last table is of revision 2026-07-28, which has no sessions.
 //
 // The second measures a tool that is a Go function from a struct to a struct, called by a client
 // that knows its schemas. It compares this with a handler and a call over a bare session that
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *proxied {
 		list = proxies()
 	}
-	for _, transport := range []string{inMemory, overStdio, overJSON, overSSE} {
+	for _, transport := range []string{inMemory, overStdio, overJSON, overSSE, overModern} {
 		if *only != "" && !strings.Contains(transport, *only) {
 			continue
 		}

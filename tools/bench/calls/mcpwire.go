@@ -24,18 +24,32 @@ import (
 
 // mcpwire is a way to use mcpwire: it makes a server and a client.
 type mcpwire struct {
-	serve func(transport.Conn) *session.Session
-	dial  func(context.Context, transport.Conn) (client, error)
+	service
+	dial dialer
 }
+
+// service is a server. handler serves it over HTTP, with and without sessions; nil means with
+// sessions alone.
+type service struct {
+	serve   func(transport.Conn) *session.Session
+	handler func(streamable.HandlerOptions) *streamable.Handler
+}
+
+// dialer opens a client that speaks revisions, or those with sessions if there are none.
+type dialer func(ctx context.Context, conn transport.Conn, revisions ...mcp.Revision) (client, error)
 
 // contestant returns m as a contestant.
 func (m mcpwire) contestant(name string) contestant {
-	return contestant{name, map[string]opener{
+	ways := map[string]opener{
 		inMemory:  m.inMemory,
 		overStdio: func(ctx context.Context) (client, error) { return m.overStdio(ctx, name) },
 		overJSON:  m.overHTTP(0),
 		overSSE:   m.overHTTP(-1),
-	}, func(context.Context) error { return m.serve(stdio.Server(stdio.Options{})).Wait() }}
+	}
+	if m.handler != nil {
+		ways[overModern] = m.overHTTP(0, session.ModernRevisions()...)
+	}
+	return contestant{name, ways, func(context.Context) error { return m.serve(stdio.Server(stdio.Options{})).Wait() }}
 }
 
 func (m mcpwire) inMemory(ctx context.Context) (client, error) {
@@ -57,15 +71,19 @@ func (m mcpwire) overStdio(ctx context.Context, name string) (client, error) {
 	return m.dial(ctx, p)
 }
 
-func (m mcpwire) overHTTP(streamAfter time.Duration) opener {
+func (m mcpwire) overHTTP(streamAfter time.Duration, revisions ...mcp.Revision) opener {
 	return func(ctx context.Context) (client, error) {
-		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { m.serve(conn) }, streamable.HandlerOptions{StreamAfter: streamAfter})
+		options := streamable.HandlerOptions{StreamAfter: streamAfter}
+		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { m.serve(conn) }, options)
+		if len(revisions) > 0 {
+			handler = m.handler(options)
+		}
 		server, pool := httptest.NewServer(handler), pooled()
 		conn, err := streamable.Dial(server.URL, streamable.ClientOptions{Options: httpclient.Options{HTTP: pool}})
 		if err != nil {
 			return client{}, err
 		}
-		c, err := m.dial(ctx, conn)
+		c, err := m.dial(ctx, conn, revisions...)
 		return closing(c.closing(handler.Close), pool, server), err
 	}
 }
@@ -161,18 +179,31 @@ func (h toolHandler) CallTool(_ context.Context, p *mcp.CallToolRequestParams) (
 	return h.call(p)
 }
 
-func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)) func(transport.Conn) *session.Session {
-	return func(conn transport.Conn) *session.Session {
+func (h toolHandler) Discover(context.Context, *mcp.RequestParams) (*mcp.DiscoverResult, error) {
+	return &mcp.DiscoverResult{
+		SupportedVersions: []string{modernVersion}, Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
+		ResultType: "complete", CacheScope: mcp.CacheScopePublic,
+	}, nil
+}
+
+func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)) service {
+	cfg := &session.Config{Handler: session.ServerHandler(toolHandler{call: call}, nil)}
+	serve := func(conn transport.Conn) *session.Session {
 		return session.Serve(conn, &mcp.InitializeResult{
 			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
 			ServerInfo:   mcp.Implementation{Name: "server", Version: "1"},
-		}, &session.Config{Handler: session.ServerHandler(toolHandler{call: call}, nil)})
+		}, cfg)
 	}
+	return service{serve, func(o streamable.HandlerOptions) *streamable.Handler {
+		o.Responder = session.NewResponder(cfg)
+		return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, o)
+	}}
 }
 
-func dialSession(call func(context.Context, mcp.ToServer) error) func(context.Context, transport.Conn) (client, error) {
-	return func(ctx context.Context, conn transport.Conn) (client, error) {
-		s, err := session.Connect(ctx, conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "client", Version: "1"}}, nil)
+func dialSession(call func(context.Context, mcp.ToServer) error) dialer {
+	return func(ctx context.Context, conn transport.Conn, revisions ...mcp.Revision) (client, error) {
+		s, err := session.Connect(ctx, conn, &mcp.InitializeRequestParams{ClientInfo: mcp.Implementation{Name: "client", Version: "1"}},
+			&session.Config{Revisions: revisions})
 		if err != nil {
 			return client{}, err
 		}
@@ -180,18 +211,23 @@ func dialSession(call func(context.Context, mcp.ToServer) error) func(context.Co
 	}
 }
 
-func serveTool(add func(*server.Server) error) func(transport.Conn) *session.Session {
+func serveTool(add func(*server.Server) error) service {
 	s := server.New("server", "1", nil)
 	if err := add(s); err != nil {
 		panic(err)
 	}
-	return func(conn transport.Conn) *session.Session { return must(s.Serve(conn)) }
+	return service{
+		func(conn transport.Conn) *session.Session { return must(s.Serve(conn)) },
+		func(o streamable.HandlerOptions) *streamable.Handler { return s.Handler(&o) },
+	}
 }
 
 // dialClient opens a client that knows the tool, like a host, and therefore checks its output.
-func dialClient(call func(context.Context, *mcpwireclient.Client) error) func(context.Context, transport.Conn) (client, error) {
-	return func(ctx context.Context, conn transport.Conn) (client, error) {
-		c, err := mcpwireclient.Connect(ctx, conn, &mcpwireclient.Options{Info: mcp.Implementation{Name: "client", Version: "1"}})
+func dialClient(call func(context.Context, *mcpwireclient.Client) error) dialer {
+	return func(ctx context.Context, conn transport.Conn, revisions ...mcp.Revision) (client, error) {
+		c, err := mcpwireclient.Connect(ctx, conn, &mcpwireclient.Options{
+			Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Config{Revisions: revisions},
+		})
 		if err != nil {
 			return client{}, err
 		}

@@ -61,9 +61,9 @@ func proxyServe(ctx context.Context) error {
 // proxyOf returns a proxy before an upstream.
 func proxyOf(connect func(context.Context) (transport.Conn, error)) mcpwire {
 	given := must(json.Marshal(arguments()))
-	return mcpwire{func(conn transport.Conn) *session.Session {
+	return mcpwire{service{serve: func(conn transport.Conn) *session.Session {
 		return must(newProxy(connect).Serve(conn))
-	}, func(ctx context.Context, conn transport.Conn) (client, error) {
+	}}, func(ctx context.Context, conn transport.Conn, _ ...mcp.Revision) (client, error) {
 		c, err := mcpwireclient.Connect(ctx, conn, &mcpwireclient.Options{Info: mcp.Implementation{Name: "client", Version: "1"}})
 		if err != nil {
 			return client{}, err
