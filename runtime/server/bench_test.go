@@ -1,9 +1,13 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
 type place struct {
@@ -88,3 +94,75 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRound measures modern calls of a tool: one that asks nothing, and one that asks for a form,
+// with the response and the result. The second one sends two requests.
+func BenchmarkRound(b *testing.B) {
+	s := newServer(b, server.Config{})
+	must(server.AddTool(s, "plain", "", func(_ context.Context, _ *server.Call, in place) (forecast, error) {
+		return forecast{in.City, in.Days > 2}, nil
+	}))
+	must(server.AddTool(s, "asking", "", func(ctx context.Context, c *server.Call, in place) (forecast, error) {
+		result, err := c.ElicitForm(server.InputName(ctx, "who"), askForm)
+		if err != nil {
+			return forecast{}, err
+		}
+		return forecast{in.City, result.Action == mcp.ElicitActionAccept}, nil
+	}))
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
+	request := func(tool, more string) []byte {
+		return []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + meta + `,"name":"` + tool + `","arguments":{"city":"Oslo","days":3}` + more + `}}`)
+	}
+	run := func(b *testing.B, send func(tool string, text []byte) []byte) {
+		b.Run("plain", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				send("plain", request("plain", ""))
+			}
+		})
+		b.Run("input", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, state, _ := bytes.Cut(send("asking", request("asking", "")), []byte(`"requestState":"`))
+				state, _, _ = bytes.Cut(state, []byte(`"`))
+				answer := send("asking", request("asking", `,"inputResponses":{"who":{"action":"accept","content":{"name":"Ada"}}},"requestState":"`+string(state)+`"`))
+				if !bytes.Contains(answer, []byte(`"rain":true`)) {
+					b.Fatalf("got %s", answer)
+				}
+			}
+		})
+	}
+	b.Run("memory", func(b *testing.B) {
+		here, there := inmemory.Pair(inmemory.Options{})
+		must(s.Serve(there))
+		defer here.Close()
+		run(b, func(_ string, text []byte) []byte {
+			if err := here.Write(b.Context(), transport.Message{Text: text}); err != nil {
+				b.Fatal(err)
+			}
+			return must(here.Read()).Text
+		})
+	})
+	b.Run("HTTP", func(b *testing.B) {
+		web := httptest.NewServer(s.Handler(nil))
+		defer web.Close()
+		run(b, func(tool string, text []byte) []byte {
+			req := must(http.NewRequest("POST", web.URL, bytes.NewReader(text)))
+			req.Header = http.Header{
+				"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+				"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {tool},
+			}
+			response := must(web.Client().Do(req))
+			defer response.Body.Close()
+			answer := must(io.ReadAll(response.Body))
+			if response.StatusCode != http.StatusOK {
+				b.Fatalf("%s: %s", response.Status, answer)
+			}
+			return answer
+		})
+	})
+}
+
+var askForm = &mcp.ElicitRequestFormParams{Message: "Who?", RequestedSchema: mcp.ElicitRequestFormParamsRequestedSchema{
+	Properties: map[string]mcp.PrimitiveSchemaDefinition{"name": &mcp.StringSchema{}},
+}}

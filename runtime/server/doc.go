@@ -45,6 +45,15 @@
 // has an older revision, the server omits members that this revision does not define, or replaces
 // them: a link to a resource becomes text, for example.
 //
+// # Input in rounds
+//
+// From revision 2026-07-28 on, there are no sessions, and input requests travel in the result of a
+// call: the client makes the call again with the responses, and the handler runs again from its top.
+// The methods of [Call] are the same: an input request without a response fails with an
+// [*InputRequiredError], which the handler returns, and later runs get the response at once. [Step]
+// runs a function once in all rounds. [Call.RunAll] makes several input requests in one round. What
+// a call knows so far passes through the client in sealed form; see [Config].StateKeys.
+//
 // # Declared capabilities
 //
 // A server declares the capabilities of the features that it has when a session opens; see

@@ -202,7 +202,8 @@ func withDefaults(schema, values, zero json.RawMessage) (json.RawMessage, error)
 // of a secret, such as userPassword, api_key, accessToken or cardNumber; tokenCount is allowed. It
 // fails with a [*session.CapabilityError] if the client does not support forms, with an error that
 // wraps [ErrAnswer] if the response does not comply with the schema, with [session.ErrTimeout]
-// after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client responds with one.
+// after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client responds with one. In
+// revisions without sessions, it fails with an [*InputRequiredError] until there is a response.
 func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
 	sent, err := c.prepareForm(params)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 //   - with [ErrToolRounds] if the conversation has more than [Config.MaxToolRounds] rounds of tool
 //     calls,
 //   - with [session.ErrTimeout] after [Config.InputTimeout],
+//   - with an [*InputRequiredError] in revisions without sessions, until there is a response,
 //   - with [ErrAnswer] if the client's response is not a valid message,
 //   - and with a [*jsonrpc.Error] if the client responds with one.
 func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {

@@ -15,72 +15,103 @@ import (
 const keySize = 16
 
 // InputKey returns the key of an input request: a digest of its method and of its params without
-// _meta. Params must be well-formed JSON. The order of members and the escapes of strings do not
-// matter.
+// _meta. Params must be well-formed JSON, and be written in the same way in all runs.
 func InputKey(method string, params json.RawMessage) string {
-	buf := appendText(make([]byte, 0, 512), method)
-	sum := sha256.Sum256(appendCanonical(buf, params, "_meta"))
+	buf := make([]byte, 0, 512)
+	buf = appendText(buf, method)
+	if bytes.Contains(params, []byte(`"_meta"`)) {
+		params = withoutMeta(params)
+	}
+	sum := sha256.Sum256(append(buf, params...))
 	return string(sum[:keySize])
 }
 
+// withoutMeta returns an object without its member _meta.
+func withoutMeta(params json.RawMessage) json.RawMessage {
+	out := []byte{'{'}
+	codec.ReadPart(params, func(r *wire.Reader) {
+		for r.Object(); r.More(); {
+			start := r.Offset()
+			meta := string(r.KeyBytes()) == "_meta"
+			r.Skip()
+			if meta || r.Failed() {
+				continue
+			}
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, params[start:r.Offset()]...)
+		}
+	})
+	return append(out, '}')
+}
+
+// canonical makes the canonical form of JSON.
+type canonical struct {
+	dst     []byte
+	members []member // of the objects that are being read
+}
+
+// member is the place of a member of an object in canonical form.
+type member struct{ start, value, end int }
+
 // appendCanonical appends a binary form of well-formed JSON that is the same for all texts of one
-// value, except that numbers keep their text. It leaves out the member without of an object.
-func appendCanonical(dst []byte, text json.RawMessage, without string) []byte {
+// value, except that numbers keep their text.
+func appendCanonical(dst []byte, text json.RawMessage) []byte {
 	if len(text) == 0 {
 		return append(dst, 'z')
 	}
-	codec.ReadPart(text, func(r *wire.Reader) { dst = appendValue(dst, r, without) })
-	return dst
+	c := canonical{dst: dst}
+	codec.ReadPart(text, c.value)
+	return c.dst
 }
 
-func appendValue(dst []byte, r *wire.Reader, without string) []byte {
+func (c *canonical) value(r *wire.Reader) {
 	switch r.Kind() {
 	case wire.KindObject:
-		return appendObject(dst, r, without)
+		c.object(r)
 	case wire.KindArray:
-		dst = append(dst, '[')
+		c.dst = append(c.dst, '[')
 		for r.Array(); r.More(); {
-			dst = appendValue(dst, r, "")
+			c.value(r)
 		}
-		return append(dst, ']')
+		c.dst = append(c.dst, ']')
 	case wire.KindString:
-		return appendText(append(dst, 's'), r.TextBytes())
+		c.dst = appendText(append(c.dst, 's'), r.TextBytes())
+	default: // a number, true, false or null
+		c.dst = appendText(append(c.dst, 'v'), r.RawBytes())
 	}
-	return appendText(append(dst, 'v'), r.RawBytes()) // a number, true, false or null
 }
 
-// appendObject is appendValue for an object. It sorts the members.
-func appendObject(dst []byte, r *wire.Reader, without string) []byte {
-	type member struct{ start, value, end int }
-	var few [16]member
-	members, sorted := few[:0], true
-	dst = append(dst, '{')
-	first := len(dst)
+// object is value for an object. It sorts the members.
+func (c *canonical) object(r *wire.Reader) {
+	c.dst = append(c.dst, '{')
+	outer, first, sorted := len(c.members), len(c.dst), true
 	for r.Object(); r.More(); {
-		m := member{start: len(dst)}
-		name := r.KeyBytes()
-		if without != "" && string(name) == without {
-			r.Skip()
-			continue
-		}
-		dst = appendText(dst, name)
-		m.value = len(dst)
-		dst = appendValue(dst, r, "")
-		m.end = len(dst)
-		if n := len(members); n > 0 && bytes.Compare(dst[members[n-1].start:members[n-1].value], dst[m.start:m.value]) > 0 {
+		m := member{start: len(c.dst)}
+		c.dst = appendText(c.dst, r.KeyBytes())
+		m.value = len(c.dst)
+		c.value(r)
+		m.end = len(c.dst)
+		if n := len(c.members); n > outer && compareNames(c.dst, c.members[n-1], m) > 0 {
 			sorted = false
 		}
-		members = append(members, m)
+		c.members = append(c.members, m)
 	}
 	if !sorted {
-		text := bytes.Clone(dst)
-		slices.SortFunc(members, func(a, b member) int { return bytes.Compare(text[a.start:a.value], text[b.start:b.value]) })
-		dst = dst[:first]
+		text, members := bytes.Clone(c.dst), c.members[outer:]
+		slices.SortFunc(members, func(a, b member) int { return compareNames(text, a, b) })
+		c.dst = c.dst[:first]
 		for _, m := range members {
-			dst = append(dst, text[m.start:m.end]...)
+			c.dst = append(c.dst, text[m.start:m.end]...)
 		}
 	}
-	return append(dst, '}')
+	c.members = c.members[:outer]
+	c.dst = append(c.dst, '}')
+}
+
+func compareNames(text []byte, a, b member) int {
+	return bytes.Compare(text[a.start:a.value], text[b.start:b.value])
 }
 
 // appendText appends a text with its length.

@@ -11,3 +11,6 @@ func (c *Context) Digest() []byte { return c.digest() }
 
 // StrictJSON reports whether the codec accepts a text.
 func StrictJSON(text string) bool { return codec.Valid([]byte(text)) == nil }
+
+// Canonical returns the canonical form of JSON.
+func Canonical(text string) string { return string(appendCanonical(nil, []byte(text))) }

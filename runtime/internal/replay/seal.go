@@ -154,7 +154,7 @@ func (c *Context) digest() []byte {
 	for _, part := range []string{"state", c.Principal, c.Method, c.Name} {
 		buf = appendText(buf, part)
 	}
-	sum := sha256.Sum256(appendCanonical(buf, c.Arguments, ""))
+	sum := sha256.Sum256(appendCanonical(buf, c.Arguments))
 	return sum[:]
 }
 
