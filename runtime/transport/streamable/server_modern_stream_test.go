@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -234,7 +235,7 @@ func TestSlowConnectionReceivesLargeModernAnswer(t *testing.T) {
 // Without the method Flush, all messages arrive with the answer.
 func TestModernStreamWithoutFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serveModern(t, streamable.HandlerOptions{})
+		s := serveModern(t, streamable.HandlerOptions{Logger: slog.New(slog.DiscardHandler)})
 		s.wrap = func(w http.ResponseWriter) http.ResponseWriter { return noFlushWriter{w} }
 		if got := s.events("POST", modernCall(1, "slow"), callHeader("slow")...).messages(); len(got) != 6 || got[5] != result(1) {
 			t.Errorf("%q", got)

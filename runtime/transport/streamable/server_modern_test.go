@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -350,7 +351,7 @@ func TestModernNotifications(t *testing.T) {
 			}
 			peer, _ := session.PeerFrom(ctx)
 			return nil, peer.Notify(ctx, "notifications/message", session.Raw(`{}`)) // has no stream
-		}})
+		}, Logger: slog.New(slog.DiscardHandler)})
 		defer responder.Close()
 		s := serveOver(t, streamable.HandlerOptions{Responder: responder}, tools, plain)
 		for _, test := range []struct {
