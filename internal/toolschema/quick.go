@@ -52,7 +52,7 @@ func newQuick(object map[string]any) *quick {
 
 func (q *quick) take(name string, v any) bool {
 	switch name {
-	case "title", "description", "default", "examples", "contentEncoding", "deprecated", "format":
+	case "title", "description", "default", "examples", "contentEncoding", "deprecated", "format", "x-mcp-header":
 		return true // no assertions in dialect 2020-12
 	case "$schema":
 		text, _ := v.(string)

@@ -16,7 +16,7 @@ var quickSchemas = []string{
 	`{"type":"object","properties":{"a":{"type":["integer","number"]},"b":{"type":"integer"},"c":{"type":"null"}}}`,
 	`{"type":"object","additionalProperties":{"type":"object","additionalProperties":{"type":"string"}}}`,
 	`{"type":"object","properties":{"a":{},"b":{"type":"null"},"c":{},"d":{"type":"integer"},"e":{},"f":{},"g":{},"h":{},"i":{"type":"string"},"j":{},"k":{},"l":{"type":"boolean"}},"required":["l","a","x"],"additionalProperties":{"type":"integer"}}`,
-	`{"type":"object","properties":{"a":{"type":"string","format":"date-time"},"b":{"format":"uri"}}}`,
+	`{"type":"object","properties":{"a":{"type":"string","format":"date-time","x-mcp-header":"A"},"b":{"format":"uri"}}}`,
 	`{"type":"object","properties":{"a":{"type":"string","enum":["x","é"]},"b":{"minLength":1,"maxLength":2,"pattern":"^[a-zé]"},"c":{"type":"array","items":{"enum":["x"]},"minItems":1,"maxItems":2},"d":{"enum":["1"]}}}`,
 }
 

@@ -162,6 +162,8 @@ func (s *typeSchema) toField() error {
 	}
 	s.Enum = slices.DeleteFunc(s.Enum, func(v json.RawMessage) bool { return string(v) == "null" })
 	switch {
+	case s.Header != "":
+		return errors.New("forms have no header fields")
 	case s.ExclusiveMinimum != "":
 		return errors.New("forms have no exclusiveMinimum")
 	case s.ExclusiveMaximum != "":

@@ -38,6 +38,7 @@ type typeSchema struct {
 	ContentEncoding      string            `json:"contentEncoding,omitempty"`
 	Title                string            `json:"title,omitempty"`
 	Description          string            `json:"description,omitempty"`
+	Header               string            `json:"x-mcp-header,omitempty"`
 	Deprecated           bool              `json:"deprecated,omitempty"`
 	Default              json.RawMessage   `json:"default,omitempty"`
 	Examples             []json.RawMessage `json:"examples,omitempty"`

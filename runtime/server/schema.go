@@ -52,6 +52,12 @@ import (
 //     are written like those of enum, and as JSON for fields that are not strings, numbers, booleans
 //     or lists of these. The keyword of example is examples. An argument with a default is optional,
 //     also in a nested struct.
+//   - Strings, integers and booleans among the arguments of a tool, also in nested structs, but not
+//     in lists and maps: mcp-header, whose keyword is x-mcp-header. Modern clients over HTTP repeat
+//     the argument in a header field, for load balancers and proxies that do not read messages:
+//     mcp-header:"Region" becomes Mcp-Param-Region. A call whose field is missing or differs is
+//     rejected. The field is visible on its way, so it must not be a secret. Integers are limited to
+//     ±(2^53-1).
 //
 // A tag whose keyword does not apply to the type of the field, or whose value is invalid, is an
 // error, and so is a value of enum, default or example that does not comply with the rest of the

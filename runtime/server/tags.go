@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/internal/toolschema"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
 // keywordTag adds the keyword of a struct tag to a schema. The schema is that of the field or, for
@@ -31,6 +32,7 @@ var keywordTags = map[string]keywordTag{
 	"deprecated":       {ofField: true, set: setDeprecated},
 	"default":          {ofField: true, set: setDefault},
 	"example":          {ofField: true, set: setExample},
+	"mcp-header":       {ofField: true, types: "string integer boolean", set: setHeader},
 	"enum":             {types: "string integer number boolean", set: setEnum},
 	"minimum":          {types: "integer number", set: setMinimum},
 	"maximum":          {types: "integer number", set: setMaximum},
@@ -47,7 +49,7 @@ var keywordTags = map[string]keywordTag{
 }
 
 // misspelled holds tags that authors write for a keyword, in lower case.
-var misspelled = map[string]string{"min": "minimum", "max": "maximum", "examples": "example"}
+var misspelled = map[string]string{"min": "minimum", "max": "maximum", "examples": "example", modern.Annotation: "mcp-header"}
 
 // addTags adds the keywords of a field's tags to its schema.
 func (x *inference) addTags(f *field, s *typeSchema) error {
@@ -193,6 +195,27 @@ func truth(text string) (bool, error) {
 		return false, fmt.Errorf("want true or false, got %q", text)
 	}
 	return text == "true", nil
+}
+
+// setHeader sets the name of the header field that repeats the argument. It limits integers to those
+// that all software can read.
+func setHeader(s *typeSchema, text string) error {
+	switch {
+	case !modern.IsToken(text):
+		return fmt.Errorf("want a name for a header field, such as %q", "Region")
+	case s.admitsNull():
+		return errors.New("the field may be null; use a type without a pointer, and omitempty if it is optional")
+	}
+	s.Header = text
+	if s.typeName() == "integer" {
+		if s.Minimum == "" || compare(s.Minimum, decimal(-modern.MaxInteger)) < 0 {
+			s.Minimum = decimal(-modern.MaxInteger)
+		}
+		if s.Maximum == "" || compare(s.Maximum, decimal(modern.MaxInteger)) > 0 {
+			s.Maximum = decimal(modern.MaxInteger)
+		}
+	}
+	return nil
 }
 
 func setDefault(s *typeSchema, text string) (err error) {

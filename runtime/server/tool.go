@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -19,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
@@ -123,6 +125,7 @@ type tool struct {
 	partial bool               // it may return partial results
 	types   []TypeDefinition   // of the options
 	in, out *toolschema.Schema // out is nil if the tool has no output schema
+	fields  []modern.Field     // the arguments that clients over HTTP repeat in header fields
 	call    RawToolFunc
 	// defineFor changes the description for a caller. It is nil if all callers have the same.
 	defineFor func(c *Call, def *mcp.Tool)
@@ -290,7 +293,7 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 	t.def = def
 	t.declareTasks()
 	var err error
-	if t.in, err = objectSchema(&def.InputSchema); err != nil {
+	if t.in, t.fields, err = inputSchema(&def.InputSchema); err != nil {
 		return nil, fmt.Errorf("server: tool %q: input schema: %w", def.Name, err)
 	}
 	if def.OutputSchema != nil {
@@ -324,6 +327,20 @@ func (t *tool) declareTasks() {
 	case t.def.Execution != nil && t.def.Execution.TaskSupport != nil:
 		t.support.Mode = *t.def.Execution.TaskSupport
 	}
+}
+
+// inputSchema compiles an input schema, and returns the header fields of arguments.
+func inputSchema(s *mcp.ToolInputSchema) (*toolschema.Schema, []modern.Field, error) {
+	compiled, err := objectSchema(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := codec.Marshal(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	fields, err := modern.Fields(text)
+	return compiled, fields, err
 }
 
 // objectSchema compiles a schema whose values are objects.
@@ -379,6 +396,9 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if len(arguments) == 0 {
 		arguments = json.RawMessage(`{}`)
 	}
+	if err := t.checkFields(c, arguments); err != nil {
+		return nil, err
+	}
 	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
 		return nil, err
 	}
@@ -395,6 +415,25 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		return nil, err
 	}
 	return result, nil
+}
+
+// checkFields returns an error unless the header of a modern HTTP request repeats the arguments (MCP
+// Streamable HTTP, "Server Behavior for Custom Headers").
+func (t *tool) checkFields(c *Call, arguments json.RawMessage) error {
+	if len(t.fields) == 0 || !c.modern() {
+		return nil
+	}
+	header := c.Header()
+	if header == nil {
+		return nil // not over HTTP
+	}
+	for i := range t.fields {
+		f := &t.fields[i]
+		if err := f.Check(arguments, header); err != nil {
+			return &jsonrpc.Error{Code: modern.CodeHeaderMismatch, Message: fmt.Sprintf("header mismatch: %s, which repeats argument %s: %v", f.Header, strings.Join(f.Path, "."), err)}
+		}
+	}
+	return nil
 }
 
 // run calls the middleware of the tool, then serve.
