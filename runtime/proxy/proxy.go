@@ -40,6 +40,8 @@
 // tasks in both, and all notifications of upstreams. It sends list_changed if a merged list has
 // changed. It does not pass on requests of clients that the protocol does not define.
 //
+// The proxy serves the revisions with sessions.
+//
 // # Tasks
 //
 // Clients can get, cancel and await tasks by id in later sessions, too, if the upstream outlives
@@ -180,6 +182,9 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 	}
 	if s.Session.ProgressInterval == 0 {
 		s.Session.ProgressInterval = -1 // upstreams limit their progress
+	}
+	if s.Session.Revisions == nil {
+		s.Session.Revisions = session.Revisions()
 	}
 	s.Session.Receiving = append(slices.Clone(s.Session.Receiving), p.receive)
 	p.Server = server.New(name, version, &s)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -26,6 +27,12 @@ func (s *Server) newResponder() {
 	cfg.Handler = s.modern.methods(s.modern.handler())
 	cfg.Receiving = append(append([]session.Middleware{s.finish}, cfg.Receiving...), s.receiveModern)
 	s.responder = session.NewResponder(&cfg)
+}
+
+// servesModern reports whether the server serves revisions without sessions.
+func (s *Server) servesModern() bool {
+	named := s.cfg.Session.Revisions
+	return named == nil || slices.ContainsFunc(named, func(rev mcp.Revision) bool { return slices.Contains(session.ModernRevisions(), rev) })
 }
 
 // receiveModern is the innermost receiving middleware of modern requests. It enforces

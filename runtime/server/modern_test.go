@@ -554,3 +554,11 @@ func TestRequestsWithoutMetaNeedASession(t *testing.T) {
 		}
 	})
 }
+
+// A server for revisions with sessions treats a modern request as one before initialize.
+func TestServerOfSessionsServesNoModernRequests(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newCatalog(t, server.Config{Session: session.Config{Revisions: session.Revisions()}})
+		connectModern(t, s).fails("server/discover", `{}`, "", jsonrpc.CodeInvalidRequest, "session is not initialized")
+	})
+}

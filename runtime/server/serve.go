@@ -124,7 +124,7 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 		o = *options
 	}
 	o.Logger = cmp.Or(o.Logger, s.cfg.Logger)
-	if o.Responder == nil {
+	if o.Responder == nil && s.servesModern() {
 		o.Responder = s.responder
 	}
 	if err := s.Start(context.Background()); err != nil {

@@ -47,7 +47,8 @@ type Config struct {
 	OmitServerInfo bool
 
 	// Session is the configuration of each session. Its Handler receives the requests and
-	// notifications that the server does not handle.
+	// notifications that the server does not handle. If its Revisions has only revisions with
+	// sessions, the server serves no others.
 	Session session.Config
 	// Methods are handlers of requests and notifications by method. They take precedence over the
 	// server's own: use them for custom methods, see [Method] and [Notification], or for raw access
@@ -610,7 +611,9 @@ func (s *Server) allPeers() []*peer {
 func (s *Server) sessionConfig(p *peer) *session.Config {
 	cfg := s.cfg.Session
 	cfg.Handler = p.methods(p.handler())
-	cfg.Responder = s.responder
+	if s.servesModern() {
+		cfg.Responder = s.responder
+	}
 	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), p.receive, p.receiveTasks)
 	cfg.Sending = append(append([]session.SendMiddleware(nil), cfg.Sending...), p.sendTasks)
 	if tasks := s.tasks.Load(); tasks != nil {
