@@ -1,20 +1,24 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 
 	"golang.org/x/time/rate"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -32,6 +36,12 @@ type Client struct {
 	log         *slog.Logger
 
 	completions *rate.Limiter
+
+	cache    cache     // of results in revisions without sessions
+	mirrors  mirrors   // of tools
+	listener *listener // in revisions without sessions; nil in a session
+	overHTTP bool      // the connection is Streamable HTTP
+	forget   func()    // forgets what Options.Servers knows of the server; nil if that was not used
 
 	tools     list[mcp.Tool]
 	resources list[mcp.Resource]
@@ -56,17 +66,31 @@ func newClient(o *Options) *Client {
 	if c.options.MaxToolRounds == 0 {
 		c.options.MaxToolRounds = DefaultMaxToolRounds
 	}
-	caller := func() jsonrpc.Caller { return c.session }
-	c.tools.caller, c.resources.caller, c.templates.caller, c.prompts.caller = caller, caller, caller, caller
-	c.tools.fetch, c.resources.fetch, c.templates.fetch, c.prompts.fetch = toolPage, resourcePage, templatePage, promptPage
-	c.tools.onCache = c.outputs.clear
+	if c.options.MaxInputRounds == 0 {
+		c.options.MaxInputRounds = DefaultMaxInputRounds
+	}
+	c.cache.max = cmp.Or(c.options.MaxCacheBytes, DefaultMaxCacheBytes)
+	c.cache.partition = c.options.CachePartition
+	c.cache.private = c.options.CachePartition != nil || c.options.HTTP.Prepare == nil
+	c.tools.init(c, mcp.MethodToolsList, c.toolPage, func(t *mcp.Tool) string { return t.Name })
+	c.resources.init(c, mcp.MethodResourcesList, resourcePage, func(r *mcp.Resource) string { return r.URI })
+	c.templates.init(c, mcp.MethodResourcesTemplatesList, templatePage, func(t *mcp.ResourceTemplate) string { return t.URITemplate })
+	c.prompts.init(c, mcp.MethodPromptsList, promptPage, func(p *mcp.Prompt) string { return p.Name })
+	c.tools.onCache = func() {
+		c.outputs.clear()
+		c.mirrors.clear()
+	}
 	return c
 }
 
 func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, error) {
 	cfg := c.options.config()
 	cfg.Handler = c.handler(cfg.Handler)
-	cfg.Sending = append(cfg.Sending, c.recordURLs)
+	cfg.Sending = append(cfg.Sending, c.recordURLs, c.addLogLevel)
+	if c.forget != nil {
+		cfg.Sending = append(cfg.Sending, c.verifyKnown)
+	}
+	_, c.overHTTP = transport.As[*streamable.Client](conn)
 	cfg.Reopened = c.reopened(cfg.Reopened)
 	c.tasks = requestor.Attach(&cfg)
 	if c.options.Tasks != nil {
@@ -81,7 +105,12 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 		return nil, err
 	}
 	c.session = s
+	c.listener = newListener(c)
 	close(c.opened)
+	if s.Modern() {
+		c.listener.followLists()
+		return c, nil
+	}
 	if c.options.Roots != nil {
 		if err := c.options.Roots.announceTo(ctx, s, version); err != nil {
 			c.log.Warn("roots change not announced", "error", err)
@@ -97,40 +126,15 @@ func (c *Client) reopened(next func(*mcp.InitializeResult)) func(*mcp.Initialize
 		c.invalidateLists() // the server may have been replaced by another one
 		select {
 		case <-c.opened:
-			c.restoreServerState()
+			if !c.session.Modern() {
+				c.restoreServerState()
+			}
 		default: // Connect has not returned, so there is no server state to restore
 		}
 		if next != nil {
 			next(result)
 		}
 	}
-}
-
-// Command starts a server as a child process and connects to it over its standard input and output.
-// Closing the client ends the process.
-func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, error) {
-	process, err := stdio.Start(server)
-	if err != nil {
-		return nil, err
-	}
-	return Connect(ctx, process, o)
-}
-
-// Dial connects to the server at serverURL over Streamable HTTP, or over the older HTTP with SSE if
-// the server supports only that; see [Options].HTTP.
-//
-// If the session is lost, for example because the server restarts, the client opens a new session.
-// It then discards its cached lists and restores the subscriptions and the log level that were set
-// with [Client.Subscribe] and [Client.SetLogLevel]. It repeats these requests while the server is
-// overloaded or unavailable, up to 20 times in a row.
-func Dial(ctx context.Context, serverURL string, o *Options) (*Client, error) {
-	c := newClient(o)
-	c.origin = serverURL
-	conn, err := streamable.Dial(serverURL, c.options.HTTP)
-	if err != nil {
-		return nil, err
-	}
-	return c.connect(ctx, conn)
 }
 
 // completionsPerSecond limits the requests for completions (MCP completion, "Security").
@@ -170,23 +174,37 @@ func (c *Client) Shutdown(ctx context.Context) error { return c.session.Shutdown
 func (c *Client) Wait() error { return c.session.Wait() }
 
 // With returns typed calls for every method of the protocol, made with the given options. They are
-// plain requests: lists are not cached, tools run as tasks only if the params say so, and
-// subscriptions and the log level are not restored in a later session.
+// plain requests: results are not cached, tools run as tasks only if the params say so, subscriptions
+// and the log level are not restored in a later session, and in revisions without sessions an
+// [*mcp.InputRequiredResult] is returned as it is.
 func (c *Client) With(opts ...session.Option) mcp.ToServer {
 	return mcp.ToServer{Caller: c.session.With(opts...)}
 }
 
-// Ping sends a ping to the server and waits for the response.
+// Ping sends a ping to the server and waits for the response. In revisions without sessions, it sends
+// server/discover.
 func (c *Client) Ping(ctx context.Context) error { return c.session.Ping(ctx) }
 
-// ReadResource reads a resource (MCP resources, "Reading Resources").
+// ReadResource reads a resource (MCP resources, "Reading Resources"). The error wraps [ErrUnknown] if
+// the server has no resource with that URI.
 func (c *Client) ReadResource(ctx context.Context, uri string) (*mcp.ReadResourceResult, error) {
-	return resultAs[*mcp.ReadResourceResult](c.With().ReadResource(ctx, &mcp.ReadResourceRequestParams{URI: uri}))
+	r, err := resultAs[*mcp.ReadResourceResult](c.to().ReadResource(ctx, &mcp.ReadResourceRequestParams{URI: uri}))
+	if err != nil && isNotFound(err, uri) {
+		return nil, fmt.Errorf("%w: resource %q: %w", ErrUnknown, uri, err)
+	}
+	return r, err
 }
 
 // Subscribe subscribes to changes of a resource. [Options].Notifications receives them in
 // ResourceUpdated (MCP resources, "Subscriptions").
+//
+// In revisions without sessions, one request covers all subscriptions of the client. When it is lost,
+// for example because the server restarts, the client sends it again, and then reports a change of
+// each resource and list that it covers, because changes may have been missed.
 func (c *Client) Subscribe(ctx context.Context, uri string) error {
+	if c.session.Modern() {
+		return c.listener.subscribe(ctx, uri)
+	}
 	fresh := c.serverState.subscribe(uri)
 	_, err := c.With().Subscribe(ctx, &mcp.SubscribeRequestParams{URI: uri})
 	if err != nil && fresh {
@@ -197,6 +215,10 @@ func (c *Client) Subscribe(ctx context.Context, uri string) error {
 
 // Unsubscribe ends a subscription.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
+	if c.session.Modern() {
+		c.listener.unsubscribe(uri)
+		return nil
+	}
 	c.serverState.unsubscribe(uri)
 	_, err := c.With().Unsubscribe(ctx, &mcp.UnsubscribeRequestParams{URI: uri})
 	return err
@@ -205,7 +227,7 @@ func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
 // GetPrompt returns a prompt, rendered with arguments (MCP prompts, "Getting a Prompt"). Arguments
 // may be nil.
 func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (*mcp.GetPromptResult, error) {
-	return resultAs[*mcp.GetPromptResult](c.With().GetPrompt(ctx, &mcp.GetPromptRequestParams{Name: name, Arguments: arguments}))
+	return resultAs[*mcp.GetPromptResult](c.to().GetPrompt(ctx, &mcp.GetPromptRequestParams{Name: name, Arguments: arguments}))
 }
 
 // Complete returns suggestions for the value of an argument. The argument belongs to a prompt if
@@ -221,7 +243,7 @@ func (c *Client) Complete(ctx context.Context, ref mcp.CompletionReference, argu
 	if err := c.completions.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("client: complete: %w", err)
 	}
-	r, err := c.With().Complete(ctx, p)
+	r, err := c.to().Complete(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -229,14 +251,52 @@ func (c *Client) Complete(ctx context.Context, ref mcp.CompletionReference, argu
 }
 
 // SetLogLevel requests log messages of the given level and of more severe ones (MCP logging,
-// "Setting Log Level").
+// "Setting Log Level"). In revisions without sessions, it sends nothing: later requests carry the
+// level, and the server logs while it serves them.
 func (c *Client) SetLogLevel(ctx context.Context, level mcp.LoggingLevel) error {
+	if c.session.Modern() {
+		if !c.Server().Capabilities.Declares("logging") {
+			return &session.CapabilityError{Method: mcp.MethodLoggingSetLevel, Capability: "logging", Revision: c.Revision()}
+		}
+		c.serverState.setLevel(&level, nil)
+		return nil
+	}
 	before := c.serverState.setLevel(&level, nil)
 	_, err := c.With().SetLevel(ctx, &mcp.SetLevelRequestParams{Level: level})
 	if err != nil {
 		c.serverState.setLevel(before, &level)
 	}
 	return err
+}
+
+// to returns typed calls that use the cache and respond to input requests.
+func (c *Client) to(opts ...session.Option) mcp.ToServer {
+	return mcp.ToServer{Caller: c.caller(opts...)}
+}
+
+// addLogLevel is sending middleware. In revisions without sessions it adds the log level to requests.
+func (c *Client) addLogLevel(next session.Sender) session.Sender {
+	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
+		if level := c.serverState.logLevel(); level != nil && !call.Notification && call.Session.Modern() {
+			call.SetMeta(modern.MetaLogLevel, codec.StringScalar(string(*level)))
+		}
+		return next(ctx, call)
+	}
+}
+
+// codeNotFound is the error code for an unknown resource in revisions with sessions.
+const codeNotFound = -32002
+
+// isNotFound reports whether a server has rejected a request because it has no resource with the URI
+// (MCP resources, "Error Handling").
+func isNotFound(err error, uri string) bool {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || e.Code != jsonrpc.CodeInvalidParams {
+		return ok && e.Code == codeNotFound
+	}
+	raw, _ := codec.Member(e.Data, "uri")
+	text, err := codec.Marshal(codec.StringScalar(uri))
+	return err == nil && string(raw) == string(text)
 }
 
 // resultAs converts an outcome to T, the only result type that the revisions of sessions define for

@@ -33,6 +33,23 @@
 // opened. [Icons] come from the server's own origin, or from public addresses of trusted hosts;
 // [PickIcon] selects the one to fetch.
 //
+// # Revisions without sessions
+//
+// The client speaks revisions with and without sessions, and its methods are the same for both. In a
+// revision without sessions, such as 2026-07-28:
+//   - [Client.Server] returns what the server has answered to server/discover.
+//   - Input requests arrive in the results of CallTool, GetPrompt and ReadResource. The handlers in
+//     [Options] respond to them, all requests of one result at once, and the client sends the request
+//     again with the responses.
+//   - [Client.Subscribe] and the lists whose changes [Options].Notifications receives share one
+//     subscription.
+//   - Results are cached for as long as the server says; see [Options].MaxCacheBytes.
+//   - [Client.Ping] sends server/discover, and [Client.SetLogLevel] sends nothing.
+//   - There are no tasks, and the roots have no notifications.
+//
+// A request whose response is lost with its connection is not sent again: it fails with a
+// [*transport.DeliveryError], whose Taken tells whether the server may have received it.
+//
 // # Own methods
 //
 // [Call] sends a request that the protocol does not define, and [Client.Notify] a notification.

@@ -114,6 +114,12 @@ func (n notificationHandler) PromptListChanged(ctx context.Context, p *mcp.Notif
 	return n.ClientNotificationHandler.PromptListChanged(ctx, p)
 }
 
+// ResourceUpdated handles notifications/resources/updated.
+func (n notificationHandler) ResourceUpdated(ctx context.Context, p *mcp.ResourceUpdatedNotificationParams) error {
+	n.c.cache.drop(mcp.MethodResourcesRead, p.URI)
+	return n.ClientNotificationHandler.ResourceUpdated(ctx, p)
+}
+
 // ElicitationComplete handles notifications/elicitation/complete. It ignores ids that are unknown
 // or already complete (MCP elicitation, "Completion Notifications for URL Mode Elicitation").
 func (n notificationHandler) ElicitationComplete(ctx context.Context, p *mcp.ElicitationCompleteNotificationParams) error {

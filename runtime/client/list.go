@@ -30,7 +30,9 @@ var ErrListCut = errors.New("client: list: session was replaced between two page
 
 // list fetches and caches one of the server's lists. Cached items are shared with callers.
 type list[T any] struct {
-	caller  func() jsonrpc.Caller
+	c       *Client
+	method  string
+	key     func(*T) string // identifies an item
 	fetch   func(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
 	onCache func() // called when another list is cached; may be nil
 
@@ -41,8 +43,14 @@ type list[T any] struct {
 	fresh    bool   // no change was reported since cached was fetched
 }
 
+// init sets how the list is fetched.
+func (l *list[T]) init(c *Client, method string, fetch func(context.Context, mcp.ToServer, *mcp.PaginatedRequestParams) ([]T, *string, error), key func(*T) string) {
+	l.c, l.method, l.fetch, l.key = c, method, fetch, key
+}
+
 // changed marks the cached list as outdated.
 func (l *list[T]) changed() {
+	l.c.cache.drop(l.method, "")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes++
@@ -65,11 +73,12 @@ func (l *list[T]) session() uint64 {
 }
 
 // all iterates over the list. It uses the cache if the list is fresh and the server announces
-// changes. Otherwise it fetches the list page by page.
+// changes. Otherwise it fetches the list page by page. In revisions without sessions, the pages have
+// a cache of their own.
 func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		l.mu.Lock()
-		cached, fresh, changes := l.cached, l.fresh && announced, l.changes
+		cached, fresh, changes := l.cached, l.fresh && announced && !l.c.session.Modern(), l.changes
 		l.mu.Unlock()
 		if !fresh {
 			l.pages(ctx, changes, yield)
@@ -87,11 +96,22 @@ func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] 
 // that was fetched completely and did not change meanwhile.
 func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, error) bool) {
 	cached, cacheable := []*T{}, true
-	to := &counter{Caller: l.caller()}
+	to := &counter{Caller: l.c.caller()}
 	var cursors pages.Cursors
 	session := l.session()
+	var yielded map[string]bool // before a restart; nil otherwise
 	for p := new(mcp.PaginatedRequestParams); ; {
 		page, next, err := l.fetch(ctx, mcp.ToServer{Caller: to}, p)
+		if err != nil && yielded == nil && p.Cursor != nil && jsonrpc.CodeOf(err) == jsonrpc.CodeInvalidParams && l.c.cache.drop(l.method, "") {
+			// The cursor comes from a cached page that is outdated (MCP caching, "Interaction with
+			// Pagination").
+			yielded = map[string]bool{}
+			for _, item := range cached {
+				yielded[l.key(item)] = true
+			}
+			cached, cursors, p = []*T{}, pages.Cursors{}, new(mcp.PaginatedRequestParams)
+			continue
+		}
 		switch now := l.session(); {
 		case now == session:
 		case p.Cursor == nil:
@@ -110,7 +130,7 @@ func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, erro
 			if cacheable {
 				cached = append(cached, &page[i])
 			}
-			if !yield(&page[i], nil) {
+			if !yielded[l.key(&page[i])] && !yield(&page[i], nil) {
 				return
 			}
 		}
@@ -156,7 +176,7 @@ func (l *list[T]) find(ctx context.Context, match func(*T) bool) (*T, error) {
 	l.mu.Lock()
 	changes := l.changes
 	l.mu.Unlock()
-	if item := l.cachedItem(match); item != nil {
+	if item := l.cachedItem(match); item != nil && !l.c.session.Modern() {
 		return item, nil
 	}
 	var found *T
@@ -194,6 +214,10 @@ func (l *list[T]) cachedItem(match func(*T) bool) *T {
 // server does not declare listChanged, or if the list has more than 10,000 items or 16 MiB of JSON.
 // The tools are shared and must not be modified. Iteration ends after an error. Cursors that lead
 // back to an earlier page and lists of more than 10,000 pages are errors.
+//
+// In revisions without sessions, each page is cached for as long as the server says, and until it
+// announces a change; see [Options].MaxCacheBytes. Over HTTP, tools with an invalid x-mcp-header in
+// their schema are left out and logged.
 func (c *Client) Tools(ctx context.Context) iter.Seq2[*mcp.Tool, error] {
 	t := c.Server().Capabilities.Tools
 	return c.tools.all(ctx, t != nil && isTrue(t.ListChanged))
@@ -220,7 +244,8 @@ func (c *Client) Prompts(ctx context.Context) iter.Seq2[*mcp.Prompt, error] {
 
 // Tool returns the tool with the given name. It fails with [ErrUnknown] if there is none. It uses
 // the cached list, and fetches the list if that is outdated or does not contain the name. If the
-// server does not announce changes, the cached list is never outdated.
+// server does not announce changes, the cached list is never outdated. In revisions without sessions
+// the server says how long it is valid.
 func (c *Client) Tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	tool, err := c.tools.find(ctx, func(t *mcp.Tool) bool { return t.Name == name })
 	if err != nil {
@@ -242,12 +267,12 @@ func (c *Client) resourcesAnnounced() bool {
 	return r != nil && isTrue(r.ListChanged)
 }
 
-func toolPage(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) ([]mcp.Tool, *string, error) {
+func (c *Client) toolPage(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) ([]mcp.Tool, *string, error) {
 	r, err := to.ListTools(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.Tools, r.NextCursor, nil
+	return c.usableTools(r.Tools), r.NextCursor, nil
 }
 
 func resourcePage(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) ([]mcp.Resource, *string, error) {

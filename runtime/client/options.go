@@ -69,6 +69,27 @@ type Options struct {
 	// [DefaultInputRequestsPerMinute]; a negative value means no limit.
 	InputRequestsPerMinute int
 
+	// MaxInputRounds limits how many times one request of a revision without sessions is sent again
+	// because the server asks for input. Further rounds fail with [ErrInputRounds]. The default is
+	// [DefaultMaxInputRounds]; a negative value means no limit.
+	MaxInputRounds int
+
+	// MaxCacheBytes limits the memory for results that a server of a revision without sessions allows
+	// to be used again: lists and resources. The default is [DefaultMaxCacheBytes]; a negative value
+	// means that none are cached.
+	MaxCacheBytes int
+
+	// CachePartition returns the authorization context of a request, such as the user on whose behalf
+	// it is sent. A result that the server has marked as private is used again only for the same one.
+	// Nil means that all requests of the client have the same. If HTTP.Prepare is set, which may
+	// authorize each request in another way, nil means that private results are not cached (MCP
+	// caching, "Cache Scope Field").
+	CachePartition func(ctx context.Context) string
+
+	// Servers remembers what clients have learned about servers; see [Servers]. Clients may share it.
+	// Nil means that each client asks its server.
+	Servers *Servers
+
 	// Capabilities are declared in addition to those that follow from the fields above.
 	Capabilities mcp.ClientCapabilities
 
@@ -88,6 +109,8 @@ type Options struct {
 const (
 	DefaultInputRequestsPerMinute = 120
 	DefaultMaxToolRounds          = 50
+	DefaultMaxInputRounds         = 10
+	DefaultMaxCacheBytes          = 8 << 20
 )
 
 // ErrRefused is returned by [Options].Sample if the user rejects the request.

@@ -61,6 +61,13 @@ func (s *serverState) setLevel(level, from *mcp.LoggingLevel) (before *mcp.Loggi
 	return before
 }
 
+// logLevel returns the recorded level, or nil.
+func (s *serverState) logLevel() *mcp.LoggingLevel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.level
+}
+
 // restoreServerState restores the recorded state in a new session. It drops subscriptions that the
 // server rejects.
 func (c *Client) restoreServerState() {

@@ -78,6 +78,12 @@ func Meta(name string, v any) CallOption {
 // _meta. The combined result has the content of all parts in order, and everything else from the
 // last part. CallTool fails for more than 10,000 parts or 64 MiB: fetch those one by one with a
 // [partial.Operation].
+//
+// In revisions without sessions, CallTool responds to input requests with the handlers of [Options]
+// and sends the call again with the responses, up to [Options].MaxInputRounds times. It fails with an
+// [*InputError] if a handler fails. Over HTTP, it repeats the arguments that the schema of the tool
+// marks with x-mcp-header in header fields. If the server rejects these, CallTool fetches the list of
+// tools and calls the tool once more.
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
@@ -175,11 +181,23 @@ func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, e
 	if k.timeout != nil {
 		opts = append(opts, session.Timeout(*k.timeout))
 	}
-	to := mcp.ToServer{Caller: c.session}
-	if len(opts) > 0 {
-		to = c.With(opts...)
+	if k.timeout != nil && *k.timeout > 0 && c.session.Modern() { // of all rounds together
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, *k.timeout, session.ErrTimeout)
+		defer cancel()
 	}
-	return resultAs[*mcp.CallToolResult](to.CallTool(ctx, &k.params))
+	to := c.to(opts...)
+	result, err := resultAs[*mcp.CallToolResult](to.CallTool(c.withMirrors(ctx, &k.params), &k.params))
+	if err == nil || !c.mirrorsHeaders() || !errors.Is(err, session.ErrHeaders) {
+		return result, err
+	}
+	// The server has not called the tool. Its schema is unknown or has changed (MCP Streamable HTTP,
+	// "Client Behavior").
+	c.tools.changed()
+	if _, failed := c.Tool(ctx, k.params.Name); failed != nil {
+		return nil, err
+	}
+	return resultAs[*mcp.CallToolResult](to.CallTool(c.withMirrors(ctx, &k.params), &k.params))
 }
 
 // callTask calls a tool as a task and waits for it.

@@ -23,6 +23,10 @@ import (
 const beServer = "MCPWIRE_TEST_SERVER"
 
 func TestMain(m *testing.M) {
+	if kind := os.Getenv(childEnv); kind != "" {
+		serveChild(kind)
+		return
+	}
 	if os.Getenv(beServer) == "" {
 		os.Exit(m.Run())
 	}

@@ -222,9 +222,6 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 	s.reopening.record(call)
 	e := exchange{related: related, inside: inside, tracking: tracker, start: time.Now(), session: s.reopening.current.Load()}
 	result, err := s.exchange(ctx, call, e)
-	if s.Modern() {
-		return s.modernResult(ctx, call, e, result, err)
-	}
 	if err != nil {
 		s.activity.begin() // Shutdown waits until the request is sent again and answered
 		defer s.activity.end()
@@ -232,6 +229,9 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 			e.again, e.session = true, s.reopening.current.Load()
 			result, err = s.exchange(ctx, call, e)
 		}
+	}
+	if s.Modern() {
+		return s.modernResult(ctx, call, e, result, err)
 	}
 	return result, err
 }

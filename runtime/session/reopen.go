@@ -115,7 +115,11 @@ func (s *Session) try(a *attempt, lost error) (next *attempt) {
 	}
 	r.mu.Unlock()
 	if final {
-		s.stop(fmt.Errorf("%w: %w", transport.ErrClosed, a.err))
+		cause := fmt.Errorf("%w: %w", transport.ErrClosed, a.err)
+		if errors.Is(err, errors.ErrUnsupported) && errors.Is(lost, ErrUnresponsive) {
+			cause = ErrUnresponsive // the connection is for one session only
+		}
+		s.stop(cause)
 		next.err = s.life.err()
 		close(next.done)
 		next = nil

@@ -150,8 +150,9 @@ type Reopener interface {
 	// Reopen prepares the connection for a new session with the same server and returns its number.
 	// It waits longer after each further session in a row that was not used. Reopen is called after
 	// a loss, by one goroutine at a time. It is also called for an open session whose server does
-	// not answer: then that session is lost, and Read reports it. It fails with the cause of ctx, or if the server is not
-	// expected to accept another session.
+	// not answer: then that session is lost, and Read reports it. It fails with the cause of ctx, or
+	// if the server is not expected to accept another session, with [errors.ErrUnsupported] if the
+	// connection is for one session only.
 	Reopen(ctx context.Context) (session uint32, err error)
 }
 
