@@ -2,6 +2,9 @@
 // transports, "Streamable HTTP"). [Handler] is the server end, an [http.Handler] for one endpoint.
 // [Client] is the client end.
 //
+// Clients of revisions from 2026-07-28 on have no sessions: see "Modern requests". The other
+// sections are about sessions, unless they say otherwise.
+//
 // # Terms
 //
 // A message of the client is the body of a POST. A stream is a sequence of server-sent events with
@@ -37,7 +40,36 @@
 // clients retry and keep the session. Answers and cancellations are still accepted. Shut down the
 // Handler before the http.Server, so that requests do not find the port closed while sessions end.
 //
+// # Modern requests
+//
+// A modern request is one of a revision without sessions. A Handler with a Responder serves modern
+// requests and sessions at one endpoint, at the same time. A request is modern if its header or its
+// _meta names such a revision; header fields of sessions, such as MCP-Session-Id, have no effect on
+// it. The method does not matter, except that an initialize without such a _meta opens a session.
+//
+// The Handler rejects a modern message with status 400 if its _meta is incomplete (-32602); then if
+// MCP-Protocol-Version, Mcp-Method or Mcp-Name differ from the message (-32020); then if the revision
+// is not served (-32022). Handlers of tools check the Mcp-Param fields, which they find with
+// [transport.HTTP]. Names are decoded from Base64 where the client has encoded them. A field that
+// occurs twice is rejected: another program on the way may have read the other one.
+//
+// Errors of a served request have status 404 for a method that does not exist (-32601), 400 for
+// -32020, -32021 and -32022, and 503 with Retry-After if the server is overloaded or shutting down
+// (-31050, -31051). All other errors are outcomes of a request that was served, with status 200. An
+// accepted notification has status 202. Batches and responses are rejected.
+//
+// The answer is JSON. With the first notification of the handler, or after StreamAfter, the response
+// becomes an event stream instead, which ends with the answer. Its events have no ids. If the client
+// disconnects, or accepts no data for StallTimeout, the context of the handler ends, and nothing
+// more is sent. A handler that sends a notification waits until it is written, so nothing is queued
+// for slow clients.
+//
 // # Limits
+//
+// Modern requests have limits for all clients together and for each principal: how many are being
+// received or served, the bytes of their messages, and those of long answers that are not yet read
+// ([HandlerOptions], MaxSessions and MaxMessage). A Handler without Principal has one principal for
+// all clients.
 //
 // Events pending for slow connections are limited per session, and connections that accept no data
 // are closed. Stored events, sessions and streams are limited, too ([HandlerOptions],
@@ -56,7 +88,7 @@
 // writer, for instance to log the status, the wrapper must have that method or Unwrap
 // ([http.ResponseController]). Otherwise data arrives only when a connection ends: the Handler then
 // ends each connection after the first messages, logs a warning once, and the client reconnects for
-// the rest. A Stateless Handler, to which clients cannot reconnect, sends all messages with the
+// the rest. Without a session, to which clients could reconnect, all messages are sent with the
 // answer.
 //
 // A wrapper without Unwrap also hides the deadlines of the connection. Then StallTimeout and the
@@ -66,4 +98,6 @@
 //
 // See [HandlerOptions]. Without options, the Handler rejects web pages of other sites, and pages
 // whose host name resolves to the server's address (DNS rebinding).
+//
+// [transport.HTTP]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/transport#HTTP
 package streamable

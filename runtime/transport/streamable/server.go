@@ -22,7 +22,8 @@ import (
 type HandlerOptions struct {
 	// Stateless makes every POST a separate conversation. Any of several processes may serve it.
 	// There are no session ids and no standing stream, streams cannot be resumed, and the server
-	// cannot send requests to clients.
+	// cannot send requests to clients. Modern requests are served in the same way with and without
+	// it.
 	Stateless bool
 
 	// Origins are the origins of web pages that may use the server, such as
@@ -42,7 +43,8 @@ type HandlerOptions struct {
 	Principal func(*http.Request) (string, error)
 
 	// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It
-	// must be ended before the Handler. If it is nil, such requests are rejected.
+	// must be ended before the Handler, unless Close ends both. If it is nil, such requests are
+	// rejected like those of an unknown revision.
 	Responder transport.Responder
 
 	// SessionID returns the id of a new session: up to 128 printable ASCII characters without
@@ -60,6 +62,10 @@ type HandlerOptions struct {
 	// which the client can resume. A request that is answered sooner, without other messages, is
 	// answered with JSON. The default is [DefaultStreamAfter]; a negative value means at once.
 	// tasks/get and tasks/list are always answered with JSON.
+	//
+	// The stream of a modern request cannot be resumed. It keeps the connection open, by KeepAlive,
+	// and its status is 200 also for an error. For such requests, a negative value means
+	// [DefaultStreamAfter].
 	//
 	// An answer in JSON is lost if its connection breaks: the client does not know whether the
 	// request was served, and should not repeat it unless it is idempotent. An event stream is lost
@@ -93,7 +99,11 @@ type HandlerOptions struct {
 	Linger time.Duration
 
 	// MaxMessage is the size limit of a received message in bytes, and a quarter of the limit of
-	// all messages that a session is receiving. The default is [transport.DefaultMaxMessage].
+	// all messages that a session is receiving. It is also a quarter of two limits for the modern
+	// requests of one principal: of the messages that are being received or served, apart from the
+	// first MaxInitialize bytes of each, and of the answers that are longer than MaxInitialize and
+	// not yet read. A message above its limit is rejected with status 429, an answer is replaced by
+	// an error with status 503. The default is [transport.DefaultMaxMessage].
 	MaxMessage int
 
 	// MaxQueue is how many bytes may be pending for the connections of a session. Senders of
@@ -118,9 +128,14 @@ type HandlerOptions struct {
 	// The default is [DefaultMaxSessions]. One more session ends the one that has been idle longest
 	// among those of the principal with the most sessions. If that principal has no idle session,
 	// the new one is rejected with status 429.
+	//
+	// MaxSessions is also a limit of its own for the modern requests that are being received or
+	// served, including subscriptions, which are served for as long as the client listens. One more
+	// is rejected with status 503.
 	MaxSessions int
 
-	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal. The default is
+	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal, and separately for
+	// its modern requests, of which one more is rejected with status 429. The default is
 	// [DefaultMaxSessionsPerPrincipal], or MaxSessions if Principal is nil.
 	MaxSessionsPerPrincipal int
 
@@ -130,8 +145,8 @@ type HandlerOptions struct {
 	MaxStreams int
 
 	// MaxInitialize is the size limit in bytes of initialize, which is stored with the session.
-	// Unless the Handler is Stateless, it is the size limit of all messages without a session id.
-	// The default is [DefaultMaxInitialize].
+	// Unless the Handler is Stateless, it is the size limit of all messages without a session id
+	// whose header does not name a modern revision. The default is [DefaultMaxInitialize].
 	MaxInitialize int
 
 	// MaxState is the size limit in bytes of the state that the owner of a session persists. The
@@ -293,7 +308,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Drain rejects further sessions and requests with status 503, and returns at once. Sessions go on
-// with the requests that are being served. Shutdown and Close call Drain. Call it before, if the
+// with the requests that are being served, and so do modern requests. Shutdown and Close call Drain. Call it before, if the
 // owners of the sessions shut down first.
 func (h *Handler) Drain() {
 	h.mu.Lock()
@@ -308,9 +323,10 @@ func (h *Handler) Drain() {
 
 // Shutdown ends the Handler in order. It rejects further sessions and requests with status 503,
 // lets the sessions answer the requests that are being served, and returns when all sessions have
-// ended. Handlers can still send input requests. Sessions in a [SessionStore] stay there. If ctx
-// ends first, Shutdown answers the remaining requests with an error, closes all sessions, and
-// returns the cause of ctx. Unlike Close, it does not interrupt writes to connections: closing the
+// ended and all modern requests are answered. Handlers can still send input requests. Sessions in a
+// [SessionStore] stay there. If ctx ends first, Shutdown answers the remaining requests with an
+// error, closes all sessions, and returns the cause of ctx. It does not wait for handlers of modern
+// requests that ignore the end of their context. Unlike Close, it does not interrupt writes to connections: closing the
 // http.Server does. If the owner of a connection is not a [transport.Owner], its Read returns
 // [io.EOF], and the owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
@@ -339,7 +355,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 }
 
 // Close ends the Handler and all sessions at once, and waits until their connections are closed.
-// Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close
+// Modern requests that are being served are cancelled and answered with an error. Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close
 // always returns nil.
 func (h *Handler) Close() error {
 	h.closed.Store(true)
