@@ -100,6 +100,7 @@ func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, send func(t
 		request Request
 		modern  modernRequest
 		until   lazyctx.Cancellable
+		both    lazyctx.Both
 		context requestContext
 	}{
 		request: Request{ID: m.ID, Method: m.Method, Params: m.Params},
@@ -107,9 +108,9 @@ func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, send func(t
 	}
 	req, x := &in.request, &in.modern
 	req.modern, x.until = x, &in.until
-	both := lazyctx.WithBoth(ctx, x.until)
-	defer both.Release()
-	in.context = requestContext{lazyctx.Values{Context: both}, req}
+	in.both.Set(ctx, x.until)
+	defer in.both.Release()
+	in.context = requestContext{lazyctx.Values{Context: &in.both}, req}
 	err := r.enter(x)
 	if err == nil {
 		defer r.leave(x)

@@ -20,7 +20,14 @@ type Both struct {
 }
 
 // WithBoth returns a context that ends with first or second.
-func WithBoth(first, second context.Context) *Both { return &Both{first: first, second: second} }
+func WithBoth(first, second context.Context) *Both {
+	b := new(Both)
+	b.Set(first, second)
+	return b
+}
+
+// Set makes b, a zero Both that is part of another object, end with first or second.
+func (b *Both) Set(first, second context.Context) { b.first, b.second = first, second }
 
 // Each returns the Done channels of the two contexts. They are not closed by [Both.Release].
 func (b *Both) Each() (first, second <-chan struct{}) { return b.first.Done(), b.second.Done() }

@@ -22,9 +22,9 @@ type answerer struct {
 	h     *Handler
 	id    jsonrpc.ID // of the request; zero for a notification
 	place *place
-	ctx   context.Context // of the Responder; ends with gone and until
-	gone  context.Context // ends when the client disconnects
+	gone  lazyctx.Values // ends when the client disconnects
 	until lazyctx.Cancellable
+	ctx   lazyctx.Both // of the Responder; ends with gone and until
 	moved progress
 
 	previous, next *answerer // in the list of the Handler, guarded by its mu
@@ -51,10 +51,9 @@ var errAnswerOver = errors.New("the request was answered")
 // the list of the handler, and fails with errDraining if the handler is shutting down. Call leave
 // before the response ends.
 func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *http.Request, id jsonrpc.ID, taken *place) (*answerer, error) {
-	a := &answerer{h: h, id: id, place: taken, gone: r.Context(), writing: make(chan struct{}, 1)}
+	a := &answerer{h: h, id: id, place: taken, gone: lazyctx.Values{Context: r.Context(), Other: ctx}, writing: make(chan struct{}, 1)}
 	a.stallWriter = newStallWriter(w, h.o.StallTimeout, &a.moved)
-	both := lazyctx.WithBoth(&lazyctx.Values{Context: a.gone, Other: ctx}, &a.until)
-	a.ctx = both
+	a.ctx.Set(&a.gone, &a.until)
 	if !h.enlist(a) {
 		return nil, errDraining
 	}
@@ -80,7 +79,7 @@ func (a *answerer) leave() {
 	a.end()
 	a.unlock()
 	a.until.Cancel(nil)
-	a.ctx.(*lazyctx.Both).Release()
+	a.ctx.Release()
 	a.h.delist(a)
 }
 
@@ -117,7 +116,7 @@ func (a *answerer) begin() error {
 	case a.state == answerOver:
 		return errAnswerOver
 	case a.gone.Err() != nil:
-		return context.Cause(a.gone)
+		return context.Cause(&a.gone)
 	case a.state == answerPending:
 		a.state = answerStream
 		a.beginStream()

@@ -48,7 +48,9 @@ func BenchmarkModernCall(b *testing.B) {
 			post(initialized, header.Clone()).Body.Close()
 			return header
 		}},
-		{"net-http", plain, modernCall(1, "weather"), func(func(string, http.Header) *http.Response) http.Header { return http.Header{} }},
+		{"net-http", plain, modernCall(1, "weather"), func(func(string, http.Header) *http.Response) http.Header {
+			return http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"weather"}}
+		}},
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			server := httptest.NewServer(way.handler)

@@ -26,15 +26,20 @@ func (h *Handler) namesModern(r *http.Request) bool {
 
 // isModern reports whether a message is modern: its _meta names a version, or the header names one
 // that sessions do not have. An initialize without such a _meta opens a session with any header.
-func (h *Handler) isModern(named bool, p *posted, m *jsonrpc.Message) bool {
-	return named && !p.open || h.o.Responder != nil && !p.batch && modern.Is(m.Params)
+func (h *Handler) isModern(named bool, m *jsonrpc.Message) bool {
+	opens := m.Kind == jsonrpc.KindRequest && m.Method == mcp.MethodInitialize
+	return named && !opens || h.o.Responder != nil && modern.Is(m.Params)
 }
 
 // serveModern serves a modern message (MCP Streamable HTTP, "Sending Messages").
-func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *http.Request, p *posted, m *jsonrpc.Message, taken *place) {
+func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, taken *place) {
 	notification := m.Kind == jsonrpc.KindNotification
-	if p.batch || m.Kind != jsonrpc.KindRequest && !notification {
-		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the body is neither a request nor a notification")
+	switch {
+	case m.Kind != jsonrpc.KindRequest && !notification:
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "clients send no responses in this revision")
+		return
+	case isLong(m.ID):
+		refuseLongID(w)
 		return
 	}
 	version, fault := checkHeader(r.Header, m)
@@ -59,7 +64,7 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 		return
 	}
 	defer a.leave()
-	a.finish(h.o.Responder.Respond(a.ctx, m, a.send))
+	a.finish(h.o.Responder.Respond(&a.ctx, m, a.send))
 }
 
 // checkHeader returns the version of a modern message, or its first fault: an incomplete _meta, or a

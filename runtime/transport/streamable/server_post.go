@@ -45,18 +45,16 @@ type posted struct {
 	plain    bool // tasks/get or tasks/list, which are answered with JSON if possible
 }
 
-// parsePosted parses a body. It also returns the message, as far as it could be read, unless the body
-// is a batch.
-func parsePosted(body []byte) (posted, jsonrpc.Message, error) {
+// newPosted returns the content of a body, which was parsed as m or failed with err.
+func newPosted(body []byte, m *jsonrpc.Message, err error) (posted, error) {
 	p := posted{body: body}
-	m, err := jsonrpc.ParseReceived(body)
 	switch {
 	case err == nil:
-		p.add(&m, body)
+		p.add(m, body)
 	case errors.Is(err, jsonrpc.ErrBatch):
 		err = p.parseBatch()
 	}
-	return p, m, err
+	return p, err
 }
 
 // parseBatch parses the body as a batch. It fails if any of the messages is invalid.
@@ -111,6 +109,10 @@ func isLong(id jsonrpc.ID) bool {
 	return len(text) > maxRequestID
 }
 
+func refuseLongID(w http.ResponseWriter) {
+	guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("id has more than %d bytes", maxRequestID))
+}
+
 // post serves a POST.
 func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	// The header decides before the message is read. A message that turns out to be modern without
@@ -142,7 +144,8 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	case c != nil:
 		share = &guard.Share{Room: c.bodies, Code: codeOverloaded}
 	case named: // held until the request is answered
-		share = &guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: modern.CodeOverloaded}
+		share = &taken.body
+		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: modern.CodeOverloaded}
 		defer share.Release()
 	case !h.o.Stateless: // only initialize needs no session
 		maxBody = min(maxBody, h.o.MaxInitialize)
@@ -161,7 +164,16 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept both application/json and text/event-stream")
 		return
 	}
-	p, m, err := parsePosted(body)
+	m, err := jsonrpc.ParseReceived(body)
+	switch {
+	case err == nil && h.isModern(named, &m):
+		h.serveModern(ctx, w, r, &m, taken)
+		return
+	case named && errors.Is(err, jsonrpc.ErrBatch):
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision has no batches")
+		return
+	}
+	p, err := newPosted(body, &m, err)
 	id := m.ID // of a request; otherwise zero
 	if m.Kind != jsonrpc.KindRequest {
 		id = jsonrpc.ID{}
@@ -174,11 +186,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	if len(body) > maxRequestID && slices.ContainsFunc(p.requests, isLong) {
-		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("id has more than %d bytes", maxRequestID))
-		return
-	}
-	if h.isModern(named, &p, &m) {
-		h.serveModern(ctx, w, r, &p, &m, taken)
+		refuseLongID(w)
 		return
 	}
 	if p.open && len(body) > h.o.MaxInitialize {

@@ -12,7 +12,8 @@ import (
 // have a place, and modern requests.
 type place struct {
 	usage *usage
-	users int // the POST and the connection; guarded by the mu of the handler
+	users int         // the POST and the connection; guarded by the mu of the handler
+	body  guard.Share // of a modern request
 }
 
 // usage is what the places of one principal use. The mu of the handler guards it.
@@ -51,7 +52,7 @@ func (h *Handler) takePlace(principal string) (*place, error) {
 	}
 	h.places++
 	u.places++
-	return &place{u, 1}, nil
+	return &place{usage: u, users: 1}, nil
 }
 
 // leavePlace records that the POST of a place has ended.

@@ -74,6 +74,7 @@ type Share struct {
 	Free int64 // how many bytes of the body are not counted
 	Code int64 // the error code if the Room is full
 
+	from       io.Reader // the body
 	read, used int64
 }
 
@@ -99,15 +100,12 @@ func (s *Share) Release() {
 	}
 }
 
-// shareReader counts the bytes that it reads in its Share.
-type shareReader struct {
-	io.Reader
-	share *Share
-}
+// shareReader is a Share as a reader, which counts the bytes that it reads.
+type shareReader Share
 
 func (r *shareReader) Read(p []byte) (n int, err error) {
-	n, err = r.Reader.Read(p)
-	if full := r.share.add(n); full != nil {
+	n, err = r.from.Read(p)
+	if full := (*Share)(r).add(n); full != nil {
 		return n, full
 	}
 	return n, err
@@ -143,7 +141,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	}
 	var from io.Reader = http.MaxBytesReader(w, r.Body, int64(max))
 	if share != nil {
-		from = &shareReader{from, share}
+		share.from = from
+		from = (*shareReader)(share)
 	}
 	var err error
 	body, err = readAll(from, r.ContentLength)
