@@ -50,15 +50,19 @@ func addAsking(s *server.Server) {
 		return fmt.Sprintf("The user's answer is %s: %s <%s>.", action, u.Username, u.Email), nil
 	})
 	server.AddTool(s, "roots", "Lists the roots of the client.", func(ctx context.Context, c *server.Call, _ none) (string, error) {
-		roots, err := c.Roots(ctx)
-		text := fmt.Sprintf("The client has %d roots.", len(roots))
-		for _, r := range roots {
-			text += "\n" + r.URI
-		}
-		return text, err
+		return listRoots(ctx, c)
 	})
 	addForm(s, "test_elicitation_sep1034_defaults", defaults)
 	addForm(s, "test_elicitation_sep1330_enums", choices)
+}
+
+func listRoots(ctx context.Context, c *server.Call) (string, error) {
+	roots, err := c.Roots(ctx)
+	text := fmt.Sprintf("The client has %d roots.", len(roots))
+	for _, r := range roots {
+		text += "\n" + r.URI
+	}
+	return text, err
 }
 
 func sample(ctx context.Context, c *server.Call, prompt string) (string, error) {

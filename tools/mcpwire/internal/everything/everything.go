@@ -44,6 +44,8 @@ func New(version string, store task.Store, tasks task.Config, cfg session.Config
 	}
 	addTools(s)
 	addAsking(s)
+	addRounds(s)
+	addChanging(s)
 	addTimed(s, disconnect)
 	addResources(s)
 	addPrompts(s)

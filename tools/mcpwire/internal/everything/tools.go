@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -21,6 +22,12 @@ type terms struct {
 
 type sum struct {
 	Sum float64 `json:"sum"`
+}
+
+// location are the arguments of the tool located.
+type location struct {
+	Region string `json:"region" mcp-header:"Region" jsonschema:"the name of a region"`
+	Shard  int    `json:"shard,omitempty" mcp-header:"Shard" jsonschema:"the number of a shard"`
 }
 
 // strict is a tool whose schema has many keywords of JSON Schema 2020-12.
@@ -59,6 +66,9 @@ func addTools(s *server.Server) {
 		t.Title = new("Add")
 		t.Annotations = &mcp.ToolAnnotations{ReadOnlyHint: new(true), IdempotentHint: new(true), OpenWorldHint: new(false)}
 	}))
+	server.AddTool(s, "located", "Returns its arguments, which HTTP clients repeat in header fields.", func(_ context.Context, _ *server.Call, in location) (string, error) {
+		return fmt.Sprintf("%s, shard %d", in.Region, in.Shard), nil
+	})
 	server.AddTool(s, "test_error_handling", "Fails.", func(context.Context, *server.Call, none) (string, error) {
 		return "", errors.New("this tool always fails")
 	})
