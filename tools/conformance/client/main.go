@@ -1,6 +1,6 @@
 // Command client is the client for the official conformance suite. It calls each tool of the server
-// at a URL once, returns the schema of a tool to a server that checks it, and accepts every form
-// with its defaults.
+// at a URL once, or those that the scenario names, gets every resource and prompt, returns the schema
+// of a tool to a server that checks it, and accepts every form.
 package main
 
 import (
@@ -10,8 +10,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 func main() {
@@ -28,30 +31,114 @@ func main() {
 }
 
 func run(ctx context.Context, url string) error {
-	c, err := client.Dial(ctx, url, &client.Options{
+	var c *client.Client
+	roots, err := client.NewRoots()
+	if err != nil {
+		return err
+	}
+	c, err = client.Dial(ctx, url, &client.Options{
 		Info: mcp.Implementation{Name: "mcpwire conformance client", Version: "1"},
-		Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) { return client.Accept(nil), nil },
+		Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+			return fill(ctx, c, f)
+		},
+		Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+			return client.Say("none", "text"), nil
+		},
+		Roots:   roots,
+		Session: session.Config{Revisions: append(session.ModernRevisions(), session.Revisions()...)},
 	})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if c.Server().Capabilities.Tools == nil {
-		return nil
+	declared := c.Server().Capabilities
+	if declared.Tools != nil {
+		if err := callTools(ctx, c); err != nil {
+			return err
+		}
+	}
+	if declared.Resources != nil {
+		for resource, err := range c.Resources(ctx) {
+			if err != nil {
+				return err
+			}
+			if _, err := c.ReadResource(ctx, resource.URI); err != nil {
+				return fmt.Errorf("%s: %w", resource.URI, err)
+			}
+		}
+	}
+	if declared.Prompts != nil {
+		for prompt, err := range c.Prompts(ctx) {
+			if err != nil {
+				return err
+			}
+			if _, err := c.GetPrompt(ctx, prompt.Name, nil); err != nil {
+				return fmt.Errorf("%s: %w", prompt.Name, err)
+			}
+		}
+	}
+	return c.Shutdown(ctx)
+}
+
+// callTools calls the tools that the scenario names or, if it names none, each tool.
+func callTools(ctx context.Context, c *client.Client) error {
+	var scenario struct {
+		ToolCalls []struct {
+			Name      string
+			Arguments json.RawMessage
+		}
+	}
+	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
+		if err := json.Unmarshal([]byte(text), &scenario); err != nil {
+			return err
+		}
 	}
 	for tool, err := range c.Tools(ctx) {
 		if err != nil {
 			return err
 		}
+		if len(scenario.ToolCalls) > 0 {
+			continue
+		}
 		args, err := arguments(ctx, c, tool)
 		if err != nil {
 			return err
 		}
-		if _, err := c.CallTool(ctx, tool.Name, args); err != nil {
+		if _, err := c.CallTool(ctx, tool.Name, args); err != nil && jsonrpc.CodeOf(err) != jsonrpc.CodeMethodNotFound { // some only list tools
 			return fmt.Errorf("%s: %w", tool.Name, err)
 		}
 	}
-	return c.Shutdown(ctx)
+	for _, call := range scenario.ToolCalls {
+		if _, err := c.CallTool(ctx, call.Name, call.Arguments); err != nil {
+			return fmt.Errorf("%s: %w", call.Name, err)
+		}
+	}
+	return nil
+}
+
+// unrelatedTool is called while another call waits for input.
+const unrelatedTool = "test_mrtr_unrelated"
+
+// fill accepts a form with its defaults, and with yes for other boolean fields.
+func fill(ctx context.Context, c *client.Client, f *client.FormRequest) (*mcp.ElicitResult, error) {
+	if c != nil && c.Session().Modern() {
+		if _, err := c.Tool(ctx, unrelatedTool); err == nil {
+			if _, err := c.CallTool(ctx, unrelatedTool, nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+	content := map[string]form.Value{}
+	for _, field := range f.Fields() {
+		if field.Required && field.Default == nil {
+			value, err := field.Parse("true")
+			if err != nil {
+				return nil, err
+			}
+			content[field.Name] = value
+		}
+	}
+	return client.Accept(content), nil
 }
 
 // The scenario json-schema-2020-12-preservation has a tool with a schema of many keywords, and one
