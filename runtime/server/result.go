@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -64,18 +63,13 @@ func Structured(out any) (*mcp.CallToolResult, error) {
 	return result, nil
 }
 
-// wrappedResult is Structured for output that is not an object: the structured output is an object
-// with the output in the member resultMember. Revision 2026-07-28 admits any JSON as structured
-// output.
-func wrappedResult(out any) (*mcp.CallToolResult, error) {
+// plainResult is Structured for output that is not an object.
+func plainResult(out any) (*mcp.CallToolResult, error) {
 	text, err := codec.Marshal(value.Of(out))
 	if err != nil {
 		return nil, fmt.Errorf("server: structured output: %w", err)
 	}
 	result := Text(string(text))
-	result.StructuredContent = slices.Concat([]byte(`{"`+resultMember+`":`), text, []byte{'}'})
+	result.StructuredContent = text
 	return result, nil
 }
-
-// resultMember is the member that holds output that is not an object.
-const resultMember = "result"

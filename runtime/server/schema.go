@@ -102,8 +102,8 @@ func (s *Server) inferArguments(t *tool, in reflect.Type) error {
 }
 
 // declareOutput sets the output schema of a tool to that of its output, unless the description has
-// one. It reports whether the output becomes a member of an object, see wrappedResult.
-func (s *Server) declareOutput(t *tool, out reflect.Type) (wrapped bool, err error) {
+// one. It reports whether the output is known not to be an object.
+func (s *Server) declareOutput(t *tool, out reflect.Type) (plain bool, err error) {
 	const want = "want a struct, a map with string keys, a slice, a number, a boolean, string, content or *mcp.CallToolResult"
 	elem := withoutPointers(out)
 	switch {
@@ -127,14 +127,11 @@ func (s *Server) declareOutput(t *tool, out reflect.Type) (wrapped bool, err err
 	case schema.typeName() == "" || schema.typeName() == "object":
 		return false, fmt.Errorf("%s, got %v, whose JSON may be of any type; give the tool a schema, or the type the method JSONSchema", want, out)
 	}
-	x := s.inference(t, writing)
-	schema, err = x.at(func() (*typeSchema, error) { return x.schema(out) }, "properties", resultMember)
-	if err != nil {
+	if schema, err = schemaOf(out, s.inference(t, writing)); err != nil {
 		return false, err
 	}
 	t.def.OutputSchema = new(mcp.ToolOutputSchema)
-	object := typeSchema{Type: "object", Properties: properties{{resultMember, schema}}, Required: []string{resultMember}, AdditionalProperties: false}
-	return true, object.into(t.def.OutputSchema)
+	return true, schema.into(t.def.OutputSchema)
 }
 
 // into decodes the text of a schema into a description.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -126,7 +125,10 @@ type tool struct {
 	types   []TypeDefinition   // of the options
 	in, out *toolschema.Schema // out is nil if the tool has no output schema
 	fields  []modern.Field     // the arguments that clients over HTTP repeat in header fields
-	call    RawToolFunc
+	plain   bool               // its function returns output that is not an object
+	// wrapping has the output schema for sessions. It is nil if they have the same as modern revisions.
+	wrapping *wrapping
+	call     RawToolFunc
 	// defineFor changes the description for a caller. It is nil if all callers have the same.
 	defineFor func(c *Call, def *mcp.Tool)
 	// wrapped calls the middleware, then serve. It is nil if there is no middleware.
@@ -148,11 +150,12 @@ type tool struct {
 //   - a struct, a pointer to one, or such a map: it becomes the structured output, and a text block
 //     with the same JSON; the output schema is inferred, too, and the output is validated against it,
 //   - a slice, an array, a number, a boolean, or a type that is encoded as one of these or as a
-//     string, such as [time.Time]: the same, but in the member result of an object, because the
-//     protocol wants objects; the text block has the JSON without this object,
+//     string, such as [time.Time]: the same, but in sessions in the member result of an object,
+//     because their revisions want objects; the text block has the JSON without this object,
 //   - string, [mcp.ContentBlock] or [][mcp.ContentBlock]: it becomes the content,
-//   - [*mcp.CallToolResult]: it is the result; structured output must be a JSON object and, if the
-//     description has an output schema, comply with it. Clients of revisions without structured output get it
+//   - [*mcp.CallToolResult]: it is the result; if the description has an output schema, structured
+//     output must comply with it. In sessions, structured output must be a JSON object; if the schema
+//     is not that of an object, both become the member result of one. Clients of revisions without structured output get it
 //     as a text block if the result has no content.
 //
 // AddTool fails if the protocol does not admit a schema, the name or the description, and with
@@ -184,13 +187,12 @@ func addTool[In, Out any](s *Server, def mcp.Tool, f ToolFunc[In, Out], options 
 	}
 	toResult := contentConverter[Out]()
 	if toResult == nil {
-		wrapped, err := s.declareOutput(&t, out)
-		if err != nil {
+		if t.plain, err = s.declareOutput(&t, out); err != nil {
 			return nil, fmt.Errorf("server: tool %q: output: %w", def.Name, err)
 		}
 		toResult = func(out Out) (*mcp.CallToolResult, error) { return Structured(out) }
-		if wrapped {
-			toResult = func(out Out) (*mcp.CallToolResult, error) { return wrappedResult(out) }
+		if t.plain {
+			toResult = func(out Out) (*mcp.CallToolResult, error) { return plainResult(out) }
 		}
 	}
 	t.call = func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
@@ -296,12 +298,14 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 	if t.in, t.fields, err = inputSchema(&def.InputSchema); err != nil {
 		return nil, fmt.Errorf("server: tool %q: input schema: %w", def.Name, err)
 	}
-	if def.OutputSchema != nil {
-		if t.out, err = objectSchema(def.OutputSchema); err != nil {
-			return nil, fmt.Errorf("server: tool %q: output schema: %w", def.Name, err)
-		}
+	if err := t.setOutput(); err != nil {
+		return nil, fmt.Errorf("server: tool %q: output schema: %w", def.Name, err)
 	}
-	if err := t.def.Validate(latest()); err != nil {
+	valid := t.def
+	if t.wrapping != nil {
+		valid.OutputSchema = t.wrapping.def
+	}
+	if err := valid.Validate(latest()); err != nil {
 		return nil, fmt.Errorf("server: tool %q: %w", def.Name, err)
 	}
 	if t.decode != nil {
@@ -374,8 +378,12 @@ func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestPar
 		return nil, err
 	}
 	result := &mcp.ListToolsResult{Tools: make([]mcp.Tool, len(entries)), NextCursor: next}
+	modern := newCall(ctx, h.p).modern()
 	for i, e := range entries {
 		result.Tools[i] = e.value.def
+		if w := e.value.wrapping; w != nil && !modern {
+			result.Tools[i].OutputSchema = w.def
+		}
 		if f := e.value.defineFor; f != nil {
 			f(newCall(ctx, h.p), &result.Tools[i])
 			result.Tools[i].Name = e.key
@@ -465,7 +473,7 @@ func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 	if result == nil {
 		return internalError("the tool returned no result")
 	}
-	err := t.checkOutput(result)
+	err := t.checkOutput(c, result)
 	if err == nil {
 		if fault := checkBlocks(result.Content); fault != nil {
 			err = internalError("the result of the tool is invalid: %s", firstFault(fault.Error()))
@@ -495,25 +503,6 @@ func failureResult(c *Call, err error) (mcp.CallToolOutcome, error) {
 // errorResult returns a result with isError and a text for the model.
 func errorResult(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}, IsError: new(true)}
-}
-
-// checkOutput rejects structured output that is not an object, or does not comply with the tool's
-// output schema (MCP tools, "Structured Content" and "Output Schema").
-func (t *tool) checkOutput(result *mcp.CallToolResult) error {
-	if text := result.StructuredContent; text != nil && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte{'{'}) {
-		return internalError("structured output of the tool is not a JSON object")
-	}
-	if t.out == nil || result.Failed() {
-		return nil
-	}
-	faults := "it is missing"
-	if result.StructuredContent != nil {
-		faults = t.out.Check(result.StructuredContent)
-	}
-	if faults == "" {
-		return nil
-	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: structured output does not comply with the output schema of the tool: " + firstFault(faults)}
 }
 
 // support returns the task support of a request; see [receiver.Options].
