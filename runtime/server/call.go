@@ -152,17 +152,14 @@ func (c *Call) Notify(ctx context.Context, method string, params codec.Encoder) 
 	return to.Notify(ctx, method, params)
 }
 
-// client returns a sender of input requests to the client. Those of a plain modern call go in its
-// result. A user may take long to respond, so requests of a plain call in a session have the timeout
-// [Config.InputTimeout]. Requests of a task have no timeout, because a task waits for its client to
-// reconnect.
+// client returns a sender of input requests to the client, except for those of a plain modern call,
+// which go in its result; see [Call.ask]. A user may take long to respond, so requests of a plain
+// call have the timeout [Config.InputTimeout]. Requests of a task have no timeout, because a task
+// waits for its client to reconnect.
 func (c *Call) client() mcp.ToClient {
 	to, ok := session.PeerFrom(c.ctx)
 	if !ok {
 		return mcp.ToClient{Caller: noClient{}}
-	}
-	if c.inRounds() {
-		return mcp.ToClient{Caller: inResult{c}}
 	}
 	if _, isTask := c.Task(); !isTask {
 		if sess := c.Session(); sess != nil {

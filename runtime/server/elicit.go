@@ -19,7 +19,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
-	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -207,16 +206,43 @@ func withDefaults(schema, values, zero json.RawMessage) (json.RawMessage, error)
 // after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client responds with one. In
 // revisions without sessions, it fails with an [*InputRequiredError] until there is a response.
 func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
-	sent, err := c.prepareForm(params)
-	if err != nil {
-		return nil, err
-	}
-	result, err := c.elicit(ctx, sent)
+	result, err := c.elicitForm(ctx, params)
 	if err != nil || result.Action != mcp.ElicitActionAccept {
 		return result, err
 	}
 	if err := form.Check(&params.RequestedSchema, result.Content); err != nil {
 		return result, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	return result, nil
+}
+
+// elicitForm sends a form to the client and returns the result.
+func (c *Call) elicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
+	if params != nil && c.inRounds() {
+		return c.elicitInResult(ctx, params, false, func() (mcp.ElicitRequestParams, error) { return c.prepareForm(params) })
+	}
+	sent, err := c.prepareForm(params)
+	if err != nil {
+		return nil, err
+	}
+	return c.elicit(ctx, sent)
+}
+
+// elicitInResult sends an elicitation in the result of a plain modern call; see [Call.ask].
+func (c *Call) elicitInResult(ctx context.Context, params codec.Encoder, transient bool, prepare func() (mcp.ElicitRequestParams, error)) (*mcp.ElicitResult, error) {
+	answer, err := c.ask(ctx, mcp.MethodElicitationCreate, params, transient, func() (mcp.InputRequest, error) {
+		sent, err := prepare()
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.ElicitRequest{Params: sent}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	result := new(mcp.ElicitResult)
+	if err := codec.Unmarshal(answer, result, codec.AllowSize(answer)...); err != nil || !isElicitResult(result) {
+		return nil, fmt.Errorf("%w: invalid result of elicitation", ErrAnswer)
 	}
 	return result, nil
 }
@@ -371,11 +397,11 @@ type elicitation struct {
 // [Config.InputTimeout] in all servers with the same [Config.StateKeys]. The server does not know an
 // id that is not generated. Such an id must come from a [Step], so that it is the same in all runs.
 func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
-	if err := inStep(ctx, mcp.MethodElicitationCreate); err != nil {
-		return "", err
-	}
 	if c.inRounds() {
 		return c.elicitURLInResult(ctx, message, page, id, false)
+	}
+	if err := inStep(ctx, mcp.MethodElicitationCreate); err != nil {
+		return "", err
 	}
 	params, err := c.urlParams(message, page, id)
 	if err != nil {
@@ -399,32 +425,19 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 // elicitURLInResult is ElicitURL for a plain modern call. A generated id differs from run to run, so
 // that the request is known by the page with "{id}". For transient, see [replay.Request].
 func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, transient bool) (mcp.ElicitAction, error) {
-	if err := c.checkElicitation("url"); err != nil {
-		return "", err
-	}
-	known, err := codec.Marshal(&mcp.ElicitRequestURLParams{Message: message, URL: page})
-	if err != nil {
-		return "", err
-	}
-	if id == "" {
-		id = c.p.s.sealElicitation(c.Principal())
-	}
-	params, err := c.urlParams(message, page, id)
-	if err != nil {
-		return "", err
-	}
-	params.ElicitationID = nil // not in these revisions
-	answer, err := c.request(ctx, &replay.Request{
-		Method: mcp.MethodElicitationCreate, Params: known, Label: labelOf(params), Transient: transient, Value: &mcp.ElicitRequest{Params: params},
+	known := &mcp.ElicitRequestURLParams{Message: message, URL: page}
+	result, err := c.elicitInResult(ctx, known, transient, func() (mcp.ElicitRequestParams, error) {
+		if id == "" {
+			id = c.p.s.sealElicitation(c.Principal())
+		}
+		params, err := c.urlParams(message, page, id)
+		if err != nil {
+			return nil, err
+		}
+		params.ElicitationID = nil // not in these revisions
+		return params, c.checkElicitation("url")
 	})
-	if err != nil {
-		return "", err
-	}
-	result := new(mcp.ElicitResult)
-	if err := codec.Unmarshal(answer, result, codec.AllowSize(answer)...); err != nil || !isElicitResult(result) {
-		return "", fmt.Errorf("%w: invalid result of elicitation", ErrAnswer)
-	}
-	return result.Action, nil
+	return actionOf(result), err
 }
 
 // RequireURL returns the error [CodeURLElicitationRequired], for a handler to return. The client

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -23,6 +24,17 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	client := c.ClientCapabilities()
 	if client != nil && client.Roots == nil {
 		return nil, &session.CapabilityError{Method: mcp.MethodRootsList, Capability: "roots", Revision: c.Revision()}
+	}
+	if c.inRounds() {
+		answer, err := c.ask(ctx, mcp.MethodRootsList, nil, false, func() (mcp.InputRequest, error) { return new(mcp.ListRootsRequest), nil })
+		if err != nil {
+			return nil, err
+		}
+		result := new(mcp.ListRootsResult)
+		if err := codec.Unmarshal(answer, result, codec.AllowSize(answer)...); err != nil {
+			return nil, err
+		}
+		return result.Roots, nil
 	}
 	if err := inStep(ctx, mcp.MethodRootsList); err != nil {
 		return nil, err

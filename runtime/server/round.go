@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -42,7 +43,9 @@ func InputName(ctx context.Context, name string) context.Context {
 
 // RunAll calls functions concurrently, waits for all of them, and returns the first error in their
 // order, or nil. Input requests of the functions reach the client together: in revisions without
-// sessions, in one round. A panic of a function fails the call.
+// sessions, in one round. Requests that are made at the same time need different params, such as
+// messages, unless it does not matter which of them gets which response. A panic of a function fails
+// the call.
 func (c *Call) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
 	failed := make([]error, len(functions))
 	done := make(chan struct{})
@@ -94,9 +97,9 @@ func (c *Call) recording() *replayRun {
 		}
 	}
 	if r.rounds == nil {
-		r.recorder = replay.New(nil, nil)
+		r.recorder = replay.New(nil, nil, nil)
 	} else {
-		r.recorder = replay.New(r.rounds, nil)
+		r.recorder = replay.New(r.rounds, nil, nil)
 	}
 	if !c.replay.CompareAndSwap(nil, r) {
 		return c.replay.Load()
@@ -104,51 +107,50 @@ func (c *Call) recording() *replayRun {
 	return r
 }
 
-// inResult sends input requests in the result of a modern call.
-type inResult struct{ c *Call }
-
-// Call implements [jsonrpc.Caller].
-func (to inResult) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	request := &replay.Request{Method: method, Label: method}
-	switch p := params.(type) {
-	case mcp.ElicitRequestParams:
-		request.Value = &mcp.ElicitRequest{Params: p}
-		request.Label = labelOf(p)
-	case *mcp.CreateMessageRequestParams:
-		request.Value = &mcp.CreateMessageRequest{Params: *p}
-	case nil:
-		request.Value = &mcp.ListRootsRequest{}
+// ask returns the response to an input request of a plain modern call. It calls prepare if there is
+// none yet. The request is known by params, which are encoded in the same way in all runs.
+func (c *Call) ask(ctx context.Context, method string, params codec.Encoder, transient bool, prepare func() (mcp.InputRequest, error)) (json.RawMessage, error) {
+	if err := inStep(ctx, method); err != nil {
+		return nil, err
 	}
+	request := &replay.Request{Method: method, Transient: transient}
 	if params != nil {
 		var err error
 		if request.Params, err = codec.Marshal(params); err != nil {
+			if _, invalid := prepare(); invalid != nil {
+				err = invalid // says more
+			}
 			return nil, err
 		}
 	}
-	return to.c.request(ctx, request)
-}
-
-// request returns the response to an input request of a modern call.
-func (c *Call) request(ctx context.Context, request *replay.Request) (json.RawMessage, error) {
-	if !c.rounds {
-		req, _ := session.FromContext(c.ctx)
-		return nil, fmt.Errorf("server: %s cannot ask the client for input: revision %s allows it in tools/call, prompts/get and resources/read only", req.Method, c.Revision())
+	request.Prepare = func() (any, string, error) {
+		if !c.rounds {
+			req, _ := session.FromContext(c.ctx)
+			return nil, "", fmt.Errorf("server: %s cannot ask the client for input: revision %s allows it in tools/call, prompts/get and resources/read only", req.Method, c.Revision())
+		}
+		asked, err := prepare()
+		return asked, labelOf(method, asked), err
 	}
 	answer, err := c.recording().recorder.Input(ctx, request)
-	return answer, replayError(err, request.Method)
+	return answer, replayError(err, method)
 }
 
-// labelOf describes an elicitation in errors.
-func labelOf(params mcp.ElicitRequestParams) string {
+// labelOf describes an input request in errors.
+func labelOf(method string, request mcp.InputRequest) string {
 	const maxLabel = 64
 	message := ""
-	switch p := params.(type) {
-	case *mcp.ElicitRequestFormParams:
-		message = p.Message
-	case *mcp.ElicitRequestURLParams:
-		message = p.Message
+	if elicit, ok := request.(*mcp.ElicitRequest); ok {
+		switch p := elicit.Params.(type) {
+		case *mcp.ElicitRequestFormParams:
+			message = p.Message
+		case *mcp.ElicitRequestURLParams:
+			message = p.Message
+		}
 	}
-	return fmt.Sprintf("%s %q", mcp.MethodElicitationCreate, boundary.Text(message, maxLabel))
+	if message == "" {
+		return method
+	}
+	return method + " " + strconv.Quote(boundary.Text(message, maxLabel))
 }
 
 // replayError converts an error of the Recorder.
@@ -177,11 +179,13 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 	}
 	req, _ := session.FromContext(c.ctx)
 	raw, _ := codec.Member(req.Params, "inputResponses")
+	var pending []replay.Asked // the handler asks again
 	for i := range state.Asked {
 		asked := &state.Asked[i]
 		response, ok := responses[asked.Name]
 		if !ok {
-			continue // the handler asks again
+			pending = append(pending, *asked)
+			continue
 		}
 		if !answers(asked.Method, response) {
 			return invalidParams("inputResponses: %q is not a response to %s", asked.Name, asked.Method)
@@ -190,7 +194,7 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 		state.Entries = append(state.Entries, asked.Entry(text))
 	}
 	r := &replayRun{call: state.Call, number: state.Round, rounds: replay.NewRounds(state.Entries)}
-	r.recorder = replay.New(r.rounds, state.Entries)
+	r.recorder = replay.New(r.rounds, state.Entries, pending)
 	c.replay.Store(r)
 	return nil
 }

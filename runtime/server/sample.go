@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -23,13 +24,15 @@ import (
 //   - with [ErrAnswer] if the client's response is not a valid message,
 //   - and with a [*jsonrpc.Error] if the client responds with one.
 func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-	if err := c.checkSampling(params); err != nil {
-		return nil, err
+	var outcome mcp.CreateMessageOutcome
+	var err error
+	if params != nil && c.inRounds() {
+		outcome, err = c.sampleInResult(ctx, params)
+	} else if err = c.checkSampling(params); err == nil {
+		if err = inStep(ctx, mcp.MethodSamplingCreateMessage); err == nil {
+			outcome, err = c.client().CreateMessage(ctx, c.projectSampling(params))
+		}
 	}
-	if err := inStep(ctx, mcp.MethodSamplingCreateMessage); err != nil {
-		return nil, err
-	}
-	outcome, err := c.client().CreateMessage(ctx, c.projectSampling(params))
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +41,20 @@ func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParam
 		return nil, fmt.Errorf("%w: invalid message", ErrAnswer)
 	}
 	return result, nil
+}
+
+// sampleInResult sends a conversation in the result of a plain modern call.
+func (c *Call) sampleInResult(ctx context.Context, params *mcp.CreateMessageRequestParams) (mcp.CreateMessageOutcome, error) {
+	answer, err := c.ask(ctx, mcp.MethodSamplingCreateMessage, params, false, func() (mcp.InputRequest, error) {
+		if err := c.checkSampling(params); err != nil {
+			return nil, err
+		}
+		return &mcp.CreateMessageRequest{Params: *c.projectSampling(params)}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return codec.UnmarshalFunc(answer, mcp.DecodeCreateMessageOutcome, codec.AllowSize(answer)...)
 }
 
 // SampleTask is [Call.Sample] as a task of the client. It returns once the client has created the

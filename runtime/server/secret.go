@@ -1,20 +1,31 @@
 package server
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
 
-// wordBorder matches the start of a word in the name of a field, such as userPassword,
-// user_password or APIKey.
-var wordBorder = regexp.MustCompile(`[^A-Za-z]+|([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
-
-// words returns the words of a name in lower case, without digits.
-func words(name string) []string {
-	spaced := wordBorder.ReplaceAllString(name, "$1$3 $2$4")
-	return strings.Fields(strings.ToLower(wordBorder.ReplaceAllString(spaced, "$1$3 $2$4"))) // borders may overlap
+// words returns the words of a name in lower case, without digits. A word begins after characters
+// that are not letters, and where the case changes, as in userPassword, user_password or APIKey.
+func words(name string) (list []string) {
+	start := -1 // of the current word
+	for i := 0; i <= len(name); i++ {
+		letter := i < len(name) && isLetter(name[i])
+		begins := letter && start >= 0 && isUpper(name[i]) && (!isUpper(name[i-1]) || i+1 < len(name) && isLetter(name[i+1]) && !isUpper(name[i+1]))
+		if start >= 0 && (!letter || begins) {
+			list = append(list, strings.ToLower(name[start:i]))
+			start = -1
+		}
+		if letter && start < 0 {
+			start = i
+		}
+	}
+	return list
 }
+
+func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
+
+func isLetter(c byte) bool { return isUpper(c) || 'a' <= c && c <= 'z' }
 
 // isSecretName reports whether the name of a field is that of a secret: a password, a key, a token,
 // or the data of a payment card (MCP elicitation, "User Interaction Model"). Words such as password

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 )
 
@@ -97,7 +98,7 @@ func IdempotencyKey(ctx context.Context) string {
 }
 
 // stepKey is the key of the step in the context of its function.
-type stepKey struct{}
+type stepKey struct{ lazyctx.Key }
 
 type runningStep struct {
 	call, name string

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"slices"
+	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
@@ -49,20 +50,42 @@ func withoutMeta(params json.RawMessage) json.RawMessage {
 // canonical makes the canonical form of JSON.
 type canonical struct {
 	dst     []byte
-	members []member // of the objects that are being read
+	members []member             // of the objects that are being read
+	read    func(r *wire.Reader) // the method value
 }
+
+var canonicals = sync.Pool{New: func() any {
+	c := new(canonical)
+	c.read = c.value
+	return c
+}}
+
+// canonicalSum returns the digest of a text and the canonical form of JSON.
+func canonicalSum(text []byte, value json.RawMessage) [sha256.Size]byte {
+	c := canonicals.Get().(*canonical)
+	c.dst = c.append(append(c.dst[:0], text...), value)
+	sum := sha256.Sum256(c.dst)
+	if cap(c.dst) > maxPooled {
+		c.dst, c.members = nil, nil
+	}
+	canonicals.Put(c)
+	return sum
+}
+
+// maxPooled limits the buffers that are used again.
+const maxPooled = 16 << 10
 
 // member is the place of a member of an object in canonical form.
 type member struct{ start, value, end int }
 
-// appendCanonical appends a binary form of well-formed JSON that is the same for all texts of one
-// value, except that numbers keep their text.
-func appendCanonical(dst []byte, text json.RawMessage) []byte {
+// append appends a binary form of well-formed JSON that is the same for all texts of one value,
+// except that numbers keep their text.
+func (c *canonical) append(dst []byte, text json.RawMessage) []byte {
 	if len(text) == 0 {
 		return append(dst, 'z')
 	}
-	c := canonical{dst: dst}
-	codec.ReadPart(text, c.value)
+	c.dst, c.members = dst, c.members[:0]
+	codec.ReadPart(text, c.read)
 	return c.dst
 }
 

@@ -19,5 +19,6 @@
 // [Recorder.End] ends a run. If the handler is run again, End first waits for steps that are still
 // running, because their results must not be lost. It fails with a [*NondeterminismError] if the run asked for something new without having
 // asked for all recorded results, and with a [*DuplicateError] if two steps of one name ran at the
-// same time, because then their occurrences are ambiguous.
+// same time, because then their occurrences are ambiguous. Equal input requests may be made at the
+// same time, but which of them gets which response is open, and may change from run to run.
 package replay

@@ -13,4 +13,8 @@ func (c *Context) Digest() []byte { return c.digest() }
 func StrictJSON(text string) bool { return codec.Valid([]byte(text)) == nil }
 
 // Canonical returns the canonical form of JSON.
-func Canonical(text string) string { return string(appendCanonical(nil, []byte(text))) }
+func Canonical(text string) string {
+	c := canonicals.Get().(*canonical)
+	defer canonicals.Put(c)
+	return string(c.append(nil, []byte(text)))
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -49,19 +50,20 @@ func (e *Entry) String() string {
 type Request struct {
 	Method string
 	Params json.RawMessage // nil for none
-	Label  string          // describes the request in errors
 	// Transient marks a request whose response is for the next run alone. The run after that makes
 	// the request again if it still needs to, and may as well not.
 	Transient bool
-	// Value is for the Backend.
-	Value any
+	// Prepare is called if the request has no recorded response. It returns a value for the Backend
+	// and a label that describes the request in errors. Its error is that of [Recorder.Input]. It
+	// may be nil.
+	Prepare func() (value any, label string, err error)
 }
 
 // Backend obtains what is not recorded. It is safe for concurrent use.
 type Backend interface {
 	// Input returns the response to an input request, or ErrSuspended if the handler must be run
-	// again for it.
-	Input(ctx context.Context, id ID, request *Request) (json.RawMessage, error)
+	// again for it. The name of the request is not set.
+	Input(ctx context.Context, asked *Asked, value any) (json.RawMessage, error)
 	// Record records a result before the handler gets it.
 	Record(ctx context.Context, e Entry) error
 }
@@ -81,7 +83,7 @@ func (e *DuplicateError) Error() string {
 }
 
 // NondeterminismError reports that a run did not ask for a recorded result, and asked for something
-// new instead.
+// that no earlier run asked for instead.
 type NondeterminismError struct {
 	Recorded string // the recorded result that was not asked for
 	New      string // what was asked for instead
@@ -96,10 +98,12 @@ type Recorder struct {
 	backend Backend
 
 	mu        sync.Mutex
-	recorded  map[ID]*recorded
-	order     []*recorded // in the order in which they were recorded
-	last      map[ID]int  // the last occurrence in this run; the Occurrence of keys is 0
-	fresh     *Entry      // the first one that this run asked for without a recorded result
+	recorded  []recorded // in the order in which they were recorded
+	index     map[ID]int // in recorded; nil for few
+	last      []ID       // the last occurrence of each kind and key in this run
+	lastIndex map[ID]int // in last, of IDs with Occurrence 0; nil for few
+	pending   []Asked    // without a response in the last round
+	fresh     *Entry     // the first one that this run asked for without a recorded result
 	running   map[string]struct{}
 	suspended bool
 	ended     bool
@@ -112,17 +116,24 @@ type recorded struct {
 	used bool
 }
 
-// New returns a Recorder for a run with the results of earlier runs. Without a backend, it records
-// nothing.
-func New(backend Backend, earlier []Entry) *Recorder {
-	r := &Recorder{backend: backend}
-	if len(earlier) > 0 {
-		r.recorded = make(map[ID]*recorded, len(earlier))
-		r.order = make([]*recorded, len(earlier))
-		all := make([]recorded, len(earlier))
+// few is how many IDs are searched one by one.
+const few = 16
+
+// New returns a Recorder for a run with the results of earlier runs, and the input requests of the
+// last run that have no response yet. Without a backend, it records nothing.
+func New(backend Backend, earlier []Entry, pending []Asked) *Recorder {
+	r := &Recorder{backend: backend, pending: pending}
+	if len(earlier) == 0 {
+		return r
+	}
+	r.recorded = make([]recorded, len(earlier))
+	for i, e := range earlier {
+		r.recorded[i].Entry = e
+	}
+	if len(earlier) > few {
+		r.index = make(map[ID]int, len(earlier))
 		for i, e := range earlier {
-			all[i].Entry = e
-			r.order[i], r.recorded[e.ID] = &all[i], &all[i]
+			r.index[e.ID] = i
 		}
 	}
 	return r
@@ -138,19 +149,31 @@ func (r *Recorder) Input(ctx context.Context, request *Request) (json.RawMessage
 	}
 	if found := r.find(id); found != nil {
 		if request.Transient {
-			delete(r.recorded, id)
+			found.Key = "" // consumed
 		}
 		r.mu.Unlock()
 		return found.Result, nil
 	}
-	if r.ended {
-		r.mu.Unlock()
+	ended := r.ended
+	r.mu.Unlock()
+	if ended {
 		return nil, ErrEnded
 	}
-	e := Entry{ID: id, Label: request.Label}
-	r.asked(&e)
-	r.mu.Unlock()
-	answer, err := r.backend.Input(ctx, id, request)
+	asked := &Asked{ID: id, Label: request.Method, Method: request.Method, Params: request.Params}
+	var value any
+	if request.Prepare != nil {
+		var err error
+		if value, asked.Label, err = request.Prepare(); err != nil {
+			return nil, err
+		}
+	}
+	e := asked.Entry(nil)
+	if !slices.ContainsFunc(r.pending, func(a Asked) bool { return a.ID == id }) {
+		r.mu.Lock()
+		r.asked(&e)
+		r.mu.Unlock()
+	}
+	answer, err := r.backend.Input(ctx, asked, value)
 	if err == nil {
 		e.Result = answer
 		err = r.backend.Record(ctx, e)
@@ -223,20 +246,40 @@ func (r *Recorder) Step(ctx context.Context, name string, run func(occurrence in
 // occurrence returns the occurrence of the next result with the kind and the key of id. The caller
 // must hold mu.
 func (r *Recorder) occurrence(id ID) int {
-	if r.last == nil {
-		r.last = map[ID]int{}
+	i, known := r.lastIndex[id]
+	if r.lastIndex == nil {
+		i = slices.IndexFunc(r.last, func(other ID) bool { return other.Kind == id.Kind && other.Key == id.Key })
+		known = i >= 0
 	}
-	r.last[id]++
-	return r.last[id]
+	if !known {
+		i = len(r.last)
+		r.last = append(r.last, id)
+		if len(r.last) > few {
+			if r.lastIndex == nil {
+				r.lastIndex = map[ID]int{}
+				for i, other := range r.last {
+					r.lastIndex[ID{Kind: other.Kind, Key: other.Key}] = i
+				}
+			}
+			r.lastIndex[id] = i
+		}
+	}
+	r.last[i].Occurrence++
+	return r.last[i].Occurrence
 }
 
 // find returns a recorded result, or nil. The caller must hold mu.
 func (r *Recorder) find(id ID) *recorded {
-	found := r.recorded[id]
-	if found != nil {
-		found.used = true
+	i, known := r.index[id]
+	if r.index == nil {
+		i = slices.IndexFunc(r.recorded, func(e recorded) bool { return e.ID == id })
+		known = i >= 0
 	}
-	return found
+	if !known || r.recorded[i].ID != id {
+		return nil
+	}
+	r.recorded[i].used = true
+	return &r.recorded[i]
 }
 
 // asked notes the first request or step without a recorded result. The caller must hold mu.
@@ -280,8 +323,8 @@ func (r *Recorder) End(ctx context.Context) error {
 	if r.fault != nil || r.fresh == nil {
 		return r.fault
 	}
-	for _, e := range r.order {
-		if !e.used && !e.transient() {
+	for i := range r.recorded {
+		if e := &r.recorded[i]; !e.used && !e.transient() {
 			return &NondeterminismError{e.String(), r.fresh.String()}
 		}
 	}

@@ -13,7 +13,9 @@ import (
 )
 
 func ask(params string) *replay.Request {
-	return &replay.Request{Method: "elicitation/create", Params: json.RawMessage(params), Label: "elicitation/create " + params}
+	return &replay.Request{Method: "elicitation/create", Params: json.RawMessage(params), Prepare: func() (any, string, error) {
+		return nil, "elicitation/create " + params, nil
+	}}
 }
 
 // result returns the function of a step that counts its runs and returns a number.
@@ -31,12 +33,12 @@ func next(b *replay.Rounds, answer string) (*replay.Recorder, *replay.Rounds) {
 		entries = append(entries, o.Entry(json.RawMessage(answer)))
 	}
 	again := replay.NewRounds(entries)
-	return replay.New(again, entries), again
+	return replay.New(again, entries, nil), again
 }
 
 func TestEqualKeysAreToldApartByOccurrence(t *testing.T) {
 	b := replay.NewRounds(nil)
-	r := replay.New(b, nil)
+	r := replay.New(b, nil, nil)
 	runs := 0
 	for want := range 3 {
 		out, err := r.Step(t.Context(), "s", result(&runs))
@@ -77,7 +79,7 @@ func TestEqualKeysAreToldApartByOccurrence(t *testing.T) {
 }
 
 func TestNoStepBeginsAfterFirstOpenRequest(t *testing.T) {
-	r := replay.New(replay.NewRounds(nil), nil)
+	r := replay.New(replay.NewRounds(nil), nil, nil)
 	runs := 0
 	r.Input(t.Context(), ask(`{}`))
 	if _, err := r.Step(t.Context(), "s", result(&runs)); err != replay.ErrSuspended || runs != 0 {
@@ -88,7 +90,7 @@ func TestNoStepBeginsAfterFirstOpenRequest(t *testing.T) {
 func TestEndWaitsForRunningSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := replay.NewRounds(nil)
-		r := replay.New(b, nil)
+		r := replay.New(b, nil, nil)
 		begun, release := make(chan struct{}), make(chan struct{})
 		go r.Step(t.Context(), "s", func(int) (replay.Outcome, error) {
 			close(begun)
@@ -116,7 +118,7 @@ func TestEndWaitsForRunningSteps(t *testing.T) {
 }
 
 func TestStepsOfOneNameAtTheSameTimeFail(t *testing.T) {
-	r := replay.New(nil, nil)
+	r := replay.New(nil, nil, nil)
 	_, err := r.Step(t.Context(), "s", func(int) (replay.Outcome, error) {
 		_, err := r.Step(t.Context(), "s", nil)
 		return replay.Outcome{}, err
@@ -159,7 +161,7 @@ func TestRunThatAsksForOtherThingsIsNotDeterministic(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := replay.NewRounds(nil)
-			r := replay.New(b, nil)
+			r := replay.New(b, nil, nil)
 			first(r)
 			if err := r.End(t.Context()); err != nil {
 				t.Fatal(err)
@@ -180,6 +182,26 @@ func TestRunThatAsksForOtherThingsIsNotDeterministic(t *testing.T) {
 	}
 }
 
+// A request that has no response yet is not new.
+func TestRequestWithoutResponseIsMadeAgain(t *testing.T) {
+	b := replay.NewRounds(nil)
+	r := replay.New(b, nil, nil)
+	r.Input(t.Context(), ask(`"one"`))
+	r.Input(t.Context(), ask(`"two"`))
+	if err := r.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, open := b.Ended()
+	entries := []replay.Entry{open[0].Entry(json.RawMessage(`1`))}
+	r = replay.New(replay.NewRounds(entries), entries, []replay.Asked{open[1].Asked})
+	if _, err := r.Input(t.Context(), ask(`"two"`)); err != replay.ErrSuspended {
+		t.Error(err)
+	}
+	if err := r.End(t.Context()); err != nil { // the handler ended the round before it made the other one
+		t.Error(err)
+	}
+}
+
 func TestTransientResponseIsForOneRun(t *testing.T) {
 	transient := func() *replay.Request {
 		q := ask(`"page"`)
@@ -187,7 +209,7 @@ func TestTransientResponseIsForOneRun(t *testing.T) {
 		return q
 	}
 	b := replay.NewRounds(nil)
-	r := replay.New(b, nil)
+	r := replay.New(b, nil, nil)
 	r.Input(t.Context(), transient())
 	for range 3 {
 		r, b = next(b, `"accept"`)
@@ -215,7 +237,7 @@ func TestTransientResponseIsForOneRun(t *testing.T) {
 
 func TestFailureThatIsNotRecordedIsReturned(t *testing.T) {
 	b := replay.NewRounds(nil)
-	r := replay.New(b, nil)
+	r := replay.New(b, nil, nil)
 	broken := errors.New("broken")
 	if _, err := r.Step(t.Context(), "s", func(int) (replay.Outcome, error) { return replay.Outcome{}, broken }); err != broken {
 		t.Errorf("got %v", err)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Rounds is the Backend of a plain call whose input requests travel in results. It collects what the
@@ -19,17 +21,19 @@ type Rounds struct {
 // Open is an input request without a response.
 type Open struct {
 	Asked
-	Value any // of the [Request]
+	Value any // from [Request.Prepare]
 }
 
 // NewRounds returns the Backend for a run with the results of earlier rounds.
-func NewRounds(earlier []Entry) *Rounds { return &Rounds{entries: slices.Clip(earlier)} }
+func NewRounds(earlier []Entry) *Rounds { return &Rounds{entries: slices.Clone(earlier)} }
 
 // Input implements [Backend]. It always returns [ErrSuspended].
-func (b *Rounds) Input(ctx context.Context, id ID, request *Request) (json.RawMessage, error) {
+func (b *Rounds) Input(ctx context.Context, asked *Asked, value any) (json.RawMessage, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.open = append(b.open, Open{Asked{id, request.Label, request.Method, b.name(ctx, id, request.Method)}, request.Value})
+	o := Open{*asked, value}
+	o.Name = b.name(ctx, asked.ID, asked.Method)
+	b.open = append(b.open, o)
 	return nil, ErrSuspended
 }
 
@@ -41,15 +45,15 @@ func (b *Rounds) Record(_ context.Context, e Entry) error {
 	return nil
 }
 
-// Ended returns the results for the next round, and the input requests that have ended this one.
+// Ended returns the results for the next round, and the input requests that have ended this one. It
+// is called once, after the run.
 func (b *Rounds) Ended() (entries []Entry, open []Open) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	entries = slices.DeleteFunc(slices.Clone(b.entries), func(e Entry) bool { return e.transient() })
-	return entries, slices.Clone(b.open)
+	return slices.DeleteFunc(b.entries, func(e Entry) bool { return e.transient() }), b.open
 }
 
-type nameKey struct{}
+type nameKey struct{ lazyctx.Key }
 
 // WithName returns a context in which an input request has a name in messages.
 func WithName(ctx context.Context, name string) context.Context {

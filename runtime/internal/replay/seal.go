@@ -11,6 +11,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -28,27 +29,46 @@ var (
 )
 
 // Keys seals texts that pass through the client, and opens them again: nobody without the keys can
-// read or change them. Sealing uses AES-256-GCM. Each text has a key of its own, which HMAC-SHA256
-// derives from a key and 16 random bytes, so that the number of texts is not limited in practice.
-// A sealed text is, in base64url without padding,
+// read or change them. Sealing uses AES-256-GCM with random nonces. Its key is derived from a secret
+// and a random salt with HMAC-SHA256. Each process has a salt of its own, and changes it long before
+// nonces may repeat. A sealed text is, in base64url without padding,
 //
-//	format (1 byte) | key id (4) | random (16 + 12) | ciphertext | tag (16)
+//	format (1 byte) | key id (4) | salt (16) | nonce (12) | ciphertext | tag (16)
 //
 // The context of a text is additional data: a text opens only in the context in which it was sealed.
 // Keys is safe for concurrent use.
-type Keys struct{ keys []key }
+type Keys struct {
+	keys []key
+
+	mu      sync.Mutex
+	salt    [saltSize]byte // of the texts that are sealed
+	left    int            // the number of texts until the salt changes
+	ciphers map[derived]cipher.AEAD
+}
 
 type key struct {
-	id     [4]byte
+	id     [idSize]byte
 	secret []byte
+}
+
+// derived identifies a key that is derived from a secret.
+type derived struct {
+	id   [idSize]byte
+	salt [saltSize]byte
 }
 
 const (
 	sealFormat = 1
+	idSize     = 4
 	saltSize   = 16
 	nonceSize  = 12
-	headerSize = 1 + len(key{}.id) + saltSize + nonceSize
+	saltAt     = 1 + idSize
+	nonceAt    = saltAt + saltSize
+	headerSize = nonceAt + nonceSize
 	tagSize    = 16
+
+	maxTexts   = 1 << 30 // with one salt
+	maxCiphers = 64      // that are kept
 )
 
 // NewKeys returns Keys that seal with the first secret and open with all of them. Without secrets,
@@ -77,9 +97,9 @@ func mac(secret []byte, label string, data []byte) []byte {
 	return h.Sum(nil)
 }
 
-// aead returns the cipher for a text with the given random bytes.
-func (k *key) aead(salt []byte) cipher.AEAD {
-	block, err := aes.NewCipher(mac(k.secret, "text", salt))
+// newCipher returns the cipher for a salt.
+func (k *key) newCipher(salt [saltSize]byte) cipher.AEAD {
+	block, err := aes.NewCipher(mac(k.secret, "text", salt[:]))
 	if err != nil {
 		panic(err) // not reached: the key has 32 bytes
 	}
@@ -88,6 +108,32 @@ func (k *key) aead(salt []byte) cipher.AEAD {
 		panic(err) // not reached: the block has 16 bytes
 	}
 	return aead
+}
+
+// sealing returns the salt of the next text, and its cipher.
+func (k *Keys) sealing() ([saltSize]byte, cipher.AEAD) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.left == 0 {
+		rand.Read(k.salt[:])
+		k.left = maxTexts
+	}
+	k.left--
+	d := derived{k.keys[0].id, k.salt}
+	aead := k.ciphers[d]
+	if aead == nil {
+		aead = k.keys[0].newCipher(d.salt)
+		k.keep(d, aead)
+	}
+	return d.salt, aead
+}
+
+// keep keeps a cipher. The caller must hold mu.
+func (k *Keys) keep(d derived, aead cipher.AEAD) {
+	if len(k.ciphers) >= maxCiphers || k.ciphers == nil {
+		k.ciphers = map[derived]cipher.AEAD{}
+	}
+	k.ciphers[d] = aead
 }
 
 // Seal seals a text for a context.
@@ -99,19 +145,19 @@ func (k *Keys) Seal(context, text []byte) string {
 // seal seals the text after the place of the header in buf.
 func (k *Keys) seal(buf, context []byte) string {
 	buf = slices.Grow(buf, tagSize) // seal in place
-	header := buf[:headerSize]
-	header[0] = sealFormat
-	copy(header[1:], k.keys[0].id[:])
-	random := header[1+len(key{}.id):]
-	rand.Read(random)
-	aead := k.keys[0].aead(random[:saltSize])
-	sealed := aead.Seal(buf[headerSize:headerSize], random[saltSize:], buf[headerSize:], additional(header, context))
+	salt, aead := k.sealing()
+	buf[0] = sealFormat
+	copy(buf[1:], k.keys[0].id[:])
+	copy(buf[saltAt:], salt[:])
+	nonce := buf[nonceAt:headerSize]
+	rand.Read(nonce)
+	sealed := aead.Seal(buf[headerSize:headerSize], nonce, buf[headerSize:], additional(buf, context))
 	return base64.RawURLEncoding.EncodeToString(buf[:headerSize+len(sealed)])
 }
 
 // additional returns the additional data of a text.
 func additional(header, context []byte) []byte {
-	return append(header[:1+len(key{}.id):1+len(key{}.id)], context...)
+	return append(header[:saltAt:saltAt], context...)
 }
 
 // Open opens a sealed text in a context. It fails with [ErrKey] or [ErrSeal].
@@ -123,20 +169,28 @@ func (k *Keys) Open(context []byte, sealed string) ([]byte, error) {
 	if err != nil || buf[0] != sealFormat {
 		return nil, ErrSeal
 	}
-	header := buf[:headerSize]
-	for i := range k.keys {
-		if string(header[1:1+len(key{}.id)]) != string(k.keys[i].id[:]) {
-			continue
-		}
-		random := header[1+len(key{}.id):]
-		aead := k.keys[i].aead(random[:saltSize])
-		text, err := aead.Open(buf[headerSize:headerSize], random[saltSize:], buf[headerSize:], additional(header, context))
-		if err != nil {
-			return nil, ErrSeal
-		}
-		return text, nil
+	d := derived{[idSize]byte(buf[1:]), [saltSize]byte(buf[saltAt:])}
+	i := slices.IndexFunc(k.keys, func(key key) bool { return key.id == d.id })
+	if i < 0 {
+		return nil, ErrKey
 	}
-	return nil, ErrKey
+	k.mu.Lock()
+	aead := k.ciphers[d]
+	k.mu.Unlock()
+	known := aead != nil
+	if !known {
+		aead = k.keys[i].newCipher(d.salt)
+	}
+	text, err := aead.Open(buf[headerSize:headerSize], buf[nonceAt:headerSize], buf[headerSize:], additional(buf, context))
+	if err != nil {
+		return nil, ErrSeal
+	}
+	if !known {
+		k.mu.Lock()
+		k.keep(d, aead)
+		k.mu.Unlock()
+	}
+	return text, nil
 }
 
 // Context identifies the call to which a state belongs.
@@ -150,11 +204,12 @@ type Context struct {
 // digest returns the additional data of the states of the call. Arguments that are written in
 // another way, such as with members in another order, are the same arguments.
 func (c *Context) digest() []byte {
-	buf := make([]byte, 0, 512)
+	var room [256]byte
+	buf := room[:0]
 	for _, part := range []string{"state", c.Principal, c.Method, c.Name} {
 		buf = appendText(buf, part)
 	}
-	sum := sha256.Sum256(appendCanonical(buf, c.Arguments))
+	sum := canonicalSum(buf, c.Arguments)
 	return sum[:]
 }
 

@@ -22,7 +22,8 @@ type Asked struct {
 	ID
 	Label  string
 	Method string
-	Name   string // the key of the request and its response in messages
+	Params json.RawMessage // not part of the state
+	Name   string          // the key of the request and its response in messages
 }
 
 // Entry returns the entry that records the response to the request.
