@@ -77,12 +77,15 @@ func TestCallRejectedAfterReopenIsSentAgain(t *testing.T) {
 		f.drop()
 		f.takeLog()
 		var wg sync.WaitGroup
-		for _, method := range []string{"ping", "tools/list"} {
+		for _, method := range []string{"tools/list", "ping"} {
 			wg.Go(func() {
 				if _, err := s.Call(t.Context(), method, nil); err != nil {
 					t.Errorf("%s: %v", method, err)
 				}
 			})
+			if method == "tools/list" {
+				synctest.Wait() // the server has received it
+			}
 		}
 		wg.Wait()
 		got := f.takeLog()
