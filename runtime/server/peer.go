@@ -96,8 +96,8 @@ func methodNotFound(req *session.Request) error {
 // latest returns the newest revision that sessions support.
 func latest() mcp.Revision { return session.Revisions()[0] }
 
-// revision returns the revision of the session of a request. Only recovered tasks serve a request
-// without a session, and tasks are of the newest revision.
+// revision returns the revision of the session of a request. A request without a session belongs to
+// a recovered task, which has the newest revision.
 func revision(req *session.Request) mcp.Revision {
 	if req.Session == nil {
 		return latest()

@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Roots requests the roots of the client: the folders and files with which the server may work (MCP
-// roots, "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not
+// Roots requests the roots of the client: the folders and files that the server may use (MCP roots,
+// "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not
 // declared roots, and with [session.ErrTimeout] after [Config.InputTimeout]. Roots may change, so
 // call it for each use. If the client announces changes, the session caches the roots until the
 // next notifications/roots/list_changed. The caller may modify the list.
