@@ -14,10 +14,10 @@ import (
 )
 
 // Roots requests the roots of the client: the folders and files that the server may use (MCP roots,
-// "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not
-// declared roots, and with [session.ErrTimeout] after [Config.InputTimeout]. Roots may change, so
-// call it for each use. If the client announces changes, the session caches the roots until the
-// next notifications/roots/list_changed. The caller may modify the list.
+// "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not declared roots,
+// and with [session.ErrTimeout] after [Config.InputTimeout]. Roots may change, so call it for each
+// use. If the client announces changes, the session caches the roots until the next
+// notifications/roots/list_changed. The caller may modify the list.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	client := c.ClientCapabilities()
 	if client != nil && client.Roots == nil {
