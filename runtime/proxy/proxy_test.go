@@ -312,7 +312,7 @@ func (n *notices) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotific
 	return nil
 }
 
-func TestUpstreamDiesAndComesBack(t *testing.T) {
+func TestUpstreamReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
 		addTool(t, one.Server, "echo", echo("one"))
