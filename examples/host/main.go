@@ -1,5 +1,5 @@
 // Command host keeps connections to all servers in a file and offers their tools as one list. It
-// connects again when a server ends or is not reachable.
+// connects again when a server ends or cannot be reached.
 //
 // The file has a JSON object whose members are named after servers. Each has a "url", or a "command"
 // with its arguments. The host prints the tools, and then calls one for each line of its standard
@@ -86,7 +86,7 @@ func (s server) connect(ctx context.Context) (*client.Client, error) {
 // host keeps a client for each server.
 type host struct {
 	delay time.Duration  // before connecting again
-	ready sync.WaitGroup // until each server was tried once
+	ready sync.WaitGroup // until the host has tried to connect to each server
 	done  sync.WaitGroup
 
 	mu      sync.Mutex
@@ -103,7 +103,7 @@ func start(ctx context.Context, servers map[string]server, delay time.Duration) 
 	return h
 }
 
-// keep connects to a server, again and again.
+// keep connects to a server, and connects again when the connection ends, until ctx ends.
 func (h *host) keep(ctx context.Context, name string, s server, tried func()) {
 	for ctx.Err() == nil {
 		c, err := s.connect(ctx)

@@ -1,5 +1,6 @@
-// Command proxy is one server before many. It reads the servers from a file in the format that hosts
-// use, and serves their tools, prompts and resources over standard input and output, or over HTTP.
+// Command proxy is one server in front of many. It reads the servers from a file in the format that
+// hosts use, and serves their tools, prompts and resources over standard input and output, or over
+// HTTP.
 //
 //	go run ./examples/proxy servers.json
 //	go run ./examples/proxy -listen localhost:8080 servers.json

@@ -163,8 +163,8 @@ func (c *Client) Server() *mcp.InitializeResult { return c.session.Server() }
 func (c *Client) Revision() mcp.Revision { return c.session.Revision() }
 
 // Close ends the session at once; see [session.Session.Close]. Tasks continue on the server. Close
-// waits for handlers and progress callbacks to return; call [session.Session.Stop] from within one
-// of them instead.
+// waits for handlers and progress callbacks to return; call [session.Session.StartClose] from within
+// one of them instead.
 func (c *Client) Close() error { return c.session.Close() }
 
 // Shutdown ends the session in order; see [session.Session.Shutdown].
@@ -213,7 +213,7 @@ func (c *Client) Subscribe(ctx context.Context, uri string) error {
 	return err
 }
 
-// Unsubscribe ends a subscription.
+// Unsubscribe ends the subscription to a resource.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
 	if c.session.Modern() {
 		c.listener.unsubscribe(uri)

@@ -193,7 +193,7 @@ func (h requestHandler) open(ctx context.Context, p *mcp.ElicitRequestURLParams)
 const codeURLRequired = -32042
 
 // URLsRequired returns the URLs that the user must open before the server accepts a request. It
-// returns false if err is not the error for that, or if one of the URLs fails [CheckURL]. Send the
+// returns false if err is not that error of the server, or if one of the URLs fails [CheckURL]. Send the
 // request again after the URLs have been opened (MCP elicitation, "URL Elicitation Required
 // Error").
 func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {

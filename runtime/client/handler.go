@@ -27,7 +27,8 @@ func (c *Client) handler(rest session.Handler) session.Handler {
 	}
 }
 
-// ignores reports whether only the host could handle a notification of the protocol, and does not.
+// ignores reports whether a notification of the protocol has no effect: neither the client nor the
+// host handles it.
 func (c *Client) ignores(method string) bool {
 	switch method {
 	case mcp.MethodNotificationsToolsListChanged, mcp.MethodNotificationsResourcesListChanged,

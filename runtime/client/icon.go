@@ -113,8 +113,8 @@ func (f *Icons) client(u *url.URL) (*http.Client, error) {
 	return c, nil
 }
 
-// public is a transport that connects to public addresses only. It keeps no idle connections, as
-// icons are few.
+// public is a transport that connects to public addresses only. It keeps no idle connections,
+// because icons are few.
 var public = &http.Transport{
 	DialContext:         (&net.Dialer{Timeout: 10 * time.Second, Control: refusePrivate}).DialContext,
 	TLSHandshakeTimeout: 10 * time.Second,

@@ -9,7 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Method returns a handler for [Options].Methods that serves a request of the server which the
+// Method returns a handler for [Options].Methods. It serves a request of the server that the
 // protocol does not define. P and R are structs or maps that encode as a JSON object, or types of
 // package mcp; R may also be a pointer to one, and nil is the empty result. Params that do not fit P
 // are rejected with [jsonrpc.CodeInvalidParams]; absent ones count as an empty object. The context of
@@ -25,7 +25,7 @@ func Method[P, R any](f func(ctx context.Context, params P) (R, error)) session.
 }
 
 // Notification is [Method] for a notification. F is called for one notification at a time, in the
-// order in which they were sent. Its error is logged.
+// order in which the server sent them. Its error is logged.
 func Notification[P any](f func(ctx context.Context, params P) error) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if !req.IsNotification() {

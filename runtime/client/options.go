@@ -28,8 +28,8 @@ type Options struct {
 	// agreed, not that the interaction is complete. Nil means that the server cannot send URLs.
 	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitAction, error)
 
-	// Sample lets a model continue a conversation, see [SampleRequest] and [Say]. An error that wraps
-	// [ErrRefused] reports to the server that the user rejected the request. Nil means that the
+	// Sample lets a model continue a conversation, see [SampleRequest] and [Say]. If the user rejects
+	// the request, return an error that wraps [ErrRefused]. Nil means that the
 	// server cannot request sampling.
 	Sample func(ctx context.Context, r *SampleRequest) (*mcp.CreateMessageResult, error)
 
@@ -47,7 +47,7 @@ type Options struct {
 	Roots *Roots
 
 	// CheckRoot is called for each root whenever the server requests the roots. The server sees
-	// those for which it returns nil. Errors are logged. If CheckRoot is nil, [Accessible] is used.
+	// the roots for which it returns nil. Errors are logged. If CheckRoot is nil, [Accessible] is used.
 	CheckRoot func(ctx context.Context, root mcp.Root) error
 
 	// Notifications handles the server's notifications. Before it is called, the client discards

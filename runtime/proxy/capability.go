@@ -22,7 +22,7 @@ func everything() mcp.ServerCapabilities {
 }
 
 // add adds capabilities to c. It declares listChanged for all lists, because the lists of the proxy
-// change when it loses an upstream.
+// change when an upstream disconnects.
 func add(c *mcp.ServerCapabilities, more mcp.ServerCapabilities) {
 	all := everything()
 	if more.Tools != nil {
@@ -70,7 +70,8 @@ func addTasks(c *mcp.ServerCapabilities, more *mcp.ServerCapabilitiesTasks) {
 }
 
 // describe returns the result of initialize with the capabilities and instructions of the upstreams
-// and of the server itself. An upstream that is not connected may have any feature.
+// and of the server itself. For an upstream that is not connected, describe declares all
+// capabilities that the proxy can pass on.
 func (c *client) describe(result *mcp.InitializeResult) *mcp.InitializeResult {
 	out := *result
 	out.Capabilities = *c.p.own.Load()

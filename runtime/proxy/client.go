@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func newClient(ctx context.Context, p *Proxy, s *session.Session) *client {
 	return c
 }
 
-// settle closes settled.
+// settle closes settled when all links have tried to connect, or after ConnectTimeout.
 func (c *client) settle() {
 	defer close(c.settled)
 	timer := time.NewTimer(c.p.cfg.ConnectTimeout)
@@ -209,7 +210,7 @@ func (c *client) serve(ctx context.Context, req *session.Request, next session.H
 	return c.serveTask(ctx, req, next)
 }
 
-// pass passes a request to an upstream or, if that is nil, to the server itself.
+// pass passes a request to the upstream of l, or to the server itself if l is nil.
 func (c *client) pass(ctx context.Context, req *session.Request, l *link, params json.RawMessage, next session.Handler) (codec.Encoder, error) {
 	if l == nil {
 		return next(ctx, req)
@@ -222,8 +223,9 @@ func (c *client) pass(ctx context.Context, req *session.Request, l *link, params
 }
 
 // byName returns the upstream of the feature whose name is at a path of the params, and the params
-// for it. A feature that is not listed, such as one of an upstream that is not connected, is found
-// by its prefix, unless the server itself has it. The link is nil if there is none.
+// for it. If no upstream lists the feature, byName returns the upstream with the longest prefix of
+// the name, which may be disconnected, unless the server itself lists the feature. The link is nil
+// if there is no upstream.
 func (c *client) byName(ctx context.Context, req *session.Request, k kind, next session.Handler, path ...string) (*link, json.RawMessage) {
 	params := req.Params
 	name, ok := textOf(params, path...)
@@ -312,14 +314,15 @@ func (c *client) read(ctx context.Context, req *session.Request, next session.Ha
 }
 
 // askByURI passes a request with a URI to the upstreams that may have the resource, until one knows
-// it, and then to the server itself. By is the upstream that has served it, or nil.
+// it, and then to the server itself. By is the upstream that has served the request; nil stands for
+// the server itself.
 func (c *client) askByURI(ctx context.Context, req *session.Request, next session.Handler) (result codec.Encoder, by *link, err error) {
 	uri, ok := textOf(req.Params, "uri")
 	if !ok {
 		result, err = next(ctx, req)
 		return result, nil, err
 	}
-	var failed error // the first one or, if there is one, the first that does not say that the resource is unknown
+	var failed error // the first error; one with another meaning than "unknown" takes precedence
 	for _, l := range c.byURI(uri) {
 		text, err := l.call(ctx, req, req.Params)
 		if err == nil {
@@ -339,7 +342,7 @@ func (c *client) askByURI(ctx context.Context, req *session.Request, next sessio
 }
 
 // meansUnknown reports whether an error may be that of a server without the requested resource.
-// Other servers have other codes for it.
+// Servers differ in the code that they return.
 func meansUnknown(err error) bool {
 	switch jsonrpc.CodeOf(err) {
 	case server.CodeResourceNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeMethodNotFound:
@@ -353,7 +356,7 @@ func (c *client) subscribe(ctx context.Context, req *session.Request, next sessi
 	full := len(c.subscriptions) >= maxSubscriptions
 	c.mu.Unlock()
 	if full {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "too many subscriptions"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("limit of %d subscriptions is reached", maxSubscriptions)}
 	}
 	result, by, err := c.askByURI(ctx, req, next)
 	if uri, ok := textOf(req.Params, "uri"); ok && err == nil && by != nil {
@@ -373,7 +376,8 @@ func (c *client) unsubscribe(ctx context.Context, req *session.Request, next ses
 	return c.pass(ctx, req, l, req.Params, next)
 }
 
-// complete serves a request for completions. An upstream without completions has none to suggest.
+// complete serves a request for completions. It returns no values for an upstream that does not
+// support completion.
 func (c *client) complete(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	l, params := c.byName(ctx, req, prompts, next, "ref", "name")
 	if uri, ok := textOf(req.Params, "ref", "uri"); ok {

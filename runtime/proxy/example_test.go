@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// A proxy before two servers. They run in the same process, so that Connect opens a connection in
-// memory; see [proxy.Command] and [proxy.Dial] for others.
+// A proxy in front of two servers. They run in the same process, so that Connect opens a connection
+// in memory; see [proxy.Command] and [proxy.Dial] for others.
 func Example() {
 	upstream := func(name, greeting string) proxy.Upstream {
 		s := server.New(name, "1.0.0", nil)

@@ -126,8 +126,8 @@ func TestPromptsAndCompletion(t *testing.T) {
 	}
 }
 
-// The log level and the subscriptions reach the upstreams, also those that come back, and so do log
-// messages and updates the client.
+// The log level and the subscriptions reach the upstreams, including those that have reconnected.
+// Log messages and updates reach the client.
 func TestLogAndSubscriptionsSurviveReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
@@ -166,8 +166,8 @@ func TestLogAndSubscriptionsSurviveReconnect(t *testing.T) {
 	})
 }
 
-// The client sees the capabilities and instructions of the upstreams. One that is down may have any
-// capability.
+// The client sees the capabilities and instructions of the upstreams. An upstream that is down
+// counts as one with all capabilities.
 func TestCapabilities(t *testing.T) {
 	one := newUpstream(t, "one", &server.Config{Instructions: "Use one."})
 	addTool(t, one.Server, "x", echo(""))
@@ -192,7 +192,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// An upstream with a newer revision than the client.
+// The upstream has a newer revision than the client.
 func TestResultsAreProjected(t *testing.T) {
 	one := newUpstream(t, "one", nil)
 	addTool(t, one.Server, "x", func(context.Context, *server.Call, struct{}) (struct{ N int }, error) { return struct{ N int }{1}, nil },

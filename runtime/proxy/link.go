@@ -122,7 +122,7 @@ func (l *link) serve(ctx context.Context, connected func()) (err error) {
 // disconnect closes a connection and removes its features.
 func (l *link) disconnect(s *session.Session) {
 	l.conn.Store(nil)
-	s.Close() // ends calls of refresh and trackers
+	s.Close() // ends the calls of refresh, and the trackers
 	l.mu.Lock()
 	clear(l.trackers)
 	l.mu.Unlock()
@@ -218,8 +218,8 @@ func (l *link) callWith(ctx context.Context, conn *connection, caller *session.C
 	return l.c.convert(conn, req.Method, l.toClient(result)), nil
 }
 
-// failure returns the error for a client whose request has failed. It does not show the client why
-// an upstream has ended, because that may quote its standard error.
+// failure returns the error for a client whose request has failed. It hides from the client why the
+// upstream has ended, because the reason may quote the standard error of a child process.
 func (l *link) failure(ctx context.Context, req *session.Request, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -350,10 +350,11 @@ var relatedTask = []byte(`"` + task.RelatedTask + `"`)
 // clientID returns the id that the client knows a task of the upstream by.
 func (l *link) clientID(id string) string { return l.up.Name + ":" + id }
 
-// ownID returns the id that the upstream knows a task by. Ids of the client's own tasks stay.
+// ownID returns the id that the upstream knows a task by. It does not change ids of the client's
+// own tasks.
 func (l *link) ownID(id string) string { return strings.TrimPrefix(id, l.up.Name+":") }
 
-// toClient changes the related task of a message of the upstream.
+// toClient replaces the id of the related task in a message of the upstream by that for the client.
 func (l *link) toClient(text json.RawMessage) json.RawMessage {
 	if !mentionsTask(text) {
 		return text
@@ -364,7 +365,8 @@ func (l *link) toClient(text json.RawMessage) json.RawMessage {
 	return editText(text, l.clientID, "_meta", task.RelatedTask, "taskId")
 }
 
-// fromClient changes the related task of a message of the client.
+// fromClient replaces the id of the related task in a message of the client by that of the
+// upstream.
 func (l *link) fromClient(text json.RawMessage) json.RawMessage {
 	if !mentionsTask(text) {
 		return text

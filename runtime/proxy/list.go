@@ -85,8 +85,11 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) ([]*feature,
 			all = append(all, f)
 			size += len(f.text)
 		}
-		if len(all) > maxFeatures || size > maxFeatureBytes {
-			return nil, fmt.Errorf("proxy: list of more than %d features or %d bytes", maxFeatures, maxFeatureBytes)
+		if len(all) > maxFeatures {
+			return nil, fmt.Errorf("proxy: list has more than %d features", maxFeatures)
+		}
+		if size > maxFeatureBytes {
+			return nil, fmt.Errorf("proxy: list has more than %d bytes", maxFeatureBytes)
 		}
 		var next *string
 		if text, ok := textOf(page, "nextCursor"); ok {
@@ -145,8 +148,8 @@ func (c *client) setList(l *link, k kind, list []*feature) {
 	}
 }
 
-// Beginnings of cursors: the rest is the last key of the page before, or a cursor of the server's
-// own list.
+// Prefixes of cursors. The rest of a cursor is the last key of the previous page after afterKey,
+// and a cursor of the server's own list after ownList.
 const (
 	afterKey = "k"
 	ownList  = "o"
@@ -209,8 +212,9 @@ func (p *page) end(cursor string) codec.Encoder {
 	return session.Raw(append(p.text, '}'))
 }
 
-// addOwn adds a page of the server's own list and ends the page. Given reports whether the client
-// has sent a cursor of that list. An error of the server's list fails only a page of that list.
+// addOwn adds a page of the server's own list and ends the page. Given is true if the client has
+// sent a cursor of that list. In this case, an error of the list fails the request; otherwise, the
+// page lacks the server's own features.
 func (p *page) addOwn(ctx context.Context, req *session.Request, cursor string, given bool, next session.Handler) (codec.Encoder, error) {
 	own := req.Clone()
 	own.Params = nil

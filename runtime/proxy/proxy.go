@@ -1,5 +1,5 @@
-// Package proxy puts one MCP server before many others, its upstreams: child processes, URLs, or
-// any other connection. A client sees the tools, prompts, resources and tasks of all of them.
+// Package proxy puts one MCP server in front of many others, its upstreams: child processes, URLs,
+// or any other connection. A client sees the tools, prompts, resources and tasks of all of them.
 //
 //	p, err := proxy.New("hub", "1.0.0", &proxy.Config{Upstreams: []proxy.Upstream{
 //		proxy.Command("files", stdio.Command{Path: "files-server"}),
@@ -15,11 +15,12 @@
 // Each session of a client has its own connections to the upstreams, opened with the client's own
 // info and capabilities. So an upstream sees the client that it serves, its input requests reach
 // that client and no other, and clients share no state. The connections end with the session. If
-// one fails, its features disappear from the lists, and the proxy connects again; everything else
-// goes on. Over HTTP without sessions ([streamable.HandlerOptions].Stateless), the proxy connects
-// for each request. A proxy needs no [streamable.HandlerOptions].Store: a session that is restored
-// after a restart of the proxy has lost its subscriptions, its log level and its list of tasks. Without
-// a store, clients open new sessions and send their subscriptions and log levels again.
+// one fails, its features disappear from the lists, and the proxy connects again. The other
+// connections are not affected. Over HTTP without sessions ([streamable.HandlerOptions].Stateless),
+// the proxy connects for each request. Do not set [streamable.HandlerOptions].Store: a session that
+// is restored after a restart of the proxy has lost its subscriptions, its log level and its list
+// of tasks. Without a store, clients open new sessions and send their subscriptions and log levels
+// again.
 //
 // # What is passed on
 //
@@ -52,7 +53,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -75,12 +75,13 @@ type Upstream struct {
 	// Name identifies the upstream in logs, errors and the ids of its tasks. It is required, unique
 	// and has no colon.
 	Name string
-	// Prefix is put before the names of tools and prompts, such as "files_". It may be empty. If a
-	// name occurs twice, the feature of the first upstream is shown.
+	// Prefix is prepended to the names of tools and prompts, such as "files_". It may be empty. If
+	// two features then have the same name, clients see that of the first upstream.
 	Prefix string
-	// Connect opens a connection. It is called for each session of a client, and again after a
-	// connection has failed. The values of ctx are those of the request that opened the session of
-	// the client. Ctx ends with that session.
+	// Connect opens a connection. It is called for each session of a client, and again 1 second
+	// after a connection has failed. If it fails again and again, the delay doubles up to 1 minute.
+	// Connect is called by several goroutines at once. Ctx ends with the session of the client, and
+	// has the values of the request that opened the session.
 	Connect func(ctx context.Context) (transport.Conn, error)
 	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
 	// Revisions is nil, the proxy requests the revision of the client.
@@ -115,13 +116,13 @@ type Config struct {
 	// Upstreams are the servers behind the proxy. Their order is that of the instructions, and
 	// decides between features of the same name.
 	Upstreams []Upstream
-	// ConnectTimeout is how long the first response to a client waits until all upstreams are
-	// connected and listed. Later ones appear with a list_changed notification. The default is
-	// [DefaultConnectTimeout].
+	// ConnectTimeout limits how long the first response to a client waits until all upstreams are
+	// connected and their lists are fetched. The features of slower upstreams appear later, with a
+	// list_changed notification. The default is [DefaultConnectTimeout].
 	ConnectTimeout time.Duration
 	// Server configures the server for the clients. It may have features of its own: those of
 	// upstreams take precedence, and come first in lists. Its Visible, its middleware, its CallRate
-	// and its limits of resources are for its own features alone. All requests pass through the
+	// and its limits of resources apply to its own features only. All requests pass through the
 	// middleware in Session.Receiving, which may reject those for features of upstreams.
 	Server server.Config
 }
@@ -155,14 +156,14 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 	}
 	p.cfg.Upstreams = slices.Clone(p.cfg.Upstreams)
 	seen := map[string]bool{}
-	for _, u := range p.cfg.Upstreams {
+	for i, u := range p.cfg.Upstreams {
 		switch {
 		case u.Name == "":
-			return nil, errors.New("proxy: upstream without a name")
+			return nil, fmt.Errorf("proxy: upstream %d: empty Name", i)
 		case strings.Contains(u.Name, ":"):
-			return nil, fmt.Errorf("proxy: upstream %q: name has a colon", u.Name)
+			return nil, fmt.Errorf("proxy: upstream %q: Name has a colon", u.Name)
 		case seen[u.Name]:
-			return nil, fmt.Errorf("proxy: two upstreams with the name %q", u.Name)
+			return nil, fmt.Errorf("proxy: upstream %q: Name is not unique", u.Name)
 		case u.Connect == nil:
 			return nil, fmt.Errorf("proxy: upstream %q: nil Connect", u.Name)
 		}
@@ -201,7 +202,7 @@ func (p *Proxy) Close() error {
 }
 
 // Shutdown shuts the server down, see [server.Server.Shutdown], and waits until the connections to
-// upstreams are closed, or ctx ends.
+// upstreams are closed or ctx ends. It returns the error of the server.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	err := p.Server.Shutdown(ctx)
 	p.end()
@@ -227,8 +228,8 @@ func (p *Proxy) end() {
 	}
 }
 
-// clientOf returns the state of a session. It starts to connect to the upstreams if there is none
-// yet. It fails if the proxy is closed.
+// clientOf returns the state of a session. If the session has none yet, clientOf creates it and
+// starts to connect to the upstreams. It fails if the proxy is closed.
 func (p *Proxy) clientOf(ctx context.Context, s *session.Session) (*client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -163,7 +163,7 @@ func TestMergesToolsWithPrefixes(t *testing.T) {
 	}
 }
 
-// The first upstream with a name is shown.
+// If two upstreams have a tool of the same name, clients see that of the first one.
 func TestEmptyPrefixes(t *testing.T) {
 	one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
 	addTool(t, one.Server, "echo", echo("one"))
@@ -288,7 +288,7 @@ func (n *notices) add(text string) {
 	n.list = append(n.list, text)
 }
 
-// take returns the notices so far and forgets them.
+// take returns the notices so far and removes them.
 func (n *notices) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -312,7 +312,7 @@ func (n *notices) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotific
 	return nil
 }
 
-func TestUpstreamDiesAndComesBack(t *testing.T) {
+func TestUpstreamReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
 		addTool(t, one.Server, "echo", echo("one"))
@@ -358,7 +358,8 @@ func TestUpstreamDiesAndComesBack(t *testing.T) {
 	})
 }
 
-// A client waits for slow upstreams until the timeout, and is told when they come later.
+// A client waits for slow upstreams until the timeout. It receives list_changed when they connect
+// later.
 func TestUpstreamThatIsSlowToConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
@@ -423,9 +424,9 @@ func TestConnectionsBelongToClients(t *testing.T) {
 func TestNewRejectsUpstreams(t *testing.T) {
 	connect := func(context.Context) (transport.Conn, error) { return nil, errors.New("no") }
 	for want, list := range map[string][]proxy.Upstream{
-		"proxy: upstream without a name":          {{Connect: connect}},
-		`proxy: upstream "a:b": name has a colon`: {{Name: "a:b", Connect: connect}},
-		`proxy: two upstreams with the name "a"`:  {{Name: "a", Connect: connect}, {Name: "a", Connect: connect}},
+		"proxy: upstream 0: empty Name":           {{Connect: connect}},
+		`proxy: upstream "a:b": Name has a colon`: {{Name: "a:b", Connect: connect}},
+		`proxy: upstream "a": Name is not unique`: {{Name: "a", Connect: connect}, {Name: "a", Connect: connect}},
 		`proxy: upstream "a": nil Connect`:        {{Name: "a"}},
 	} {
 		if _, err := proxy.New("hub", "1", &proxy.Config{Upstreams: list}); err == nil || err.Error() != want {

@@ -25,7 +25,8 @@ func (c *client) callTool(ctx context.Context, req *session.Request, next sessio
 	return c.pass(ctx, req, l, params, next)
 }
 
-// startTask passes a call that asks for a task. The progress of the task continues after the result.
+// startTask passes on a call that requests a task. Progress is also passed on after the result,
+// until the task is terminal.
 func (l *link) startTask(ctx context.Context, req *session.Request, params json.RawMessage) (codec.Encoder, error) {
 	conn := l.conn.Load()
 	if conn == nil {
@@ -114,7 +115,7 @@ func (c *client) serveTask(ctx context.Context, req *session.Request, next sessi
 	result, err := l.call(ctx, req, editText(req.Params, l.ownID, "taskId"))
 	if req.Method == mcp.MethodTasksResult {
 		if ctx.Err() == nil && l.conn.Load() != nil {
-			l.stopProgress(id) // it is terminal
+			l.stopProgress(id) // the task is terminal
 		}
 	} else {
 		result = editText(result, l.clientID, "taskId")

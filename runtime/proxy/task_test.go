@@ -117,8 +117,8 @@ func TestCancellationOfTaskPasses(t *testing.T) {
 	<-ended
 }
 
-// A task can be awaited in a later session by its id. Its creator alone can list it, although the
-// upstream knows all clients as one.
+// A task can be awaited in a later session by its id. Only the session that created it can list it,
+// because the upstream has one principal for all clients.
 func TestTaskOfEarlierSession(t *testing.T) {
 	one := newTaskUpstream(t, "one")
 	release := make(chan struct{})
@@ -199,7 +199,7 @@ func TestTaskOfClientPasses(t *testing.T) {
 	})
 }
 
-// The ids in raw messages of a task, in both directions.
+// The ids of tasks in raw messages are replaced in both directions.
 func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 	const key = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`
 	var got []string

@@ -37,7 +37,7 @@ func (c *Call) Server() *Server { return c.p.s }
 
 // Session returns the session that received the request. It may have ended while a task still runs.
 // Session returns nil for a task that was recovered from an earlier process. Handlers rarely need
-// it: the other methods of Call answer for the request, whether there is a session or not.
+// it: the other methods of Call describe the request, even without a session.
 func (c *Call) Session() *session.Session {
 	if req, ok := session.FromContext(c.ctx); ok {
 		return req.Session
@@ -108,8 +108,8 @@ func (c *Call) Meta() *mcp.RequestMetaObject {
 // the task runs in the process that created it. A recovered task has none, because headers are never
 // persisted. The header must not be changed. It may contain credentials.
 //
-// Values that HTTP middleware adds to the context of the HTTP request are in the context of the
-// handler, for just as long.
+// As long as Header returns the header, the context of the handler has the values that HTTP
+// middleware adds to the context of the HTTP request.
 func (c *Call) Header() http.Header {
 	header, _ := transport.HTTP(c.ctx)
 	return header

@@ -179,8 +179,8 @@ func TestElicitAppliesStructTags(t *testing.T) {
 	}
 }
 
-// Elicit changes no list and no pointee that several calls share as defaults.
-func TestElicitLeavesSharedDefaults(t *testing.T) {
+// Several calls share a list and a pointee as defaults.
+func TestElicitDoesNotChangeSharedDefaults(t *testing.T) {
 	type Seat struct {
 		Row string `json:"row"`
 	}

@@ -130,9 +130,9 @@ func (s *Server) hasMethod(methods ...string) bool {
 
 // receive is the receiving middleware of a session. It removes members from the result of
 // initialize that the negotiated revision does not define. It drops the cached roots when the
-// client announces a change. It calls [Config].Initialized and RootsChanged. It enforces [Config.CallRate] on requests, but not on the work of
-// their tasks, which may run much later, or again. It rejects tasks/list of a client without a
-// principal.
+// client announces a change. It calls [Config].Initialized and RootsChanged. It enforces
+// [Config.CallRate] on requests, but not on the work of their tasks, which may run much later, or
+// again. It rejects tasks/list of a client without a principal.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if p.calls != nil && p.s.limited(req) && !p.calls.Allow() {

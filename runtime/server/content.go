@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// The functions of this file reject content that the protocol does not admit, before it is sent.
+// Before content is sent, the functions of this file reject what the protocol does not admit.
 
 // internalError returns the error for an invalid result of a handler. The client receives its text,
 // which names the cause.

@@ -26,8 +26,8 @@ type TypeDefinition struct {
 
 // DefineType sets the JSON Schema of the values of type T, wherever schemas are inferred: as an
 // option of one tool, in [Config].Types for all features of a server, or in [SchemaFor]. It is for
-// types of other packages. A type of one's own can have the method JSONSchema() json.RawMessage
-// instead. The definition of a tool takes precedence over that of the configuration, and both take
+// types of other packages. Give a type of your own the method JSONSchema() json.RawMessage instead.
+// The definition of a tool takes precedence over that of the configuration, and both take
 // precedence over the method.
 //
 // The schema is a JSON object. It must admit the JSON that package codec/value encodes. A reference
@@ -38,7 +38,8 @@ func DefineType[T any](schema string) TypeDefinition {
 
 func (d TypeDefinition) forTool(t *tool) { t.types = append(t.types, d) }
 
-// checkTypes returns an error for each invalid definition, and for each type with several.
+// checkTypes returns an error for each invalid definition, and for each type with several
+// definitions.
 func checkTypes(types []TypeDefinition) (mistakes []error) {
 	for i, d := range types {
 		if d.typ == nil {
@@ -55,7 +56,7 @@ func checkTypes(types []TypeDefinition) (mistakes []error) {
 	return mistakes
 }
 
-// schemaMethod is implemented by types that bring their schema.
+// schemaMethod is implemented by types that return their schema.
 type schemaMethod interface{ JSONSchema() json.RawMessage }
 
 // hasSchemaMethod reports whether a type, or a pointer to it, has the method JSONSchema.
@@ -63,8 +64,8 @@ func hasSchemaMethod(t reflect.Type) bool {
 	return t.Kind() != reflect.Interface && reflect.PointerTo(t).Implements(reflect.TypeFor[schemaMethod]())
 }
 
-// ownSchema returns the schema that is defined for a type or that the type brings, or nil if there
-// is none.
+// ownSchema returns the schema that is defined for a type or that its method returns, or nil if
+// there is none.
 func (x *inference) ownSchema(t reflect.Type) (*typeSchema, error) {
 	for _, d := range slices.Backward(x.types) {
 		if d.typ == t {

@@ -20,9 +20,9 @@
 // A feature is a tool, a resource, a resource template or a prompt. A handler is the author's
 // function for a feature. A call is one request that a handler serves. Its [Call] reaches the
 // client: progress, log messages, elicitation, sampling and roots. It also returns the task, if the
-// call runs as one. And it answers for the request: [Call.ClientInfo], [Call.ClientCapabilities],
-// [Call.Revision], [Call.Meta], [Call.Principal] and, over HTTP, [Call.Header] and
-// [Call.RemoteAddr].
+// call runs as one. These methods describe the request: [Call.ClientInfo],
+// [Call.ClientCapabilities], [Call.Revision], [Call.Meta], [Call.Principal] and, over HTTP,
+// [Call.Header] and [Call.RemoteAddr].
 //
 // # Schemas
 //
@@ -35,9 +35,9 @@
 //		Frames int    `json:"frames" minimum:"1" maximum:"1000" default:"24"`
 //	}
 //
-// [SchemaFor] lists the tags. A wrong tag is an error of the function that adds the feature. Types
-// with the method JSONSchema() [json.RawMessage] bring their schema; [DefineType] sets those of other
-// types.
+// [SchemaFor] lists the tags. If a tag is invalid, the function that adds the feature fails. A type
+// with the method JSONSchema() [json.RawMessage] has the schema that the method returns;
+// [DefineType] sets the schemas of other types.
 //
 // # One set of handlers
 //
@@ -74,9 +74,9 @@
 //
 // # Limits
 //
-// [Config] limits what a client can make the server do and hold: the length of URIs, the number and
-// the bytes of subscriptions, calls and log messages per second, how long the client may take to
-// respond to an input request, and the rounds of tool calls in a conversation. [session.Config]
+// [Config] limits the work and the memory that a client can cause: the length of URIs, the number
+// and the bytes of subscriptions, calls and log messages per second, how long the client may take
+// to respond to an input request, and the rounds of tool calls in a conversation. [session.Config]
 // limits the length of messages and the number of concurrent requests. Arguments and output are
 // rejected if validation takes more than a million steps, plus 8 for each byte. A schema that
 // refers to itself in several branches can reach this limit with a few levels of nesting.
@@ -107,9 +107,9 @@
 //
 // # Own methods
 //
-// [Config].Methods serves requests and notifications that the protocol does not define, with
-// functions of Go types; see [Method] and [Notification]. A handler sends such requests to the client
-// with [Request] and notifications with [Call.Notify]. Package client has the other side.
+// [Config].Methods serves requests and notifications that the protocol does not define, with typed
+// Go functions; see [Method] and [Notification]. A handler sends such requests to the client with
+// [Request], and such notifications with [Call.Notify]. Package client has the counterparts.
 //
 // # Validation
 //

@@ -34,11 +34,11 @@ var ErrAnswer = errors.New("server: response does not comply with the input requ
 // Elicit asks the user to fill in a form with the fields of the struct T: strings, numbers, booleans
 // and, with the tag enum, lists of strings (MCP elicitation, "Form Mode Elicitation"). The form has
 // the choices, limits, formats and titles of the tags that [SchemaFor] describes. Tags that forms do
-// not have, such as multipleOf, are errors. Values that are not zero are the defaults of the form,
-// and those of the tag default follow. Defaults and limits of numbers are float64 values: use strings
-// for integers beyond 2^53. If the user accepts, Elicit sets fields to the values of the form;
-// otherwise fields does not change. See [Call.ElicitForm] for choices with titles, and for the errors.
-// Never ask for secrets in a form.
+// not have, such as multipleOf, are errors. Values that are not zero are the defaults of the form;
+// for other fields, the tag default applies. Defaults and limits of numbers are float64 values: use
+// strings for integers beyond 2^53. If the user accepts, Elicit sets fields to the values of the
+// form; otherwise fields does not change. See [Call.ElicitForm] for choices with titles, and for
+// the errors. Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
 	params, err := formParams(message, fields, c.p.s.cfg.Types)
 	if err != nil {
@@ -63,9 +63,9 @@ func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp
 	return result.Action, nil
 }
 
-// copyWithout returns a copy of the fields of a form in which those that the result sets are zero.
-// Decoding into them then changes no list and no pointee that the copy shares with the original, and
-// perhaps with other calls.
+// copyWithout returns a copy of the fields of a form. In the copy, the fields that the result sets
+// are zero. The copy shares lists and pointees with the original, and perhaps with other calls:
+// decoding into zero fields does not change them.
 func copyWithout[T any](fields *T, result *mcp.ElicitResult) *T {
 	out := new(*fields)
 	members, err := (&inference{dir: reading, forForm: true}).fieldsOf(reflect.TypeFor[T]())
@@ -440,10 +440,9 @@ func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, 
 	return actionOf(result), err
 }
 
-// RequireURL returns the error [CodeURLElicitationRequired], for a handler to return. The client
-// asks the user to visit the page and then sends the request again. If the elicitation is not
-// possible, RequireURL returns another error, as [Call.ElicitURL] does. For the page and the id, see
-// ElicitURL.
+// RequireURL returns an error with the code [CodeURLElicitationRequired]; return it from the
+// handler. The client asks the user to visit the page and then sends the request again. If the
+// elicitation is not possible, RequireURL returns another error, as [Call.ElicitURL] does.
 //
 // In revisions without sessions, which do not have the error code, it returns an
 // [*InputRequiredError] instead: the client asks the user, as for ElicitURL, and the handler is

@@ -59,7 +59,7 @@ type typeSchema struct {
 	AdditionalProperties any               `json:"additionalProperties,omitempty"` // false or a *typeSchema
 	AnyOf                []*typeSchema     `json:"anyOf,omitempty"`
 
-	own []rawMember // of a schema that the type brings; the fields above take precedence
+	own []rawMember // of a schema that JSONSchema or DefineType sets; the fields above take precedence
 }
 
 // MarshalJSON writes an object.

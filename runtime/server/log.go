@@ -42,7 +42,7 @@ func (h *handler) SetLevel(ctx context.Context, params *mcp.SetLevelRequestParam
 	return new(mcp.Result), nil
 }
 
-// setLevel sets the client's level, and returns the one before. The level "" means
+// setLevel sets the client's level, and returns the previous one. The level "" means
 // [Config].LogLevel.
 func (p *peer) setLevel(level mcp.LoggingLevel) (before mcp.LoggingLevel) {
 	n, ok := severity(level)
@@ -153,10 +153,11 @@ func (c *Call) Logger(name string) *slog.Logger {
 }
 
 // Logger returns a logger that sends its records to the clients of all sessions as log messages, for
-// events that belong to no call. Clients without a session do not receive them. Records have the form of [Call.Logger]. All clients receive them:
-// log nothing that concerns only one. For each session, records below its level or beyond
-// [Config.LogRate] are dropped, and those beyond 1000 or 1 MiB that the client has not yet accepted.
-// The logger does not wait for clients.
+// events that belong to no call. Clients without a session do not receive them. Records have the form
+// of [Call.Logger]. All clients with a session receive them: log nothing that concerns only one. For
+// each session, the logger drops records below its level and beyond [Config.LogRate]. It also drops
+// records while 1000 of them, or 1 MiB, are pending for the session. The logger does not wait for
+// clients.
 func (s *Server) Logger(name string) *slog.Logger {
 	return slog.New(&logHandler{to: sessionsLog(s.allPeers), name: name})
 }

@@ -23,12 +23,12 @@ type ownMethod struct {
 // notifications are ignored. [Server.DeclareExtension] declares the extension to clients.
 func NeedsExtension(id string) MethodOption { return func(m *ownMethod) { m.extension = id } }
 
-// Method returns a handler for [Config].Methods that serves a request of the author's own. P and R
-// are structs or maps that encode as a JSON object, or types of package mcp; R may also be a pointer
-// to one, and nil is the empty result. Params that do not fit P are rejected with
+// Method returns a handler for [Config].Methods that serves requests of a method of your own. P
+// and R are structs or maps that encode as a JSON object, or types of package mcp; R may also be a
+// pointer to one, and nil is the empty result. Params that do not fit P are rejected with
 // [jsonrpc.CodeInvalidParams]; absent ones count as an empty object. F is called, cancelled and
-// limited like the function of a tool, and its Call reports progress and reaches the client. An error
-// that wraps a [*jsonrpc.Error] is sent with its code.
+// limited like the function of a tool, and its Call reports progress and reaches the client. An
+// error that wraps a [*jsonrpc.Error] is sent with its code.
 //
 // By convention, the name of the method starts with a domain name of its author, as in
 // "example.com/version".
@@ -44,7 +44,7 @@ func Method[P, R any](f func(ctx context.Context, c *Call, params P) (R, error),
 }
 
 // Notification is [Method] for a notification. F is called for one notification of a session at a
-// time, in the order in which they were sent. Its error is logged.
+// time, in the order in which the client sent them. Its error is logged.
 func Notification[P any](f func(ctx context.Context, c *Call, params P) error, options ...MethodOption) session.Handler {
 	m := newOwnMethod(options)
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -56,8 +56,8 @@ func Notification[P any](f func(ctx context.Context, c *Call, params P) error, o
 	}
 }
 
-// Request sends a request of the author's own to the client of a call, and decodes its result into an
-// R. Params is a value as for [Method], or nil for none. Options are those of
+// Request sends a request that the protocol does not define to the client of a call, and decodes
+// its result into an R. Params is a value as for [Method], or nil for none. Options are those of
 // [session.Session.With], such as [session.Timeout]. Request fails with [session.ErrClosed] if the
 // call has no client, and otherwise as [session.Session.Call] does.
 func Request[R any](ctx context.Context, c *Call, method string, params any, options ...session.Option) (R, error) {

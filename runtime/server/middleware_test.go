@@ -212,7 +212,7 @@ func TestMiddlewareRunsInTask(t *testing.T) {
 	})
 }
 
-func TestInvalidMiddlewareIsAnError(t *testing.T) {
+func TestAddToolRejectsInvalidMiddleware(t *testing.T) {
 	for name, m := range map[string]server.ToolMiddleware{
 		"nil":                     nil,
 		"returned a nil function": func(server.ToolHandler) server.ToolHandler { return nil },

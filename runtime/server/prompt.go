@@ -54,8 +54,8 @@ type prompt struct {
 // required unless its json tag says omitempty or omitzero. A request with an argument that its field
 // does not accept is rejected. The tags of [SchemaFor] apply, too: an argument with a default is
 // optional, the values of an enum are its completion unless the prompt has another, and limits are
-// validated. The arguments of a map are declared with DefinePrompt. Arguments that the prompt does
-// not declare are ignored if In is a struct, and members of a map.
+// validated. The arguments of a map are declared with DefinePrompt. A struct ignores arguments that
+// the prompt does not declare; a map receives them.
 //
 // Out is string, which becomes one message of the user, [][mcp.PromptMessage] or
 // [*mcp.GetPromptResult].
@@ -240,7 +240,7 @@ func (p *prompt) serve(ctx context.Context, c *Call, arguments map[string]string
 	return p.get(ctx, c, arguments)
 }
 
-// checkResult returns an error if a result must not be sent, and logs it.
+// checkResult returns an error if a result must not be sent. It logs invalid messages.
 func (p *prompt) checkResult(c *Call, result *mcp.GetPromptResult) error {
 	if result == nil {
 		return fmt.Errorf("prompt %q returned no result", p.def.Name)

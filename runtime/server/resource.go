@@ -18,14 +18,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// CodeResourceNotFound answers requests for a resource that does not exist (MCP resources, "Error
-// Handling").
+// CodeResourceNotFound is the error code of requests for a resource that does not exist (MCP
+// resources, "Error Handling").
 const CodeResourceNotFound = -32002
 
 // Resource is the argument of a [ReadFunc]: the resource that a client reads.
 type Resource struct {
 	URI string
-	// Vars are the decoded values of the template's variables, nil for a resource without template.
+	// Vars are the decoded values of the template's variables, or nil for a resource with a fixed URI.
 	// No value has a ".." path segment.
 	Vars url.Values
 }
@@ -309,7 +309,7 @@ func readFrom(ctx context.Context, c *Call, read readFunc, r Resource, mime *str
 	return result, checkRead(c, r.URI, result)
 }
 
-// checkRead returns an error if a result must not be sent, and logs it.
+// checkRead returns an error if a result must not be sent. It logs invalid contents.
 func checkRead(c *Call, uri string, result *mcp.ReadResourceResult) error {
 	if result == nil {
 		return internalError("the resource has no result")

@@ -14,12 +14,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Roots requests the roots of the client: the folders and files with which the server may work (MCP
-// roots, "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not
-// declared roots, with [session.ErrTimeout] after [Config.InputTimeout] and, in revisions without
-// sessions, with an [*InputRequiredError] until there is a response. Roots may change, so call it for
-// each use. If the client announces changes, the session caches the roots until the
-// next notifications/roots/list_changed. The caller may modify the list.
+// Roots requests the roots of the client: the folders and files that the server may use (MCP roots,
+// "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not declared roots,
+// with [session.ErrTimeout] after [Config.InputTimeout] and, in revisions without sessions, with an
+// [*InputRequiredError] until there is a response. Roots may change, so call it for each use. If the
+// client announces changes, the session caches the roots until the next
+// notifications/roots/list_changed. The caller may modify the list.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	client := c.ClientCapabilities()
 	if client != nil && client.Roots == nil {

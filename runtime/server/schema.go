@@ -26,8 +26,9 @@ import (
 //     [json.RawMessage] and the types of package mcp, is any value, and so is an interface.
 //   - [time.Time] is a string in the format date-time, [time.Duration] an integer of nanoseconds,
 //     [json.Number] a number, [big.Int] an integer, and []byte a string in base64.
-//   - A type with the method JSONSchema() [json.RawMessage] has the schema that the method of its zero
-//     value returns. The arguments of SchemaFor are the schemas of further types, see [DefineType].
+//   - A type with the method JSONSchema() [json.RawMessage] has the schema that the method returns
+//     for the zero value. The arguments of SchemaFor are the schemas of further types, see
+//     [DefineType].
 //
 // # Struct tags
 //

@@ -27,13 +27,13 @@ const localPrincipal = "local"
 
 // ServeStdio serves one client over standard input and output, until the client ends the session,
 // ctx ends, or the process receives SIGINT or SIGTERM. Running calls then have 5 seconds to finish,
-// or the Grace of [session.Config] if the client has ended the session, and the server is shut down,
-// as by [Server.Shutdown]. ServeStdio does not wait longer than 5 seconds for handlers that ignore
-// the end of their context. A second signal ends the process at once.
+// or the Grace of [session.Config] if the client has ended the session. ServeStdio shuts down the
+// server, as [Server.Shutdown] does. It waits at most 5 seconds for handlers that ignore the end of
+// their context. A second signal ends the process at once.
 //
 // The process serves one user. The session therefore has the principal "local", unless
-// [Config].Session names another, so that the client can list its tasks. From the call on,
-// [os.Stdout] is the same as [os.Stderr], so that a stray print does not corrupt the messages.
+// [Config].Session names another, so that the client can list its tasks. ServeStdio sets
+// [os.Stdout] to [os.Stderr], so that a stray print does not corrupt the messages.
 //
 // ServeStdio returns nil after such an end, the error of [Server.Start] if the server cannot start,
 // and the error of the connection if it fails.
@@ -88,12 +88,12 @@ func (c *endingConn) Close() error {
 // Unwrap implements [transport.Unwrapper].
 func (c *endingConn) Unwrap() transport.Conn { return c.Conn }
 
-// notifyContext returns a context that also ends when the process is asked to end.
+// notifyContext returns a context that also ends when the process receives SIGINT or SIGTERM.
 func notifyContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
-// unlessEnded returns an error of the start, or nil if the error is that ctx has ended.
+// unlessEnded returns an error of Start, or nil if the error is that ctx has ended.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return nil
@@ -101,7 +101,8 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// shutdown is [Server.Shutdown], but an end of ctx is no error of sessions and modern requests.
+// shutdown is [Server.Shutdown], but ignores the errors of sessions and modern requests, such as that
+// ctx has ended.
 func (s *Server) shutdown(ctx context.Context) error {
 	return s.endAll(ctx, func(sess *session.Session) error {
 		sess.Shutdown(ctx)

@@ -28,8 +28,8 @@ import (
 
 // Config configures a [Server]. Its zero value is useful.
 type Config struct {
-	// Info holds the other members of the server info that is sent in the handshake, such as the
-	// title and icons. Its Name and Version must be empty or equal to those that [New] receives.
+	// Info is the server info of the handshake, such as the title and icons. [New] sets its Name and
+	// Version, which must be empty or equal to the arguments of New.
 	Info mcp.Implementation
 	// Instructions tell the model how to make good use of the server; "" for none.
 	Instructions string
@@ -51,12 +51,12 @@ type Config struct {
 	// sessions, the server serves no others.
 	Session session.Config
 	// Methods are handlers of requests and notifications by method. They take precedence over the
-	// server's own: use them for custom methods, see [Method] and [Notification], or for raw access
-	// to methods of the protocol.
+	// server's handlers. Use them for methods of your own, see [Method] and [Notification], or for raw
+	// access to methods of the protocol.
 	Methods map[string]session.Handler
 
-	// Visible decides which features exist for a call, in addition to the option [VisibleTo], which
-	// describes how it is called. Nil shows all features.
+	// Visible decides which features exist for a call, in addition to the option [VisibleTo]. The
+	// rules for the function of that option apply to Visible, too. Nil shows all features.
 	Visible func(c *Call, f Feature) bool
 
 	// ToolMiddleware, PromptMiddleware and ResourceMiddleware wrap the handling of all requests for
@@ -81,7 +81,7 @@ type Config struct {
 	// PageSize is the number of features on a page of a list. The default is [DefaultPageSize].
 	PageSize int
 	// CursorKey is a secret that authenticates the cursors of a [ListFunc], so that a client cannot
-	// forge one. They are part of the cursors of resources/list. Servers with the same key, such as
+	// forge one. The cursors of resources/list contain them. Servers with the same key, such as
 	// those behind one load balancer, accept each other's cursors. The default is a random key:
 	// after a restart of the server, clients must fetch such a list from its beginning.
 	CursorKey []byte
@@ -157,10 +157,10 @@ type Config struct {
 	// SessionOpened is called when the server has opened a session, before the handshake. Requests of
 	// the client may be served meanwhile. SessionClosed is called once for each such session, when it
 	// has ended and its handlers have returned. Its cause is that of [session.Session.Wait]: nil if a
-	// side has closed the session. [Server.Close] and [Server.Shutdown] wait for both functions, which
-	// must return soon and not call them. Each POST to a Stateless [streamable.Handler] is a session,
-	// except for modern requests, which need none. Over stdio, the connection is a session even if it
-	// carries only modern requests.
+	// side has closed the session. [Server.Close] and [Server.Shutdown] wait for both functions. The
+	// functions must return soon, and must not call Close or Shutdown. Each POST to a Stateless
+	// [streamable.Handler] is a session, except for modern requests, which need none. Over stdio, the
+	// connection is a session even if it carries only modern requests.
 	SessionOpened func(s *session.Session)
 	SessionClosed func(s *session.Session, cause error)
 
@@ -364,7 +364,7 @@ func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	return s.serve(context.Background(), conn, "")
 }
 
-// serve is [Server.Serve]. The session has the principal unless the configuration has one.
+// serve is [Server.Serve]. The session has the given principal unless [Config].Session names one.
 func (s *Server) serve(ctx context.Context, conn transport.Conn, principal string) (*session.Session, error) {
 	if conn == nil {
 		return nil, errors.New("server: nil connection")
@@ -524,8 +524,8 @@ func (s *Server) Close() error {
 
 // Shutdown ends all sessions in order, see [session.Session.Shutdown], and modern requests, see
 // [session.Responder.Shutdown], and waits for their handlers. Each open subscriptions/listen ends
-// with its result. Then it closes the task.Manager of the server. If ctx ends first, it does not
-// wait for handlers and work that ignore the end of their context. Connections preserve their
+// with its result. Then it closes the task.Manager of the server. If ctx ends first, Shutdown stops
+// waiting for handlers and tasks that ignore the end of their context. Connections preserve their
 // sessions as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	return s.endAll(ctx, func(sess *session.Session) error { return sess.Shutdown(ctx) }, func() error { return s.responder.Shutdown(ctx) })

@@ -56,9 +56,9 @@ func (s *Server) record(err error) error {
 	return err
 }
 
-// RecordMistake records an error that [Server.Err] then returns, with the place of the call, unless
-// err is nil. It returns err. Packages that add features to a server call it for mistakes of their
-// own callers.
+// RecordMistake adds err to the errors that [Server.Err] returns, with file and line of the call,
+// and returns err. It does nothing if err is nil. Packages that add features to a server call it
+// for mistakes of their own callers.
 func (s *Server) RecordMistake(err error) error { return s.record(err) }
 
 // callSite returns the base name of the file, and the line, of the latest call from another package
@@ -145,7 +145,7 @@ func (s *Server) check() (started bool, err error) {
 	return false, nil
 }
 
-// newManager returns a Manager for the tasks of the server, or nil without a store.
+// newManager returns a Manager for the tasks of the server, or nil if there is no store.
 func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 	if s.cfg.TaskStore == nil {
 		return nil, nil

@@ -203,7 +203,7 @@ func TestAddToolRejectsWrongStructTags(t *testing.T) {
 	}](t), `tag multipleOf:"0": want a number above 0`)
 }
 
-func TestTypesBringTheirSchema(t *testing.T) {
+func TestTypesDefineTheirSchema(t *testing.T) {
 	checkSchema[struct {
 		A cents   `json:"a" jsonschema:"the price" maximum:"100"`
 		B *cents  `json:"b"`

@@ -56,7 +56,7 @@ func DefineTool(f func(*mcp.Tool)) ToolOption {
 // DefineToolFor sets members of the tool's description for each caller of tools/list, for example in
 // the caller's language. F receives a copy of the description, which shares its lists and objects
 // with the original: f may replace them, but must not modify them. The name stays as it is. Calls
-// are validated against the original schemas. F is called by many goroutines.
+// are validated against the original schemas. F may be called by several goroutines at once.
 func DefineToolFor(f func(c *Call, def *mcp.Tool)) ToolOption {
 	if f == nil {
 		return nil
@@ -155,8 +155,8 @@ type tool struct {
 //   - string, [mcp.ContentBlock] or [][mcp.ContentBlock]: it becomes the content,
 //   - [*mcp.CallToolResult]: it is the result; if the description has an output schema, structured
 //     output must comply with it. In sessions, structured output must be a JSON object; if the schema
-//     is not that of an object, both become the member result of one. Clients of revisions without structured output get it
-//     as a text block if the result has no content.
+//     is not that of an object, both become the member result of one. If the result has no content,
+//     clients of revisions without structured output get it as a text block.
 //
 // AddTool fails if the protocol does not admit a schema, the name or the description, and with
 // [ErrExists] if there is a tool of that name. The error is also recorded, see [Server.Err].
@@ -468,7 +468,7 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 	return t.call(ctx, c, arguments)
 }
 
-// checkResult returns an error if a result must not be sent, and logs it.
+// checkResult returns an error if a result must not be sent. It logs invalid content.
 func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 	if result == nil {
 		return internalError("the tool returned no result")

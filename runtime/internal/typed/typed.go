@@ -1,4 +1,5 @@
-// Package typed converts the params and results of own methods to and from Go values.
+// Package typed converts params and results of methods that the protocol does not define to and
+// from Go values.
 package typed
 
 import (

@@ -45,8 +45,8 @@ const (
 	MIMEType = "text/html;profile=mcp-app"
 )
 
-// ViewOptions configures a view. The zero value is useful: the page has all scripts and styles in
-// itself and connects to no other host.
+// ViewOptions configures a view. The zero value is useful, for a page that contains all its scripts
+// and styles and connects to no other host.
 type ViewOptions struct {
 	// Description says what the view is for; "" for none.
 	Description string
@@ -61,8 +61,8 @@ type ViewOptions struct {
 	// PrefersBorder tells the client to draw a border and a background around the page, or not to.
 	// If it is nil, the client decides.
 	PrefersBorder *bool
-	// Always shows the view to all clients, also to those that have not declared the extension. Some
-	// clients for tests do not declare it.
+	// Always shows the view to all clients, including those that have not declared the extension.
+	// Some clients for tests do not declare it.
 	Always bool
 }
 
@@ -97,8 +97,8 @@ type View struct {
 // nil. AddView fails if an argument is invalid, and with [server.ErrExists] if there is a resource
 // with that URI. The error is also recorded, see [server.Server.Err].
 //
-// A client may fetch the page once and show it for many calls: data belongs into the results of the
-// tools.
+// A client may fetch the page once and show it for many calls: put data into the results of tools,
+// not into the page.
 func AddView(s *server.Server, uri, name, page string, options *ViewOptions) (*View, error) {
 	var o ViewOptions
 	if options != nil {
@@ -116,7 +116,7 @@ func AddView(s *server.Server, uri, name, page string, options *ViewOptions) (*V
 	if err != nil {
 		return nil, s.RecordMistake(fmt.Errorf("apps: view %q: %w", uri, err))
 	}
-	var meta *mcp.MetaObject // also of the listed resource, so that a client can review it before a call
+	var meta *mcp.MetaObject // listed, too, so that a client can review the view before a call
 	if string(ui) != "{}" {
 		meta = withUI(nil, ui)
 	}
@@ -174,7 +174,8 @@ func (o *ViewOptions) meta() (json.RawMessage, error) {
 	return codec.Marshal(value.Of(ui))
 }
 
-// Remove removes the view from the server. Remove the tools that show it as well.
+// Remove removes the view from the server. It fails with [server.ErrRemoved] for a nil View or a
+// second time. Remove the tools that show the view as well.
 func (v *View) Remove() error {
 	if v == nil {
 		return server.ErrRemoved
@@ -233,10 +234,10 @@ func listsMeta(rev mcp.Revision) bool {
 	return mcp.Project(rev, &mcp.Tool{Meta: new(mcp.MetaObject)}).Meta != nil
 }
 
-// Supported reports whether the client of a call shows views. A tool can then return less text, for
-// example. If the capabilities of the client are unknown, as with a Stateless handler of Streamable
-// HTTP, Supported returns true. In revisions before 2025-06-18, tools have no _meta, so it returns
-// false.
+// Supported reports whether the client of a call shows views. If it does, a tool can return less
+// text, for example. If the capabilities of the client are unknown, as with a Stateless handler of
+// Streamable HTTP, Supported returns true. In revisions before 2025-06-18, tools have no _meta, so
+// it returns false.
 func Supported(c *server.Call) bool {
 	capabilities := c.ClientCapabilities()
 	switch {

@@ -51,8 +51,7 @@ func newClock(t *testing.T, options *apps.ViewOptions) *server.Server {
 	return s
 }
 
-// connect connects a client that declares the extensions. The default of the revisions is all of
-// them.
+// connect connects a client that declares the extensions. Without revisions, it supports all of them.
 func connect(t *testing.T, s *server.Server, extensions string, revisions ...mcp.Revision) *client.Client {
 	t.Helper()
 	o := &client.Options{Session: session.Config{Revisions: revisions}}
@@ -122,7 +121,7 @@ func TestToolsAreDescribedForSupportingClients(t *testing.T) {
 	}
 }
 
-// For other clients, neither the view nor a tool for pages exists.
+// For clients without the extension, neither the view nor tools of AppTool exist.
 func TestViewIsHiddenFromOtherClients(t *testing.T) {
 	s := newClock(t, nil)
 	for _, test := range []struct {
@@ -175,7 +174,7 @@ func TestToolsAreDescribedForUnknownClients(t *testing.T) {
 	}
 }
 
-// Restrictions are in the list, for reviews, and with the contents.
+// The restrictions of a view are both in the list, for reviews, and with its contents.
 func TestViewIsListedAndRead(t *testing.T) {
 	const (
 		listed = `{%s"mimeType":"text/html;profile=mcp-app","name":"clock","uri":"ui://clock/view.html"}`

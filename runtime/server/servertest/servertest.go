@@ -22,20 +22,21 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
 
-// patience limits how long goroutines may take to end.
-const patience = 5 * time.Second
+// endTimeout limits how long goroutines may take to end.
+const endTimeout = 5 * time.Second
 
 // Connect starts the server and returns a client that is connected to it in memory. Options may be
 // nil. The test fails at once if the server cannot start, for example because of a mistake that
 // [server.Server.Err] reports.
 //
-// At the end of the test, the client is closed. With the last client of the server, the server is
-// closed as well. Then the test fails if a goroutine of the server, of its handlers and tasks, or of
+// Connect closes the client at the end of the test. With the last client of a server, it also shuts
+// down the server. Then the test fails if a goroutine of the server, of its handlers and tasks, or of
 // its clients has not ended within 5 seconds. That includes goroutines that handlers have started.
 // Goroutines that the server started before the first Connect do not count. Idle connections of
 // [http.DefaultTransport] are closed; close those of other transports in the test.
 //
-// Connect may be called within a bubble of [testing/synctest].
+// Call Connect from the goroutine of the test. It may be called within a bubble of
+// [testing/synctest].
 func Connect(t testing.TB, s *server.Server, o *client.Options) *client.Client {
 	t.Helper()
 	c, sess, err := connect(t.Context(), s, o)
@@ -55,7 +56,7 @@ func Connect(t testing.TB, s *server.Server, o *client.Options) *client.Client {
 				return // its own cleanup closes the server
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("servertest: shut down the server: %v", err)
@@ -70,8 +71,8 @@ func Connect(t testing.TB, s *server.Server, o *client.Options) *client.Client {
 	return c
 }
 
-// connect connects a client in a goroutine with the label of the server. The goroutines that it
-// starts inherit the label.
+// connect connects a client in a goroutine with the label of the server. Goroutines that this
+// goroutine starts inherit the label.
 func connect(ctx context.Context, s *server.Server, o *client.Options) (c *client.Client, sess *session.Session, err error) {
 	done := make(chan struct{})
 	go func() { // ends after the handshake
@@ -88,8 +89,8 @@ func connect(ctx context.Context, s *server.Server, o *client.Options) (c *clien
 	return c, sess, err
 }
 
-// pulled is a connection that is no [transport.Pusher], so that messages are handled by goroutines
-// of the session, which have the label, and not by those that send them.
+// pulled is a connection without the methods of [transport.Pusher]. Messages are therefore handled
+// by goroutines of the session, which have the label, and not by goroutines that send them.
 type pulled struct{ transport.Conn }
 
 // labelKey is the key of the label of goroutines.
@@ -98,14 +99,14 @@ const labelKey = "mcpwire.server"
 // label returns the value of the label of a server's goroutines.
 func label(s *server.Server) string { return fmt.Sprintf("%p", s) }
 
-// within reports whether f returns in time.
+// within reports whether f returns within endTimeout.
 func within(f func()) bool {
 	done := make(chan struct{})
 	go func() { // ends with f
 		defer close(done)
 		f()
 	}()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(endTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -116,9 +117,9 @@ func within(f func()) bool {
 }
 
 // remaining waits until the goroutines of a server have ended. It returns the stacks of those that
-// have not ended in time.
+// have not ended after its last pause.
 func remaining(s *server.Server) string {
-	for pause := time.Microsecond; pause < patience; pause *= 2 {
+	for pause := time.Microsecond; pause < endTimeout; pause *= 2 {
 		if goroutines(s) == "" {
 			return ""
 		}

@@ -200,7 +200,7 @@ func (f *follower) finish(out outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.period != nil {
-		f.period.cancel() // its requests are not needed any more
+		f.period.cancel() // its requests are no longer needed
 	}
 }
 

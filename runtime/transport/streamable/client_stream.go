@@ -86,7 +86,7 @@ func (s *stream) retryable(err error) bool {
 		return httpcore.Retryable(err)
 	}
 	status, ok := errors.AsType[*httpclient.StatusError](err)
-	noStream := ok && status.Code == http.StatusMethodNotAllowed // the server offers no stream any more
+	noStream := ok && status.Code == http.StatusMethodNotAllowed // the server no longer offers a stream
 	return !noStream && httpcore.RetryableOnReopen(err)
 }
 

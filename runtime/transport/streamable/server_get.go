@@ -245,10 +245,11 @@ func (s *streamWriter) flush() bool {
 	return !noFlush || !s.some || s.c.id == ""
 }
 
-// warnNoFlush logs once that the data of streams arrives only when their connections end.
+// warnNoFlush logs, once, that the data of streams arrives only when their connections end.
 func (h *Handler) warnNoFlush() {
 	if !h.warned.Swap(true) {
-		h.o.Logger.Warn("http.ResponseWriter cannot flush: each connection with a stream ends after the first messages; a wrapper of the writer needs a method Flush or Unwrap")
+		h.o.Logger.Warn("stream not flushed", "effect", "each connection with a stream ends after the first messages",
+			"remedy", "give the wrapper of http.ResponseWriter a method Flush or Unwrap")
 	}
 }
 

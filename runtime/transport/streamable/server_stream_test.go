@@ -665,7 +665,7 @@ func TestWriterWithoutFlush(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if n := strings.Count(log.String(), "cannot flush"); n != 1 {
+		if n := strings.Count(log.String(), "stream not flushed"); n != 1 {
 			t.Errorf("warned %d times:\n%s", n, &log)
 		}
 	})

@@ -5,7 +5,7 @@
 //	…
 //	c, err := client.Connect(ctx, tap.Log(conn, slog.Default()), nil)
 //
-// A connection that is observed keeps its optional methods; see [transport.As]. Messages may contain
+// An observed connection keeps its optional methods; see [transport.As]. Messages may contain
 // secrets of users and of servers: protect the log and the record accordingly.
 package tap
 
@@ -28,7 +28,7 @@ type observer interface {
 	failed(op string, err error)
 }
 
-// conn is a connection that is observed.
+// conn is an observed connection.
 type conn struct {
 	transport.Conn
 	o observer
@@ -70,9 +70,9 @@ func (c *conn) Write(ctx context.Context, m transport.Message) error {
 	return err
 }
 
-// Log returns a connection that logs the messages of c: an event at level debug for each, with its
-// direction, its method or id, and its text. Errors are logged at the same level. If the logger
-// does not log that level, a message costs almost nothing.
+// Log returns a connection that logs each message of c as an event at level debug, with its
+// direction, its method or id, and its text. Errors are logged at the same level. If l does not log
+// that level, messages are not parsed. The logger must not be nil.
 func Log(c transport.Conn, l *slog.Logger) transport.Conn { return &conn{c, logger{l}} }
 
 type logger struct{ l *slog.Logger }
@@ -103,17 +103,16 @@ func (l logger) failed(op string, err error) { l.l.Debug(op+" failed", "error", 
 // are safe for concurrent use.
 type Recorder struct{ w *tracefile.Writer }
 
-// NewRecorder returns a Recorder that writes to w. It does not close w.
+// NewRecorder returns a Recorder that writes to w, one message at a time. It does not close w.
 func NewRecorder(w io.Writer) *Recorder { return &Recorder{tracefile.NewWriter(w)} }
 
-// Wrap returns a connection that records the messages of c as those of the session of the given
-// name. From is the direction of the messages that are written to c: [mcp.FromClient] for the end of
-// a client.
+// Wrap returns a connection that records the messages of c under the name of a session. From is the
+// direction of the messages that are written to c: [mcp.FromClient] for the end of a client.
 func (r *Recorder) Wrap(c transport.Conn, session string, from mcp.Direction) transport.Conn {
 	return &conn{c, &recording{r, session, from}}
 }
 
-// Err returns the error of the first write that failed. Nothing is recorded after it.
+// Err returns the error of the first write that failed, or nil. Later messages are not recorded.
 func (r *Recorder) Err() error { return r.w.Err() }
 
 // recording records a session.

@@ -89,6 +89,6 @@ func TestObservedConnectionKeepsOptionalMethods(t *testing.T) {
 		t.Errorf("got %q, recorded %s", got, &recorded)
 	}
 	if c.(transport.Pusher).Push(p, nil) {
-		t.Error("a connection that wraps the observed one pushes past it")
+		t.Error("messages bypass the connection that wraps the observed one")
 	}
 }
