@@ -173,6 +173,64 @@ func part(object string, names ...string) string {
 	return object
 }
 
+// A client that does not read delays neither the cancellation of a request that sends messages, nor
+// other requests on the connection.
+func TestCancellationWhileModernClientDoesNotRead(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newServer(t, server.Config{})
+		calls := make(chan string, 2)
+		server.AddTool(s, "chat", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			for ctx.Err() == nil {
+				c.Notify(ctx, "com.example/text", session.Raw(`{"text":"`+strings.Repeat("x", 1000)+`"}`))
+			}
+			calls <- "cancelled"
+			return "", ctx.Err()
+		})
+		server.AddTool(s, "hi", "", func(context.Context, *server.Call, struct{}) (string, error) {
+			calls <- "called"
+			return "", nil
+		})
+		c := connectModernWith(t, s, inmemory.Options{MaxQueue: 4000})
+		c.paused = make(chan struct{})
+		c.start("tools/call", `{"name":"chat"}`, "")
+		synctest.Wait() // until the connection has no room
+		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		if got := <-calls; got != "cancelled" {
+			t.Errorf("got %s", got)
+		}
+		c.start("tools/call", `{"name":"hi"}`, "")
+		if got := <-calls; got != "called" {
+			t.Errorf("got %s", got)
+		}
+		close(c.paused)
+		synctest.Wait()
+	})
+}
+
+// A handshake agrees on a revision with sessions. Without one, the error names those that the server
+// speaks.
+func TestInitializeOfServerWithModernRevisions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, test := range []struct {
+			revisions       []mcp.Revision
+			requested, want string
+		}{
+			{[]mcp.Revision{"2026-07-28", "2025-11-25"}, "2024-11-05", `"protocolVersion":"2025-11-25"`},
+			{[]mcp.Revision{"2026-07-28", "2025-11-25"}, "2026-07-28", `"protocolVersion":"2025-11-25"`},
+			{[]mcp.Revision{"2026-07-28"}, "2025-11-25", `revisions without sessions only: [\"2026-07-28\"]`},
+			{[]mcp.Revision{"2026-07-28"}, "2026-07-28", `revisions without sessions only: [\"2026-07-28\"]`},
+		} {
+			s := newServer(t, server.Config{Session: session.Config{Revisions: test.revisions}})
+			c := connectModern(t, s)
+			c.write(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"` + test.requested + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+			if got := c.take(); len(got) != 1 || !strings.Contains(got[0], test.want) {
+				t.Errorf("%s of %v: got %s, want %s", test.requested, test.revisions, got, test.want)
+			}
+			c.result("server/discover", "", "")
+		}
+	})
+}
+
 const testInfo = `{"name":"test","version":"1"}`
 
 // Proves M-DISC-01, M-DISC-02, M-DISC-04, M-META-07, M-VER-02 and M-EXT-03.

@@ -30,7 +30,8 @@ type Config struct {
 	Responder *Responder
 
 	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
-	// means those of [Revisions]. A client may add [ModernRevisions]; see [Connect].
+	// means those of [Revisions]. A client may add [ModernRevisions]; see [Connect]. A server that
+	// names only these rejects initialize; see [Responder].
 	Revisions []mcp.Revision
 
 	// Known is what a client has learned about the server over an earlier connection, from

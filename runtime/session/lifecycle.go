@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -175,9 +176,15 @@ func (s *Session) serveInitialize(req *Request) (codec.Encoder, error) {
 	if params.ProtocolVersion == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: protocolVersion is missing"}
 	}
+	_, sessions := splitRevisions(s.cfg.Revisions)
+	if len(sessions) == 0 {
+		failed := modern.Unsupported(params.ProtocolVersion, s.cfg.Revisions)
+		failed.Message = fmt.Sprintf("initialize is not supported: the server speaks revisions without sessions only: %q", s.cfg.Revisions)
+		return nil, failed
+	}
 	rev := mcp.Revision(params.ProtocolVersion)
-	if !slices.Contains(s.cfg.Revisions, rev) {
-		rev = s.cfg.Revisions[0]
+	if !slices.Contains(sessions, rev) {
+		rev = sessions[0]
 	}
 	var result mcp.InitializeResult
 	s.handshake.set(func(a *agreement) {

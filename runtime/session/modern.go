@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -89,9 +90,9 @@ type modernRequest struct {
 	reporting sync.Mutex
 	reporter  *Reporter
 
-	sending sync.Mutex // held while a notification is sent
-	send    func(text []byte) error
-	over    bool // the request was answered, or must not be; guarded by sending
+	sending sync.Mutex              // held while a notification is sent
+	send    func(text []byte) error // nil if there is a session
+	over    atomic.Bool             // the request was answered, or must not be; finish sets it with sending held
 }
 
 // Respond implements [transport.Responder].
@@ -324,28 +325,38 @@ func sendModern(ctx context.Context, call *Call) (json.RawMessage, error) {
 	x := req.modern
 	x.sending.Lock()
 	defer x.sending.Unlock()
-	if x.over {
+	if x.over.Load() {
 		return nil, nil
 	}
-	if err = x.send(text); err != nil && x.session == nil {
+	if st := req.state; st != nil {
+		return nil, st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Session: st.session})
+	}
+	if err = x.send(text); err != nil {
 		x.until.Cancel(err) // the client cannot receive the answer either
 	}
 	return nil, err
 }
 
 // finish sends the report of progress that is held. After that, no notification is sent.
-func (x *modernRequest) finish() { x.end((*Reporter).Finish) }
-
-// silence ends the notifications of a request that was cancelled.
-func (x *modernRequest) silence() { x.end((*Reporter).silence) }
-
-func (x *modernRequest) end(report func(*Reporter)) {
-	x.reporting.Lock()
-	report(x.reporter)
-	x.reporting.Unlock()
+func (x *modernRequest) finish() {
+	x.reported().Finish()
 	x.sending.Lock()
-	x.over = true
+	x.over.Store(true)
 	x.sending.Unlock()
+}
+
+// silence ends the notifications of a request that was cancelled. It does not wait for one that is
+// being written, which may take as long as the client does not read.
+func (x *modernRequest) silence() {
+	x.reported().silence()
+	x.over.Store(true)
+}
+
+// reported returns the Reporter of the request, or nil if it has reported nothing.
+func (x *modernRequest) reported() *Reporter {
+	x.reporting.Lock()
+	defer x.reporting.Unlock()
+	return x.reporter
 }
 
 // modernRequestor is the Peer that has sent a modern request. It receives no requests: they go in
@@ -370,9 +381,6 @@ func (s *Session) modernRequest(message jsonrpc.Message, m transport.Message) {
 	st.req = &Request{ID: message.ID, Method: message.Method, Params: message.Params, state: st, modern: x}
 	st.ctx = &requestContext{lazyctx.Values{Context: &st.until, Other: m.Context}, st.req}
 	x.until = &st.until
-	x.send = func(text []byte) error {
-		return s.writeUntil(s.life.ctx, transport.Message{Text: text, For: st.req.ID, Session: m.Session})
-	}
 	if err := s.inbound.admit(st); err != nil {
 		s.answer(message.ID, modernError(err), m, nil)
 		return

@@ -14,7 +14,7 @@ type owner struct{ s *Session }
 var _ transport.Owner = owner{}
 
 func (o owner) Speaks(revision mcp.Revision) bool {
-	return slices.Contains(o.s.cfg.Revisions, revision)
+	return slices.Contains(o.s.cfg.Revisions, revision) && !isModern(revision)
 }
 
 func (o owner) Shutdown(ctx context.Context) error { return o.s.Shutdown(ctx) }
