@@ -30,7 +30,7 @@ const (
 // uses the smallest figure of several runs.
 func Check(t *testing.T, prepare func(n int) (run func())) {
 	t.Helper()
-	if race {
+	if Race {
 		t.Skip("slow with the race detector")
 	}
 	if why := squared(prepare); why != "" {
