@@ -26,7 +26,7 @@ import (
 func call() command {
 	return command{
 		name:  "call",
-		args:  "[-task] [-ttl TIME] [-json] [-env NAME] [-header H] [-root DIR] SERVER TOOL [KEY=VALUE...]",
+		args:  "[-task] [-ttl TIME] [-json] [-era ERA] [-env NAME] [-header H] [-root DIR] SERVER TOOL [KEY=VALUE...]",
 		short: "call a tool of a server",
 		help: `
 Connects to a server, calls a tool, shows its progress and writes its result. The schema of the tool
@@ -52,6 +52,11 @@ Example:
 			return func(ctx context.Context, s streams, args []string) error {
 				if len(args) < 2 {
 					return usagef("missing SERVER or TOOL")
+				}
+				if c.task {
+					if err := c.era.requireSessions(); err != nil {
+						return err
+					}
 				}
 				return c.withServer(ctx, s, args[0], func() error { return c.call(ctx, args[0], args[1], args[2:]) })
 			}

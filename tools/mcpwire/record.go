@@ -25,7 +25,7 @@ func record() command {
 Forwards messages between clients and a server and records them. SERVER is a URL, or a command with its
 arguments in one word or several. A client uses this command in place of the server: over standard
 input and output, or over HTTP with -http. The server's command gets the environment of this process.
-With -http, it is started again for each session.
+With -http, it is started again for each session, and clients must use a revision with sessions.
 
 If client and server use the same transport, record changes nothing: no byte of standard input and
 output, and no HTTP header, status or stream. Otherwise it forwards the messages unchanged over the

@@ -449,3 +449,39 @@ func TestTraceDoesNotOverwriteRecording(t *testing.T) {
 		t.Errorf("recording: %q, %v", text, err)
 	}
 }
+
+// Over HTTP, requests of a revision without sessions have a recording of their own. It shows the names
+// of both sides and the rounds of input.
+func TestRecordModernRequests(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "talk.ndjson")
+	url, end := recordWeb(t, file, serveEverything(t))
+	var out, errs strings.Builder
+	for range 2 {
+		code := run(t.Context(), streams{strings.NewReader("Ann\nblue\n"), &out, &errs}, []string{"call", "-era", "modern", url, "test_input_required_result_multi_round"})
+		if code != exitOK {
+			t.Fatalf("exit %d, errors %q", code, &errs)
+		}
+		mcpwire(t, "call", "-era", "session", url, "test_simple_text")
+	}
+	end()
+	code, list, _ := mcpwire(t, "trace", file)
+	for _, want := range []string{
+		"1   client ◀── server  result of server/discover: 2026-07-28, ",
+		"1   client ◀── server  result of tools/call: input required, step1 (elicitation/create)",
+		"1   client ──▶ server  tools/call: test_input_required_result_multi_round, with input step2",
+		"1   client ◀── server  result of tools/call: Ann likes blue.",
+	} {
+		if code != exitOK || strings.Count(list, want) != 2 {
+			t.Errorf("exit %d, %q is not twice in\n%s", code, want, list)
+		}
+	}
+	if n := strings.Count(list, "  initialize\n"); n != 2 || strings.Contains(list, "1   client ──▶ server  initialize") {
+		t.Errorf("%d handshakes in\n%s", n, list)
+	}
+	picture := filepath.Join(t.TempDir(), "talk.svg")
+	mcpwire(t, "trace", "-svg", picture, file)
+	text, err := os.ReadFile(picture)
+	if err != nil || !strings.Contains(string(text), ">mcpwire-everything<") || !strings.Contains(string(text), ">1 mcpwire<") {
+		t.Errorf("%v; names are not in\n%s", err, text)
+	}
+}

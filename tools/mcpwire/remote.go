@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
@@ -42,6 +43,7 @@ type remote struct {
 	env     values
 	headers values
 	roots   values
+	era     era
 
 	streams
 	lines   sync.Mutex // held while a line is written
@@ -55,11 +57,49 @@ type values []string
 func (v *values) String() string     { return strings.Join(*v, ", ") }
 func (v *values) Set(s string) error { *v = append(*v, s); return nil }
 
+// era is a flag that selects protocol revisions. The zero value selects all.
+type era string
+
+const (
+	modernEra  era = "modern"
+	sessionEra era = "session"
+)
+
+func (e *era) String() string { return string(*e) }
+
+func (e *era) Set(s string) error {
+	if *e = era(s); *e != modernEra && *e != sessionEra {
+		return fmt.Errorf("want %s or %s", modernEra, sessionEra)
+	}
+	return nil
+}
+
+// revisions returns the revisions of the era, the preferred one first.
+func (e era) revisions() []mcp.Revision {
+	switch e {
+	case modernEra:
+		return session.ModernRevisions()
+	case sessionEra:
+		return session.Revisions()
+	}
+	return append(session.ModernRevisions(), session.Revisions()...)
+}
+
+// requireSessions selects revisions with sessions, which have tasks. It fails if the user has selected others.
+func (e *era) requireSessions() error {
+	if *e == modernEra {
+		return usagef("revisions without sessions have no tasks; leave out -era")
+	}
+	*e = sessionEra
+	return nil
+}
+
 // declare declares the flags.
 func (r *remote) declare(flags *flag.FlagSet) {
 	flags.BoolVar(&r.json, "json", false, "write JSON for scripts, one result per line")
 	flags.Var(&r.env, "env", "pass the environment variable `NAME[=VALUE]` to the command; may be repeated")
 	flags.Var(&r.headers, "header", "send the header `\"Name: value\"` to the URL; may be repeated")
+	flags.Var(&r.era, "era", "use only revisions of `ERA`: modern, those without sessions, or session; by default, the server decides")
 	flags.Var(&r.roots, "root", "offer the folder `DIR` to the server as a root; may be repeated")
 }
 
@@ -112,6 +152,7 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	if o.Roots, err = r.offeredRoots(); err != nil {
 		return nil, err
 	}
+	o.Session.Revisions = r.era.revisions()
 	link, words, err := serverOf(server)
 	switch {
 	case err != nil:

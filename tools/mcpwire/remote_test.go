@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -397,10 +398,59 @@ func TestCallFetchesAllParts(t *testing.T) {
 	if code != exitOK || out != "abcdefghij\nklmnopqrst\nuvwxyz\n" || errs != "part 2:\npart 3:\n" {
 		t.Errorf("exit %d, output %q, errors %q", code, out, errs)
 	}
-	code, out, _ = mcpwire(t, "call", "-json", server, "alphabet", "letters=13")
+	code, out, _ = mcpwire(t, "call", "-json", "-era", "session", server, "alphabet", "letters=13")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != exitOK || len(lines) != 2 || !strings.Contains(lines[0], `"nextResumeToken"`) || lines[1] != `{"content":[{"type":"text","text":"nopqrstuvwxyz"}]}` {
 		t.Errorf("exit %d, output %q", code, out)
+	}
+}
+
+// The era of a call is what the server supports, or that of -era. Tasks need one with sessions.
+func TestEra(t *testing.T) {
+	server := serveEverything(t)
+	record := recorderFor(t, server)
+	for _, test := range []struct {
+		args    []string
+		methods string
+	}{
+		{[]string{"call"}, "server/discover tools/list tools/call"},
+		{[]string{"call", "-era", "modern"}, "server/discover tools/list tools/call"},
+		{[]string{"call", "-era", "session"}, "initialize notifications/initialized tools/list tools/call"},
+	} {
+		file := record(append(test.args, "SERVER", "test_simple_text")...)
+		var methods []string
+		for _, r := range recordedIn(t, file) {
+			if r.From == "client" {
+				methods = append(methods, r.Method)
+			}
+		}
+		if got := strings.Join(methods, " "); got != test.methods {
+			t.Errorf("%q sends %s, want %s", test.args, got, test.methods)
+		}
+	}
+	for _, args := range [][]string{{"call", "-task", "-era", "modern", server, "countdown", "from=0"}, {"task", "list", "-era", "modern", server}, {"tools", "-era", "old", server}} {
+		if code, _, errs := mcpwire(t, args...); code != exitUsage || !strings.Contains(errs, "era") {
+			t.Errorf("%q: exit %d, errors %q", args, code, errs)
+		}
+	}
+	if code, out, errs := mcpwire(t, "call", "-task", server, "countdown", "from=0"); code != exitOK || out != "Lift-off!\n" {
+		t.Errorf("task: exit %d, output %q, errors %q", code, out, errs)
+	}
+}
+
+// recorderFor returns a function that runs a command with a recorder in place of SERVER, and returns
+// the recording.
+func recorderFor(t *testing.T, server string) func(args ...string) (file string) {
+	return func(args ...string) string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "talk.ndjson")
+		url, end := recordWeb(t, file, server)
+		args[slices.Index(args, "SERVER")] = url
+		if code, _, errs := mcpwire(t, args...); code != exitOK {
+			t.Errorf("%q: exit %d, errors %q", args, code, errs)
+		}
+		end()
+		return file
 	}
 }
 

@@ -61,6 +61,9 @@ Example:
 				if want == 2 {
 					id = args[1]
 				}
+				if err := r.era.requireSessions(); err != nil {
+					return err
+				}
 				return r.withServer(ctx, s, args[0], func() error { return run(r, ctx, args[0], id) })
 			}
 		},

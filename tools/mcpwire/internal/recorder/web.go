@@ -11,12 +11,14 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
@@ -75,6 +77,7 @@ type mirror struct {
 	sessions    map[string]*storedSession // by session id; ids are secret and not recorded
 	uses        int                       // counts the uses of all sessions
 	sessionless string                    // name of the session of requests without a session id; "" if there was none
+	modern      string                    // the same for requests of revisions without sessions
 }
 
 // storedSession is a recorded session with the time of its last use.
@@ -172,9 +175,23 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		parsed, _ := jsonrpc.Parse(body, codec.NoCopy())
 		x.opens = parsed.Method == mcp.MethodInitialize
 	}
-	x.session = m.session(r.Header.Get("Mcp-Session-Id"), x.opens)
+	if revision := mcp.Revision(r.Header.Get("MCP-Protocol-Version")); slices.Contains(session.ModernRevisions(), revision) {
+		x.session = m.modernSession()
+	} else {
+		x.session = m.session(r.Header.Get("Mcp-Session-Id"), x.opens)
+	}
 	recordMessage(x.session, mcp.FromClient, body, size)
 	m.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, exchangeKey{}, x)))
+}
+
+// modernSession returns the record of the requests of revisions without sessions. Like those to a server
+// without sessions, they share one record and are decoded separately.
+func (m *mirror) modernSession() *trace.Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	session := m.log.Session(m.modern)
+	m.modern = session.Name()
+	return session
 }
 
 // session returns the record of a session. All requests to a server without sessions share one

@@ -120,3 +120,14 @@ func TestDrawSeveralClients(t *testing.T) {
 		t.Errorf("%v in\n%s", err, &list)
 	}
 }
+
+func TestSubscriptionIsDescribed(t *testing.T) {
+	var rec Recording
+	const notifications = `"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a:b"]}`
+	rec.Message(time.Unix(0, 0), mcp.FromClient, []byte(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"_meta":{},`+notifications+`}}`))
+	rec.Message(time.Unix(0, 0), mcp.FromServer, []byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{`+notifications+`}}`))
+	var list strings.Builder
+	if err := rec.Print(&list); err != nil || !strings.Contains(list.String(), "server  subscriptions/listen: tools, a:b\n") || !strings.Contains(list.String(), "acknowledged: tools, a:b\n") {
+		t.Errorf("%v in\n%s", err, &list)
+	}
+}

@@ -6,8 +6,11 @@ package trace
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -99,7 +102,7 @@ func (r *Recording) message(at time.Time, session string, from mcp.Direction, te
 	} else {
 		next.detail = describe(m)
 		next.task, next.status = c.state(from, m)
-		r.setNames(c, m)
+		r.setNames(c, m, text)
 	}
 	if n := len(r.rows); n > 0 && next.kind == jsonrpc.KindNotification && next.status == "" {
 		if last := &r.rows[n-1]; last.session == c && last.from == from && last.kind == next.kind && last.method == next.method && last.status == "" {
@@ -124,13 +127,30 @@ func (r *Recording) add(at time.Time, next row) {
 	r.rows = append(r.rows, next)
 }
 
-// setNames stores the names in the messages of the handshake.
-func (r *Recording) setNames(c *conversation, m mcp.Typed) {
+// setNames stores the names in the messages of the handshake. In revisions without sessions, the
+// client's name is in each request, and the server's in the result of server/discover.
+func (r *Recording) setNames(c *conversation, m mcp.Typed, text []byte) {
 	switch p := m.Payload.(type) {
 	case *mcp.InitializeRequestParams:
 		c.client = p.ClientInfo.Name
 	case *mcp.InitializeResult:
 		r.server = cmp.Or(r.server, p.ServerInfo.Name)
+	case *mcp.DiscoverResult:
+		if p.Meta != nil && p.Meta.ServerInfo != nil {
+			r.server = cmp.Or(r.server, p.Meta.ServerInfo.Name)
+		}
+	}
+	if m.Kind == jsonrpc.KindRequest && c.client == "" {
+		var request struct {
+			Params struct {
+				Meta struct {
+					Client mcp.Implementation `json:"io.modelcontextprotocol/clientInfo"`
+				} `json:"_meta"`
+			} `json:"params"`
+		}
+		if json.Unmarshal(text, &request) == nil {
+			c.client = request.Params.Meta.Client.Name
+		}
 	}
 }
 
@@ -174,7 +194,21 @@ func describe(m mcp.Typed) string {
 		if p.Task != nil {
 			return p.Name + ", as a task"
 		}
-		return p.Name
+		return p.Name + responses(p.InputResponses)
+	case *mcp.GetPromptRequestParams:
+		return p.Name + responses(p.InputResponses)
+	case *mcp.ReadResourceRequestParams:
+		return p.URI + responses(p.InputResponses)
+	case *mcp.InputRequiredResult:
+		return "input required" + inputRequests(p.InputRequests)
+	case *mcp.DiscoverResult:
+		return strings.Join(p.SupportedVersions, ", ")
+	case *mcp.SubscriptionsListenRequestParams:
+		return filter(&p.Notifications)
+	case *mcp.SubscriptionsAcknowledgedNotificationParams:
+		return filter(&p.Notifications)
+	case *mcp.ResourceUpdatedNotificationParams:
+		return p.URI
 	case *mcp.CreateTaskResult:
 		return string(p.Task.Status)
 	case *mcp.GetTaskResult:
@@ -200,6 +234,42 @@ func describe(m mcp.Typed) string {
 		}
 	}
 	return ""
+}
+
+// responses describes the responses to input requests in a request that is sent again.
+func responses(r mcp.InputResponses) string {
+	if len(r) == 0 {
+		return ""
+	}
+	return ", with input " + strings.Join(slices.Sorted(maps.Keys(r)), ", ")
+}
+
+// inputRequests describes the input requests in a result.
+func inputRequests(requests mcp.InputRequests) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(requests)) {
+		method := mcp.MethodRootsList
+		switch requests[key].(type) {
+		case *mcp.ElicitRequest:
+			method = mcp.MethodElicitationCreate
+		case *mcp.CreateMessageRequest:
+			method = mcp.MethodSamplingCreateMessage
+		}
+		list = append(list, fmt.Sprintf(", %s (%s)", key, method))
+	}
+	return strings.Join(list, "")
+}
+
+// filter describes the notifications that a client listens to.
+func filter(f *mcp.SubscriptionFilter) string {
+	var list []string
+	for name, on := range map[string]*bool{"prompts": f.PromptsListChanged, "resources": f.ResourcesListChanged, "tools": f.ToolsListChanged} {
+		if on != nil && *on {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(append(list, f.ResourceSubscriptions...), ", ")
 }
 
 // label returns the description of a row.
