@@ -230,15 +230,16 @@ func (a *answerer) answerJSON(status int, text []byte) {
 	a.w.Write(text)
 }
 
-// abort answers the request with an error, if it has no answer yet, and cancels it.
-func (a *answerer) abort() {
+// abort answers the request with an error, if it has no answer yet, and cancels it. The connection
+// serves no further requests.
+func (a *answerer) abort(failed *jsonrpc.Error) {
 	a.lock()
 	defer a.unlock()
-	failed := &jsonrpc.Error{Code: modern.CodeClosing, Message: errDraining.Error()}
 	if a.state != answerOver && a.gone.Err() == nil {
 		if text, _ := errorResponse(a.id, failed); a.state == answerStream {
 			a.writeEvent(text)
 		} else {
+			a.w.Header()["Connection"] = []string{"close"}
 			a.writeJSON(statusOf(failed), text)
 		}
 	}
@@ -252,7 +253,7 @@ func (a *answerer) close() {
 	done := make(chan struct{})
 	go func() { // ends when the client has accepted the answer, or after StallTimeout
 		defer close(done)
-		a.abort()
+		a.abort(&jsonrpc.Error{Code: modern.CodeClosing, Message: errDraining.Error()})
 	}()
 	timer := time.NewTimer(a.h.o.FlushTimeout)
 	defer timer.Stop()

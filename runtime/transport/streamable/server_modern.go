@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
@@ -63,8 +64,17 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 		refuseModern(w, id, err)
 		return
 	}
-	defer a.leave()
-	a.finish(h.o.Responder.Respond(&a.ctx, m, a.send))
+	returned := false
+	defer func() {
+		if !returned { // the handler has ended the goroutine, which is one of package http
+			boundary.Report(h.o.Logger, "handler panicked", boundary.ErrGoexit, "method", m.Method)
+			a.abort(boundary.WireError(boundary.ErrGoexit))
+		}
+		a.leave()
+	}()
+	text, failed := h.o.Responder.Respond(&a.ctx, m, a.send)
+	returned = true
+	a.finish(text, failed)
 }
 
 // checkHeader returns the version of a modern message, or its first fault: an incomplete _meta, or a

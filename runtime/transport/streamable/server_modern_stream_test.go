@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,28 @@ func respond(t *testing.T, o streamable.HandlerOptions, network func(net.Listene
 	s := serveOver(t, o, newTools(), network)
 	t.Cleanup(func() { responder.Close() })
 	return s, responder
+}
+
+// A handler that calls runtime.Goexit ends the goroutine of package http, and so the connection. The
+// client gets an answer before.
+func TestModernHandlerCallsGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := respond(t, streamable.HandlerOptions{Logger: slog.New(slog.DiscardHandler)}, plain, func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if req.Method == "custom/stream" {
+				peer, _ := session.PeerFrom(ctx)
+				peer.Notify(ctx, "custom/event", nil)
+			}
+			runtime.Goexit()
+			return nil, nil
+		})
+		for _, method := range []string{"custom/json", "custom/stream"} {
+			response := s.do("POST", modernRequest(1, method), methodHeader(method)...)
+			text, _ := io.ReadAll(response.Body) // a stream ends without its last chunk
+			if response.StatusCode != 200 || !strings.Contains(string(text), `"id":1,"error":{"code":-32603`) {
+				t.Errorf("%s: %d %s", method, response.StatusCode, text)
+			}
+		}
+	})
 }
 
 // The first notification makes the response a stream, which ends with the answer.
