@@ -111,11 +111,10 @@ func TestServerCloseWithModernRequests(t *testing.T) {
 	})
 }
 
-// Many subscriptions of clients that do not read hold no message, and do not delay others.
+// Subscriptions of clients that do not read delay neither others nor the end of the server.
 func TestUnreadSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServerWithTool(t, nil, nil)
-		defer srv.Close()
 		s := &testServer{t: t, tools: newTools()}
 		s.handler = srv.Handler(&streamable.HandlerOptions{StallTimeout: time.Hour, KeepAlive: -1})
 		s.serveHTTP(plain)
@@ -133,6 +132,10 @@ func TestUnreadSubscriptions(t *testing.T) {
 		}
 		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("the notifications took %v", d)
+		}
+		start = time.Now()
+		if err := srv.Close(); err != nil || time.Since(start) > time.Second {
+			t.Errorf("closed after %v: %v", time.Since(start), err)
 		}
 	})
 }
