@@ -1,6 +1,7 @@
 // Package server builds Model Context Protocol servers from Go functions. It supports tools,
-// resources, prompts, completion and logging, for every revision whose sessions begin with
-// initialize.
+// resources, prompts, completion and logging, for every revision of the protocol: those whose sessions
+// begin with initialize, and modern ones such as 2026-07-28, whose requests need no session. One server
+// serves both at the same time, at one HTTP endpoint or over one pair of standard streams.
 //
 //	s := server.New("calculator", "1", nil)
 //	server.AddTool(s, "add", "Adds two numbers.",
@@ -54,11 +55,32 @@
 // runs a function once in all rounds. [Call.RunAll] makes several input requests in one round. What
 // a call knows so far passes through the client in sealed form; see [Config].StateKeys.
 //
+// # Requests without a session
+//
+// A modern request names its revision and the capabilities of its client. The server keeps no state
+// between such requests:
+//
+//   - [Call.Session] is nil, and [Call.ClientInfo] and [Call.ClientCapabilities] are those of the
+//     request. So are the extensions that [DefineToolFor], [VisibleTo] and [NeedsExtension] look at.
+//   - A handler that fails with a [*session.CapabilityError] of the client rejects the request with
+//     an error that lists the capability. In a session, the model reads the error.
+//   - Results have caching hints; see [Caching].
+//   - Clients listen to changes of lists and resources with subscriptions/listen, any number at once.
+//     Changes that a client has not read yet are merged.
+//   - [Call.Log] and [Call.Logger] send messages only if the request asks for them.
+//   - Structured output may be any JSON, where sessions need an object; see [AddTool].
+//   - Arguments can be repeated in header fields of HTTP; see [SchemaFor].
+//   - [Config.CallRate], [Config.LogRate] and [Config.MaxSubscriptions] limit each principal.
+//
+// [Server.Logger], [Config].Initialized, [Config].RootsChanged, [Call.ElicitTask] and
+// [Call.SampleTask] are for sessions only.
+//
 // # Declared capabilities
 //
 // A server declares the capabilities of the features that it has when a session opens; see
 // [Config.Capabilities]. Features may be added, changed and removed at any time. The server
-// notifies the sessions in which it has declared that kind of feature.
+// notifies the sessions in which it has declared that kind of feature. Modern clients discover the
+// current capabilities; methods of other features do not exist for them.
 //
 // # Restarts
 //

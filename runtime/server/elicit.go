@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -40,7 +41,7 @@ var ErrAnswer = errors.New("server: response does not comply with the input requ
 // form; otherwise fields does not change. See [Call.ElicitForm] for choices with titles, and for
 // the errors. Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
-	params, err := formParams(message, fields, c.p.s.cfg.Types)
+	params, err := formParams(message, fields, c.p.s)
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +100,7 @@ func actionOf(result *mcp.ElicitResult) mcp.ElicitAction {
 }
 
 // formParams returns the params of a form with the fields of a struct.
-func formParams[T any](message string, fields *T, types []TypeDefinition) (*mcp.ElicitRequestFormParams, error) {
+func formParams[T any](message string, fields *T, s *Server) (*mcp.ElicitRequestFormParams, error) {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("server: elicit: want a pointer to a struct, got %T", fields)
@@ -107,11 +108,7 @@ func formParams[T any](message string, fields *T, types []TypeDefinition) (*mcp.
 	if fields == nil {
 		return nil, fmt.Errorf("server: elicit: nil %T", fields)
 	}
-	schema, err := formSchema(t, types)
-	if err != nil {
-		return nil, fmt.Errorf("server: elicit: %w", err)
-	}
-	text, err := codec.Marshal(value.Of(schema))
+	f, err := s.formOf(t, new(T))
 	if err != nil {
 		return nil, err
 	}
@@ -119,18 +116,52 @@ func formParams[T any](message string, fields *T, types []TypeDefinition) (*mcp.
 	if err != nil {
 		return nil, err
 	}
-	zero, err := codec.Marshal(value.Of(new(T)))
-	if err != nil {
-		zero = json.RawMessage(`{}`) // the zero value of a type may have no JSON
+	params := &mcp.ElicitRequestFormParams{Message: message}
+	if bytes.Equal(values, f.zero) {
+		params.RequestedSchema = f.requested
+		return params, nil
 	}
-	if text, err = withDefaults(text, values, zero); err != nil {
+	text, err := withDefaults(f.schema, values, f.zero)
+	if err != nil {
 		return nil, err
 	}
-	params := &mcp.ElicitRequestFormParams{Message: message}
 	if err := codec.Unmarshal(text, &params.RequestedSchema); err != nil {
 		return nil, err
 	}
 	return params, nil
+}
+
+// typeForm is the form with the fields of a type. It is immutable.
+type typeForm struct {
+	schema    json.RawMessage
+	requested mcp.ElicitRequestFormParamsRequestedSchema // the same; without defaults from values
+	zero      json.RawMessage                            // the zero value of the type
+}
+
+// formOf returns the form for a type, which has the zero value.
+func (s *Server) formOf(t reflect.Type, zero any) (*typeForm, error) {
+	if f, ok := s.forms.Load(t); ok {
+		return f.(*typeForm), nil
+	}
+	schema, err := formSchema(t, s.cfg.Types)
+	if err != nil {
+		return nil, fmt.Errorf("server: elicit: %w", err)
+	}
+	f := new(typeForm)
+	if f.schema, err = codec.Marshal(value.Of(schema)); err != nil {
+		return nil, err
+	}
+	if f.zero, err = codec.Marshal(value.Of(zero)); err != nil {
+		f.zero = json.RawMessage(`{}`) // the zero value of a type may have no JSON
+	}
+	if f.schema, err = withDefaults(f.schema, json.RawMessage(`{}`), f.zero); err != nil { // sorts the members
+		return nil, err
+	}
+	if err := codec.Unmarshal(f.schema, &f.requested); err != nil {
+		return nil, err
+	}
+	s.forms.Store(t, f)
+	return f, nil
 }
 
 // formSchema returns the schema of a form with the fields of a struct.

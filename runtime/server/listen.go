@@ -78,6 +78,10 @@ func (x *listeners) notify(method, uri string) {
 // listener is an open subscription. Changes that it has not reported are merged, so that a client
 // that reads slowly costs no more memory than its subscription.
 type listener struct {
+	id        mcp.NotificationMetaObject // the _meta of its notifications
+	principal string
+	use       usage
+
 	lists []string      // sorted methods of notifications of changed lists
 	uris  []string      // sorted
 	wake  chan struct{} // has room for one
@@ -120,9 +124,27 @@ func (l *listener) take() []notice {
 // SubscriptionsListen implements subscriptions/listen (MCP, "Subscriptions"). It returns when the
 // client cancels the request, or with a result when the server shuts down.
 func (h *handler) SubscriptionsListen(ctx context.Context, params *mcp.SubscriptionsListenRequestParams) (*mcp.SubscriptionsListenResult, error) {
+	l, err := h.beginListening(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	defer h.leave(ctx, l)
+	for {
+		select {
+		case <-l.wake:
+			if err := l.send(ctx); err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return l.end(ctx)
+		}
+	}
+}
+
+// beginListening subscribes to what a request asks for, and sends the acknowledgment.
+func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsListenRequestParams) (*listener, error) {
 	s := h.p.s
 	req, _ := session.FromContext(ctx)
-	to, _ := session.PeerFrom(ctx)
 	uris := slices.Compact(slices.Sorted(slices.Values(params.Notifications.ResourceSubscriptions)))
 	meta, _ := codec.Member(req.Params, "_meta")
 	use := usage{count: 1 + len(uris), bytes: len(meta)}
@@ -133,58 +155,58 @@ func (h *handler) SubscriptionsListen(ctx context.Context, params *mcp.Subscript
 	if err := s.listeners.reserve(&s.cfg, principal, use); err != nil {
 		return nil, err
 	}
-	defer s.listeners.release(principal, use)
-
-	d, err := s.discovery()
+	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, use: use, wake: make(chan struct{}, 1)}
+	filter, err := h.subscribeTo(ctx, l, &params.Notifications, uris)
+	if err == nil {
+		// The message is not needed any more.
+		req.Detach(slices.Concat(json.RawMessage(`{"_meta":`), meta, json.RawMessage(`}`)))
+		req.EndOnShutdown()
+		s.listeners.add(l)
+		err = l.notifyClient(ctx, mcp.MethodNotificationsSubscriptionsAcknowledged, &mcp.SubscriptionsAcknowledgedNotificationParams{Meta: &l.id, Notifications: filter})
+	}
 	if err != nil {
+		h.leave(ctx, l)
 		return nil, err
 	}
-	l, filter := newListener(&d.result.Capabilities, &params.Notifications)
-	// The functions of the author must not send anything on the stream of the subscription.
-	quiet := session.WithPeer(ctx, silent{})
-	c := newCall(quiet, h.p)
-	if d.result.Capabilities.Declares("resources.subscribe") {
-		defer func() {
-			for _, uri := range l.uris {
-				h.p.callUnsubscribe(context.WithoutCancel(quiet), c, uri)
-			}
-		}()
-		for _, uri := range uris {
-			if _, err := s.find(c, uri); err == nil && h.p.callSubscribe(quiet, strings.Clone(uri)) == nil {
-				l.uris = append(l.uris, strings.Clone(uri)) // uri may share the memory of the whole message
-			}
-		}
-		filter.ResourceSubscriptions = slices.Clone(l.uris)
-	}
-	params, uris = nil, nil
-	req.Detach(slices.Concat(json.RawMessage(`{"_meta":`), meta, json.RawMessage(`}`)))
-	meta = nil
-	req.EndOnShutdown()
-
-	s.listeners.add(l)
-	defer s.listeners.remove(l)
-	id := &mcp.NotificationMetaObject{SubscriptionID: req.ID}
-	err = to.Notify(ctx, mcp.MethodNotificationsSubscriptionsAcknowledged, &mcp.SubscriptionsAcknowledgedNotificationParams{Meta: id, Notifications: filter})
-	for err == nil {
-		select {
-		case <-l.wake:
-		case <-ctx.Done():
-			return h.endListening(ctx, req, to)
-		}
-		for _, n := range l.take() {
-			if err == nil && ctx.Err() == nil {
-				err = to.Notify(ctx, n.method, n.params(id))
-			}
-		}
-	}
-	return nil, err
+	return l, nil
 }
 
-// newListener returns a listener for the lists of a filter whose changes the server reports, and
-// this part of the filter.
-func newListener(declared *mcp.ServerCapabilities, wanted *mcp.SubscriptionFilter) (*listener, mcp.SubscriptionFilter) {
-	l := &listener{wake: make(chan struct{}, 1)}
-	var filter mcp.SubscriptionFilter
+// subscribeTo sets what a listener reports, and calls [Config].Subscribe. It returns the part of the
+// filter that the server honors.
+func (h *handler) subscribeTo(ctx context.Context, l *listener, wanted *mcp.SubscriptionFilter, uris []string) (mcp.SubscriptionFilter, error) {
+	d, err := h.p.s.discovery()
+	if err != nil {
+		return mcp.SubscriptionFilter{}, err
+	}
+	filter := l.setLists(&d.result.Capabilities, wanted)
+	if !d.result.Capabilities.Declares("resources.subscribe") {
+		return filter, nil
+	}
+	ctx = session.WithPeer(ctx, silent{})
+	c := newCall(ctx, h.p)
+	for _, uri := range uris {
+		uri = strings.Clone(uri) // it may share the memory of the whole message
+		if _, err := h.p.s.find(c, uri); err == nil && h.p.callSubscribe(ctx, uri) == nil {
+			l.uris = append(l.uris, uri)
+		}
+	}
+	filter.ResourceSubscriptions = slices.Clone(l.uris)
+	return filter, nil
+}
+
+// leave ends a subscription, and calls [Config].Unsubscribe.
+func (h *handler) leave(ctx context.Context, l *listener) {
+	h.p.s.listeners.remove(l)
+	ctx = session.WithPeer(context.WithoutCancel(ctx), silent{})
+	for _, uri := range l.uris {
+		h.p.callUnsubscribe(ctx, newCall(ctx, h.p), uri)
+	}
+	h.p.s.listeners.release(l.principal, l.use)
+}
+
+// setLists sets the lists of a filter whose changes the server reports, and returns this part of the
+// filter.
+func (l *listener) setLists(declared *mcp.ServerCapabilities, wanted *mcp.SubscriptionFilter) (filter mcp.SubscriptionFilter) {
 	for _, list := range []struct {
 		capability, method string
 		wanted             *bool
@@ -199,33 +221,49 @@ func newListener(declared *mcp.ServerCapabilities, wanted *mcp.SubscriptionFilte
 			*list.honored = new(true)
 		}
 	}
-	return l, filter
+	return filter
 }
 
-// params returns the params of the notification of a subscription.
-func (n notice) params(id *mcp.NotificationMetaObject) codec.Encoder {
-	if n.uri != "" {
-		return &mcp.ResourceUpdatedNotificationParams{Meta: id, URI: n.uri}
+// notifyClient sends a notification of the subscription.
+func (l *listener) notifyClient(ctx context.Context, method string, params codec.Encoder) error {
+	to, _ := session.PeerFrom(ctx)
+	return to.Notify(ctx, method, params)
+}
+
+// send reports the pending changes.
+func (l *listener) send(ctx context.Context) error {
+	for _, n := range l.take() {
+		var params codec.Encoder = &mcp.NotificationParams{Meta: &l.id}
+		if n.uri != "" {
+			params = &mcp.ResourceUpdatedNotificationParams{Meta: &l.id, URI: n.uri}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := l.notifyClient(ctx, n.method, params); err != nil {
+			return err
+		}
 	}
-	return &mcp.NotificationParams{Meta: id}
+	return nil
 }
 
-// endListening returns the outcome of a subscription whose context has ended: a result if the server
+// end returns the outcome of a subscription whose context has ended: a result if the server
 // shuts down. Over a connection that all requests share, such as stdio, the server also announces
 // that it ends the subscription (MCP cancellation).
-func (h *handler) endListening(ctx context.Context, req *session.Request, to jsonrpc.Notifier) (*mcp.SubscriptionsListenResult, error) {
+func (l *listener) end(ctx context.Context) (*mcp.SubscriptionsListenResult, error) {
 	cause := context.Cause(ctx)
 	if e, ok := errors.AsType[*jsonrpc.Error](cause); !ok || e.Code != session.CodeClosing {
 		return nil, cause
 	}
 	if header, _ := transport.HTTP(ctx); header == nil {
-		to.Notify(context.WithoutCancel(ctx), mcp.MethodNotificationsCancelled, // the result follows in any case
-			&mcp.CancelledNotificationParams{RequestID: req.ID, Reason: new("the server shuts down")})
+		l.notifyClient(context.WithoutCancel(ctx), mcp.MethodNotificationsCancelled, // the result follows in any case
+			&mcp.CancelledNotificationParams{RequestID: l.id.SubscriptionID, Reason: new("the server shuts down")})
 	}
-	return &mcp.SubscriptionsListenResult{Meta: mcp.SubscriptionsListenResultMetaObject{SubscriptionID: req.ID}, ResultType: resultComplete}, nil
+	return &mcp.SubscriptionsListenResult{Meta: mcp.SubscriptionsListenResultMetaObject{SubscriptionID: l.id.SubscriptionID}, ResultType: resultComplete}, nil
 }
 
-// silent is the Peer of calls that must not reach the client: it drops notifications and progress.
+// silent is the Peer of the functions of the author for a subscription, which must not send anything
+// on its stream. It drops notifications and progress.
 type silent struct{ noClient }
 
 func (silent) Notify(context.Context, string, codec.Encoder) error { return nil }

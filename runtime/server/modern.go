@@ -40,22 +40,31 @@ func (s *Server) servesModern() bool {
 // Discovery").
 func (s *Server) receiveModern(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if s.cfg.CallRate > 0 && (s.limited(req) || req.Method == mcp.MethodSubscriptionsListen) && !allow(s.limits.of(session.Principal(ctx)).calls) {
-			return nil, tooManyCalls()
-		}
-		if m, ok := mcp.LookupMethod(req.Method); ok {
-			if name := m.Needs(req.Revision()); name != "" {
-				d, err := s.discovery()
-				if err != nil {
-					return nil, err
-				}
-				if !d.result.Capabilities.Declares(name) {
-					return nil, jsonrpc.MethodNotFound(req.Method)
-				}
-			}
+		if err := s.admitModern(ctx, req); err != nil {
+			return nil, err
 		}
 		return next(ctx, req)
 	}
+}
+
+// admitModern returns the error of receiveModern.
+func (s *Server) admitModern(ctx context.Context, req *session.Request) error {
+	if s.cfg.CallRate > 0 && (s.limited(req) || req.Method == mcp.MethodSubscriptionsListen) && !allow(s.limits.of(session.Principal(ctx)).calls) {
+		return tooManyCalls()
+	}
+	m, ok := mcp.LookupMethod(req.Method)
+	if !ok {
+		return nil
+	}
+	name := m.Needs(req.Revision())
+	if name == "" {
+		return nil
+	}
+	d, err := s.discovery()
+	if err == nil && !d.result.Capabilities.Declares(name) {
+		err = jsonrpc.MethodNotFound(req.Method)
+	}
+	return err
 }
 
 // finish is the outermost receiving middleware of modern requests. It completes results, and

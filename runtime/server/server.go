@@ -211,7 +211,8 @@ type Server struct {
 	limits     *principalLimits // of modern requests
 	detached   *peer            // for calls that belong to no session, such as those of recovered tasks
 
-	keys *replay.Keys // for what passes through clients
+	keys  *replay.Keys // for what passes through clients
+	forms sync.Map     // of the types of Elicit; a [reflect.Type] has a *typeForm
 
 	clientTasks    *requestor.Tasks // tasks that clients run
 	taskMiddleware session.Config   // the middleware of clientTasks

@@ -84,34 +84,39 @@ type modernRequest struct {
 	r        *Responder
 	session  *Session // over whose connection it arrived; nil for none
 	revision mcp.Revision
-	until    *lazyctx.Cancellable // ends the context of the request
+	to       transport.Response   // nil if there is a session
+	until    *lazyctx.Cancellable // ends the context if there is a session
 	yields   bool                 // see Request.EndOnShutdown; guarded by r.mu
 
 	reporting sync.Mutex
 	reporter  *Reporter
 
-	sending sync.Mutex              // held while a notification is sent
-	send    func(text []byte) error // nil if there is a session
-	over    atomic.Bool             // the request was answered, or must not be; finish sets it with sending held
+	sending sync.Mutex  // held while a notification is sent
+	over    atomic.Bool // the request was answered, or must not be; finish sets it with sending held
+}
+
+// cancel ends the context of the request.
+func (x *modernRequest) cancel(cause error) {
+	if x.to == nil {
+		x.until.Cancel(cause)
+		return
+	}
+	x.to.Cancel(cause)
 }
 
 // Respond implements [transport.Responder].
-func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, send func(text []byte) error) (answer []byte, failed *jsonrpc.Error) {
+func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, to transport.Response) (answer []byte, failed *jsonrpc.Error) {
 	in := &struct {
 		request Request
 		modern  modernRequest
-		until   lazyctx.Cancellable
-		both    lazyctx.Both
 		context requestContext
 	}{
 		request: Request{ID: m.ID, Method: m.Method, Params: m.Params},
-		modern:  modernRequest{r: r, send: send},
+		modern:  modernRequest{r: r, to: to},
 	}
 	req, x := &in.request, &in.modern
-	req.modern, x.until = x, &in.until
-	in.both.Set(ctx, x.until)
-	defer in.both.Release()
-	in.context = requestContext{lazyctx.Values{Context: &in.both}, req}
+	req.modern = x
+	in.context = requestContext{lazyctx.Values{Context: ctx}, req}
 	err := r.enter(x)
 	if err == nil {
 		defer r.leave(x)
@@ -169,8 +174,8 @@ func (r *Responder) serve(ctx context.Context, req *Request) (result codec.Encod
 		return nil, err
 	}
 	result, err = r.handler(ctx, req)
-	if err != nil && req.modern.until.Err() != nil && errors.Is(err, context.Canceled) {
-		err = req.modern.until.Cause() // the handler has returned the error of its context
+	if err != nil && errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = context.Cause(ctx) // the handler has returned the error of its context
 	}
 	return result, err
 }
@@ -267,7 +272,7 @@ func (r *Responder) drain(end func(*modernRequest) bool) {
 	}
 	for x := range r.serving {
 		if end(x) {
-			x.until.Cancel(closing())
+			x.cancel(closing())
 		}
 	}
 }
@@ -286,7 +291,7 @@ func (x *modernRequest) endOnShutdown() {
 	x.r.mu.Lock()
 	defer x.r.mu.Unlock()
 	if x.yields = true; x.r.draining {
-		x.until.Cancel(closing())
+		x.cancel(closing())
 	}
 }
 
@@ -331,8 +336,10 @@ func sendModern(ctx context.Context, call *Call) (json.RawMessage, error) {
 	if st := req.state; st != nil {
 		return nil, st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Session: st.session})
 	}
-	if err = x.send(text); err != nil {
-		x.until.Cancel(err) // the client cannot receive the answer either
+	if err = x.to.Send(text); err != nil {
+		if _, ok := errors.AsType[*transport.MessageError](err); !ok {
+			x.to.Cancel(err)
+		}
 	}
 	return nil, err
 }

@@ -195,13 +195,12 @@ type Owner interface {
 // which carries its revision and the capabilities of the client in its _meta.
 type Responder interface {
 	// Respond serves a request and returns its answer, a complete message. If that is an error
-	// response, failed is its error. Respond calls send with each notification that belongs to the
-	// request, one at a time, and not after it has returned. The request is cancelled by the end of
-	// ctx, and if send fails; the answer is then not to be sent. Principal and header of the request
-	// are values of ctx.
+	// response, failed is its error. ctx ends if the client cancels the request, and by Cancel of
+	// to; after the former, the answer is not to be sent. Principal and header of the request are
+	// values of ctx. Respond uses to only until it returns. Then the caller ends ctx.
 	//
 	// Respond returns no answer to a notification. failed is the reason if it is rejected.
-	Respond(ctx context.Context, m *jsonrpc.Message, send func(text []byte) error) (answer []byte, failed *jsonrpc.Error)
+	Respond(ctx context.Context, m *jsonrpc.Message, to Response) (answer []byte, failed *jsonrpc.Error)
 
 	// Revisions returns the modern revisions that are served, the preferred one first.
 	Revisions() []mcp.Revision
@@ -209,6 +208,18 @@ type Responder interface {
 	// Supported returns the revisions for the error of a request in another version: the modern ones
 	// that are served, then those of sessions.
 	Supported() []mcp.Revision
+}
+
+// Response is where the notifications of a modern request go before its answer.
+type Response interface {
+	// Send sends a notification, or waits while the client does not read. It is called by one
+	// goroutine at a time. The error is a [*MessageError] if this message cannot be sent. After any
+	// other error, the client cannot receive the answer either, and the caller calls Cancel.
+	Send(text []byte) error
+
+	// Cancel ends the context of the request with cause, and makes Send fail, soon if the client
+	// does not read. The answer can still be sent.
+	Cancel(cause error)
 }
 
 // Suspender is a [Conn] whose session can be restored over another connection; see [Restored].

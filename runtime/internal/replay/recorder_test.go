@@ -256,3 +256,53 @@ func TestFailureThatIsNotRecordedIsReturned(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// journal is a Backend that waits for responses and keeps all results. It fails when it is full.
+type journal struct {
+	entries []replay.Entry
+	room    int
+	asked   int
+}
+
+var errFull = errors.New("full")
+
+func (j *journal) Input(_ context.Context, a *replay.Asked, _ any) (json.RawMessage, error) {
+	j.asked++
+	return a.Params, nil
+}
+
+func (j *journal) Record(_ context.Context, e replay.Entry) error {
+	if len(j.entries) >= j.room {
+		return errFull
+	}
+	j.entries = append(j.entries, e)
+	return nil
+}
+
+// A Backend may wait for responses. A handler never sees a result that was not recorded.
+func TestBackendThatWaitsForResponses(t *testing.T) {
+	j, runs := new(journal), 0
+	for ; j.room < 40; j.room++ { // the process dies after each result
+		r := replay.New(j, j.entries, nil)
+		var err error
+		seen := 0
+		for i := 0; i < 20 && err == nil; i++ {
+			if _, err = r.Step(t.Context(), "s", result(&runs)); err == nil {
+				seen++
+				_, err = r.Input(t.Context(), ask(strconv.Itoa(i)))
+			}
+			if err == nil {
+				seen++
+			}
+		}
+		if err != errFull || seen != j.room {
+			t.Errorf("with room for %d results: %v, %d results", j.room, err, seen)
+		}
+		if err := r.End(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if runs != 40 || j.asked != 39 { // each twice but the last: once when its result is not recorded
+		t.Errorf("%d runs of steps, %d input requests", runs, j.asked)
+	}
+}

@@ -284,3 +284,46 @@ func TestViewCanBeShownAlways(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// In revisions without sessions, each request says whether its client shows views.
+//
+// Proves M-EXT-02 and M-STATE-01.
+func TestViewsOfModernRequests(t *testing.T) {
+	h := newClock(t, nil).Handler(nil)
+	defer h.Close()
+	post := func(method, params, extensions string) string {
+		t.Helper()
+		if extensions == "" {
+			extensions = "{}"
+		}
+		body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+			"io.modelcontextprotocol/clientCapabilities":{"extensions":` + extensions + `}}}}`
+		r := httptest.NewRequest("POST", "http://localhost/mcp", strings.NewReader(body))
+		r.Header = map[string][]string{
+			"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"},
+			"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}, "Mcp-Name": {"ui://clock/view.html"},
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Body.String()
+	}
+	for range 2 {
+		with, without := post("tools/list", "", supporting), post("tools/list", "", "")
+		if !strings.Contains(with, `"app"`) || !strings.Contains(with, "resourceUri") || !strings.Contains(with, `"private"`) {
+			t.Errorf("with the extension: %s", with)
+		}
+		if strings.Contains(without, `"app"`) || strings.Contains(without, "resourceUri") || !strings.Contains(without, `"private"`) {
+			t.Errorf("without the extension: %s", without)
+		}
+		read := `"uri":"ui://clock/view.html",`
+		if got := post("resources/read", read, supporting); !strings.Contains(got, "DOCTYPE") {
+			t.Errorf("with the extension: %s", got)
+		}
+		if got := post("resources/read", read, ""); !strings.Contains(got, "-32602") {
+			t.Errorf("without the extension: %s", got)
+		}
+	}
+	if got := post("server/discover", "", ""); !strings.Contains(got, `"extensions":{"io.modelcontextprotocol/ui":{}}`) {
+		t.Errorf("discovered: %s", got)
+	}
+}

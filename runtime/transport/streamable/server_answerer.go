@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -26,6 +27,8 @@ type answerer struct {
 	until lazyctx.Cancellable
 	ctx   lazyctx.Both // of the Responder; ends with gone and until
 	moved progress
+
+	sending atomic.Bool // Send is writing
 
 	previous, next *answerer // in the list of the Handler, guarded by its mu
 	listed         bool
@@ -94,14 +97,16 @@ func (a *answerer) end() {
 	}
 }
 
-// send writes a notification. It waits while the client accepts no data, for StallTimeout at most.
-// The response to a notification has no room for others.
-func (a *answerer) send(text []byte) error {
+// Send implements [transport.Response]. It waits while the client accepts no data, for StallTimeout
+// at most. The response to a notification has no room for others.
+func (a *answerer) Send(text []byte) error {
 	if a.id.IsZero() {
 		return nil
 	}
 	a.lock()
 	defer a.unlock()
+	a.sending.Store(true) // before begin looks whether Cancel was called
+	defer a.sending.Store(false)
 	if err := a.begin(); err != nil {
 		return err
 	}
@@ -110,13 +115,27 @@ func (a *answerer) send(text []byte) error {
 	return err
 }
 
-// begin makes the response an event stream. It fails if nothing may be written. The lock must be held.
+// Cancel implements [transport.Response]. If Send waits, it fails after FlushTimeout.
+func (a *answerer) Cancel(cause error) {
+	a.until.Cancel(cause)
+	if a.sending.Load() {
+		time.AfterFunc(a.h.o.FlushTimeout, func() { // ends at once
+			if a.sending.Load() {
+				a.h.interrupt(a)
+			}
+		})
+	}
+}
+
+// begin makes the response an event stream. It fails if nothing may be written but the answer. The lock must be held.
 func (a *answerer) begin() error {
 	switch {
 	case a.state == answerOver:
 		return errAnswerOver
 	case a.gone.Err() != nil:
 		return context.Cause(&a.gone)
+	case a.until.Err() != nil:
+		return a.until.Cause()
 	case a.state == answerPending:
 		a.state = answerStream
 		a.beginStream()

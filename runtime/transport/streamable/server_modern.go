@@ -72,7 +72,7 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 		}
 		a.leave()
 	}()
-	text, failed := h.o.Responder.Respond(&a.ctx, m, a.send)
+	text, failed := h.o.Responder.Respond(&a.ctx, m, a)
 	returned = true
 	a.finish(text, failed)
 }
