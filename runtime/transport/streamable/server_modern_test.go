@@ -436,8 +436,6 @@ func TestModernContext(t *testing.T) {
 		responder := session.NewResponder(&session.Config{Handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 			header, _ := transport.HTTP(ctx)
 			got = append(got, session.Principal(ctx), http.Header(header).Get("Mcp-Param-Region"), string(req.Revision()))
-			ctx, cancel := context.WithCancel(ctx)
-			cancel()
 			return session.Raw("{}"), nil
 		}})
 		defer responder.Close()
