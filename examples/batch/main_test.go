@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
@@ -37,6 +38,7 @@ func TestBatch(t *testing.T) {
 			ctx := t.Context()
 			var asked []string
 			c, err := client.Command(ctx, stdio.Command{Path: binary}, &client.Options{
+				Session: session.Config{Revisions: session.Revisions()}, // for tasks
 				Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 					asked = append(asked, f.Message)
 					return tt.answer, nil

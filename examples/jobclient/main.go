@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
@@ -32,7 +33,7 @@ func main() {
 }
 
 func run(ctx context.Context, server stdio.Command, out io.Writer) error {
-	options := &client.Options{Info: mcp.Implementation{Name: "jobclient", Version: "1"}}
+	options := &client.Options{Info: mcp.Implementation{Name: "jobclient", Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
 	c, err := client.Command(ctx, server, options)
 	if err != nil {
 		return err

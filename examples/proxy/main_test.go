@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
@@ -39,7 +40,8 @@ func TestProxyBeforeProcessAndURL(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Command(t.Context(), stdio.Command{Path: filepath.Join(dir, "proxy"), Args: []string{file}, Stderr: os.Stderr}, nil)
+	c, err := client.Command(t.Context(), stdio.Command{Path: filepath.Join(dir, "proxy"), Args: []string{file}, Stderr: os.Stderr},
+		&client.Options{Session: session.Config{Revisions: session.Revisions()}}) // the proxy serves sessions
 	if err != nil {
 		t.Fatal(err)
 	}

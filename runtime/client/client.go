@@ -190,7 +190,7 @@ func (c *Client) Ping(ctx context.Context) error { return c.session.Ping(ctx) }
 func (c *Client) ReadResource(ctx context.Context, uri string) (*mcp.ReadResourceResult, error) {
 	r, err := resultAs[*mcp.ReadResourceResult](c.to().ReadResource(ctx, &mcp.ReadResourceRequestParams{URI: uri}))
 	if err != nil && isNotFound(err, uri) {
-		return nil, fmt.Errorf("%w: resource %q: %w", ErrUnknown, uri, err)
+		return nil, &unknownError{err}
 	}
 	return r, err
 }
@@ -283,6 +283,11 @@ func (c *Client) addLogLevel(next session.Sender) session.Sender {
 		return next(ctx, call)
 	}
 }
+
+// unknownError is the error of a server that does not know an item. It wraps ErrUnknown, too.
+type unknownError struct{ error }
+
+func (e *unknownError) Unwrap() []error { return []error{e.error, ErrUnknown} }
 
 // codeNotFound is the error code for an unknown resource in revisions with sessions.
 const codeNotFound = -32002

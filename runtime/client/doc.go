@@ -45,7 +45,8 @@
 //     subscription.
 //   - Results are cached for as long as the server says; see [Options].MaxCacheBytes.
 //   - [Client.Ping] sends server/discover, and [Client.SetLogLevel] sends nothing.
-//   - There are no tasks, and the roots have no notifications.
+//   - There are no tasks, and the roots have no notifications. A client that runs tools as tasks sets
+//     the Revisions of [Options].Session to [session.Revisions].
 //
 // A request whose response is lost with its connection is not sent again: it fails with a
 // [*transport.DeliveryError], whose Taken tells whether the server may have received it.

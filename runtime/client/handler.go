@@ -31,7 +31,7 @@ func (c *Client) handler(rest session.Handler) session.Handler {
 // host handles it.
 func (c *Client) ignores(method string) bool {
 	switch method {
-	case mcp.MethodNotificationsToolsListChanged, mcp.MethodNotificationsResourcesListChanged,
+	case mcp.MethodNotificationsToolsListChanged, mcp.MethodNotificationsResourcesListChanged, mcp.MethodNotificationsResourcesUpdated,
 		mcp.MethodNotificationsPromptsListChanged, mcp.MethodNotificationsElicitationComplete:
 		return false // see notificationHandler
 	}

@@ -96,7 +96,9 @@ type Options struct {
 	// HTTP configures the connection of [Dial].
 	HTTP streamable.ClientOptions
 
-	// Session configures the session. Its Handler receives requests and notifications whose method
+	// Session configures the session. Its Revisions choose between revisions with and without
+	// sessions: nil means both for [Dial] and [Command], and those with sessions for [Connect]. A
+	// client that runs tools as tasks needs [session.Revisions]. Its Handler receives requests and notifications whose method
 	// is neither in Methods nor defined by the protocol.
 	//
 	// Its Reopened is called when a lost session has been replaced and its subscriptions and log

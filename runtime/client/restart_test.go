@@ -237,6 +237,7 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 		}
 		_, stop := open(server.Config{}, 0)
 		o := at.options()
+		o.Session.Revisions = session.Revisions()
 		c, err := client.Dial(t.Context(), "http://localhost/", &o)
 		if err != nil {
 			t.Fatal(err)
@@ -285,6 +286,7 @@ func TestServerInfoFollowsReplacedServer(t *testing.T) {
 			server.AddTool(s, "buy", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
 		})
 		o := at.options()
+		o.Session.Revisions = session.Revisions()
 		c, err := client.Dial(t.Context(), "http://localhost/", &o)
 		if err != nil {
 			t.Fatal(err)
@@ -343,6 +345,7 @@ func TestListFailsIfSessionIsReplacedBetweenPages(t *testing.T) {
 		}
 		stop := open()
 		o := at.options()
+		o.Session.Revisions = session.Revisions()
 		c, err := client.Dial(t.Context(), "http://localhost/", &o)
 		if err != nil {
 			t.Fatal(err)
@@ -376,6 +379,7 @@ func testRestart(t *testing.T, serve serveFunc) {
 	events := reader{updated: make(chan string, 10), logged: make(chan string, 10)}
 	reopened := make(chan bool, 1)
 	o := at.options()
+	o.Session.Revisions = session.Revisions()
 	o.Notifications = events
 	o.Session.Reopened = func(*mcp.InitializeResult) { reopened <- true }
 	c, err := client.Dial(t.Context(), "http://localhost/", &o)

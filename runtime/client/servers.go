@@ -56,9 +56,10 @@ func (s *Servers) Set(server string, state session.State) {
 }
 
 // Dial connects to the server at serverURL over Streamable HTTP, or over the older HTTP with SSE if
-// the server supports only that; see [Options].HTTP. If [Options].Session has Revisions with and
-// without sessions, it finds out which the server has; see [session.Connect]. A response with status
-// 401 or 403 is an error and says nothing about the revision.
+// the server supports only that; see [Options].HTTP. It finds out whether the server has a revision
+// without sessions and uses that if it has, unless [Options].Session has Revisions of one kind only;
+// see [session.Connect]. A response with status 401 or 403 is an error and says nothing about the
+// revision. Tasks and the older HTTP with SSE need a revision with sessions.
 //
 // If the session is lost, for example because the server restarts, the client opens a new session.
 // It then discards its cached lists and restores the subscriptions and the log level that were set
@@ -169,7 +170,7 @@ func revisions(o *Options) []mcp.Revision {
 	if o != nil && len(o.Session.Revisions) > 0 {
 		return o.Session.Revisions
 	}
-	return session.Revisions()
+	return append(session.ModernRevisions(), session.Revisions()...)
 }
 
 // split returns the revisions without sessions and those with sessions.

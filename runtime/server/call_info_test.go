@@ -72,9 +72,10 @@ func TestCallDescribesRequest(t *testing.T) {
 			t.Cleanup(web.Close)
 			t.Cleanup(func() { s.Close() })
 			c, err := client.Dial(t.Context(), web.URL, &client.Options{
-				Info:   mcp.Implementation{Name: "host", Version: "1"},
-				Sample: func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil },
-				HTTP:   streamable.ClientOptions{Options: httpclient.Options{Header: http.Header{"Tenant": {"acme"}, "User": {"ann"}}}},
+				Info:    mcp.Implementation{Name: "host", Version: "1"},
+				Sample:  func(context.Context, *client.SampleRequest) (*mcp.CreateMessageResult, error) { return nil, nil },
+				HTTP:    streamable.ClientOptions{Options: httpclient.Options{Header: http.Header{"Tenant": {"acme"}, "User": {"ann"}}}},
+				Session: session.Config{Revisions: session.Revisions()},
 			})
 			if err != nil {
 				t.Fatal(err)

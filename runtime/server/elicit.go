@@ -454,7 +454,8 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 }
 
 // elicitURLInResult is ElicitURL for a plain modern call. A generated id differs from run to run, so
-// that the request is known by the page with "{id}". For transient, see [replay.Request].
+// that the request is known by the page with "{id}". The member elicitationId is removed when the
+// result is projected to the revision. For transient, see [replay.Request].
 func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, transient bool) (mcp.ElicitAction, error) {
 	known := &mcp.ElicitRequestURLParams{Message: message, URL: page}
 	result, err := c.elicitInResult(ctx, known, transient, func() (mcp.ElicitRequestParams, error) {
@@ -465,7 +466,6 @@ func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, 
 		if err != nil {
 			return nil, err
 		}
-		params.ElicitationID = nil // not in these revisions
 		return params, c.checkElicitation("url")
 	})
 	return actionOf(result), err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
@@ -203,7 +204,7 @@ func TestDurableServerHas20Lines(t *testing.T) {
 	t.Run("stdio", func(t *testing.T) {
 		command := stdio.Command{Path: build(t, program(t, "durable", 20, false)), Dir: t.TempDir(), Stderr: io.Discard}
 		open := func() *client.Client {
-			c, err := client.Command(t.Context(), command, nil)
+			c, err := client.Command(t.Context(), command, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +238,7 @@ func TestDurableServerHas20Lines(t *testing.T) {
 			func(c *client.Client) { finish(t, c, id) },
 		} {
 			p := start(t, binary, dir)
-			c, err := client.Dial(t.Context(), p.url, nil)
+			c, err := client.Dial(t.Context(), p.url, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
@@ -137,6 +138,7 @@ func TestSessionSurvivesServerRestart(t *testing.T) {
 	o.HTTP.Header = http.Header{"Authorization": {"ann"}}
 	o.HTTP.RetryDelay = time.Millisecond
 	o.Session.Reopened = func(*mcp.InitializeResult) { t.Error("the session was lost") }
+	o.Session.Revisions = session.Revisions()
 	c, err := client.Dial(t.Context(), "http://"+listener.Addr().String(), &o)
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +228,7 @@ func TestCallDuringShutdownIsServedByNextServer(t *testing.T) {
 		current.Load().ServeHTTP(&statusWriter{w, rejected}, r)
 	}))
 	defer web.Close()
-	c, err := client.Dial(t.Context(), web.URL, nil)
+	c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -97,7 +98,7 @@ func TestListenAndServeEndsInOrder(t *testing.T) {
 	if other.StatusCode != http.StatusNotFound {
 		t.Errorf("another path: %s", other.Status)
 	}
-	c, err := client.Dial(t.Context(), l.url, nil)
+	c, err := client.Dial(t.Context(), l.url, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +177,7 @@ func TestListenAndServeSpeaksTLS(t *testing.T) {
 			web := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 			defer web.CloseIdleConnections()
 			var options client.Options
+			options.Session.Revisions = session.Revisions()
 			options.HTTP.Options = httpclient.Options{HTTP: &http.Client{Transport: web}}
 			c, err := client.Dial(t.Context(), l.url, &options)
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 const childEnv = "MCPWIRE_INTEROP_SERVER"
 
 func TestMain(m *testing.M) {
-	servers := map[string]func(transport.Conn) error{"plain": serve, "tasks": serveTasks}
+	servers := map[string]func(transport.Conn) error{"plain": serve, "tasks": serveTasks, "modern": serveModern}
 	serve, ok := servers[os.Getenv(childEnv)]
 	if !ok {
 		os.Exit(m.Run())

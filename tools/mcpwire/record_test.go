@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -307,7 +308,7 @@ func TestRecordBetweenAllTransports(t *testing.T) {
 			}
 			handles := make(chan *requestor.Handle[*mcp.CallToolResult], 1)
 			connect := func(name string) *client.Client {
-				o := &client.Options{Info: mcp.Implementation{Name: name, Version: "1"}}
+				o := &client.Options{Info: mcp.Implementation{Name: name, Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
 				o.Fill = func(ctx context.Context, _ *client.FormRequest) (*mcp.ElicitResult, error) {
 					h := <-handles
 					if state, err := h.Refresh(ctx); err != nil || state.Status != mcp.TaskStatusInputRequired {

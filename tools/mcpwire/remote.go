@@ -140,7 +140,8 @@ func withoutSecrets(server string) string {
 // dial connects to a server.
 func (r *remote) dial(ctx context.Context, server string) (*client.Client, error) {
 	o := &client.Options{
-		Info: mcp.Implementation{Name: "mcpwire", Version: "1"},
+		Info:    mcp.Implementation{Name: "mcpwire", Version: "1"},
+		Session: session.Config{Revisions: session.Revisions()}, // its commands use tasks and subscriptions of sessions
 	}
 	if r.console.HasInput() { // without input the user cannot answer, so the client declares no elicitation
 		o.Fill, o.OpenURL = r.console.Fill, r.console.OpenURL

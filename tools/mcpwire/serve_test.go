@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
@@ -26,7 +27,7 @@ func TestServeOverStdioAndHTTP(t *testing.T) {
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	options := &client.Options{Info: mcp.Implementation{Name: "test", Version: "1"}}
+	options := &client.Options{Info: mcp.Implementation{Name: "test", Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
 	t.Run("stdio", func(t *testing.T) {
 		store := filepath.Join(t.TempDir(), "tasks")
 		c, err := client.Command(t.Context(), stdio.Command{Path: binary, Args: []string{"serve", "-store", store}}, options)
@@ -101,7 +102,9 @@ func TestServeDebugPage(t *testing.T) {
 		ended <- run(ctx, streams{strings.NewReader(""), w, errsWriter}, []string{"serve", "-http", ":0", "-debug", ":0"})
 	}()
 	page := strings.TrimPrefix(line(t, errs), "tasks at ")
-	c, err := client.Dial(ctx, strings.TrimPrefix(line(t, r), "serving at "), &client.Options{Info: mcp.Implementation{Name: "test", Version: "1"}})
+	c, err := client.Dial(ctx, strings.TrimPrefix(line(t, r), "serving at "), &client.Options{
+		Info: mcp.Implementation{Name: "test", Version: "1"}, Session: session.Config{Revisions: session.Revisions()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func TestToolsAreDescribedForUnknownClients(t *testing.T) {
 	web := httptest.NewServer(s.Handler(&streamable.HandlerOptions{Stateless: true}))
 	defer web.Close()
 	defer s.Close()
-	c, err := client.Dial(t.Context(), web.URL, nil)
+	c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: session.Revisions()}})
 	if err != nil {
 		t.Fatal(err)
 	}

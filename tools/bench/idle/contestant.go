@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
@@ -61,7 +62,7 @@ func mcpwireHandler() http.Handler {
 }
 
 func mcpwireConnect(ctx context.Context, url string, pool *http.Client) (any, error) {
-	o := &client.Options{Info: mcp.Implementation{Name: "client", Version: "1"}}
+	o := &client.Options{Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
 	o.HTTP.Options = httpclient.Options{HTTP: pool}
 	return client.Dial(ctx, url, o)
 }
