@@ -275,7 +275,7 @@ func ExampleAddResource() {
 	// Output:
 	// 9 <nil>
 	// <nil> <nil>
-	// client: unknown to the server: resource "clock:///hour": jsonrpc: resource not found: "clock:///hour" (code -32002)
+	// jsonrpc: resource not found: "clock:///hour" (code -32002)
 }
 
 // This server runs over HTTP, with a session for each client.
