@@ -35,7 +35,8 @@
 //
 // # Revisions without sessions
 //
-// The client speaks revisions with and without sessions, and its methods are the same for both. In a
+// The client speaks revisions with and without sessions, and its methods are the same for both. It
+// speaks one without sessions if the Revisions of [Options].Session name it. In a
 // revision without sessions, such as 2026-07-28:
 //   - [Client.Server] returns what the server has answered to server/discover.
 //   - Input requests arrive in the results of CallTool, GetPrompt and ReadResource. The handlers in
@@ -45,8 +46,8 @@
 //     subscription.
 //   - Results are cached for as long as the server says; see [Options].MaxCacheBytes.
 //   - [Client.Ping] sends server/discover, and [Client.SetLogLevel] sends nothing.
-//   - There are no tasks, and the roots have no notifications. A client that runs tools as tasks sets
-//     the Revisions of [Options].Session to [session.Revisions].
+//   - There are no tasks, and the roots have no notifications. They need a revision with
+//     sessions.
 //
 // A request whose response is lost with its connection is not sent again: it fails with a
 // [*transport.DeliveryError], whose Taken tells whether the server may have received it.

@@ -97,9 +97,9 @@ type Options struct {
 	HTTP streamable.ClientOptions
 
 	// Session configures the session. Its Revisions choose between revisions with and without
-	// sessions: nil means both for [Dial] and [Command], and those with sessions for [Connect]. A
-	// client that runs tools as tasks needs [session.Revisions]. Its Handler receives requests and notifications whose method
-	// is neither in Methods nor defined by the protocol.
+	// sessions. Nil means [session.Revisions], those with sessions, which tools as tasks need. Its
+	// Handler receives requests and notifications whose method is neither in Methods nor defined by
+	// the protocol.
 	//
 	// Its Reopened is called when a lost session has been replaced and its subscriptions and log
 	// level have been restored. The server does not report changes made between the two sessions: a

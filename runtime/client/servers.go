@@ -56,10 +56,10 @@ func (s *Servers) Set(server string, state session.State) {
 }
 
 // Dial connects to the server at serverURL over Streamable HTTP, or over the older HTTP with SSE if
-// the server supports only that; see [Options].HTTP. It finds out whether the server has a revision
-// without sessions and uses that if it has, unless [Options].Session has Revisions of one kind only;
-// see [session.Connect]. A response with status 401 or 403 is an error and says nothing about the
-// revision. Tasks and the older HTTP with SSE need a revision with sessions.
+// the server supports only that; see [Options].HTTP. If the Revisions of [Options].Session
+// are of both kinds, with and without sessions, it finds out which the server has; see
+// [session.Connect]. By default they are those with sessions, which tasks need. A response with status
+// 401 or 403 is an error and says nothing about the revision.
 //
 // If the session is lost, for example because the server restarts, the client opens a new session.
 // It then discards its cached lists and restores the subscriptions and the log level that were set
@@ -170,7 +170,7 @@ func revisions(o *Options) []mcp.Revision {
 	if o != nil && len(o.Session.Revisions) > 0 {
 		return o.Session.Revisions
 	}
-	return append(session.ModernRevisions(), session.Revisions()...)
+	return session.Revisions()
 }
 
 // split returns the revisions without sessions and those with sessions.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // The client finds the revision without sessions of the official Go SDK, and lists and calls its
@@ -21,7 +22,7 @@ func TestClientSpeaksModernRevisionToGoSDK(t *testing.T) {
 	})
 	web := httptest.NewServer(official.NewStreamableHTTPHandler(func(*http.Request) *official.Server { return s }, &official.StreamableHTTPOptions{Stateless: true}))
 	defer web.Close()
-	c, err := client.Dial(t.Context(), web.URL, nil)
+	c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: session.ModernRevisions()}})
 	if err != nil {
 		t.Fatal(err)
 	}
