@@ -119,6 +119,14 @@ const calls = (cut) => [
 	['touch', {}, says('Touched.')],
 ];
 
+// uncalled has the tools for the scenarios of revision 2026-07-28, which the Inspector does not speak.
+const uncalled = [
+	'changing_tool', 'located', 'test_input_required_result_capabilities', 'test_input_required_result_elicitation',
+	'test_input_required_result_list_roots', 'test_input_required_result_multi_round', 'test_input_required_result_multiple_inputs',
+	'test_input_required_result_request_state', 'test_input_required_result_sampling', 'test_input_required_result_tampered_state',
+	'test_logging_tool', 'test_missing_capability', 'test_streaming_elicitation', 'test_trigger_prompt_change', 'test_trigger_tool_change',
+];
+
 // lists has the results of the methods that list features.
 const lists = {
 	'resources/list': { resources: [
@@ -130,6 +138,8 @@ const lists = {
 		{ name: 'template', uriTemplate: 'test://template/{id}/data', description: 'Data for an id.', mimeType: 'application/json' },
 	] },
 	'prompts/list': { prompts: [
+		{ name: 'changing_prompt', description: 'Is changed by a tool.' },
+		{ name: 'test_input_required_result_prompt', description: 'Asks the user for the context of the prompt.' },
 		{ name: 'test_prompt_with_arguments', description: 'Asks about two places.', arguments: [
 			{ name: 'arg1', description: 'the first place', required: true }, { name: 'arg2', description: 'the second place', required: true },
 		] },
@@ -172,7 +182,7 @@ async function everything(name, target, http) {
 	await check(`${name}: tools/list`, async () => {
 		const { result, error } = await cli(target, 'tools/list', '--strict'); // fails if a schema is not portable
 		assert.equal(error, undefined, error?.message);
-		assert.deepEqual(result.tools.map((tool) => tool.name), [...new Set(calls().map(([tool]) => tool))]);
+		assert.deepEqual(result.tools.map((tool) => tool.name), [...new Set([...calls().map(([tool]) => tool), ...uncalled])].sort());
 		const number = (description) => ({ type: 'number', description });
 		assert.deepEqual(result.tools.find((tool) => tool.name === 'add'), {
 			name: 'add', title: 'Add', description: 'Adds two numbers.',
