@@ -50,7 +50,8 @@ func (a answerTo) ReadsAnyResult() {}
 // forever. The zero value is ready to use. A Conversation is not safe for concurrent use.
 type Conversation struct {
 	// Params and Result read payloads by method. Set them to support the methods of extensions.
-	// They default to [ReadMethodParams] and [ReadMethodResult].
+	// They default to [ReadMethodParams] and [ReadMethodResult]. Package ext/tasks has those of the Tasks
+	// extension.
 	Params func(r *wire.Reader, method string) codec.Value
 	Result func(r *wire.Reader, method string) codec.Value
 

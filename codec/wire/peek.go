@@ -36,6 +36,26 @@ func (r *Reader) PeekRaw(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
+// PeekRaws is PeekRaw for several members: it sets values[i] to the value of the member names[i]. It
+// leaves values[i] unchanged if there is no such member. It takes the same time as PeekRaw for the
+// last of them.
+func (r *Reader) PeekRaws(names []string, values [][]byte) {
+	if r.next() != '{' {
+		return
+	}
+	missing := len(names)
+	for c := r.ahead.Cursor(r.data, r.pos); missing > 0 && c.Next(); {
+		for i, name := range names {
+			if string(c.Name) == name && values[i] == nil {
+				end := c.End()
+				values[i] = r.data[c.Value:end:end]
+				missing--
+				break
+			}
+		}
+	}
+}
+
 func (r *Reader) peekScalar(at int) (text string, kind Kind, ok bool) {
 	switch kind = kindOf(r.data[at]); kind {
 	case KindInvalid:

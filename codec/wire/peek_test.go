@@ -49,6 +49,27 @@ func TestPeekMemberConsumesNothing(t *testing.T) {
 	place{codec.ErrDuplicate, int64(strings.LastIndex(text, `"type"`)), "/type"}.check(t, text, errorOf(r))
 }
 
+// PeekRaws finds the same values as PeekRaw, whatever the order of the names.
+func TestPeekRawsEqualsPeekRaw(t *testing.T) {
+	names := []string{"z", "escape", "a", "missing", "s", "l"}
+	for _, text := range []string{
+		` {"a":{"a":1,"s":[{"s":2}]},"s":"te\"xt","esc\u0061pe":-1.5,"l": [1, {"l":2}] ,"z":null,"a":"again"} `,
+		`{"z":1,"y":2}`, `{}`, `[{"a":1}]`, `null`, ``, `{"a":`, `{"b":[}],"a":1}`, `{"s":"x","a"`,
+	} {
+		r := newReader([]byte(text))
+		values := make([][]byte, len(names))
+		r.PeekRaws(names, values)
+		for i, name := range names {
+			if want, ok := r.PeekRaw(name); string(values[i]) != string(want) || ok != (values[i] != nil) {
+				t.Errorf("%s: %q: got %q, want %q, %v", text, name, values[i], want, ok)
+			}
+		}
+		if r.Failed() {
+			t.Errorf("%s: %v", text, errorOf(r))
+		}
+	}
+}
+
 func TestPeekFindsNothingOutsideObject(t *testing.T) {
 	for _, text := range []string{``, ` `, `null`, `[{"a":1}]`, `"a"`, `{}`, `{`, `x`, `{"b":1}`, `{"a"`, `{"a":`, `{"a":}`, `{"a" 1}`, `{a:1}`, `{"a":,`, `{"b":[}],"a":1}`, `{"b":"`, `{"\x":1,"a":1}`, `{"a":"\x"}`, `{"a":"`, `{1`} {
 		r := newReader([]byte(text))

@@ -7,11 +7,14 @@ import (
 )
 
 // The error for an invalid schema has the place of the fault, but not the internal address.
+//
+// Proves M-SCHEMA-03, M-SCHEMA-04.
 func TestCompileReportsSchemaFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"type":"object","properties":{"b":{"minLength":-1}}}`: "invalid schema: /properties/b/minLength: minimum: got -1, want 0",
 		`{"properties":{"a":{"type":"objekt"}}}`:                "invalid schema: /properties/a/type: ",
 		`{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`:    `failing loading "file:///etc/passwd": references to other schemas are not supported`,
+		`{"properties":{"a":{"$ref":"http://127.0.0.1:1/x"}}}`:  `failing loading "http://127.0.0.1:1/x": references to other schemas are not supported`,
 		`{"properties":{"a":{"$ref":"other.json"}}}`:            `failing loading "other.json": references to other schemas are not supported`,
 		`{"properties":{"a":{"$ref":"#/nope"}}}`:                `json-pointer in "#/nope" not found`,
 		`{"properties":{"a":{"multipleOf":1e-2000000}}}`:        "the number 1e-2000000 is out of range",

@@ -23,6 +23,8 @@ func chain(n int, keyword, last string) string {
 }
 
 // Validation of a short value against a short schema can take exponential time.
+//
+// Proves M-SCHEMA-05.
 func TestCheckRejectsExponentialWork(t *testing.T) {
 	branch := func(op string) string {
 		return `{"type":"object","properties":{"op":{"const":"` + op + `"},"left":{"$ref":"#/$defs/e"},"right":{"$ref":"#/$defs/e"}}}`

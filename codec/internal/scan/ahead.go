@@ -44,6 +44,7 @@ type Cursor struct {
 	data  []byte
 	begun bool
 	start int
+	end   int // after the value; 0 if it is not known
 }
 
 // Cursor returns a Cursor in front of the array or object that starts at i.
@@ -87,12 +88,17 @@ func (c *Cursor) Next() bool {
 		}
 		i = SkipSpace(data, i+1)
 	}
-	c.Value = i
+	c.Value, c.end = i, 0
 	return i < len(data) && StartsValue(data[i])
 }
 
 // End returns the offset after the value, without checking the value.
-func (c *Cursor) End() int { return c.ahead.after(c.data, c.Value) }
+func (c *Cursor) End() int {
+	if c.end == 0 {
+		c.end = c.ahead.after(c.data, c.Value)
+	}
+	return c.end
+}
 
 // after returns the offset after the value that starts at i, without checking the value.
 func (p *Ahead) after(data []byte, i int) int {
