@@ -1,0 +1,282 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
+)
+
+// Methods of client authentication.
+const (
+	methodNone  = "none"
+	methodBasic = "client_secret_basic"
+	methodPost  = "client_secret_post"
+)
+
+// SecretBasic authenticates a client with its secret in the Authorization header.
+func SecretBasic(secret auth.Secret) ClientAuth { return secretAuth{methodBasic, secret} }
+
+// SecretPost authenticates a client with its secret in the form.
+func SecretPost(secret auth.Secret) ClientAuth { return secretAuth{methodPost, secret} }
+
+// NoAuth sends the id of a public client in the form, without authentication.
+func NoAuth() ClientAuth { return secretAuth{methodNone, auth.Secret{}} }
+
+type secretAuth struct {
+	method string
+	secret auth.Secret
+}
+
+func (a secretAuth) Method() string { return a.method }
+
+func (a secretAuth) Apply(_ context.Context, _, clientID string, form url.Values, header http.Header) error {
+	switch a.method {
+	case methodBasic:
+		r := http.Request{Header: header}
+		r.SetBasicAuth(url.QueryEscape(clientID), url.QueryEscape(a.secret.Reveal())) // RFC 6749, section 2.3.1
+	case methodPost:
+		form.Set("client_id", clientID)
+		form.Set("client_secret", a.secret.Reveal())
+	default:
+		form.Set("client_id", clientID)
+	}
+	return nil
+}
+
+// authOf returns the authentication of a client: its Auth, else its registered method, else the
+// first offered method that its credentials allow.
+func authOf(m *auth.ServerMetadata, c *Client) (ClientAuth, error) {
+	if c.Auth != nil {
+		return c.Auth, nil
+	}
+	offered := m.TokenEndpointAuthMethods
+	if len(offered) == 0 {
+		offered = []string{methodBasic}
+	}
+	switch method := c.Method; {
+	case c.Secret.Empty() && (method == "" || method == methodNone || method == methodBasic || method == methodPost):
+		return NoAuth(), nil
+	case method == methodBasic, method == "" && slices.Contains(offered, methodBasic):
+		return SecretBasic(c.Secret), nil
+	case method == methodPost, method == "" && slices.Contains(offered, methodPost):
+		return SecretPost(c.Secret), nil
+	case method == methodNone, method == "" && slices.Contains(offered, methodNone):
+		return NoAuth(), nil
+	case method != "":
+		return nil, fmt.Errorf("%w: authentication method %q needs Client.Auth", ErrNoClient, fetch.Printable(method))
+	}
+	return nil, fmt.Errorf("%w: the authorization server offers no authentication method with a client secret", ErrNoClient)
+}
+
+// endpoint sends requests to the endpoints of one authorization server for one client.
+type endpoint struct {
+	fetch    *fetch.Client
+	metadata *auth.ServerMetadata
+	client   *Client // nil if the grant needs no client
+	resource string
+	scopes   []string // requested
+	prover   Prover   // nil without DPoP
+	key      auth.Secret
+	nonces   *nonces
+}
+
+// secretFields are the form parameters whose values must not appear in an error.
+var secretFields = []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token", "actor_token", "token", "password"}
+
+// post posts form with the authentication of the client. It repeats the request once if the server
+// asks for a DPoP proof with a nonce.
+func (e *endpoint) post(ctx context.Context, op, endpoint string, form url.Values, dpop bool) (*fetch.Response, error) {
+	for attempt := 0; ; attempt++ {
+		sent, header := maps.Clone(form), http.Header{}
+		if e.client != nil {
+			method, err := authOf(e.metadata, e.client)
+			if err == nil {
+				err = method.Apply(ctx, e.metadata.Issuer, e.client.ID, sent, header)
+			}
+			if err != nil {
+				return nil, &Error{Op: op, Issuer: e.metadata.Issuer, Err: err}
+			}
+		}
+		nonce := ""
+		if dpop && e.prover != nil {
+			nonce = e.nonces.get(endpoint)
+			proof, err := e.prover.Proof(e.key, http.MethodPost, endpoint, auth.Secret{}, nonce)
+			if err != nil {
+				return nil, &Error{Op: op, Issuer: e.metadata.Issuer, Err: err}
+			}
+			header.Set("DPoP", proof)
+		}
+		r, err := e.fetch.PostForm(ctx, endpoint, header, sent)
+		if err != nil {
+			return nil, &Error{Op: op, Issuer: e.metadata.Issuer, Err: err}
+		}
+		e.nonces.set(endpoint, r.Header)
+		if r.Status >= 200 && r.Status <= 299 {
+			return r, nil
+		}
+		failed := refusal(op, e.metadata.Issuer, r, sent)
+		if failed.Code == "use_dpop_nonce" && attempt == 0 && e.nonces.get(endpoint) != nonce {
+			continue
+		}
+		return nil, failed
+	}
+}
+
+// refusal returns the error of an unsuccessful response to form (RFC 6749, section 5.2).
+func refusal(op, issuer string, r *fetch.Response, form url.Values) *Error {
+	e := &Error{Op: op, Issuer: issuer}
+	var answer struct {
+		Code        string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if r.JSON(&answer) == nil && answer.Code != "" {
+		for _, name := range secretFields {
+			if secret := form.Get(name); secret != "" {
+				answer.Code = strings.ReplaceAll(answer.Code, secret, "[secret]")
+				answer.Description = strings.ReplaceAll(answer.Description, secret, "[secret]")
+			}
+		}
+		e.Code, e.Description = fetch.Printable(answer.Code), fetch.Printable(answer.Description)
+	}
+	if e.Code == "" || r.Status >= 500 {
+		e.Err = &statusError{r.Status}
+	}
+	if delay := r.RetryAfter(); delay > 0 {
+		e.Retry = time.Now().Add(delay)
+	}
+	return e
+}
+
+// statusError is the error of a response without an error code.
+type statusError struct{ status int }
+
+func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
+
+// exchange posts form to the token endpoint and returns the token of the response.
+func (e *endpoint) exchange(ctx context.Context, op string, form url.Values) (*Token, error) {
+	form = maps.Clone(form)
+	form.Set("resource", e.resource)
+	r, err := e.post(ctx, op, e.metadata.TokenEndpoint, form, true)
+	if err != nil {
+		return nil, err
+	}
+	token, err := e.token(r)
+	if err != nil {
+		return nil, &Error{Op: op, Issuer: e.metadata.Issuer, Err: err}
+	}
+	return token, nil
+}
+
+// seconds is a number of seconds. Some servers send it as a string.
+type seconds float64
+
+func (s *seconds) UnmarshalJSON(text []byte) error {
+	n, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
+	if err != nil || n != n {
+		n = 0
+	}
+	*s = seconds(n)
+	return nil
+}
+
+const maxLifetime = 10 * 365 * 24 * time.Hour
+
+// token reads the token of a successful response (RFC 6749, section 5.1).
+func (e *endpoint) token(r *fetch.Response) (*Token, error) {
+	var answer struct {
+		Access  string  `json:"access_token"`
+		Type    string  `json:"token_type"`
+		Expires seconds `json:"expires_in"`
+		Refresh string  `json:"refresh_token"`
+		Scope   *string `json:"scope"`
+	}
+	if err := r.JSON(&answer); err != nil {
+		if fault := (*json.UnmarshalTypeError)(nil); errors.As(err, &fault) {
+			err = fmt.Errorf("the member %q of the response has a wrong type", fault.Field)
+		}
+		return nil, err
+	}
+	t := &Token{Access: auth.NewSecret(answer.Access), Refresh: auth.NewSecret(answer.Refresh), Scopes: slices.Clone(e.scopes)}
+	switch {
+	case answer.Access == "":
+		return nil, errors.New("the response has no access_token")
+	case strings.ContainsFunc(answer.Access, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return nil, errors.New("the access token contains characters that are not allowed in a header")
+	case strings.EqualFold(answer.Type, "Bearer"):
+		t.Type = "Bearer"
+	case strings.EqualFold(answer.Type, "DPoP") && e.prover != nil:
+		t.Type, t.Key = "DPoP", e.key
+	default:
+		return nil, fmt.Errorf("token type %q is not supported", fetch.Printable(answer.Type))
+	}
+	if answer.Scope != nil {
+		t.Scopes = strings.Fields(*answer.Scope)
+	}
+	if answer.Expires > 0 {
+		t.Expiry = time.Now().Add(time.Duration(min(float64(answer.Expires), maxLifetime.Seconds()) * float64(time.Second)))
+	}
+	return t, nil
+}
+
+// revoke revokes a token (RFC 7009, section 2.1).
+func (e *endpoint) revoke(ctx context.Context, token auth.Secret, hint string) error {
+	if token.Empty() {
+		return nil
+	}
+	_, err := e.post(ctx, "revoke", e.metadata.RevocationEndpoint, url.Values{"token": {token.Reveal()}, "token_type_hint": {hint}}, false)
+	if code(err) == "unsupported_token_type" { // such as a JSON Web Token, which is valid until it expires
+		return nil
+	}
+	return err
+}
+
+// target returns the Target of a Grant.
+func (e *endpoint) target() *Target {
+	return &Target{
+		Metadata: e.metadata, Resource: e.resource, Scopes: e.scopes, Client: e.client,
+		Exchange: func(ctx context.Context, form url.Values) (*Token, error) {
+			return e.exchange(ctx, "exchange", form)
+		},
+		Post: func(ctx context.Context, endpoint string, header http.Header, form url.Values, result any) error {
+			u, err := url.Parse(endpoint)
+			if err != nil {
+				return &Error{Op: "exchange", Err: errors.New("malformed endpoint")}
+			}
+			named := e.fetch.For(u) // trusted, because the Grant itself names the endpoint
+			if err := named.CheckEndpoint(endpoint); err != nil {
+				return &Error{Op: "exchange", Err: err}
+			}
+			r, err := named.PostForm(ctx, endpoint, header, form)
+			if err == nil && (r.Status < 200 || r.Status > 299) {
+				return refusal("exchange", fetch.Show(endpoint), r, form)
+			}
+			if err == nil {
+				err = r.JSON(result)
+			}
+			if err != nil {
+				return &Error{Op: "exchange", Err: err}
+			}
+			return nil
+		},
+	}
+}
+
+// code returns the error code that the authorization server sent, or "" if err has none.
+func code(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}

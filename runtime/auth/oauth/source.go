@@ -1,0 +1,87 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+)
+
+// TokenSource supplies tokens that another component obtains. It is safe for concurrent use. Token
+// is called for every request, so a TokenSource should cache its token.
+type TokenSource interface {
+	// Token returns a token, or nil to send the request without one.
+	Token(ctx context.Context, r TokenRequest) (*Token, error)
+}
+
+// TokenRequest describes the token that is needed.
+type TokenRequest struct {
+	Server    string          // canonical URL of the server
+	Challenge *auth.Challenge // the challenge of the server; nil before a request is sent
+	Rejected  auth.Secret     // the token that the server has rejected with Challenge; the source must not return it again
+}
+
+// FromSource returns an Authorizer that uses the tokens of s. After a 401, and after a 403 with
+// error="insufficient_scope", it calls Token once with the challenge. If that returns another
+// token, the request is sent again. Tokens of type DPoP are not supported.
+func FromSource(s TokenSource) httpclient.Authorizer { return sourceAuthorizer{s} }
+
+type sourceAuthorizer struct{ source TokenSource }
+
+func (a sourceAuthorizer) ask(ctx context.Context, server *url.URL, challenge *auth.Challenge, rejected auth.Secret) (*Token, error) {
+	if server == nil {
+		return nil, errors.New("oauth: no server URL")
+	}
+	canonical, err := auth.Canonical(server.String())
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.source.Token(ctx, TokenRequest{canonical, challenge, rejected})
+	if err != nil {
+		return nil, fmt.Errorf("oauth: token source: %w", err)
+	}
+	if t != nil && t.Type != "" && !strings.EqualFold(t.Type, "Bearer") {
+		return nil, fmt.Errorf("oauth: token source: token type %q is not supported", t.Type)
+	}
+	return t, nil
+}
+
+func (a sourceAuthorizer) Authorize(req *http.Request, op httpclient.Operation) error {
+	req.Header.Del("Authorization")
+	if op.Server == nil || !sameOrigin(req.URL, op.Server) {
+		return nil
+	}
+	t, err := a.ask(req.Context(), op.Server, nil, auth.Secret{})
+	if err == nil && t != nil && !t.Access.Empty() {
+		req.Header.Set("Authorization", "Bearer "+t.Access.Reveal())
+	}
+	return err
+}
+
+func (a sourceAuthorizer) Challenged(ctx context.Context, resp *http.Response, op httpclient.Operation) (bool, error) {
+	if op.Attempt > 0 || resp.Request == nil || op.Server == nil || !sameOrigin(resp.Request.URL, op.Server) {
+		return false, nil
+	}
+	var challenge auth.Challenge
+	for _, c := range auth.ParseChallenges(resp.Header.Values("WWW-Authenticate")) {
+		if strings.EqualFold(c.Scheme, "Bearer") {
+			challenge = c
+			break
+		}
+	}
+	stepUp := resp.StatusCode == http.StatusForbidden && challenge.Param("error") == "insufficient_scope"
+	if resp.StatusCode != http.StatusUnauthorized && !stepUp {
+		return false, nil
+	}
+	_, sent, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ")
+	t, err := a.ask(ctx, op.Server, &challenge, auth.NewSecret(sent))
+	if err != nil || t == nil {
+		return false, err
+	}
+	return !t.Access.Empty() && t.Access.Reveal() != sent, nil
+}
