@@ -8,8 +8,11 @@ import (
 )
 
 // Timeout is a context with a timeout that starts with the first call of Done. Most messages are
-// written without waiting, and a timer would cost more than the write.
+// written without waiting, and a timer would cost more than the write. The context carries a clock,
+// see [Hold], which works even after Cancel.
 type Timeout struct {
+	Clock Clock
+
 	timeout time.Duration
 	cause   error
 
@@ -36,20 +39,26 @@ func (t *Timeout) Done() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stop == nil {
-		t.context, t.stop = context.WithTimeoutCause(t.context, t.timeout, t.cause)
+		t.context, t.stop = t.Clock.WithTimeout(t.context, t.timeout, t.cause)
 	}
 	return t.context.Done()
 }
 
-// Deadline implements [context.Context]. Before the first call of Done it returns the deadline of
-// the parent.
+// Deadline implements [context.Context]. It returns the deadline of the parent.
 func (t *Timeout) Deadline() (time.Time, bool) { return t.current().Deadline() }
 
 // Err implements [context.Context].
 func (t *Timeout) Err() error { return t.current().Err() }
 
 // Value implements [context.Context].
-func (t *Timeout) Value(key any) any { return t.current().Value(key) }
+func (t *Timeout) Value(key any) any {
+	if key == (clockKey{}) {
+		return t
+	}
+	return t.current().Value(key)
+}
+
+func (t *Timeout) carried() (*Clock, context.Context) { return &t.Clock, t.current() }
 
 // Cancel stops the timer. Done must not be called afterwards.
 func (t *Timeout) Cancel() {

@@ -11,25 +11,36 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 )
 
 // Annotation is the keyword of an input schema that names the header field of a property.
 const Annotation = "x-mcp-header"
 
-// MaxInteger is the largest absolute value of an argument in a header field. Other software may read
-// it as a float64.
+// MaxInteger is the largest absolute value of an argument in a header field. Other software may
+// read it as a float64.
 const MaxInteger = 1<<53 - 1
 
-// Field is an argument of a tool that clients repeat in a header field (MCP Streamable HTTP, "Custom
-// Headers from Tool Parameters").
+// Field is an argument of a tool that clients repeat in a header field (MCP Streamable HTTP,
+// "Custom Headers from Tool Parameters").
 type Field struct {
 	Header string   // the name of the field, in the canonical form of package http
 	Path   []string // the names of the properties that lead to the argument
 }
 
-// Fields returns the fields of an input schema, sorted by path. It fails if an annotation is invalid.
+// Fields returns the fields of an input schema, sorted by path. It fails if an annotation is
+// invalid, or if an annotated integer may have an absolute value of more than MaxInteger.
 func Fields(schema json.RawMessage) ([]Field, error) {
+	return fields(schema, &annotations{seen: map[string]bool{}, limited: true})
+}
+
+// ReceivedFields is [Fields] for a client. It admits integers of any size.
+func ReceivedFields(schema json.RawMessage) ([]Field, error) {
+	return fields(schema, &annotations{seen: map[string]bool{}})
+}
+
+func fields(schema json.RawMessage, w *annotations) ([]Field, error) {
 	if !bytes.Contains(schema, []byte(Annotation)) && bytes.IndexByte(schema, '\\') < 0 {
 		return nil, nil
 	}
@@ -39,15 +50,15 @@ func Fields(schema json.RawMessage) ([]Field, error) {
 	if err := d.Decode(&root); err != nil {
 		return nil, err
 	}
-	w := annotations{seen: map[string]bool{}}
 	err := w.walk(root, nil, true)
 	return w.found, err
 }
 
 // annotations collects the annotations of a schema.
 type annotations struct {
-	found []Field
-	seen  map[string]bool // names in lower case
+	found   []Field
+	seen    map[string]bool // names in lower case
+	limited bool            // the range of integers is checked
 }
 
 // Keywords whose value is a schema or a list of schemas, and keywords whose value maps names to
@@ -107,14 +118,14 @@ func (w *annotations) add(name any, schema map[string]any, path []string, reacha
 	case !ok || !IsToken(text):
 		return fmt.Errorf("%s %q is not a token", Annotation, fmt.Sprint(name))
 	case !reachable || len(path) == 0:
-		return fmt.Errorf("%s %q is not on a property to which properties alone lead", Annotation, text)
+		return fmt.Errorf("%s %q is on a schema that is not reached through properties alone", Annotation, text)
 	case w.seen[strings.ToLower(text)]:
 		return fmt.Errorf("%s %q is not unique", Annotation, text)
 	case kind != "string" && kind != "integer" && kind != "boolean":
 		return fmt.Errorf("%s %q is on a property of type %v, want string, integer or boolean", Annotation, text, kind)
 	}
 	for _, keyword := range []string{"minimum", "maximum"} {
-		if n, ok := schema[keyword].(json.Number); ok && kind == "integer" && !inRange(codec.Number(n)) {
+		if n, ok := schema[keyword].(json.Number); ok && w.limited && kind == "integer" && !inRange(codec.Number(n)) {
 			return fmt.Errorf("%s %q is on a property with %s %s, want at most ±%d", Annotation, text, keyword, n, MaxInteger)
 		}
 	}
@@ -152,9 +163,57 @@ func (f *Field) Argument(arguments json.RawMessage) (raw json.RawMessage, ok boo
 	return raw, raw[0] != 'n' && raw[0] != '{' && raw[0] != '['
 }
 
+// FieldHeader returns the header fields for arguments of a tool, or nil if there are none. An
+// argument that is absent, null or not a primitive value has no field.
+func FieldHeader(fields []Field, arguments json.RawMessage) (h map[string][]string) {
+	for i := range fields {
+		text, ok := fields[i].value(arguments)
+		if !ok {
+			continue
+		}
+		if h == nil {
+			h = map[string][]string{}
+		}
+		h[fields[i].Header] = []string{text}
+	}
+	return h
+}
+
+// value returns the value of the header field for arguments. ok is false if there is no such
+// argument.
+func (f *Field) value(arguments json.RawMessage) (text string, ok bool) {
+	raw, ok := f.Argument(arguments)
+	if !ok {
+		return "", false
+	}
+	switch raw[0] {
+	case '"':
+		err := codec.ReadPart(raw, func(r *wire.Reader) { text = r.Text() })
+		return EncodeHeader(text), err == nil
+	case 't', 'f':
+		return string(raw), true
+	}
+	if n, ok := codec.Number(raw).Int(); ok {
+		return fmt.Sprint(n), true // not 42.0 or 4.2e1
+	}
+	return string(raw), true
+}
+
+// CheckFields returns an error unless the header of a request repeats the arguments of a tool (MCP
+// Streamable HTTP, "Server Behavior for Custom Headers").
+func CheckFields(fields []Field, arguments json.RawMessage, header map[string][]string) error {
+	for i := range fields {
+		f := &fields[i]
+		if err := f.Check(arguments, header); err != nil {
+			return &jsonrpc.Error{Code: CodeHeaderMismatch, Message: fmt.Sprintf("header mismatch: %s, which repeats argument %s: %v", f.Header, strings.Join(f.Path, "."), err)}
+		}
+	}
+	return nil
+}
+
 var (
 	errFieldMissing = errors.New("the field is missing")
-	errFieldTwice   = errors.New("there are several such fields")
+	errFieldTwice   = errors.New("the field occurs more than once")
 	errNoArgument   = errors.New("the request has no such argument")
 	errFieldDiffers = errors.New("the field differs from the argument")
 )
@@ -194,7 +253,7 @@ func (f *Field) Check(arguments json.RawMessage, header map[string][]string) err
 	return nil
 }
 
-// sameNumber reports whether a text is a number of the same value as another one in JSON.
+// sameNumber reports whether a text has the value of a JSON number.
 func sameNumber(text, number string) bool {
 	a, ok := codec.Number(text).Int()
 	b, isInteger := codec.Number(number).Int()

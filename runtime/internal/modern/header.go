@@ -3,10 +3,13 @@ package modern
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 )
 
 // The header fields that repeat parts of a modern request, in the canonical form of package http
@@ -25,6 +28,8 @@ func NameParam(method string) string {
 		return "name"
 	case mcp.MethodResourcesRead:
 		return "uri"
+	case tasks.MethodTasksGet, tasks.MethodTasksUpdate, tasks.MethodTasksCancel:
+		return "taskId"
 	}
 	return ""
 }
@@ -35,13 +40,13 @@ const (
 	encodedSuffix = "?="
 )
 
-// Base64 without alternatives: a text has one encoding.
+// Strict Base64: each text has exactly one encoding.
 var encoding = base64.StdEncoding.Strict()
 
 var (
 	errHeaderBytes  = errors.New("a character is not visible ASCII, space or tab")
 	errHeaderBase64 = errors.New("invalid Base64")
-	errHeaderUTF8   = errors.New("the Base64 is not of UTF-8")
+	errHeaderUTF8   = errors.New("the decoded Base64 is not UTF-8")
 )
 
 // DecodeHeader returns the text of a value of [HeaderName] or [HeaderParam] fields (MCP Streamable
@@ -77,12 +82,13 @@ func cutEncoded(value string) (encoded string, ok bool) {
 	return strings.CutSuffix(encoded, encodedSuffix)
 }
 
-// EncodeHeader returns the value for a text in a [HeaderName] or [HeaderParam] field. It uses Base64
-// for a text that would otherwise change on its way, or be taken for Base64. The text must be UTF-8.
+// EncodeHeader returns the value for a text in a [HeaderName] or [HeaderParam] field. It uses
+// Base64 for a text that would otherwise change on its way, or be taken for Base64. The text must
+// be UTF-8. A tab is a control character, which intermediaries may replace by a space.
 func EncodeHeader(text string) (value string) {
-	plain := strings.Trim(text, " \t") == text
+	plain := strings.Trim(text, " ") == text
 	for i := range len(text) {
-		if c := text[i]; (c < ' ' || c > '~') && c != '\t' {
+		if c := text[i]; c < ' ' || c > '~' {
 			plain = false
 		}
 	}
@@ -90,4 +96,32 @@ func EncodeHeader(text string) (value string) {
 		return text
 	}
 	return encodedPrefix + encoding.EncodeToString([]byte(text)) + encodedSuffix
+}
+
+// PlainHeader returns the text of the value of a header field that does not use Base64.
+func PlainHeader(value string) (text string, err error) { return strings.Trim(value, " \t"), nil }
+
+// CompareHeader returns an error with CodeHeaderMismatch unless a header, with names in the
+// canonical form of package http, has exactly one field of a name, with the text that the message
+// has.
+func CompareHeader(header map[string][]string, name, want string, decode func(string) (string, error)) *jsonrpc.Error {
+	mismatch := func(format string, args ...any) *jsonrpc.Error {
+		return &jsonrpc.Error{Code: CodeHeaderMismatch, Message: "header mismatch: " + fmt.Sprintf(format, args...)}
+	}
+	values := header[name]
+	switch len(values) {
+	case 1:
+	case 0:
+		return mismatch("%s is missing", name)
+	default:
+		return mismatch("%s occurs %d times", name, len(values))
+	}
+	text, err := decode(values[0])
+	switch {
+	case err != nil:
+		return mismatch("%s: %.100q: %v", name, values[0], err)
+	case text != want:
+		return mismatch("%s is %.100q, but the message has %.100q", name, text, want)
+	}
+	return nil
 }

@@ -13,7 +13,8 @@ func TestHeaderValues(t *testing.T) {
 	for _, row := range []struct{ text, value string }{
 		{"us-west1", "us-west1"},
 		{"", ""},
-		{"a b\tc", "a b\tc"},
+		{"a b c", "a b c"},
+		{"a b\tc", "=?base64?YSBiCWM=?="},
 		{"Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="},
 		{" padded ", "=?base64?IHBhZGRlZCA=?="},
 		{"\ttab", "=?base64?CXRhYg==?="},
@@ -32,8 +33,27 @@ func TestHeaderValues(t *testing.T) {
 			}
 		}
 	}
+	if text, err := modern.DecodeHeader("a\tb"); text != "a\tb" || err != nil {
+		t.Errorf("a tab is decoded as %q, %v", text, err)
+	}
 	if text, err := modern.DecodeHeader("=?base64??="); text != "" || err != nil {
 		t.Errorf("empty Base64 is decoded as %q, %v", text, err)
+	}
+}
+
+// Every character survives in every position, and no value has other bytes than printable ASCII.
+func TestEveryCharacterInHeaderValue(t *testing.T) {
+	for r := range rune(0x180) {
+		c := string(r)
+		for _, text := range []string{c, c + "a", "a" + c, "a" + c + "b", c + c, "a " + c + " b"} {
+			value := modern.EncodeHeader(text)
+			if strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }) || value != strings.TrimSpace(value) {
+				t.Errorf("%q is encoded as %q", text, value)
+			}
+			if back, err := modern.DecodeHeader(value); back != text || err != nil {
+				t.Errorf("%q is encoded as %q, which is decoded as %q, %v", text, value, back, err)
+			}
+		}
 	}
 }
 
@@ -79,7 +99,7 @@ func FuzzHeaderValue(f *testing.F) {
 		// As a text.
 		value := modern.EncodeHeader(text)
 		for _, c := range []byte(value) {
-			if (c < ' ' || c > '~') && c != '\t' {
+			if c < ' ' || c > '~' {
 				t.Errorf("%q is encoded as %q", text, value)
 			}
 		}

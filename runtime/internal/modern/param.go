@@ -8,9 +8,9 @@ import (
 
 type paramsKey struct{ lazyctx.Key }
 
-// WithParamHeaders returns a context for a request with header fields for arguments of a tool. Their
-// names begin with [HeaderParam] and are in the canonical form of package http. A transport over
-// HTTP sends them.
+// WithParamHeaders returns a context for a request with header fields for arguments of a tool.
+// Their names begin with [HeaderParam] and are in the canonical form of package http. A transport
+// over HTTP sends them.
 func WithParamHeaders(ctx context.Context, h map[string][]string) context.Context {
 	return context.WithValue(ctx, paramsKey{}, h)
 }

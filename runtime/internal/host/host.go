@@ -1,0 +1,14 @@
+// Package host tells names of this machine from those of others.
+package host
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// IsLoopback reports whether name, the host of a URL without port and brackets, is localhost or a
+// loopback address.
+func IsLoopback(name string) bool {
+	address, err := netip.ParseAddr(name)
+	return err == nil && address.IsLoopback() || strings.EqualFold(name, "localhost")
+}

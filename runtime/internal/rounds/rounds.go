@@ -1,0 +1,162 @@
+// Package rounds sends a request of a revision without sessions again, with the input that its
+// result asks for, until the result is complete (MCP multi round-trip requests).
+package rounds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+)
+
+// ErrLimit is returned if a server asks for input more often than the limit allows.
+var ErrLimit = errors.New("limit of input rounds reached")
+
+// Call sends a request until its result is complete. Each time that the result asks for input, Call
+// collects the responses from respond and sends the request again (MCP multi round-trip requests,
+// "Client Requirements"). It fails with [ErrLimit] after limit such results; a negative limit means
+// none. asked reports whether there was more than one round.
+func Call(ctx context.Context, to jsonrpc.Caller, method string, params codec.Encoder, limit int, respond func(context.Context, []Request) ([]Response, error)) (result json.RawMessage, asked bool, err error) {
+	result, err = to.Call(ctx, method, params)
+	if err != nil || !modern.TakesInput(method) {
+		return result, false, err
+	}
+	var wait time.Duration // before the next round without input requests
+	for round := 1; ; round++ {
+		required, ok := Read(result)
+		if !ok {
+			return result, round > 1, nil
+		}
+		if limit >= 0 && round > limit {
+			return nil, true, ErrLimit
+		}
+		again := &retry{params: params, state: required.State}
+		if required.Requests != nil {
+			wait = 0
+			if again.responses, err = respond(ctx, required.Requests); err != nil {
+				return nil, true, err
+			}
+		} else if wait, err = pause(ctx, wait); err != nil {
+			return nil, true, err
+		}
+		if result, err = to.Call(ctx, method, again); err != nil {
+			return nil, true, err
+		}
+	}
+}
+
+// Delays before rounds without input requests. The first such round follows at once.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// pause waits for d, and returns the next delay. It fails with the cause of ctx.
+func pause(ctx context.Context, d time.Duration) (next time.Duration, err error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return min(max(2*d, firstPause), maxPause), nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// Required is what a result asks for.
+type Required struct {
+	Requests []Request       // nil if it asks for no input
+	State    json.RawMessage // the text of requestState; nil if the result has none
+}
+
+// Request is an input request in a result.
+type Request struct {
+	Key    string
+	Method string
+	Params json.RawMessage // nil for none
+}
+
+// Read returns what a result asks for. ok is false if it is complete. The resultType must have been
+// checked.
+func Read(result json.RawMessage) (r Required, ok bool) {
+	kind, found := codec.Member(result, "resultType")
+	if !found || string(kind) != `"`+modern.ResultInputRequired+`"` {
+		return Required{}, false
+	}
+	r.State, _ = codec.Member(result, "requestState")
+	requests, found := codec.Member(result, "inputRequests")
+	if !found {
+		return r, true
+	}
+	r.Requests = ReadRequests(requests)
+	return r, true
+}
+
+// ReadRequests returns the input requests in the value of inputRequests.
+func ReadRequests(text json.RawMessage) (requests []Request) {
+	codec.ReadPart(text, func(reader *wire.Reader) {
+		for reader.Object(); reader.More(); {
+			in := Request{Key: reader.Key()}
+			text := reader.Raw()
+			if method, ok := codec.Member(text, "method"); ok {
+				codec.ReadPart(method, func(m *wire.Reader) { in.Method = m.Text() })
+			}
+			in.Params, _ = codec.Member(text, "params")
+			requests = append(requests, in)
+		}
+	})
+	return requests
+}
+
+// Response is the response to an input request.
+type Response struct {
+	Key  string
+	Text json.RawMessage
+}
+
+// retry is the params of a request that is sent again with input.
+type retry struct {
+	params    codec.Encoder
+	responses []Response      // nil for none
+	state     json.RawMessage // nil for none
+}
+
+// EncodeJSON implements [codec.Encoder].
+func (r *retry) EncodeJSON(w *wire.Writer) {
+	params, err := codec.Marshal(r.params)
+	if err != nil {
+		w.Fail("", err)
+		return
+	}
+	w.Begin()
+	err = codec.ReadPart(params, func(reader *wire.Reader) {
+		for reader.Object(); reader.More(); {
+			name := reader.Key()
+			if raw := reader.Raw(); !slices.Contains([]string{"inputResponses", "requestState"}, name) {
+				w.MapKey(name)
+				w.Raw(raw)
+			}
+		}
+	})
+	w.Fail("", err)
+	if r.responses != nil {
+		w.Key(`,"inputResponses":`)
+		w.Begin()
+		for _, response := range r.responses {
+			w.MapKey(response.Key)
+			w.Raw(response.Text)
+		}
+		w.End()
+	}
+	if r.state != nil {
+		w.Key(`,"requestState":`)
+		w.Raw(r.state)
+	}
+	w.End()
+}
