@@ -44,6 +44,7 @@ type Stats struct {
 	Reads, Refused, Foreign uint64
 
 	Running int // tasks whose work is running in this process
+	Parked  int // tasks whose work is parked; see Config.ParkAfter
 	Waiting int // calls blocked in tasks/result
 	// Unstored is the number of outcomes that wait to be stored because the store has failed. The
 	// Manager retries them.
@@ -54,14 +55,14 @@ type Stats struct {
 // slightly inconsistent.
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
-	running := len(m.runs)
+	running, parked := len(m.runs)-m.resting, m.resting
 	m.mu.Unlock()
 	a := &m.audit
 	return Stats{
 		Created: a.nCreated.Load(), Completed: a.nCompleted.Load(), Failed: a.nFailed.Load(), Cancelled: a.nCancelled.Load(),
 		Expired: a.nExpired.Load(), Recovered: a.nRecovered.Load(),
 		Reads: a.nRead.Load(), Refused: a.nRefused.Load(), Foreign: a.nForeign.Load(),
-		Running: running, Waiting: int(a.waiting.Load()), Unstored: int(m.unstored.Load()),
+		Running: running, Parked: parked, Waiting: int(a.waiting.Load()), Unstored: int(m.unstored.Load()),
 	}
 }
 

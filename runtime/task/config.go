@@ -42,14 +42,29 @@ type Config struct {
 	// Quiet switches notifications/tasks/status off.
 	Quiet bool
 
-	// Recover returns the work that [New] re-runs for an unfinished task that was created as
-	// restartable. If it returns nil, or if Recover is nil, the task fails.
+	// Recover returns the work that is re-run for an unfinished task that was created as
+	// restartable: by [New], and when parked work runs again. If it returns nil, or if Recover is
+	// nil, the task fails.
 	Recover func(r Record) Work
-	// MaxReruns is the maximum number of times that the work of a task is re-run. After that,
-	// recovery fails the task. Without a maximum, work that crashes its process could do so again
-	// after every restart, until the task expires. A re-run that Close ends does not count. A
-	// re-run that a crash ends counts, even if another task has caused the crash. The default is
-	// [DefaultMaxReruns]; a negative value means no maximum.
+	// ParkAfter is the time after which restartable work that only waits, in [Run.Ask] and
+	// [Run.Sleep], is parked: the waits return [ErrParked], and the work runs again, from its
+	// start, when an answer is stored or the time to wake has come. A parked task takes no
+	// goroutine, in this process and after a restart. The default is [DefaultParkAfter]; a negative
+	// value means that work is not parked. Without Recover, work is not parked either. A wait whose
+	// context has a deadline keeps the work from being parked.
+	ParkAfter time.Duration
+	// MaxJournal is the maximum size in bytes of the journal of a task: what its work has recorded,
+	// and its input requests with their answers. Entries count as the length of their texts plus
+	// about 100 bytes. Beyond it, [Run.Record] and [Run.Ask] fail with a [*JournalError]. The
+	// default is [DefaultMaxJournal]; a negative value means no maximum. Limits.Bytes applies, too.
+	MaxJournal int64
+	// MaxReruns is the maximum number of times that New re-runs the work of a task without
+	// progress. After that, recovery fails the task. Without a maximum, work that crashes its
+	// process could do so again after every restart, until the task expires. The count starts again
+	// when the work records an entry or an answer to [Run.Ask] is stored. A re-run that Close ends
+	// does not count, nor does one of parked work. A re-run that a crash ends counts, even if
+	// another task has caused the crash. The default is [DefaultMaxReruns]; a negative value means
+	// no maximum.
 	MaxReruns int
 	// Jobs are the external systems that run jobs, by name; see [Request.Runner].
 	Jobs map[string]Jobs
@@ -93,7 +108,9 @@ const (
 	DefaultMaxTasks         = 1000
 	DefaultMaxBytes         = 256 << 20
 	DefaultMaxRate          = 1000
+	DefaultMaxJournal       = 1 << 20
 	DefaultMaxReruns        = 3
+	DefaultParkAfter        = time.Minute
 )
 
 // withDefaults returns a copy of c with all defaults set. In the copy, 0 means no limit.
@@ -122,7 +139,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.PollInterval = wholeMilliseconds(orDefault(c.PollInterval, DefaultPollInterval))
 	c.ProgressInterval = orDefault(c.ProgressInterval, DefaultProgressInterval)
 	c.PageSize = orDefault(c.PageSize, DefaultPageSize)
+	c.MaxJournal = orDefault(c.MaxJournal, DefaultMaxJournal)
 	c.MaxReruns = orDefault(c.MaxReruns, DefaultMaxReruns)
+	c.ParkAfter = orDefault(c.ParkAfter, DefaultParkAfter)
 	c.Limits.Tasks = orDefault(c.Limits.Tasks, DefaultMaxTasks)
 	c.Limits.Bytes = orDefault(c.Limits.Bytes, DefaultMaxBytes)
 	c.Limits.Rate = orDefault(c.Limits.Rate, DefaultMaxRate)

@@ -29,6 +29,15 @@ type Request struct {
 	// task is terminal. See also [Config.MaxReruns].
 	Restartable bool
 
+	// Protocol is the protocol revision of the request; "" means one with sessions.
+	Protocol mcp.Revision
+	// Version names the version of restartable Work. Work of another version cannot continue from
+	// what this one has recorded; [Config].Recover decides what becomes of the task.
+	Version string
+	// Entries are what restartable Work has recorded before the task is created. If they exceed
+	// [Config].MaxJournal, Create fails with a [*JournalError].
+	Entries []Entry
+
 	StatusMessage string
 	PollInterval  time.Duration // 0 means Config.PollInterval; a negative value suggests none
 
@@ -76,7 +85,13 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: statusText(q.StatusMessage),
 		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
 		Method: q.Method, Params: q.Params, Token: q.Token, Name: q.Name,
-		Restartable: q.Restartable, Runner: q.Runner,
+		Protocol: q.Protocol, Restartable: q.Restartable, Runner: q.Runner,
+	}
+	if q.Restartable && q.Runner == "" {
+		r.Durable = (&Durable{Version: q.Version}).with(q.Entries)
+		if err := m.checkJournal(r); err != nil {
+			return err
+		}
 	}
 	if q.PollInterval != 0 {
 		r.PollInterval = wholeMilliseconds(q.PollInterval)

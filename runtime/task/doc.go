@@ -11,6 +11,14 @@
 // without payloads. An input request is a request from the work to the requestor. A job is work
 // that an external system does.
 //
+// # Journals
+//
+// Restartable work runs again from its start after a restart. It can record results in the journal
+// of its task, with [Run.Record], and make input requests that later runs know, with [Run.Ask]. A
+// later run reads the journal with [Run.Journal]. Such work is parked while it only waits: it
+// returns [ErrParked], its goroutine ends, and the work runs again when an answer is stored or,
+// after [Run.Sleep], the time has come. See [Config].ParkAfter.
+//
 // # Changes
 //
 // A [Manager] is the receiver's side. No other component changes the tasks of its store. [Moves]

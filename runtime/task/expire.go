@@ -101,10 +101,12 @@ func (m *Manager) scheduleSweep(expires time.Time) {
 // handleExpired ends the work of a dropped task, counts the task, and audits it.
 func (m *Manager) handleExpired(r *Record) {
 	m.expiredIDs.add(r.Owner, r.ID)
+	defer m.watches.notify(r.ID)
 	if run := m.findRun(r.ID); run != nil {
 		m.limits.dropTaskWithWork(&run.usage)
 		run.abortProgress()
-		run.ctx.Cancel(ErrExpired)
+		run.endContext(ErrExpired)
+		m.unpark(r.ID, true)
 	} else {
 		m.limits.dropTaskWithoutWork(r)
 	}

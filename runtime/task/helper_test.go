@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -187,11 +189,19 @@ func parseTime(t *testing.T, s string) time.Time {
 	return at
 }
 
-// hookedStore is a store that calls a function after it has created or read a record, before it
-// returns the record.
+// hookedStore is a store that calls a function after it has created, read or updated a record,
+// before it returns the record.
 type hookedStore struct {
 	task.Store
-	afterCreate, afterGet func(r task.Record)
+	afterCreate, afterGet, afterUpdate func(r task.Record)
+}
+
+func (s *hookedStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	r, err := s.Store.Update(ctx, r)
+	if f := s.afterUpdate; err == nil && f != nil {
+		f(r)
+	}
+	return r, err
 }
 
 func (s *hookedStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
@@ -243,6 +253,13 @@ func (s *failingStore) Get(ctx context.Context, id string) (task.Record, error) 
 	return s.Store.Get(ctx, id)
 }
 
+func (s *failingStore) Journal(ctx context.Context, id string) ([]task.Entry, error) {
+	if err := s.currentError(); err != nil {
+		return nil, err
+	}
+	return s.Store.Journal(ctx, id)
+}
+
 func (s *failingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	if err := s.currentError(); err != nil {
 		return task.Record{}, err
@@ -255,4 +272,9 @@ func (s *failingStore) List(ctx context.Context, owner string, after uint64, lim
 		return nil, err
 	}
 	return s.Store.List(ctx, owner, after, limit)
+}
+
+// containsAll reports whether text contains all of the parts.
+func containsAll(text string, parts ...string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
 }

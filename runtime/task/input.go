@@ -22,26 +22,61 @@ import (
 // The error is a [*jsonrpc.Error] if the requestor answered with one. Otherwise it is the cause of
 // ctx, [ErrCancelled] or [ErrExpired].
 func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	raw, err := related(params, run.id)
+	return run.Ask(ctx, "", 0, method, params)
+}
+
+// Ask is [Run.Call] for an input request of restartable work that later runs of the work know by
+// its key and, among equal keys, its occurrence, which counts from 1. If an earlier run has made
+// the input request, Ask waits for its answer, or returns it. Other work makes the input request
+// anew.
+//
+// Restartable work may be parked while it waits, unless ctx has a deadline; Ask then returns
+// [ErrParked].
+func (run *Run) Ask(ctx context.Context, key string, occurrence int, method string, params codec.Encoder) (json.RawMessage, error) {
+	raw, err := run.encodeParams(params)
 	if err != nil {
 		return nil, err
 	}
-	number, r, err := run.addInputRequest(ctx, method, raw)
+	w := run.waits.Load()
+	if _, limited := ctx.Deadline(); limited || key == "" {
+		// The next run would not know the deadline, or would make the input request again.
+		w.hold(1)
+		defer w.hold(-1)
+		w = nil
+	}
+	w.begin()
+	defer w.end()
+	q := &InputRequest{Key: key, Occurrence: occurrence, Method: method, Params: raw}
+	number, r, err := run.addInputRequest(ctx, q)
+	until, parked := ctx, false
+	if w != nil {
+		both := lazyctx.WithBoth(ctx, &w.ended)
+		defer both.Release()
+		until = both
+	}
 	for err == nil {
-		q := r.inputRequest(number)
+		stored := r.inputRequest(number)
 		switch {
-		case q == nil: // the task has become terminal
+		case stored == nil: // the task has become terminal
 			return nil, ErrCancelled
-		case !q.Open():
+		case !stored.Open():
 			run.consume(number)
-			return q.answer()
+			return stored.answer()
 		}
 		r.Params, r.InputRequests = nil, nil // as in Manager.wait
-		err = run.m.store.wait(ctx, &r)
+		err = run.m.store.wait(until, &r)
+		parked = err != nil && w != nil && w.ended.Err() != nil
 	}
-	run.withdraw(number)
+	if parked {
+		w.addInput(number)
+	} else if !run.durable || run.ending() != ErrClosed { // otherwise the next run asks for it again
+		run.withdraw(number, q)
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
+	}
+	if parked {
+		return nil, ErrParked
 	}
 	if errors.Is(err, ErrNotFound) {
 		return nil, ErrExpired
@@ -52,23 +87,64 @@ func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (
 	return nil, err
 }
 
-// addInputRequest stores a new input request. It removes those whose answers the work has consumed.
-func (run *Run) addInputRequest(ctx context.Context, method string, params json.RawMessage) (number uint64, r Record, err error) {
+// encodeParams encodes the params of an input request. They name the task, except for a task of the
+// Tasks extension.
+func (run *Run) encodeParams(params codec.Encoder) (json.RawMessage, error) {
+	if !run.extension {
+		return related(params, run.id)
+	}
+	if params == nil {
+		return nil, nil
+	}
+	return boundary.Marshal(params)
+}
+
+// addInputRequest stores a new input request, unless an earlier run has made it. It removes those
+// whose answers the work has consumed, unless later runs need them.
+func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number uint64, r Record, err error) {
 	run.mu.Lock()
 	run.lastInputRequest++
-	number = run.lastInputRequest
+	fresh := run.lastInputRequest
 	run.mu.Unlock()
 	r, err = run.m.change(ctx, run.id, func(r *Record) error {
-		r.InputRequests = append(run.unconsumed(r.InputRequests), InputRequest{Number: number, Method: method, Params: params})
+		if r.Durable == nil {
+			q.Key, q.Occurrence = "", 0
+		}
+		if earlier := r.inputRequestByKey(q); earlier != nil {
+			number = earlier.Number
+			return errUnchanged
+		}
+		number, q.Number = fresh, fresh
+		r.InputRequests = append(run.unconsumed(r.InputRequests), *q)
 		r.Status = mcp.TaskStatusInputRequired
+		if r.Durable != nil {
+			d := *r.Durable
+			d.LastInput = max(d.LastInput, fresh)
+			r.Durable = &d
+			return run.m.checkJournal(r)
+		}
 		return nil
 	})
 	return number, r, err
 }
 
-// withdraw removes an input request whose answer the work no longer waits for.
-func (run *Run) withdraw(number uint64) {
+// inputRequestByKey returns the input request with the key and the occurrence of q, or nil.
+func (r *Record) inputRequestByKey(q *InputRequest) *InputRequest {
+	for i := range r.InputRequests {
+		if other := &r.InputRequests[i]; q.Key != "" && other.Key == q.Key && other.Occurrence == q.Occurrence {
+			return other
+		}
+	}
+	return nil
+}
+
+// withdraw removes an input request whose answer the work no longer waits for. If the number is 0,
+// the work has not begun to wait: withdraw removes the open one that an earlier run has made.
+func (run *Run) withdraw(number uint64, q *InputRequest) {
 	run.m.change(context.Background(), run.id, func(r *Record) error {
+		if earlier := r.inputRequestByKey(q); number == 0 && earlier != nil && earlier.Open() {
+			number = earlier.Number
+		}
 		if r.terminal() || r.inputRequest(number) == nil {
 			return errUnchanged
 		}
@@ -100,7 +176,7 @@ func (run *Run) consume(number uint64) {
 func (run *Run) unconsumed(requests []InputRequest) []InputRequest {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(requests), func(q InputRequest) bool { return run.consumed[q.Number] })
+	return slices.DeleteFunc(slices.Clone(requests), func(q InputRequest) bool { return q.Key == "" && run.consumed[q.Number] })
 }
 
 // inputRequest returns the input request with the given number, or nil.
@@ -290,24 +366,52 @@ func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRe
 // withdrawn.
 func (m *Manager) answer(id string, number uint64, result json.RawMessage, failure *jsonrpc.Error) error {
 	_, err := m.change(context.Background(), id, func(r *Record) error {
-		if r.terminal() {
+		if r.terminal() || !m.setAnswer(r, number, result, failure) {
 			return errUnchanged
 		}
-		r.InputRequests = slices.Clone(r.InputRequests)
-		q := r.inputRequest(number)
-		if q == nil || !q.Open() {
-			return errUnchanged
-		}
-		if failure != nil {
-			q.Error = encodeError(failure)
-			q.Params = nil // frees bytes for the error, in case the limit is reached
-		} else {
-			q.Result = bytes.Clone(result) // the message that contains it may be much larger
-		}
-		r.leaveInputRequired()
 		return nil
 	})
 	return err
+}
+
+// setAnswer is Record.setAnswer, except that a result that is too large for the journal becomes an
+// error for the work.
+func (m *Manager) setAnswer(r *Record, number uint64, result json.RawMessage, failure *jsonrpc.Error) bool {
+	if r.Durable == nil || failure != nil {
+		return r.setAnswer(number, result, failure)
+	}
+	before := *r
+	if !r.setAnswer(number, result, nil) {
+		return false
+	}
+	if err := m.checkJournal(r); err != nil {
+		*r = before
+		return r.setAnswer(number, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()})
+	}
+	return true
+}
+
+// setAnswer sets the answer to an input request: a failure or, if that is nil, a result. It returns
+// false if there is no such open input request.
+func (r *Record) setAnswer(number uint64, result json.RawMessage, failure *jsonrpc.Error) bool {
+	if q := r.inputRequest(number); q == nil || !q.Open() {
+		return false
+	}
+	r.InputRequests = slices.Clone(r.InputRequests)
+	q := r.inputRequest(number)
+	if failure != nil {
+		q.Error = encodeError(failure)
+		q.Params = nil // frees bytes for the error, in case the limit is reached
+	} else {
+		q.Result = bytes.Clone(result) // the message that contains it may be much larger
+	}
+	if q.Key != "" {
+		q.Params = nil // later runs need only the answer
+		r.Reruns = 0   // the journal has grown
+	}
+	r.leaveInputRequired()
+	r.unpark()
+	return true
 }
 
 // redeliver makes the waiters of a task claim the input requests that are not being delivered. It

@@ -150,6 +150,15 @@ func (t *taskUsage) setTerminal(u *usage) {
 	}
 }
 
+// setRequest sets the number of bytes that the work holds of its request.
+func (l *limiter) setRequest(t *taskUsage, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !t.terminal { // otherwise the earlier number has been counted
+		t.requestBytes = bytes
+	}
+}
+
 // workReturned records that the work of a task has returned. A terminal task then no longer counts
 // as a task.
 func (l *limiter) workReturned(t *taskUsage) {

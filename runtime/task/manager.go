@@ -29,12 +29,14 @@ type Manager struct {
 	started time.Time
 	audit   audit
 
+	background  context.Context // values of the contexts of work that runs again
 	lifetime    context.Context // ends when Close is called
 	endLifetime context.CancelCauseFunc
 	group       sync.WaitGroup // goroutines of the Manager, all work included
 	sweepSooner chan struct{}  // capacity 1; signals that nextSweep has become earlier
 	limits      limiter
 	expiredIDs  expiredSet
+	watches     watches
 
 	lastWaiter   atomic.Uint64         // number of the latest call that began to wait for a result
 	unstored     atomic.Int64          // outcomes that wait to be stored because the store has failed
@@ -43,9 +45,12 @@ type Manager struct {
 
 	mu        sync.Mutex
 	closed    bool
-	runs      map[string]*Run           // work in this process, by task id
+	runs      map[string]*Run           // work in this process, by task id, parked work included
 	claims    map[inputRequestID]*claim // input requests that are being delivered
 	nextSweep time.Time                 // zero if no sweep is scheduled
+	resting   int                       // number of runs that rest
+	wakes     wakes                     // resting runs that have a time to wake
+	wakeTimer *time.Timer               // calls wakeDue; nil until first used
 }
 
 // inputRequestID identifies an input request among those of all tasks.
@@ -70,6 +75,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg:         cfg,
+		background:  context.WithoutCancel(ctx),
 		store:       safeStore{cfg.Store},
 		release:     release,
 		started:     time.Now(),
@@ -100,10 +106,11 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
 	runs := slices.Collect(maps.Values(m.runs))
+	m.setWakeTimer()
 	m.mu.Unlock()
 	m.endLifetime(ErrClosed)
 	for _, run := range runs {
-		run.ctx.Cancel(ErrClosed)
+		run.endContext(ErrClosed)
 	}
 	done := make(chan struct{})
 	go func() { // ends with the work
@@ -217,7 +224,7 @@ var errUnchanged = errors.New("task: nothing to change")
 // change applies f to the record of a task and stores it. If the record was written in between,
 // change starts again. An illegal move fails with a [*MoveError], and too many bytes fail with a
 // [*LimitError]. If f returns errUnchanged, change returns the record as it is, without a write; f
-// must not have modified the record.
+// must not have modified the record. If f unparks the record, change runs the work.
 //
 // The end of ctx interrupts change before the write, but not the write itself: it would be unknown
 // whether an interrupted write has happened.
@@ -226,13 +233,20 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 		if err := m.store.get(ctx, id, &r); err != nil {
 			return r, m.logFault("read task", err)
 		}
-		from := r.Status
+		from, parked, seen := r.Status, r.parked(), r.view()
 		if err := f(&r); err == errUnchanged {
+			m.recheck(&r)
 			return r, nil
 		} else if err != nil {
 			return r, err
 		}
 		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
+			if err == nil && r.Status == from && r.view() != seen { // afterChange reports another status
+				m.watches.notify(id)
+			}
+			if err == nil && parked && !r.parked() {
+				m.unpark(id, r.terminal())
+			}
 			return r, err
 		}
 	}
@@ -308,6 +322,9 @@ func laterThan(t time.Time) time.Time {
 // notifies the requestor. The earlier status is from, and reserved is the number of bytes that
 // replace reserved for r.
 func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
+	if r.Status != from {
+		defer m.watches.notify(r.ID)
+	}
 	if run == nil { // the Manager is closed and did not wait for the work
 		m.limits.reserve(r.Owner, -reserved, true)
 	} else if !m.limits.commit(&run.usage, r, reserved) && !r.terminal() {
@@ -360,6 +377,7 @@ func (m *Manager) get(ctx context.Context, principal, id string, via Requestor, 
 	if run := m.findRun(id); run != nil {
 		run.setLastSeen(via)
 	}
+	m.recheck(r)
 	return nil
 }
 
@@ -379,8 +397,8 @@ func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requesto
 	return r.Task(), nil
 }
 
-// CancelForOperator is [Manager.Cancel] for an operator of the receiver, who may cancel the tasks of
-// every principal, without a limit on calls. The status message says so.
+// CancelForOperator is [Manager.Cancel] for an operator of the receiver, who may cancel the tasks
+// of every principal, without a limit on calls. The status message says so.
 func (m *Manager) CancelForOperator(ctx context.Context, id string) (mcp.Task, error) {
 	if m.lifetime.Err() != nil {
 		return mcp.Task{}, ErrClosed
@@ -409,7 +427,7 @@ func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error
 	}
 	if run != nil {
 		run.abortProgress()
-		run.ctx.Cancel(ErrCancelled)
+		run.endContext(ErrCancelled)
 	}
 	return r, nil
 }
@@ -419,4 +437,7 @@ func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error
 func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
 	r.Params, r.InputRequests, r.Progress = nil, nil, nil
+	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked) {
+		r.Durable = &Durable{Version: d.Version, LastInput: d.LastInput}
+	}
 }

@@ -127,7 +127,7 @@ func finalStateOf(run *Run, result codec.Encoder, failure error) (end finalState
 		out.Result, failure = encodeResult(run, result)
 	}
 	if failure != nil {
-		if run.ctx.Cause() == ErrClosed && (errors.Is(failure, context.Canceled) || errors.Is(failure, ErrClosed)) {
+		if run.ending() == ErrClosed && (errors.Is(failure, context.Canceled) || errors.Is(failure, ErrClosed)) {
 			failure = errShutDown
 		}
 		return failedState(boundary.WireError(failure))
@@ -152,13 +152,14 @@ func (r *Record) setOutcome(status mcp.TaskStatus, message string, out Outcome) 
 	}
 }
 
-// encodeResult encodes a result, with the related task in its _meta.
+// encodeResult encodes a result, with the related task in its _meta unless the task is one of the
+// Tasks extension.
 func encodeResult(run *Run, result codec.Encoder) (json.RawMessage, error) {
 	if result == nil {
 		return nil, errors.New("work returned no result")
 	}
 	raw, err := boundary.Marshal(result)
-	if err == nil {
+	if err == nil && !run.extension {
 		raw, err = relate(raw, run.id)
 	}
 	if err != nil {

@@ -181,6 +181,10 @@ func (p *progress) end() (pending *Progress) {
 	return pending
 }
 
+// restart lets the next run of the work report from the beginning. The caller holds the mu of the
+// Run.
+func (p *progress) restart() { p.greatest = math.Inf(-1) }
+
 // whenSent returns a channel that is closed when the report is sent. The caller holds the mu of the
 // Run.
 func (r *progressReport) whenSent() <-chan struct{} {

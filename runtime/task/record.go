@@ -39,8 +39,12 @@ type Record struct {
 
 	Name string // name of the tool that is called, for operators; may be empty
 
+	// Protocol is the protocol revision of the request. It is "" in records of versions of this
+	// package that did not store it; their requests were made in sessions.
+	Protocol mcp.Revision
+
 	Restartable bool // the work may be re-run from its start after a restart
-	Reruns      int  // number of re-runs of the work; see Config.MaxReruns
+	Reruns      int  // number of re-runs of the work since its journal has grown; see Config.MaxReruns
 	// Progress is the greatest progress value that was sent before this write, or nil. It is set
 	// only for tasks that can be recovered. Sending progress alone does not write the record.
 	Progress *float64
@@ -54,17 +58,56 @@ type Record struct {
 	// terminal.
 	InputRequests []InputRequest
 
+	// Durable is the state that restartable work continues from. It is nil for other work. What it
+	// points to never changes: to change it, assign another one.
+	Durable *Durable
+
 	// Result and Error are the outcome of a terminal task; one of them is set. Result is the result
-	// that the plain request would have had, with the related task in its _meta. Error is a
-	// JSON-RPC error object.
+	// that the plain request would have had. It has the related task in its _meta, except for tasks
+	// of the Tasks extension. Error is a JSON-RPC error object.
 	Result, Error json.RawMessage
+}
+
+// Durable is the state that restartable work continues from when it runs again. Together with the
+// answered input requests, it is the journal of the work.
+type Durable struct {
+	Version string // of the work; see [Request.Version]
+	// Recorded is the number of entries in the journal. It is 0 once the task is terminal.
+	// RecordedBytes is the size of the entries, which Record.Bytes includes.
+	Recorded      int
+	RecordedBytes int64
+	// Entries are the last of the recorded entries, which [Store.Create] and [Store.Update] add to
+	// the journal. Records that a store returns have none; [Store.Journal] returns all entries.
+	Entries []Entry
+	// LastInput is the number of the latest input request.
+	LastInput uint64
+	// Parked is set while the work is parked; see [Config.ParkAfter]. An answer to an input request
+	// resets it.
+	Parked bool
+	// Wake is when parked work runs again without an answer. It is zero if the work is not parked,
+	// or waits for answers alone.
+	Wake time.Time
+}
+
+// Entry is a result that the work of a task has recorded. It is known by its kind, its key and,
+// among equal keys, its occurrence. Its contents belong to the work.
+type Entry struct {
+	Kind       byte // chosen by the work
+	Key        string
+	Occurrence int // from 1
+	Result     json.RawMessage
+	Failed     bool // Result is a failure
 }
 
 // InputRequest is a request from the work to its requestor, with the answer once there is one.
 type InputRequest struct {
 	Number uint64 // unique within the task
 	Method string
-	Params json.RawMessage // with the related task in _meta; nil once Error is set
+	// Key and Occurrence identify the input request in later runs of the work; see [Run.Ask]. Key
+	// is "" for an input request that later runs make anew.
+	Key        string
+	Occurrence int
+	Params     json.RawMessage // with the related task in _meta as Record.Result; nil once Error is set
 
 	Result, Error json.RawMessage // the answer; both are nil while the input request is open
 }
@@ -102,7 +145,8 @@ func (r *Record) openInputRequests() (n int) {
 // indexes of a store in memory. The overhead in the pages of a bolt file is about the same.
 const (
 	recordOverhead       = 512
-	inputRequestOverhead = 96
+	inputRequestOverhead = 112
+	entryOverhead        = 96
 )
 
 // size estimates the number of bytes that the record takes in a store.
@@ -110,10 +154,33 @@ func (r *Record) size() int64 {
 	n := recordOverhead + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) + len(r.Name) +
 		len(r.Runner) + len(r.Job) + len(r.Result) + len(r.Error)
 	for i := range r.InputRequests {
-		q := &r.InputRequests[i]
-		n += inputRequestOverhead + len(q.Method) + len(q.Params) + len(q.Result) + len(q.Error)
+		n += int(r.InputRequests[i].size())
 	}
-	return int64(n)
+	return int64(n) + r.Durable.size()
+}
+
+// size is Record.size for q.
+func (q *InputRequest) size() int64 {
+	return inputRequestOverhead + int64(len(q.Method)+len(q.Key)+len(q.Params)+len(q.Result)+len(q.Error))
+}
+
+// size is Record.size for d, which may be nil.
+func (d *Durable) size() int64 {
+	if d == nil {
+		return 0
+	}
+	return int64(len(d.Version)) + d.RecordedBytes
+}
+
+// with returns a copy of d whose journal has further entries.
+func (d *Durable) with(entries []Entry) *Durable {
+	more := *d
+	more.Entries = entries
+	more.Recorded += len(entries)
+	for i := range entries {
+		more.RecordedBytes += entryOverhead + int64(len(entries[i].Key)+len(entries[i].Result))
+	}
+	return &more
 }
 
 // tokenSize returns the length of a token. The text of a number may have any length.
@@ -124,10 +191,15 @@ func tokenSize(t mcp.ProgressToken) int {
 	return len(t.String())
 }
 
-// Brief returns the record without its payloads: params, input requests and outcome. [Store.List],
-// [Store.Sweep] and [Store.Scan] return briefs.
+// Brief returns the record without its payloads: params, input requests, entries and outcome.
+// [Store.List], [Store.Sweep] and [Store.Scan] return briefs.
 func (r Record) Brief() Record {
 	r.Params, r.InputRequests, r.Result, r.Error = nil, nil, nil, nil
+	if r.Durable != nil && r.Durable.Entries != nil {
+		d := *r.Durable
+		d.Entries = nil
+		r.Durable = &d
+	}
 	return r
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +41,8 @@ func (m *Manager) recover(ctx context.Context) error {
 	return err
 }
 
-// scan counts all tasks and sends the briefs of the unfinished ones.
+// scan counts all tasks, recovers the parked ones, and sends the briefs of the other unfinished
+// ones.
 func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	for r, err := range m.store.scan(ctx) {
 		if err != nil {
@@ -52,6 +54,13 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 			m.cancelLeftoverJob(r)
 		}
 		if r.terminal() || expired {
+			continue
+		}
+		if r.parked() && m.cfg.Recover != nil {
+			brief := r // so that only the records of parked tasks move to the heap
+			if err := m.recoverParked(ctx, &brief); err != nil {
+				return err
+			}
 			continue
 		}
 		select {
@@ -102,7 +111,8 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 			r.Reruns++ // before the work, which may kill the process
 		}
 		// The work that waited for the answers to these input requests has ended with its process.
-		r.InputRequests = nil
+		// Durable work will ask for them again.
+		r.InputRequests = slices.DeleteFunc(slices.Clone(r.InputRequests), func(q InputRequest) bool { return q.Key == "" })
 		r.leaveInputRequired()
 		return nil
 	})
@@ -113,6 +123,19 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	run.preparing = false
 	m.audit.recovered(&r)
 	go m.runWork(run, work) // ends with the work; calls removeRun
+	return nil
+}
+
+// recoverParked makes the run of a parked task rest. Its brief suffices for that.
+func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
+	run, err := m.newRun(ctx, brief, nil)
+	if err != nil {
+		return err
+	}
+	m.audit.recovered(brief)
+	if !m.rest(run, brief.Durable.Wake) {
+		go m.resumeAndRun(run) // ends with the work
+	}
 	return nil
 }
 

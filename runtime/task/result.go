@@ -40,6 +40,11 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 	if r.Error != nil {
 		return Outcome{Error: decodeError(r.Error)}, nil
 	}
+	if r.Extension() {
+		if r.Result, err = relate(r.Result, r.ID); err != nil {
+			return Outcome{}, m.logFault("read task", err)
+		}
+	}
 	return Outcome{Result: r.Result}, nil
 }
 

@@ -3,10 +3,12 @@ package task
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -46,8 +48,11 @@ type Run struct {
 	// creator is the requestor that created the task. It is nil if unknown, for example after a
 	// restart.
 	creator Requestor
-	ctx     workContext
 	usage   taskUsage
+	// ctx is the context of the work, and waits is the state of its waits. They are renewed when
+	// parked work runs again, and nil while it rests. waits is nil if the work cannot be parked.
+	ctx   atomic.Pointer[workContext]
+	waits atomic.Pointer[waits]
 
 	mu               sync.Mutex
 	lastSeen         Requestor    // destination if there are no waiters; nil if unknown
@@ -62,25 +67,48 @@ type Run struct {
 	// redelivery ends when an input request needs another waiter. It is nil until a waiter uses it.
 	redelivery *lazyctx.Cancellable
 
+	// wake is when the run rests until, in microseconds since 1970, and wakeIndex is its place in
+	// the Manager's wakes; -1 if it has none. These fields are guarded by the Manager's mu.
+	wake        int64
+	wakeIndex   int32
+	resting     bool // the work is parked and has no goroutine
+	wakePending bool // unpark was called while the run was not resting
+
 	recoverable bool // the next Manager recovers the task; never changes
-	isRerun     bool // this Manager re-runs the work; set before the work starts
+	durable     bool // the record has a journal; never changes
+	extension   bool // see Record.Extension; never changes
+	isRerun     bool // this run of the work counts in Reruns; set before it starts
 	preparing   bool // the record is being prepared for recovery; reset before the work starts
 	notifying   bool // a goroutine is sending a status; guarded by mu
 }
 
 // newRun registers the run of a task. The caller must later call removeRun.
 func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, error) {
-	run := &Run{
-		m: m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, lastSeen: via, creator: via,
-		recoverable: r.Restartable || r.Runner != "",
-		usage:       taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision, requestBytes: int64(len(r.Params))},
+	var run *Run
+	if r.Durable != nil {
+		run = new(Run)
+		run.durable = true
+		m.setContext(run, ctx)
+	} else {
+		both := new(struct {
+			Run
+			ctx workContext
+		})
+		run = &both.Run
+		both.ctx.values, both.ctx.run = ctx, run
+		run.ctx.Store(&both.ctx)
 	}
+	run.m, run.id, run.seq, run.method, run.token, run.lastSeen, run.creator = m, r.ID, r.Seq, r.Method, r.Token, via, via
+	run.recoverable, run.extension = r.Restartable || r.Runner != "", r.Extension()
+	run.usage = taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision, requestBytes: int64(len(r.Params))}
 	run.waiters = run.waitersBuf[:0]
 	run.progress.greatest, run.progress.sent = math.Inf(-1), math.Inf(-1)
 	if r.Progress != nil {
 		run.progress.sent = *r.Progress
 	}
-	run.ctx.values, run.ctx.run = ctx, run
+	if r.Durable != nil {
+		run.lastInputRequest = r.Durable.LastInput
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -94,9 +122,38 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	return run, nil
 }
 
+// setContext gives a run of restartable work a new context, with the values of ctx.
+func (m *Manager) setContext(run *Run, ctx context.Context) {
+	both := new(struct {
+		workContext
+		waits
+	})
+	both.values, both.run = ctx, run
+	run.ctx.Store(&both.workContext)
+	if m.cfg.ParkAfter > 0 && m.cfg.Recover != nil {
+		both.parkAfter = m.cfg.ParkAfter
+		run.waits.Store(&both.waits)
+	}
+}
+
+// endContext ends the context of the work with a cause. It does nothing while the run rests.
+func (run *Run) endContext(cause error) {
+	if ctx := run.ctx.Load(); ctx != nil {
+		ctx.Cancel(cause)
+	}
+}
+
+// ending returns the cause with which the context of the work has ended, or nil.
+func (run *Run) ending() error {
+	if ctx := run.ctx.Load(); ctx != nil {
+		return ctx.Cause()
+	}
+	return nil
+}
+
 // removeRun ends the context of a run and removes the run from the Manager.
 func (m *Manager) removeRun(run *Run) {
-	run.ctx.Cancel(context.Canceled)
+	run.endContext(context.Canceled)
 	m.mu.Lock()
 	delete(m.runs, run.id)
 	m.mu.Unlock()
@@ -132,12 +189,15 @@ func FromContext(ctx context.Context) (run *Run, ok bool) {
 // ID returns the id of the task.
 func (run *Run) ID() string { return run.id }
 
-// runWork runs the work of a task and publishes its outcome.
+// runWork runs the work of a task and publishes its outcome, unless the work is parked.
 func (m *Manager) runWork(run *Run, work Work) {
-	defer m.removeRun(run)
 	var end finalState
 	err := boundary.ErrGoexit // stays so if the work calls runtime.Goexit
 	defer func() {
+		if work == nil { // parked
+			return
+		}
+		defer m.removeRun(run)
 		if err == boundary.ErrGoexit {
 			end = finalStateOf(run, nil, err)
 		}
@@ -151,21 +211,32 @@ func (m *Manager) runWork(run *Run, work Work) {
 		}
 		m.publish(run, end)
 	}()
-	result, failure := run.callWork(work)
-	stack.Grow() // not earlier, because work that blocks for days often needs less stack
-	end, err = finalStateOf(run, result, failure), failure
+	for {
+		result, failure := run.callWork(work)
+		w := run.waits.Load()
+		w.stop()
+		if _, _, waiting := w.awaited(); waiting && errors.Is(failure, ErrParked) {
+			if work = m.park(run); work == nil {
+				return
+			}
+			continue
+		}
+		stack.Grow() // not earlier, because work that blocks for days often needs less stack
+		end, err = finalStateOf(run, result, failure), failure
+		return
+	}
 }
 
 // callWork calls work and returns a panic as an error.
 func (run *Run) callWork(work Work) (result codec.Encoder, err error) {
 	defer boundary.Catch(&err)
-	return work(&run.ctx, run)
+	return work(run.ctx.Load(), run)
 }
 
 // interrupted reports whether the work ended because the Manager closed, and the next Manager
 // recovers the task.
 func (run *Run) interrupted(err error) bool {
-	return err != nil && run.recoverable && run.ctx.Cause() == ErrClosed
+	return err != nil && run.recoverable && run.ending() == ErrClosed
 }
 
 // suspend prepares the record for the next Manager, after the Manager has closed: it stores the

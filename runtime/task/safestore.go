@@ -31,6 +31,11 @@ func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
 	return failed
 }
 
+func (g safeStore) journal(ctx context.Context, id string) (entries []Entry, err error) {
+	defer boundary.Catch(&err)
+	return g.store.Journal(ctx, id)
+}
+
 func (g safeStore) update(r *Record) (err error) {
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Update(context.Background(), *r)

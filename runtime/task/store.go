@@ -26,20 +26,33 @@ var (
 // Store stores the records of tasks. The [Manager] checks legal moves, ownership and expiry. A
 // store provides compare-and-swap, and never loses an acknowledged write.
 //
+// A task with [Record].Durable has a journal. A write that adds entries to it should cost no more
+// for a long journal than for a short one: the record and the entries change together, but the
+// earlier entries, and payloads that stay as they are, need not be written again.
+//
 // All methods may be called concurrently. They return the error of their context if it ends first;
 // a write may have happened nevertheless. Package storetest tests this contract.
 type Store interface {
 	// Create stores a new record with the next Seq and with Revision 1, and returns it. It fails
-	// with ErrExists if the id exists.
+	// with ErrExists if the id exists. The entries of the record are its journal.
 	Create(ctx context.Context, r Record) (Record, error)
 
 	// Get returns the record of a task. It fails with ErrNotFound if there is none.
 	Get(ctx context.Context, id string) (Record, error)
 
+	// Journal returns all entries of the journal of a task, in the order in which they were added.
+	// It fails with ErrNotFound if there is no such task.
+	Journal(ctx context.Context, id string) ([]Entry, error)
+
 	// Update replaces the record that has the id r.ID, if its revision is r.Revision, and returns
 	// the new record with the next revision. It fails with ErrConflict if the revision differs, and
 	// with ErrNotFound if there is no such record. It never changes ID, Owner, Seq, Created and
 	// TTL.
+	//
+	// The last entries of the journal are then those of r, and as many of the stored entries
+	// precede them as make up r.Durable.Recorded. So entries are added if Recorded counts the
+	// stored and the new ones, and all are dropped if it is 0. Update fails if fewer entries are
+	// stored.
 	Update(ctx context.Context, r Record) (Record, error)
 
 	// Wait returns the record of a task once its revision is greater than the given one. It fails

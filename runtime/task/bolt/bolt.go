@@ -5,6 +5,9 @@
 // Concurrent writes share one transaction, and so one synchronisation with the disk. A write is
 // not delayed to wait for others.
 //
+// A write that adds entries to the journal of a task writes these entries and the small part of the
+// record, whatever the length of the journal and the size of the payloads.
+//
 // # Damage
 //
 // [Open] reads all indexes and every record except its payload, and fails with [task.ErrCorrupt] if
@@ -30,6 +33,7 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -37,6 +41,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -208,12 +213,16 @@ func openDB(path string) (db *bbolt.DB, err error) {
 }
 
 // The buckets. The key of a task is its Seq, so that new and running tasks, which are written most
-// often, are adjacent. The other buckets are indexes.
+// often, are adjacent. The buckets ids, owners and expiry are indexes. The last two are created
+// with the first task that needs them: files of earlier versions do not have them.
 var (
-	tasksBucket  = []byte("tasks")  // Seq to record
+	tasksBucket  = []byte("tasks")  // Seq to record, or to its head if the body is in payloads
 	idsBucket    = []byte("ids")    // id to Seq
 	ownersBucket = []byte("owners") // digest of the owner and Seq; no value
 	expiryBucket = []byte("expiry") // microseconds since 1970 and Seq; no value
+
+	payloadsBucket = []byte("payloads") // Seq to the body of a record whose journal has entries
+	entriesBucket  = []byte("entries")  // Seq and number from 0 to an entry of a journal
 
 	bucketNames = [][]byte{tasksBucket, idsBucket, ownersBucket, expiryBucket}
 )
@@ -227,6 +236,15 @@ func bucketsOf(tx *bbolt.Tx) (b buckets, err error) {
 		return b, fmt.Errorf("%w: bucket is missing", task.ErrCorrupt)
 	}
 	return b, nil
+}
+
+// maxEntries is the maximum number of entries in a journal.
+const maxEntries = math.MaxInt32
+
+// entryKey returns the key of an entry of the task with the given key.
+func entryKey(key []byte, number int) []byte {
+	k := make([]byte, 0, 12)
+	return binary.BigEndian.AppendUint32(append(k, key...), uint32(number))
 }
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
@@ -294,7 +312,12 @@ func (b buckets) record(id string) (task.Record, error) {
 	if err != nil {
 		return task.Record{}, err
 	}
-	r, err := decodeRecord(key, value)
+	r, err := decodeRecord(key, value, func() []byte {
+		if payloads := b.tasks.Tx().Bucket(payloadsBucket); payloads != nil {
+			return payloads.Get(key)
+		}
+		return nil
+	})
 	if err == nil && r.ID != id {
 		err = errDamaged
 	}
@@ -317,15 +340,72 @@ func corrupt(key []byte, err error) error {
 	return fmt.Errorf("%w: task with key %x: %w", task.ErrCorrupt, key, err)
 }
 
+// journal returns the entries of the task id.
+func (b buckets) journal(id string) ([]task.Entry, error) {
+	key, value, err := b.lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	r, err := decodeBrief(key, value)
+	if err != nil {
+		return nil, corrupt(key, err)
+	}
+	if recorded(r.Durable) == 0 {
+		return nil, nil
+	}
+	entries := b.tasks.Tx().Bucket(entriesBucket)
+	if entries == nil {
+		return nil, corrupt(key, errDamaged)
+	}
+	var list []task.Entry
+	c := entries.Cursor()
+	k, v := c.Seek(entryKey(key, 0))
+	for n := range r.Durable.Recorded {
+		if !bytes.Equal(k, entryKey(key, n)) {
+			return nil, corrupt(key, fmt.Errorf("entry %d of %d is missing", n, r.Durable.Recorded))
+		}
+		e, err := decodeEntry(k, v)
+		if err != nil {
+			return nil, corrupt(k, err)
+		}
+		list = append(list, e)
+		k, v = c.Next()
+	}
+	return list, nil
+}
+
+// Journal implements [task.Store].
+func (s *Store) Journal(ctx context.Context, id string) (entries []task.Entry, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if s.isClosing() {
+		return nil, task.ErrClosed
+	}
+	err = s.view(func(b buckets) (err error) {
+		entries, err = b.journal(id)
+		return err
+	})
+	return entries, err
+}
+
+// isClosing reports whether Close was called.
+func (s *Store) isClosing() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Get implements [task.Store].
 func (s *Store) Get(ctx context.Context, id string) (r task.Record, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, err
 	}
-	select {
-	case <-s.closing:
+	if s.isClosing() {
 		return r, task.ErrClosed
-	default:
 	}
 	if r, ok := s.cache.get(id); ok {
 		return r, nil
@@ -409,10 +489,8 @@ func (s *Store) Acquire() (release func(), err error) { return s.use.Acquire() }
 // Health implements [task.HealthChecker]. It returns the error of the last transaction, nil if that
 // succeeded, or [task.ErrClosed].
 func (s *Store) Health() error {
-	select {
-	case <-s.closing:
+	if s.isClosing() {
 		return task.ErrClosed
-	default:
 	}
 	if fault := s.fault.Load(); fault != nil {
 		return *fault

@@ -25,7 +25,7 @@ const (
 func (c *cache) put(r *task.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(r.InputRequests) > 0 || len(r.Params)+len(r.Result)+len(r.Error) > cacheBytes {
+	if payloadBytes(r) > cacheBytes {
 		delete(c.byID, r.ID)
 		return
 	}
@@ -38,6 +38,16 @@ func (c *cache) put(r *task.Record) {
 		c.next = (c.next + 1) % cacheSize
 	}
 	c.byID[r.ID] = *r
+}
+
+// payloadBytes returns the size of the payloads of a record.
+func payloadBytes(r *task.Record) int {
+	n := len(r.Params) + len(r.Result) + len(r.Error)
+	for i := range r.InputRequests {
+		q := &r.InputRequests[i]
+		n += 128 + len(q.Method) + len(q.Key) + len(q.Params) + len(q.Result) + len(q.Error)
+	}
+	return n
 }
 
 func (c *cache) get(id string) (task.Record, bool) {

@@ -49,9 +49,11 @@ func TestMain(m *testing.M) {
 }
 
 // ack is a line of the child's output. It acknowledges that a task was created, published or
-// cancelled, or that its work has started to run.
+// cancelled, that its work has started to run, or that a step of the work begins or was recorded.
 type ack struct {
 	What, ID, Kind string
+	Step           int    `json:",omitempty"`
+	Value          string `json:",omitempty"` // result of the step
 }
 
 const callers = 16
@@ -69,7 +71,10 @@ func child(path string) {
 	}
 	work := func(kind string) task.Work {
 		return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			report(ack{"run", run.ID(), kind})
+			report(ack{What: "run", ID: run.ID(), Kind: kind})
+			if kind == "steps" {
+				return runSteps(ctx, run, report)
+			}
 			if kind == "long" || kind == "restartable" {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -87,7 +92,13 @@ func child(path string) {
 		var m *task.Manager
 		m, err = task.New(context.Background(), task.Config{
 			Store: s, Unlimited: true, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
-			Recover: func(r task.Record) task.Work { return work("quick") },
+			ParkAfter: time.Millisecond, MaxReruns: -1, // many kills come before any progress
+			Recover: func(r task.Record) task.Work {
+				if r.Name == "steps" {
+					return work("steps")
+				}
+				return work("quick")
+			},
 		})
 		if err == nil {
 			report(ack{What: "ready"})
@@ -108,28 +119,64 @@ func child(path string) {
 // cycle creates a task and waits for its result, cancels it, or leaves it running.
 func cycle(m *task.Manager, owner string, n int, work func(string) task.Work, report func(ack)) {
 	ctx := context.Background()
-	kind := []string{"quick", "quick", "quick", "long", "restartable", "cancelled"}[n%6]
+	kind := []string{"quick", "quick", "quick", "long", "restartable", "cancelled", "steps"}[n%7]
 	workKind := kind
 	if kind == "cancelled" {
 		workKind = "long"
 	}
-	created, err := m.Create(ctx, task.Request{Principal: owner, Method: "tools/call", Work: work(workKind), Restartable: kind == "restartable"})
+	created, err := m.Create(ctx, task.Request{Principal: owner, Method: "tools/call", Name: kind, Work: work(workKind), Restartable: kind == "restartable" || kind == "steps"})
 	if err != nil {
 		fatal(err)
 	}
-	report(ack{"created", created.TaskID, kind})
+	report(ack{What: "created", ID: created.TaskID, Kind: kind})
 	switch kind {
 	case "quick":
 		if _, err := m.Result(ctx, owner, created.TaskID, nil); err != nil {
 			fatal(err)
 		}
-		report(ack{"published", created.TaskID, kind})
+		report(ack{What: "published", ID: created.TaskID, Kind: kind})
 	case "cancelled":
 		if _, err := m.Cancel(ctx, owner, created.TaskID, nil); err != nil {
 			fatal(err)
 		}
-		report(ack{"cancelled", created.TaskID, kind})
+		report(ack{What: "cancelled", ID: created.TaskID, Kind: kind})
 	}
+}
+
+// stepsOfTask is the number of steps that runSteps runs for a task.
+const stepsOfTask = 6
+
+// runSteps is work of steps with random results, with sleeps between them in which it is parked.
+// Its result holds those of the steps.
+func runSteps(ctx context.Context, run *task.Run, report func(ack)) (codec.Encoder, error) {
+	entries, _, err := run.Journal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var wakes time.Time
+	values := ""
+	for n := range stepsOfTask {
+		if n < len(entries) {
+			values += string(entries[n].Result)
+			err = json.Unmarshal([]byte(entries[n].Key), &wakes)
+		} else {
+			report(ack{What: "step", ID: run.ID(), Step: n})
+			value := fmt.Sprintf(`[%d,%d]`, n, rand.Uint64())
+			wakes = time.Now().Add(time.Duration(rand.IntN(20)) * time.Millisecond)
+			key, _ := wakes.MarshalJSON()
+			if err = run.Record(ctx, task.Entry{Kind: 2, Key: string(key), Occurrence: 1, Result: json.RawMessage(value)}); err == nil {
+				values += value
+				report(ack{What: "recorded", ID: run.ID(), Step: n, Value: value})
+			}
+		}
+		if err == nil {
+			err = run.Sleep(ctx, wakes)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return result{run.ID() + values}, nil
 }
 
 func fatal(err error) {
@@ -150,7 +197,8 @@ func (r result) EncodeJSON(w *wire.Writer) {
 
 // Acknowledged tasks, results and cancellations survive a kill -9 at a random moment under load,
 // repeated on the same file. Work that is not declared restartable runs once. Tasks that were
-// running are re-run, or failed with a message that says why.
+// running are re-run, or failed with a message that says why. No step runs again after it was
+// recorded, and its result is used, even though work is parked and killed in between.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("kills processes")
@@ -182,6 +230,7 @@ type history struct {
 	kind                 string
 	published, cancelled bool
 	runs                 int
+	recorded             [stepsOfTask]string // results of the recorded steps
 }
 
 // killOnce runs a child and kills it some time after it is ready.
@@ -249,6 +298,12 @@ func readAcks(t *testing.T, out io.Reader, known map[string]*history, ready func
 			h.cancelled = true
 		case "run":
 			h.runs++
+		case "step":
+			if h.recorded[a.Step] != "" {
+				t.Errorf("step %d of %s runs after it was recorded", a.Step, a.ID)
+			}
+		case "recorded":
+			h.recorded[a.Step] = a.Value
 		}
 	}
 }
@@ -263,8 +318,14 @@ func check(t *testing.T, path string, known map[string]*history) {
 	defer s.Close()
 	m, err := task.New(t.Context(), task.Config{
 		Store: s, Unlimited: true, Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1},
+		ParkAfter: time.Millisecond, MaxReruns: -1,
 		Recover: func(r task.Record) task.Work {
-			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) { return outcomeOf(run.ID()), nil }
+			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				if r.Name == "steps" {
+					return runSteps(ctx, run, func(ack) {})
+				}
+				return outcomeOf(run.ID()), nil
+			}
 		},
 	})
 	if err != nil {
@@ -286,6 +347,8 @@ func check(t *testing.T, path string, known map[string]*history) {
 		if r.Restartable {
 			if out, err := m.Result(t.Context(), r.Owner, id, nil); err != nil || !strings.Contains(string(out.Result), id) {
 				t.Errorf("restartable task ended with %s, %v, %v", out.Result, out.Error, err)
+			} else if h.kind == "steps" {
+				checkSteps(t, out, h)
 			}
 			continue
 		}
@@ -304,6 +367,17 @@ func check(t *testing.T, path string, known map[string]*history) {
 			}
 		case !task.Terminal(r.Status):
 			t.Errorf("%s task is %s after a restart", h.kind, r.Status)
+		}
+	}
+}
+
+// checkSteps checks that the result of runSteps has each step once, with its recorded result.
+func checkSteps(t *testing.T, out task.Outcome, h *history) {
+	t.Helper()
+	text := string(out.Result)
+	for n := range stepsOfTask {
+		if prefix := fmt.Sprintf("[%d,", n); strings.Count(text, prefix) != 1 || !strings.Contains(text, h.recorded[n]) {
+			t.Errorf("step %d was recorded as %q, the result is %s", n, h.recorded[n], text)
 		}
 	}
 }

@@ -27,12 +27,19 @@ func createFile(t *testing.T) (path string, want map[string]task.Record) {
 	want = map[string]task.Record{}
 	for i := range 60 {
 		at := time.UnixMicro(int64(i)).UTC()
-		r, err := s.Create(t.Context(), task.Record{
+		r := task.Record{
 			ID: fmt.Sprintf("task-%d-%d", i, i*7919), Owner: fmt.Sprint("owner ", i%3), Method: "tools/call",
 			Status: mcp.TaskStatusCompleted, Created: at, Updated: at, TTL: time.Hour,
 			Result: []byte(fmt.Sprintf(`{"n":%d,"text":"%0*d"}`, i, i*37%900, i)),
-		})
+		}
+		if i%3 == 0 {
+			r.Durable = &task.Durable{Version: "v", Recorded: i, Entries: entries(0, i)}
+		}
+		r, err := s.Create(t.Context(), r)
 		if err == nil && i%4 == 0 {
+			if r.Durable != nil {
+				r.Durable = &task.Durable{Version: "v", Recorded: i + 1, Entries: entries(i, i+1)}
+			}
 			r, err = s.Update(t.Context(), r)
 		}
 		if err != nil {
@@ -44,6 +51,14 @@ func createFile(t *testing.T) (path string, want map[string]task.Record) {
 		t.Fatal(err)
 	}
 	return path, want
+}
+
+// entries returns the entries of a journal with the numbers from..to-1.
+func entries(from, to int) (list []task.Entry) {
+	for n := from; n < to; n++ {
+		list = append(list, task.Entry{Kind: 2, Key: fmt.Sprint("step ", n), Occurrence: n, Result: []byte(fmt.Sprintf(`"%0*d"`, n*37%300, n))})
+	}
+	return list
 }
 
 // examine opens a file that may be damaged and reads all of it. The test fails unless each record
@@ -64,6 +79,15 @@ func examine(t *testing.T, path string, want map[string]task.Record) (reported b
 			reported = true
 		} else if diff := cmp.Diff(r, got); err != nil || diff != "" {
 			t.Errorf("%s: %v, (-want +got):\n%s", id, err, diff)
+		}
+		if r.Durable == nil {
+			continue
+		}
+		journal, err := s.Journal(t.Context(), id)
+		if errors.Is(err, task.ErrCorrupt) {
+			reported = true
+		} else if diff := cmp.Diff(entries(0, r.Durable.Recorded), journal); err != nil || diff != "" {
+			t.Errorf("journal of %s: %v, (-want +got):\n%s", id, err, diff)
 		}
 	}
 	listed := 0
@@ -92,7 +116,11 @@ func TestTruncatedFileIsReported(t *testing.T) {
 	if examine(t, path, want) {
 		t.Fatal("the intact file is reported as corrupt")
 	}
-	for size := 0; size < len(whole); size += 2048 {
+	step := 2048 // half a page
+	if testing.Short() {
+		step *= 7
+	}
+	for size := 0; size < len(whole); size += step {
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +153,10 @@ func TestDamagedFileIsReported(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	random := rand.New(rand.NewPCG(*seed, 0))
 	reported := 0
-	const rounds = 60
+	rounds := 60
+	if testing.Short() {
+		rounds = 12
+	}
 	for n := range rounds {
 		damaged := append([]byte(nil), whole...)
 		// Damage starts after the two meta pages: bbolt takes a damaged meta page for a transaction

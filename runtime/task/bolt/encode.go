@@ -14,9 +14,10 @@ import (
 )
 
 // A stored record consists of two blocks. The head contains the fields of a brief, the body the
-// payloads. A block is a CRC-32C, a length and the content. The CRC also covers the key, so that a
-// value under a wrong key is detected. In the content, numbers are varints and strings are prefixed
-// with their length.
+// payloads. If the task has a journal with entries, the body is in a bucket of its own, and so is
+// each entry, so that a step of the work writes the head and an entry alone. A block is a CRC-32C,
+// a length and the content. The CRC also covers the key, so that a value under a wrong key is
+// detected. In the content, numbers are varints and strings are prefixed with their length.
 
 // format is the version of the encoding, the first byte of a head.
 const format = 1
@@ -25,9 +26,22 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errDamaged = errors.New("damaged record")
 
+// recorded returns the number of entries in a journal. d may be nil.
+func recorded(d *task.Durable) int {
+	if d == nil {
+		return 0
+	}
+	return d.Recorded
+}
+
+// encodeRecord encodes a record whose journal has no entries.
 func encodeRecord(key []byte, r *task.Record) []byte {
 	dst := make([]byte, 0, 256+len(r.StatusMessage)+len(r.Params)+len(r.Result)+len(r.Error))
-	dst = appendBlock(dst, key, func(b []byte) []byte {
+	return appendBody(appendHead(dst, key, r), key, r)
+}
+
+func appendHead(dst, key []byte, r *task.Record) []byte {
+	return appendBlock(dst, key, func(b []byte) []byte {
 		b = append(b, format, flags(r))
 		b = appendText(b, r.ID)
 		b = appendText(b, r.Owner)
@@ -52,8 +66,21 @@ func encodeRecord(key []byte, r *task.Record) []byte {
 		if r.Name != "" {
 			b = appendText(b, r.Name)
 		}
+		if r.Protocol != "" {
+			b = appendText(b, string(r.Protocol))
+		}
+		if d := r.Durable; d != nil {
+			b = appendText(b, d.Version)
+			b = binary.AppendUvarint(b, d.LastInput)
+			b = appendTime(b, d.Wake)
+			b = binary.AppendUvarint(b, uint64(d.Recorded))
+			b = binary.AppendUvarint(b, uint64(d.RecordedBytes))
+		}
 		return b
 	})
+}
+
+func appendBody(dst, key []byte, r *task.Record) []byte {
 	return appendBlock(dst, key, func(b []byte) []byte {
 		b = appendText(b, r.Params)
 		b = appendText(b, r.Result)
@@ -67,8 +94,48 @@ func encodeRecord(key []byte, r *task.Record) []byte {
 			b = appendText(b, q.Result)
 			b = appendText(b, q.Error)
 		}
+		if r.Durable == nil {
+			return b
+		}
+		for i := range r.InputRequests {
+			b = appendText(b, r.InputRequests[i].Key)
+			b = binary.AppendUvarint(b, uint64(r.InputRequests[i].Occurrence))
+		}
 		return b
 	})
+}
+
+func encodeEntry(key []byte, e *task.Entry) []byte {
+	dst := make([]byte, 0, 32+len(e.Key)+len(e.Result))
+	return appendBlock(dst, key, func(b []byte) []byte {
+		failed := byte(0)
+		if e.Failed {
+			failed = 1
+		}
+		b = append(b, e.Kind, failed)
+		b = appendText(b, e.Key)
+		b = binary.AppendUvarint(b, uint64(e.Occurrence))
+		return appendText(b, e.Result)
+	})
+}
+
+// decodeEntry decodes an entry of a journal. The entry does not share memory with data.
+func decodeEntry(key, data []byte) (e task.Entry, err error) {
+	content, rest, err := block(key, data)
+	if err != nil || len(rest) > 0 {
+		return e, errDamaged
+	}
+	p := parser{rest: content}
+	e = task.Entry{Kind: p.byte(), Failed: p.byte() == 1, Key: p.text(), Occurrence: int(p.uint()), Result: p.raw()}
+	return e, p.end()
+}
+
+// appendTime appends a time with microsecond precision, or 0 for the zero time.
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return binary.AppendVarint(b, 0)
+	}
+	return binary.AppendVarint(b, t.UnixMicro())
 }
 
 // Flags of a record.
@@ -77,6 +144,9 @@ const (
 	flagReruns      // Reruns follows at the end of the head
 	flagProgress    // Progress follows after that
 	flagName        // Name follows after that
+	flagProtocol    // Protocol follows after that
+	flagDurable     // Durable follows after that, and the body has the keys of the input requests
+	flagParked      // Durable.Parked
 )
 
 func flags(r *task.Record) (f byte) {
@@ -91,6 +161,15 @@ func flags(r *task.Record) (f byte) {
 	}
 	if r.Name != "" {
 		f |= flagName
+	}
+	if r.Protocol != "" {
+		f |= flagProtocol
+	}
+	if r.Durable != nil {
+		f |= flagDurable
+		if r.Durable.Parked {
+			f |= flagParked
+		}
 	}
 	return f
 }
@@ -139,8 +218,9 @@ func decodeBrief(key, data []byte) (task.Record, error) {
 	return decodeHead(key, head)
 }
 
-// decodeRecord decodes a whole record. The record does not share memory with data.
-func decodeRecord(key, data []byte) (task.Record, error) {
+// decodeRecord decodes a whole record. The function payload returns the body if the journal has
+// entries. The record does not share memory with data.
+func decodeRecord(key, data []byte, payload func() []byte) (task.Record, error) {
 	head, rest, err := block(key, data)
 	if err != nil {
 		return task.Record{}, err
@@ -148,6 +228,12 @@ func decodeRecord(key, data []byte) (task.Record, error) {
 	r, err := decodeHead(key, head)
 	if err != nil {
 		return r, err
+	}
+	if recorded(r.Durable) > 0 {
+		if len(rest) > 0 {
+			return task.Record{}, errDamaged
+		}
+		rest = payload()
 	}
 	body, rest, err := block(key, rest)
 	if err != nil || len(rest) > 0 {
@@ -159,6 +245,11 @@ func decodeRecord(key, data []byte) (task.Record, error) {
 		r.InputRequests = append(r.InputRequests, task.InputRequest{
 			Number: p.uint(), Method: p.text(), Params: p.raw(), Result: p.raw(), Error: p.raw(),
 		})
+	}
+	if r.Durable != nil {
+		for i := range r.InputRequests {
+			r.InputRequests[i].Key, r.InputRequests[i].Occurrence = p.text(), int(p.uint())
+		}
 	}
 	return r, p.end()
 }
@@ -197,6 +288,16 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 	}
 	if flags&flagName != 0 {
 		r.Name = p.text()
+	}
+	if flags&flagProtocol != 0 {
+		r.Protocol = mcp.Revision(p.text())
+	}
+	if flags&flagDurable != 0 {
+		r.Durable = &task.Durable{
+			Parked: flags&flagParked != 0, Version: p.text(), LastInput: p.uint(), Wake: p.time(),
+			Recorded: int(p.uint()), RecordedBytes: int64(p.uint()),
+		}
+		p.failed = p.failed || r.Durable.Recorded < 0 || r.Durable.Recorded > maxEntries
 	}
 	return r, p.end()
 }
@@ -247,6 +348,13 @@ func (p *parser) int() int64 {
 	}
 	p.rest = p.rest[n:]
 	return v
+}
+
+func (p *parser) time() time.Time {
+	if t := p.int(); t != 0 {
+		return time.UnixMicro(t).UTC()
+	}
+	return time.Time{}
 }
 
 func (p *parser) text() string { return string(p.cut(p.uint())) }

@@ -19,21 +19,51 @@ func FuzzDecode(f *testing.F) {
 		Params: json.RawMessage(`{}`), InputRequests: []task.InputRequest{{Number: 1, Method: "q", Params: json.RawMessage(`{}`)}},
 	}
 	key := seqKey(7)
-	f.Add(encodeRecord(key, &r))
-	f.Add(encodeRecord(key, &task.Record{}))
+	encode := func(r *task.Record) (value, payload []byte) {
+		if recorded(r.Durable) == 0 {
+			return encodeRecord(key, r), nil
+		}
+		return appendHead(nil, key, r), appendBody(nil, key, r)
+	}
+	decode := func(value, payload []byte) (task.Record, error) {
+		return decodeRecord(key, value, func() []byte { return payload })
+	}
+	durable := r
+	durable.Durable = &task.Durable{Version: "v", LastInput: 1, Parked: true, Wake: at, Recorded: 2, RecordedBytes: 3}
+	unrecorded := durable
+	unrecorded.Durable = &task.Durable{Version: "v"}
+	for _, r := range []*task.Record{&r, &durable, &unrecorded, {}} {
+		value, payload := encode(r)
+		f.Add(value)
+		f.Add(payload)
+		if got, err := decode(value, payload); err != nil || got.ID != r.ID {
+			f.Errorf("decoded %+v, %v", got, err)
+		}
+	}
+	entry := task.Entry{Kind: 1, Key: "k", Occurrence: 2, Result: json.RawMessage(`{}`), Failed: true}
+	f.Add(encodeEntry(key, &entry))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// The checksums are right, so that decoding goes beyond them.
 		head := append([]byte{format}, data...)
 		block := func(content []byte) []byte {
 			return appendBlock(nil, key, func(b []byte) []byte { return append(b, content...) })
 		}
-		decodeRecord(key, data)
-		decodeRecord(key, append(block(head), block(data)...))
-		got, err := decodeRecord(key, append(block(data), block(nil)...))
+		decode(data, data)
+		decode(append(block(head), block(data)...), nil)
+		decode(block(head), block(data))
+		if e, err := decodeEntry(key, block(data)); err == nil {
+			if again, err := decodeEntry(key, encodeEntry(key, &e)); err != nil || !cmp.Equal(e, again) {
+				t.Fatalf("entry %+v became %+v, %v", e, again, err)
+			}
+		}
+		got, err := decode(append(block(data), block(nil)...), nil)
+		if err != nil {
+			got, err = decode(block(data), block(data))
+		}
 		if err != nil {
 			return
 		}
-		again, err := decodeRecord(key, encodeRecord(key, &got))
+		again, err := decode(encode(&got))
 		if diff := cmp.Diff(got, again); err != nil || diff != "" {
 			t.Fatalf("%v (-want +got):\n%s", err, diff)
 		}
@@ -42,10 +72,10 @@ func FuzzDecode(f *testing.F) {
 
 func TestDecodeRefusesRecordOfAnotherKey(t *testing.T) {
 	value := encodeRecord(seqKey(1), &task.Record{ID: "a"})
-	if _, err := decodeRecord(seqKey(1), value); err != nil {
+	if _, err := decodeRecord(seqKey(1), value, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := decodeRecord(seqKey(2), value); err == nil {
+	if _, err := decodeRecord(seqKey(2), value, nil); err == nil {
 		t.Error("the record of another key was accepted")
 	}
 }

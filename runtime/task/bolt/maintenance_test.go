@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -96,6 +97,75 @@ func TestCompactShrinksFile(t *testing.T) {
 		if got, err := s.Get(t.Context(), want.ID); err != nil || cmp.Diff(want, got) != "" {
 			t.Errorf("got %+v, %v", got, err)
 		}
+	}
+}
+
+// Journals are part of compacted files and of copies. The space of dropped journals is freed.
+func TestJournalSurvivesCompactAndBackup(t *testing.T) {
+	dir := t.TempDir()
+	path, copied := filepath.Join(dir, "tasks"), filepath.Join(dir, "copy")
+	s := store(t, path)
+	at := time.UnixMicro(1).UTC()
+	create := func(id string, ttl time.Duration, n int) task.Record {
+		r, err := s.Create(t.Context(), task.Record{
+			ID: id, Owner: "o", Status: mcp.TaskStatusWorking, Created: at, Updated: at, TTL: ttl, Params: []byte(`{"name":"n"}`),
+			Durable: &task.Durable{Recorded: n, Entries: entries(0, n)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	stays := create("stays", 0, 50)
+	for i := range 20 {
+		create(fmt.Sprint("goes ", i), time.Second, 500)
+	}
+	if _, _, err := s.Sweep(t.Context(), time.Now(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	before := fileSize(t, path)
+	if err := s.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	if after := fileSize(t, path); after > before/10 {
+		t.Errorf("%d bytes became %d", before, after)
+	}
+	stays.Durable = &task.Durable{Recorded: 51, Entries: entries(50, 51)}
+	stays, err := s.Update(t.Context(), stays)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Backup(copied); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*bolt.Store{s, store(t, copied)} {
+		if got, err := s.Get(t.Context(), "stays"); err != nil || cmp.Diff(stays, got) != "" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if got, err := s.Journal(t.Context(), "stays"); err != nil || cmp.Diff(entries(0, 51), got) != "" {
+			t.Errorf("journal of %d entries, %v", len(got), err)
+		}
+	}
+}
+
+// A file without journals has the buckets of earlier versions, so that these can open it, and the
+// store can open theirs.
+func TestFileWithoutJournalsIsThatOfEarlierVersions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks")
+	s := store(t, path)
+	put(t, s, "a", 0, 100)
+	s.Close()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var names []string
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error { names = append(names, string(name)); return nil })
+	})
+	if diff := cmp.Diff([]string{"expiry", "ids", "owners", "tasks"}, names); err != nil || diff != "" {
+		t.Errorf("%v, buckets (-want +got):\n%s", err, diff)
 	}
 }
 

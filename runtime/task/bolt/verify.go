@@ -11,10 +11,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// verify checks the whole file except the payloads: its length, the head of each record, and that
-// the indexes match the records. It reads each bucket once, in order. To compare an index with the
-// records, it sums the hashes of all entries: the sums differ if an entry is missing, changed or
-// superfluous.
+// verify checks the whole file except the payloads and the contents of journals: its length, the
+// head of each record, and that the indexes match the records. It reads each bucket once, in order.
+// To compare an index with the records, it sums the hashes of all its keys and values: the sums
+// differ if one is missing, changed or superfluous. The keys of payloads and of journals are
+// checked in the same way.
 func verify(db *bbolt.DB, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -29,7 +30,7 @@ func verify(db *bbolt.DB, path string) error {
 }
 
 func (b buckets) verify() error {
-	var ids, owners, expiry sum
+	var ids, owners, expiry, payloads, entries sum
 	err := each(b.tasks, 8, func(k, v []byte) error {
 		r, err := decodeBrief(k, v)
 		if err != nil {
@@ -43,23 +44,43 @@ func (b buckets) verify() error {
 		if r.TTL != 0 {
 			expiry.add(expiryKey(r.Expires(), r.Seq), nil)
 		}
+		for n := range recorded(r.Durable) {
+			if n == 0 {
+				payloads.add(k, nil)
+			}
+			entries.add(entryKey(k, n), nil)
+		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	tx := b.tasks.Tx()
 	for _, index := range []struct {
 		name   string
 		bucket *bbolt.Bucket
 		key    int
+		values bool // the values count
 		want   sum
-	}{{"ids", b.ids, 0, ids}, {"owners", b.owners, 24, owners}, {"expiry", b.expiry, 16, expiry}} {
+	}{
+		{"ids", b.ids, 0, true, ids}, {"owners", b.owners, 24, true, owners}, {"expiry", b.expiry, 16, true, expiry},
+		{"payloads", tx.Bucket(payloadsBucket), 8, false, payloads}, {"entries", tx.Bucket(entriesBucket), 12, false, entries},
+	} {
 		var got sum
-		if err := each(index.bucket, index.key, func(k, v []byte) error { got.add(k, v); return nil }); err != nil {
-			return err
+		if index.bucket != nil {
+			err := each(index.bucket, index.key, func(k, v []byte) error {
+				if !index.values {
+					v = nil
+				}
+				got.add(k, v)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
 		}
 		if got != index.want {
-			return fmt.Errorf("%w: index %q with %d entries does not match %d tasks", task.ErrCorrupt, index.name, got.n, ids.n)
+			return fmt.Errorf("%w: bucket %q with %d keys does not match %d tasks", task.ErrCorrupt, index.name, got.n, ids.n)
 		}
 	}
 	return nil

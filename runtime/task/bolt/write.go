@@ -42,10 +42,8 @@ func (s *Store) submit(ctx context.Context, do func(b buckets) error, publish fu
 		return err
 	}
 	w := &write{ctx: ctx, do: do, publish: publish, done: make(chan struct{})}
-	select {
-	case <-s.closing:
+	if s.isClosing() {
 		return task.ErrClosed
-	default:
 	}
 	select {
 	case s.writes <- w:
@@ -226,7 +224,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) 
 		stored = r
 		stored.Seq, stored.Revision = seq, 1
 		key := seqKey(seq)
-		if err := b.tasks.Put(key, encodeRecord(key, &stored)); err != nil {
+		if err := b.put(key, nil, &stored); err != nil {
 			return err
 		}
 		if err := b.ids.Put(id, key); err != nil {
@@ -266,8 +264,7 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 		stored = r
 		stored.Owner, stored.Seq, stored.Created, stored.TTL = old.Owner, old.Seq, old.Created, old.TTL
 		stored.Revision++
-		key = bytes.Clone(key)
-		return b.tasks.Put(key, encodeRecord(key, &stored))
+		return b.put(bytes.Clone(key), old.Durable, &stored)
 	}, func() {
 		s.cache.put(&stored)
 		s.hub.Publish(&stored)
@@ -276,6 +273,65 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 		return task.Record{}, err
 	}
 	return stored, nil
+}
+
+// put writes a record and adds its entries to the journal. It removes the entries from the record.
+// Before is the Durable of the record that it replaces, or nil.
+func (b buckets) put(key []byte, before *task.Durable, r *task.Record) error {
+	if recorded(r.Durable) == 0 && (r.Durable == nil || len(r.Durable.Entries) == 0) {
+		return errors.Join(b.tasks.Put(key, encodeRecord(key, r)), b.dropJournal(key, before))
+	}
+	d, earlier := *r.Durable, recorded(before)
+	added := d.Entries
+	stay := d.Recorded - len(added)
+	if stay < 0 || stay > earlier || d.Recorded > maxEntries {
+		return refusal{fmt.Errorf("bolt: journal of %d entries cannot have %d after %d are added", earlier, d.Recorded, len(added))}
+	}
+	d.Entries = nil
+	r.Durable = &d
+	entries, err := b.tasks.Tx().CreateBucketIfNotExists(entriesBucket)
+	if err != nil {
+		return err
+	}
+	payloads, err := b.tasks.Tx().CreateBucketIfNotExists(payloadsBucket)
+	if err != nil {
+		return err
+	}
+	for n := earlier - 1; n >= stay; n-- {
+		if err := entries.Delete(entryKey(key, n)); err != nil {
+			return err
+		}
+	}
+	for i := range added {
+		k := entryKey(key, stay+i)
+		if err := entries.Put(k, encodeEntry(k, &added[i])); err != nil {
+			return err
+		}
+	}
+	body := make([]byte, 0, 64+len(r.Params)+len(r.Result)+len(r.Error))
+	if body = appendBody(body, key, r); !bytes.Equal(body, payloads.Get(key)) {
+		if err := payloads.Put(key, body); err != nil {
+			return err
+		}
+	}
+	return b.tasks.Put(key, appendHead(make([]byte, 0, 256+len(r.StatusMessage)), key, r))
+}
+
+// dropJournal removes the payloads and the entries of a record with the given Durable, which may be
+// nil.
+func (b buckets) dropJournal(key []byte, d *task.Durable) error {
+	if recorded(d) == 0 {
+		return nil
+	}
+	payloads, entries := b.tasks.Tx().Bucket(payloadsBucket), b.tasks.Tx().Bucket(entriesBucket)
+	if payloads == nil || entries == nil {
+		return corrupt(key, errDamaged)
+	}
+	err := payloads.Delete(key)
+	for n := d.Recorded - 1; n >= 0 && err == nil; n-- {
+		err = entries.Delete(entryKey(key, n))
+	}
+	return err
 }
 
 // Sweep implements [task.Store].
@@ -336,7 +392,7 @@ func (b buckets) sweep(now time.Time, limit int) (dropped []task.Record, next ti
 		if err != nil {
 			return nil, next, err
 		}
-		err = errors.Join(b.expiry.Delete(first), b.tasks.Delete(key), b.ids.Delete([]byte(r.ID)), b.owners.Delete(ownerKey(r.Owner, r.Seq)))
+		err = errors.Join(b.expiry.Delete(first), b.tasks.Delete(key), b.ids.Delete([]byte(r.ID)), b.owners.Delete(ownerKey(r.Owner, r.Seq)), b.dropJournal(key, r.Durable))
 		if err != nil {
 			return nil, next, err
 		}

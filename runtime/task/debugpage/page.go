@@ -49,10 +49,10 @@ type Config struct {
 }
 
 // New returns a handler that serves the page. All views have the same URL with different queries.
-// It allows GET and HEAD, and with cfg.Cancel also POST with the query cancel=ID, from its own pages
-// and from programs that are not browsers. To prevent DNS rebinding, the Host of a request must be an IP address, a
-// loopback name or one of cfg.Hosts. If the request arrives at a loopback address, an IP address as
-// Host must be a loopback address, too, or one of cfg.Hosts.
+// It allows GET and HEAD, and with cfg.Cancel also POST with the query cancel=ID, from its own
+// pages and from programs that are not browsers. To prevent DNS rebinding, the Host of a request
+// must be an IP address, a loopback name or one of cfg.Hosts. If the request arrives at a loopback
+// address, an IP address as Host must be a loopback address, too, or one of cfg.Hosts.
 //
 // New panics if cfg has no Store.
 func New(cfg Config) http.Handler {
@@ -251,7 +251,7 @@ func counters(s task.Stats) []counter {
 	return []counter{
 		{"created", s.Created}, {"completed", s.Completed}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
 		{"expired", s.Expired}, {"recovered", s.Recovered}, {"reads", s.Reads}, {"refused calls", s.Refused},
-		{"of those for foreign tasks", s.Foreign}, {"work running now", uint64(s.Running)}, {"calls waiting now", uint64(s.Waiting)},
+		{"of those for foreign tasks", s.Foreign}, {"work running now", uint64(s.Running)}, {"work parked now", uint64(s.Parked)}, {"calls waiting now", uint64(s.Waiting)},
 	}
 }
 

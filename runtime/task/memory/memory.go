@@ -4,7 +4,9 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,14 +17,17 @@ import (
 
 // Store holds records in memory. Create one with [New]. It may be used concurrently.
 type Store struct {
-	mu     sync.RWMutex
-	byID   map[string]*entry
-	owners map[string]*series
-	expiry expiries
-	seq    uint64
-	closed bool
-	hub    watch.Hub
-	use    claim.Claim
+	mu   sync.RWMutex
+	byID map[string]*entry
+	// journals holds the journals that have entries, by task id. Entries are only added behind the
+	// end of a slice that was returned.
+	journals map[string][]task.Entry
+	owners   map[string]*series
+	expiry   expiries
+	seq      uint64
+	closed   bool
+	hub      watch.Hub
+	use      claim.Claim
 }
 
 var _ interface {
@@ -35,7 +40,7 @@ type entry struct{ task.Record }
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{byID: map[string]*entry{}, owners: map[string]*series{}}
+	return &Store{byID: map[string]*entry{}, journals: map[string][]task.Entry{}, owners: map[string]*series{}}
 }
 
 // Create implements [task.Store].
@@ -50,6 +55,9 @@ func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) 
 	}
 	if s.byID[r.ID] != nil {
 		return task.Record{}, task.ErrExists
+	}
+	if err := s.record(&r, nil); err != nil {
+		return task.Record{}, err
 	}
 	s.seq++
 	r.Seq, r.Revision = s.seq, 1
@@ -84,6 +92,53 @@ func (s *Store) Get(ctx context.Context, id string) (task.Record, error) {
 	return e.Record, nil
 }
 
+// Journal implements [task.Store].
+func (s *Store) Journal(ctx context.Context, id string) ([]task.Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, task.ErrClosed
+	}
+	if s.byID[id] == nil {
+		return nil, task.ErrNotFound
+	}
+	return slices.Clip(s.journals[id]), nil
+}
+
+// record updates the journal of a task whose stored record has before as its Durable, and removes
+// the entries from the new record. The caller holds the lock.
+func (s *Store) record(r *task.Record, before *task.Durable) error {
+	if r.Durable == nil && before == nil {
+		return nil
+	}
+	var entries []task.Entry
+	recorded := 0
+	if d := r.Durable; d != nil {
+		entries, recorded = d.Entries, d.Recorded
+	}
+	earlier, stays := s.journals[r.ID], recorded-len(entries)
+	if stays < 0 || stays > len(earlier) {
+		return fmt.Errorf("memory: journal of %d entries cannot have %d after %d are added", len(earlier), recorded, len(entries))
+	}
+	if len(entries) > 0 {
+		d := *r.Durable
+		d.Entries = nil
+		r.Durable = &d
+	}
+	switch {
+	case recorded == 0:
+		delete(s.journals, r.ID)
+	case stays < len(earlier):
+		s.journals[r.ID] = append(slices.Clip(earlier[:stays]), entries...)
+	case len(entries) > 0:
+		s.journals[r.ID] = append(earlier, entries...)
+	}
+	return nil
+}
+
 // Update implements [task.Store].
 func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	if err := ctx.Err(); err != nil {
@@ -109,6 +164,9 @@ func (s *Store) swap(r *task.Record) error {
 	}
 	if e.Revision != r.Revision {
 		return task.ErrConflict
+	}
+	if err := s.record(r, e.Durable); err != nil {
+		return err
 	}
 	r.ID, r.Owner, r.Seq, r.Created, r.TTL = e.ID, e.Owner, e.Seq, e.Created, e.TTL
 	r.Revision++
@@ -180,6 +238,9 @@ func (s *Store) drop(now time.Time, limit int, dropped []*entry) (_ []*entry, ne
 		}
 		s.expiry.removeFirst()
 		delete(s.byID, e.ID)
+		if e.Durable != nil {
+			delete(s.journals, e.ID)
+		}
 		if s.owners[e.Owner].remove(e.Seq) {
 			delete(s.owners, e.Owner)
 		}
@@ -218,7 +279,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	s.byID, s.owners, s.expiry = nil, nil, expiries{}
+	s.byID, s.journals, s.owners, s.expiry = nil, nil, nil, expiries{}
 	s.mu.Unlock()
 	s.hub.Close()
 	return nil

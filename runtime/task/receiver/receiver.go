@@ -7,6 +7,9 @@
 //
 // The declared capabilities determine which requests can be tasks, and whether tasks can be listed
 // and cancelled. See [ServerCapabilities] and [ClientCapabilities].
+//
+// In revisions without sessions, [Extension] offers the tasks of a Manager by the Tasks extension.
+// Both can use one Manager: a principal finds all of its tasks in either way.
 package receiver
 
 import (
@@ -25,10 +28,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// Options configures [Attach].
+// Options configures [Attach] and [Sessions].
 type Options struct {
 	// Manager runs the tasks. It is required.
 	Manager *task.Manager
+
+	// Requestor returns the requestor that reaches the sender of a request, from now on. While a
+	// tasks/result waits, its calls have the context of that request. Requestor may return nil if
+	// the peer cannot be reached. If Requestor is nil, the peer is reached through
+	// [session.Request].Session.
+	Requestor func(ctx context.Context, req *session.Request) task.Requestor
 
 	// Support returns the task support of a request whose method was declared for tasks. It is
 	// called for plain requests, too, and must be fast. If it is nil, task support is optional for
@@ -42,12 +51,21 @@ type Support struct {
 	// forbidden, as for a tool without taskSupport (MCP tasks, "Tool-Level Negotiation").
 	Mode mcp.TaskSupport
 
-	// Name, Restartable, Runner, StatusMessage and PollInterval are fields of the [task.Request].
+	// Name, Restartable, Version, Runner, StatusMessage and PollInterval are fields of the
+	// [task.Request].
 	Name          string
 	Restartable   bool
+	Version       string
 	Runner        string
 	StatusMessage string
 	PollInterval  time.Duration
+
+	// After is how long a request of a client with the Tasks extension runs before it becomes a
+	// task; see [Extension]. A request that finishes earlier stays a plain one. 0 means
+	// [DefaultAfter]. With a negative value, and if Mode is required or Runner is set, the request
+	// is a task from its beginning; if it continues the input rounds of a plain request, it becomes
+	// a task after a millisecond. In sessions, clients ask for tasks, and After has no effect.
+	After time.Duration
 
 	// Immediate is a text for the peer's model until the task is terminal. "" sends none.
 	Immediate string
@@ -60,9 +78,15 @@ type Support struct {
 // task, not with the request, and [session.PeerFrom] returns the requestor of the task, even after
 // it has reconnected.
 func Attach(cfg *session.Config, o Options) {
-	cfg.Receiving = append(cfg.Receiving, o.receive)
+	cfg.Receiving = append(cfg.Receiving, Sessions(o))
 	cfg.Sending = append(cfg.Sending, relate)
 }
+
+// Sessions returns the receiving middleware of [Attach]. It also serves requests of revisions with
+// sessions that [session.NewRequest] has made, and that belong to no [session.Session]. Their
+// principal is that of [transport.WithPrincipal], and all methods of the protocol that can be tasks
+// are offered as tasks.
+func Sessions(o Options) session.Middleware { return o.receive }
 
 // receive is the middleware for requests.
 func (o Options) receive(next session.Handler) session.Handler {
@@ -101,12 +125,12 @@ func (o Options) serveTasks(ctx context.Context, req *session.Request) (codec.En
 	switch req.Method {
 	case mcp.MethodTasksGet:
 		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskRequestParams) (*mcp.GetTaskResult, error) {
-			t, err := m.Get(ctx, principal, p.TaskID, via{s: req.Session})
+			t, err := m.Get(ctx, principal, p.TaskID, o.requestor(ctx, req))
 			return t.AsGetTaskResult(), err
 		})
 	case mcp.MethodTasksCancel:
 		return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.CancelTaskRequestParams) (*mcp.CancelTaskResult, error) {
-			t, err := m.Cancel(ctx, principal, p.TaskID, via{s: req.Session})
+			t, err := m.Cancel(ctx, principal, p.TaskID, o.requestor(ctx, req))
 			return t.AsCancelTaskResult(), err
 		})
 	case mcp.MethodTasksList:
@@ -125,12 +149,34 @@ func (o Options) serveTasks(ctx context.Context, req *session.Request) (codec.En
 	}
 	req.EndOnShutdown() // the task continues, and the requestor asks again
 	return jsonrpc.Serve(ctx, req.Params, false, func(ctx context.Context, p *mcp.GetTaskPayloadRequestParams) (*payload, error) {
-		out, err := m.Result(ctx, principal, p.TaskID, via{s: req.Session, req: req})
+		out, err := m.Result(ctx, principal, p.TaskID, o.resultRequestor(ctx, req))
 		if err == nil && out.Error != nil {
 			return nil, out.Error
 		}
 		return &payload{out.Result}, err
 	})
+}
+
+// requestor returns the requestor for the sender of a request, or nil.
+func (o Options) requestor(ctx context.Context, req *session.Request) task.Requestor {
+	switch {
+	case o.Requestor != nil:
+		return o.Requestor(ctx, req)
+	case req.Session == nil:
+		return nil
+	}
+	return via{s: req.Session}
+}
+
+// resultRequestor returns the requestor for the sender of a tasks/result, which can be reached
+// through the stream of that request while it waits.
+func (o Options) resultRequestor(ctx context.Context, req *session.Request) task.Requestor {
+	to := o.requestor(ctx, req)
+	if v, ok := to.(via); ok {
+		v.req = req
+		return v
+	}
+	return to
 }
 
 // payload is a stored result. It is sent unchanged.
@@ -141,7 +187,7 @@ func (p *payload) EncodeJSON(w *wire.Writer) { session.Raw(p.raw).EncodeJSON(w) 
 // serveRequest serves a request whose method allows tasks.
 func (o Options) serveRequest(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	metadata, asTask := req.Task()
-	offered := req.Session.TakesTask(req.Method)
+	offered := req.Session == nil || req.Session.TakesTask(req.Method)
 	if asTask && (!offered || string(metadata) == "null") { // the task member is ignored
 		plain, err := withoutTask(req)
 		if err != nil {
@@ -199,9 +245,9 @@ func (o Options) create(ctx context.Context, req *session.Request, metadata json
 	// until the task is terminal.
 	req.Detach(plain.Params)
 	q := task.Request{
-		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Token: req.ProgressToken(), Task: meta,
-		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
-		Via: via{s: req.Session},
+		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Protocol: req.Revision(), Token: req.ProgressToken(), Task: meta,
+		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
+		Via: o.requestor(ctx, req),
 	}
 	if support.Runner == "" {
 		q.Work = serve(next, plain)
@@ -218,10 +264,10 @@ func (o Options) create(ctx context.Context, req *session.Request, metadata json
 }
 
 // Work returns work that serves the stored request of a task with a handler again. The request
-// belongs to no session, its ID is the task's id, and its principal is that of the task. Work is
-// meant for [task.Config.Recover].
+// belongs to no session, its ID is the task's id, its revision is that of the request that created
+// the task, and its principal is that of the task. Work is meant for [task.Config.Recover].
 func Work(handler session.Handler, r task.Record) task.Work {
-	work := serve(handler, &session.Request{ID: codec.StringScalar(r.ID), Method: r.Method, Params: r.Params})
+	work := serve(handler, session.NewRequest(codec.StringScalar(r.ID), r.Method, r.Params, r.Protocol))
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		return work(transport.WithPrincipal(ctx, r.Owner), run)
 	}

@@ -52,9 +52,10 @@ const (
 // longer than the transport's MaxMessage.
 var ErrNoResult = errors.New("requestor: the result of the task did not arrive")
 
-// follower follows one task while it has users. It keeps one tasks/result request open, during
-// which the task's input requests arrive, too. It also polls the state with tasks/get, for Updates
-// and in case the open request fails. Status notifications are not required.
+// follower follows one task while it has users. In a session, it keeps one tasks/result request
+// open, during which the task's input requests arrive, too. It also polls the state with tasks/get,
+// for Updates and in case the open request fails. For a task of the Tasks extension, it only polls;
+// see extension. Status notifications are not required.
 type follower struct {
 	tasks       *Tasks
 	s           *session.Session
@@ -64,6 +65,8 @@ type follower struct {
 
 	finished chan struct{} // closed when out is set
 	out      outcome
+
+	ext *extension // nil for a task of a session
 
 	next *follower // of the same task; guarded by tasks.mu
 
@@ -89,22 +92,79 @@ type outcome struct {
 }
 
 func newFollower(t *Tasks, s *session.Session, o options) *follower {
-	return &follower{tasks: t, s: s, tracker: o.tracker, ownsTracker: o.progress, finished: make(chan struct{}), version: 1}
+	f := &follower{tasks: t, s: s, tracker: o.tracker, ownsTracker: o.progress, finished: make(chan struct{}), version: 1}
+	if s.Modern() {
+		f.ext = &extension{wake: make(chan struct{}, 1), running: map[string]*responding{}}
+	}
+	return f
 }
 
-// addUser adds a user. The first one starts following.
-func (f *follower) addUser() {
+// addUser adds a user, whose requests have the values of ctx. The first one starts following. It
+// returns a channel that is closed if following fails, and the error then.
+func (f *follower) addUser(ctx context.Context) (failed <-chan struct{}, failure func() error) {
 	f.startStop.Lock()
 	defer f.startStop.Unlock()
 	if f.users++; f.users == 1 && !f.isFinished() {
-		p := f.start(context.Background())
-		p.group.Go(p.awaitResult) // ends with p.ctx, or with the task
+		p := f.start(context.WithoutCancel(ctx))
+		p.group.Go(p.run) // ends with p.ctx, or with the task
 	}
+	p := f.period // only changed with startStop held
+	if p == nil {
+		return nil, nil
+	}
+	return p.failed, func() error { return p.err }
 }
 
 // await adds a user, waits for the outcome or the end of ctx, and removes the user. If it is the
-// first user, it sends tasks/result itself: a task that ends soon needs no further goroutine.
-func (f *follower) await(ctx context.Context) {
+// first user, it sends tasks/result itself, or polls itself: a task that ends soon needs no further
+// goroutine. It returns an error if there is no outcome.
+func (f *follower) await(ctx context.Context) error {
+	if f.id == "" && !f.isFinished() {
+		return errNoTask
+	}
+	var err error
+	if f.ext == nil {
+		f.awaitInSession(ctx)
+	} else {
+		err = f.awaitExtension(ctx)
+	}
+	switch {
+	case f.isFinished():
+		return nil
+	case err != nil:
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// awaitExtension is await for a task of the Tasks extension. It returns the error with which
+// following has failed, or nil.
+func (f *follower) awaitExtension(ctx context.Context) error {
+	f.startStop.Lock()
+	var own *followPeriod
+	if f.users++; f.users == 1 && !f.isFinished() {
+		own = f.start(context.WithoutCancel(ctx))
+	}
+	p := f.period // only changed with startStop held
+	f.startStop.Unlock()
+	defer f.removeUser(own)
+	if p == nil {
+		return nil
+	}
+	if own != nil {
+		p.poll(ctx)
+	}
+	select {
+	case <-f.finished:
+	case <-ctx.Done():
+	case <-p.failed:
+		return p.err
+	}
+	return nil
+}
+
+// awaitInSession is await for a task of a session.
+func (f *follower) awaitInSession(ctx context.Context) {
 	var p *followPeriod
 	f.startStop.Lock()
 	if f.users++; f.users == 1 && !f.isFinished() {
@@ -113,7 +173,7 @@ func (f *follower) await(ctx context.Context) {
 	f.startStop.Unlock()
 	defer f.removeUser(p)
 	if p != nil {
-		p.awaitResult()
+		p.run()
 		return
 	}
 	select {
@@ -122,19 +182,30 @@ func (f *follower) await(ctx context.Context) {
 	}
 }
 
-// start starts a period of following that ends with ctx at the latest. The caller holds startStop
-// and must call awaitResult of the period.
+// start starts a period of following that ends with ctx at the latest. Its requests have the values
+// of ctx. The caller holds startStop and must call run or poll of the period.
 func (f *follower) start(ctx context.Context) *followPeriod {
 	p := &followPeriod{f: f}
 	p.ctx.Context, p.cancel = context.WithCancel(ctx)
 	f.tasks.subscribe(f)
-	p.group.Add(1) // for the timer, until it has run or was stopped
+	if f.ext != nil {
+		p.failed = make(chan struct{})
+		if f.tasks.options.Watch != nil {
+			defer func() { p.unwatch = f.tasks.options.Watch(f.id, f.setReported) }() // without holding mu
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lastResponse, f.repeats, f.period = time.Now(), 0, p
 	if f.isFinished() { // since the caller has checked it
 		p.cancel()
 	}
+	if f.ext != nil {
+		f.ext.reported, f.ext.settled = false, false
+		f.ext.pollSoon = f.ext.pollSoon || f.state.Status == mcp.TaskStatusInputRequired
+		return p
+	}
+	p.group.Add(1) // for the timer, until it has run or was stopped
 	p.timer = time.AfterFunc(f.wait(), p.tick)
 	return p
 }
@@ -146,27 +217,36 @@ func (f *follower) stop() {
 	p := f.period
 	f.period = nil
 	p.cancel()
-	if p.timer.Stop() {
+	if p.timer != nil && p.timer.Stop() {
 		p.group.Done()
 	}
 	f.mu.Unlock()
+	if p.unwatch != nil {
+		p.unwatch()
+	}
 	p.group.Wait()
 	f.tasks.unsubscribe(f)
 }
 
-// removeUser removes a user. The last one stops following. If another one has called awaitResult of
-// a period itself, a new period takes over for the remaining users.
+// removeUser removes a user. The last one stops following. If another one has called run of a
+// period itself, a new period takes over for the remaining users. If it has polled itself, the
+// period continues with a goroutine that polls.
 func (f *follower) removeUser(own *followPeriod) {
 	f.startStop.Lock()
 	defer f.startStop.Unlock()
 	f.users--
-	if f.period == nil || f.users > 0 && own == nil {
+	last := f.period
+	if last == nil || f.users > 0 && own == nil {
+		return
+	}
+	if f.users > 0 && f.ext != nil {
+		own.group.Go(own.run) // ends with own.ctx, or with the task
 		return
 	}
 	f.stop()
 	if f.users > 0 && !f.isFinished() {
-		p := f.start(context.Background())
-		p.group.Go(p.awaitResult) // ends with p.ctx, or with the task
+		p := f.start(context.WithoutCancel(last.ctx.Context))
+		p.group.Go(p.run) // ends with p.ctx, or with the task
 	}
 }
 
@@ -268,17 +348,20 @@ func (f *follower) current() (mcp.Task, uint64, <-chan struct{}) {
 // state was requested, or 0 for a notification. A terminal state is always accepted, and no state
 // is accepted after it. A notification of another state is dropped if it is older than the known
 // state. A response that is older is dropped only if the known state has changed since the request,
-// because the receiver's clock may have been set back.
-func (f *follower) observe(state mcp.Task, version uint64) {
+// because the receiver's clock may have been set back. observe returns false if it has dropped the
+// state.
+func (f *follower) observe(state mcp.Task, version uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lastResponse = time.Now()
 	ends := task.Terminal(state.Status)
 	switch {
-	case task.Terminal(f.state.Status), sameState(&state, &f.state):
-		return
+	case task.Terminal(f.state.Status):
+		return false
+	case sameState(&state, &f.state):
+		return true
 	case !ends && version != f.version && isBefore(state.LastUpdatedAt, f.state.LastUpdatedAt):
-		return
+		return false
 	}
 	f.state = state
 	f.version++
@@ -286,9 +369,10 @@ func (f *follower) observe(state mcp.Task, version uint64) {
 		close(f.changed)
 		f.changed = nil
 	}
-	if p := f.period; ends && p != nil && p.timer.Stop() {
+	if p := f.period; ends && p != nil && p.timer != nil && p.timer.Stop() {
 		p.timer.Reset(f.wait())
 	}
+	return true
 }
 
 // isBefore reports whether date a is before b. It returns false if either cannot be parsed.
@@ -310,6 +394,10 @@ func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &
 func (f *follower) refresh(ctx context.Context) (mcp.Task, error) {
 	if f.id == "" {
 		return mcp.Task{}, errNoTask
+	}
+	if f.ext != nil {
+		err := f.get(ctx)
+		return f.lastState(), err
 	}
 	f.mu.Lock()
 	version := f.version
@@ -348,19 +436,32 @@ type followPeriod struct {
 	f      *follower
 	ctx    bare
 	cancel context.CancelFunc
-	timer  *time.Timer // calls tick
+	timer  *time.Timer // calls tick; nil for a task of the Tasks extension
 	group  sync.WaitGroup
+
+	// For a task of the Tasks extension:
+	failing sync.Once
+	failed  chan struct{} // closed when err is set
+	err     error         // ends the period; not the outcome of the task
+	unwatch func()        // may be nil
 
 	// repeat cancels the last repeated tasks/result. It is nil before the first. Only tick uses it.
 	repeat context.CancelFunc
 }
 
-// bare is a context without its values. The requests of a period do not belong to the request
-// within which Result was called: other users may need them, and they may be sent again later.
+// bare is a context that belongs to no request, but has the other values, such as the user on whose
+// authority Result was called. The requests of a period do not belong to the request within which
+// Result was called: other users may need them, and they may be sent again later.
 type bare struct{ context.Context }
 
 // Value implements [context.Context].
-func (*bare) Value(any) any { return nil }
+func (b *bare) Value(key any) any {
+	v := b.Context.Value(key)
+	if _, ok := v.(*session.Request); ok {
+		return nil
+	}
+	return v
+}
 
 // AfterFunc makes derived contexts end without a goroutine that waits for it.
 func (b *bare) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(b.Context, f) }
@@ -426,6 +527,15 @@ func (f *follower) unresponsive(err error) time.Duration {
 		return 0
 	}
 	return time.Duration(*f.state.TTL) * time.Millisecond
+}
+
+// run follows the task until there is an outcome, or the period ends.
+func (p *followPeriod) run() {
+	if p.f.ext != nil {
+		p.poll(context.Background())
+		return
+	}
+	p.awaitResult()
 }
 
 // awaitResult keeps a tasks/result request open, and sends it again if it fails, until there is an

@@ -39,20 +39,31 @@ func (h *Handle[R]) Refresh(ctx context.Context) (mcp.Task, error) { return h.f.
 // Result waits until the task is terminal and returns its result. Until then, the session's handler
 // handles the input requests of the task.
 //
-// One tasks/result request stays open while the task runs. If it fails, Result sends it again, at
-// growing intervals. If the result of a terminal task is overdue, Result sends another request
-// beside the open one. Result has no timeout: it waits as long as the receiver keeps the task.
+// In a session, one tasks/result request stays open while the task runs. If it fails, Result sends
+// it again, at growing intervals. If the result of a terminal task is overdue, Result sends another
+// request beside the open one. Result has no timeout: it waits as long as the receiver keeps the
+// task.
 //
 // The error is a [*jsonrpc.Error] if the task ended with an error, or if the receiver does not have
 // the task. It is [task.ErrCancelled] if the task was cancelled, and the cause of ctx if ctx ended
 // first. It is [session.ErrClosed] if the session ended first: the task continues, and a handle of
 // another session can be attached to it. It wraps [transport.ErrTooLong] if the transport refuses
 // the result, and [ErrNoResult] if the result of a terminal task did not arrive.
+//
+// In a revision without sessions, Result polls the state at the interval that the server asks for,
+// and once a minute while the server reports changes. It responds to each input request once, and
+// sends each response as soon as it has it. If there is no response, for example because the user's
+// handler fails, Result returns that error. The task continues, and a further call of Result asks
+// for the input again. Result does not wait for a handler that ignores the end of its context. Once
+// the task is known, responses that are not from the server, such as the error page of a gateway,
+// count as temporary for five minutes. The error after that is not the outcome of the task, either.
+//
+// The requests and the handlers have the values of ctx. Concurrent calls share them, with the
+// values of the first.
 func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 	var none R
-	h.f.await(ctx)
-	if !h.f.isFinished() {
-		return none, context.Cause(ctx)
+	if err := h.f.await(ctx); err != nil {
+		return none, err
 	}
 	if h.f.out.err != nil {
 		return none, h.f.out.err
@@ -66,9 +77,13 @@ func (h *Handle[R]) Result(ctx context.Context) (R, error) {
 // task is a state, not an error.
 func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 	return func(yield func(mcp.Task, error) bool) {
-		h.f.addUser()
+		if h.f.id == "" && !h.f.isFinished() {
+			yield(mcp.Task{}, errNoTask)
+			return
+		}
+		failed, failure := h.f.addUser(ctx)
 		defer h.f.removeUser(nil)
-		if h.f.lastState().Status == "" && !h.f.isFinished() {
+		if h.f.ext == nil && h.f.lastState().Status == "" && !h.f.isFinished() {
 			h.f.refresh(ctx) // ignore the error: tasks/result returns it, too
 		}
 		for seen := uint64(0); ; {
@@ -85,6 +100,9 @@ func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 			case <-h.f.finished:
 				h.yieldLast(ctx, yield, seen)
 				return
+			case <-failed:
+				yield(state, failure())
+				return
 			case <-ctx.Done():
 				yield(state, context.Cause(ctx))
 				return
@@ -96,7 +114,7 @@ func (h *Handle[R]) Updates(ctx context.Context) iter.Seq2[mcp.Task, error] {
 // yieldLast yields the last state, or the error, once the follower has an outcome.
 func (h *Handle[R]) yieldLast(ctx context.Context, yield func(mcp.Task, error) bool, seen uint64) {
 	state, version, _ := h.f.current()
-	if !task.Terminal(state.Status) && h.f.id != "" {
+	if !task.Terminal(state.Status) && h.f.id != "" && h.f.ext == nil {
 		// The result arrived before the terminal state. An error of refresh does not matter.
 		if last, err := h.f.refresh(ctx); err == nil {
 			state, version = last, seen+1
@@ -113,27 +131,38 @@ func (h *Handle[R]) yieldLast(ctx context.Context, yield func(mcp.Task, error) b
 // cancelTimeout is the timeout for cancelling a task after the context of its call has ended.
 const cancelTimeout = 10 * time.Second
 
-// ResultOrCancel is like Result, but cancels the task if ctx ends first. It waits up to ten seconds
-// for the response to tasks/cancel and returns the cause of ctx. If the task could not be
-// cancelled, the error also contains its id.
+// ResultOrCancel is like Result, but cancels the task if ctx ends first, or if Result fails before
+// the task is terminal. It waits up to ten seconds for the response to tasks/cancel and returns the
+// cause of ctx. If the task could not be cancelled, the error also contains its id.
 func (h *Handle[R]) ResultOrCancel(ctx context.Context) (R, error) {
 	result, err := h.Result(ctx)
-	if err == nil || ctx.Err() == nil || h.f.id == "" || h.f.isFinished() {
+	if err == nil || h.f.id == "" || h.f.isFinished() {
 		return result, err
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
-	if _, failed := h.Cancel(late); failed != nil {
+	var failed error
+	if h.f.ext != nil {
+		failed = h.f.sendCancel(late)
+	} else {
+		_, failed = h.Cancel(late)
+	}
+	if failed != nil {
 		err = fmt.Errorf("requestor: task %q was not cancelled (%w): %w", h.f.id, failed, err)
 	}
 	return result, err
 }
 
 // Cancel cancels the task at the receiver and returns its state (MCP tasks, "Task Cancellation").
-// It fails with the receiver's error if the task is terminal.
+// It fails with the receiver's error if the task is terminal. In a revision without sessions, it
+// does not, and the returned state need not be terminal: the task may still complete.
 func (h *Handle[R]) Cancel(ctx context.Context) (mcp.Task, error) {
 	if h.f.id == "" {
 		return mcp.Task{}, errNoTask
+	}
+	if h.f.ext != nil {
+		err := h.f.cancelExtension(ctx)
+		return h.f.lastState(), err
 	}
 	h.f.addCancels(1)
 	r, err := peer(h.f.s).CancelTask(ctx, &mcp.CancelTaskRequestParams{TaskID: h.f.id})

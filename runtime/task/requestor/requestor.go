@@ -11,16 +11,21 @@
 package requestor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -29,10 +34,30 @@ import (
 // Tasks creates the handles of sessions and passes status notifications to them. It may be used
 // concurrently.
 type Tasks struct {
-	log *slog.Logger
+	log     *slog.Logger
+	options Options
+
+	notified atomic.Uint64 // notifications of the Tasks extension for handles
+	missed   atomic.Bool   // a status has changed without a notification, and none has come since
 
 	mu      sync.Mutex
 	handles map[taskKey]*follower // the first of a list; see follower.next
+	inputs  map[taskKey]weak.Pointer[inputs]
+}
+
+// Options configures [AttachWith]. It concerns tasks of the Tasks extension, which revisions
+// without sessions have. The zero value is useful.
+type Options struct {
+	// Respond returns the response to an input request of a task. Its error ends the call of
+	// [Handle.Result] or [Handle.Updates]. Its context ends with the last of these calls, or when
+	// the server does not wait for the response any longer. Nil passes the request to the session's
+	// handler.
+	Respond func(ctx context.Context, req *session.Request) (json.RawMessage, error)
+
+	// Watch subscribes to changes of a task until stop is called. It returns at once. It calls
+	// reported with true each time that the server begins to report changes to the session's
+	// handler, and with false when that ends. Nil means that handles only poll.
+	Watch func(id string, reported func(bool)) (stop func())
 }
 
 // taskKey identifies a task: ids are unique only within a receiver.
@@ -45,18 +70,49 @@ type taskKey struct {
 // Tasks, and add the related task to responses to input requests (MCP tasks, "Associating
 // Task-Related Messages"). It adds middleware inside existing middleware. The creation and the end
 // of tasks are logged to the configuration's Logger.
-func Attach(cfg *session.Config) *Tasks {
-	t := &Tasks{log: boundary.Logger(cfg.Logger), handles: map[taskKey]*follower{}}
+//
+// In revisions without sessions, it follows tasks of the Tasks extension, which the client must
+// have declared in its capabilities.
+func Attach(cfg *session.Config) *Tasks { return AttachWith(cfg, Options{}) }
+
+// AttachWith is [Attach] with options.
+func AttachWith(cfg *session.Config, o Options) *Tasks {
+	t := &Tasks{log: boundary.Logger(cfg.Logger), options: o, handles: map[taskKey]*follower{}}
+	if o.Respond == nil {
+		t.options.Respond = respond
+	}
+	if len(cfg.ExtensionMethods) == 0 {
+		for _, m := range tasks.Methods() {
+			if !m.Notification {
+				cfg.ExtensionMethods = append(cfg.ExtensionMethods, m.Name)
+			}
+		}
+	}
 	cfg.Receiving = append(cfg.Receiving, t.receive)
 	cfg.Sending = append(cfg.Sending, relate)
 	return t
 }
 
+// respond passes an input request to the session's handler.
+func respond(ctx context.Context, req *session.Request) (json.RawMessage, error) {
+	result, err := req.Session.Handle(ctx, req)
+	switch {
+	case err != nil:
+		return nil, err
+	case result == nil:
+		return json.RawMessage(`{}`), nil
+	}
+	return codec.Marshal(result)
+}
+
 // receive is the receiving middleware.
 func (t *Tasks) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-		if req.Method == mcp.MethodNotificationsTasksStatus {
+		switch req.Method {
+		case mcp.MethodNotificationsTasksStatus:
 			t.handleStatus(req)
+		case tasks.MethodNotificationsTasks:
+			t.handleDetail(req)
 		}
 		result, err := next(ctx, req)
 		if err != nil || req.IsNotification() {
@@ -115,14 +171,34 @@ func (t *Tasks) handleStatus(req *session.Request) {
 		return // the session's handler receives the notification, too
 	}
 	var buffer [4]*follower
-	list := buffer[:0]
+	for _, f := range t.followers(buffer[:0], taskKey{req.Session, p.TaskID}) {
+		f.observe(p.AsTask(), 0)
+	}
+}
+
+// followers appends the followers of a task to list.
+func (t *Tasks) followers(list []*follower, key taskKey) []*follower {
 	t.mu.Lock()
-	for f := t.handles[taskKey{req.Session, p.TaskID}]; f != nil; f = f.next {
+	defer t.mu.Unlock()
+	for f := t.handles[key]; f != nil; f = f.next {
 		list = append(list, f)
 	}
-	t.mu.Unlock()
-	for _, f := range list {
-		f.observe(p.AsTask(), 0)
+	return list
+}
+
+// handleDetail passes a notification of the Tasks extension to the handles of its task.
+func (t *Tasks) handleDetail(req *session.Request) {
+	d, err := readDetail(req.Params)
+	if err != nil {
+		return // the session's handler receives the notification, too
+	}
+	var buffer [4]*follower
+	for _, f := range t.followers(buffer[:0], taskKey{req.Session, d.state.TaskID}) {
+		if f.ext != nil {
+			t.notified.Add(1)
+			t.missed.Store(false)
+			f.take(d, 0, 0)
+		}
 	}
 }
 
@@ -161,6 +237,7 @@ type options struct {
 	progress bool
 	tracker  *session.Tracker
 	tool     *mcp.Tool // nil if unknown
+	via      func(...session.Option) jsonrpc.Caller
 }
 
 // TTL requests that the receiver keep the task for d after its creation, at least 1 ms. The
@@ -178,7 +255,17 @@ func Progress() Option { return func(o *options) { o.progress = true } }
 // created in an earlier session, create t by [session.Session.NewTrackerFor] with the task's token.
 func Track(t *session.Tracker) Option { return func(o *options) { o.tracker = t } }
 
+// Via sends the request that creates a task through the caller that it returns for options, and not
+// through the session itself. The caller may respond to input requests in results of revisions
+// without sessions.
+func Via(caller func(opts ...session.Option) jsonrpc.Caller) Option {
+	return func(o *options) { o.via = caller }
+}
+
 // CallTool calls a tool as a task. The params are not changed.
+//
+// In revisions without sessions, the server decides whether the call becomes a task, and how long
+// it keeps it. The id of the handle is "" if the server has returned the result.
 func (t *Tasks) CallTool(ctx context.Context, s *session.Session, p *mcp.CallToolRequestParams, opts ...Option) (*Handle[*mcp.CallToolResult], error) {
 	q := *p
 	return create(ctx, t, s, mcp.MethodToolsCall, &q, &q.Task, readTool, opts)
@@ -249,25 +336,39 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if !o.asTask() {
+	switch {
+	case s.Modern():
+		*metadata = nil
+	case !o.asTask():
 		return nil, fmt.Errorf("%w: %q", ErrNotAsTask, o.tool.Name)
+	default:
+		meta := new(mcp.TaskMetadata)
+		if *metadata != nil {
+			*meta = **metadata
+		}
+		if o.ttl != nil {
+			meta.TTL = o.ttl
+		}
+		*metadata = meta
 	}
-	meta := new(mcp.TaskMetadata)
-	if *metadata != nil {
-		*meta = **metadata
-	}
-	if o.ttl != nil {
-		meta.TTL = o.ttl
-	}
-	*metadata = meta
 	if o.progress = o.progress && o.tracker == nil; o.progress {
 		o.tracker = s.NewTracker()
 	}
-	call := []session.Option{session.OnLate(func(raw json.RawMessage, err error) { cancelLate(s, raw, err) })}
+	call := []session.Option{session.OnLate(func(raw json.RawMessage, err error) { CancelLate(s, raw, err) })}
 	if o.tracker != nil {
 		call = append(call, session.Track(o.tracker))
 	}
-	raw, err := s.With(call...).Call(ctx, method, params)
+	var to jsonrpc.Caller
+	if o.via != nil {
+		to = o.via(call...)
+	} else {
+		to = s.With(call...)
+	}
+	raw, err := to.Call(ctx, method, params)
+	var d *detail
+	if err == nil && s.Modern() {
+		d, err = createdExtension(raw)
+	}
 	if err != nil {
 		if o.progress {
 			o.tracker.Close()
@@ -275,17 +376,39 @@ func create[R any](ctx context.Context, t *Tasks, s *session.Session, method str
 		return nil, err
 	}
 	h := newHandle(t, s, o, read)
+	if d != nil {
+		h.adopt(d)
+		t.logCreated(ctx, h.f.id, method)
+		return h, nil
+	}
 	if created, ok := createdTask(raw); ok {
 		h.f.id, h.f.state = created.Task.TaskID, created.Task
-		if t.log.Enabled(ctx, slog.LevelInfo) {
-			t.log.Info("task created", "task", h.f.id, "method", method)
-		}
+		t.logCreated(ctx, h.f.id, method)
 		if created.Meta != nil && created.Meta.ModelImmediateResponse != nil {
 			h.immediate = *created.Meta.ModelImmediateResponse
 		}
 		return h, nil
 	}
 	h.f.finish(outcome{raw: raw})
+	return h, nil
+}
+
+func (t *Tasks) logCreated(ctx context.Context, id, method string) {
+	if t.log.Enabled(ctx, slog.LevelInfo) {
+		t.log.Info("task created", "task", id, "method", method)
+	}
+}
+
+// Created returns a handle of the task that the server has created for a request of a method, in a
+// revision without sessions. The result is that of the request; see [IsTask].
+func (t *Tasks) Created(ctx context.Context, s *session.Session, method string, result json.RawMessage) (*Handle[json.RawMessage], error) {
+	d, err := createdExtension(result)
+	if err != nil || d == nil {
+		return nil, cmp.Or(err, errNoTask)
+	}
+	h := newHandle(t, s, options{}, func(raw json.RawMessage) (json.RawMessage, error) { return raw, nil })
+	h.adopt(d)
+	t.logCreated(ctx, h.f.id, method)
 	return h, nil
 }
 
@@ -300,10 +423,17 @@ func createdTask(raw json.RawMessage) (*mcp.CreateTaskResult, bool) {
 	return created, true
 }
 
-// cancelLate cancels a task whose creating call was cancelled before the response arrived.
-func cancelLate(s *session.Session, raw json.RawMessage, err error) {
+// CancelLate is a function for [session.OnLate]. It cancels a task whose creating call was
+// cancelled before the response arrived.
+func CancelLate(s *session.Session, raw json.RawMessage, err error) {
 	if err != nil {
 		return // no task was created
+	}
+	if d, _ := createdExtension(raw); d != nil && s.Modern() {
+		ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
+		defer cancel()
+		tasks.ToServer{Caller: s}.CancelTask(ctx, &tasks.CancelTaskRequestParams{TaskID: d.state.TaskID})
+		return
 	}
 	if created, ok := createdTask(raw); ok {
 		ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
@@ -336,7 +466,7 @@ func attach[R any](t *Tasks, s *session.Session, id string, read func(json.RawMe
 		o.tracker = s.NewTrackerOfTask(id)
 	}
 	h := newHandle(t, s, o, read)
-	h.f.id = id
+	h.f.setID(id)
 	return h
 }
 
@@ -344,4 +474,4 @@ func newHandle[R any](t *Tasks, s *session.Session, o options, read func(json.Ra
 	return &Handle[R]{read: read, f: newFollower(t, s, o)}
 }
 
-var errNoTask = errors.New("requestor: the receiver returned the result without creating a task")
+var errNoTask = errors.New("requestor: no task id: the receiver returned the result without creating a task")

@@ -65,6 +65,15 @@ func Run(t *testing.T, subject Subject) {
 		{"an interrupted update is atomic", interruptedUpdate},
 		{"an interrupted creation is atomic", interruptedCreate},
 		{"an interrupted sweep is completed by the next", interruptedSweep},
+		{"journals survive a round trip", journalRoundTrip},
+		{"entries are added without a change of payloads", payloadsStay},
+		{"a refused write adds no entries", refusedEntries},
+		{"entries are dropped and replaced", droppedEntries},
+		{"concurrent updates lose no entries", concurrentEntries},
+		{"a swept task has no journal", sweptJournal},
+		{"a waiter receives no entries", waitWithEntries},
+		{"an interrupted update of a journal is atomic", interruptedEntries},
+		{"a journal is read of existing tasks in open stores", journalErrors},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -80,6 +89,7 @@ func Run(t *testing.T, subject Subject) {
 	}{
 		{"records survive a reopen", reopen},
 		{"indexes survive a reopen", reopenIndexes},
+		{"journals survive a reopen", reopenJournals},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

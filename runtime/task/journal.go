@@ -1,0 +1,93 @@
+package task
+
+import (
+	"context"
+	"fmt"
+)
+
+// Live reports whether this process runs the work, or will run it again when it is no longer
+// parked.
+func (run *Run) Live() bool { return run.m.findRun(run.id) == run }
+
+// Durable reports whether the work has a journal: it is restartable and runs in this process.
+func (run *Run) Durable() bool { return run.durable }
+
+// Journal returns what earlier runs of restartable work have recorded, in the order of time, and
+// the input requests that they have made, answered or not. The work returns each recorded result
+// instead of obtaining it again, and makes its input requests with [Run.Ask]. The slices must not
+// be changed. For other work, Journal returns nothing.
+func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputRequest, err error) {
+	if !run.durable {
+		return nil, nil, nil
+	}
+	var r Record
+	if err := run.m.store.get(ctx, run.id, &r); err != nil {
+		return nil, nil, run.m.logFault("read task", err)
+	}
+	if r.Durable == nil {
+		return nil, nil, nil
+	}
+	if r.Durable.Recorded > 0 {
+		if entries, err = run.m.store.journal(ctx, run.id); err != nil {
+			return nil, nil, run.m.logFault("read journal", err)
+		}
+	}
+	return entries, r.InputRequests, nil
+}
+
+// Record adds an entry to the journal of restartable work. When it returns, the entry is stored,
+// durably if the store is durable, and the work may use it. If the process dies before that, a
+// later run may or may not find the entry. For other work, Record does nothing.
+//
+// Record fails with a [*JournalError] if the journal would become too large, with a [*LimitError]
+// if the principal has no bytes left for it, and with [ErrCancelled] or [ErrNotFound] if the task
+// has ended.
+func (run *Run) Record(ctx context.Context, e Entry) error {
+	if !run.durable {
+		return nil
+	}
+	_, err := run.m.change(ctx, run.id, func(r *Record) error {
+		if r.terminal() {
+			return ErrCancelled
+		}
+		if r.Durable == nil {
+			return errUnchanged
+		}
+		r.Durable, r.Reruns = r.Durable.with([]Entry{e}), 0
+		return run.m.checkJournal(r)
+	})
+	return err
+}
+
+// JournalError reports that the journal of a task would exceed [Config.MaxJournal].
+type JournalError struct {
+	Bytes int64 // size of the journal with what was to be added
+	Limit int64
+}
+
+// Error returns a text that says what to do.
+func (e *JournalError) Error() string {
+	return fmt.Sprintf("task: the journal would take %d bytes, the limit is %d: record smaller results, such as references to them, divide the work among several tasks, or raise Config.MaxJournal", e.Bytes, e.Limit)
+}
+
+// checkJournal fails if the journal of a record is too large.
+func (m *Manager) checkJournal(r *Record) error {
+	if m.cfg.MaxJournal == 0 {
+		return nil
+	}
+	if n := r.journalBytes(); n > m.cfg.MaxJournal {
+		return &JournalError{n, m.cfg.MaxJournal}
+	}
+	return nil
+}
+
+// journalBytes returns the size of the entries and of the input requests that later runs get.
+func (r *Record) journalBytes() int64 {
+	n := r.Durable.RecordedBytes
+	for i := range r.InputRequests {
+		if r.InputRequests[i].Key != "" {
+			n += r.InputRequests[i].size()
+		}
+	}
+	return n
+}

@@ -1,0 +1,283 @@
+package task
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+)
+
+// parked reports whether the record is that of parked work.
+func (r *Record) parked() bool { return r.Durable != nil && r.Durable.Parked }
+
+// unpark marks parked work as running. Manager.change then runs it.
+func (r *Record) unpark() {
+	if r.parked() {
+		d := *r.Durable
+		d.Parked, d.Wake = false, time.Time{}
+		r.Durable = &d
+	}
+}
+
+// due reports whether the time has come at which parked work runs again.
+func (r *Record) due(now time.Time) bool {
+	return r.parked() && !r.Durable.Wake.IsZero() && !r.Durable.Wake.After(now)
+}
+
+// anyAnswered reports whether one of the input requests with the given numbers is no longer open.
+func (r *Record) anyAnswered(numbers []uint64) bool {
+	for _, number := range numbers {
+		if q := r.inputRequest(number); q == nil || !q.Open() {
+			return true
+		}
+	}
+	return false
+}
+
+// wakeRetry is the pause after a failure of the store to read or write the record of parked work.
+const wakeRetry = time.Second
+
+// park parks a run whose work has returned ErrParked. If an answer or the time to wake has come in
+// the meantime, park returns the work for the caller to run. If it returns nil, the caller must not
+// use the run again.
+func (m *Manager) park(run *Run) Work {
+	inputs, wake, _ := run.waits.Load().awaited()
+	if !wake.IsZero() {
+		wake = wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
+	}
+	for {
+		_, err := m.change(context.Background(), run.id, func(r *Record) error {
+			if r.terminal() || r.Durable == nil || r.anyAnswered(inputs) || !wake.IsZero() && !wake.After(time.Now()) {
+				return errUnchanged
+			}
+			d := *r.Durable
+			d.Parked, d.Wake = true, wake
+			r.Durable = &d
+			return nil
+		})
+		if err == nil || expectedError(err) || !m.pause(wakeRetry) {
+			return m.resume(run)
+		}
+	}
+}
+
+// pause waits for d. It returns false if the Manager closes.
+func (m *Manager) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-m.lifetime.Done():
+		return false
+	}
+}
+
+// resume returns the work of a run that is neither running nor resting, if its record is not parked
+// or is due. Otherwise it returns nil: the run rests, or has been removed.
+func (m *Manager) resume(run *Run) Work {
+	for m.renew(run) {
+		r, err := m.change(context.Background(), run.id, func(r *Record) error {
+			if r.terminal() || !r.due(time.Now()) {
+				return errUnchanged
+			}
+			r.unpark()
+			return nil
+		})
+		var wake time.Time
+		switch {
+		case errors.Is(err, ErrCorrupt):
+			m.failParked(run, "the stored record of the task is damaged")
+			return nil
+		case errors.Is(err, ErrNotFound), err == nil && r.terminal():
+			if err == nil {
+				m.limits.commit(&run.usage, &r, 0) // in case that recheck has called unpark
+			}
+			m.limits.workReturned(&run.usage)
+			m.removeRun(run)
+			return nil
+		case err != nil:
+			wake = time.Now().Add(wakeRetry)
+		case r.parked():
+			wake = r.Durable.Wake
+		default:
+			work, err := m.recoveredWork(r)
+			if boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID); err != nil || work == nil {
+				m.failParked(run, "the receiver can no longer run the task")
+				return nil
+			}
+			m.limits.setRequest(&run.usage, int64(len(r.Params)))
+			m.mu.Lock()
+			run.wakePending = false // set by the change above
+			m.mu.Unlock()
+			return work
+		}
+		if m.rest(run, wake) {
+			return nil
+		}
+	}
+	m.removeRun(run)
+	return nil
+}
+
+// failParked fails the task of a run that cannot be resumed, and removes the run.
+func (m *Manager) failParked(run *Run, message string) {
+	defer m.removeRun(run)
+	m.limits.workReturned(&run.usage)
+	m.publish(run, failedState(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}))
+}
+
+// renew prepares a run for the next run of its work. It must be called before the record is read,
+// so that no cancellation and no answer is missed. It returns false if the Manager is closed.
+func (m *Manager) renew(run *Run) bool {
+	run.mu.Lock()
+	run.progress.restart()
+	run.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	run.wakePending, run.isRerun = false, false
+	run.endContext(ErrParked)
+	m.setContext(run, m.background)
+	return !m.closed
+}
+
+// rest makes a run rest until the time wake or until unpark is called. If wake is zero, only unpark
+// ends the rest. It returns false if unpark was called since renew. Otherwise the caller must not
+// use the run again.
+func (m *Manager) rest(run *Run, wake time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if run.wakePending {
+		return false
+	}
+	run.endContext(ErrParked)
+	run.ctx.Store(nil)
+	run.waits.Store(nil)
+	run.resting = true
+	m.resting++
+	if run.wakeIndex = -1; !wake.IsZero() {
+		run.wake = wake.UnixMicro()
+		heap.Push(&m.wakes, run)
+		m.setWakeTimer()
+	}
+	m.group.Done()
+	return true
+}
+
+// endRest undoes rest. The caller holds mu, and the Manager is not closed.
+func (m *Manager) endRest(run *Run) {
+	m.group.Add(1)
+	run.resting = false
+	m.resting--
+	if run.wakeIndex >= 0 {
+		heap.Remove(&m.wakes, int(run.wakeIndex))
+	}
+}
+
+// unpark runs the work of a task whose record is no longer parked, or removes its run if the task
+// has ended.
+func (m *Manager) unpark(id string, ended bool) {
+	m.mu.Lock()
+	run := m.runs[id]
+	if run == nil || m.closed {
+		m.mu.Unlock()
+		return
+	}
+	if !run.resting {
+		run.wakePending = true
+		m.mu.Unlock()
+		return
+	}
+	m.endRest(run)
+	m.mu.Unlock()
+	if ended {
+		m.limits.workReturned(&run.usage)
+		m.removeRun(run)
+		return
+	}
+	go m.resumeAndRun(run) // ends with the work
+}
+
+// recheck resumes the run of a task that rests although its record, which has just been read, is no
+// longer parked. This happens if the store has made a change after it had reported a failure.
+func (m *Manager) recheck(r *Record) {
+	if r.Durable != nil && !r.parked() {
+		m.unpark(r.ID, false)
+	}
+}
+
+// resumeAndRun resumes a run whose rest has ended.
+func (m *Manager) resumeAndRun(run *Run) {
+	if work := m.resume(run); work != nil {
+		m.runWork(run, work)
+	}
+}
+
+// maxWakes is the maximum number of runs whose rest ends at once. The others follow after
+// minSweepInterval.
+const maxWakes = 256
+
+// wakeDue resumes the runs that are due. The timer calls it.
+func (m *Manager) wakeDue() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	now := time.Now().UnixMicro()
+	for n := 0; n < maxWakes && len(m.wakes) > 0 && m.wakes[0].wake <= now; n++ {
+		run := m.wakes[0]
+		m.endRest(run)
+		go m.resumeAndRun(run) // ends with the work
+	}
+	m.setWakeTimer()
+}
+
+// setWakeTimer sets the timer to the time at which the first run is due. The caller holds mu.
+func (m *Manager) setWakeTimer() {
+	if len(m.wakes) == 0 || m.closed {
+		if m.wakeTimer != nil {
+			m.wakeTimer.Stop()
+		}
+		return
+	}
+	// Look again after maxSweepInterval, because the wall clock may be changed.
+	wait := min(max(time.Until(time.UnixMicro(m.wakes[0].wake)), minSweepInterval), maxSweepInterval)
+	if m.wakeTimer == nil {
+		m.wakeTimer = time.AfterFunc(wait, m.wakeDue)
+	} else {
+		m.wakeTimer.Reset(wait)
+	}
+}
+
+// wakes is a heap of the resting runs that have a time to wake, for package heap. Runs know their
+// index.
+type wakes []*Run
+
+func (w wakes) Len() int           { return len(w) }
+func (w wakes) Less(i, j int) bool { return w[i].wake < w[j].wake }
+
+func (w wakes) Swap(i, j int) {
+	w[i], w[j] = w[j], w[i]
+	w[i].wakeIndex, w[j].wakeIndex = int32(i), int32(j)
+}
+
+// Push implements heap.Interface.
+func (w *wakes) Push(x any) {
+	run := x.(*Run)
+	run.wakeIndex = int32(len(*w))
+	*w = append(*w, run)
+}
+
+// Pop implements heap.Interface.
+func (w *wakes) Pop() any {
+	last := len(*w) - 1
+	run := (*w)[last]
+	(*w)[last] = nil
+	*w = (*w)[:last]
+	run.wakeIndex = -1
+	return run
+}

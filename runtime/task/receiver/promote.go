@@ -1,0 +1,269 @@
+package receiver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Promote turns a plain request whose handler is running into a task. Entries are the results that
+// the handler has recorded, see [task.Request].Entries. Promote returns the Run of the task, or nil
+// if the request stays a plain one.
+type Promote func(entries []task.Entry) *task.Run
+
+// Pending is a plain request that may become a task while its handler is running; see [Extension].
+type Pending struct{ call *call }
+
+// PendingFrom returns the request under ctx if it may become a task, or has become one.
+func PendingFrom(ctx context.Context) (p Pending, ok bool) {
+	p.call, ok = ctx.Value(callKey{}).(*call)
+	return p, ok
+}
+
+// BeforeTask lets the request become a task. Just before it does, f is called once, in a goroutine
+// other than that of the handler. F calls promote while the handler cannot record results. F does
+// not call promote if the request must stay a plain one, for example because its result will ask
+// for input. A request whose handler does not call BeforeTask stays a plain one.
+func (p Pending) BeforeTask(f func(promote Promote)) {
+	p.call.mu.Lock()
+	defer p.call.mu.Unlock()
+	p.call.before = f
+}
+
+// Promote makes the request a task now, without waiting for [Support].After. It returns nil once
+// the request is a task. If the request stays a plain one, Promote returns the reason, such as a
+// [*task.LimitError]. If ctx ends first, it returns its cause. Promote may be called concurrently
+// and repeatedly, but not by the function of BeforeTask.
+func (p Pending) Promote(ctx context.Context) error {
+	c := p.call
+	c.mu.Lock()
+	switch {
+	case c.settled:
+		c.mu.Unlock()
+		return c.refusal
+	case c.before == nil:
+		c.mu.Unlock()
+		return errNoTask
+	}
+	if c.whenSettled == nil {
+		c.whenSettled = make(chan struct{})
+	}
+	settled := c.whenSettled
+	c.timer.Reset(0)
+	c.mu.Unlock()
+	select {
+	case <-settled:
+		return c.refusal
+	case <-c.done:
+		return errReturned
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+var (
+	errNoTask   = errors.New("receiver: the request cannot become a task")
+	errReturned = errors.New("receiver: the handler of the request has returned")
+)
+
+// call is a plain request that may become a task while its handler is running. It is the context of
+// the handler.
+type call struct {
+	lazyctx.Cancellable
+	values context.Context              // of the request
+	work   atomic.Pointer[promotedWork] // nil for a plain request
+
+	m       *task.Manager
+	req     *session.Request
+	support Support
+	leave   func() bool // detaches the call from the context of the request
+
+	done   chan struct{} // closed when the handler has returned
+	result codec.Encoder
+	err    error
+
+	mu          sync.Mutex
+	before      func(Promote) // see Pending.BeforeTask
+	timer       *time.Timer   // promotes the request when it fires
+	settled     bool          // the request has become a task, or stays a plain one
+	refusal     error         // why it stays a plain one; constant once settled is true
+	whenSettled chan struct{} // closed once settled is true; nil until Promote waits for it
+}
+
+// promotedWork is the work of a request that has become a task.
+type promotedWork struct {
+	ctx  context.Context
+	run  *task.Run
+	peer taskPeer
+}
+
+type callKey struct{ lazyctx.Key }
+
+// Value implements [context.Context].
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	if v := c.Cancellable.Value(key); v != nil {
+		return v
+	}
+	if w := c.work.Load(); w != nil {
+		return w.ctx.Value(key)
+	}
+	return c.values.Value(key)
+}
+
+// serveCall serves a request that becomes a task if it has not finished after a time.
+func serveCall(ctx context.Context, m *task.Manager, req *session.Request, support Support, next session.Handler) (codec.Encoder, error) {
+	peer, ok := session.PeerFrom(ctx)
+	if !ok {
+		return next(ctx, req)
+	}
+	c := &call{values: ctx, m: m, req: req, support: support, done: make(chan struct{})}
+	c.leave = context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
+	defer func() { c.leave() }()
+	after := support.After
+	if after == 0 {
+		after = DefaultAfter
+	}
+	c.timer = time.NewTimer(after)
+	defer c.timer.Stop()
+	go c.run(session.WithPeer(c, callPeer{c, peer}), next) // ends when the handler returns
+	for {
+		select {
+		case <-c.done:
+			return c.result, c.err
+		case <-c.timer.C:
+		}
+		switch created, again := c.promote(after); {
+		case created != nil:
+			return created, nil
+		case !again:
+			<-c.done
+			return c.result, c.err
+		}
+	}
+}
+
+// run calls the handler.
+func (c *call) run(ctx context.Context, next session.Handler) {
+	c.err = boundary.ErrGoexit // unless the handler returns
+	defer c.Cancel(nil)
+	defer close(c.done)
+	defer boundary.Catch(&c.err)
+	c.result, c.err = next(ctx, c.req)
+}
+
+// promote turns the request into a task. If created is nil, the request is still a plain one. If
+// again is true, the timer fires again after the given time.
+func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) {
+	c.mu.Lock()
+	before := c.before
+	if before == nil { // the handler has not called BeforeTask yet
+		c.timer.Reset(after)
+	}
+	c.mu.Unlock()
+	if before == nil {
+		return nil, true
+	}
+	refusal := errNoTask
+	defer func() { c.settle(refusal) }()
+	before(func(entries []task.Entry) *task.Run {
+		if c.hasReturned() {
+			refusal = errReturned
+			return nil
+		}
+		if !c.leave() { // the request was cancelled
+			refusal = context.Cause(c.values)
+			return nil
+		}
+		q := extensionRequest(c.values, c.req, c.support)
+		q.Params = bytes.Clone(q.Params) // the params share the memory of the whole message
+		q.Entries = entries
+		started := make(chan *promotedWork, 1)
+		q.Work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			w := &promotedWork{ctx, run, taskPeer{run}}
+			started <- w
+			stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
+			defer stop()
+			<-c.done
+			return c.result, c.err
+		}
+		t, err := c.m.Create(c.values, q)
+		if err != nil { // the principal has too many tasks, or the store fails
+			c.leave = context.AfterFunc(c.values, func() { c.Cancel(context.Cause(c.values)) })
+			refusal = err
+			return nil
+		}
+		w := <-started
+		c.work.Store(w)
+		if !c.req.Keep() { // the request was cancelled in the meantime, and gets no response
+			c.m.Cancel(context.WithoutCancel(c.values), q.Principal, t.TaskID, nil)
+		}
+		created, refusal = &ExtensionTask{task: t, resultType: tasks.ResultTask}, nil
+		return w.run
+	})
+	return created, false
+}
+
+// settle records the outcome of a promotion, and ends the calls of Pending.Promote.
+func (c *call) settle(refusal error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settled, c.refusal = true, refusal
+	if c.whenSettled != nil {
+		close(c.whenSettled)
+	}
+}
+
+func (c *call) hasReturned() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// callPeer is the peer of the handler of a call: that of the request, or that of the task.
+type callPeer struct {
+	c     *call
+	plain session.Peer
+}
+
+// peer returns the current peer.
+func (p callPeer) peer() session.Peer {
+	if w := p.c.work.Load(); w != nil {
+		return w.peer
+	}
+	return p.plain
+}
+
+func (p callPeer) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	return p.peer().Call(ctx, method, params)
+}
+
+func (p callPeer) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	return p.peer().Notify(ctx, method, params)
+}
+
+func (p callPeer) Report(r session.Progress) error { return p.peer().Report(r) }
+
+// Session implements the method of taskPeer.
+func (p callPeer) Session() *session.Session {
+	if w := p.c.work.Load(); w != nil {
+		return w.peer.Session()
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+)
+
+// ErrParked is returned by [Run.Ask] and [Run.Sleep] when the work has waited for
+// [Config.ParkAfter]. The work then returns an error that wraps ErrParked. Its task keeps its
+// status and has no goroutine. The work runs again when one of the answers or the time to wake has
+// come.
+var ErrParked = errors.New("task: parked: return this error, the work runs again when the wait is over")
+
+// waits is the state of the waits of one run of work that can be parked. All waits of a run end
+// with ErrParked at the same time. The methods of a nil *waits do nothing.
+type waits struct {
+	parkAfter time.Duration
+	ended     lazyctx.Cancellable // ends when the waits end with ErrParked
+
+	mu       sync.Mutex
+	waiting  int         // number of current waits
+	holds    int         // number of current holds
+	lastBusy time.Time   // when a wait or a hold began or ended last
+	timer    *time.Timer // calls check; nil if not running
+	inputs   []uint64    // numbers of the input requests whose wait has ended with ErrParked
+	wake     time.Time   // earliest end of a sleep that has ended with ErrParked, or zero
+}
+
+// begin counts a wait.
+func (w *waits) begin() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting++
+	w.lastBusy = time.Now()
+	if w.timer == nil && w.ended.Err() == nil {
+		w.timer = time.AfterFunc(w.parkAfter, w.check)
+	}
+}
+
+// end undoes begin.
+func (w *waits) end() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting--
+	w.lastBusy = time.Now()
+}
+
+// hold adds n to the number of holds.
+func (w *waits) hold(n int) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holds += n
+	w.lastBusy = time.Now()
+}
+
+// check ends all waits if the work has done nothing but wait for parkAfter. The timer calls it.
+func (w *waits) check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer == nil {
+		return // stopped
+	}
+	if w.timer = nil; w.waiting == 0 {
+		return // the next wait starts the timer
+	}
+	left := w.parkAfter
+	if w.holds == 0 {
+		left -= time.Since(w.lastBusy)
+	}
+	if left > 0 {
+		w.timer = time.AfterFunc(left, w.check)
+		return
+	}
+	w.ended.Cancel(ErrParked)
+}
+
+// stop stops the timer once the work has returned.
+func (w *waits) stop() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+}
+
+// addInput adds an input request whose wait ends with ErrParked.
+func (w *waits) addInput(number uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inputs = append(w.inputs, number)
+}
+
+// addSleep adds a sleep that ends with ErrParked.
+func (w *waits) addSleep(until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.wake.IsZero() || until.Before(w.wake) {
+		w.wake = until
+	}
+}
+
+// awaited returns the input requests and the earliest end of a sleep whose waits have ended with
+// ErrParked. If there is neither, ok is false.
+func (w *waits) awaited() (inputs []uint64, wake time.Time, ok bool) {
+	if w == nil {
+		return nil, wake, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.inputs, w.wake, len(w.inputs) > 0 || !w.wake.IsZero()
+}
+
+// Sleep waits until a time and returns nil. Restartable work may be parked during the wait, unless
+// ctx has a deadline: Sleep then returns [ErrParked], and the work runs again at that time. If ctx
+// ends first, Sleep returns its cause. A task that expires during the wait is logged as a warning
+// when the wait begins.
+func (run *Run) Sleep(ctx context.Context, until time.Time) error {
+	w := run.waits.Load()
+	var parked <-chan struct{}
+	if _, limited := ctx.Deadline(); limited { // the next run would not know it
+		w.hold(1)
+		defer w.hold(-1)
+	} else if w != nil {
+		w.begin()
+		defer w.end()
+		parked = w.ended.Done()
+	}
+	until = until.Round(0) // drop the monotonic clock: other processes share only the wall clock
+	run.checkExpiry(ctx, until)
+	for {
+		left := time.Until(until)
+		if left <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(min(left, maxSweepInterval)) // the clock may be changed
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-parked:
+			timer.Stop()
+			w.addSleep(until)
+			return ErrParked
+		}
+	}
+}
+
+// checkExpiry logs a warning if the task expires before a long sleep ends.
+func (run *Run) checkExpiry(ctx context.Context, until time.Time) {
+	if time.Until(until) < maxSweepInterval {
+		return
+	}
+	var r Record
+	if run.m.store.get(ctx, run.id, &r) == nil && r.expired(until) {
+		run.m.cfg.Logger.Warn("sleep ends after the task expires", "task", run.id, "sleep_ends", until, "expires", r.Expires())
+	}
+}
+
+// Hold keeps the work from being parked until release is called. Work calls it before a long
+// operation that is not a wait, such as a step.
+func (run *Run) Hold() (release func()) {
+	w := run.waits.Load()
+	if w == nil {
+		return func() {}
+	}
+	w.hold(1)
+	return func() { w.hold(-1) }
+}
