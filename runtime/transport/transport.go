@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -150,9 +151,9 @@ type Reopener interface {
 	// Reopen prepares the connection for a new session with the same server and returns its number.
 	// It waits longer after each further session in a row that was not used. Reopen is called after
 	// a loss, by one goroutine at a time. It is also called for an open session whose server does
-	// not answer: then that session is lost, and Read reports it. It fails with the cause of ctx, or
-	// if the server is not expected to accept another session, with [errors.ErrUnsupported] if the
-	// connection is for one session only.
+	// not answer: then that session is lost, and Read reports it. It fails with the cause of ctx,
+	// or if the server is not expected to accept another session, with [errors.ErrUnsupported] if
+	// the connection is for one session only.
 	Reopen(ctx context.Context) (session uint32, err error)
 }
 
@@ -191,8 +192,8 @@ type Owner interface {
 	Shutdown(ctx context.Context) error
 }
 
-// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28, each of
-// which carries its revision and the capabilities of the client in its _meta.
+// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28, each
+// of which carries its revision and the capabilities of the client in its _meta.
 type Responder interface {
 	// Respond serves a request and returns its answer, a complete message. If that is an error
 	// response, failed is its error. ctx ends if the client cancels the request, and by Cancel of
@@ -205,8 +206,8 @@ type Responder interface {
 	// Revisions returns the modern revisions that are served, the preferred one first.
 	Revisions() []mcp.Revision
 
-	// Supported returns the revisions for the error of a request in another version: the modern ones
-	// that are served, then those of sessions.
+	// Supported returns the revisions for the error of a request in another version: the modern
+	// ones that are served, then those of sessions.
 	Supported() []mcp.Revision
 }
 
@@ -232,12 +233,13 @@ type Suspender interface {
 	Suspend()
 }
 
-// Detachable is a [Conn] whose peer may not be connected for a while, such as a client of Streamable
-// HTTP without a standing stream. The session continues.
+// Detachable is a [Conn] whose peer may not be connected for a while, such as a client of
+// Streamable HTTP without a standing stream. The session continues.
 type Detachable interface {
 	Conn
 
-	// Detached reports whether the peer cannot receive messages that belong to none of its requests.
+	// Detached reports whether the peer cannot receive messages that belong to none of its
+	// requests.
 	Detached() bool
 }
 
@@ -262,6 +264,27 @@ type Message struct {
 	// Context holds values for the handler of a received message, such as the [Principal] and the
 	// [HTTP] request. Only its values are used. Nil means none.
 	Context context.Context
+
+	parsed *parsedText // see SetParsed; nil if unknown
+}
+
+// parsedText is a text with its content.
+type parsedText struct {
+	text    []byte
+	message jsonrpc.Message
+}
+
+// SetParsed records the content of Text, so that Parse need not parse it again. message must be
+// what [jsonrpc.ParseReceived] returns for Text. The record is ignored once Text is another slice.
+func (m *Message) SetParsed(message jsonrpc.Message) { m.parsed = &parsedText{m.Text, message} }
+
+// Parse returns the content of Text as [jsonrpc.ParseReceived] does. It does not parse a text whose
+// content SetParsed has recorded.
+func (m *Message) Parse() (jsonrpc.Message, error) {
+	if p := m.parsed; p != nil && len(p.text) == len(m.Text) && unsafe.SliceData(p.text) == unsafe.SliceData(m.Text) {
+		return p.message, nil
+	}
+	return jsonrpc.ParseReceived(m.Text)
 }
 
 // Causes of messages that a connection does not deliver.
@@ -364,14 +387,31 @@ type principalKey struct{ lazyctx.Key }
 // WithPrincipal returns a context with the principal of a message. A transport that authenticates
 // its peer sets it in [Message.Context].
 func WithPrincipal(ctx context.Context, principal string) context.Context {
-	return context.WithValue(ctx, principalKey{}, principal)
+	return &principalContext{ctx, principal}
+}
+
+// principalContext is a context with a principal.
+type principalContext struct {
+	context.Context
+	principal string
+}
+
+// Value implements [context.Context].
+func (c *principalContext) Value(key any) any {
+	if key == (principalKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
 }
 
 // Principal returns the principal of a message. ok is false if the transport does not authenticate
 // its peer.
 func Principal(ctx context.Context) (principal string, ok bool) {
-	principal, ok = ctx.Value(principalKey{}).(string)
-	return principal, ok
+	c, ok := ctx.Value(principalKey{}).(*principalContext)
+	if !ok {
+		return "", false
+	}
+	return c.principal, true
 }
 
 type httpKey struct{ lazyctx.Key }

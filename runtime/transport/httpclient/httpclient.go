@@ -31,6 +31,12 @@ type Options struct {
 	// context of Write. If Prepare fails, the request is not sent.
 	Prepare func(*http.Request) error
 
+	// Auth, if set, authorizes every HTTP request, after Prepare. Header must then have no
+	// Authorization. A request is sent at most four times. If it cannot be authorized, its error
+	// wraps that of the Authorizer. Timeouts do not run while Challenged waits for a user. A
+	// redirect to another origin never gets the credentials.
+	Auth Authorizer
+
 	// MaxMessage is the maximum size in bytes of a received message; default
 	// [transport.DefaultMaxMessage].
 	MaxMessage int

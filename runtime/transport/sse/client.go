@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
@@ -87,14 +89,18 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	if err != nil {
 		return nil, fmt.Errorf("sse: %w", err)
 	}
+	end, err := httpcore.New(u, o)
+	if err != nil {
+		return nil, fmt.Errorf("sse: %w", err)
+	}
 	c := &Client{
-		end: httpcore.New(o), url: u,
+		end: end, url: u,
 		calls: map[jsonrpc.ID]struct{}{}, lost: map[jsonrpc.ID]struct{}{},
 	}
 	c.close = sync.OnceFunc(func() { c.end.Close(nil) })
 	streamCtx, cancel := c.end.Detach(ctx)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	s, err := c.open(streamCtx, cancel)
+	s, err := c.open(streamCtx, cancel, mcp.MethodInitialize)
 	stop()
 	if err == nil {
 		s.number = 1
@@ -109,9 +115,10 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	return nil, err
 }
 
-// open opens a stream and reads its first event. cancel ends ctx and the stream.
-func (c *Client) open(ctx context.Context, cancel context.CancelCauseFunc) (*stream, error) {
-	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodGet, URL: c.url, Header: http.Header{"Accept": {httpcore.Events}}})
+// open opens a stream and reads its first event. cancel ends ctx and the stream. message is the
+// method of the message that needs the stream, or "" if none waits for it.
+func (c *Client) open(ctx context.Context, cancel context.CancelCauseFunc, message string) (*stream, error) {
+	resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodGet, URL: c.url, Header: http.Header{"Accept": {httpcore.Events}}, Message: message})
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -238,11 +245,12 @@ func (c *Client) Reopen(ctx context.Context) (session uint32, err error) {
 
 // openWithTimeout is open with a timeout.
 func (c *Client) openWithTimeout(ctx context.Context) (*stream, error) {
-	life, cancel := c.end.Detach(context.Background())
-	timer := time.AfterFunc(c.end.Options.StallTimeout, func() { cancel(transport.ErrStalled) })
-	defer timer.Stop()
+	clock := new(lazyctx.Clock)
+	life, cancel := c.end.Detach(lazyctx.WithClock(context.Background(), clock))
+	stop := clock.AfterFunc(c.end.Options.StallTimeout, func() { cancel(transport.ErrStalled) })
+	defer stop()
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	return c.open(life, cancel)
+	return c.open(life, cancel, "")
 }
 
 // read delivers the messages of a stream until it ends.
@@ -524,9 +532,13 @@ func (c *Client) send(values context.Context, w *outgoing) error {
 	defer cancel(nil)
 	ctx, release := c.end.WithStallTimeout(ctx)
 	defer release()
-	sent := func() { w.once.Do(func() { close(w.sent) }) }
+	wrote := func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil {
+			w.once.Do(func() { close(w.sent) })
+		}
+	}
 	for failures := 0; ; failures++ {
-		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.stream.post, Header: w.header, Text: w.text, Sent: sent})
+		resp, err := c.end.Do(ctx, httpcore.Request{Method: http.MethodPost, URL: w.stream.post, Header: w.header, Text: w.text, Wrote: wrote})
 		if err == nil {
 			defer httpcore.Discard(resp)
 			if resp.StatusCode/100 != 2 {
@@ -544,7 +556,7 @@ func (c *Client) send(values context.Context, w *outgoing) error {
 		if w.isSent() && !w.id.IsZero() {
 			return nil // the server has the request, and answers on the stream
 		}
-		c.lose(w, true, err)
+		c.lose(w, !httpcore.NotSent(err), err)
 		c.repeat(w)
 		return nil
 	}

@@ -8,8 +8,10 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
@@ -24,11 +26,16 @@ type conn struct {
 	in, out   *queue.Queue
 	bodies    *guard.Room // limits the messages that are being received
 
-	once   sync.Once
-	ended  chan struct{}      // closed when the connection has ended
-	served chan struct{}      // closed when serving the stream has returned
-	life   context.Context    // ends when the stream must end, even with pending messages
-	stop   context.CancelFunc // ends life
+	once    sync.Once
+	writing atomic.Bool        // whether serve is writing to the client
+	ended   chan struct{}      // closed when the connection has ended
+	served  chan struct{}      // closed when serving the stream has returned
+	life    context.Context    // ends when the stream must end, even with pending messages
+	stop    context.CancelFunc // ends life
+
+	watching sync.Mutex
+	watched  *auth.Identity // whose token keeps the connection open; nil if there is none
+	ignore   func()         // ends the watch of that token
 }
 
 func newConn(principal string, o HandlerOptions) *conn {
@@ -41,6 +48,35 @@ func newConn(principal string, o HandlerOptions) *conn {
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c
+}
+
+// watch makes the connection end with the token of a request, if that is valid for longer than the
+// current one.
+func (c *conn) watch(gate *guard.Guard, ctx context.Context, r *http.Request) {
+	i, ok := auth.FromContext(ctx)
+	if gate.Auth == nil || !ok {
+		return
+	}
+	c.watching.Lock()
+	defer c.watching.Unlock()
+	if c.watched != nil {
+		if c.watched.Expiry.IsZero() || !i.Expiry.IsZero() && !i.Expiry.After(c.watched.Expiry) {
+			return
+		}
+		c.ignore()
+	}
+	c.watched = i
+	c.ignore = gate.Auth.Watch(r, i, func(err error) { c.fail(fmt.Errorf("%w: %w", transport.ErrClosed, err)) })
+}
+
+// unwatch ends the watch when the stream has ended.
+func (c *conn) unwatch() {
+	c.watching.Lock()
+	defer c.watching.Unlock()
+	if c.watched != nil {
+		c.ignore()
+	}
+	c.watched, c.ignore = new(auth.Identity), func() {} // never replaced
 }
 
 // Read returns the next posted message.
@@ -77,7 +113,13 @@ func (c *conn) fail(err error) {
 // disconnects. ctx is that of the client's request.
 func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstream.Event) {
 	rc := http.NewResponseController(w)
-	defer context.AfterFunc(ctx, func() { c.fail(fmt.Errorf("%w: client disconnected", transport.ErrClosed)) })()
+	disconnected := func() { c.fail(fmt.Errorf("%w: client disconnected", transport.ErrClosed)) }
+	defer context.AfterFunc(ctx, func() {
+		// net/http ends ctx before a failing write returns; then serve knows the cause.
+		if !c.writing.Load() {
+			disconnected()
+		}
+	})()
 	defer context.AfterFunc(c.life, func() { rc.SetWriteDeadline(time.Now()) })()
 	var ticking sync.WaitGroup
 	ticking.Go(c.tick) // ends when the connection is over
@@ -85,7 +127,10 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 
 	buf := eventstream.Append(nil, first)
 	for {
-		if err := c.writeOut(w, rc, buf); err != nil {
+		c.writing.Store(true)
+		err := c.writeOut(w, rc, buf)
+		c.writing.Store(false)
+		if err != nil {
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
 				boundary.Logger(nil).Error("stream not served", "error", "http.ResponseWriter has neither Flush nor Unwrap")
@@ -95,6 +140,9 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 			c.fail(fmt.Errorf("%w: %w", transport.ErrClosed, err))
 			c.out.Discard()
 			return
+		}
+		if ctx.Err() != nil {
+			disconnected()
 		}
 		batch, err := c.out.Take()
 		if err != nil {

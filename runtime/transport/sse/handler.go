@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
@@ -26,7 +27,19 @@ type HandlerOptions struct {
 	// loopback address must use a loopback name, and others may use any.
 	Origins, Hosts []string
 
-	// Principal returns the principal of a request. Only the principal that has opened the stream
+	// Auth authorizes requests. It answers those without valid credentials, and with too few scopes.
+	// The context of a message has its identity, see [auth.FromContext], and its principal. Its
+	// header has no fields with credentials: Authorization, Proxy-Authorization and DPoP. A
+	// connection ends when its token expires or is revoked, unless a message with a token that is
+	// valid for longer was posted to it. Nil admits all requests.
+	Auth *auth.Protector
+
+	// RequiredScopes returns the scopes that a message needs, in addition to those of Auth. Without
+	// them, the POST is answered with status 403 and a challenge that names all scopes. It must not
+	// modify params. If it is nil, Auth alone decides.
+	RequiredScopes func(ctx context.Context, method string, params []byte) []string
+
+	// Principal returns the principal of a request. It is ignored if Auth is set. Only the principal that has opened the stream
 	// may post messages to it. If Principal fails, the request is answered with 401, the text of
 	// the error, and a WWW-Authenticate header: that of a [transport.ChallengeError], otherwise
 	// "Bearer". If it is nil, all requests have the same principal.
@@ -85,7 +98,10 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	o = o.withDefaults()
 	return &Handler{
 		open: open, o: o,
-		gate:  guard.Guard{Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST", Principal: o.Principal},
+		gate: guard.Guard{
+			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST",
+			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal,
+		},
 		conns: map[string]*conn{},
 	}
 }
@@ -135,6 +151,8 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 		guard.Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "connection not opened")
 		return
 	}
+	c.watch(&h.gate, ctx, r)
+	defer c.unwatch()
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-cache, no-transform")
@@ -176,11 +194,40 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 		}
 		return
 	}
+	if !h.permits(ctx, w, text) {
+		return
+	}
+	c.watch(&h.gate, ctx, r)
 	if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
 		refuse(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
+}
+
+// permits reports whether a posted message has the scopes that it needs. If not, it has written the
+// response.
+func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, text []byte) bool {
+	if h.o.Auth == nil || h.o.RequiredScopes == nil {
+		return true
+	}
+	m, err := jsonrpc.ParseReceived(text)
+	switch {
+	case err == nil:
+		id := m.ID
+		if m.Kind != jsonrpc.KindRequest {
+			id = jsonrpc.ID{}
+		}
+		return h.gate.Permits(ctx, w, id, &m)
+	case !errors.Is(err, jsonrpc.ErrBatch):
+		return true // the session rejects it
+	}
+	items, err := jsonrpc.ParseReceivedBatch(text)
+	var messages []*jsonrpc.Message
+	for i := range items {
+		messages = append(messages, &items[i].Message)
+	}
+	return err != nil || h.gate.Permits(ctx, w, jsonrpc.ID{}, messages...)
 }
 
 // codeOverloaded is session.CodeOverloaded.

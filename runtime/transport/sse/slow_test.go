@@ -2,6 +2,7 @@ package sse_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -60,6 +61,44 @@ func TestSlowStreamReceivesAllMessages(t *testing.T) {
 			if !strings.Contains(w.Body.String(), "data: "+text+"\n") {
 				t.Errorf("%.1s has not arrived", text)
 			}
+		}
+	})
+}
+
+// stalledWriter is an http.ResponseWriter that behaves like that of net/http when its client reads
+// nothing: the context of the request ends before a write fails.
+type stalledWriter struct {
+	*httptest.ResponseRecorder
+	cancel context.CancelFunc
+}
+
+func (w *stalledWriter) Write(b []byte) (int, error) {
+	if !strings.Contains(string(b), "event: message") {
+		return w.ResponseRecorder.Write(b)
+	}
+	w.cancel()
+	time.Sleep(time.Second) // all that the end of the context starts comes first
+	return 0, os.ErrDeadlineExceeded
+}
+
+func TestStallIsNotReportedAsDisconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(chan transport.Conn, 1)
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { // ends because the write fails
+			defer close(done)
+			h.ServeHTTP(&stalledWriter{httptest.NewRecorder(), cancel}, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+		}()
+		c := <-conns
+		defer c.Close()
+		if err := c.Write(context.Background(), transport.Message{Text: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+		if err := c.Write(context.Background(), transport.Message{Text: []byte("{}")}); !errors.Is(err, transport.ErrStalled) {
+			t.Errorf("got %v, want %v", err, transport.ErrStalled)
 		}
 	})
 }

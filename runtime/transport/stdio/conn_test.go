@@ -86,7 +86,7 @@ func TestOnlyLineFeedsEndMessages(t *testing.T) {
 	}
 }
 
-// Proves STDIO-04.
+// Proves STDIO-04, M-STDIO-01.
 func TestMessagesAreWrittenWithoutLineBreaks(t *testing.T) {
 	var out bytes.Buffer
 	conn := stdio.New(io.NopCloser(strings.NewReader("")), discard{&out}, stdio.Options{})

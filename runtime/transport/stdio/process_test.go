@@ -65,7 +65,8 @@ func call(t *testing.T, s *session.Session, tool, arguments string) (string, err
 	return outcome.(*mcp.CallToolResult).Content[0].(*mcp.TextContent).Text, nil
 }
 
-// Proves STDIO-01, STDIO-02, STDIO-03, STDIO-05, STDIO-06, STDIO-07, LIFE-15.
+// Proves STDIO-01, STDIO-02, STDIO-03, STDIO-05, STDIO-06, STDIO-07, LIFE-15, M-STDIO-02,
+// M-STDIO-05.
 func TestServerInChildProcess(t *testing.T) {
 	var stderr buffer
 	c := child(t, "server")
@@ -102,7 +103,7 @@ func TestStderrMayBeDiscarded(t *testing.T) {
 	}
 }
 
-// Proves STDIO-08, JSONRPC-01, JSONRPC-11.
+// Proves STDIO-08, JSONRPC-01, JSONRPC-11, M-STDIO-02.
 func TestServerWritesOnlyMessagesToStdout(t *testing.T) {
 	c := child(t, "server")
 	cmd := exec.Command(c.Path)
@@ -233,7 +234,7 @@ func TestServerAnswersAfterCloseWrite(t *testing.T) {
 	}
 }
 
-// Proves STDIO-09.
+// Proves STDIO-09, M-STDIO-03.
 func TestClientWritesOnlyMessagesToStdin(t *testing.T) {
 	var stderr buffer
 	c := child(t, "echoes to stderr")
@@ -275,7 +276,7 @@ func TestEnvironmentIsPassedExplicitly(t *testing.T) {
 	}
 }
 
-// Proves LIFE-16.
+// Proves LIFE-16, M-STDIO-06.
 func TestCloseTerminatesOrKillsServer(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals")

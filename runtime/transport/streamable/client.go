@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
@@ -42,8 +44,8 @@ type ClientOptions struct {
 // again, with the delays and MaxRetries of [httpclient.Options]. A request is sent again if the
 // server rejects it with status 503 and a Retry-After of at most MaxRetryDelay, as a server does
 // that is being restarted. If a message is lost, or rejected with another HTTP status, Read returns
-// a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError], and the connection stays
-// open, even if the network is down for a long time. A broken stream is resumed. Write of a
+// a [*transport.DeliveryError], which may wrap a [*httpclient.StatusError], and the connection
+// stays open, even if the network is down for a long time. A broken stream is resumed. Write of a
 // notification returns when the server has accepted it or it is lost, which takes StallTimeout if
 // the server does not respond, so that later messages arrive after it. Write of a request does not
 // wait for its answer, and Write of an answer does not wait for the server to accept it. The server
@@ -53,10 +55,10 @@ type ClientOptions struct {
 // The Client is a [transport.Reopener]: if the server answers with status 404 because it has
 // dropped the session, Read returns a [*transport.SessionLostError], and requests that the server
 // had accepted fail. If a server drops one session after another without accepting a message, or
-// within RetryDelay, the delay of Reopen increases; see [httpclient.Options]. Status 404 or 405, a
-// page or a redirect in response to the initialize of a further session is not a rejection: a proxy
-// whose server is down may answer so. Nor does any of them but 405 end a standing stream that has
-// been open before.
+// within RetryDelay, the delay of Reopen increases; see [httpclient.Options]. After Reopen, status
+// 404 or 405, a page or a redirect in response to initialize or server/discover is not a rejection:
+// a proxy whose server is down may answer so. Nor does any of them but 405 end a standing stream
+// that has been open before.
 //
 // Many servers answer with status 400 instead of 404. As that status has other meanings, the Client
 // then sends a ping within the session: if the server rejects it with an HTTP status, and not with
@@ -91,10 +93,11 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("streamable: %w", err)
 	}
-	c := &Client{
-		end: httpcore.New(o.Options), url: u, options: o,
-		exchanges: map[jsonrpc.ID]*exchange{},
+	end, err := httpcore.New(u, o.Options)
+	if err != nil {
+		return nil, fmt.Errorf("streamable: %w", err)
 	}
+	c := &Client{end: end, url: u, options: o, exchanges: map[jsonrpc.ID]*exchange{}}
 	c.session = c.newSession(1, "", "")
 	c.close = sync.OnceFunc(func() { c.end.Close(c.deleteSession) })
 	return c, nil
@@ -134,7 +137,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 	if m.Answer {
 		return c.answer(ctx, sess, m.Text)
 	}
-	envelope, _ := httpcore.Parse(m.Text) // the server reports faults
+	envelope, _ := m.Parse() // the server reports faults
 	switch envelope.Kind {
 	case jsonrpc.KindRequest:
 		return c.request(ctx, sess, m.Text, envelope)
@@ -219,8 +222,8 @@ func (c *Client) notify(ctx context.Context, sess *clientSession, text []byte, e
 }
 
 // confirm sends notifications/initialized. The server may send nothing before it has received it.
-// If all attempts of sendAgain fail, further attempts run in the background, and confirm returns the
-// error.
+// If all attempts of sendAgain fail, further attempts run in the background, and confirm returns
+// the error.
 func (c *Client) confirm(ctx context.Context, sess *clientSession, text []byte) error {
 	failures, err := c.sendAgain(ctx, sess, text)
 	switch {
@@ -252,7 +255,7 @@ func (c *Client) sendAgain(ctx context.Context, sess *clientSession, text []byte
 // confirmLater repeats notifications/initialized until the server accepts it or drops the session.
 func (c *Client) confirmLater(sess *clientSession, text []byte, failures int) {
 	for httpcore.Sleep(sess.ctx, c.end.Backoff(0, failures)) && c.current() == sess {
-		err := c.send(sess.ctx, sess, text)
+		err := c.send(lazyctx.Unattended(sess.ctx), sess, text)
 		if err == nil {
 			c.listen(sess)
 			return
@@ -285,13 +288,23 @@ func (c *Client) sendWith(ctx context.Context, sess *clientSession, header http.
 
 // postRequest describes a POST.
 type postRequest struct {
-	ctx    context.Context
-	sess   *clientSession
-	header http.Header // of a modern message; nil for a message of the session
-	text   []byte
-	sent   func()      // see httpcore.Request
-	stop   func() bool // reports whether to stop retrying; nil means false
+	ctx      context.Context
+	sess     *clientSession
+	header   http.Header // of a modern message; nil for a message of the session
+	text     []byte
+	exchange *exchange // of a request; nil for other messages
 }
+
+// wrote returns what to call when the request was written, or nil.
+func (p *postRequest) wrote() func(httptrace.WroteRequestInfo) {
+	if p.exchange == nil {
+		return nil
+	}
+	return p.exchange.wrote
+}
+
+// stop reports whether to stop retrying.
+func (p *postRequest) stop() bool { return p.exchange != nil && p.exchange.unneeded.Load() }
 
 // post sends a message. It retries while the server cannot be reached. It fails with a
 // [*transport.SessionLostError] if the server has not received the message because its session is
@@ -305,7 +318,7 @@ func (c *Client) post(p postRequest) (*http.Response, error) {
 		if header == nil {
 			header = p.sess.posts
 		}
-		resp, err := c.end.Do(p.ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: header, Text: p.text, Sent: p.sent})
+		resp, err := c.end.Do(p.ctx, httpcore.Request{Method: http.MethodPost, URL: c.url, Header: header, Text: p.text, Wrote: p.wrote()})
 		switch {
 		case err == nil && p.header == nil && c.sessionDropped(p.ctx, p.sess, resp):
 			defer httpcore.Discard(resp)
@@ -313,11 +326,11 @@ func (c *Client) post(p postRequest) (*http.Response, error) {
 			return nil, c.loseSession(p.sess, status)
 		case err == nil:
 			return resp, nil
-		case !httpcore.Unreached(err) || failures >= c.end.Options.MaxRetries || p.stop != nil && p.stop():
+		case !httpcore.Unreached(err) || failures >= c.end.Options.MaxRetries || p.stop():
 			return nil, err
 		case !httpcore.Sleep(p.ctx, c.end.Backoff(0, failures)):
 			return nil, errors.Join(context.Cause(p.ctx), err)
-		case p.stop != nil && p.stop():
+		case p.stop():
 			return nil, err
 		}
 	}

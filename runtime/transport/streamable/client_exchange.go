@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -78,7 +79,7 @@ func (x *exchange) run() {
 	x.finish()
 	switch {
 	case err == nil:
-	case x.isInitialize && x.sess.number > 1:
+	case (x.isInitialize || x.isDiscover) && x.sess.number > 1:
 		x.c.end.ReportLostOnReopen(x.id, x.taken(err), err)
 	case x.isDiscover:
 		x.c.end.Report(&transport.DeliveryError{ID: x.id, Taken: x.taken(err), Refused: hasSessions(err), Err: err})
@@ -96,7 +97,7 @@ func (x *exchange) taken(err error) bool {
 		return x.accepted
 	}
 	_, rejected := errors.AsType[*httpclient.StatusError](err)
-	return !httpcore.Unreached(err) && !errors.Is(err, transport.ErrTooLong) && (!rejected || errors.Is(err, httpclient.ErrCut))
+	return !httpcore.Unreached(err) && !httpcore.NotSent(err) && !errors.Is(err, transport.ErrTooLong) && (!rejected || errors.Is(err, httpclient.ErrCut))
 }
 
 // replacedError is the error of a request that was sent, and not answered, before [Client.Reopen]
@@ -114,6 +115,13 @@ func (x *exchange) finish() {
 	defer c.mu.Unlock()
 	if c.exchanges[x.id] == x {
 		delete(c.exchanges, x.id)
+	}
+}
+
+// wrote is called when the request was written, possibly more than once or never.
+func (x *exchange) wrote(info httptrace.WroteRequestInfo) {
+	if info.Err == nil {
+		x.markSent()
 	}
 }
 
@@ -182,7 +190,7 @@ func (x *exchange) do() error {
 func (x *exchange) post() (*http.Response, error) {
 	o := &x.c.end.Options
 	for failures := 0; ; failures++ {
-		resp, err := x.c.post(postRequest{ctx: x.ctx, sess: x.sess, header: x.header, text: x.text, sent: x.markSent, stop: x.unneeded.Load})
+		resp, err := x.c.post(postRequest{ctx: x.ctx, sess: x.sess, header: x.header, text: x.text, exchange: x})
 		if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 			return resp, err
 		}
@@ -212,7 +220,7 @@ func (x *exchange) readMessage(resp *http.Response) error {
 // take processes a message that the server sends for the request, and reports whether the request
 // is answered. h is the header of the response to its POST.
 func (x *exchange) take(text []byte, h http.Header) (done bool) {
-	m, _ := httpcore.Parse(text) // the session reports faults
+	m, err := httpcore.Parse(text) // the session reports faults
 	if !x.isAnswer(m) {
 		if !x.answered && x.inBatch(text) {
 			x.answered = true
@@ -229,8 +237,12 @@ func (x *exchange) take(text []byte, h http.Header) (done bool) {
 			return true
 		}
 	}
+	answer := transport.Message{Text: text, Session: x.sess.number}
+	if err == nil {
+		answer.SetParsed(m)
+	}
 	// The loss of the session ends x.ctx. The caller would then wait for this answer in vain.
-	x.c.end.Deliver(x.c.end.Life(), text, x.sess.number)
+	x.c.end.DeliverMessage(x.c.end.Life(), answer)
 	return true
 }
 

@@ -6,9 +6,7 @@ import (
 	"maps"
 	"net/http"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
@@ -18,37 +16,33 @@ import (
 // a session. The context of the message has the fields of arguments (MCP Streamable HTTP, "Request
 // Metadata").
 func modernHeader(ctx context.Context, m jsonrpc.Message) http.Header {
-	if !modern.Is(m.Params) {
+	repeated, ok := modern.Repeat(m.Method, m.Params)
+	if !ok {
 		return nil
 	}
+	values := [...]string{repeated.Version, m.Method, ""}
 	h := http.Header{
-		"Accept":             {httpcore.JSON + ", " + httpcore.Events},
-		"Content-Type":       {httpcore.JSON},
-		modern.HeaderVersion: {modern.Version(m.Params)},
-		modern.HeaderMethod:  {m.Method},
+		"Accept":             acceptBoth,
+		"Content-Type":       contentJSON,
+		modern.HeaderVersion: values[0:1:1],
+		modern.HeaderMethod:  values[1:2:2],
 	}
-	if param := modern.NameParam(m.Method); param != "" {
-		if name, ok := textMember(m.Params, param); ok {
-			h[modern.HeaderName] = []string{modern.EncodeHeader(name)}
-		}
+	if repeated.Named {
+		values[2] = modern.EncodeHeader(repeated.Name)
+		h[modern.HeaderName] = values[2:3:3]
 	}
 	maps.Copy(h, modern.ParamHeaders(ctx))
 	return h
 }
 
-// textMember returns the member name of an object if it is a string.
-func textMember(object []byte, name string) (text string, ok bool) {
-	codec.ReadPart(object, func(r *wire.Reader) {
-		var kind wire.Kind
-		text, kind, ok = r.PeekMember(name)
-		ok = ok && kind == wire.KindString
-	})
-	return text, ok
-}
+// Values of header fields. All requests share them.
+var (
+	acceptBoth  = []string{httpcore.JSON + ", " + httpcore.Events}
+	contentJSON = []string{httpcore.JSON}
+)
 
-// handleModernRejection handles the rejection of a modern request. The response belongs to the
-// request, also if the error in its body has no id. Statuses about authorization say nothing about
-// the request.
+// handleModernRejection handles the rejection of a modern request. An error in the body is the
+// answer to the request, even if it has no id, unless the status demands authorization.
 func (x *exchange) handleModernRejection(status *httpclient.StatusError, id jsonrpc.ID, h http.Header) error {
 	switch status.Code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
@@ -84,8 +78,9 @@ func hasSessions(err error) bool {
 	return status.Code < 500
 }
 
-// ofStreamable reports whether the rejection of a message comes from a server of Streamable HTTP: its
-// body is an error that only these send with the status (MCP Streamable HTTP, "HTTP+SSE Transport").
+// ofStreamable reports whether the rejection of a message comes from a server of Streamable HTTP:
+// its body is an error that only these send with the status (MCP Streamable HTTP, "HTTP+SSE
+// Transport").
 func ofStreamable(status *httpclient.StatusError) bool {
 	return status.RPC != nil && (modern.IsCode(status.RPC.Code) ||
 		status.RPC.Code == jsonrpc.CodeMethodNotFound && status.Code == http.StatusNotFound)

@@ -13,7 +13,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
@@ -36,7 +38,21 @@ type HandlerOptions struct {
 	// the same machine that preserves the Host header lists the public name.
 	Hosts []string
 
-	// Principal returns the principal of a request. If it fails, the request is answered with 401,
+	// Auth authorizes requests. It answers those without valid credentials, and with too few scopes.
+	// The context of an admitted request has its identity, see [auth.FromContext], and its
+	// principal. Its header has no fields with credentials: Authorization, Proxy-Authorization and
+	// DPoP. When the token of a client expires or is revoked, its GET streams and its
+	// subscriptions/listen end; requests that are being served do not. The Handler does not serve
+	// the resource metadata: [auth.Protector.Handler] does. Nil admits all requests.
+	Auth *auth.Protector
+
+	// RequiredScopes returns the scopes that a message needs, in addition to those of Auth. Without
+	// them, the POST is answered with status 403 and a challenge that names all scopes, before any
+	// of its messages is served. It must not modify params, which are JSON of any kind, and may be
+	// nil. If it is nil, Auth alone decides.
+	RequiredScopes func(ctx context.Context, method string, params []byte) []string
+
+	// Principal returns the principal of a request. It is ignored if Auth is set. If it fails, the request is answered with 401,
 	// the text of the error, and a WWW-Authenticate header: that of a [transport.ChallengeError],
 	// otherwise "Bearer". A session belongs to the principal that opened it and does not exist for
 	// others. If it is nil, all requests have the same principal.
@@ -44,7 +60,9 @@ type HandlerOptions struct {
 
 	// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It
 	// must be ended before the Handler, unless Close ends both. If it is nil, such requests are
-	// rejected like those of an unknown revision.
+	// rejected like those of an unknown revision. If it supports no revision with sessions, the
+	// Handler opens none: it rejects GET and DELETE with status 405, and initialize with the
+	// revisions that it supports.
 	Responder transport.Responder
 
 	// SessionID returns the id of a new session: up to 128 printable ASCII characters without
@@ -134,9 +152,9 @@ type HandlerOptions struct {
 	// is rejected with status 503.
 	MaxSessions int
 
-	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal, and separately for
-	// its modern requests, of which one more is rejected with status 429. The default is
-	// [DefaultMaxSessionsPerPrincipal], or MaxSessions if Principal is nil.
+	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal, and separately
+	// for its modern requests, of which one more is rejected with status 429. The default is
+	// [DefaultMaxSessionsPerPrincipal], or MaxSessions if there are no principals.
 	MaxSessionsPerPrincipal int
 
 	// MaxStreams limits the unanswered requests of a session, and the connections that hold its
@@ -187,7 +205,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.Linger = orDefault(o.Linger, DefaultLinger)
 	o.MaxSessions = positive(o.MaxSessions, DefaultMaxSessions)
 	o.MaxInitialize = positive(o.MaxInitialize, DefaultMaxInitialize)
-	if o.Principal == nil {
+	if o.Principal == nil && o.Auth == nil {
 		o.MaxSessionsPerPrincipal = o.MaxSessions
 	}
 	o.MaxSessionsPerPrincipal = min(positive(o.MaxSessionsPerPrincipal, DefaultMaxSessionsPerPrincipal), o.MaxSessions)
@@ -235,6 +253,7 @@ type Handler struct {
 	guard guard.Guard
 
 	revisions, supported []mcp.Revision // of the Responder
+	modernOnly           bool           // it supports no revision with sessions
 
 	timers  timerPool
 	buffers sync.Pool // of *[]byte for events
@@ -244,7 +263,7 @@ type Handler struct {
 	conns     map[*serverConn]struct{} // with and without a session
 	counts    map[string]int           // number of conns without a place, by principal
 	places    int                      // number of places in use; see place
-	shared    *usage                   // of all places, if Principal is nil
+	shared    *usage                   // of all places, if there are no principals
 	usages    map[string]*usage        // of places by principal
 	answerers *answerer                // head of the list of modern requests that are being served
 	loading   map[string]chan struct{} // sessions being loaded from the store; closed when done
@@ -266,14 +285,13 @@ type Handler struct {
 // [session.Serve]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/session#Serve
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	methods := "GET, POST, DELETE"
-	if o.Stateless {
-		methods = "POST"
-	}
 	h := &Handler{
-		o:        o,
-		open:     open,
-		guard:    guard.Guard{Origins: o.Origins, Hosts: o.Hosts, Methods: methods, Principal: o.Principal, Logger: o.Logger},
+		o:    o,
+		open: open,
+		guard: guard.Guard{
+			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST, DELETE",
+			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, Logger: o.Logger,
+		},
 		sessions: map[string]*serverConn{},
 		conns:    map[*serverConn]struct{}{},
 		counts:   map[string]int{},
@@ -281,9 +299,17 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 		loading:  map[string]chan struct{}{},
 		empty:    make(chan struct{}),
 	}
+	if o.Auth != nil && o.Principal != nil {
+		o.Logger.Warn("option ignored", "option", "Principal", "reason", "Auth is set")
+	}
 	h.shared = h.newUsage("")
 	if o.Responder != nil {
 		h.revisions, h.supported = o.Responder.Revisions(), o.Responder.Supported()
+		_, sessions := modern.Split(h.supported)
+		h.modernOnly = len(sessions) == 0
+	}
+	if !h.hasSessions() {
+		h.guard.Methods = http.MethodPost
 	}
 	return h
 }
@@ -297,9 +323,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost:
 		h.post(ctx, w, r)
-	case r.Method == http.MethodGet && !h.o.Stateless:
+	case r.Method == http.MethodGet && h.hasSessions():
 		h.get(ctx, w, r)
-	case r.Method == http.MethodDelete && !h.o.Stateless:
+	case r.Method == http.MethodDelete && h.hasSessions():
 		h.delete(ctx, w, r)
 	default:
 		w.Header().Set("Allow", h.guard.Methods)
@@ -307,9 +333,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// hasSessions reports whether the Handler has sessions, which GET and DELETE belong to.
+func (h *Handler) hasSessions() bool { return !h.o.Stateless && !h.modernOnly }
+
 // Drain rejects further sessions and requests with status 503, and returns at once. Sessions go on
-// with the requests that are being served, and so do modern requests. Shutdown and Close call Drain. Call it before, if the
-// owners of the sessions shut down first.
+// with the requests that are being served, and so do modern requests. Shutdown and Close call
+// Drain. Call it before, if the owners of the sessions shut down first.
 func (h *Handler) Drain() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -326,9 +355,9 @@ func (h *Handler) Drain() {
 // ended and all modern requests are answered. Handlers can still send input requests. Sessions in a
 // [SessionStore] stay there. If ctx ends first, Shutdown answers the remaining requests with an
 // error, closes all sessions, and returns the cause of ctx. It does not wait for handlers of modern
-// requests that ignore the end of their context. Unlike Close, it does not interrupt writes to connections: closing the
-// http.Server does. If the owner of a connection is not a [transport.Owner], its Read returns
-// [io.EOF], and the owner decides when to close.
+// requests that ignore the end of their context. Unlike Close, it does not interrupt writes to
+// connections: closing the http.Server does. If the owner of a connection is not a
+// [transport.Owner], its Read returns [io.EOF], and the owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.Drain()
 	conns := h.openConns()
@@ -355,8 +384,8 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 }
 
 // Close ends the Handler and all sessions at once, and waits until their connections are closed.
-// Modern requests that are being served are cancelled and answered with an error. Sessions in a [SessionStore] stay there. Later requests are rejected with status 503. Close
-// always returns nil.
+// Modern requests that are being served are cancelled and answered with an error. Sessions in a
+// [SessionStore] stay there. Later requests are rejected with status 503. Close always returns nil.
 func (h *Handler) Close() error {
 	h.closed.Store(true)
 	h.closeConns()

@@ -20,13 +20,14 @@ import (
 // A message is written at once, or its sender waits: nothing is queued.
 type answerer struct {
 	stallWriter
-	h     *Handler
-	id    jsonrpc.ID // of the request; zero for a notification
-	place *place
-	gone  lazyctx.Values // ends when the client disconnects
-	until lazyctx.Cancellable
-	ctx   lazyctx.Both // of the Responder; ends with gone and until
-	moved progress
+	h       *Handler
+	id      jsonrpc.ID // of the request; zero for a notification
+	version string     // of the request
+	place   *place
+	gone    lazyctx.Values // ends when the client disconnects
+	until   lazyctx.Cancellable
+	ctx     lazyctx.Both // of the Responder; ends with gone and until
+	moved   progress
 
 	sending atomic.Bool // Send is writing
 
@@ -50,11 +51,11 @@ const (
 
 var errAnswerOver = errors.New("the request was answered")
 
-// newAnswerer returns an answerer for a request or, with a zero id, for a notification. It adds it to
-// the list of the handler, and fails with errDraining if the handler is shutting down. Call leave
-// before the response ends.
-func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *http.Request, id jsonrpc.ID, taken *place) (*answerer, error) {
-	a := &answerer{h: h, id: id, place: taken, gone: lazyctx.Values{Context: r.Context(), Other: ctx}, writing: make(chan struct{}, 1)}
+// newAnswerer returns an answerer for a request or, with a zero id, for a notification. It adds it
+// to the list of the handler, and fails with errDraining if the handler is shutting down. Call
+// leave before the response ends.
+func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *http.Request, id jsonrpc.ID, version string, taken *place) (*answerer, error) {
+	a := &answerer{h: h, id: id, version: version, place: taken, gone: lazyctx.Values{Context: r.Context(), Other: ctx}, writing: make(chan struct{}, 1)}
 	a.stallWriter = newStallWriter(w, h.o.StallTimeout, &a.moved)
 	a.ctx.Set(&a.gone, &a.until)
 	if !h.enlist(a) {
@@ -67,6 +68,9 @@ func (h *Handler) newAnswerer(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	return a, nil
 }
+
+// Version implements [modern.Checked].
+func (a *answerer) Version() string { return a.version }
 
 // streamAfter returns StreamAfter for modern requests.
 func (h *Handler) streamAfter() time.Duration {
@@ -127,7 +131,8 @@ func (a *answerer) Cancel(cause error) {
 	}
 }
 
-// begin makes the response an event stream. It fails if nothing may be written but the answer. The lock must be held.
+// begin makes the response an event stream. It fails if nothing may be written but the answer. The
+// lock must be held.
 func (a *answerer) begin() error {
 	switch {
 	case a.state == answerOver:
@@ -266,8 +271,8 @@ func (a *answerer) abort(failed *jsonrpc.Error) {
 	a.until.Cancel(failed)
 }
 
-// close is abort, for FlushTimeout at most. Then it interrupts the writes if the Handler was closed.
-// Otherwise a long answer may still be on its way over a slow connection.
+// close is abort, for FlushTimeout at most. Then it interrupts the writes if the Handler was
+// closed. Otherwise a long answer may still be on its way over a slow connection.
 func (a *answerer) close() {
 	done := make(chan struct{})
 	go func() { // ends when the client has accepted the answer, or after StallTimeout

@@ -78,6 +78,7 @@ func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	over := c.out.isOver(&st.outlet)
 	k := newSink(&c.out, w)
 	k.over = over
+	defer h.guard.Watch(ctx, r, func(error) { k.close() })()
 	c.out.add(k)
 	defer c.out.remove(&st.outlet, k)
 	upTo := uint64(math.MaxUint64)

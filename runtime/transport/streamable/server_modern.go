@@ -2,24 +2,22 @@ package streamable
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
 // namesModern reports whether the header of a request names a revision that sessions do not have.
+// Without sessions, it need not.
 func (h *Handler) namesModern(r *http.Request) bool {
-	if h.o.Responder == nil {
-		return false
+	if h.o.Responder == nil || h.modernOnly {
+		return h.modernOnly
 	}
 	version := r.Header.Get(headerProtocol)
 	return version != "" && !mcp.Revision(version).Has(mcp.MethodInitialize)
@@ -28,8 +26,12 @@ func (h *Handler) namesModern(r *http.Request) bool {
 // isModern reports whether a message is modern: its _meta names a version, or the header names one
 // that sessions do not have. An initialize without such a _meta opens a session with any header.
 func (h *Handler) isModern(named bool, m *jsonrpc.Message) bool {
-	opens := m.Kind == jsonrpc.KindRequest && m.Method == mcp.MethodInitialize
-	return named && !opens || h.o.Responder != nil && modern.Is(m.Params)
+	return named && (h.modernOnly || !opens(m)) || h.o.Responder != nil && modern.Is(m.Params)
+}
+
+// opens reports whether a message is initialize.
+func opens(m *jsonrpc.Message) bool {
+	return m.Kind == jsonrpc.KindRequest && m.Method == mcp.MethodInitialize
 }
 
 // serveModern serves a modern message (MCP Streamable HTTP, "Sending Messages").
@@ -41,6 +43,9 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 		return
 	case isLong(m.ID):
 		refuseLongID(w)
+		return
+	case h.modernOnly && opens(m) && !modern.Is(m.Params):
+		guard.RefuseCall(w, http.StatusBadRequest, m.ID, modern.NoSessions(m.Params, h.supported))
 		return
 	}
 	version, fault := checkHeader(r.Header, m)
@@ -59,10 +64,16 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 	if notification {
 		id = jsonrpc.ID{}
 	}
-	a, err := h.newAnswerer(ctx, w, r, id, taken)
+	if !h.guard.Permits(ctx, w, id, m) {
+		return
+	}
+	a, err := h.newAnswerer(ctx, w, r, id, version, taken)
 	if err != nil {
 		refuseModern(w, id, err)
 		return
+	}
+	if m.Method == mcp.MethodSubscriptionsListen {
+		defer h.guard.Watch(ctx, r, func(error) { a.until.Cancel(errReauthorize) })()
 	}
 	returned := false
 	defer func() {
@@ -77,56 +88,32 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 	a.finish(text, failed)
 }
 
-// checkHeader returns the version of a modern message, or its first fault: an incomplete _meta, or a
-// header field that differs from the message (MCP Streamable HTTP, "Server Validation"). It does not
-// check the fields of arguments, and whether the server speaks the version. The _meta of a
+// errReauthorize ends subscriptions/listen when its token is no longer valid. The client listens
+// again, with a new one.
+var errReauthorize = &jsonrpc.Error{Code: codeClosed, Message: auth.ErrExpired.Error()}
+
+// checkHeader returns the version of a modern message, or its first fault: an incomplete _meta, or
+// a header field that differs from the message (MCP Streamable HTTP, "Server Validation"). It does
+// not check the fields of arguments, and whether the server speaks the version. The _meta of a
 // notification may be absent, and its fields may be, too, except for the version.
 func checkHeader(header http.Header, m *jsonrpc.Message) (version string, fault *jsonrpc.Error) {
 	version = header.Get(headerProtocol)
 	notification := m.Kind == jsonrpc.KindNotification
+	var repeated modern.Repeated
 	if !notification || modern.Is(m.Params) {
-		if version, fault = modern.Read(m.Params); fault != nil {
+		if repeated, fault = modern.Read(m.Method, m.Params); fault != nil {
 			return "", fault
 		}
+		version = repeated.Version
 	}
-	fault = compare(header, modern.HeaderVersion, version, plainValue)
+	fault = modern.CompareHeader(header, modern.HeaderVersion, version, modern.PlainHeader)
 	if fault == nil && !(notification && len(header[modern.HeaderMethod]) == 0) {
-		fault = compare(header, modern.HeaderMethod, m.Method, plainValue)
+		fault = modern.CompareHeader(header, modern.HeaderMethod, m.Method, modern.PlainHeader)
 	}
-	if param := modern.NameParam(m.Method); fault == nil && param != "" && !notification {
-		var name string
-		codec.ReadPart(m.Params, func(r *wire.Reader) { name, _, _ = r.PeekMember(param) })
-		fault = compare(header, modern.HeaderName, name, modern.DecodeHeader)
+	if fault == nil && modern.NameParam(m.Method) != "" && !notification {
+		fault = modern.CompareHeader(header, modern.HeaderName, repeated.Name, modern.DecodeHeader)
 	}
 	return version, fault
-}
-
-// plainValue returns the text of a header field that does not use Base64.
-func plainValue(value string) (string, error) { return strings.Trim(value, " \t"), nil }
-
-// compare returns an error unless the header has exactly one field of a name, with the text that the
-// message has.
-func compare(header http.Header, name, want string, decode func(string) (string, error)) *jsonrpc.Error {
-	values := header[name]
-	switch len(values) {
-	case 1:
-	case 0:
-		return mismatch("%s is missing", name)
-	default:
-		return mismatch("%s occurs %d times", name, len(values))
-	}
-	text, err := decode(values[0])
-	switch {
-	case err != nil:
-		return mismatch("%s: %.100q: %v", name, values[0], err)
-	case text != want:
-		return mismatch("%s is %.100q, but the message has %.100q", name, text, want)
-	}
-	return nil
-}
-
-func mismatch(format string, args ...any) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: modern.CodeHeaderMismatch, Message: "header mismatch: " + fmt.Sprintf(format, args...)}
 }
 
 // refuseModern answers a modern request that is not served because of err. id may be zero.

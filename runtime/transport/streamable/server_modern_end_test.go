@@ -90,6 +90,34 @@ func TestServerShutdownWithModernRequests(t *testing.T) {
 	})
 }
 
+// A subscription ends with its stream.
+func TestClosedStreamEndsSubscription(t *testing.T) {
+	// Proves M-SUBS-12.
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan string, 1)
+		srv := server.New("s", "1", &server.Config{Unsubscribe: func(_ context.Context, _ *server.Call, uri string) { ended <- uri }})
+		defer srv.Close()
+		_, err := server.AddResource(srv, "x:a", "a", func(context.Context, *server.Call, server.Resource) (string, error) { return "", nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &testServer{t: t, tools: newTools()}
+		s.handler = srv.Handler(&streamable.HandlerOptions{KeepAlive: -1})
+		s.serveHTTP(plain)
+		body := strings.Replace(listen("1"), `"toolsListChanged":true`, `"resourceSubscriptions":["x:a"]`, 1)
+		stream := s.events("POST", body, methodHeader("subscriptions/listen")...)
+		stream.message()
+		time.Sleep(time.Hour)
+		if len(ended) > 0 {
+			t.Error("the subscription has ended before its stream")
+		}
+		stream.body.Close()
+		if got := <-ended; got != "x:a" {
+			t.Errorf("the subscription to %s has ended", got)
+		}
+	})
+}
+
 // Close cancels calls and waits for them.
 func TestServerCloseWithModernRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

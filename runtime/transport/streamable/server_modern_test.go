@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,8 +63,8 @@ func methodHeader(method string, more ...string) []string {
 	return append([]string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}, more...)
 }
 
-// Modern requests need no session, and the header fields of sessions have no effect on them. Sessions
-// are served at the same time.
+// Modern requests need no session, and the header fields of sessions have no effect on them.
+// Sessions are served at the same time.
 func TestModernRequestsNextToSessions(t *testing.T) {
 	// Proves M-ERA-01, M-ERA-02, M-ERA-03, M-ERA-07, M-HTTP-01, M-HTTP-07.
 	synctest.Test(t, func(t *testing.T) {
@@ -124,6 +125,41 @@ func TestStatelessHandlerServesModernRequests(t *testing.T) {
 	})
 }
 
+// A Handler without revisions of sessions opens none, and ignores their header fields.
+func TestHandlerOfModernRevisionsAlone(t *testing.T) {
+	// Proves M-ERA-05, M-ERA-06, M-ERA-07, M-HTTP-13.
+	synctest.Test(t, func(t *testing.T) {
+		tools := newTools()
+		responder := session.NewResponder(&session.Config{Handler: tools.handle, Revisions: session.ModernRevisions()})
+		defer responder.Close()
+		s := serveOver(t, streamable.HandlerOptions{Responder: responder}, tools, plain)
+		for _, method := range []string{"GET", "DELETE", "PUT"} {
+			response := s.do(method, "", "MCP-Session-Id", "old")
+			response.Body.Close()
+			if allow := response.Header["Allow"]; response.StatusCode != 405 || !slices.Equal(allow, []string{"POST"}) {
+				t.Errorf("%s: %d, Allow %q", method, response.StatusCode, allow)
+			}
+		}
+		if got := s.text(modernCall(1, "echo"), callHeader("echo", "MCP-Session-Id", "old")...); got != result(1) {
+			t.Errorf("a modern request with a session id: %s", got)
+		}
+		for _, header := range [][]string{nil, {"MCP-Protocol-Version", "2025-11-25"}, {"MCP-Protocol-Version", "2026-07-28"}, {"MCP-Session-Id", "old"}} {
+			if got, want := s.fault(initialize, header...), `400 -32022 id 0 {"supported":["2026-07-28"],"requested":"2025-11-25"}`; got != want {
+				t.Errorf("initialize with %q: %s, want %s", header, got, want)
+			}
+			if got := s.fault(call(7, "echo"), header...); got != "400 -32602 id 7" {
+				t.Errorf("a request of a session with %q: %s", header, got)
+			}
+		}
+		if got := s.fault(modernCall(2, "echo"), callHeader("echo", "MCP-Protocol-Version", "-", "MCP-Session-Id", "old")...); got != "400 -32020 id 2" {
+			t.Errorf("no version in the header: %s", got)
+		}
+		if len(tools.sessions) > 0 {
+			t.Errorf("%d sessions were opened", len(tools.sessions))
+		}
+	})
+}
+
 // fault returns the status, code, id and data of a rejected message.
 func (s *testServer) fault(body string, header ...string) string {
 	s.t.Helper()
@@ -144,11 +180,11 @@ func (s *testServer) fault(body string, header ...string) string {
 	return out
 }
 
-// Of several faults, the first is reported: an incomplete _meta, then a header that differs from the
-// message, then a version that is not served.
+// Of several faults, the first is reported: an incomplete _meta, then a header that differs from
+// the message, then a version that is not served.
 func TestFaultsOfModernRequests(t *testing.T) {
-	// Proves M-META-03, M-VER-01, M-ERA-02, M-HTTP-12, M-HTTP-13, M-HTTP-14, M-RPC-04.
-	// Proves M-HDR-03, M-HDR-08, M-HDR-09.
+	// Proves M-META-03, M-VER-01, M-ERA-02, M-ERR-01, M-HTTP-12, M-HTTP-13, M-HTTP-14, M-RPC-04,
+	// M-RPC-05, M-HDR-03, M-HDR-08, M-HDR-09.
 	const (
 		version  = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
 		future   = `"io.modelcontextprotocol/protocolVersion":"v999.0.0"`
@@ -199,8 +235,8 @@ func TestFaultsOfModernRequests(t *testing.T) {
 			{"an empty name", `{"name":"echo",` + complete + `}`, callHeader(""), differs},
 			{"a name that the message lacks", `{` + complete + `}`, callHeader("echo"), differs},
 			{"an encoded name of another tool", `{"name":"echo",` + complete + `}`, callHeader("=?base64?d2FpdA==?="), differs},
-			{"a name with invalid padding", `{"name":"Hello",` + complete + `}`, callHeader("=?base64?SGVsbG8?="), differs},
-			{"a name with foreign characters", `{"name":"Hello",` + complete + `}`, callHeader("=?base64?SGVs!!!bG8=?="), differs},
+			{"a name with invalid padding", `{"name":"=?base64?SGVsbG8?=",` + complete + `}`, callHeader("=?base64?SGVsbG8?="), differs},
+			{"a name with foreign characters", `{"name":"=?base64?SGVs!!!bG8=?=",` + complete + `}`, callHeader("=?base64?SGVs!!!bG8=?="), differs},
 			{"a name with the wrong prefix", `{"name":"echo",` + complete + `}`, callHeader("=?BASE64?ZWNobw==?="), differs},
 			{"a name that is not ASCII", `{"name":"écho",` + complete + `}`, callHeader("écho"), differs},
 
@@ -310,7 +346,7 @@ func failing(err error) *session.Responder {
 }
 
 func TestStatusOfModernErrors(t *testing.T) {
-	// Proves M-META-06, M-ERR-02, M-HDR-16.
+	// Proves M-META-06, M-ERR-01, M-ERR-02, M-ERR-03, M-ERR-05, M-ERR-07.
 	for _, test := range []struct {
 		err   error
 		want  int
@@ -323,6 +359,14 @@ func TestStatusOfModernErrors(t *testing.T) {
 		{&jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown tool"}, 200, -32602, ""},
 		{&jsonrpc.Error{Code: 7, Message: "own"}, 200, 7, ""},
 		{errors.New("failed"), 200, -32603, ""},
+		// Reserved codes are mapped to others.
+		{&jsonrpc.Error{Code: -32000, Message: "own"}, 200, -31000, ""},
+		{&jsonrpc.Error{Code: -32002, Message: "no resource"}, 200, -31002, ""},
+		{&jsonrpc.Error{Code: -32019, Message: "own"}, 200, -31019, ""},
+		{&jsonrpc.Error{Code: -32023, Message: "own"}, 200, -31023, ""},
+		{&jsonrpc.Error{Code: -32042, Message: "visit a page"}, 200, -31042, ""},
+		{&jsonrpc.Error{Code: -32099, Message: "own"}, 200, -31099, ""},
+		{&jsonrpc.Error{Code: -32100, Message: "own"}, 200, -32100, ""},
 		{&jsonrpc.Error{Code: session.CodeOverloaded, Message: "too many calls"}, 503, -31050, "1"},
 		{&jsonrpc.Error{Code: session.CodeClosing, Message: "ends"}, 503, -31051, "1"},
 	} {
@@ -424,6 +468,32 @@ func TestModernRequestsAtOnce(t *testing.T) {
 		for range 20 {
 			if got := <-done; got != result(7) {
 				t.Errorf("got %s", got)
+			}
+		}
+	})
+}
+
+// Pages of other origins send no modern requests.
+func TestOriginOfModernRequestsIsChecked(t *testing.T) {
+	// Proves M-HTTP-02.
+	synctest.Test(t, func(t *testing.T) {
+		s := serveModern(t, streamable.HandlerOptions{Hosts: []string{"localhost"}, Origins: []string{"https://app.example.com"}})
+		for _, test := range []struct {
+			field, value string
+			want         int
+		}{
+			{"Origin", "http://evil.example.com", 403},
+			{"Origin", "null", 403},
+			{"Host", "evil.example.com", 403},
+			{"Sec-Fetch-Site", "cross-site", 403},
+			{"Origin", "https://app.example.com", 200},
+		} {
+			before := s.tools.calls.Load()
+			if status := s.status("POST", modernCall(1, "echo"), callHeader("echo", test.field, test.value)...); status != test.want {
+				t.Errorf("%s %s: %d, want %d", test.field, test.value, status, test.want)
+			}
+			if called := s.tools.calls.Load() > before; called != (test.want == 200) {
+				t.Errorf("%s %s: called %v", test.field, test.value, called)
 			}
 		}
 	})

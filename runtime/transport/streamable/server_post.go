@@ -35,10 +35,11 @@ const (
 // posted is the content of a POST.
 type posted struct {
 	body     []byte
-	messages [][]byte     // one, or those of a batch
-	requests []jsonrpc.ID // the ids of the requests
-	answers  []jsonrpc.ID // the ids of the responses
-	params   []byte       // of initialize; otherwise nil
+	messages [][]byte           // one, or those of a batch
+	parsed   []*jsonrpc.Message // those of a batch
+	requests []jsonrpc.ID       // the ids of the requests
+	answers  []jsonrpc.ID       // the ids of the responses
+	params   []byte             // of initialize; otherwise nil
 	batch    bool
 	open     bool // initialize
 	quiet    bool // a notification that has no effect without a session
@@ -73,6 +74,7 @@ func (p *posted) parseBatch() error {
 		if err != nil {
 			return err
 		}
+		p.parsed = append(p.parsed, &item.Message)
 		p.add(&item.Message, text)
 	}
 	return nil
@@ -127,7 +129,10 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	var taken *place
 	if h.o.Stateless || named {
-		principal, _ := transport.Principal(ctx)
+		var principal string
+		if h.guard.HasPrincipals() {
+			principal, _ = transport.Principal(ctx)
+		}
 		var err error
 		if taken, err = h.takePlace(principal); err != nil {
 			if named {
@@ -150,6 +155,31 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	case !h.o.Stateless: // only initialize needs no session
 		maxBody = min(maxBody, h.o.MaxInitialize)
 	}
+	in := h.readPost(ctx, w, r, c, maxBody, share)
+	switch {
+	case in == nil:
+	case in.err == nil && h.isModern(named, &in.message):
+		h.serveModern(ctx, w, r, &in.message, taken)
+	case named && errors.Is(in.err, jsonrpc.ErrBatch):
+		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision has no batches")
+	default:
+		h.serveInSession(ctx, w, r, c, in, taken)
+	}
+}
+
+// received is the body of a POST.
+type received struct {
+	body    []byte
+	message jsonrpc.Message // the body as a single message
+	err     error           // of parsing it
+}
+
+// readPost reads the body of a POST. c is the connection of the session; nil without a session id.
+// If readPost returns nil, it has answered the POST.
+//
+// Like serveInSession, it is not part of post: an idle subscription keeps the stack of post in
+// memory.
+func (h *Handler) readPost(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, maxBody int, share *guard.Share) *received {
 	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, share)
 	if c != nil {
 		share.Release()
@@ -158,28 +188,28 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if fail, ok := guard.FailLongAnswer(body, maxBody); ok && c != nil {
 			c.in.Put(ctx, fail) // fails only if the session ends
 		}
-		return
+		return nil
 	}
 	if !accepts(r, "application/json") || !accepts(r, "text/event-stream") {
 		guard.Refuse(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the client does not accept both application/json and text/event-stream")
-		return
+		return nil
 	}
-	m, err := jsonrpc.ParseReceived(body)
-	switch {
-	case err == nil && h.isModern(named, &m):
-		h.serveModern(ctx, w, r, &m, taken)
-		return
-	case named && errors.Is(err, jsonrpc.ErrBatch):
-		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision has no batches")
-		return
-	}
-	p, err := newPosted(body, &m, err)
+	in := &received{body: body}
+	in.message, in.err = jsonrpc.ParseReceived(body)
+	return in
+}
+
+// serveInSession serves a POST that belongs to a session. c is the connection of the session; nil
+// without a session id.
+func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, in *received, taken *place) {
+	body, m := in.body, &in.message
+	p, err := newPosted(body, m, in.err)
 	id := m.ID // of a request; otherwise zero
 	if m.Kind != jsonrpc.KindRequest {
 		id = jsonrpc.ID{}
 	}
 	if err != nil {
-		if fail, ok := guard.FailAnswer(&m, err); ok && c != nil {
+		if fail, ok := guard.FailAnswer(m, err); ok && c != nil {
 			c.in.Put(ctx, fail) // fails only if the session ends
 		}
 		guard.RefuseCall(w, http.StatusBadRequest, id, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: err.Error()})
@@ -202,7 +232,11 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		refuse(w, errDraining)
 		return
 	}
+	if p.batch && !h.guard.Permits(ctx, w, id, p.parsed...) || !p.batch && !h.guard.Permits(ctx, w, id, m) {
+		return
+	}
 	if c == nil {
+		var ok bool
 		if c, ok = h.connFor(ctx, w, r, &p, taken); !ok {
 			return
 		}

@@ -37,6 +37,14 @@ func (k *sink) signal() {
 	}
 }
 
+// close makes the connection close, so that the client reconnects.
+func (k *sink) close() {
+	k.out.mu.Lock()
+	defer k.out.mu.Unlock()
+	k.hangUp = true
+	k.signal()
+}
+
 // sinkState says whether a connection stays open when no events are pending.
 type sinkState uint8
 

@@ -41,7 +41,7 @@ func (h *Handler) takePlace(principal string) (*place, error) {
 		return nil, errFull
 	}
 	u := h.shared
-	if h.o.Principal != nil {
+	if h.guard.HasPrincipals() {
 		if u = h.usages[principal]; u == nil {
 			u = h.newUsage(principal)
 			h.usages[principal] = u

@@ -17,13 +17,13 @@ type progress struct {
 // stallWriter writes to an HTTP connection that may accept no data.
 type stallWriter struct {
 	w        http.ResponseWriter
-	conn     *http.ResponseController // of w
-	stall    time.Duration            // the stall timeout
+	conn     http.ResponseController // of w
+	stall    time.Duration           // the stall timeout
 	progress *progress
 }
 
 func newStallWriter(w http.ResponseWriter, stall time.Duration, p *progress) stallWriter {
-	return stallWriter{w, http.NewResponseController(w), stall, p}
+	return stallWriter{w, *http.NewResponseController(w), stall, p}
 }
 
 // writeJSON answers with a message. It flushes the answer: otherwise a client that does not read
@@ -42,9 +42,9 @@ func (k *stallWriter) beginStream() {
 	k.w.WriteHeader(http.StatusOK)
 }
 
-// write writes texts and flushes them. It fails if the client accepts no data for the stall timeout.
-// There is no limit for the total time, because a large message may be sent over a slow connection.
-// After interrupt it fails at once.
+// write writes texts and flushes them. It fails if the client accepts no data for the stall
+// timeout. There is no limit for the total time, because a large message may be sent over a slow
+// connection. After interrupt it fails at once.
 func (k *stallWriter) write(texts ...[]byte) (err error) {
 	// The deadline must not end an idle stream or a later exchange.
 	defer k.conn.SetWriteDeadline(time.Time{})

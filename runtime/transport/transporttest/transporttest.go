@@ -90,6 +90,7 @@ func write(t *testing.T, c transport.Conn, m transport.Message) {
 	}
 }
 
+// Proves M-TRAN-01.
 func inOrder(t *testing.T, e Ends) {
 	const n = 2000
 	var wg sync.WaitGroup
@@ -142,6 +143,7 @@ func manyWriters(t *testing.T, e Ends) {
 	wg.Wait()
 }
 
+// Proves M-TRAN-01.
 func unusualText(t *testing.T, e Ends) {
 	texts := []string{"", "ä€𝄞 \u2028 \r\n \\ \" ", strings.Repeat("long ä ", 1<<19)}
 	var wg sync.WaitGroup

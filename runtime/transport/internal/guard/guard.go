@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,7 +16,9 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -26,28 +29,34 @@ type Guard struct {
 	// "https://app.example.com"; "*" allows all. Their browsers receive CORS headers.
 	Origins []string
 
-	// Hosts are the host names of the server, without a port. If there are none, requests over a
-	// loopback address must use a loopback name, and others may use any.
+	// Hosts are the host names of the server, without a port. If the list is empty, requests to a
+	// loopback address must use a loopback name, and other requests may use any name.
 	Hosts []string
 
 	// Methods are the HTTP methods of the endpoint, such as "GET, POST".
 	Methods string
 
-	// Principal returns the principal of a request. If it is nil, all requests have the same
-	// principal.
+	// Auth authorizes requests. Principal returns the principal of a request if Auth is nil. If both
+	// are nil, all requests have the same principal.
+	Auth      *auth.Protector
 	Principal func(*http.Request) (string, error)
 
-	// Logger receives the panics of Principal.
+	// RequiredScopes returns the scopes that a message needs in addition to those of Auth. Nil means
+	// that messages need no further scopes.
+	RequiredScopes func(ctx context.Context, method string, params []byte) []string
+
+	// Logger receives panics of Principal and RequiredScopes.
 	Logger *slog.Logger
 }
 
-// maxHeader limits the header of a request, in bytes, because a task keeps it while it runs.
+// maxHeader limits the header of a request, in bytes, because a running task retains it.
 const maxHeader = 64 << 10
 
-// Admit admits a request, and returns a context with its values, its header and its principal that
-// does not end with the request. If ok is false, Admit has written the response: 204 to the
-// preflight request of an allowed page, 403 for a foreign origin or host name, 431 for a header that
-// is too long, and 401 without a principal.
+// Admit checks a request, and returns a context with the values, the header and the principal of
+// the request. The context does not end with the request. If Auth is set, the context also has the
+// identity, and the header has no credentials. If ok is false, Admit has written the response: 204
+// to the preflight request of an allowed page, 403 if the origin or the host name is not allowed,
+// 431 if the header is too long, 401 without a principal, or the response of Auth.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, ok bool) {
 	if !g.allowsHost(r) {
 		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host))
@@ -64,7 +73,7 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 			return nil, false
 		}
 	} else if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" && !slices.Contains(g.Origins, "*") {
-		// A subresource or a link of another page: the browser sends no Origin for these.
+		// The browser sends no Origin for subresources and links of other pages.
 		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "cross-site request without origin")
 		return nil, false
 	}
@@ -72,7 +81,11 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 		Refuse(w, http.StatusRequestHeaderFieldsTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("header has more than %d bytes", maxHeader))
 		return nil, false
 	}
-	ctx = transport.WithHTTP(context.WithoutCancel(r.Context()), r.Header, r.RemoteAddr)
+	ctx = context.WithoutCancel(r.Context())
+	if g.Auth != nil {
+		return g.authorize(ctx, w, r)
+	}
+	ctx = transport.WithHTTP(ctx, r.Header, r.RemoteAddr)
 	if g.Principal == nil {
 		return ctx, true
 	}
@@ -82,6 +95,91 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 		return nil, false
 	}
 	return transport.WithPrincipal(ctx, principal), true
+}
+
+// authorize is Admit for requests that pass the other checks, if Auth is set.
+func (g *Guard) authorize(ctx context.Context, w http.ResponseWriter, r *http.Request) (context.Context, bool) {
+	i, err := g.Auth.Authenticate(r)
+	if err != nil {
+		refuseDenied(w, jsonrpc.ID{}, err)
+		return nil, false
+	}
+	header := maps.Clone(r.Header)
+	for _, name := range credentialFields {
+		delete(header, name)
+	}
+	ctx = transport.WithHTTP(ctx, header, r.RemoteAddr)
+	return transport.WithPrincipal(auth.WithIdentity(ctx, i), i.Principal), true
+}
+
+// credentialFields are the header fields with credentials for this server. Handlers do not see
+// them, and so cannot pass them on (MCP authorization, "Access Token Privilege Restriction").
+var credentialFields = []string{"Authorization", "Proxy-Authorization", "Dpop"}
+
+// Permits reports whether the token of an admitted request has the scopes that all of the messages
+// need. If not, Permits has written the response, with id unless that is zero.
+func (g *Guard) Permits(ctx context.Context, w http.ResponseWriter, id jsonrpc.ID, messages ...*jsonrpc.Message) bool {
+	if g.Auth == nil || g.RequiredScopes == nil {
+		return true
+	}
+	i, ok := auth.FromContext(ctx)
+	if !ok {
+		return true
+	}
+	var scopes []string
+	for _, m := range messages {
+		if m.Kind != jsonrpc.KindRequest && m.Kind != jsonrpc.KindNotification {
+			continue
+		}
+		more, err := g.requiredScopes(ctx, m)
+		if err != nil {
+			boundary.Report(boundary.Logger(g.Logger), "RequiredScopes panicked", err)
+			RefuseCall(w, http.StatusInternalServerError, id, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: scopes unknown"})
+			return false
+		}
+		if len(messages) == 1 {
+			scopes = more
+		} else {
+			scopes = append(scopes, more...)
+		}
+	}
+	if err := g.Auth.Permit(i, scopes...); err != nil {
+		refuseDenied(w, id, err)
+		return false
+	}
+	return true
+}
+
+func (g *Guard) requiredScopes(ctx context.Context, m *jsonrpc.Message) (scopes []string, err error) {
+	defer boundary.Catch(&err)
+	return g.RequiredScopes(ctx, m.Method, m.Params), nil
+}
+
+// refuseDenied writes the response to a request that Auth rejected with err.
+func refuseDenied(w http.ResponseWriter, id jsonrpc.ID, err error) {
+	denied, ok := errors.AsType[*auth.Denied](err)
+	if !ok {
+		denied = &auth.Denied{Status: http.StatusInternalServerError, Reason: "internal error"}
+	}
+	denied.SetHeader(w.Header())
+	code := int64(jsonrpc.CodeInvalidRequest)
+	if denied.Status == http.StatusInternalServerError {
+		code = jsonrpc.CodeInternalError
+	}
+	RefuseCall(w, denied.Status, id, &jsonrpc.Error{Code: code, Message: "not authorized: " + denied.Reason})
+}
+
+// HasPrincipals reports whether requests have principals.
+func (g *Guard) HasPrincipals() bool { return g.Auth != nil || g.Principal != nil }
+
+// Watch calls end when the token of an admitted request expires or is revoked; see
+// [auth.Protector.Watch].
+func (g *Guard) Watch(ctx context.Context, r *http.Request, end func(error)) (stop func()) {
+	i, ok := auth.FromContext(ctx)
+	if g.Auth == nil || !ok {
+		return func() {}
+	}
+	return g.Auth.Watch(r, i, end)
 }
 
 // size returns the length of the names and values in a header, in bytes.
@@ -99,7 +197,7 @@ func (g *Guard) principal(r *http.Request) (principal string, err error) {
 	return g.Principal(r)
 }
 
-// rejectPrincipal rejects a request because Principal has failed with err.
+// rejectPrincipal rejects a request for which Principal failed with err.
 func (g *Guard) rejectPrincipal(w http.ResponseWriter, err error) {
 	if boundary.Report(boundary.Logger(g.Logger), "Principal panicked", err) {
 		Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "internal error: principal unknown")
@@ -114,19 +212,19 @@ func (g *Guard) rejectPrincipal(w http.ResponseWriter, err error) {
 }
 
 // allowsHost reports whether a request uses a host name of the server. A web page can make its own
-// name resolve to the address of a private server (DNS rebinding), but the browser then still sends
-// the name of the page.
+// host name resolve to the address of a private server (DNS rebinding), but the browser then sends
+// the host name of the page.
 func (g *Guard) allowsHost(r *http.Request) bool {
 	name := hostname(r.Host)
 	if len(g.Hosts) > 0 {
 		return slices.ContainsFunc(g.Hosts, func(h string) bool { return strings.EqualFold(h, name) })
 	}
-	return !overLoopback(r) || isLoopback(name)
+	return !overLoopback(r) || host.IsLoopback(name)
 }
 
-// allowsOrigin reports whether a page of an origin may use the server: a listed origin, the
-// server's own origin if its name can be trusted, and on a loopback connection any origin of the
-// same machine.
+// allowsOrigin reports whether pages of an origin may use the server. Allowed are the listed
+// origins, the origin of the server if its host name cannot be rebound, and over a loopback
+// connection every origin on the same machine.
 func (g *Guard) allowsOrigin(r *http.Request, origin string) bool {
 	if slices.ContainsFunc(g.Origins, func(o string) bool { return o == "*" || strings.EqualFold(o, origin) }) {
 		return true
@@ -135,34 +233,34 @@ func (g *Guard) allowsOrigin(r *http.Request, origin string) bool {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return false
 	}
-	if overLoopback(r) && isLoopback(u.Hostname()) {
+	if overLoopback(r) && host.IsLoopback(u.Hostname()) {
 		return true
 	}
 	if !strings.EqualFold(u.Host, r.Host) || u.Scheme != "https" && overTLS(r) {
 		return false
 	}
 	_, err = netip.ParseAddr(u.Hostname())
-	return err == nil || len(g.Hosts) > 0 // an address cannot be rebound
+	return err == nil || len(g.Hosts) > 0 // DNS rebinding needs a name, and allowsHost has checked names
 }
 
-// setCORSHeaders sets the CORS headers for an allowed origin. The browser asks for the header fields
-// that it wants to send. Those of arguments have names that only the page and the tools know.
+// setCORSHeaders sets the CORS headers for an allowed origin. Besides allowedFields, the browser
+// may send the fields for arguments of tools that it requests: their names depend on the tools.
 func (g *Guard) setCORSHeaders(w http.ResponseWriter, r *http.Request, origin string) {
 	h := w.Header()
 	h.Add("Vary", "Origin")
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Access-Control-Allow-Methods", g.Methods)
 	h.Set("Access-Control-Allow-Headers", allowedFields+requestedParams(r))
-	h.Set("Access-Control-Expose-Headers", "MCP-Session-Id, Retry-After, WWW-Authenticate")
+	h.Set("Access-Control-Expose-Headers", "DPoP-Nonce, MCP-Session-Id, Retry-After, WWW-Authenticate")
 	h.Set("Access-Control-Max-Age", "600")
 }
 
-const allowedFields = "Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id, Mcp-Method, Mcp-Name"
+const allowedFields = "Accept, Authorization, Content-Type, DPoP, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id, Mcp-Method, Mcp-Name"
 
 // maxParams limits the length of the result of requestedParams, in bytes.
 const maxParams = 8 << 10
 
-// requestedParams returns the header fields of arguments that a browser wants to send, each after a
+// requestedParams returns the header fields for arguments that a browser asks to send, each after a
 // comma.
 func requestedParams(r *http.Request) string {
 	var list strings.Builder
@@ -176,7 +274,7 @@ func requestedParams(r *http.Request) string {
 	return list.String()
 }
 
-// isParamField reports whether a name is that of a header field with an argument of a tool.
+// isParamField reports whether name is a header field for an argument of a tool.
 func isParamField(name string) bool {
 	const prefix = modern.HeaderParam
 	return len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) && !strings.ContainsFunc(name, func(c rune) bool {
@@ -184,28 +282,24 @@ func isParamField(name string) bool {
 	})
 }
 
-// overTLS reports whether the client is known to have used TLS, possibly with a proxy. A page that
-// was delivered without TLS can be forged, and must not act for one that was delivered with it.
+// overTLS reports whether the client uses TLS, possibly to a proxy. A page that was delivered
+// without TLS may be forged. It must not be treated as the same origin as a server with TLS.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // overLoopback reports whether a request arrived at a loopback address.
 func overLoopback(r *http.Request) bool {
-	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	return ok && isLoopback(hostname(addr.String()))
-}
-
-// isLoopback reports whether a name or an address is that of the same machine.
-func isLoopback(name string) bool {
-	if strings.EqualFold(name, "localhost") {
-		return true
+	switch addr := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case *net.TCPAddr:
+		return addr.IP.IsLoopback()
+	case net.Addr:
+		return host.IsLoopback(hostname(addr.String()))
 	}
-	addr, err := netip.ParseAddr(name)
-	return err == nil && addr.Unmap().IsLoopback()
+	return false
 }
 
-// hostname returns hostport without the port and brackets.
+// hostname returns hostport without port and brackets.
 func hostname(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return host
@@ -213,8 +307,8 @@ func hostname(hostport string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
 }
 
-// printable returns the beginning of a peer's text, with all characters except printable ASCII
-// replaced.
+// printable returns up to 100 bytes of a text of the peer. It replaces characters other than
+// printable ASCII.
 func printable(s string) string {
 	if len(s) > 100 {
 		s = s[:100]

@@ -34,7 +34,7 @@ func request(method, local, host string, header ...string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(addr)))
 }
 
-// Proves HTTP-02, HTTP-03, SDK-10.
+// Proves HTTP-02, HTTP-03, SDK-10, M-HTTP-02.
 func TestAdmit(t *testing.T) {
 	const (
 		loopback = "127.0.0.1:8080"
@@ -95,7 +95,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// checkRefusal checks that an answer has a JSON-RPC error without an id.
+// checkRefusal checks that a response has a JSON-RPC error without an id.
 func checkRefusal(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	m, err := jsonrpc.Parse(w.Body.Bytes())
@@ -124,8 +124,8 @@ func TestCORSHeaders(t *testing.T) {
 		"Vary":                          {"Origin"},
 		"Access-Control-Allow-Origin":   {"https://app.example.com"},
 		"Access-Control-Allow-Methods":  {"GET, POST"},
-		"Access-Control-Allow-Headers":  {"Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id, Mcp-Method, Mcp-Name"},
-		"Access-Control-Expose-Headers": {"MCP-Session-Id, Retry-After, WWW-Authenticate"},
+		"Access-Control-Allow-Headers":  {"Accept, Authorization, Content-Type, DPoP, Last-Event-ID, MCP-Protocol-Version, MCP-Session-Id, Mcp-Method, Mcp-Name"},
+		"Access-Control-Expose-Headers": {"DPoP-Nonce, MCP-Session-Id, Retry-After, WWW-Authenticate"},
 		"Access-Control-Max-Age":        {"600"},
 	}
 	if diff := cmp.Diff(want, w.Header()); diff != "" {
@@ -137,7 +137,7 @@ func TestCORSHeaders(t *testing.T) {
 	}
 }
 
-// The fields of arguments have names that the tools choose. A browser asks for each of them.
+// The names of the fields for arguments depend on the tools. A browser asks for each field.
 func TestPreflightAllowsFieldsOfArguments(t *testing.T) {
 	g := Guard{Origins: []string{"https://app.example.com"}, Methods: "GET, POST"}
 	preflight := func(fields ...string) string {
@@ -196,7 +196,7 @@ func TestAdmitSetsPrincipal(t *testing.T) {
 	}
 }
 
-// slowBody is a body that does not arrive in time.
+// slowBody is a body whose read times out.
 type slowBody struct{}
 
 func (slowBody) Read([]byte) (int, error) { return 0, context.DeadlineExceeded }
@@ -300,7 +300,7 @@ func TestCrossSiteRequestsWithoutOriginAreRejected(t *testing.T) {
 	}
 }
 
-// A page that was delivered without TLS is not the same origin as the server with TLS.
+// A page that was delivered without TLS is not of the same origin as a server with TLS.
 func TestOriginMustUseTLSIfServerDoes(t *testing.T) {
 	g := Guard{Hosts: []string{"mcp.example.com"}}
 	for _, test := range []struct {

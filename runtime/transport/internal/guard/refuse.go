@@ -40,14 +40,16 @@ func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	w.Write(text)
 }
 
-// BeginJSON writes the status and the header for a message. The caller writes the message. Clients
-// are asked to wait a second after a status that says that they may try again.
+var contentJSON = []string{"application/json"} // shared by all responses
+
+// BeginJSON writes the status and the header for a message. The caller writes the message. With
+// status 429 and 503, the header asks the client to retry after a second.
 func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		h["Retry-After"] = []string{"1"}
 	}
-	h["Content-Type"] = []string{"application/json"}
+	h["Content-Type"] = contentJSON
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	w.WriteHeader(status)
 }
@@ -65,13 +67,13 @@ type Room struct {
 // NewRoom returns a Room for max bytes.
 func NewRoom(max int) *Room { return &Room{max: int64(max)} }
 
-// errNoRoom is the error of a roomReader whose Room is full.
+// errNoRoom is the error of a shareReader whose Room is full.
 var errNoRoom = errors.New("too many bytes are being received")
 
 // Share is the part of a Room that one body uses.
 type Share struct {
 	Room *Room
-	Free int64 // how many bytes of the body are not counted
+	Free int64 // the number of bytes at the beginning of the body that are not counted
 	Code int64 // the error code if the Room is full
 
 	from       io.Reader // the body
@@ -82,7 +84,7 @@ type Share struct {
 func (s *Share) add(n int) error {
 	s.read += int64(n)
 	more := max(s.read-s.Free, 0) - s.used
-	if more == 0 { // another body may be over the limit just now
+	if more == 0 { // this body uses no more than before, even if another one exceeds the limit
 		return nil
 	}
 	s.used += more
@@ -92,7 +94,7 @@ func (s *Share) add(n int) error {
 	return nil
 }
 
-// Release subtracts the counted bytes from the Room. It has an effect once. A nil Share has none.
+// Release subtracts the counted bytes from the Room. Further calls have no effect. s may be nil.
 func (s *Share) Release() {
 	if s != nil && s.used > 0 {
 		s.Room.used.Add(-s.used)
@@ -100,7 +102,7 @@ func (s *Share) Release() {
 	}
 }
 
-// shareReader is a Share as a reader, which counts the bytes that it reads.
+// shareReader is a Share as an io.Reader. It counts the bytes that it reads.
 type shareReader Share
 
 func (r *shareReader) Read(p []byte) (n int, err error) {
@@ -111,10 +113,11 @@ func (r *shareReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// ReadBody returns the body of a request: JSON of at most max bytes that arrives within timeout. If
-// ok is false, it has written the response: 415, 413, 408, 400, or 429 if the Room of share is full.
-// The timeout also limits the rest of the body. The caller releases the share; a nil share means no
-// limit. With status 413, body is the beginning of the message, of at most [overlong.Part] bytes.
+// ReadBody returns the body of a request. It must be JSON of at most max bytes, and arrive within
+// timeout. If ok is false, ReadBody has written the response: 415 for another content type or
+// encoding, 413 for a body that is too long, 408 after the timeout, 429 if the Room of share is
+// full, or 400. With status 413, body is the beginning of the message, of at most [overlong.Part]
+// bytes. The caller releases share. A nil share means that the body is not counted.
 func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration, share *Share) (body []byte, ok bool) {
 	conn := http.NewResponseController(w)
 	// If the writer does not support deadlines, only the timeouts of the http.Server apply.
@@ -131,7 +134,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	}
 	if r.ContentLength > int64(max) {
 		w.Header().Set("Connection", "close")
-		if r.Header.Get("Expect") == "" { // otherwise the client waits for the status
+		if r.Header.Get("Expect") == "" { // with Expect, the client sends the body only after a status
 			head := make([]byte, overlong.Part)
 			n, _ := io.ReadFull(r.Body, head)
 			body = head[:n]
@@ -147,7 +150,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	var err error
 	body, err = readAll(from, r.ContentLength)
 	if err == nil {
-		conn.SetReadDeadline(time.Time{}) // the deadline would otherwise end the exchange
+		conn.SetReadDeadline(time.Time{}) // the deadline must not end the exchange that follows
 		return body, true
 	}
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
@@ -170,9 +173,9 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	return nil, false
 }
 
-// FailAnswer returns a message that fails the call that a rejected answer was for. The owner of the
-// connection would otherwise wait for another answer. ok is false if the message is no answer to a
-// known request. m is the message as far as it could be read.
+// FailAnswer returns an error response that fails the call of a rejected response. Without it, the
+// call would wait for another response. m is the message as far as it could be read. ok is false if
+// m is not a response with an id.
 func FailAnswer(m *jsonrpc.Message, cause error) (fail transport.Message, ok bool) {
 	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse || m.ID.IsZero() {
 		return fail, false
@@ -182,8 +185,8 @@ func FailAnswer(m *jsonrpc.Message, cause error) (fail transport.Message, ok boo
 	return transport.Message{Text: text}, err == nil
 }
 
-// FailLongAnswer is FailAnswer for a message of which only the beginning was read; see [ReadBody].
-// limit is the limit that it exceeds.
+// FailLongAnswer is FailAnswer for a message that is longer than limit bytes. head is its
+// beginning; see [ReadBody].
 func FailLongAnswer(head []byte, limit int) (fail transport.Message, ok bool) {
 	err := overlong.NewError(head, nil, limit)
 	lost, ok := errors.AsType[*transport.DeliveryError](err)
@@ -193,16 +196,16 @@ func FailLongAnswer(head []byte, limit int) (fail transport.Message, ok bool) {
 	return FailAnswer(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: lost.ID}, lost.Err)
 }
 
-// readAll reads a body of known length, or of any length if length is negative. Its memory grows
-// with the bytes that have arrived, not with the announced length. With an error, it returns what it
-// has read.
+// readAll reads a body of the given length, which is negative if unknown. The buffer grows with the
+// bytes that arrive, not with the announced length. After an error, readAll returns the bytes that
+// it has read.
 func readAll(r io.Reader, length int64) ([]byte, error) {
 	const first = 64 << 10
 	size := int64(512)
 	if length > 0 {
 		size = min(length, first)
 	}
-	buf := make([]byte, 0, size+1) // one more, to read the end without growing
+	buf := make([]byte, 0, size+1) // one more byte, so that the read of io.EOF does not grow the buffer
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

@@ -23,6 +23,7 @@ import (
 type End struct {
 	Options httpclient.Options // with defaults
 
+	server *url.URL // of Operation
 	client http.Client
 	own    *http.Transport // the Transport of client if End owns it, otherwise nil
 	plain  *http.Transport // the Transport of client if client adds only redirects, otherwise nil
@@ -30,6 +31,8 @@ type End struct {
 	posts  chan struct{} // buffers maxAnswers; holds an item per answer that is being posted
 	posted atomic.Uint64 // number of answers posted or lost
 	stalls atomic.Int32  // number of messages in a row that the server has not accepted in time
+
+	stalled error // transport.ErrStalled with the timeout
 
 	read sync.Once
 	in   chan received                  // pending messages; made on first use
@@ -56,10 +59,14 @@ type received struct {
 // maxPending is how many messages may be pending. Further deliveries wait.
 const maxPending = 16
 
-// New returns an open End.
-func New(o httpclient.Options) *End {
-	e := &End{Options: o.WithDefaults(), closed: make(chan struct{})}
+// New returns an open End of a connection to the server at a URL.
+func New(server *url.URL, o httpclient.Options) (*End, error) {
+	if o.Auth != nil && len(headerValues(o.Header, "Authorization")) > 0 {
+		return nil, errors.New("options have both Auth and a Header with Authorization")
+	}
+	e := &End{Options: o.WithDefaults(), server: endpoint(server), closed: make(chan struct{})}
 	e.room = room{max: e.Options.MaxQueue, stall: e.Options.StallTimeout}
+	e.stalled = fmt.Errorf("%w: no answer within %v", transport.ErrStalled, e.Options.StallTimeout)
 	e.posts = make(chan struct{}, maxAnswers)
 	e.life, e.stop = context.WithCancelCause(context.Background())
 	if o.HTTP != nil {
@@ -69,13 +76,21 @@ func New(o httpclient.Options) *End {
 		e.own = ownTransport()
 		e.client.Transport = e.own
 	}
-	if e.client.Jar == nil && len(e.Options.Header) == 0 && e.Options.Prepare == nil {
+	if e.client.Jar == nil && len(e.Options.Header) == 0 && e.Options.Prepare == nil && e.Options.Auth == nil {
 		e.plain, _ = cmp.Or(e.client.Transport, http.DefaultTransport).(*http.Transport)
 	}
-	if e.client.CheckRedirect == nil {
+	switch check := e.client.CheckRedirect; {
+	case check == nil:
 		e.client.CheckRedirect = sameOrigin
+	case e.Options.Auth != nil:
+		e.client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+			if !SameOrigin(req.URL, via[0].URL) {
+				removeCredentials(req.Header)
+			}
+			return check(req, via)
+		}
 	}
-	return e
+	return e, nil
 }
 
 // ownTransport returns a Transport for many concurrent requests to one host.
@@ -86,16 +101,17 @@ func ownTransport() *http.Transport {
 	}
 	t.MaxIdleConns = 0
 	t.MaxIdleConnsPerHost = 256
-	// All requests share an HTTP/2 connection. Without pings, a connection that a network outage has
-	// ended silently would be used until the operating system gives up, which may take 15 minutes.
+	// All requests share an HTTP/2 connection. Without pings, a connection that a network outage
+	// has ended silently would be used until the operating system gives up, which may take 15
+	// minutes.
 	if t.HTTP2 == nil {
 		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	}
 	return t
 }
 
-// Limits of a silent HTTP/2 connection: the time without a frame before a ping is sent, and the time
-// without an answer to it before the connection is closed.
+// Limits of a silent HTTP/2 connection: the time without a frame before a ping is sent, and the
+// time without an answer to it before the connection is closed.
 const (
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
@@ -189,7 +205,12 @@ func (e *End) Push(take func(transport.Message, error)) {
 // Deliver delivers a message of a session to Read or take. It returns false if ctx or the
 // connection ends first.
 func (e *End) Deliver(ctx context.Context, text []byte, session uint32) (ok bool) {
-	return e.put(ctx, received{m: transport.Message{Text: text, Session: session}})
+	return e.DeliverMessage(ctx, transport.Message{Text: text, Session: session})
+}
+
+// DeliverMessage is Deliver for a message whose content may be known.
+func (e *End) DeliverMessage(ctx context.Context, m transport.Message) (ok bool) {
+	return e.put(ctx, received{m: m})
 }
 
 // Forward delivers a Read result of another connection. If that result was terminal, Forward closes
@@ -390,10 +411,10 @@ func (e *End) Bounded(ctx context.Context) (context.Context, context.CancelFunc)
 // fails.
 const maxStalls = 2
 
-// WithStallTimeout returns a context that ends with [transport.ErrStalled] after StallTimeout.
+// WithStallTimeout returns a context that ends with [transport.ErrStalled] after StallTimeout, which
+// [transport.Hold] pauses.
 func (e *End) WithStallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	stall := e.Options.StallTimeout
-	return context.WithTimeoutCause(ctx, stall, fmt.Errorf("%w: no answer within %v", transport.ErrStalled, stall))
+	return new(lazyctx.Clock).WithTimeout(ctx, e.Options.StallTimeout, e.stalled)
 }
 
 // CountStall counts err if it is [transport.ErrStalled]. It returns true if the count has reached

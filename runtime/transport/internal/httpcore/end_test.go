@@ -16,7 +16,10 @@ import (
 // A network outage may end a connection without notice to the client.
 func TestSilentHTTP2ConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := New(httpclient.Options{})
+		e, err := New(&url.URL{Scheme: "http", Host: "server"}, httpclient.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		e.own.Protocols = new(http.Protocols)
 		e.own.Protocols.SetUnencryptedHTTP2(true)
 		e.own.DialContext = func(context.Context, string, string) (net.Conn, error) {
@@ -27,7 +30,7 @@ func TestSilentHTTP2ConnectionIsClosed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		start := time.Now()
-		_, err := e.Do(ctx, Request{Method: http.MethodPost, URL: &url.URL{Scheme: "http", Host: "server"}, Header: http.Header{}, Text: []byte("{}")})
+		_, err = e.Do(ctx, Request{Method: http.MethodPost, URL: &url.URL{Scheme: "http", Host: "server"}, Header: http.Header{}, Text: []byte("{}")})
 		if took := time.Since(start); err == nil || took > pingAfter+pingTimeout {
 			t.Errorf("the request ends with %v after %v", err, took)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
@@ -26,8 +27,12 @@ type Request struct {
 	URL    *url.URL
 	Header http.Header // protocol headers; not modified
 	Text   []byte      // the body; nil for none
-	// Sent is called when Text has been sent, possibly more than once or never; may be nil.
-	Sent func()
+	// Message is the method of the message that a request without Text prepares, for the Authorizer;
+	// "" if there is none.
+	Message string
+	// Wrote is called when the request was written, or with the error of the attempt, possibly more
+	// than once or never; may be nil.
+	Wrote func(httptrace.WroteRequestInfo)
 }
 
 // Do sends a request. The caller must close the body of the response, also if its status is an
@@ -44,13 +49,13 @@ func (e *End) Do(ctx context.Context, r Request) (*http.Response, error) {
 }
 
 // DoWithTimeout is [End.Do] with a limit: it fails with [transport.ErrStalled] if the response does
-// not begin within StallTimeout.
+// not begin within StallTimeout, which [transport.Hold] pauses.
 func (e *End) DoWithTimeout(ctx context.Context, r Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stall := e.Options.StallTimeout
-	timer := time.AfterFunc(stall, func() { cancel(fmt.Errorf("%w: no answer within %v", transport.ErrStalled, stall)) })
+	clock := new(lazyctx.Clock)
+	ctx, cancel := context.WithCancelCause(lazyctx.WithClock(ctx, clock))
+	stop := clock.AfterFunc(e.Options.StallTimeout, func() { cancel(e.stalled) })
 	resp, err := e.Do(ctx, r)
-	if !timer.Stop() && err == nil {
+	if !stop() && err == nil {
 		resp.Body.Close()
 		err = context.Cause(ctx)
 	}
@@ -89,6 +94,18 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 		client.Transport = &redirected{resp, e.plain}
 		return r.doThrough(&client, r.httpRequest(ctx))
 	}
+	if e.Options.Auth != nil {
+		return e.doAuthorized(ctx, r)
+	}
+	req, err := e.prepare(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return r.doThrough(&e.client, req)
+}
+
+// prepare returns the request with the headers of the options.
+func (e *End) prepare(ctx context.Context, r Request) (*http.Request, error) {
 	req := r.httpRequest(ctx)
 	req.Header = req.Header.Clone()
 	for name, values := range e.Options.Header {
@@ -99,10 +116,10 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 	}
 	if e.Options.Prepare != nil {
 		if err := e.Options.Prepare(req); err != nil {
-			return nil, fmt.Errorf("prepare HTTP request: %w", err)
+			return nil, &notSentError{fmt.Errorf("prepare HTTP request: %w", err)}
 		}
 	}
-	return r.doThrough(&e.client, req)
+	return req, nil
 }
 
 // doThrough sends the request through client.
@@ -141,27 +158,36 @@ func (t *redirected) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // httpRequest returns the request as an *http.Request.
 func (r Request) httpRequest(ctx context.Context) *http.Request {
-	req := &http.Request{
-		Method: r.Method, URL: r.URL, Header: r.Header, Host: r.URL.Host,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	if r.Wrote != nil {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: r.Wrote})
 	}
+	req := noRequest.WithContext(ctx) // the only copy that package http offers with a context
+	req.Method, req.URL, req.Header, req.Host = r.Method, r.URL, r.Header, r.URL.Host
+	req.Proto, req.ProtoMajor, req.ProtoMinor = "HTTP/1.1", 1, 1
 	if r.Text != nil {
+		body := func() (io.ReadCloser, error) {
+			// net/http recognizes this body type: it does not wait for the body and writes it
+			// together with the headers.
+			return io.NopCloser(bytes.NewReader(r.Text)), nil
+		}
 		req.ContentLength = int64(len(r.Text))
-		// net/http recognizes this body type: it does not wait for the body and writes it together
-		// with the headers.
-		req.Body = io.NopCloser(bytes.NewReader(r.Text))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Text)), nil }
+		req.Body, _ = body()
+		req.GetBody = body
 	}
-	if r.Sent != nil {
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: r.wrote})
-	}
-	return req.WithContext(ctx)
+	return req
 }
 
-func (r Request) wrote(info httptrace.WroteRequestInfo) {
-	if info.Err == nil {
-		r.Sent()
-	}
+var noRequest http.Request
+
+// notSentError is the error of a request that was not sent.
+type notSentError struct{ error }
+
+func (e *notSentError) Unwrap() error { return e.error }
+
+// NotSent reports whether err is that of a request that was not sent, and not a fault of the network.
+func NotSent(err error) bool {
+	_, ok := errors.AsType[*notSentError](err)
+	return ok
 }
 
 // Unreached reports whether err means that no connection to the server was made, so that nothing
