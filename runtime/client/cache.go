@@ -141,8 +141,8 @@ func (c *cache) remove(element *linked.Element) {
 	c.bytes -= len(entry.key) + len(entry.result)
 }
 
-// drop removes the results of a method, or of one resource if uri is not empty, and those that are
-// on their way.
+// drop removes the results of a method, or of one resource if uri is not empty. Results of pending
+// requests are not cached.
 func (c *cache) drop(method, uri string) (dropped bool) {
 	prefix := method + "\x00"
 	if uri != "" {

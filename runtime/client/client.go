@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/follow"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -37,11 +38,17 @@ type Client struct {
 
 	completions *rate.Limiter
 
-	cache    cache     // of results in revisions without sessions
-	mirrors  mirrors   // of tools
-	listener *listener // in revisions without sessions; nil in a session
-	overHTTP bool      // the connection is Streamable HTTP
-	forget   func()    // forgets what Options.Servers knows of the server; nil if that was not used
+	cache    cache            // of results in revisions without sessions
+	mirrors  mirrors          // of tools
+	listener *follow.Listener // of lists and resources in revisions without sessions; nil in a session
+	// taskListener has a subscription of its own. A change that the server is sending while a
+	// subscription is replaced is lost, and tasks replace theirs often. No change of a task is lost,
+	// because a subscription begins with the states of its tasks.
+	taskListener *follow.Listener
+	overHTTP     bool // the connection is Streamable HTTP
+
+	// removeKnown removes the server from Options.Servers. It is nil if the cached state was not used.
+	removeKnown func()
 
 	tools     list[mcp.Tool]
 	resources list[mcp.Resource]
@@ -50,6 +57,7 @@ type Client struct {
 
 	opened  chan struct{} // closed when session is set
 	session *session.Session
+	plain   *session.Caller // of tools/call without options, in revisions without sessions
 }
 
 // Connect connects to the server at the other end of conn and returns once the handshake is
@@ -71,7 +79,10 @@ func newClient(o *Options) *Client {
 	}
 	c.cache.max = cmp.Or(c.options.MaxCacheBytes, DefaultMaxCacheBytes)
 	c.cache.partition = c.options.CachePartition
-	c.cache.private = c.options.CachePartition != nil || c.options.HTTP.Prepare == nil
+	if c.options.Auth != nil {
+		c.options.HTTP.Auth = c.options.Auth
+	}
+	c.cache.private = c.options.CachePartition != nil || c.options.HTTP.Prepare == nil && c.options.HTTP.Auth == nil
 	c.tools.init(c, mcp.MethodToolsList, c.toolPage, func(t *mcp.Tool) string { return t.Name })
 	c.resources.init(c, mcp.MethodResourcesList, resourcePage, func(r *mcp.Resource) string { return r.URI })
 	c.templates.init(c, mcp.MethodResourcesTemplatesList, templatePage, func(t *mcp.ResourceTemplate) string { return t.URITemplate })
@@ -87,12 +98,15 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 	cfg := c.options.config()
 	cfg.Handler = c.handler(cfg.Handler)
 	cfg.Sending = append(cfg.Sending, c.recordURLs, c.addLogLevel)
-	if c.forget != nil {
+	if !c.options.NoTasks {
+		cfg.Sending = append(cfg.Sending, c.withoutTasksExtension)
+	}
+	if c.removeKnown != nil {
 		cfg.Sending = append(cfg.Sending, c.verifyKnown)
 	}
 	_, c.overHTTP = transport.As[*streamable.Client](conn)
 	cfg.Reopened = c.reopened(cfg.Reopened)
-	c.tasks = requestor.Attach(&cfg)
+	c.tasks = requestor.AttachWith(&cfg, requestor.Options{Respond: c.respondToTask, Watch: c.watchTask})
 	if c.options.Tasks != nil {
 		receiver.Attach(&cfg, receiver.Options{Manager: c.options.Tasks})
 	}
@@ -105,10 +119,14 @@ func (c *Client) connect(ctx context.Context, conn transport.Conn) (*Client, err
 		return nil, err
 	}
 	c.session = s
-	c.listener = newListener(c)
+	c.plain = s.With(session.OnLate(c.cancelLate))
+	c.listener = follow.New(s, c.fetchedList, c.log)
+	c.taskListener = follow.New(s, func(string) bool { return false }, c.log)
 	close(c.opened)
 	if s.Modern() {
-		c.listener.followLists()
+		if c.options.Notifications != nil {
+			c.listener.Lists()
+		}
 		return c, nil
 	}
 	if c.options.Roots != nil {
@@ -126,8 +144,11 @@ func (c *Client) reopened(next func(*mcp.InitializeResult)) func(*mcp.Initialize
 		c.invalidateLists() // the server may have been replaced by another one
 		select {
 		case <-c.opened:
-			if !c.session.Modern() {
+			switch {
+			case !c.session.Modern():
 				c.restoreServerState()
+			case c.options.Notifications != nil:
+				c.listener.Lists()
 			}
 		default: // Connect has not returned, so there is no server state to restore
 		}
@@ -151,20 +172,23 @@ func newInputLimit(perMinute int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
 }
 
-// Session returns the client's session, for operations that Client has no method for.
+// Session returns the client's session, for operations that Client has no method for. In revisions
+// without sessions, the result of a tools/call may be a task; see [Client.With].
 func (c *Client) Session() *session.Session { return c.session }
 
 // Server returns the server info: the server's name, capabilities and instructions. If a lost
-// session was replaced, it returns the server info of the new session. The result must not be
-// modified.
+// session was replaced, it returns the server info of the new session. In a revision without
+// sessions, it is that of the latest server/discover. The client sends one in Ping, when it
+// restores a lost subscription, and before it fails a request because the server has not declared a
+// capability, unless it has sent one in the last ten seconds. The result must not be modified.
 func (c *Client) Server() *mcp.InitializeResult { return c.session.Server() }
 
 // Revision returns the negotiated protocol revision.
 func (c *Client) Revision() mcp.Revision { return c.session.Revision() }
 
 // Close ends the session at once; see [session.Session.Close]. Tasks continue on the server. Close
-// waits for handlers and progress callbacks to return; call [session.Session.StartClose] from within
-// one of them instead.
+// waits for handlers and progress callbacks to return; call [session.Session.StartClose] from
+// within one of them instead.
 func (c *Client) Close() error { return c.session.Close() }
 
 // Shutdown ends the session in order; see [session.Session.Shutdown].
@@ -174,19 +198,23 @@ func (c *Client) Shutdown(ctx context.Context) error { return c.session.Shutdown
 func (c *Client) Wait() error { return c.session.Wait() }
 
 // With returns typed calls for every method of the protocol, made with the given options. They are
-// plain requests: results are not cached, tools run as tasks only if the params say so, subscriptions
-// and the log level are not restored in a later session, and in revisions without sessions an
-// [*mcp.InputRequiredResult] is returned as it is.
+// plain requests: results are not cached, tools run as tasks only if the params say so,
+// subscriptions and the log level are not restored in a later session.
+//
+// In revisions without sessions, an [*mcp.InputRequiredResult] is returned as it is, and so is the
+// task that a server creates for a tools/call, unless [Options].NoTasks is set: it is a
+// [*mcp.CallToolResult] without content, whose ResultType is "task" and whose Extra has the taskId.
+// Pass that id to [Client.AttachTool] to wait for the result or to cancel the task.
 func (c *Client) With(opts ...session.Option) mcp.ToServer {
 	return mcp.ToServer{Caller: c.session.With(opts...)}
 }
 
-// Ping sends a ping to the server and waits for the response. In revisions without sessions, it sends
-// server/discover.
+// Ping sends a ping to the server and waits for the response. In revisions without sessions, it
+// sends server/discover.
 func (c *Client) Ping(ctx context.Context) error { return c.session.Ping(ctx) }
 
-// ReadResource reads a resource (MCP resources, "Reading Resources"). The error wraps [ErrUnknown] if
-// the server has no resource with that URI.
+// ReadResource reads a resource (MCP resources, "Reading Resources"). The error wraps [ErrUnknown]
+// if the server has no resource with that URI.
 func (c *Client) ReadResource(ctx context.Context, uri string) (*mcp.ReadResourceResult, error) {
 	r, err := resultAs[*mcp.ReadResourceResult](c.to().ReadResource(ctx, &mcp.ReadResourceRequestParams{URI: uri}))
 	if err != nil && isNotFound(err, uri) {
@@ -198,12 +226,12 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (*mcp.ReadResourc
 // Subscribe subscribes to changes of a resource. [Options].Notifications receives them in
 // ResourceUpdated (MCP resources, "Subscriptions").
 //
-// In revisions without sessions, one request covers all subscriptions of the client. When it is lost,
-// for example because the server restarts, the client sends it again, and then reports a change of
-// each resource and list that it covers, because changes may have been missed.
+// In revisions without sessions, one request covers all subscriptions of the client. When it is
+// lost, for example because the server restarts, the client sends it again, and then reports a
+// change of each resource and list that it covers, because changes may have been missed.
 func (c *Client) Subscribe(ctx context.Context, uri string) error {
 	if c.session.Modern() {
-		return c.listener.subscribe(ctx, uri)
+		return c.listener.Subscribe(ctx, uri)
 	}
 	fresh := c.serverState.subscribe(uri)
 	_, err := c.With().Subscribe(ctx, &mcp.SubscribeRequestParams{URI: uri})
@@ -216,7 +244,7 @@ func (c *Client) Subscribe(ctx context.Context, uri string) error {
 // Unsubscribe ends the subscription to a resource.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
 	if c.session.Modern() {
-		c.listener.unsubscribe(uri)
+		c.listener.Unsubscribe(uri)
 		return nil
 	}
 	c.serverState.unsubscribe(uri)
@@ -274,7 +302,8 @@ func (c *Client) to(opts ...session.Option) mcp.ToServer {
 	return mcp.ToServer{Caller: c.caller(opts...)}
 }
 
-// addLogLevel is sending middleware. In revisions without sessions it adds the log level to requests.
+// addLogLevel is sending middleware. In revisions without sessions it adds the log level to
+// requests.
 func (c *Client) addLogLevel(next session.Sender) session.Sender {
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
 		if level := c.serverState.logLevel(); level != nil && !call.Notification && call.Session.Modern() {
@@ -292,8 +321,8 @@ func (e *unknownError) Unwrap() []error { return []error{e.error, ErrUnknown} }
 // codeNotFound is the error code for an unknown resource in revisions with sessions.
 const codeNotFound = -32002
 
-// isNotFound reports whether a server has rejected a request because it has no resource with the URI
-// (MCP resources, "Error Handling").
+// isNotFound reports whether a server has rejected a request because it has no resource with the
+// URI (MCP resources, "Error Handling").
 func isNotFound(err error, uri string) bool {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code != jsonrpc.CodeInvalidParams {

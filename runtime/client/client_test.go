@@ -174,7 +174,7 @@ func TestTypedCallsOfEveryFeature(t *testing.T) {
 	}
 }
 
-// Proves META-01, META-02, META-03.
+// Proves META-01, META-02, META-03, M-META-09.
 func TestForeignMetadataIsPreserved(t *testing.T) {
 	const meta = `{"com.example/odd":[1,{"x":null}],"io.modelcontextprotocol/later":7,"progressToken":{"odd":true}}`
 	c, s := connect(t, nil, map[string]func(string) (string, error){

@@ -10,9 +10,12 @@
 //
 // [Client.CallTool] waits for the result. It runs a tool as a task if the tool requires that.
 // [Client.StartTool] starts a task and returns its handle. [Client.AttachTool] returns the handle
-// of an existing task by its id, after a reconnect or in another process. Tasks are an experimental
-// part of revision 2025-11-25. [requestor.Handle.Result] describes how a handle behaves when the
-// connection breaks or the server is silent.
+// of an existing task by its id, after a reconnect or in another process. [requestor.Handle.Result]
+// describes how a handle behaves when the connection breaks or the server is silent. Tasks are an
+// experimental part of revision 2025-11-25, and an extension of 2026-07-28. In the latter, the
+// server decides which calls become tasks, tasks cannot be listed and have no progress, and a
+// handler of an input request that fails ends the wait for the result with an [*InputError]. The
+// task still waits for the input then, but CallTool cancels it.
 //
 // # Partial results
 //
@@ -36,18 +39,17 @@
 // # Revisions without sessions
 //
 // The client speaks revisions with and without sessions, and its methods are the same for both. It
-// speaks one without sessions if the Revisions of [Options].Session name it. In a
-// revision without sessions, such as 2026-07-28:
+// speaks one without sessions if the server does, unless the Revisions of [Options].Session say
+// otherwise. In a revision without sessions, such as 2026-07-28:
 //   - [Client.Server] returns what the server has answered to server/discover.
 //   - Input requests arrive in the results of CallTool, GetPrompt and ReadResource. The handlers in
 //     [Options] respond to them, all requests of one result at once, and the client sends the request
 //     again with the responses.
 //   - [Client.Subscribe] and the lists whose changes [Options].Notifications receives share one
-//     subscription.
+//     subscription. Tasks that are followed share another one.
 //   - Results are cached for as long as the server says; see [Options].MaxCacheBytes.
 //   - [Client.Ping] sends server/discover, and [Client.SetLogLevel] sends nothing.
-//   - There are no tasks, and the roots have no notifications. They need a revision with
-//     sessions.
+//   - The roots have no notifications.
 //
 // A request whose response is lost with its connection is not sent again: it fails with a
 // [*transport.DeliveryError], whose Taken tells whether the server may have received it.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -135,19 +135,10 @@ func CheckURL(text string) error {
 		return errors.New("client: URL has no host")
 	case u.User != nil:
 		return errors.New("client: URL has user information")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !host.IsLoopback(u.Hostname()):
 		return fmt.Errorf("client: URL of host %q is not https", u.Hostname())
 	}
 	return nil
-}
-
-// loopback reports whether a host is this machine.
-func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
 }
 
 // international reports whether a host has letters beyond ASCII, literally or in Punycode.
@@ -193,9 +184,9 @@ func (h requestHandler) open(ctx context.Context, p *mcp.ElicitRequestURLParams)
 const codeURLRequired = -32042
 
 // URLsRequired returns the URLs that the user must open before the server accepts a request. It
-// returns false if err is not that error of the server, or if one of the URLs fails [CheckURL]. Send the
-// request again after the URLs have been opened (MCP elicitation, "URL Elicitation Required
-// Error").
+// returns false if err is not that error of the server, or if one of the URLs fails [CheckURL].
+// Send the request again after the URLs have been opened (MCP elicitation, "URL Elicitation
+// Required Error").
 func URLsRequired(err error) (list []mcp.ElicitRequestURLParams, ok bool) {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code != codeURLRequired {

@@ -525,7 +525,7 @@ func TestUnsafeURLsAreRejected(t *testing.T) {
 	}
 }
 
-// Proves ELIC-15.
+// Proves ELIC-15, M-ELIC-04.
 func TestClientDoesNotFetchURLs(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -637,7 +637,7 @@ func TestToolRoundsAreLimited(t *testing.T) {
 	send(t, s, []exchange{{"sampling/createMessage", conversation(2 * client.DefaultMaxToolRounds), yes}})
 }
 
-// Proves ROOT-01, ROOT-05.
+// Proves ROOT-01, ROOT-05, M-ROOT-01.
 func TestInvalidRootsAreRejected(t *testing.T) {
 	for _, uri := range []string{
 		"https://x.example/", "/home", "file://relative", "file:relative", "file:///a/../b", "file:///a/%2e%2e/b", "file:///a%2f..%2fb", `file:///a\..\b`, "%",

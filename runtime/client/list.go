@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -34,7 +35,8 @@ type list[T any] struct {
 	method  string
 	key     func(*T) string // identifies an item
 	fetch   func(ctx context.Context, to mcp.ToServer, p *mcp.PaginatedRequestParams) (page []T, next *string, err error)
-	onCache func() // called when another list is cached; may be nil
+	onCache func()      // called when another list is cached; may be nil
+	fetched atomic.Bool // a page was requested
 
 	mu       sync.Mutex
 	changes  uint64 // number of changes reported
@@ -73,8 +75,8 @@ func (l *list[T]) session() uint64 {
 }
 
 // all iterates over the list. It uses the cache if the list is fresh and the server announces
-// changes. Otherwise it fetches the list page by page. In revisions without sessions, the pages have
-// a cache of their own.
+// changes. Otherwise it fetches the list page by page. In revisions without sessions, the pages
+// have a cache of their own.
 func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		l.mu.Lock()
@@ -95,6 +97,7 @@ func (l *list[T]) all(ctx context.Context, announced bool) iter.Seq2[*T, error] 
 // pages fetches the list page by page until yield returns false (MCP pagination). It caches a list
 // that was fetched completely and did not change meanwhile.
 func (l *list[T]) pages(ctx context.Context, changes uint64, yield func(*T, error) bool) {
+	l.fetched.Store(true)
 	cached, cacheable := []*T{}, true
 	to := &counter{Caller: l.c.caller()}
 	var cursors pages.Cursors
@@ -244,8 +247,8 @@ func (c *Client) Prompts(ctx context.Context) iter.Seq2[*mcp.Prompt, error] {
 
 // Tool returns the tool with the given name. It fails with [ErrUnknown] if there is none. It uses
 // the cached list, and fetches the list if that is outdated or does not contain the name. If the
-// server does not announce changes, the cached list is never outdated. In revisions without sessions
-// the server says how long it is valid.
+// server does not announce changes, the cached list is never outdated. In revisions without
+// sessions the server says how long it is valid.
 func (c *Client) Tool(ctx context.Context, name string) (*mcp.Tool, error) {
 	tool, err := c.tools.find(ctx, func(t *mcp.Tool) bool { return t.Name == name })
 	if err != nil {
@@ -260,6 +263,19 @@ func (c *Client) invalidateLists() {
 	c.resources.sessionReplaced()
 	c.templates.sessionReplaced()
 	c.prompts.sessionReplaced()
+}
+
+// fetchedList reports whether the list of a notification was requested.
+func (c *Client) fetchedList(notification string) bool {
+	switch notification {
+	case mcp.MethodNotificationsToolsListChanged:
+		return c.tools.fetched.Load()
+	case mcp.MethodNotificationsPromptsListChanged:
+		return c.prompts.fetched.Load()
+	case mcp.MethodNotificationsResourcesListChanged:
+		return c.resources.fetched.Load() || c.templates.fetched.Load()
+	}
+	return false
 }
 
 func (c *Client) resourcesAnnounced() bool {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -34,6 +37,8 @@ type fake struct {
 	answer func(r *http.Request, m jsonrpc.Message) (result string, err *jsonrpc.Error)
 	// listen serves subscriptions/listen; it returns when the stream ends.
 	listen func(ctx context.Context, m jsonrpc.Message, send func(text string))
+	// reject may respond to a request in place of listen and answer. It returns true if it has.
+	reject func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool
 
 	mu  sync.Mutex
 	log []string // the messages
@@ -92,6 +97,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.log = append(f.log, m.Method)
 	f.mu.Unlock()
+	if f.reject != nil && f.reject(w, r, m) {
+		return
+	}
 	if m.Method == mcp.MethodSubscriptionsListen && f.listen != nil {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
@@ -131,7 +139,7 @@ func (f *fake) requests(method string) (n int) {
 // dial connects a client.
 func (f *fake) dial(o client.Options) *client.Client {
 	f.t.Helper()
-	o.HTTP.Options = httpclient.Options{HTTP: f.client, MaxRetries: -1, Prepare: o.HTTP.Prepare}
+	o.HTTP.Options = httpclient.Options{HTTP: f.client, MaxRetries: -1, Prepare: o.HTTP.Prepare, Auth: o.HTTP.Auth}
 	if o.Session.Revisions == nil {
 		o.Session.Revisions = append(session.ModernRevisions(), session.Revisions()...)
 	}
@@ -149,7 +157,7 @@ func param(m jsonrpc.Message, name string) string {
 	return string(raw)
 }
 
-// Proves M-MRTR-17, M-MRTR-18, M-MRTR-19, M-MRTR-20, M-MRTR-21, M-SAMP-01, M-ELIC-01.
+// Proves M-MRTR-17, M-MRTR-18, M-MRTR-19, M-MRTR-20, M-MRTR-21, M-SAMP-01, M-ELIC-01, M-ROOT-01.
 func TestCallRespondsToInputRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -157,6 +165,10 @@ func TestCallRespondsToInputRequests(t *testing.T) {
 		ids := map[jsonrpc.ID]bool{}
 		f.answer = func(_ *http.Request, m jsonrpc.Message) (string, *jsonrpc.Error) {
 			ids[m.ID] = true
+			meta, _ := codec.Member(m.Params, "_meta")
+			if declared, _ := codec.Member(meta, "io.modelcontextprotocol/clientCapabilities"); string(declared) != `{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}},"roots":{},"sampling":{"tools":{}}}` {
+				t.Errorf("the client declares %s", declared)
+			}
 			if param(m, "name") == `"other"` {
 				if param(m, "requestState")+param(m, "inputResponses") != "" {
 					t.Error("another request carries the state")
@@ -196,6 +208,7 @@ func TestCallRespondsToInputRequests(t *testing.T) {
 				<-together
 				return client.Say("m", "hi"), nil
 			},
+			SampleTools: true,
 		})
 		result, err := c.CallTool(t.Context(), "ask", map[string]any{"x": 1})
 		if err != nil {
@@ -216,7 +229,70 @@ func TestCallRespondsToInputRequests(t *testing.T) {
 		if len(ids) != 5 {
 			t.Errorf("%d ids in 5 requests", len(ids))
 		}
+		before := len(f.log)
+		if err := roots.Add(t.Context(), mcp.Root{URI: "file:///a"}); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if len(f.log) > before {
+			t.Errorf("after a change of the roots, the client sends %q", f.log[before:])
+		}
 	})
+}
+
+// Proves M-ELIC-04.
+func TestModernClientOpensNoURLItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const page = "http://localhost/login?id=7"
+		f := newFake(t)
+		var responses []string
+		f.answer = func(_ *http.Request, m jsonrpc.Message) (string, *jsonrpc.Error) {
+			if response := param(m, "inputResponses"); response != "" {
+				responses = append(responses, response)
+				return `{"resultType":"complete","content":[]}`, nil
+			}
+			return `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"Log in.","url":"` + page + `"}}}}`, nil
+		}
+		f.client.Transport = &visits{t, f.client.Transport}
+		for _, action := range []mcp.ElicitAction{"accept", "decline", "cancel"} {
+			asked, agreed := make(chan string), make(chan bool)
+			c := f.dial(client.Options{OpenURL: func(_ context.Context, r *client.URLRequest) (mcp.ElicitAction, error) {
+				asked <- r.URL
+				<-agreed
+				return action, nil
+			}})
+			failed := make(chan error, 1)
+			go func() { _, err := c.CallTool(t.Context(), "t", nil); failed <- err }()
+			if got := <-asked; got != page {
+				t.Errorf("OpenURL received %s", got)
+			}
+			synctest.Wait()
+			if len(responses) > 0 {
+				t.Errorf("before the user agrees, the client sends %q", responses)
+			}
+			agreed <- true
+			if err := <-failed; err != nil {
+				t.Error(err)
+			}
+			if want := []string{`{"a":{"action":"` + string(action) + `"}}`}; !slices.Equal(responses, want) {
+				t.Errorf("responses %q, want %q", responses, want)
+			}
+			responses = nil
+		}
+	})
+}
+
+// visits is a transport that rejects requests to hosts other than the server.
+type visits struct {
+	t     *testing.T
+	inner http.RoundTripper
+}
+
+func (v *visits) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != "server" {
+		v.t.Errorf("the client has sent a request to %s", r.URL)
+	}
+	return v.inner.RoundTrip(r)
 }
 
 func TestInputFailures(t *testing.T) {
@@ -407,9 +483,9 @@ func TestToolsWithInvalidHeadersAreDropped(t *testing.T) {
 func TestResultsAreCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		ttl := "60000"
+		ttl := `"ttlMs":60000,`
 		f.answer = func(_ *http.Request, m jsonrpc.Message) (string, *jsonrpc.Error) {
-			return `{"resultType":"complete","contents":[],"ttlMs":` + ttl + `,"cacheScope":"private"}`, nil
+			return `{"resultType":"complete","contents":[],"tools":[],"prompts":[],` + ttl + `"cacheScope":"private"}`, nil
 		}
 		updated := make(chan string, 10)
 		f.listen = func(ctx context.Context, m jsonrpc.Message, send func(string)) {
@@ -459,7 +535,25 @@ func TestResultsAreCached(t *testing.T) {
 		if first, second := read("a:1"), read("a:2"); first != 1 || second != 0 {
 			t.Errorf("after the notification: %d requests for the resource that changed, %d for the other", first, second)
 		}
-		for _, ttl = range []string{"0", "-5", `"x"`, "1.5"} {
+		for range c.Tools(t.Context()) {
+			t.Error("there is a tool")
+		}
+		for prompt, err := range c.Prompts(t.Context()) { // the same params, another method
+			t.Error(prompt, err)
+		}
+		if n := f.requests(mcp.MethodPromptsList); n != 1 {
+			t.Errorf("%d requests for the list of prompts", n)
+		}
+		updated <- `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`
+		synctest.Wait()
+		for range c.Tools(t.Context()) {
+		}
+		for range c.Prompts(t.Context()) {
+		}
+		if tools, prompts := f.requests(mcp.MethodToolsList), f.requests(mcp.MethodPromptsList); tools != 2 || prompts != 1 {
+			t.Errorf("after the list of tools has changed: %d requests for it, %d for the list of prompts", tools, prompts)
+		}
+		for _, ttl = range []string{"", `"ttlMs":0,`, `"ttlMs":-5,`, `"ttlMs":"x",`, `"ttlMs":1.5,`} {
 			time.Sleep(time.Hour)
 			if first, second := read("a:1"), read("a:1"); first != 1 || second != 1 {
 				t.Errorf("a result with ttlMs %s was cached", ttl)
@@ -512,6 +606,7 @@ func TestPrivateResultsStayInTheirPartition(t *testing.T) {
 	authorizes.HTTP.Prepare = func(*http.Request) error { return nil }
 	both := authorizes
 	both.CachePartition = partition
+	authorizer := client.Options{Auth: client.Token(auth.NewSecret("token"))}
 	for _, c := range []struct {
 		name  string
 		scope string
@@ -523,6 +618,7 @@ func TestPrivateResultsStayInTheirPartition(t *testing.T) {
 		{"public", "public", client.Options{CachePartition: partition}, 1},
 		{"authorized by request", "private", authorizes, 4},
 		{"authorized by request in partitions", "private", both, 2},
+		{"authorized by an Authorizer", "private", authorizer, 4},
 		{"no scope", "", client.Options{CachePartition: partition}, 2},
 		{"switched off", "public", client.Options{MaxCacheBytes: -1}, 4},
 		{"too small", "public", client.Options{MaxCacheBytes: 10}, 4},
@@ -666,13 +762,13 @@ func TestSubscriptionsShareOneListen(t *testing.T) {
 		f := newFake(t)
 		f.answer = func(*http.Request, jsonrpc.Message) (string, *jsonrpc.Error) { return `{}`, nil }
 		var filters []string
-		open := 0
+		var open atomic.Int32
 		cut := make(chan bool)
 		f.listen = func(ctx context.Context, m jsonrpc.Message, send func(string)) {
 			filter := param(m, "notifications")
 			filters = append(filters, filter)
-			open++
-			defer func() { open-- }()
+			open.Add(1)
+			defer open.Add(-1)
 			accepted := strings.Replace(filter, `,"x:refused"`, "", 1)
 			send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID},"notifications":` + accepted + `}}`)
 			select {
@@ -706,8 +802,8 @@ func TestSubscriptionsShareOneListen(t *testing.T) {
 			`{"resourceSubscriptions":["a:1","a:2","x:refused"],` + lists + "}",
 			`{"resourceSubscriptions":["a:2"],` + lists + "}",
 		}
-		if diff := cmp.Diff(want, filters); diff != "" || open != 1 {
-			t.Errorf("%d open (-want +got):\n%s", open, diff)
+		if diff := cmp.Diff(want, filters); diff != "" || open.Load() != 1 {
+			t.Errorf("%d open (-want +got):\n%s", open.Load(), diff)
 		}
 		if got := changes.take(); got != nil {
 			t.Errorf("reported %q although nothing was lost", got)
@@ -715,16 +811,48 @@ func TestSubscriptionsShareOneListen(t *testing.T) {
 		for _, graceful := range []bool{false, true} {
 			cut <- graceful
 			time.Sleep(time.Second)
-			if got := changes.take(); !slices.Equal(got, []string{"tools", "resources", "a:2"}) || open != 1 {
-				t.Errorf("reported %q after a loss, %d open", got, open)
+			if got := changes.take(); !slices.Equal(got, []string{"tools", "resources", "a:2"}) || open.Load() != 1 {
+				t.Errorf("reported %q after a loss, %d open", got, open.Load())
 			}
 		}
 		if err := c.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if open != 0 {
+		if open.Load() != 0 {
 			t.Error("the subscription is open after Shutdown")
+		}
+	})
+}
+
+// A lost subscription may be that of a server that another one has replaced: the client follows the
+// lists of the new server.
+func TestSubscriptionFollowsListsOfReplacedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		var filters []string
+		cut := make(chan struct{})
+		f.listen = func(ctx context.Context, m jsonrpc.Message, send func(string)) {
+			filter := param(m, "notifications")
+			filters = append(filters, filter)
+			send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID},"notifications":` + filter + `}}`)
+			select {
+			case <-cut:
+			case <-ctx.Done():
+			}
+		}
+		c := f.dial(client.Options{Notifications: new(changeLog)})
+		synctest.Wait()
+		f.discover = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"prompts":{"listChanged":true}},"ttlMs":0,"cacheScope":"public"}`
+		cut <- struct{}{}
+		time.Sleep(time.Second)
+		synctest.Wait() // for the race detector
+		want := []string{`{"resourcesListChanged":true,"toolsListChanged":true}`, `{"resourcesListChanged":true,"toolsListChanged":true}`, `{"promptsListChanged":true}`}
+		if diff := cmp.Diff(want, filters); diff != "" || f.requests(mcp.MethodServerDiscover) != 2 {
+			t.Errorf("%d server/discover (-want +got):\n%s", f.requests(mcp.MethodServerDiscover), diff)
+		}
+		if declared := &c.Server().Capabilities; declared.Resources != nil || !declared.Declares("prompts.listChanged") {
+			t.Errorf("the server has the capabilities %+v", declared)
 		}
 	})
 }
@@ -765,4 +893,264 @@ func TestServersAreRemembered(t *testing.T) {
 			t.Errorf("%d requests of server/discover", n)
 		}
 	})
+}
+
+// A subscription that is lost while another one is to replace it counts as lost, too.
+func TestSubscriptionIsLostWhileItIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		cut := make(chan struct{})
+		var requests atomic.Int32
+		f.listen = func(ctx context.Context, m jsonrpc.Message, send func(string)) {
+			number := requests.Add(1)
+			if number != 2 { // the second one is never acknowledged
+				send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID},"notifications":` + param(m, "notifications") + `}}`)
+			}
+			if number > 2 {
+				<-ctx.Done()
+			}
+			select {
+			case <-cut:
+			case <-ctx.Done():
+			}
+		}
+		changes := new(changeLog)
+		c := f.dial(client.Options{Notifications: changes})
+		synctest.Wait()
+		failed := make(chan error)
+		go func() { failed <- c.Subscribe(t.Context(), "a:1") }() // ends when the stream breaks
+		synctest.Wait()
+		if requests.Load() != 2 {
+			t.Fatalf("%d requests", requests.Load())
+		}
+		close(cut)
+		if err := <-failed; err == nil {
+			t.Error("the subscription succeeds")
+		}
+		time.Sleep(time.Minute)
+		if got := changes.take(); !slices.Equal(got, []string{"tools", "resources"}) {
+			t.Errorf("reported %q", got)
+		}
+	})
+}
+
+// A caller of Subscribe that gives up does not end the subscription of another one to the same
+// resource.
+func TestAbandonedSubscribeLeavesOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		acknowledge := make(chan bool)
+		var filter string // of the subscription that was acknowledged last
+		f.listen = func(ctx context.Context, m jsonrpc.Message, send func(string)) {
+			select {
+			case <-acknowledge:
+			case <-ctx.Done():
+				return
+			}
+			filter = param(m, "notifications")
+			send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID},"notifications":` + filter + `}}`)
+			<-ctx.Done()
+		}
+		c := f.dial(client.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		first, abandoned, other := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		subscribe := func(ctx context.Context, uri string, to chan error) {
+			go func() { to <- c.Subscribe(ctx, uri) }() // ends with the subscription or ctx
+			synctest.Wait()
+		}
+		subscribe(t.Context(), "a:1", first)
+		subscribe(ctx, "a:2", abandoned)
+		subscribe(t.Context(), "a:2", other)
+		acknowledge <- true
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait() // the subscription with the second resource is on its way
+		cancel()
+		if err := <-abandoned; err != context.Canceled {
+			t.Error(err)
+		}
+		close(acknowledge)
+		if err := <-other; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if filter != `{"resourceSubscriptions":["a:1","a:2"]}` {
+			t.Errorf("subscribed to %s", filter)
+		}
+	})
+}
+
+// A list that was fetched before the server accepted the subscription may have changed in between.
+func TestChangeBeforeSubscriptionIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.answer = func(*http.Request, jsonrpc.Message) (string, *jsonrpc.Error) {
+			return `{"resultType":"complete","tools":[],"ttlMs":600000,"cacheScope":"public"}`, nil
+		}
+		acknowledge := make(chan bool)
+		f.listen = func(ctx context.Context, m jsonrpc.Message, send func(string)) {
+			<-acknowledge
+			send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID},"notifications":` + param(m, "notifications") + `}}`)
+			<-ctx.Done()
+		}
+		for _, lists := range []bool{false, true} {
+			changes := new(changeLog)
+			c := f.dial(client.Options{Notifications: changes})
+			var want []string
+			if lists {
+				names(t, c.Tools(t.Context()), toolName)
+				want = []string{"tools"}
+			}
+			acknowledge <- true
+			if got := changes.take(); !slices.Equal(got, want) {
+				t.Errorf("listed before: %v, reported %q", lists, got)
+			}
+			requests := f.requests(mcp.MethodToolsList)
+			names(t, c.Tools(t.Context()), toolName)
+			if n := f.requests(mcp.MethodToolsList) - requests; n != 1 {
+				t.Errorf("listed before: %v, %d requests", lists, n)
+			}
+			c.Close()
+		}
+	})
+}
+
+// acknowledge accepts a subscription.
+func acknowledge(m jsonrpc.Message, send func(string)) {
+	send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":ID},"notifications":` + param(m, "notifications") + `}}`)
+}
+
+// The client opens a lost subscription again although the server, or a gateway in front of it, has
+// rejected that for the time being.
+func TestSubscriptionSurvivesTemporaryRejections(t *testing.T) {
+	for name, reject := range map[string]func(w http.ResponseWriter, id string){
+		"shutting down": func(w http.ResponseWriter, id string) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-31051,"message":"server is shutting down"}}`, id)
+		},
+		"overloaded": func(w http.ResponseWriter, id string) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-31050,"message":"overloaded"}}`, id)
+		},
+		"unknown path": func(w http.ResponseWriter, _ string) { http.Error(w, "404 page not found", http.StatusNotFound) },
+		"page": func(w http.ResponseWriter, _ string) {
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<html>Maintenance</html>")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				cut := make(chan struct{})
+				var requests atomic.Int32
+				f.reject = func(w http.ResponseWriter, _ *http.Request, m jsonrpc.Message) bool {
+					if m.Method != mcp.MethodSubscriptionsListen {
+						return false
+					}
+					if n := requests.Add(1); n < 2 || n > 4 {
+						return false
+					}
+					reject(w, m.ID.String())
+					return true
+				}
+				f.listen = func(ctx context.Context, m jsonrpc.Message, send func(string)) {
+					acknowledge(m, send)
+					select {
+					case <-cut:
+					case <-ctx.Done():
+					}
+				}
+				changes := new(changeLog)
+				f.dial(client.Options{Notifications: changes})
+				synctest.Wait()
+				cut <- struct{}{}
+				time.Sleep(time.Minute)
+				if got := changes.take(); !slices.Equal(got, []string{"tools", "resources"}) || requests.Load() != 5 {
+					t.Errorf("%d requests, reported %q", requests.Load(), got)
+				}
+			})
+		})
+	}
+}
+
+// The client does not open subscriptions again and again without delay if the server ends each one
+// soon after it has accepted it.
+func TestSubscriptionThatServerEndsSoonIsDelayed(t *testing.T) {
+	for _, life := range []time.Duration{0, time.Second, 20 * time.Second} {
+		t.Run(life.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				f.listen = func(ctx context.Context, m jsonrpc.Message, send func(string)) {
+					acknowledge(m, send)
+					select {
+					case <-time.After(life):
+						send(`{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":ID}}}`)
+					case <-ctx.Done():
+					}
+				}
+				f.dial(client.Options{Notifications: new(changeLog)})
+				time.Sleep(10 * time.Minute)
+				n := f.requests(mcp.MethodSubscriptionsListen)
+				least, most := 20, 60
+				if life >= 10*time.Second { // the delay stays short
+					least, most = 25, 31
+				}
+				if n < least || n > most {
+					t.Errorf("%d requests", n)
+				}
+			})
+		})
+	}
+}
+
+// The client survives a server that does not answer pings and then is unavailable, as it does in
+// revisions with sessions.
+func TestUnresponsiveServerMayBeUnavailable(t *testing.T) {
+	for name, reject := range map[string]func(w http.ResponseWriter, id string){
+		"unknown path": func(w http.ResponseWriter, _ string) { http.Error(w, "404 page not found", http.StatusNotFound) },
+		"failure":      func(w http.ResponseWriter, _ string) { http.Error(w, "no upstream", http.StatusInternalServerError) },
+		"page": func(w http.ResponseWriter, _ string) {
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<html>Maintenance</html>")
+		},
+		"overloaded": func(w http.ResponseWriter, id string) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-31050,"message":"overloaded"}}`, id)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t)
+				f.answer = func(*http.Request, jsonrpc.Message) (string, *jsonrpc.Error) {
+					return `{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"public"}`, nil
+				}
+				var silent, unavailable atomic.Bool
+				f.reject = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+					if silent.Load() {
+						<-r.Context().Done()
+						return true
+					}
+					if unavailable.Load() {
+						reject(w, m.ID.String())
+					}
+					return unavailable.Load()
+				}
+				c := f.dial(client.Options{Session: session.Config{KeepAlive: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)}})
+				silent.Store(true)
+				time.Sleep(25 * time.Second)
+				unavailable.Store(true)
+				silent.Store(false)
+				time.Sleep(time.Minute)
+				unavailable.Store(false)
+				time.Sleep(2 * time.Minute)
+				for _, err := range c.Tools(t.Context()) {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -28,9 +29,9 @@ type Options struct {
 	// agreed, not that the interaction is complete. Nil means that the server cannot send URLs.
 	OpenURL func(ctx context.Context, u *URLRequest) (mcp.ElicitAction, error)
 
-	// Sample lets a model continue a conversation, see [SampleRequest] and [Say]. If the user rejects
-	// the request, return an error that wraps [ErrRefused]. Nil means that the
-	// server cannot request sampling.
+	// Sample lets a model continue a conversation, see [SampleRequest] and [Say]. If the user
+	// rejects the request, return an error that wraps [ErrRefused]. Nil means that the server
+	// cannot request sampling.
 	Sample func(ctx context.Context, r *SampleRequest) (*mcp.CreateMessageResult, error)
 
 	// SampleTools declares that Sample supports tools.
@@ -46,12 +47,15 @@ type Options struct {
 	// cannot list roots.
 	Roots *Roots
 
-	// CheckRoot is called for each root whenever the server requests the roots. The server sees
-	// the roots for which it returns nil. Errors are logged. If CheckRoot is nil, [Accessible] is used.
+	// CheckRoot is called for each root whenever the server requests the roots. The server sees the
+	// roots for which it returns nil. Errors are logged. If CheckRoot is nil, [Accessible] is used.
 	CheckRoot func(ctx context.Context, root mcp.Root) error
 
 	// Notifications handles the server's notifications. Before it is called, the client discards
-	// the cached list that a list_changed notification names. Nil ignores notifications.
+	// the cached list that a list_changed notification names. Nil ignores notifications. In
+	// revisions without sessions, the client also reports a change where it may have missed one:
+	// while its subscription was lost, and of a list that it fetched before the server accepted the
+	// first one.
 	Notifications mcp.ClientNotificationHandler
 
 	// Methods are handlers of requests and notifications of the server by method, for methods that
@@ -64,6 +68,11 @@ type Options struct {
 	// run as tasks.
 	Tasks *task.Manager
 
+	// NoTasks keeps the client from declaring the Tasks extension in revisions without sessions.
+	// The server then returns the result of each tool call, or rejects a tool that can only run as
+	// a task.
+	NoTasks bool
+
 	// InputRequestsPerMinute limits the input requests per minute: forms, URLs and sampling
 	// together. Further requests are rejected with [session.CodeOverloaded]. The default is
 	// [DefaultInputRequestsPerMinute]; a negative value means no limit.
@@ -74,32 +83,38 @@ type Options struct {
 	// [DefaultMaxInputRounds]; a negative value means no limit.
 	MaxInputRounds int
 
-	// MaxCacheBytes limits the memory for results that a server of a revision without sessions allows
-	// to be used again: lists and resources. The default is [DefaultMaxCacheBytes]; a negative value
-	// means that none are cached.
+	// MaxCacheBytes limits the memory for results that a server of a revision without sessions
+	// allows to be used again: lists and resources. The default is [DefaultMaxCacheBytes]; a
+	// negative value means that none are cached.
 	MaxCacheBytes int
 
-	// CachePartition returns the authorization context of a request, such as the user on whose behalf
-	// it is sent. A result that the server has marked as private is used again only for the same one.
-	// Nil means that all requests of the client have the same. If HTTP.Prepare is set, which may
-	// authorize each request in another way, nil means that private results are not cached (MCP
-	// caching, "Cache Scope Field").
+	// CachePartition returns the authorization context of a request, such as the user on whose
+	// behalf it is sent. A result that the server has marked as private is used again only for the
+	// same one. Nil means that all requests of the client have the same. If Auth or HTTP.Prepare is
+	// set, which may authorize each request in another way, nil means that private results are not
+	// cached (MCP caching, "Cache Scope Field").
 	CachePartition func(ctx context.Context) string
 
-	// Servers remembers what clients have learned about servers; see [Servers]. Clients may share it.
-	// Nil means that each client asks its server.
+	// Servers caches the revisions of servers; see [Servers]. Clients may share it. Nil means that
+	// each client asks its server.
 	Servers *Servers
 
 	// Capabilities are declared in addition to those that follow from the fields above.
 	Capabilities mcp.ClientCapabilities
 
+	// Auth authorizes the client to the server of [Dial]: an Authorizer of package oauth, or
+	// [Token]. It replaces the Auth of HTTP. Timeouts of requests do not run while the user logs in;
+	// the context of a request limits how long it waits. [Command] ignores Auth.
+	Auth httpclient.Authorizer
+
 	// HTTP configures the connection of [Dial].
 	HTTP streamable.ClientOptions
 
 	// Session configures the session. Its Revisions choose between revisions with and without
-	// sessions. Nil means [session.Revisions], those with sessions, which tools as tasks need. Its
-	// Handler receives requests and notifications whose method is neither in Methods nor defined by
-	// the protocol.
+	// sessions. Nil means that [Dial] and [Command] find out which the server has, and prefer one
+	// without sessions. [Connect] then uses [session.Revisions], those with sessions. Its Handler
+	// receives requests and notifications whose method is neither in Methods nor defined by the
+	// protocol.
 	//
 	// Its Reopened is called when a lost session has been replaced and its subscriptions and log
 	// level have been restored. The server does not report changes made between the two sessions: a
@@ -157,6 +172,9 @@ func (o *Options) capabilities() mcp.ClientCapabilities {
 	}
 	if o.Tasks != nil && c.Tasks == nil {
 		c.Tasks = receiver.ClientCapabilities(o.Session.Principal != "", o.Sample != nil, c.Elicitation != nil)
+	}
+	if !o.NoTasks {
+		c.Extensions = withTasksExtension(c.Extensions)
 	}
 	return c
 }

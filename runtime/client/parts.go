@@ -39,7 +39,7 @@ func (c *Client) fetchParts(ctx context.Context, k *call, first *mcp.CallToolRes
 	}
 	params := k.params
 	params.Task = nil
-	o, err := partial.Continue(c.session.With(opts...), mcp.MethodToolsCall, &params, token)
+	o, err := partial.Continue(c.waiting(opts...), mcp.MethodToolsCall, &params, token)
 	if err != nil {
 		return nil, err
 	}

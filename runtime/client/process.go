@@ -95,7 +95,10 @@ func (p *process) Write(ctx context.Context, m transport.Message) error {
 	p.mu.Lock()
 	current, number, lost, restarts := p.current, p.number, p.lost, p.restarts
 	p.mu.Unlock()
-	if lost || m.Session != 0 && m.Session != number {
+	if m.Session != 0 && m.Session != number {
+		return &transport.SessionLostError{Session: m.Session} // the current one may be open
+	}
+	if lost {
 		return &transport.SessionLostError{Session: number}
 	}
 	err := current.Write(ctx, m)

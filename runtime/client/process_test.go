@@ -12,16 +12,21 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
-// childEnv makes the test binary a server over stdio: "modern", or "fragile", which ends on any
-// message before initialize.
+// childEnv makes the test binary a server over stdio: "own" is a server of this module; "modern"
+// and "fragile", which ends on any message before initialize, are not.
 const childEnv = "MCPWIRE_TEST_CHILD"
 
 func serveChild(kind string) {
+	if kind == "own" {
+		serveOwnChild()
+		return
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	opened := false
 	for lines.Scan() {
@@ -45,6 +50,34 @@ func serveChild(kind string) {
 		if m.Kind == jsonrpc.KindRequest {
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
 		}
+	}
+}
+
+// serveOwnChild serves a tool that asks for input, one that ends the process, and a resource.
+func serveOwnChild() {
+	s := server.New("own", "1", &server.Config{StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}})
+	server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		charged, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return os.Getpid(), nil })
+		if err != nil {
+			return "", err
+		}
+		if _, err := server.Elicit(ctx, c, "Name?", new(nameForm)); err != nil {
+			return "", err
+		}
+		return fmt.Sprint(charged, " ", os.Getpid()), nil
+	})
+	server.AddTool(s, "die", "", func(context.Context, *server.Call, struct{}) (string, error) {
+		os.Exit(2)
+		return "", nil
+	})
+	server.AddTool(s, "pid", "", func(context.Context, *server.Call, struct{}) (int, error) { return os.Getpid(), nil })
+	server.AddTool(s, "add", "", func(context.Context, *server.Call, struct{}) (string, error) {
+		_, err := server.AddTool(s, "added", "", nothing)
+		return "", err
+	})
+	server.AddResource(s, "a:1", "a", noContent)
+	if s.Run(context.Background(), stdio.Server(stdio.Options{})) != nil {
+		os.Exit(1)
 	}
 }
 
@@ -104,10 +137,49 @@ func TestCommandRestartsModernServer(t *testing.T) {
 	}
 }
 
+// A server over stdio ends while the user is asked. The process that replaces it goes on with the
+// call, does not repeat its step, and knows the subscriptions.
+func TestOwnServerProcessIsReplacedBetweenRounds(t *testing.T) {
+	changes := &updates{uris: make(chan string, 10), lists: make(chan bool, 10)}
+	var c *client.Client
+	c = command(t, "own", client.Options{Notifications: changes, Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		_, err := c.CallTool(ctx, "die", nil)
+		if lost, ok := errors.AsType[*transport.DeliveryError](err); !ok || !lost.Taken {
+			t.Errorf("the call of a server that has ended fails with %v", err)
+		}
+		return fill(f, "Ada"), nil
+	}})
+	if !c.Session().Modern() {
+		t.Fatal("session is not modern")
+	}
+	if err := c.Subscribe(t.Context(), "a:1"); err != nil {
+		t.Fatal(err)
+	}
+	first := pid(t, c)
+	charged, finished, _ := strings.Cut(callText(t, c, "order", nil), " ")
+	if second := pid(t, c); charged != first || finished != second || first == second {
+		t.Errorf("charged by %s, finished by %s; the processes are %s and %s", charged, finished, first, second)
+	}
+	if uri := <-changes.uris; uri != "a:1" {
+		t.Errorf("reported %q", uri)
+	}
+	<-changes.lists // may have changed while there was no process
+	callText(t, c, "add", nil)
+	<-changes.lists
+}
+
 // updates receives the resources that have changed.
 type updates struct {
 	mcp.UnimplementedClientNotificationHandler
-	uris chan string
+	uris  chan string
+	lists chan bool // a value for each change of the list of tools; nil for none
+}
+
+func (u *updates) ToolListChanged(context.Context, *mcp.NotificationParams) error {
+	if u.lists != nil {
+		u.lists <- true
+	}
+	return nil
 }
 
 func (u *updates) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotificationParams) error {

@@ -169,14 +169,16 @@ func overHTTP(t *testing.T, test func(t *testing.T, serve serveFunc)) {
 	run := func(name string, serve serveFunc) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, serve) }) })
 	}
-	run("Streamable HTTP", func(s *server.Server) (http.Handler, func()) {
-		h := s.Handler(nil)
-		return h, func() { h.Close() }
-	})
+	run("Streamable HTTP", streamableHTTP)
 	run("HTTP with SSE", func(s *server.Server) (http.Handler, func()) {
 		h := sse.NewHandler(func(_ *http.Request, conn transport.Conn) { s.Serve(conn) }, sse.HandlerOptions{})
 		return h, h.Close
 	})
+}
+
+func streamableHTTP(s *server.Server) (http.Handler, func()) {
+	h := s.Handler(nil)
+	return h, func() { h.Close() }
 }
 
 // retry calls f repeatedly until it succeeds. Messages sent to a server that has ended are lost.
@@ -265,63 +267,68 @@ func TestRestoringSubscriptionsOutlastsTemporaryFailures(t *testing.T) {
 
 // A restarted server may be a different one: its new server info and capabilities apply.
 func TestServerInfoFollowsReplacedServer(t *testing.T) {
-	overHTTP(t, func(t *testing.T, serve serveFunc) {
-		at := new(network)
-		open := func(version string, add func(*server.Server)) (stop func()) {
-			t.Helper()
-			s := server.New("shop", version, &server.Config{
-				Instructions: "version " + version,
-				Capabilities: func(c *mcp.ServerCapabilities) {
-					if version == "2" {
-						c.Tasks = receiver.ServerCapabilities(false)
-					}
-				},
-			})
-			add(s)
-			stop = listen(at, serve, s)
-			t.Cleanup(stop)
-			return stop
-		}
-		stop := open("1", func(s *server.Server) {
-			server.AddTool(s, "buy", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
-		})
-		o := at.options()
-		o.Session.Revisions = session.Revisions()
-		c, err := client.Dial(t.Context(), "http://localhost/", &o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		check := func(version string, tools, prompts bool) {
-			t.Helper()
-			if s := c.Server(); s.ServerInfo.Version != version || *s.Instructions != "version "+version {
-				t.Errorf("the server is %+v: %s", s.ServerInfo, *s.Instructions)
-			}
-			_, tool := c.CallTool(t.Context(), "buy", nil)
-			_, prompt := c.GetPrompt(t.Context(), "advise", nil)
-			for feature, got := range map[string]struct {
-				err      error
-				declared bool
-			}{"tool": {tool, tools}, "prompt": {prompt, prompts}} {
-				_, undeclared := errors.AsType[*session.CapabilityError](got.err)
-				if undeclared == got.declared || got.declared && got.err != nil {
-					t.Errorf("version %s: the %s fails with %v", version, feature, got.err)
-				}
-			}
-			if got := c.Session().PeerTakesTask("tools/call"); got != (version == "2") {
-				t.Errorf("version %s: tools run as tasks: %v", version, got)
-			}
-		}
-		check("1", true, false)
-		stop()
-		open("2", func(s *server.Server) {
-			server.AddPrompt(s, "advise", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
-				return &mcp.GetPromptResult{}, nil
-			})
-		})
-		retry(t, func() error { return c.Ping(t.Context()) })
-		check("2", false, true)
+	overHTTP(t, func(t *testing.T, serve serveFunc) { testServerInfoFollows(t, serve, session.Revisions()) })
+	t.Run("without sessions", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { testServerInfoFollows(t, streamableHTTP, session.ModernRevisions()) })
 	})
+}
+
+func testServerInfoFollows(t *testing.T, serve serveFunc, revisions []mcp.Revision) {
+	at := new(network)
+	open := func(version string, add func(*server.Server)) (stop func()) {
+		t.Helper()
+		s := server.New("shop", version, &server.Config{
+			Instructions: "version " + version,
+			Capabilities: func(c *mcp.ServerCapabilities) {
+				if version == "2" {
+					c.Tasks = receiver.ServerCapabilities(false)
+				}
+			},
+		})
+		add(s)
+		stop = listen(at, serve, s)
+		t.Cleanup(stop)
+		return stop
+	}
+	stop := open("1", func(s *server.Server) {
+		server.AddTool(s, "buy", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
+	})
+	o := at.options()
+	o.Session.Revisions = revisions
+	c, err := client.Dial(t.Context(), "http://localhost/", &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	check := func(version string, tools, prompts bool) {
+		t.Helper()
+		if s := c.Server(); s.ServerInfo.Version != version || *s.Instructions != "version "+version {
+			t.Errorf("the server is %+v: %s", s.ServerInfo, *s.Instructions)
+		}
+		_, tool := c.CallTool(t.Context(), "buy", nil)
+		_, prompt := c.GetPrompt(t.Context(), "advise", nil)
+		for feature, got := range map[string]struct {
+			err      error
+			declared bool
+		}{"tool": {tool, tools}, "prompt": {prompt, prompts}} {
+			_, undeclared := errors.AsType[*session.CapabilityError](got.err)
+			if undeclared == got.declared || got.declared && got.err != nil {
+				t.Errorf("version %s: the %s fails with %v", version, feature, got.err)
+			}
+		}
+		if got := c.Session().PeerTakesTask("tools/call"); got != (version == "2" && !c.Session().Modern()) {
+			t.Errorf("version %s: tools run as tasks: %v", version, got)
+		}
+	}
+	check("1", true, false)
+	stop()
+	open("2", func(s *server.Server) {
+		server.AddPrompt(s, "advise", "", func(context.Context, *server.Call, map[string]string) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, nil
+		})
+	})
+	retry(t, func() error { return c.Ping(t.Context()) })
+	check("2", false, true)
 }
 
 // A cursor is valid only in its session: if the server restarts between two pages, the list ends

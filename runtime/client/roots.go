@@ -17,8 +17,9 @@ import (
 )
 
 // Roots is a set of files and folders that servers may see (MCP roots). Several clients may share
-// it, and each announces changes to its server. Let the user decide which roots it contains. A server sees the roots that [Options].CheckRoot admits. The zero value is an empty set.
-// Roots is safe for concurrent use.
+// it, and each announces changes to its server. Let the user decide which roots it contains. A
+// server sees the roots that [Options].CheckRoot admits. The zero value is an empty set. Roots is
+// safe for concurrent use.
 type Roots struct {
 	mu       sync.Mutex
 	roots    []mcp.Root

@@ -5,19 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/rounds"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
 // InputError is returned if a server needs input for a request in a revision without sessions, and
-// the client cannot give it. The request has no effect on the server then, unless it says so.
+// the client cannot give it. The request has no effect on the server then, unless it says so. A
+// task still waits for the input: [requestor.Handle.Result] asks for it again.
 type InputError struct {
 	Method string // of the input request, such as elicitation/create
 	Err    error  // why there is no response; the error of the handler in Options
@@ -39,7 +40,7 @@ var ErrInputRounds = errors.New("client: limit of input rounds reached")
 const maxInputRequests = 64
 
 // caller sends the requests of the methods of Client. In revisions without sessions it uses cached
-// results and responds to input requests; otherwise it does nothing of its own.
+// results and responds to input requests; otherwise it passes results on.
 type caller struct {
 	c  *Client
 	to jsonrpc.Caller
@@ -61,142 +62,114 @@ func (k caller) Call(ctx context.Context, method string, params codec.Encoder) (
 	return k.c.cache.call(ctx, method, params, func() (json.RawMessage, bool, error) { return k.rounds(ctx, method, params) })
 }
 
-// rounds sends a request until its result is complete. Each time that the result asks for input,
-// rounds collects the responses and sends the request again (MCP multi round-trip requests, "Client
-// Requirements"). asked reports whether there was more than one round.
+// waiting is a caller of tools/call that waits for the task if the server creates one.
+type waiting struct{ caller }
+
+// waiting returns a caller of tools/call with options for the session.
+func (c *Client) waiting(opts ...session.Option) waiting {
+	switch {
+	case !c.session.Modern():
+		return waiting{c.caller(opts...)}
+	case len(opts) == 0:
+		return waiting{caller{c, c.plain}}
+	}
+	return waiting{c.caller(append(opts, session.OnLate(c.cancelLate))...)}
+}
+
+// Call implements [jsonrpc.Caller].
+func (k waiting) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
+	result, err := k.caller.Call(ctx, method, params)
+	if err != nil || !k.c.session.Modern() || !requestor.IsTask(result) {
+		return result, err
+	}
+	ctx = modern.WithParamHeaders(ctx, nil) // these belong to tools/call
+	h, err := k.c.tasks.Created(ctx, k.c.session, method, result)
+	if err != nil {
+		return nil, err
+	}
+	return h.ResultOrCancel(ctx)
+}
+
+// rounds sends a request until its result is complete. asked reports whether there was more than
+// one round.
 func (k caller) rounds(ctx context.Context, method string, params codec.Encoder) (result json.RawMessage, asked bool, err error) {
-	result, err = k.to.Call(ctx, method, params)
-	if err != nil || !takesInput(method) {
-		return result, false, err
+	limit := k.c.options.MaxInputRounds
+	result, asked, err = rounds.Call(ctx, k.to, method, params, limit, k.c.respond)
+	if err == rounds.ErrLimit {
+		err = fmt.Errorf("%w: %s: %d", ErrInputRounds, method, limit)
 	}
-	var wait time.Duration // before the next round without input requests
-	for round := 1; ; round++ {
-		required, ok := inputRequired(result)
-		if !ok {
-			return result, round > 1, nil
-		}
-		if limit := k.c.options.MaxInputRounds; limit >= 0 && round > limit {
-			return nil, true, fmt.Errorf("%w: %s: %d", ErrInputRounds, method, limit)
-		}
-		again := &retry{params: params, state: required.state}
-		if required.requests != nil {
-			wait = 0
-			if again.responses, err = k.c.respond(ctx, required.requests); err != nil {
-				return nil, true, err
-			}
-		} else if wait, err = pause(ctx, wait); err != nil {
-			return nil, true, err
-		}
-		if result, err = k.to.Call(ctx, method, again); err != nil {
-			return nil, true, err
-		}
-	}
-}
-
-// Delays before rounds without input requests. The first such round follows at once.
-const (
-	firstPause = 100 * time.Millisecond
-	maxPause   = 5 * time.Second
-)
-
-// pause waits for d, and returns the next delay. It fails with the cause of ctx.
-func pause(ctx context.Context, d time.Duration) (next time.Duration, err error) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return min(max(2*d, firstPause), maxPause), nil
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-}
-
-// takesInput reports whether the result of a method may ask for input.
-func takesInput(method string) bool {
-	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet || method == mcp.MethodResourcesRead
-}
-
-// required is what a result asks for.
-type required struct {
-	requests []inputRequest  // nil if it asks for no input
-	state    json.RawMessage // the text of requestState; nil if there is none
-}
-
-type inputRequest struct {
-	key    string
-	method string
-	params json.RawMessage // nil for none
-}
-
-// inputRequired returns what a result asks for. ok is false if it is complete. The session has
-// checked its resultType.
-func inputRequired(result json.RawMessage) (r required, ok bool) {
-	kind, found := codec.Member(result, "resultType")
-	if !found || string(kind) != `"input_required"` {
-		return required{}, false
-	}
-	r.state, _ = codec.Member(result, "requestState")
-	requests, found := codec.Member(result, "inputRequests")
-	if !found {
-		return r, true
-	}
-	codec.ReadPart(requests, func(reader *wire.Reader) {
-		for reader.Object(); reader.More(); {
-			in := inputRequest{key: reader.Key()}
-			text := reader.Raw()
-			if method, ok := codec.Member(text, "method"); ok {
-				codec.ReadPart(method, func(m *wire.Reader) { in.method = m.Text() })
-			}
-			in.params, _ = codec.Member(text, "params")
-			r.requests = append(r.requests, in)
-		}
-	})
-	return r, true
-}
-
-// response is the response to an input request.
-type response struct {
-	key  string
-	text json.RawMessage
+	return result, asked, err
 }
 
 // respond passes input requests to their handlers, all at once, and returns the responses. If one
-// fails, it ends the contexts of the others.
-func (c *Client) respond(ctx context.Context, requests []inputRequest) ([]response, error) {
+// fails, it ends the contexts of the others. It does not wait for handlers after the end of their
+// context.
+func (c *Client) respond(ctx context.Context, requests []rounds.Request) ([]rounds.Response, error) {
 	if len(requests) > maxInputRequests {
 		return nil, fmt.Errorf("client: %d input requests in one result, more than %d", len(requests), maxInputRequests)
 	}
 	for _, in := range requests {
-		if err := c.takes(in.method); err != nil {
-			return nil, &InputError{in.method, err}
+		if err := c.takes(in.Method); err != nil {
+			return nil, &InputError{in.Method, err}
 		}
 	}
-	if limit := c.options.Session.InputTimeout; limit >= 0 {
-		if limit == 0 {
-			limit = session.DefaultInputTimeout
-		}
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit, session.ErrTimeout)
-		defer stop()
-	}
+	ctx, stop := c.withInputTimeout(ctx)
+	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	responses := make([]response, len(requests))
+	responses := make([]rounds.Response, len(requests))
 	var handlers sync.WaitGroup
 	for i, in := range requests {
 		handlers.Go(func() { // ends with the handler
-			text, err := c.handle(ctx, i, in)
+			text, err := c.handle(ctx, &session.Request{ID: codec.IntScalar(int64(i) + 1), Method: in.Method, Params: in.Params})
 			if err != nil {
-				cancel(&InputError{in.method, err})
+				cancel(&InputError{in.Method, err})
 			}
-			responses[i] = response{in.key, text}
+			responses[i] = rounds.Response{Key: in.Key, Text: text}
 		})
 	}
-	handlers.Wait()
+	returned := make(chan struct{})
+	go func() { // ends with the handlers
+		handlers.Wait()
+		close(returned)
+	}()
+	select {
+	case <-returned:
+	case <-ctx.Done():
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return responses, nil
+}
+
+// withInputTimeout returns a context that ends when a handler of input requests has taken too long.
+func (c *Client) withInputTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := c.options.Session.InputTimeout
+	switch {
+	case limit < 0:
+		return ctx, func() {}
+	case limit == 0:
+		limit = session.DefaultInputTimeout
+	}
+	return context.WithTimeoutCause(ctx, limit, session.ErrTimeout)
+}
+
+// respondToTask passes an input request of a task to its handler; see [requestor.Options].
+func (c *Client) respondToTask(ctx context.Context, req *session.Request) (json.RawMessage, error) {
+	err := c.takes(req.Method)
+	var text json.RawMessage
+	if err == nil {
+		limited, stop := c.withInputTimeout(ctx)
+		defer stop()
+		if text, err = c.handle(limited, req); err != nil && limited.Err() != nil {
+			err = context.Cause(limited)
+		}
+	}
+	if err != nil {
+		return nil, &InputError{req.Method, err}
+	}
+	return text, nil
 }
 
 // takes returns an error if the client has not declared that it responds to an input request.
@@ -212,8 +185,8 @@ func (c *Client) takes(method string) error {
 }
 
 // handle passes an input request to its handler.
-func (c *Client) handle(ctx context.Context, number int, in inputRequest) (json.RawMessage, error) {
-	result, err := c.session.Handle(ctx, &session.Request{ID: codec.IntScalar(int64(number) + 1), Method: in.method, Params: in.params})
+func (c *Client) handle(ctx context.Context, req *session.Request) (json.RawMessage, error) {
+	result, err := c.session.Handle(ctx, req)
 	switch {
 	case err != nil:
 		return nil, err
@@ -221,45 +194,4 @@ func (c *Client) handle(ctx context.Context, number int, in inputRequest) (json.
 		return nil, errors.New("the handler returned no result")
 	}
 	return codec.Marshal(result)
-}
-
-// retry is the params of a request that is sent again with input.
-type retry struct {
-	params    codec.Encoder
-	responses []response      // nil for none
-	state     json.RawMessage // nil for none
-}
-
-// EncodeJSON implements [codec.Encoder].
-func (r *retry) EncodeJSON(w *wire.Writer) {
-	params, err := codec.Marshal(r.params)
-	if err != nil {
-		w.Fail("", err)
-		return
-	}
-	w.Begin()
-	err = codec.ReadPart(params, func(reader *wire.Reader) {
-		for reader.Object(); reader.More(); {
-			name := reader.Key()
-			if raw := reader.Raw(); !slices.Contains([]string{"inputResponses", "requestState"}, name) {
-				w.MapKey(name)
-				w.Raw(raw)
-			}
-		}
-	})
-	w.Fail("", err)
-	if r.responses != nil {
-		w.Key(`,"inputResponses":`)
-		w.Begin()
-		for _, response := range r.responses {
-			w.MapKey(response.key)
-			w.Raw(response.text)
-		}
-		w.End()
-	}
-	if r.state != nil {
-		w.Key(`,"requestState":`)
-		w.Raw(r.state)
-	}
-	w.End()
 }

@@ -5,24 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// Servers remembers what [Dial] and [Command] have learned about servers: their revision and what
-// they have said of themselves. A later client of the same server then needs no request to find that
-// out: it sends nothing before the first call if the server has a revision without sessions, and
-// initialize at once otherwise. A host may store a state and set it in another process. If a
-// remembered server rejects the first message, it is forgotten.
+// Servers caches the revisions and the server info of servers for [Dial] and [Command]. A later
+// client of the same server does not send server/discover: it sends nothing before the first call
+// if the server has a revision without sessions, and initialize at once otherwise. A host may store
+// a state and set it in another process. A server that rejects the first message is removed.
 //
 // A server is known by its URL, or by the path and the arguments of its command, separated by NUL
 // bytes. The zero value is empty. Servers is safe for concurrent use.
@@ -31,7 +30,7 @@ type Servers struct {
 	known map[string]session.State
 }
 
-// Get returns what is known of a server. ok is false if that is nothing.
+// Get returns the cached state of a server. ok is false if there is none.
 func (s *Servers) Get(server string) (state session.State, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,8 +38,7 @@ func (s *Servers) Get(server string) (state session.State, ok bool) {
 	return state, ok
 }
 
-// Set sets what is known of a server: its Revision and Server. A state without a Revision removes
-// the server.
+// Set caches the Revision and the Server of a state. A state without a Revision removes the server.
 func (s *Servers) Set(server string, state session.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,10 +54,10 @@ func (s *Servers) Set(server string, state session.State) {
 }
 
 // Dial connects to the server at serverURL over Streamable HTTP, or over the older HTTP with SSE if
-// the server supports only that; see [Options].HTTP. If the Revisions of [Options].Session
-// are of both kinds, with and without sessions, it finds out which the server has; see
-// [session.Connect]. By default they are those with sessions, which tasks need. A response with status
-// 401 or 403 is an error and says nothing about the revision.
+// the server supports only that; see [Options].HTTP. If the Revisions of [Options].Session are of
+// both kinds, with and without sessions, which is the default, it finds out which the server has,
+// and prefers one without sessions; see [session.Connect]. A response with status 401 or 403 is an
+// error and says nothing about the revision.
 //
 // If the session is lost, for example because the server restarts, the client opens a new session.
 // It then discards its cached lists and restores the subscriptions and the log level that were set
@@ -92,8 +90,8 @@ func serverKey(serverURL string) string {
 // If the server ends while that is unknown, as some do on any message before initialize, Command
 // starts it again and opens a session. If a server of a revision without sessions ends by itself
 // later, the client starts it again: requests without a response fail with a
-// [*transport.DeliveryError], and subscriptions are restored. The client is closed if the server ends
-// five times in a row within ten seconds of its start.
+// [*transport.DeliveryError], and subscriptions are restored. The client is closed if the server
+// ends five times in a row within ten seconds of its start.
 func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, error) {
 	key := strings.Join(append([]string{server.Path}, server.Args...), "\x00")
 	start := func(c *Client) (*Client, error) {
@@ -108,7 +106,7 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 		return connected, err
 	}
 	c, err := connectKnown(o, key, start)
-	current, sessions := split(revisions(o))
+	current, sessions := modern.Split(revisions(o))
 	if errors.Is(err, session.ErrClosed) && ctx.Err() == nil && len(current) > 0 && len(sessions) > 0 {
 		own := valueOf(o)
 		own.Session.Revisions = sessions
@@ -117,8 +115,8 @@ func Command(ctx context.Context, server stdio.Command, o *Options) (*Client, er
 	return c, err
 }
 
-// connectKnown connects a new client with what is known of the server, and remembers what it has
-// learned.
+// connectKnown connects a new client with the cached state of the server, and then caches the state
+// of its session.
 func connectKnown(o *Options, server string, connect func(*Client) (*Client, error)) (*Client, error) {
 	own := valueOf(o)
 	own.Session.Revisions = revisions(o)
@@ -131,7 +129,7 @@ func connectKnown(o *Options, server string, connect func(*Client) (*Client, err
 	}
 	first := newClient(&own)
 	if own.Session.Known != nil {
-		first.forget = func() { own.Servers.Set(server, session.State{}) }
+		first.removeKnown = func() { own.Servers.Set(server, session.State{}) }
 	}
 	c, err := connect(first)
 	if err != nil {
@@ -144,8 +142,8 @@ func connectKnown(o *Options, server string, connect func(*Client) (*Client, err
 	return c, nil
 }
 
-// verifyKnown is sending middleware of a client whose server is known. If the server rejects the
-// first request, it may have changed: verifyKnown makes later clients ask it again.
+// verifyKnown is sending middleware of a client that was connected with a cached state. If the
+// server rejects the first request, it may have changed: verifyKnown removes it from the cache.
 func (c *Client) verifyKnown(next session.Sender) session.Sender {
 	var verified atomic.Bool
 	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
@@ -159,7 +157,7 @@ func (c *Client) verifyKnown(next session.Sender) session.Sender {
 		case err == nil:
 			verified.Store(true)
 		case answered, undelivered && lost.Refused:
-			c.forget()
+			c.removeKnown()
 		}
 		return result, err
 	}
@@ -170,17 +168,5 @@ func revisions(o *Options) []mcp.Revision {
 	if o != nil && len(o.Session.Revisions) > 0 {
 		return o.Session.Revisions
 	}
-	return session.Revisions()
-}
-
-// split returns the revisions without sessions and those with sessions.
-func split(all []mcp.Revision) (current, sessions []mcp.Revision) {
-	for _, rev := range all {
-		if slices.Contains(session.ModernRevisions(), rev) {
-			current = append(current, rev)
-		} else {
-			sessions = append(sessions, rev)
-		}
-	}
-	return current, sessions
+	return append(session.ModernRevisions(), session.Revisions()...)
 }

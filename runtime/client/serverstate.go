@@ -10,8 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/internal/follow"
 )
 
 // serverState records the state that the server keeps for the session: the client requests it again
@@ -96,7 +95,7 @@ func (c *Client) restoreServerState() {
 		})
 		if err != nil {
 			c.log.Warn("subscription not restored", "uri", uri, "error", err)
-			if _, refused := errors.AsType[*jsonrpc.Error](err); refused && !temporary(err) {
+			if _, refused := errors.AsType[*jsonrpc.Error](err); refused && !follow.Temporary(err) {
 				s.unsubscribe(uri)
 			}
 			continue
@@ -125,19 +124,10 @@ func (r *restoreRetries) call(f func() error) error {
 		if err == nil {
 			r.failures = 0
 		}
-		if !temporary(err) || r.failures == maxRestoreFailures {
+		if !follow.Temporary(err) || r.failures == maxRestoreFailures {
 			return err
 		}
 		time.Sleep(min(restoreDelay<<r.failures, maxRestoreDelay))
 		r.failures++
 	}
-}
-
-// temporary reports whether a request that failed with err may succeed later.
-func temporary(err error) bool {
-	if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
-		return !lost.Refused
-	}
-	code := jsonrpc.CodeOf(err)
-	return err != nil && (code == session.CodeOverloaded || code == session.CodeClosing)
 }

@@ -30,7 +30,9 @@ type call struct {
 	err      error          // of an option
 }
 
-// OnProgress requests progress and calls f for each report, like [session.OnProgress].
+// OnProgress requests progress and calls f for each report, like [session.OnProgress]. In revisions
+// without sessions, the progress starts again each time that the call is sent with responses to
+// input requests.
 func OnProgress(f func(session.Progress)) CallOption { return func(c *call) { c.progress = f } }
 
 // Timeout limits the time until the result is received; 0 means no limit. The default is that of
@@ -80,10 +82,10 @@ func Meta(name string, v any) CallOption {
 // [partial.Operation].
 //
 // In revisions without sessions, CallTool responds to input requests with the handlers of [Options]
-// and sends the call again with the responses, up to [Options].MaxInputRounds times. It fails with an
-// [*InputError] if a handler fails. Over HTTP, it repeats the arguments that the schema of the tool
-// marks with x-mcp-header in header fields. If the server rejects these, CallTool fetches the list of
-// tools and calls the tool once more.
+// and sends the call again with the responses, up to [Options].MaxInputRounds times. It fails with
+// an [*InputError] if a handler fails. Over HTTP, it repeats the arguments that the schema of the
+// tool marks with x-mcp-header in header fields. If the server rejects these, CallTool fetches the
+// list of tools and calls the tool once more.
 func (c *Client) CallTool(ctx context.Context, name string, arguments any, opts ...CallOption) (*mcp.CallToolResult, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
@@ -186,18 +188,25 @@ func (c *Client) callPlain(ctx context.Context, k *call) (*mcp.CallToolResult, e
 		ctx, cancel = context.WithTimeoutCause(ctx, *k.timeout, session.ErrTimeout)
 		defer cancel()
 	}
-	to := c.to(opts...)
-	result, err := resultAs[*mcp.CallToolResult](to.CallTool(c.withMirrors(ctx, &k.params), &k.params))
+	to := mcp.ToServer{Caller: c.waiting(opts...)}
+	return withHeaders(c, ctx, &k.params, func(ctx context.Context) (*mcp.CallToolResult, error) {
+		return resultAs[*mcp.CallToolResult](to.CallTool(ctx, &k.params))
+	})
+}
+
+// withHeaders calls a tool with the header fields of its arguments.
+func withHeaders[R any](c *Client, ctx context.Context, p *mcp.CallToolRequestParams, call func(context.Context) (R, error)) (R, error) {
+	result, err := call(c.withMirrors(ctx, p))
 	if err == nil || !c.mirrorsHeaders() || !errors.Is(err, session.ErrHeaders) {
 		return result, err
 	}
-	// The server has not called the tool. Its schema is unknown or has changed (MCP Streamable HTTP,
-	// "Client Behavior").
+	// The server has not called the tool. Its schema is unknown or has changed (MCP Streamable
+	// HTTP, "Client Behavior").
 	c.tools.changed()
-	if _, failed := c.Tool(ctx, k.params.Name); failed != nil {
-		return nil, err
+	if _, failed := c.Tool(ctx, p.Name); failed != nil {
+		return result, err
 	}
-	return resultAs[*mcp.CallToolResult](to.CallTool(c.withMirrors(ctx, &k.params), &k.params))
+	return call(c.withMirrors(ctx, p))
 }
 
 // callTask calls a tool as a task and waits for it.
@@ -240,10 +249,20 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 // StartTool starts a tool as a task and returns its handle once the server has created the task
 // (MCP tasks, "Creating Tasks"). If the tool does not support tasks, StartTool fails with
 // [requestor.ErrNotAsTask] and does not call it.
+//
+// In revisions without sessions, the server decides whether a call becomes a task. StartTool
+// responds to input requests until then, as CallTool does. The id of the handle is "" if the server
+// has returned the result.
 func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts ...requestor.Option) (*requestor.Handle[*mcp.CallToolResult], error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
 		return nil, err
+	}
+	if c.session.Modern() {
+		opts = append([]requestor.Option{requestor.Via(func(opts ...session.Option) jsonrpc.Caller { return c.caller(opts...) })}, opts...)
+		return withHeaders(c, ctx, &p, func(ctx context.Context) (*requestor.Handle[*mcp.CallToolResult], error) {
+			return c.tasks.CallTool(ctx, c.session, &p, opts...)
+		})
 	}
 	if c.runsToolTasks() {
 		tool, err := c.Tool(ctx, name)

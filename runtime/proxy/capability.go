@@ -1,10 +1,15 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/object"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -70,31 +75,61 @@ func addTasks(c *mcp.ServerCapabilities, more *mcp.ServerCapabilitiesTasks) {
 }
 
 // describe returns the result of initialize with the capabilities and instructions of the upstreams
-// and of the server itself. For an upstream that is not connected, describe declares all
-// capabilities that the proxy can pass on.
+// and of the server itself.
 func (c *client) describe(result *mcp.InitializeResult) *mcp.InitializeResult {
 	out := *result
-	out.Capabilities = *c.p.own.Load()
+	out.Capabilities, out.Instructions = c.merge(result.Instructions)
+	projected := mcp.Project(mcp.Revision(out.ProtocolVersion), &out)
+	projected.Capabilities.Extensions = out.Capabilities.Extensions // negotiated in all revisions
+	return projected
+}
+
+// discover serves server/discover.
+func (c *client) discover(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
+	result, err := next(ctx, req)
+	own, ok := result.(*mcp.DiscoverResult)
+	if err != nil || !ok {
+		return result, err
+	}
+	out := *own
+	out.Capabilities, out.Instructions = c.merge(own.Instructions)
+	out.Capabilities.Tasks = nil
+	out.Capabilities.Extensions = withoutTasks(out.Capabilities.Extensions)
+	return mcp.Project(req.Revision(), &out), nil
+}
+
+// merge returns the capabilities and instructions of the upstreams and of the server itself. For an
+// upstream that is not connected, it declares all capabilities that the proxy can pass on.
+func (c *client) merge(own *string) (all mcp.ServerCapabilities, merged *string) {
+	all = *c.p.own.Load()
 	var instructions []string
-	if result.Instructions != nil {
-		instructions = append(instructions, *result.Instructions)
+	if own != nil {
+		instructions = append(instructions, *own)
 	}
 	for _, l := range c.links {
 		conn := l.conn.Load()
 		if conn == nil {
-			add(&out.Capabilities, everything())
+			add(&all, everything())
 			continue
 		}
 		server := conn.session.Server()
-		add(&out.Capabilities, server.Capabilities)
+		declared := server.Capabilities
+		if conn.session.Modern() {
+			declared.Extensions = withoutTasks(declared.Extensions)
+		}
+		add(&all, declared)
 		if server.Instructions != nil && *server.Instructions != "" {
 			instructions = append(instructions, *server.Instructions)
 		}
 	}
 	if len(instructions) > 0 {
-		out.Instructions = new(strings.Join(instructions, "\n\n"))
+		merged = new(strings.Join(instructions, "\n\n"))
 	}
-	projected := mcp.Project(mcp.Revision(out.ProtocolVersion), &out)
-	projected.Capabilities.Extensions = out.Capabilities.Extensions // negotiated in all revisions
-	return projected
+	return all, merged
+}
+
+// withoutTasks returns the declared extensions without that for tasks, whose methods the proxy does
+// not pass on.
+func withoutTasks(extensions json.RawMessage) json.RawMessage {
+	return object.With(extensions, tasks.ExtensionID, nil)
 }

@@ -16,27 +16,36 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// client is the proxy's state for one session of a client.
+// client is the proxy's state for one session of a client, or for the modern requests of one.
 type client struct {
-	p       *Proxy
-	session *session.Session
-	ctx     context.Context // ends with the session
-	cancel  context.CancelFunc
-	opening context.Context // ctx with the values of the request that opened the session
-	links   []*link
-	settled chan struct{} // closed when all links have tried to connect, or ConnectTimeout has passed
-	table   atomic.Pointer[table]
+	p         *Proxy
+	key       clientKey
+	session   *session.Session             // nil if requests are modern
+	params    *mcp.InitializeRequestParams // what modern requests say of the client; nil if there is a session
+	anonymous bool                         // several clients may send the modern requests
+	ctx       context.Context              // ends when the connections to upstreams are to be closed
+	cancel    context.CancelFunc
+	opening   context.Context // ctx with values of the first request
+	links     []*link
+	settled   chan struct{} // closed when all links have tried to connect, or ConnectTimeout has passed
+	table     atomic.Pointer[table]
+
+	uses int         // modern requests and held calls; guarded by Proxy.mu
+	left time.Time   // when uses was last 0; guarded by Proxy.mu
+	idle *time.Timer // runs while uses is 0 over HTTP; guarded by Proxy.mu
 
 	mu            sync.Mutex
-	level         json.RawMessage  // params of the latest logging/setLevel; nil if there was none
-	subscriptions map[string]*link // by URI
-	tasks         map[string]*link // tasks of the client by id, created by upstreams
-	created       []string         // ids of tasks of upstreams, the oldest first
+	level         json.RawMessage          // params of the latest logging/setLevel; nil if there was none
+	subscriptions map[string]*subscription // at upstreams, by URI
+	listeners     map[*listener]struct{}   // of modern requests
+	held          map[string]*heldCall     // by id
+	tasks         map[string]*link         // tasks of the client by id, created by upstreams
+	created       []string                 // ids of tasks of upstreams, the oldest first
 }
 
 // Limits of the state of a client. The oldest tasks are forgotten.
@@ -44,23 +53,6 @@ const (
 	maxSubscriptions = server.DefaultMaxSubscriptions
 	maxTasks         = 10_000
 )
-
-// newClient starts to connect to the upstreams. The caller must hold p.mu.
-func newClient(ctx context.Context, p *Proxy, s *session.Session) *client {
-	c := &client{p: p, session: s, settled: make(chan struct{}), subscriptions: map[string]*link{}, tasks: map[string]*link{}}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.opening = &lazyctx.Values{Context: c.ctx, Other: ctx}
-	c.table.Store(new(table))
-	for i := range p.cfg.Upstreams {
-		l := &link{c: c, up: &p.cfg.Upstreams[i], tried: make(chan struct{}), trackers: map[string]*session.Tracker{}}
-		c.links = append(c.links, l)
-	}
-	for _, l := range c.links {
-		p.upstream.Go(func() { l.run(c.ctx) }) // ends with the session
-	}
-	p.upstream.Go(c.settle)
-	return c
-}
 
 // settle closes settled when all links have tried to connect, or after ConnectTimeout.
 func (c *client) settle() {
@@ -88,20 +80,44 @@ func (c *client) wait(ctx context.Context) error {
 	}
 }
 
-// notify sends a notification to the client.
+// notify sends a notification to the client. In revisions without sessions, it belongs to the
+// request of ctx.
 func (c *client) notify(ctx context.Context, method string, params json.RawMessage) {
 	var encoder codec.Encoder
 	if params != nil {
 		encoder = session.Raw(params)
 	}
-	if err := c.session.Notify(ctx, method, encoder); err != nil && c.ctx.Err() == nil {
+	var to jsonrpc.Notifier = c.session
+	if c.modern() {
+		peer, ok := session.PeerFrom(ctx)
+		if !ok {
+			return
+		}
+		to = peer
+	}
+	if err := to.Notify(ctx, method, encoder); err != nil && c.ctx.Err() == nil {
 		c.p.log.Debug("notification not passed on", "method", method, "error", boundary.ErrorText(err))
+	}
+}
+
+// updated reports an updated resource to the client.
+func (c *client) updated(ctx context.Context, uri string) {
+	const method = mcp.MethodNotificationsResourcesUpdated
+	if c.modern() {
+		c.notifyListeners(method, uri)
+		return
+	}
+	if params, err := codec.Marshal(&mcp.ResourceUpdatedNotificationParams{URI: uri}); err == nil {
+		c.notify(ctx, method, params)
 	}
 }
 
 // receive is the receiving middleware for clients. Next is the server itself.
 func (p *Proxy) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if req.Modern() {
+			return p.receiveModern(ctx, req, next)
+		}
 		if req.Session == nil || !passes(req.Method) {
 			return next(ctx, req)
 		}
@@ -258,7 +274,7 @@ func (c *client) byName(ctx context.Context, req *session.Request, k kind, next 
 // hasOwn reports whether the server itself lists a feature for the client.
 func (c *client) hasOwn(ctx context.Context, req *session.Request, k kind, key string, next session.Handler) bool {
 	own := req.Clone()
-	own.Method, own.Params = lists[k].method, nil
+	own.Method, own.Params = lists[k].method, ownParams(req, "", false)
 	for {
 		result, err := next(ctx, own)
 		if err != nil {
@@ -277,9 +293,7 @@ func (c *client) hasOwn(ctx context.Context, req *session.Request, k kind, key s
 		if !ok {
 			return false
 		}
-		if own.Params, err = codec.Marshal(&mcp.PaginatedRequestParams{Cursor: &cursor}); err != nil {
-			return false
-		}
+		own.Params = ownParams(req, cursor, true)
 	}
 }
 
@@ -309,8 +323,20 @@ func (c *client) byURI(uri string) []*link {
 // read serves a request for a resource. It asks one upstream after the other, and then the server
 // itself, until one knows the resource.
 func (c *client) read(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
-	result, _, err := c.askByURI(ctx, req, next)
+	result, by, err := c.askByURI(ctx, req, next)
+	if text, ok := result.(session.Raw); ok && by != nil && c.modern() && c.edits() {
+		if scope, _ := textOf(json.RawMessage(text), "cacheScope"); scope == string(mcp.CacheScopePublic) {
+			result = session.Raw(object.With(json.RawMessage(text), "cacheScope", quote(string(mcp.CacheScopePrivate))))
+		}
+	}
 	return result, err
+}
+
+// edits reports whether a result may differ between callers for reasons that its upstream does not
+// know.
+func (c *client) edits() bool {
+	cfg := &c.p.cfg.Server
+	return c.key.principal != "" || len(cfg.Session.Receiving) > 0 || cfg.Visible != nil || len(cfg.Methods) > 0
 }
 
 // askByURI passes a request with a URI to the upstreams that may have the resource, until one knows
@@ -361,7 +387,7 @@ func (c *client) subscribe(ctx context.Context, req *session.Request, next sessi
 	result, by, err := c.askByURI(ctx, req, next)
 	if uri, ok := textOf(req.Params, "uri"); ok && err == nil && by != nil {
 		c.mu.Lock()
-		c.subscriptions[strings.Clone(uri)] = by
+		c.subscriptions[strings.Clone(uri)] = &subscription{by, 1}
 		c.mu.Unlock()
 	}
 	return result, err
@@ -370,7 +396,10 @@ func (c *client) subscribe(ctx context.Context, req *session.Request, next sessi
 func (c *client) unsubscribe(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	uri, _ := textOf(req.Params, "uri")
 	c.mu.Lock()
-	l := c.subscriptions[uri]
+	var l *link
+	if sub := c.subscriptions[uri]; sub != nil {
+		l = sub.link
+	}
 	delete(c.subscriptions, uri)
 	c.mu.Unlock()
 	return c.pass(ctx, req, l, req.Params, next)
@@ -425,7 +454,7 @@ func (c *client) stateOf(l *link) (level json.RawMessage, uris []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, uri := range slices.Sorted(maps.Keys(c.subscriptions)) {
-		if c.subscriptions[uri] == l {
+		if c.subscriptions[uri].link == l {
 			uris = append(uris, uri)
 		}
 	}

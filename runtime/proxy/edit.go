@@ -46,6 +46,15 @@ func editText(object json.RawMessage, f func(string) string, path ...string) jso
 	return append(out, object[to:]...)
 }
 
+// quote returns a text as JSON.
+func quote(text string) json.RawMessage {
+	out, err := codec.Marshal(codec.StringScalar(text))
+	if err != nil {
+		return json.RawMessage(`""`) // not UTF-8
+	}
+	return out
+}
+
 // find returns the position of the value of a member.
 func find(object json.RawMessage, name string) (start, end int, ok bool) {
 	err := codec.ReadPart(object, func(r *wire.Reader) {

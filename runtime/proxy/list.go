@@ -6,13 +6,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -35,11 +40,13 @@ var lists = [kinds]struct {
 	key      string // member of a feature that identifies it
 	prefixed bool   // the key gets the prefix of the upstream
 	changed  string // method of the notification of a change
+
+	announced string // capability of servers that send it
 }{
-	tools:     {mcp.MethodToolsList, "tools", "name", true, mcp.MethodNotificationsToolsListChanged},
-	prompts:   {mcp.MethodPromptsList, "prompts", "name", true, mcp.MethodNotificationsPromptsListChanged},
-	resources: {mcp.MethodResourcesList, "resources", "uri", false, mcp.MethodNotificationsResourcesListChanged},
-	templates: {mcp.MethodResourcesTemplatesList, "resourceTemplates", "uriTemplate", false, mcp.MethodNotificationsResourcesListChanged},
+	tools:     {mcp.MethodToolsList, "tools", "name", true, mcp.MethodNotificationsToolsListChanged, "tools.listChanged"},
+	prompts:   {mcp.MethodPromptsList, "prompts", "name", true, mcp.MethodNotificationsPromptsListChanged, "prompts.listChanged"},
+	resources: {mcp.MethodResourcesList, "resources", "uri", false, mcp.MethodNotificationsResourcesListChanged, "resources.listChanged"},
+	templates: {mcp.MethodResourcesTemplatesList, "resourceTemplates", "uriTemplate", false, mcp.MethodNotificationsResourcesListChanged, "resources.listChanged"},
 }
 
 // feature is a feature of an upstream. It is immutable.
@@ -48,6 +55,7 @@ type feature struct {
 	key      string // for clients
 	original string // the key at the upstream
 	text     json.RawMessage
+	fields   func() ([]modern.Field, error) // arguments of a tool that clients repeat in header fields
 }
 
 // Limits of the list of an upstream.
@@ -57,11 +65,26 @@ const (
 	listTimeout     = time.Minute // of a page
 )
 
+// fetched is a list of an upstream.
+type fetched struct {
+	features []*feature
+	at       time.Time
+	ttl      time.Duration // how long the list may be used; in a session, -1 for an unknown time
+}
+
+// stale reports whether a list must be fetched again. An upstream that announces changes has
+// announced none.
+func (f *fetched) stale(conn *connection, k kind) bool {
+	return conn.session.Modern() && conn.session.PeerServes(lists[k].method) &&
+		!conn.session.Server().Capabilities.Declares(lists[k].announced) && time.Since(f.at) >= f.ttl
+}
+
 // fetch returns the features of a kind that the upstream lists. The list is empty if it has none.
-func (l *link) fetch(ctx context.Context, conn *connection, k kind) ([]*feature, error) {
+func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, error) {
+	list := &fetched{at: time.Now(), ttl: -1}
 	of := lists[k]
 	if !conn.session.PeerServes(of.method) {
-		return nil, nil
+		return list, nil
 	}
 	var all []*feature
 	var cursors pages.Cursors
@@ -70,6 +93,11 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) ([]*feature,
 		page, err := conn.session.With(session.Timeout(listTimeout)).Call(ctx, of.method, params)
 		if err != nil {
 			return nil, err
+		}
+		if conn.session.Modern() {
+			if ttl := ttlOf(page); list.ttl < 0 || ttl < list.ttl {
+				list.ttl = ttl
+			}
 		}
 		page = l.c.convert(conn, of.method, page)
 		for _, text := range elements(page, of.member) {
@@ -81,6 +109,16 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) ([]*feature,
 			if of.prefixed {
 				f.key = l.up.Prefix + key
 				f.text = editText(text, func(string) string { return f.key }, of.key)
+			}
+			if k == tools {
+				schema, _ := codec.Member(text, "inputSchema")
+				f.fields = sync.OnceValues(func() ([]modern.Field, error) { return modern.ReceivedFields(schema) })
+				if conn.overHTTP && conn.session.Modern() {
+					if _, err := f.fields(); err != nil {
+						l.c.p.log.Warn("invalid tool dropped", "upstream", l.up.Name, "tool", key, "error", err)
+						continue
+					}
+				}
 			}
 			all = append(all, f)
 			size += len(f.text)
@@ -100,7 +138,8 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) ([]*feature,
 			return nil, fmt.Errorf("proxy: list: %w", err)
 		}
 		if !more {
-			return all, nil
+			list.features = all
+			return list, nil
 		}
 		params = &mcp.PaginatedRequestParams{Cursor: next}
 	}
@@ -121,12 +160,14 @@ func (t *table) get(k kind, key string) *feature {
 }
 
 // setList replaces a list of an upstream, and announces a change of the merged list.
-func (c *client) setList(l *link, k kind, list []*feature) {
+func (c *client) setList(l *link, k kind, list *fetched) {
 	c.mu.Lock()
 	l.lists[k] = list
 	var all []*feature
 	for _, l := range c.links {
-		all = append(all, l.lists[k]...)
+		if l.lists[k] != nil {
+			all = append(all, l.lists[k].features...)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b *feature) int { return cmp.Compare(a.key, b.key) })
 	merged := slices.CompactFunc(all, func(a, b *feature) bool {
@@ -143,9 +184,86 @@ func (c *client) setList(l *link, k kind, list []*feature) {
 	same := slices.EqualFunc(before[k], merged, func(a, b *feature) bool {
 		return a.link == b.link && a.key == b.key && bytes.Equal(a.text, b.text)
 	})
-	if _, ready := c.session.State(); !same && ready { // otherwise the client has not listed anything
-		c.notify(c.ctx, lists[k].changed, nil)
+	switch {
+	case same:
+	case c.modern():
+		c.notifyListeners(lists[k].changed, "")
+	default:
+		if _, ready := c.session.State(); ready { // otherwise the client has not listed anything
+			c.notify(c.ctx, lists[k].changed, nil)
+		}
 	}
+}
+
+// ownParams returns the params of a request for a list of the server itself, on behalf of another
+// request. Given is true if there is a cursor.
+func ownParams(req *session.Request, cursor string, given bool) (params json.RawMessage) {
+	if meta, ok := codec.Member(req.Params, "_meta"); ok {
+		params = object.With(nil, "_meta", meta)
+	}
+	if given {
+		params = object.With(params, "cursor", quote(cursor))
+	}
+	return params
+}
+
+// refreshStale fetches expired lists again if their upstreams do not announce changes.
+func (c *client) refreshStale(ctx context.Context, k kind) {
+	var group sync.WaitGroup
+	for _, l := range c.links {
+		conn := l.conn.Load()
+		c.mu.Lock()
+		list := l.lists[k]
+		c.mu.Unlock()
+		if conn != nil && list != nil && list.stale(conn, k) {
+			group.Go(func() { l.refresh(ctx, k) })
+		}
+	}
+	group.Wait()
+}
+
+// hint returns how long clients may use the features of upstreams in a merged list: the shortest
+// time of an upstream. [server.Caching] has that of upstreams with sessions.
+func (c *client) hint(k kind) time.Duration {
+	shortest := time.Duration(-1)
+	for _, l := range c.links {
+		conn := l.conn.Load()
+		c.mu.Lock()
+		list := l.lists[k]
+		c.mu.Unlock()
+		ttl := c.ownTTL(k)
+		switch {
+		case conn == nil || list == nil:
+			ttl = 0
+		case !conn.session.PeerServes(lists[k].method):
+			continue
+		case list.ttl >= 0:
+			ttl = list.ttl
+		}
+		if shortest < 0 || ttl < shortest {
+			shortest = ttl
+		}
+	}
+	if shortest < 0 {
+		return c.ownTTL(k)
+	}
+	return shortest
+}
+
+// ownTTL returns how long clients may use the server's own list.
+func (c *client) ownTTL(k kind) time.Duration {
+	caching := &c.p.cfg.Server.Caching
+	return [kinds]time.Duration{tools: caching.Tools, prompts: caching.Prompts, resources: caching.Resources, templates: caching.Templates}[k]
+}
+
+// ttlOf returns how long a result may be used.
+func ttlOf(result json.RawMessage) time.Duration {
+	raw, _ := codec.Member(result, "ttlMs")
+	n, ok := codec.Number(raw).Int()
+	if !ok || n < 0 {
+		return 0
+	}
+	return time.Duration(min(n, int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
 // Prefixes of cursors. The rest of a cursor is the last key of the previous page after afterKey,
@@ -158,6 +276,9 @@ const (
 // list serves a page of a merged list: features of upstreams, and then those of the server itself.
 func (c *client) list(ctx context.Context, req *session.Request, k kind, next session.Handler) (codec.Encoder, error) {
 	cursor, _ := textOf(req.Params, "cursor")
+	if cursor == "" {
+		c.refreshStale(ctx, k)
+	}
 	all := c.table.Load()[k]
 	switch {
 	case strings.HasPrefix(cursor, afterKey):
@@ -172,7 +293,10 @@ func (c *client) list(ctx context.Context, req *session.Request, k kind, next se
 	case cursor != "":
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid cursor"}
 	}
-	page := page{member: lists[k].member}
+	page := page{member: lists[k].member, hint: -1}
+	if req.Modern() {
+		page.hint = c.hint(k)
+	}
 	size := c.p.cfg.Server.PageSize
 	for _, f := range all[:min(size, len(all))] {
 		page.add(f.text)
@@ -180,13 +304,14 @@ func (c *client) list(ctx context.Context, req *session.Request, k kind, next se
 	if len(all) > size {
 		return page.end(afterKey + all[size-1].key), nil
 	}
-	return page.addOwn(ctx, req, strings.TrimPrefix(cursor, ownList), strings.HasPrefix(cursor, ownList), next)
+	return page.addOwn(ctx, req, c.ownTTL(k), strings.TrimPrefix(cursor, ownList), strings.HasPrefix(cursor, ownList), next)
 }
 
 // page is a page of a list as JSON text. It begins with the member name of the list.
 type page struct {
 	member string
 	text   []byte
+	hint   time.Duration // how long a modern client may use the page; -1 for a page without a hint
 }
 
 func (p *page) add(element json.RawMessage) {
@@ -204,6 +329,9 @@ func (p *page) end(cursor string) codec.Encoder {
 		p.text = append(p.text, `{"`+p.member+`":[`...)
 	}
 	p.text = append(p.text, ']')
+	if p.hint >= 0 {
+		p.text = append(p.text, `,"ttlMs":`+strconv.FormatInt(p.hint.Milliseconds(), 10)+`,"cacheScope":"private"`...)
+	}
 	if cursor != "" {
 		if text, err := codec.Append(append(p.text, `,"nextCursor":`...), codec.StringScalar(cursor)); err == nil {
 			p.text = text
@@ -212,19 +340,12 @@ func (p *page) end(cursor string) codec.Encoder {
 	return session.Raw(append(p.text, '}'))
 }
 
-// addOwn adds a page of the server's own list and ends the page. Given is true if the client has
-// sent a cursor of that list. In this case, an error of the list fails the request; otherwise, the
-// page lacks the server's own features.
-func (p *page) addOwn(ctx context.Context, req *session.Request, cursor string, given bool, next session.Handler) (codec.Encoder, error) {
+// addOwn adds a page of the server's own list, which clients may use for ttl, and ends the page.
+// Given is true if the client has sent a cursor of that list. In this case, an error of the list
+// fails the request; otherwise, the page lacks the server's own features.
+func (p *page) addOwn(ctx context.Context, req *session.Request, ttl time.Duration, cursor string, given bool, next session.Handler) (codec.Encoder, error) {
 	own := req.Clone()
-	own.Params = nil
-	if given {
-		params, err := codec.Marshal(&mcp.PaginatedRequestParams{Cursor: &cursor})
-		if err != nil {
-			return nil, err
-		}
-		own.Params = params
-	}
+	own.Params = ownParams(req, cursor, given)
 	result, err := next(ctx, own)
 	if err != nil && given {
 		return nil, err
@@ -237,6 +358,7 @@ func (p *page) addOwn(ctx context.Context, req *session.Request, cursor string, 
 		}
 		for _, element := range elements(text, p.member) {
 			p.add(element)
+			p.hint = min(p.hint, ttl)
 		}
 		if cursor, ok := textOf(text, "nextCursor"); ok {
 			following = ownList + cursor

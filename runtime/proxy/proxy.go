@@ -17,10 +17,56 @@
 // that client and no other, and clients share no state. The connections end with the session. If
 // one fails, its features disappear from the lists, and the proxy connects again. The other
 // connections are not affected. Over HTTP without sessions ([streamable.HandlerOptions].Stateless),
-// the proxy connects for each request. Do not set [streamable.HandlerOptions].Store: a session that
-// is restored after a restart of the proxy has lost its subscriptions, its log level and its list
-// of tasks. Without a store, clients open new sessions and send their subscriptions and log levels
-// again.
+// the proxy connects for each request of a revision with sessions. Do not set
+// [streamable.HandlerOptions].Store: a session that is restored after a restart of the proxy has
+// lost its subscriptions, its log level and its list of tasks. Without a store, clients open new
+// sessions and send their subscriptions and log levels again.
+//
+// # Revisions
+//
+// The proxy serves revisions with and without sessions, and speaks both to upstreams. It prefers
+// the kind that the client speaks, and uses the other one if the upstream has only that.
+//
+// Modern requests, those of revisions without sessions, share connections: over standard input and
+// output, those of one client; over HTTP, those of one principal whose clients have the same info
+// and capabilities. Over HTTP, the connections are closed five minutes after the last request. A
+// principal can have requests with 32 different infos and capabilities at the same time, and all
+// principals together with 1,000: the proxy rejects further ones with status 503. Without
+// [streamable.HandlerOptions].Principal, all clients over HTTP are one principal: an upstream with
+// sessions must not keep anything in a session that they may not share. A call of such a client
+// whose messages could reach the wrong client has a connection of its own: the client wants log
+// messages, or can be asked for input and the upstream has sessions. If the upstream is a child
+// process, that starts one for each such call. Set a Principal where that is too slow.
+//
+// Input requests pass in all combinations:
+//
+//   - From an upstream without sessions to a client without: the requests and the requestState pass,
+//     and any process with the same configuration may serve any round. The proxy adds the Name of the
+//     upstream to the requestState, so that the input reaches no other upstream.
+//   - From an upstream without sessions to a client with one: the proxy sends the requests over the
+//     session, and the responses in further rounds.
+//   - From an upstream with sessions to a client without: the request to the upstream stays open
+//     between the rounds, and the upstream runs the tool once. The call waits for input for the
+//     InputTimeout of [server.Config], in at most MaxRounds rounds; a client can have 100 waiting calls.
+//     Only the process that holds the call can serve the next round, for a client with the same
+//     principal, info and capabilities, and with the same params. A load balancer must therefore send
+//     the requests of a client to one process. Another process, or the same after the call has ended,
+//     rejects the round with an error that says so; it does not run the tool again. A client that
+//     disconnects during a round cancels the call. The upstream does not say which call an input
+//     request belongs to: of several calls at once, any may ask for it. If the upstream fails with
+//     [server.CodeURLElicitationRequired], the client is asked to visit the pages, and the call is made
+//     again, as clients of sessions do it.
+//
+// A client without sessions follows changes with subscriptions/listen. The proxy subscribes at each
+// upstream in the way of its revision. If an upstream without sessions does not announce changes,
+// and the caching hint of its list has expired, the proxy fetches the list again when a client
+// requests it. A merged list has the shortest time of these hints, or that of [server.Caching] for
+// features of the server itself and of upstreams with sessions; its scope is private. The hint of a
+// resource passes, but its scope is private if the proxy has middleware or the request has a
+// principal.
+//
+// When an upstream is connected again, the proxy reports a change of each resource that the client
+// has subscribed to there, because changes may have been missed.
 //
 // # What is passed on
 //
@@ -28,7 +74,7 @@
 //
 //   - The names of tools and prompts get the Prefix of their upstream.
 //   - The ids of tasks get the Name of their upstream and a colon.
-//   - Progress tokens and request ids belong to one session, so they are replaced.
+//   - Progress tokens, request ids and subscription ids belong to one connection, so they are replaced.
 //   - If a client and an upstream have different revisions, [mcp.Project] removes the members of
 //     results that the client's revision does not define.
 //
@@ -39,20 +85,21 @@
 // The proxy passes on calls with their progress and cancellation, completion, log messages and the
 // log level, subscriptions, input requests in the other direction (elicitation, sampling, roots),
 // tasks in both, and all notifications of upstreams. It sends list_changed if a merged list has
-// changed. It does not pass on requests of clients that the protocol does not define.
-//
-// The proxy serves the revisions with sessions.
+// changed. Header fields that repeat arguments of tools are checked, and sent to upstreams over
+// HTTP. It does not pass on requests of clients that the protocol does not define, nor the
+// extension for tasks of revisions without sessions.
 //
 // # Tasks
 //
-// Clients can get, cancel and await tasks by id in later sessions, too, if the upstream outlives
-// the session. The list of tasks has only those that were created in the same session, because an
-// upstream may know all clients of the proxy as one.
+// Clients with sessions can get, cancel and await tasks by id in later sessions, too, if the
+// upstream outlives the session. The list of tasks has only those that were created in the same
+// session, because an upstream may know all clients of the proxy as one.
 package proxy
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -78,13 +125,16 @@ type Upstream struct {
 	// Prefix is prepended to the names of tools and prompts, such as "files_". It may be empty. If
 	// two features then have the same name, clients see that of the first upstream.
 	Prefix string
-	// Connect opens a connection. It is called for each session of a client, and again 1 second
-	// after a connection has failed. If it fails again and again, the delay doubles up to 1 minute.
-	// Connect is called by several goroutines at once. Ctx ends with the session of the client, and
-	// has the values of the request that opened the session.
+	// Connect opens a connection. It is called for each session of a client or group of modern
+	// requests, and again 1 second after a connection has failed. If it fails again and again, the
+	// delay doubles up to 1 minute. If an upstream ends when it is asked for its revisions, it is
+	// called again at once. Connect is called by several goroutines at once. Ctx ends with the
+	// session of the client, and has the values of the request that opened the session. For modern
+	// requests over HTTP, which share the connection, it has the principal and no other values.
 	Connect func(ctx context.Context) (transport.Conn, error)
 	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
-	// Revisions is nil, the proxy requests the revision of the client.
+	// Revisions is nil, the proxy requests the revision of the client, and speaks any other
+	// revision that the upstream supports.
 	Session session.Config
 }
 
@@ -140,17 +190,20 @@ type Proxy struct {
 	log *slog.Logger
 	own atomic.Pointer[mcp.ServerCapabilities] // of the server's own features
 
+	process string // a random name of the process
+	eras    []eras // of the upstreams
+
 	mu       sync.Mutex
-	clients  map[*session.Session]*client
+	clients  map[clientKey]*client
 	closed   bool
 	upstream sync.WaitGroup // connections to upstreams
 }
 
-// New returns a proxy. Name and version are those of [server.New]. It connects to no upstream before
-// the first client. New fails if an upstream has no Connect, or a Name that is empty, has a colon or
-// is not unique. Mistakes in Config.Server are reported as those of [server.New].
+// New returns a proxy. Name and version are those of [server.New]. It connects to no upstream
+// before the first client. New fails if an upstream has no Connect, or a Name that is empty, has a
+// colon or is not unique. Mistakes in Config.Server are reported as those of [server.New].
 func New(name, version string, cfg *Config) (*Proxy, error) {
-	p := &Proxy{clients: map[*session.Session]*client{}}
+	p := &Proxy{clients: map[clientKey]*client{}, process: rand.Text()}
 	if cfg != nil {
 		p.cfg = *cfg
 	}
@@ -169,6 +222,7 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 		}
 		seen[u.Name] = true
 	}
+	p.eras = make([]eras, len(p.cfg.Upstreams))
 	p.cfg.ConnectTimeout = cmp.Or(p.cfg.ConnectTimeout, DefaultConnectTimeout)
 	s := p.cfg.Server
 	p.log = boundary.Logger(cmp.Or(s.Logger, s.Session.Logger))
@@ -183,9 +237,6 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 	}
 	if s.Session.ProgressInterval == 0 {
 		s.Session.ProgressInterval = -1 // upstreams limit their progress
-	}
-	if s.Session.Revisions == nil {
-		s.Session.Revisions = session.Revisions()
 	}
 	s.Session.Receiving = append(slices.Clone(s.Session.Receiving), p.receive)
 	p.Server = server.New(name, version, &s)
@@ -233,20 +284,27 @@ func (p *Proxy) end() {
 func (p *Proxy) clientOf(ctx context.Context, s *session.Session) (*client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.clients[s]
+	key := clientKey{session: s}
+	c := p.clients[key]
 	if c != nil {
 		return c, nil
 	}
 	if p.closed {
 		return nil, session.ErrClosed
 	}
-	c = newClient(ctx, p, s)
-	p.clients[s] = c
-	s.AfterDone(func() {
-		c.cancel()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.clients, s)
-	})
+	c = newClient(ctx, p, key)
+	c.session = s
+	p.start(c)
+	s.AfterDone(func() { p.remove(c) })
 	return c, nil
+}
+
+// remove closes the connections of a client and does not wait.
+func (p *Proxy) remove(c *client) {
+	c.cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.clients[c.key] == c {
+		delete(p.clients, c.key)
+	}
 }

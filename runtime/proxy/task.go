@@ -19,7 +19,10 @@ func (c *client) callTool(ctx context.Context, req *session.Request, next sessio
 	if l == nil {
 		return next(ctx, req)
 	}
-	if _, asTask := req.Task(); asTask {
+	if err := c.checkFields(ctx, req); err != nil {
+		return nil, err
+	}
+	if _, asTask := req.Task(); asTask && !req.Modern() {
 		return l.startTask(ctx, req, params)
 	}
 	return c.pass(ctx, req, l, params, next)
@@ -80,7 +83,8 @@ func (l *link) tracksMore() bool {
 	return len(l.trackers) < maxTasks
 }
 
-// endProgress ends the progress of a task, whose description has the client's id, if it is terminal.
+// endProgress ends the progress of a task, whose description has the client's id, if it is
+// terminal.
 func (l *link) endProgress(task json.RawMessage) {
 	status, _ := textOf(task, "status")
 	switch mcp.TaskStatus(status) {
@@ -131,7 +135,7 @@ func (c *client) serveTask(ctx context.Context, req *session.Request, next sessi
 // server itself.
 func (c *client) listTasks(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	cursor, _ := textOf(req.Params, "cursor")
-	page := page{member: "tasks"}
+	page := page{member: "tasks", hint: -1}
 	if !strings.HasPrefix(cursor, ownList) {
 		if cursor != "" {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid cursor"}
@@ -142,7 +146,7 @@ func (c *client) listTasks(ctx context.Context, req *session.Request, next sessi
 			}
 		}
 	}
-	return page.addOwn(ctx, req, strings.TrimPrefix(cursor, ownList), cursor != "", next)
+	return page.addOwn(ctx, req, 0, strings.TrimPrefix(cursor, ownList), cursor != "", next)
 }
 
 // tasks returns the tasks that the upstream lists and that were created in this session.

@@ -20,7 +20,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
 
-// newTaskUpstream returns an upstream that runs tools as tasks and knows the proxy as one principal.
+// newTaskUpstream returns an upstream that runs tools as tasks and knows the proxy as one
+// principal.
 func newTaskUpstream(t *testing.T, name string) *upstream {
 	t.Helper()
 	return newUpstream(t, name, &server.Config{

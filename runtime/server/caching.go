@@ -8,17 +8,17 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Caching is how long clients may use a result again before they fetch it anew, by the kind of the
+// Caching sets how long clients may reuse a result before they fetch it again, by the kind of the
 // result (MCP caching). It is sent with the results of modern requests, rounded down to
-// milliseconds. Zero means that each use fetches the result. Clients fetch a list at once if they
-// listen to its changes and receive one.
+// milliseconds. Zero means that each use fetches the result. A client that listens to the changes
+// of a list fetches the list again as soon as it has changed.
 //
-// A result has the scope private if it may differ between callers. Only the same user may use it
-// again. The lists of a server are public, except for those with features of [VisibleTo] or
+// A result has the scope private if it may differ between callers. Only the same user may reuse it.
+// The lists of a server are public, except for those with features of [VisibleTo] or
 // [DefineToolFor], and for lists of resources with a [ListFunc]. Contents of resources are private,
-// unless the option [CacheContents] says that they are public. All results are private if the server has
-// [Config].Visible or middleware that may change them: [session.Config].Receiving, a handler in
-// [Config].Methods or, for contents, [Config].ResourceMiddleware and [WrapResource].
+// unless the option [CacheContents] says that they are public. All results are private if the
+// server has [Config].Visible or middleware that may change them: [session.Config].Receiving, a
+// handler in [Config].Methods or, for contents, [Config].ResourceMiddleware and [WrapResource].
 type Caching struct {
 	Discover  time.Duration // the result of server/discover
 	Tools     time.Duration // the list of tools
@@ -45,16 +45,16 @@ func (c *Caching) check() (mistakes []error) {
 	return mistakes
 }
 
-// cacheHint is the caching hint of a result. The zero value is none.
+// cacheHint is the caching hint of a result. The zero value means that there is none.
 type cacheHint struct {
 	ttl   time.Duration
 	scope mcp.CacheScope
 }
 
-// CacheContents is how long clients may use the contents of a resource, or of the resources of a
-// template, again, and who may: all users, or only the one that has read it. Public contents must
-// not depend on the caller. The scope is private nevertheless if the resource is not visible to all
-// callers, or if there is middleware; see [Caching].
+// CacheContents sets how long clients may reuse the contents of a resource, or of the resources of
+// a template. The scope is public if all users may reuse them, or private if only the user that has
+// read them may. Public contents must not depend on the caller. The scope is private nevertheless
+// if the resource is not visible to all callers, or if there is middleware; see [Caching].
 func CacheContents(ttl time.Duration, scope mcp.CacheScope) interface {
 	ResourceOption
 	TemplateOption
@@ -89,7 +89,7 @@ func (s *Server) hint(method string) cacheHint {
 	case mcp.MethodPromptsList:
 		return s.hintOf(method, c.Prompts, s.cfg.Visible != nil || s.prompts.private.Load())
 	case mcp.MethodResourcesList:
-		listed := len(s.listed("")) > 0 // their functions know the caller
+		listed := len(s.listed("")) > 0 // a ListFunc may depend on the caller
 		return s.hintOf(method, c.Resources, s.cfg.Visible != nil || s.resources.private.Load() || listed)
 	case mcp.MethodResourcesTemplatesList:
 		return s.hintOf(method, c.Templates, s.cfg.Visible != nil || s.templates.private.Load())
@@ -99,10 +99,9 @@ func (s *Server) hint(method string) cacheHint {
 	return cacheHint{}
 }
 
-// hintOf returns a hint. Private tells whether the server knows that the result may differ between
-// callers.
+// hintOf returns a hint. Private reports whether the result is known to depend on the caller.
 func (s *Server) hintOf(method string, ttl time.Duration, private bool) cacheHint {
-	if private || s.edited(method) {
+	if private || s.protected.Load() || s.edited(method) {
 		return cacheHint{ttl, mcp.CacheScopePrivate}
 	}
 	return cacheHint{ttl, mcp.CacheScopePublic}

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -27,7 +28,8 @@ type Call struct {
 	ctx context.Context
 	// rounds is set if the result of a modern request may be input requests.
 	rounds bool
-	replay atomic.Pointer[replayRun] // nil until the call makes input requests or runs steps
+	number int                       // of rounds that have ended
+	replay atomic.Pointer[calls.Run] // nil until the call makes input requests or runs steps
 }
 
 func newCall(ctx context.Context, p *peer) *Call { return &Call{p: p, ctx: ctx} }
@@ -74,8 +76,8 @@ func (c *Call) ClientCapabilities() *mcp.ClientCapabilities {
 	return nil
 }
 
-// Revision returns the protocol revision of the call. For a task that was recovered from an earlier
-// process, it is the newest revision that sessions support.
+// Revision returns the protocol revision of the call. For a task, it is that of the request that
+// created the task.
 func (c *Call) Revision() mcp.Revision {
 	if req, ok := session.FromContext(c.ctx); ok {
 		return revision(req)
@@ -105,8 +107,9 @@ func (c *Call) Meta() *mcp.RequestMetaObject {
 
 // Header returns the header of the HTTP request in which the call arrived, or nil if it did not
 // arrive over HTTP. For a task, it is the header of the request that created the task, as long as
-// the task runs in the process that created it. A recovered task has none, because headers are never
-// persisted. The header must not be changed. It may contain credentials.
+// the task runs in the process that created it. A recovered task has none, because headers are
+// never persisted. The header must not be changed. It may contain cookies and other credentials, but not
+// the access token if the Auth of the handler has verified it: that is for this server alone.
 //
 // As long as Header returns the header, the context of the handler has the values that HTTP
 // middleware adds to the context of the HTTP request.

@@ -590,7 +590,7 @@ func TestRootsAreCachedUntilTheyChange(t *testing.T) {
 	}
 }
 
-// Proves SAMP-05, SAMP-06.
+// Proves SAMP-05, SAMP-06, M-SAMP-02.
 func TestSampleChecksToolCallsAndResults(t *testing.T) {
 	const use, result, words = `{"type":"tool_use","id":"1","name":"x","input":{}}`, `{"type":"tool_result","toolUseId":"1","content":[]}`, `{"type":"text","text":"t"}`
 	user := func(content string) string { return `{"role":"user","content":` + content + `}` }
@@ -614,16 +614,22 @@ func TestSampleChecksToolCallsAndResults(t *testing.T) {
 		{user(words) + "," + assistant("["+use+","+use+"]") + "," + user(result), false},
 	} {
 		client := respondWith(map[string]string{"sampling/createMessage": `{"role":"assistant","model":"m","content":` + words + `}`})
-		callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{}}`), handler: client.serve}, func(ctx context.Context, c *server.Call) (string, error) {
+		sample := func(ctx context.Context, c *server.Call) (string, error) {
 			params := new(mcp.CreateMessageRequestParams)
 			if err := codec.Unmarshal([]byte(`{"maxTokens":10,"messages":[`+tt.messages+`]}`), params); err != nil {
 				return "", err
 			}
 			_, err := c.Sample(ctx, params)
 			return "", err
-		})
+		}
+		callTool(t, clientConfig{capabilities: clientCapabilities(t, `{"sampling":{}}`), handler: client.serve}, sample)
 		if sent := len(client.received) > 0; sent != tt.valid {
 			t.Errorf("%s: sent %v", tt.messages, sent)
+		}
+		s := newServer(t, server.Config{})
+		addTool(s, sample)
+		if got := connectRounds(t, s).round("tools/call", do, nil, nil); (got.state != "") != tt.valid {
+			t.Errorf("%s: input requests %v, result %s", tt.messages, got.methods, got.text)
 		}
 	}
 }
@@ -750,4 +756,25 @@ func TestConfigMethodsTakePrecedence(t *testing.T) {
 	if got := <-received; got != `{"b":2}` {
 		t.Errorf("the notification had %s", got)
 	}
+}
+
+// Clients in Go send null for a nil map.
+func TestNullArgumentsCountAsAbsent(t *testing.T) {
+	s := newServer(t, server.Config{})
+	addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
+	must(server.AddPrompt(s, "p", "", func(_ context.Context, _ *server.Call, args map[string]string) (string, error) {
+		return fmt.Sprint(args), nil
+	}))
+	const call, get = `{"name":"do","arguments":null}`, `{"name":"p","arguments":null}`
+	c := connectRounds(t, s)
+	last, rounds := c.finish("tools/call", call, respondToAll)
+	equal(t, "tool", "accept Ada", last.text)
+	equal(t, "rounds", 2, rounds)
+	if result, err := c.send("prompts/get", get, nil); err != nil {
+		t.Errorf("prompt: %v, %v", result, err)
+	}
+	old := connect(t, s, clientConfig{})
+	old.expect("prompts/get", get, `{"messages":[{"role":"user","content":{"type":"text","text":"map[]"}}]}`)
+	old.expectError("tools/call", `{"name":"do","arguments":[]}`, jsonrpc.CodeInvalidParams)
+	old.expectError("tools/call", `{"name":"do","arguments":null,"_meta":[]}`, jsonrpc.CodeInvalidParams)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -27,7 +26,7 @@ func (s *Server) DeclareExtension(id string, settings json.RawMessage) error {
 }
 
 func (s *Server) declareExtension(id string, settings json.RawMessage) error {
-	if prefix, name, ok := strings.Cut(id, "/"); !ok || prefix == "" || name == "" || !utf8.ValidString(id) {
+	if prefix, name, _ := strings.Cut(id, "/"); prefix == "" || name == "" || session.CheckMetaKey(id) != nil {
 		return fmt.Errorf("server: extension %q: want an identifier with a prefix, such as \"com.example/name\"", id)
 	}
 	if settings == nil {
@@ -132,11 +131,14 @@ func (s *Server) hasMethod(methods ...string) bool {
 // initialize that the negotiated revision does not define. It drops the cached roots when the
 // client announces a change. It calls [Config].Initialized and RootsChanged. It enforces
 // [Config.CallRate] on requests, but not on the work of their tasks, which may run much later, or
-// again. It rejects tasks/list of a client without a principal.
+// again. It rejects requests with too few scopes, and tasks/list of a client without a principal.
 func (p *peer) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if p.calls != nil && p.s.limited(req) && !p.calls.Allow() {
 			return nil, tooManyCalls()
+		}
+		if err := p.s.permit(ctx, req.Method, req.Params); err != nil {
+			return nil, err
 		}
 		switch req.Method {
 		case mcp.MethodNotificationsInitialized:

@@ -1,7 +1,8 @@
 // Package server builds Model Context Protocol servers from Go functions. It supports tools,
-// resources, prompts, completion and logging, for every revision of the protocol: those whose sessions
-// begin with initialize, and modern ones such as 2026-07-28, whose requests need no session. One server
-// serves both at the same time, at one HTTP endpoint or over one pair of standard streams.
+// resources, prompts, completion and logging, for every revision of the protocol: those whose
+// sessions begin with initialize, and modern ones such as 2026-07-28, whose requests need no
+// session. One server serves both at the same time, at one HTTP endpoint or over one pair of
+// standard streams.
 //
 //	s := server.New("calculator", "1", nil)
 //	server.AddTool(s, "add", "Adds two numbers.",
@@ -49,8 +50,8 @@
 // # Input in rounds
 //
 // From revision 2026-07-28 on, there are no sessions, and input requests travel in the result of a
-// call: the client makes the call again with the responses, and the handler runs again from its top.
-// The methods of [Call] are the same: an input request without a response fails with an
+// call: the client makes the call again with the responses, and the handler runs again from its
+// top. The methods of [Call] are the same: an input request without a response fails with an
 // [*InputRequiredError], which the handler returns, and later runs get the response at once. [Step]
 // runs a function once in all rounds. [Call.RunAll] makes several input requests in one round. What
 // a call knows so far passes through the client in sealed form; see [Config].StateKeys.
@@ -71,6 +72,7 @@
 //   - Structured output may be any JSON, where sessions need an object; see [AddTool].
 //   - Arguments can be repeated in header fields of HTTP; see [SchemaFor].
 //   - [Config.CallRate], [Config.LogRate] and [Config.MaxSubscriptions] limit each principal.
+//   - Tasks are those of the Tasks extension; see below.
 //
 // [Server.Logger], [Config].Initialized, [Config].RootsChanged, [Call.ElicitTask] and
 // [Call.SampleTask] are for sessions only.
@@ -89,10 +91,21 @@
 //
 // # Tasks
 //
-// With [Config].TaskStore, clients can call tools with the option [Durable] or [Tasks] as
-// tasks, which run without a connection. [Server.Start] recovers the tasks that are in the store: it
-// runs the functions of durable tools again. Clients can list their tasks if their session has a
-// principal; see [session.Config] and [streamable.HandlerOptions].
+// With [Config].TaskStore, calls of tools with the option [Durable] or [Tasks] can be tasks, which
+// run without a connection. [Server.Start] recovers the tasks that are in the store: it runs the
+// functions of durable tools again.
+//
+// In a session, the client asks for a task. It can list its tasks if the session has a principal;
+// see [session.Config] and [streamable.HandlerOptions].
+//
+// In revisions without sessions, the server decides, if the client has declared the Tasks extension
+// (io.modelcontextprotocol/tasks) with the request. A call that has not finished after a time
+// becomes a task while its function is running; see After of [receiver.Support]. Until then it is a
+// plain call, with input in rounds. Then [Call.Task] returns the task, progress and log messages
+// are dropped, and input requests wait for tasks/update. Clients learn of changes by tasks/get, or
+// listen to them with subscriptions/listen.
+//
+// All tasks are in one store. A principal finds its tasks in revisions with and without sessions.
 //
 // # Limits
 //
@@ -105,21 +118,23 @@
 //
 // # Access
 //
-// [Call.Principal] returns the principal of a call. The option [VisibleTo] shows a feature to some
-// calls only, and [Config].Visible decides for all features. A hidden feature does not exist for the
-// call: it is not listed, and cannot be called, read, completed or subscribed to.
+// [Call.Principal] returns the principal of a call, and [Call.Identity] what its access token says.
+// The options [RequireScopes] and [RequireScopesFor], and [Config].Scopes, demand scopes of the
+// token; package auth protects a server with tokens. The option [VisibleTo] shows a feature to some
+// calls only, and [Config].Visible decides for all features. A hidden feature does not exist for
+// the call: it is not listed, and cannot be called, read, completed or subscribed to.
 //
 // # Extensions
 //
-// Package apps shows web pages in clients (MCP Apps). Other packages can add features that belong to
-// an extension of the protocol: declare it with [Server.DeclareExtension], describe tools for
+// Package apps shows web pages in clients (MCP Apps). Other packages can add features that belong
+// to an extension of the protocol: declare it with [Server.DeclareExtension], describe tools for
 // clients that have declared it with [DefineToolFor], and report mistakes with
 // [Server.RecordMistake].
 //
 // # Middleware
 //
-// [Middleware] wraps the calls of tools, the requests for prompts and the reading of resources: those
-// of the whole server, or of one feature.
+// [Middleware] wraps the calls of tools, the requests for prompts and the reading of resources:
+// those of the whole server, or of one feature.
 //
 // # Sessions
 //

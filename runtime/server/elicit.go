@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
@@ -20,6 +21,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/internal/calls"
+	"github.com/mcpwire/mcpwire/runtime/internal/host"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -32,14 +36,14 @@ const CodeURLElicitationRequired = -32042
 // ErrAnswer reports that the client's response does not comply with the input request.
 var ErrAnswer = errors.New("server: response does not comply with the input request")
 
-// Elicit asks the user to fill in a form with the fields of the struct T: strings, numbers, booleans
-// and, with the tag enum, lists of strings (MCP elicitation, "Form Mode Elicitation"). The form has
-// the choices, limits, formats and titles of the tags that [SchemaFor] describes. Tags that forms do
-// not have, such as multipleOf, are errors. Values that are not zero are the defaults of the form;
-// for other fields, the tag default applies. Defaults and limits of numbers are float64 values: use
-// strings for integers beyond 2^53. If the user accepts, Elicit sets fields to the values of the
-// form; otherwise fields does not change. See [Call.ElicitForm] for choices with titles, and for
-// the errors. Never ask for secrets in a form.
+// Elicit asks the user to fill in a form with the fields of the struct T: strings, numbers,
+// booleans and, with the tag enum, lists of strings (MCP elicitation, "Form Mode Elicitation"). The
+// form has the choices, limits, formats and titles of the tags that [SchemaFor] describes. Tags
+// that forms do not have, such as multipleOf, are errors. Values that are not zero are the defaults
+// of the form; for other fields, the tag default applies. Defaults and limits of numbers are
+// float64 values: use strings for integers beyond 2^53. If the user accepts, Elicit sets fields to
+// the values of the form; otherwise fields does not change. See [Call.ElicitForm] for choices with
+// titles, and for the errors. Never ask for secrets in a form.
 func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp.ElicitAction, error) {
 	params, err := formParams(message, fields, c.p.s)
 	if err != nil {
@@ -249,7 +253,7 @@ func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormPara
 
 // elicitForm sends a form to the client and returns the result.
 func (c *Call) elicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
-	if params != nil && c.inRounds() {
+	if params != nil && c.replays() {
 		return c.elicitInResult(ctx, params, false, func() (mcp.ElicitRequestParams, error) { return c.prepareForm(params) })
 	}
 	sent, err := c.prepareForm(params)
@@ -272,7 +276,7 @@ func (c *Call) elicitInResult(ctx context.Context, params codec.Encoder, transie
 		return nil, err
 	}
 	result := new(mcp.ElicitResult)
-	if err := codec.Unmarshal(answer, result, codec.AllowSize(answer)...); err != nil || !isElicitResult(result) {
+	if err := codec.Unmarshal(answer, result, codec.AllowSize(answer)...); err != nil || !modern.IsElicitResult(result) {
 		return nil, fmt.Errorf("%w: invalid result of elicitation", ErrAnswer)
 	}
 	return result, nil
@@ -319,37 +323,21 @@ func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormPara
 
 // elicit sends an elicitation to the client and returns its result.
 func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	if err := inStep(ctx, mcp.MethodElicitationCreate); err != nil {
+	if err := calls.InStep(ctx, mcp.MethodElicitationCreate); err != nil {
 		return nil, err
+	}
+	if c.modern() { // without elicitationId; a form is unchanged
+		params = mcp.Project(c.Revision(), params)
 	}
 	outcome, err := c.client().Elicit(ctx, params)
 	if err != nil {
 		return nil, err
 	}
 	result, ok := outcome.(*mcp.ElicitResult)
-	if !ok || !isElicitResult(result) {
+	if !ok || !modern.IsElicitResult(result) {
 		return nil, fmt.Errorf("%w: invalid result of elicitation", ErrAnswer)
 	}
 	return result, nil
-}
-
-// isElicitResult reports whether the protocol defines the action and the values of a result. Unlike
-// the schema of revision 2025-11-25, it admits fractions as values, because forms may have number
-// fields.
-func isElicitResult(result *mcp.ElicitResult) bool {
-	switch result.Action {
-	case mcp.ElicitActionAccept, mcp.ElicitActionDecline, mcp.ElicitActionCancel:
-	default:
-		return false
-	}
-	for _, v := range result.Content {
-		switch v.(type) {
-		case *mcp.ElicitResultContentValueScalar, *mcp.ElicitResultContentValueList:
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // checkElicitation rejects a mode that the client has not declared. If the capabilities of the
@@ -418,21 +406,34 @@ type elicitation struct {
 
 // ElicitURL asks the user to visit a page, and returns whether the user agrees. The input of the
 // page does not pass through the client (MCP elicitation, "URL Mode Elicitation"). The URL of the
-// page is https, or http on this machine, without credentials. "{id}" in it stands for the id of the
-// elicitation, which [Server.ElicitationPrincipal] and [Server.ElicitationComplete] take; id "" has
-// the server generate one. The page must check that its visitor is the principal of the elicitation.
-// ElicitURL fails with a [*session.CapabilityError] if the client does not support URL elicitation,
-// and otherwise as [Call.ElicitForm] does.
+// page is https, or http on this machine, without credentials. "{id}" in it stands for the id of
+// the elicitation, which [Server.ElicitationPrincipal] and [Server.ElicitationComplete] take; id ""
+// has the server generate one. The page must check that its visitor is the principal of the
+// elicitation. ElicitURL fails with a [*session.CapabilityError] if the client does not support URL
+// elicitation, and otherwise as [Call.ElicitForm] does.
 //
-// In revisions without sessions, a generated id holds the principal in sealed form, and is valid for
-// [Config.InputTimeout] in all servers with the same [Config.StateKeys]. The server does not know an
-// id that is not generated. Such an id must come from a [Step], so that it is the same in all runs.
+// In revisions without sessions, a generated id holds the principal in sealed form, and is valid
+// for [Config.InputTimeout], or for 24 hours in a task, in all servers with the same
+// [Config.StateKeys]. The server does not know an id that is not generated. Such an id must come
+// from a [Step], so that it is the same in all runs.
 func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
-	if c.inRounds() {
+	replays := c.replays()
+	if replays && c.modern() {
 		return c.elicitURLInResult(ctx, message, page, id, false)
 	}
-	if err := inStep(ctx, mcp.MethodElicitationCreate); err != nil {
+	if err := calls.InStep(ctx, mcp.MethodElicitationCreate); err != nil {
 		return "", err
+	}
+	if c.modern() {
+		params, err := c.modernURLParams(message, page, id)
+		if err != nil {
+			return "", err
+		}
+		result, err := c.elicit(ctx, params)
+		return actionOf(result), err
+	}
+	if run, _ := c.Task(); replays && id == "" {
+		id = taskElicitationID(run.ID(), message, page)
 	}
 	params, err := c.urlParams(message, page, id)
 	if err != nil {
@@ -444,7 +445,15 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	if err := c.registerElicitation(ctx, *params.ElicitationID); err != nil {
 		return "", err
 	}
-	result, err := c.elicit(ctx, params)
+	var result *mcp.ElicitResult
+	if replays {
+		result, err = c.elicitInResult(ctx, params, false, func() (mcp.ElicitRequestParams, error) { return params, nil })
+	} else {
+		result, err = c.elicit(ctx, params)
+	}
+	if _, again := errors.AsType[*InputRequiredError](err); again {
+		return "", err // the elicitation stays open
+	}
 	if err != nil || result.Action != mcp.ElicitActionAccept {
 		if c.p.s.detached.removeTaskElicitation(*params.ElicitationID) == nil {
 			c.p.endElicitation(ctx, *params.ElicitationID)
@@ -453,22 +462,36 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	return actionOf(result), err
 }
 
-// elicitURLInResult is ElicitURL for a plain modern call. A generated id differs from run to run, so
-// that the request is known by the page with "{id}". The member elicitationId is removed when the
-// result is projected to the revision. For transient, see [replay.Request].
+// elicitURLInResult is ElicitURL for a plain modern call. A generated id differs from run to run,
+// so that the request is known by the page with "{id}". For transient, see [replay.Request].
 func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, transient bool) (mcp.ElicitAction, error) {
 	known := &mcp.ElicitRequestURLParams{Message: message, URL: page}
-	result, err := c.elicitInResult(ctx, known, transient, func() (mcp.ElicitRequestParams, error) {
-		if id == "" {
-			id = c.p.s.sealElicitation(c.Principal())
-		}
-		params, err := c.urlParams(message, page, id)
-		if err != nil {
-			return nil, err
-		}
-		return params, c.checkElicitation("url")
-	})
+	result, err := c.elicitInResult(ctx, known, transient, func() (mcp.ElicitRequestParams, error) { return c.modernURLParams(message, page, id) })
 	return actionOf(result), err
+}
+
+// modernURLParams is urlParams for a modern call, whose revision has no elicitationId. It fails if
+// the client does not support URL elicitation.
+func (c *Call) modernURLParams(message, page, id string) (*mcp.ElicitRequestURLParams, error) {
+	if id == "" {
+		ttl := c.p.s.cfg.stateTTL()
+		if _, isTask := c.Task(); isTask {
+			ttl = max(ttl, maxStateTTL)
+		}
+		id = c.p.s.sealElicitation(c.Principal(), ttl)
+	}
+	params, err := c.urlParams(message, page, id)
+	if err != nil {
+		return nil, err
+	}
+	return mcp.Project(c.Revision(), params), c.checkElicitation("url")
+}
+
+// taskElicitationID returns an id for an elicitation of a durable task. It is the same in all runs
+// of the handler. To guess it, one must know the id of the task.
+func taskElicitationID(task, message, page string) string {
+	sum := sha256.Sum256([]byte(task + "\x00" + message + "\x00" + page))
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
 
 // RequireURL returns an error with the code [CodeURLElicitationRequired]; return it from the
@@ -477,10 +500,12 @@ func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, 
 //
 // In revisions without sessions, which do not have the error code, it returns an
 // [*InputRequiredError] instead: the client asks the user, as for ElicitURL, and the handler is
-// called again. If the user has declined, RequireURL returns an error that says so.
+// called again. If the user has declined, RequireURL returns an error that says so. In a task of
+// such a revision, it asks the user and waits, and then returns an error that tells the model to
+// call the tool again.
 func (c *Call) RequireURL(message, page, id string) error {
-	if c.inRounds() {
-		return c.requireURLInResult(message, page, id)
+	if c.modern() {
+		return c.requireModernURL(message, page, id)
 	}
 	params, err := c.urlParams(message, page, id)
 	if err != nil {
@@ -499,16 +524,25 @@ func (c *Call) RequireURL(message, page, id string) error {
 	return &jsonrpc.Error{Code: CodeURLElicitationRequired, Message: "page must be visited first: " + message, Data: data}
 }
 
-// requireURLInResult is RequireURL for a plain modern call. If the user has agreed to visit the page,
-// but the handler still requires it, the user is asked again.
-func (c *Call) requireURLInResult(message, page, id string) error {
+// requireModernURL is RequireURL for a modern call. If the user has agreed to visit the page, but
+// the handler of a plain call still requires it, the user is asked again.
+func (c *Call) requireModernURL(message, page, id string) error {
 	for {
-		action, err := c.elicitURLInResult(c.ctx, message, page, id, true)
+		var action mcp.ElicitAction
+		var err error
+		if c.inRounds() {
+			action, err = c.elicitURLInResult(c.ctx, message, page, id, true)
+		} else {
+			action, err = c.ElicitURL(c.ctx, message, page, id)
+		}
 		if err != nil {
 			return err
 		}
 		if action != mcp.ElicitActionAccept {
 			return fmt.Errorf("server: the user has not agreed to visit the page: %s", action)
+		}
+		if !c.inRounds() {
+			return fmt.Errorf("server: page must be visited first: %s: call the tool again afterwards", message)
 		}
 	}
 }
@@ -523,18 +557,12 @@ func (c *Call) urlParams(message, page, id string) (*mcp.ElicitRequestURLParams,
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("server: elicit: invalid page: %w", err)
-	case u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())):
+	case u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !host.IsLoopback(u.Hostname())):
 		return nil, fmt.Errorf("server: elicit: invalid page %q: want an https URL", page)
 	case u.User != nil:
 		return nil, errors.New("server: elicit: invalid page: URL has credentials")
 	}
 	return &mcp.ElicitRequestURLParams{Message: message, URL: page, ElicitationID: &id}, nil
-}
-
-// loopback reports whether a host is this machine.
-func loopback(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
 // maxElicitations limits the open URL elicitations of a session, and of the running tasks of a
@@ -561,6 +589,9 @@ func (c *Call) registerElicitation(ctx context.Context, id string) error {
 		return err
 	}
 	context.AfterFunc(c.ctx, func() {
+		if context.Cause(c.ctx) == task.ErrParked {
+			return // the next run claims it again
+		}
 		if c.p.moveElicitation(id, e) {
 			c.p.tryPersist(context.Background())
 		}
@@ -604,7 +635,7 @@ func (p *peer) removeTaskElicitation(id string) *elicitation {
 func (p *peer) claimElicitation(id string, e *elicitation) error {
 	p.s.claiming.Lock()
 	defer p.s.claiming.Unlock()
-	if _, taken := p.s.ElicitationPrincipal(id); taken {
+	if _, taken := p.s.ElicitationPrincipal(id); taken && !p.s.detached.ownedBy(id, e.task) {
 		return fmt.Errorf("server: elicit: id %q is in use", id)
 	}
 	p.mu.Lock()
@@ -612,8 +643,10 @@ func (p *peer) claimElicitation(id string, e *elicitation) error {
 	n := len(p.elicitations)
 	if e.task != nil {
 		n = 0
-		for _, other := range p.elicitations {
-			if other.principal == e.principal {
+		for other, o := range p.elicitations {
+			if o.task != nil && !o.task.Live() { // the task ended while it was parked
+				delete(p.elicitations, other)
+			} else if o.principal == e.principal {
 				n++
 			}
 		}
@@ -623,6 +656,15 @@ func (p *peer) claimElicitation(id string, e *elicitation) error {
 	}
 	p.addElicitation(id, e)
 	return nil
+}
+
+// ownedBy reports whether an elicitation belongs to a task, which an earlier run of the handler has
+// claimed it for.
+func (p *peer) ownedBy(id string, run *task.Run) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.elicitations[id]
+	return e != nil && e.task != nil && e.task == run
 }
 
 // addElicitation records an elicitation. The caller must hold mu.
@@ -658,14 +700,15 @@ func (p *peer) removeElicitation(id string) *elicitation {
 // ElicitationPrincipal returns the principal of an elicitation: the page must check that its
 // visitor is the same user. It returns false if the elicitation is unknown, completed or declined,
 // if its session has ended, or if its session is not restored yet after a restart of the server.
-// While a task runs, its elicitations need no session. A generated id of a revision without sessions
-// is known until it expires, see [Call.ElicitURL].
+// While a task runs, its elicitations need no session. Those of a task that is parked during a
+// restart are unknown until its handler runs again. A generated id of a revision without sessions is
+// known until it expires, see [Call.ElicitURL].
 func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 	for _, p := range append(s.allPeers(), s.detached) {
 		p.mu.Lock()
 		e := p.elicitations[id]
 		p.mu.Unlock()
-		if e != nil {
+		if e != nil && (e.task == nil || e.task.Live()) {
 			return e.principal, true
 		}
 	}
@@ -676,8 +719,8 @@ func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 const elicitationContext = "elicitation"
 
 // sealElicitation returns an id for an elicitation of a modern call, which has no place in memory.
-func (s *Server) sealElicitation(principal string) string {
-	text := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(s.cfg.stateTTL()).Unix()))
+func (s *Server) sealElicitation(principal string, ttl time.Duration) string {
+	text := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(ttl).Unix()))
 	return s.keys.Seal([]byte(elicitationContext), append(text, principal...))
 }
 

@@ -1,12 +1,16 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // The functions of DefineToolFor run in order, on a copy, and cannot change the name.
@@ -48,6 +52,8 @@ func TestDeclareExtensionRejectsInvalidArguments(t *testing.T) {
 		{"ui", `{}`, `server: extension "ui": want an identifier with a prefix, such as "com.example/name"`},
 		{"com.example/", `{}`, `server: extension "com.example/": want an identifier with a prefix, such as "com.example/name"`},
 		{"a/\xff", `{}`, `server: extension "a/\xff": want an identifier with a prefix, such as "com.example/name"`},
+		{"1a/x", `{}`, `server: extension "1a/x": want an identifier with a prefix, such as "com.example/name"`},
+		{"a b/x", `{}`, `server: extension "a b/x": want an identifier with a prefix, such as "com.example/name"`},
 		{"a/b", `[]`, `server: extension "a/b": settings are not a JSON object`},
 		{"a/b", `null`, `server: extension "a/b": settings are not a JSON object`},
 		{"a/b", `{`, `server: extension "a/b": settings are not a JSON object`},
@@ -56,6 +62,29 @@ func TestDeclareExtensionRejectsInvalidArguments(t *testing.T) {
 		err := s.DeclareExtension(test.id, json.RawMessage(test.settings))
 		if err == nil || err.Error() != test.want || !errors.Is(s.Err(), err) {
 			t.Errorf("DeclareExtension(%q, %s) returned %v, want %s; Err returned %v", test.id, test.settings, err, test.want, s.Err())
+		}
+	}
+}
+
+// Proves XTASK-61.
+func TestNamesOfTasksAreReserved(t *testing.T) {
+	serve := func(context.Context, *session.Request) (codec.Encoder, error) { return nil, nil }
+	for _, tt := range []struct{ method, want string }{
+		{"tasks/start", `server: method "tasks/start": the name is reserved for tasks`},
+		{"notifications/tasks/started", `server: method "notifications/tasks/started": the name is reserved for tasks`},
+		{"tasks/list", ""},
+		{"tasks/update", ""},
+		{"tasks", ""},
+		{"mytasks/start", ""},
+	} {
+		s := server.New("s", "1", &server.Config{Methods: map[string]session.Handler{tt.method: serve}})
+		defer s.Close()
+		got := ""
+		if err := s.Err(); err != nil {
+			got = err.Error()
+		}
+		if !strings.HasSuffix(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: got %q, want %q", tt.method, got, tt.want)
 		}
 	}
 }

@@ -57,12 +57,12 @@ func TestHeaderTag(t *testing.T) {
 			F string `mcp-header:"A"`
 			G string `mcp-header:"a"`
 		}](t),
-		"properties alone": addToolError[struct {
+		"not reached through properties alone": addToolError[struct {
 			F []struct {
 				G string `mcp-header:"A"`
 			}
 		}](t),
-		"to which": addToolError[struct {
+		"on a schema that is not reached": addToolError[struct {
 			F map[string]struct {
 				G string `mcp-header:"A"`
 			}

@@ -19,15 +19,15 @@ func allow(l *rate.Limiter) bool { return l == nil || l.Allow() }
 // maxLimited is the number of principals that have limiters of their own. Others share one.
 const maxLimited = 10000
 
-// principalLimits holds the limits of principals. It forgets those that are unused for so long that
-// they have no effect.
+// principalLimits holds the limits of principals. It drops limits that were unused for so long that
+// their limiters are full again.
 type principalLimits struct {
 	cfg    *Config
 	window time.Duration // after which unused limiters are full
 	other  *limits
 
 	mu           sync.Mutex
-	since        time.Time          // when recent was new
+	since        time.Time          // when recent was created
 	recent, past map[string]*limits // by principal
 }
 

@@ -13,7 +13,11 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -75,8 +79,8 @@ func (x *listeners) notify(method, uri string) {
 	}
 }
 
-// listener is an open subscription. Changes that it has not reported are merged, so that a client
-// that reads slowly costs no more memory than its subscription.
+// listener is an open subscription. Pending changes are merged, so that a client that reads slowly
+// costs no more memory than its subscription.
 type listener struct {
 	id        mcp.NotificationMetaObject // the _meta of its notifications
 	principal string
@@ -84,6 +88,7 @@ type listener struct {
 
 	lists []string      // sorted methods of notifications of changed lists
 	uris  []string      // sorted
+	tasks *task.Watch   // nil for none
 	wake  chan struct{} // has room for one
 
 	mu      sync.Mutex
@@ -98,11 +103,21 @@ func (l *listener) notify(method, uri string) {
 	if _, found := slices.BinarySearch(of, key); !found {
 		return
 	}
+	l.report(notice{method: method, uri: uri})
+}
+
+// taskChanged reports a change of a task.
+func (l *listener) taskChanged(id string) {
+	l.report(notice{method: tasks.MethodNotificationsTasks, uri: id})
+}
+
+// report adds a change to the pending ones, and wakes the listener.
+func (l *listener) report(n notice) {
 	l.mu.Lock()
 	if l.pending == nil {
 		l.pending = map[notice]struct{}{}
 	}
-	l.pending[notice{method: method, uri: uri}] = struct{}{}
+	l.pending[n] = struct{}{}
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
@@ -110,7 +125,7 @@ func (l *listener) notify(method, uri string) {
 	}
 }
 
-// take returns the changes that were not reported, lists first.
+// take removes and returns the pending changes, lists first.
 func (l *listener) take() []notice {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +156,7 @@ func (h *handler) SubscriptionsListen(ctx context.Context, params *mcp.Subscript
 	}
 }
 
-// beginListening subscribes to what a request asks for, and sends the acknowledgment.
+// beginListening starts the subscription that params describe, and sends the acknowledgment.
 func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsListenRequestParams) (*listener, error) {
 	s := h.p.s
 	req, _ := session.FromContext(ctx)
@@ -151,14 +166,25 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	for _, uri := range uris {
 		use.bytes += len(uri)
 	}
+	ids, err := h.watchedTasks(req, &params.Notifications)
+	if err != nil {
+		return nil, err
+	}
+	use.count += len(ids)
+	for _, id := range ids {
+		use.bytes += len(id)
+	}
 	principal := strings.Clone(session.Principal(ctx))
 	if err := s.listeners.reserve(&s.cfg, principal, use); err != nil {
 		return nil, err
 	}
 	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, use: use, wake: make(chan struct{}, 1)}
 	filter, err := h.subscribeTo(ctx, l, &params.Notifications, uris)
+	if err == nil && ids != nil {
+		err = h.watchTasks(ctx, l, ids, &filter)
+	}
 	if err == nil {
-		// The message is not needed any more.
+		// The message is no longer needed.
 		req.Detach(slices.Concat(json.RawMessage(`{"_meta":`), meta, json.RawMessage(`}`)))
 		req.EndOnShutdown()
 		s.listeners.add(l)
@@ -171,8 +197,8 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	return l, nil
 }
 
-// subscribeTo sets what a listener reports, and calls [Config].Subscribe. It returns the part of the
-// filter that the server honors.
+// subscribeTo sets the lists and resources whose changes l reports, and calls [Config].Subscribe.
+// It returns the part of the filter that the server honors.
 func (h *handler) subscribeTo(ctx context.Context, l *listener, wanted *mcp.SubscriptionFilter, uris []string) (mcp.SubscriptionFilter, error) {
 	d, err := h.p.s.discovery()
 	if err != nil {
@@ -197,6 +223,9 @@ func (h *handler) subscribeTo(ctx context.Context, l *listener, wanted *mcp.Subs
 // leave ends a subscription, and calls [Config].Unsubscribe.
 func (h *handler) leave(ctx context.Context, l *listener) {
 	h.p.s.listeners.remove(l)
+	if l.tasks != nil {
+		l.tasks.Close()
+	}
 	ctx = session.WithPeer(context.WithoutCancel(ctx), silent{})
 	for _, uri := range l.uris {
 		h.p.callUnsubscribe(ctx, newCall(ctx, h.p), uri)
@@ -204,8 +233,8 @@ func (h *handler) leave(ctx context.Context, l *listener) {
 	h.p.s.listeners.release(l.principal, l.use)
 }
 
-// setLists sets the lists of a filter whose changes the server reports, and returns this part of the
-// filter.
+// setLists sets the wanted lists whose changes the server reports, and returns the part of the
+// filter that names them.
 func (l *listener) setLists(declared *mcp.ServerCapabilities, wanted *mcp.SubscriptionFilter) (filter mcp.SubscriptionFilter) {
 	for _, list := range []struct {
 		capability, method string
@@ -234,7 +263,17 @@ func (l *listener) notifyClient(ctx context.Context, method string, params codec
 func (l *listener) send(ctx context.Context) error {
 	for _, n := range l.take() {
 		var params codec.Encoder = &mcp.NotificationParams{Meta: &l.id}
-		if n.uri != "" {
+		switch {
+		case n.method == tasks.MethodNotificationsTasks:
+			state, err := receiver.WatchedTask(ctx, l.tasks, n.uri, &l.id)
+			if err != nil { // such as task.ErrExpired
+				l.tasks.Remove(n.uri)
+				continue
+			}
+			if params = state; state.Terminal() {
+				l.tasks.Remove(n.uri)
+			}
+		case n.uri != "":
 			params = &mcp.ResourceUpdatedNotificationParams{Meta: &l.id, URI: n.uri}
 		}
 		if ctx.Err() != nil {
@@ -259,11 +298,12 @@ func (l *listener) end(ctx context.Context) (*mcp.SubscriptionsListenResult, err
 		l.notifyClient(context.WithoutCancel(ctx), mcp.MethodNotificationsCancelled, // the result follows in any case
 			&mcp.CancelledNotificationParams{RequestID: l.id.SubscriptionID, Reason: new("the server shuts down")})
 	}
-	return &mcp.SubscriptionsListenResult{Meta: mcp.SubscriptionsListenResultMetaObject{SubscriptionID: l.id.SubscriptionID}, ResultType: resultComplete}, nil
+	return &mcp.SubscriptionsListenResult{Meta: mcp.SubscriptionsListenResultMetaObject{SubscriptionID: l.id.SubscriptionID}, ResultType: modern.ResultComplete}, nil
 }
 
-// silent is the Peer of the functions of the author for a subscription, which must not send anything
-// on its stream. It drops notifications and progress.
+// silent is the Peer in the context of the author's functions for a subscription, such as
+// [Config].Subscribe. They must not send anything on its stream, so silent drops notifications and
+// progress.
 type silent struct{ noClient }
 
 func (silent) Notify(context.Context, string, codec.Encoder) error { return nil }

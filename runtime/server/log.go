@@ -71,7 +71,7 @@ func (c *Call) Log(ctx context.Context, level mcp.LoggingLevel, logger string, d
 	if !ok {
 		return &levelError{level}
 	}
-	if !c.logs(n) || !c.allowLog() {
+	if !c.logs(n) || c.repeats() || !c.allowLog() {
 		return nil
 	}
 	text, err := boundary.Marshal(value.Of(data))
@@ -152,12 +152,12 @@ func (c *Call) Logger(name string) *slog.Logger {
 	return slog.New(&logHandler{to: callLog{c}, name: name})
 }
 
-// Logger returns a logger that sends its records to the clients of all sessions as log messages, for
-// events that belong to no call. Clients without a session do not receive them. Records have the form
-// of [Call.Logger]. All clients with a session receive them: log nothing that concerns only one. For
-// each session, the logger drops records below its level and beyond [Config.LogRate]. It also drops
-// records while 1000 of them, or 1 MiB, are pending for the session. The logger does not wait for
-// clients.
+// Logger returns a logger that sends its records to the clients of all sessions as log messages,
+// for events that belong to no call. Clients without a session do not receive them. Records have
+// the form of [Call.Logger]. All clients with a session receive them: log nothing that concerns
+// only one. For each session, the logger drops records below its level and beyond [Config.LogRate].
+// It also drops records while 1000 of them, or 1 MiB, are pending for the session. The logger does
+// not wait for clients.
 func (s *Server) Logger(name string) *slog.Logger {
 	return slog.New(&logHandler{to: sessionsLog(s.allPeers), name: name})
 }

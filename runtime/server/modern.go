@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // newResponder sets the Responder of modern requests.
@@ -25,18 +28,19 @@ func (s *Server) newResponder() {
 	}
 	cfg := s.cfg.Session
 	cfg.Handler = s.modern.methods(s.modern.handler())
-	cfg.Receiving = append(append([]session.Middleware{s.finish}, cfg.Receiving...), s.receiveModern)
+	cfg.Receiving = append(append([]session.Middleware{s.finish}, cfg.Receiving...), s.receiveModern, receiver.Extension(receiver.ExtensionOptions{Manager: s.extensionTasks, Support: s.modern.extensionSupport}))
+	cfg.ExtensionMethods = receiver.ExtensionMethods()
 	s.responder = session.NewResponder(&cfg)
 }
 
 // servesModern reports whether the server serves revisions without sessions.
 func (s *Server) servesModern() bool {
 	named := s.cfg.Session.Revisions
-	return named == nil || slices.ContainsFunc(named, func(rev mcp.Revision) bool { return slices.Contains(session.ModernRevisions(), rev) })
+	return named == nil || slices.ContainsFunc(named, modern.IsRevision)
 }
 
 // receiveModern is the innermost receiving middleware of modern requests. It enforces
-// [Config.CallRate]. It rejects methods of features that the server has not declared (MCP, "Server
+// [Config.CallRate]. It rejects requests with too few scopes, and methods of features that the server has not declared (MCP, "Server
 // Discovery").
 func (s *Server) receiveModern(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -47,10 +51,13 @@ func (s *Server) receiveModern(next session.Handler) session.Handler {
 	}
 }
 
-// admitModern returns the error of receiveModern.
+// admitModern returns an error if receiveModern must reject the request.
 func (s *Server) admitModern(ctx context.Context, req *session.Request) error {
 	if s.cfg.CallRate > 0 && (s.limited(req) || req.Method == mcp.MethodSubscriptionsListen) && !allow(s.limits.of(session.Principal(ctx)).calls) {
 		return tooManyCalls()
+	}
+	if err := s.permit(ctx, req.Method, req.Params); err != nil {
+		return err
 	}
 	m, ok := mcp.LookupMethod(req.Method)
 	if !ok {
@@ -75,12 +82,12 @@ func (s *Server) finish(next session.Handler) session.Handler {
 		if err != nil {
 			return nil, modernError(err)
 		}
-		return s.complete(req.Method, result), nil
+		return s.complete(req, result), nil
 	}
 }
 
-// modernError returns the error for a modern request. A missing resource is a matter of invalid
-// params there (MCP resources, "Error Handling").
+// modernError returns the error for a modern request. Modern revisions report a missing resource as
+// invalid params (MCP resources, "Error Handling").
 func modernError(err error) error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil && e.Code == CodeResourceNotFound {
 		out := *e
@@ -93,6 +100,7 @@ func modernError(err error) error {
 // discovery is a result of server/discover. It is immutable.
 type discovery struct {
 	features uint64 // Server.features at the time
+	tasks    bool   // the Tasks extension is declared
 	result   *mcp.DiscoverResult
 	text     encoded
 }
@@ -103,8 +111,8 @@ type encoded []byte
 // EncodeJSON writes the text.
 func (t encoded) EncodeJSON(w *wire.Writer) { w.LitBytes(t) }
 
-// discovery returns the current result of server/discover. It is made anew only after a change of
-// features or extensions.
+// discovery returns the current result of server/discover. It builds a new one only after a change
+// of features or extensions.
 func (s *Server) discovery() (*discovery, error) {
 	features := s.features.Load()
 	if d := s.discovered.Load(); d != nil && d.features == features {
@@ -115,8 +123,11 @@ func (s *Server) discovery() (*discovery, error) {
 		return nil, err
 	}
 	rev := s.responder.Revisions()[0]
-	result := &mcp.DiscoverResult{Capabilities: initialize.Capabilities, Instructions: initialize.Instructions, ResultType: resultComplete}
-	result.Capabilities.Tasks = nil
+	result := &mcp.DiscoverResult{Capabilities: initialize.Capabilities, Instructions: initialize.Instructions, ResultType: modern.ResultComplete}
+	hasTasks := result.Capabilities.Tasks != nil && s.tasks.Load() != nil
+	if err := replaceTasks(&result.Capabilities, hasTasks); err != nil {
+		return nil, err
+	}
 	if !s.cfg.OmitServerInfo {
 		result.Meta = &mcp.ResultMetaObject{ServerInfo: &s.cfg.Info}
 	}
@@ -125,7 +136,7 @@ func (s *Server) discovery() (*discovery, error) {
 	}
 	hint := s.hint(mcp.MethodServerDiscover)
 	result.TTLMs, result.CacheScope = hint.ttl.Milliseconds(), hint.scope
-	d := &discovery{features: features, result: mcp.Project(rev, result)}
+	d := &discovery{features: features, tasks: hasTasks, result: mcp.Project(rev, result)}
 	if d.text, err = boundary.Marshal(d.result); err != nil {
 		return nil, err
 	}
@@ -142,23 +153,22 @@ func (h *handler) Discover(context.Context, *mcp.RequestParams) (*mcp.DiscoverRe
 	return d.result, nil
 }
 
-const resultComplete = "complete"
-
-// complete adds the members to a result that all results of modern revisions have: the kind of the
-// result, the server info and, for some methods, caching hints. It keeps those that the result has.
-func (s *Server) complete(method string, result codec.Encoder) codec.Encoder {
+// complete adds the members that all results of modern revisions have: the kind of the result, the
+// server info and, for some methods, caching hints. Members that the result already has are kept.
+func (s *Server) complete(req *session.Request, result codec.Encoder) codec.Encoder {
 	if d := s.discovered.Load(); d != nil && result == codec.Encoder(d.result) {
 		return d.text
 	}
 	if result == nil {
 		result = encoded(`{}`)
 	}
-	return &completed{s, s.hint(method), result}
+	return &completed{s, req, s.hint(req.Method), result}
 }
 
 // completed is a result with the members that complete adds.
 type completed struct {
 	s      *Server
+	req    *session.Request
 	hint   cacheHint
 	result codec.Encoder
 }
@@ -166,13 +176,13 @@ type completed struct {
 // EncodeJSON writes the added members, then those of the result.
 func (c *completed) EncodeJSON(w *wire.Writer) {
 	w.Begin()
-	if required, ok := c.result.(*mcp.InputRequiredResult); ok && required.Meta == nil {
+	if isTyped(c.req.Method, c.result) {
 		c.encodeServerInfo(w)
-		w.EndWith(required)
+		w.EndWith(c.result)
 		return
 	}
 	if isBare(c.result) {
-		w.KeyText(`,"resultType":"`, resultComplete)
+		w.KeyText(`,"resultType":"`, modern.ResultComplete)
 		c.encodeServerInfo(w)
 		c.hint.encode(w)
 		w.EndWith(c.result)
@@ -185,14 +195,42 @@ func (c *completed) EncodeJSON(w *wire.Writer) {
 	}
 	kind, found := codec.Member(text, "resultType")
 	if !found {
-		w.KeyText(`,"resultType":"`, resultComplete)
+		w.KeyText(`,"resultType":"`, modern.ResultComplete)
+	} else if !c.mayBe(kind) {
+		w.Fail("", fmt.Errorf("server: %s: resultType %s is not defined by the protocol or by an extension that both sides declare", c.req.Method, boundary.Text(string(kind), maxQuotedBytes)))
+		return
 	}
 	_, hasTTL := codec.Member(text, "ttlMs")
 	_, hasScope := codec.Member(text, "cacheScope")
-	if !hasTTL && !hasScope && (!found || string(kind) == `"`+resultComplete+`"`) {
+	if !hasTTL && !hasScope && (!found || string(kind) == `"`+modern.ResultComplete+`"`) {
 		c.hint.encode(w)
 	}
 	w.EndWith(encoded(text))
+}
+
+// mayBe reports whether the result may be of a kind, given as JSON. Kinds that the protocol does
+// not define belong to an extension that both sides have declared (MCP basic, "ResultType").
+func (c *completed) mayBe(kind json.RawMessage) bool {
+	switch string(kind) {
+	case `"` + modern.ResultComplete + `"`:
+		return true
+	case `"` + modern.ResultInputRequired + `"`:
+		return modern.TakesInput(c.req.Method)
+	}
+	d, err := c.s.discovery()
+	client := c.req.ClientCapabilities()
+	if err != nil || client == nil || len(kind) == 0 || kind[0] != '"' {
+		return false
+	}
+	shared := false
+	codec.ReadPart(d.result.Capabilities.Extensions, func(r *wire.Reader) {
+		r.Object()
+		for id, more := r.NextKey(); more && !shared; id, more = r.NextKey() {
+			shared = declaresExtension(client, string(id))
+			r.Skip()
+		}
+	})
+	return shared
 }
 
 // encodeServerInfo writes a _meta with the server info, if there is one.
@@ -207,8 +245,9 @@ func (c *completed) encodeServerInfo(w *wire.Writer) {
 	w.End()
 }
 
-// withServerInfo returns the text of the result, with the server info in its _meta unless that has
-// one. It checks the keys of the _meta, except those of raw text, which may come from a third party.
+// withServerInfo returns the text of the result, with the server info in its _meta. A server info
+// that is already there is kept. withServerInfo checks the keys of the _meta, except those of raw
+// text, which may come from a third party.
 func (c *completed) withServerInfo() (json.RawMessage, error) {
 	text, err := codec.Marshal(c.result)
 	if err != nil {
@@ -228,6 +267,21 @@ func (c *completed) withServerInfo() (json.RawMessage, error) {
 		return text, err
 	}
 	return session.AddMeta(text, modern.MetaServerInfo, encoded(c.s.serverInfo))
+}
+
+// isTyped reports whether a result has a resultType that the method allows, and no _meta.
+func isTyped(method string, result codec.Encoder) bool {
+	switch r := result.(type) {
+	case *mcp.InputRequiredResult:
+		return r.Meta == nil && modern.TakesInput(method)
+	case *receiver.ExtensionTask:
+		return true
+	case *tasks.UpdateTaskResult:
+		return r.Meta == nil
+	case *tasks.CancelTaskResult:
+		return r.Meta == nil
+	}
+	return false
 }
 
 // isBare reports whether a result is of a type of the protocol and has none of the members that

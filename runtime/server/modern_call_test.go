@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -136,6 +137,7 @@ func TestModernCallReportsProgress(t *testing.T) {
 	})
 }
 
+// Proves M-TOOL-06, M-COMP-01.
 func TestCallRateOfModernRequestsIsPerPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newCatalog(t, server.Config{CallRate: 1})
@@ -164,6 +166,8 @@ func TestCallRateOfModernRequestsIsPerPrincipal(t *testing.T) {
 				t.Errorf("%v: %d calls of 5 accepted, want %d", step, got, step.want)
 			}
 		}
+		c.ctx = transport.WithPrincipal(t.Context(), "bob")
+		c.fails("completion/complete", requests["completion/complete"], "", modern.CodeOverloaded, "too many calls")
 		// Limiters of very many principals take bounded memory: the last ones share a limiter.
 		for i := range 11000 {
 			c.ctx = transport.WithPrincipal(t.Context(), fmt.Sprint("p", i))

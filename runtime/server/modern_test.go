@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -207,8 +208,8 @@ func TestCancellationWhileModernClientDoesNotRead(t *testing.T) {
 	})
 }
 
-// A handshake agrees on a revision with sessions. Without one, the error names those that the server
-// speaks.
+// A handshake agrees on a revision with sessions. Without one, the error names those that the
+// server speaks.
 func TestInitializeOfServerWithModernRevisions(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, test := range []struct {
@@ -254,6 +255,10 @@ func TestDiscover(t *testing.T) {
 		equalJSON(t, "from memory", want(tools), c.result("server/discover", "", ""))
 		s.DeclareExtension("com.example/x", nil)
 		equalJSON(t, "with an extension", want(`{"extensions":{"com.example/x":{}},"logging":{},"tools":{"listChanged":true}}`), c.result("server/discover", "", ""))
+
+		all := connectModern(t, newCatalog(t, server.Config{})).result("server/discover", "", "")
+		equalJSON(t, "with a feature of each kind", `{"completions":{},"logging":{},"prompts":{"listChanged":true},
+			"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`, part(all, "capabilities"))
 
 		c.write(`{"jsonrpc":"2.0","id":"v","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"v9","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 		got := c.take()
@@ -371,9 +376,29 @@ func TestModernResultsAreComplete(t *testing.T) {
 			}
 		}
 		equalJSON(t, "raw", `{"resultType":"complete","_meta":{"a":1,"io.modelcontextprotocol/serverInfo":`+testInfo+`}}`, c.result("com.example/raw", "", ""))
-		equalJSON(t, "a kind of its own", `{"resultType":"com.example/later","n":1,"_meta":{"io.modelcontextprotocol/serverInfo":`+testInfo+`}}`, c.result("com.example/kind", "", ""))
 		equalJSON(t, "a server info of its own", `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"other","version":"2"}}}`, c.result("com.example/info", "", ""))
 		c.fails("com.example/list", "", "", jsonrpc.CodeInternalError, "")
+	})
+}
+
+// Proves M-RPC-07.
+func TestKindsOfResultsBelongToExtensions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		methods := ownMethods()
+		methods["com.example/ask"] = func(context.Context, *session.Request) (codec.Encoder, error) {
+			state := "s"
+			return &mcp.InputRequiredResult{ResultType: modern.ResultInputRequired, RequestState: &state}, nil
+		}
+		s := newCatalog(t, server.Config{Methods: methods})
+		c := connectModern(t, s)
+		extends := declares(`{"extensions":{"com.example/x":{}}}`)
+		c.fails("com.example/kind", "", extends, jsonrpc.CodeInternalError, "")
+		s.DeclareExtension("com.example/x", nil)
+		c.fails("com.example/kind", "", "", jsonrpc.CodeInternalError, "")
+		c.fails("com.example/kind", "", declares(`{"extensions":{"com.example/y":{}}}`), jsonrpc.CodeInternalError, "")
+		want := `{"resultType":"com.example/later","n":1,"_meta":{"io.modelcontextprotocol/serverInfo":` + testInfo + `}}`
+		equalJSON(t, "with the extension", want, c.result("com.example/kind", "", extends))
+		c.fails("com.example/ask", "", extends, jsonrpc.CodeInternalError, "") // not a method that takes input
 	})
 }
 
@@ -391,6 +416,8 @@ func TestServerInfoCanBeOmitted(t *testing.T) {
 }
 
 // A result with a _meta keeps it, and the handler's value does not change.
+//
+// Proves M-META-09.
 func TestModernResultKeepsItsMeta(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		shared := server.Text("hi")
@@ -411,11 +438,11 @@ func TestModernResultKeepsItsMeta(t *testing.T) {
 		if shared.Meta.ServerInfo != nil || shared.ResultType != nil {
 			t.Error("the result of the handler was changed")
 		}
-		c.fails("tools/call", `{"name":"bad"}`, "", jsonrpc.CodeInternalError, "") // M-META-09
+		c.fails("tools/call", `{"name":"bad"}`, "", jsonrpc.CodeInternalError, "")
 	})
 }
 
-// Proves M-CACHE-02, M-CACHE-04, M-CACHE-05, M-CACHE-06.
+// Proves M-CACHE-02, M-CACHE-04, M-CACHE-06.
 func TestCacheScopeIsPrivateWhereResultsDiffer(t *testing.T) {
 	anyone := server.VisibleTo(func(*server.Call) bool { return true })
 	lists := []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
@@ -477,6 +504,7 @@ func TestCacheScopeIsPrivateWhereResultsDiffer(t *testing.T) {
 
 func givePrompt(context.Context, *server.Call, struct{}) (string, error) { return "prompt", nil }
 
+// Proves M-CACHE-05, M-CACHE-06.
 func TestCacheContents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Caching: server.Caching{Contents: time.Second}})
@@ -484,13 +512,14 @@ func TestCacheContents(t *testing.T) {
 		server.AddResource(s, "x:default", "a", readText)
 		server.AddResource(s, "x:public", "a", readText, public)
 		server.AddResource(s, "x:private", "a", readText, server.CacheContents(0, mcp.CacheScopePrivate))
-		server.AddResource(s, "x:hidden", "a", readText, public, server.VisibleTo(func(*server.Call) bool { return true }))
+		server.AddResource(s, "x:hidden", "a", readText, public, server.VisibleTo(forAnn))
 		server.AddResource(s, "x:wrapped", "a", readText, public, server.WrapResource(func(next server.ResourceHandler) server.ResourceHandler { return next }))
 		server.AddTemplate(s, "t:{x}", "t", readText, public)
 		if err := s.Err(); err != nil {
 			t.Fatal(err)
 		}
 		c := connectModern(t, s)
+		c.ctx = transport.WithPrincipal(t.Context(), "ann")
 		for uri, want := range map[string]string{
 			"x:default": `1000"private"`, "x:public": `60000"public"`, "x:private": `0"private"`, "x:hidden": `60000"private"`, "x:wrapped": `60000"private"`, "t:y": `60000"public"`,
 		} {
@@ -499,6 +528,8 @@ func TestCacheContents(t *testing.T) {
 				t.Errorf("%s: got %s, want %s", uri, got, want)
 			}
 		}
+		c.ctx = transport.WithPrincipal(t.Context(), "bob")
+		c.fails("resources/read", `{"uri":"x:hidden"}`, "", jsonrpc.CodeInvalidParams, "resource not found")
 	})
 	s := server.New("test", "1", &server.Config{Caching: server.Caching{Tools: -1}})
 	server.AddResource(s, "x:a", "a", readText, server.CacheContents(-1, mcp.CacheScopePublic))
@@ -531,6 +562,7 @@ func TestModernErrors(t *testing.T) {
 			return "", fmt.Errorf("read: %w", server.NotFound(r.URI))
 		})
 		server.AddTool(s, "gone", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", server.NotFound("x:y") })
+		server.AddTool(s, "fail", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", errors.New("failed") })
 		c := connectModern(t, s)
 		for _, uri := range []string{"x:none", "x:gone"} {
 			data := c.fails("resources/read", `{"uri":"`+uri+`"}`, "", jsonrpc.CodeInvalidParams, "resource not found")
@@ -538,7 +570,14 @@ func TestModernErrors(t *testing.T) {
 		}
 		c.fails("tools/call", `{"name":"gone"}`, "", jsonrpc.CodeInvalidParams, "resource not found")
 		c.fails("tools/call", `{"name":"none"}`, "", jsonrpc.CodeInvalidParams, "unknown tool")
+		c.fails("tools/call", `{"name":"hi","arguments":[]}`, "", jsonrpc.CodeInvalidParams, "arguments")
+		for _, arguments := range []string{`{}`, `{"x":1}`} { // the handler fails, and the arguments are invalid
+			if got := c.result("tools/call", `{"name":"fail","arguments":`+arguments+`}`, ""); part(got, "isError") != "true" {
+				t.Errorf("%s: got %s", arguments, got)
+			}
+		}
 		c.fails("prompts/get", `{"name":"none"}`, "", jsonrpc.CodeInvalidParams, "unknown prompt")
+		c.fails("prompts/get", `{"name":"p"}`, "", jsonrpc.CodeInvalidParams, "a")
 		c.fails("tools/list", `{"cursor":"garbage"}`, "", jsonrpc.CodeInvalidParams, "invalid cursor")
 		c.fails("resources/list", `{"cursor":"garbage"}`, "", jsonrpc.CodeInvalidParams, "invalid cursor")
 
@@ -547,7 +586,7 @@ func TestModernErrors(t *testing.T) {
 	})
 }
 
-// Proves M-META-06, M-META-05, M-EXT-02.
+// Proves M-META-06, M-EXT-02.
 func TestModernCallWithoutNeededCapability(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newServer(t, server.Config{})

@@ -22,7 +22,8 @@ type notice struct {
 // mergeNotices is the number of pending notices at which a session begins to merge equal ones.
 const mergeNotices = 64
 
-// announce notifies every session and subscription that a list has changed, after [Config.Debounce].
+// announce notifies every session and subscription that a list has changed, after
+// [Config.Debounce].
 func (s *Server) announce(method string) {
 	if s.cfg.Debounce == 0 {
 		s.broadcast(method)
@@ -49,9 +50,10 @@ func (s *Server) broadcast(method string) {
 }
 
 // ToolsChanged notifies every session, and every modern client that listens to it, that the list of
-// tools has changed. Call it if the result of a function of [VisibleTo] or [Config].Visible changes, or if middleware changes the lists that
-// sessions see; the server itself reports changes of its features.
-// [Server.ResourcesChanged] and [Server.PromptsChanged] do the same for their lists.
+// tools has changed. Call it if the result of a function of [VisibleTo] or [Config].Visible
+// changes, or if middleware changes the lists that sessions see; the server itself reports changes
+// of its features. [Server.ResourcesChanged] and [Server.PromptsChanged] do the same for their
+// lists.
 func (s *Server) ToolsChanged() { s.announce(mcp.MethodNotificationsToolsListChanged) }
 
 // ResourcesChanged notifies every session that its list of resources has changed; see
@@ -63,7 +65,8 @@ func (s *Server) ResourcesChanged() { s.announce(mcp.MethodNotificationsResource
 func (s *Server) PromptsChanged() { s.announce(mcp.MethodNotificationsPromptsListChanged) }
 
 // ResourceUpdated notifies the sessions and modern clients that subscribe to a resource that its
-// contents have changed (MCP resources, "Subscriptions"). It queues the notifications and returns at once.
+// contents have changed (MCP resources, "Subscriptions"). It queues the notifications and returns
+// at once.
 func (s *Server) ResourceUpdated(uri string) {
 	for _, p := range s.allPeers() {
 		p.notify(notice{method: mcp.MethodNotificationsResourcesUpdated, uri: uri})
@@ -88,8 +91,8 @@ const (
 	maxPendingLogBytes = 1 << 20 // of their data; a single message may be longer
 )
 
-// queueLog queues a log message, unless it is less severe than the level of the session or exceeds a
-// limit. It does not wait for the client.
+// queueLog queues a log message, unless it is less severe than the level of the session or exceeds
+// a limit. It does not wait for the client.
 func (p *peer) queueLog(severity int, message *mcp.LoggingMessageNotificationParams) {
 	if !p.logs(severity) || p.logLimit != nil && !p.logLimit.Allow() {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
-// Revisions with sessions want structured output to be an object. Output that is not becomes a
-// member of one there.
+// Revisions with sessions require structured output to be an object. In sessions, the server sends
+// other output as a member of an object.
 
 // resultMember is the member that holds output that is not an object.
 const resultMember = "result"
@@ -26,7 +26,7 @@ type wrapping struct {
 }
 
 // setOutput compiles the output schema, and sets call to a function whose structured output has the
-// form that the revision of the call wants.
+// form that the revision of the call requires.
 func (t *tool) setOutput() error {
 	t.out, t.wrapping = nil, nil
 	if t.def.OutputSchema != nil {

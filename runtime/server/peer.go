@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"sync"
 	"sync/atomic"
 
@@ -81,10 +82,34 @@ func (p *peer) handler() session.Handler {
 		rev := revision(req)
 		result, err := mcp.DispatchServer(ctx, h, rev, req.Method, req.Params)
 		if err != nil {
-			return nil, err
+			params, ok := withoutNullArguments(req)
+			if !ok {
+				return nil, err
+			}
+			if result, err = mcp.DispatchServer(ctx, h, rev, req.Method, params); err != nil {
+				return nil, err
+			}
 		}
 		return project(rev, result), nil
 	}
+}
+
+// withoutNullArguments returns the params of a call whose arguments are null, with empty arguments.
+// Null is not valid, so the call has not reached its handler. Clients in Go send it for a nil map.
+func withoutNullArguments(req *session.Request) (json.RawMessage, bool) {
+	if req.Method != mcp.MethodToolsCall && req.Method != mcp.MethodPromptsGet {
+		return nil, false
+	}
+	if arguments, ok := codec.Member(req.Params, "arguments"); !ok || string(arguments) != "null" {
+		return nil, false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(req.Params, &members) != nil {
+		return nil, false
+	}
+	members["arguments"] = json.RawMessage(`{}`)
+	params, err := json.Marshal(members)
+	return params, err == nil
 }
 
 func methodNotFound(req *session.Request) error {
@@ -97,8 +122,8 @@ func methodNotFound(req *session.Request) error {
 // latest returns the newest revision that sessions support.
 func latest() mcp.Revision { return session.Revisions()[0] }
 
-// revision returns the revision of a request. That of a recovered task is unknown, and tasks are of
-// the newest revision.
+// revision returns the revision of a request. That of a task from an older version of this module
+// is unknown: it is the newest one of sessions.
 func revision(req *session.Request) mcp.Revision { return cmp.Or(req.Revision(), latest()) }
 
 // servesModern reports whether handler serves requests of a method that only modern revisions have.

@@ -54,7 +54,7 @@ func TestPromptsAreListedAndFilledIn(t *testing.T) {
 	}
 }
 
-// Proves COMPL-01, COMPL-02, COMPL-03, COMPL-04, SDK-04.
+// Proves COMPL-01, COMPL-02, COMPL-03, COMPL-04, SDK-04, M-COMP-01.
 func TestComplete(t *testing.T) {
 	s := newServer(t, server.Config{})
 	get := func(context.Context, *server.Call, map[string]string) ([]mcp.PromptMessage, error) {
@@ -75,7 +75,7 @@ func TestComplete(t *testing.T) {
 	}), server.Complete("country", server.OneOf("France", "Finland", "Norway", "Ⱥb")), server.Complete("city", city), server.Complete("many", many)))
 	must(server.AddTemplate(s, "map://{country}/{city}", "map", readText, server.Complete("city", city)))
 	must(server.AddResource(s, "test://a", "a", readText))
-	c := connect(t, s, clientConfig{})
+	c, modern := connect(t, s, clientConfig{}), connectRounds(t, s)
 	if c.Server().Capabilities.Completions == nil {
 		t.Error("no capability for completion")
 	}
@@ -97,6 +97,11 @@ func TestComplete(t *testing.T) {
 		if sent := min(n, 100); len(out.Values) != sent || out.Values[sent-1] != strconv.Itoa(sent-1) || *out.HasMore != (n > 100) || *out.Total != int64(n) {
 			t.Errorf("%d values: got %d, more %v, total %d", n, len(out.Values), *out.HasMore, *out.Total)
 		}
+		answer, _ := modern.send("completion/complete", fmt.Sprintf(`{"ref":{"type":"ref/prompt","name":"visit"},"argument":{"name":"many","value":"%d"}}`, n), nil)
+		var values []string
+		if err := json.Unmarshal([]byte(part(string(answer), "completion", "values")), &values); err != nil || len(values) != min(n, 100) {
+			t.Errorf("%d values for a modern request: got %d, %v", n, len(values), err)
+		}
 	}
 	for _, params := range []string{
 		`{"ref":{"type":"ref/prompt","name":"nope"},"argument":{"name":"city","value":""}}`,
@@ -107,6 +112,9 @@ func TestComplete(t *testing.T) {
 		`{"ref":{"type":"ref/other"},"argument":{"name":"x","value":""}}`,
 	} {
 		c.expectError("completion/complete", params, jsonrpc.CodeInvalidParams)
+		if _, failed := modern.send("completion/complete", params, nil); failed == nil || failed.Code != jsonrpc.CodeInvalidParams {
+			t.Errorf("modern %s: got %v", params, failed)
+		}
 	}
 	if _, err := server.AddPrompt(s, "p", "", get, server.Complete("nope", many)); err == nil || !strings.Contains(err.Error(), "nope") {
 		t.Errorf("completion of an unknown argument: got %v", err)

@@ -230,6 +230,12 @@ func addTo[T feature, D any](x *set[T], def D, key func(*D) string, build func(D
 		return nil, err
 	}
 	name := key(&def)
+	if err := value.shared().fault; err != nil {
+		return nil, fmt.Errorf("server: %s %q: %w", x.kind, name, err)
+	}
+	if value.shared().scoped {
+		x.s.scoped.Store(true)
+	}
 	if err := x.add(name, value); err != nil {
 		return nil, err
 	}

@@ -100,8 +100,8 @@ func NotFound(uri string) error {
 	return &jsonrpc.Error{Code: CodeResourceNotFound, Message: fmt.Sprintf("resource not found: %q", uri), Data: data}
 }
 
-// ResourceOption is an option of [AddResource]: [DefineResource], [CacheContents], [VisibleTo] or
-// [WrapResource].
+// ResourceOption is an option of [AddResource]: [DefineResource], [CacheContents], [RequireScopes],
+// [VisibleTo] or [WrapResource].
 type ResourceOption interface{ forResource(*resource) }
 
 type resourceOption func(*resource)

@@ -84,7 +84,7 @@ func TestContentsFollowFromOutput(t *testing.T) {
 	}
 }
 
-// Proves RES-02, RES-08, RES-09.
+// Proves RES-02, RES-08, RES-09, M-RES-02.
 func TestInvalidURIsAreRejected(t *testing.T) {
 	s := newServer(t, server.Config{})
 	read := false
@@ -96,13 +96,16 @@ func TestInvalidURIsAreRejected(t *testing.T) {
 		read = true
 		return "", nil
 	}))
-	c := connect(t, s, clientConfig{})
+	c, modern := connect(t, s, clientConfig{}), connectRounds(t, s)
 	for _, uri := range []string{
 		"search://all?folder=..", "search://all?folder=a%2F..%2Fb", "file:///data/a?/../b", "not a uri", "", "relative/path", "file:///../x", "file:///data/../etc/passwd", "file:///data/a/../../etc/passwd",
 		"file:///data/%2e%2e/etc/passwd", "file:///data/..%2fetc", `file:///data/..\\etc`, "file:///data/..%5cetc", "file:///data/%zz",
 	} {
 		if _, code := c.call("resources/read", `{"uri":"`+uri+`"}`); code == 0 || read {
 			t.Errorf("%q was read", uri)
+		}
+		if _, failed := modern.send("resources/read", `{"uri":"`+uri+`"}`, nil); failed == nil || failed.Code != jsonrpc.CodeInvalidParams || read {
+			t.Errorf("%q was read by a modern request: %v", uri, failed)
 		}
 	}
 	c.expect("resources/read", `{"uri":"file:///data/a..b/c"}`, `{"contents":[{"uri":"file:///data/a..b/c","text":"a..b/c"}]}`)

@@ -11,22 +11,25 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // Roots requests the roots of the client: the folders and files that the server may use (MCP roots,
-// "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not declared roots,
-// with [session.ErrTimeout] after [Config.InputTimeout] and, in revisions without sessions, with an
-// [*InputRequiredError] until there is a response. Roots may change, so call it for each use. If the
-// client announces changes, the session caches the roots until the next
+// "Listing Roots"). It fails with a [*session.CapabilityError] if the client has not declared
+// roots, with [session.ErrTimeout] after [Config.InputTimeout] and, in revisions without sessions,
+// with an [*InputRequiredError] until there is a response. Roots may change, so call it for each
+// use. If the client announces changes, the session caches the roots until the next
 // notifications/roots/list_changed. The caller may modify the list.
 func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 	client := c.ClientCapabilities()
 	if client != nil && client.Roots == nil {
 		return nil, &session.CapabilityError{Method: mcp.MethodRootsList, Capability: "roots", Revision: c.Revision()}
 	}
-	if c.inRounds() {
-		answer, err := c.ask(ctx, mcp.MethodRootsList, nil, false, func() (mcp.InputRequest, error) { return new(mcp.ListRootsRequest), nil })
+	if c.replays() {
+		answer, err := c.ask(ctx, mcp.MethodRootsList, nil, false, func() (mcp.InputRequest, error) {
+			return &mcp.ListRootsRequest{Params: new(mcp.RequestParams)}, nil // the official Go SDK 1.8 fails without params
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -36,7 +39,7 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 		}
 		return result.Roots, nil
 	}
-	if err := inStep(ctx, mcp.MethodRootsList); err != nil {
+	if err := calls.InStep(ctx, mcp.MethodRootsList); err != nil {
 		return nil, err
 	}
 	if _, isTask := c.Task(); isTask || c.modern() || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {

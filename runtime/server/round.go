@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,40 +11,41 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/calls"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// InputRequiredError is the error of an input request that has no response yet, and of a [Step] that
-// is not begun for that reason, in a call of a revision without sessions. The handler returns it,
-// wrapped or not. It is called again, from its top, when the client has sent the responses; see
-// [Step] for what that means.
+// InputRequiredError is returned in a call of a revision without sessions: by an input request that
+// has no response yet, and by a [Step] that does not begin for that reason. In a task of a
+// [Durable] tool, an input request or a [Sleep] also returns it after a wait of
+// [task.Config].ParkAfter, unless its context has a deadline. The handler returns the error,
+// wrapped or not. The server calls the handler again, from its top, when the client has sent the
+// responses, or when the sleep ends; see [Step] for the consequences.
 //
-// The server goes by the input requests of the call: whatever the handler and its middleware return,
-// the client is asked for the input.
-type InputRequiredError struct {
-	// Method is the method of the input request, such as elicitation/create, or "" for a step.
-	Method string
-}
-
-// Error says what to do with the error.
-func (e *InputRequiredError) Error() string {
-	return "server: input required: return this error, the handler is called again with the response"
-}
+// The input requests and sleeps of the call decide, not the error that is returned. Even if the
+// handler or its middleware returns something else, the server asks the client for the input and
+// calls the handler again.
+//
+// Its field Method is that of the input request, such as elicitation/create, or "" for a step and a
+// sleep.
+type InputRequiredError = calls.InputRequiredError
 
 // InputName returns a context for an input request, such as that of [Elicit]. In revisions without
-// sessions, the client gets the request under this key of inputRequests, and sends the response under
-// the same key of inputResponses. If another request of the round has the name, a number is added.
-// By default, the server makes up a key. In revisions with sessions, InputName has no effect.
+// sessions, the client gets the request under this key of inputRequests, and sends the response
+// under the same key of inputResponses. If another request of the round has the name, a number is
+// added. By default, the server generates a key. In revisions with sessions, InputName has no
+// effect.
 func InputName(ctx context.Context, name string) context.Context {
 	return replay.WithName(ctx, name)
 }
 
 // RunAll calls functions concurrently, waits for all of them, and returns the first error in their
 // order, or nil. Input requests of the functions reach the client together: in revisions without
-// sessions, in one round. Requests that are made at the same time need different params, such as
-// messages, unless it does not matter which of them gets which response. A panic of a function fails
-// the call.
+// sessions, in one round. Concurrent requests with equal params may get each other's responses. If
+// that matters, give them different params, such as messages. A panic of a function fails the call.
 func (c *Call) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
 	failed := make([]error, len(functions))
 	done := make(chan struct{})
@@ -74,43 +74,42 @@ func (c *Call) RunAll(ctx context.Context, functions ...func(ctx context.Context
 	return first
 }
 
-// replayRun is one run of the handler of a call.
-type replayRun struct {
-	call     string // its id
-	recorder *replay.Recorder
-	rounds   *replay.Rounds // nil for a call that is not run again
-	number   int            // of rounds that have ended
-}
-
 // recording returns the run of the call. It starts one on first use.
-func (c *Call) recording() *replayRun {
+func (c *Call) recording() *calls.Run {
 	if r := c.replay.Load(); r != nil {
 		return r
 	}
-	r := new(replayRun)
-	if run, isTask := c.Task(); isTask {
-		r.call = run.ID()
-	} else {
-		r.call = rand.Text()
-		if c.rounds && c.inRounds() {
-			r.rounds = replay.NewRounds(nil)
-		}
-	}
-	if r.rounds == nil {
-		r.recorder = replay.New(nil, nil, nil)
-	} else {
-		r.recorder = replay.New(r.rounds, nil, nil)
-	}
+	run, _ := c.Task()
+	r := calls.New(c.ctx, calls.Options{Package: "server", Task: run, Rounds: c.rounds && c.inRounds()})
 	if !c.replay.CompareAndSwap(nil, r) {
 		return c.replay.Load()
 	}
 	return r
 }
 
-// ask returns the response to an input request of a plain modern call. It calls prepare if there is
-// none yet. The request is known by params, which are encoded in the same way in all runs.
+// beforeTask is the function for [receiver.Pending.BeforeTask].
+func (c *Call) beforeTask(promote receiver.Promote) { c.recording().BeforeTask(promote) }
+
+// repeats reports whether the call is a task whose handler runs again and has not yet asked for all
+// recorded results.
+func (c *Call) repeats() bool {
+	run, isTask := c.Task()
+	return isTask && run.Durable() && c.recording().Repeats()
+}
+
+// replays reports whether the handler of the call may run again with the responses to its input
+// requests: the call is a plain modern one, or a durable task.
+func (c *Call) replays() bool {
+	if run, isTask := c.Task(); isTask {
+		return run.Durable()
+	}
+	return c.modern()
+}
+
+// ask returns the response to an input request of a call that replays. It calls prepare if there is
+// none yet. Params identify the request, so all runs encode them in the same way.
 func (c *Call) ask(ctx context.Context, method string, params codec.Encoder, transient bool, prepare func() (mcp.InputRequest, error)) (json.RawMessage, error) {
-	if err := inStep(ctx, method); err != nil {
+	if err := calls.InStep(ctx, method); err != nil {
 		return nil, err
 	}
 	request := &replay.Request{Method: method, Transient: transient}
@@ -131,8 +130,7 @@ func (c *Call) ask(ctx context.Context, method string, params codec.Encoder, tra
 		asked, err := prepare()
 		return asked, labelOf(method, asked), err
 	}
-	answer, err := c.recording().recorder.Input(ctx, request)
-	return answer, replayError(err, method)
+	return c.recording().Ask(ctx, request)
 }
 
 // labelOf describes an input request in errors.
@@ -151,19 +149,6 @@ func labelOf(method string, request mcp.InputRequest) string {
 		return method
 	}
 	return method + " " + strconv.Quote(boundary.Text(message, maxLabel))
-}
-
-// replayError converts an error of the Recorder.
-func replayError(err error, method string) error {
-	switch err {
-	case nil:
-		return nil
-	case replay.ErrSuspended:
-		return &InputRequiredError{method}
-	case replay.ErrEnded:
-		return errors.New("server: the handler of the call has returned")
-	}
-	return err
 }
 
 // resume continues a modern call in which the client sends the responses of the last round. Name is
@@ -187,15 +172,14 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 			pending = append(pending, *asked)
 			continue
 		}
-		if !answers(asked.Method, response) {
+		if !modern.IsResponse(asked.Method, response) {
 			return invalidParams("inputResponses: %q is not a response to %s", asked.Name, asked.Method)
 		}
 		text, _ := codec.Member(raw, asked.Name)
 		state.Entries = append(state.Entries, asked.Entry(text))
 	}
-	r := &replayRun{call: state.Call, number: state.Round, rounds: replay.NewRounds(state.Entries)}
-	r.recorder = replay.New(r.rounds, state.Entries, pending)
-	c.replay.Store(r)
+	c.number = state.Round
+	c.replay.Store(calls.New(c.ctx, calls.Options{Package: "server", ID: state.Call, Rounds: true, Earlier: state.Entries, Pending: pending}))
 	return nil
 }
 
@@ -219,7 +203,7 @@ func (c *Call) openState(name, sealed string) (*replay.State, error) {
 	return state, nil
 }
 
-// stateContext returns what identifies the call in its state.
+// stateContext returns the identity of the call, to which its state is bound.
 func (c *Call) stateContext(name string) *replay.Context {
 	req, _ := session.FromContext(c.ctx)
 	arguments, ok := codec.Member(req.Params, "arguments")
@@ -229,34 +213,21 @@ func (c *Call) stateContext(name string) *replay.Context {
 	return &replay.Context{Principal: c.Principal(), Method: req.Method, Name: name, Arguments: arguments}
 }
 
-// answers reports whether a response is of the type that an input request of the method has.
-func answers(method string, response mcp.InputResponse) bool {
-	switch r := response.(type) {
-	case *mcp.ElicitResult:
-		return method == mcp.MethodElicitationCreate && isElicitResult(r)
-	case *mcp.CreateMessageResult:
-		return method == mcp.MethodSamplingCreateMessage
-	case *mcp.ListRootsResult:
-		return method == mcp.MethodRootsList
-	}
-	return false
-}
-
-// end ends the run of the handler, which has returned err. It returns the result that asks for input
-// if the handler made an input request without a response. It fails if the run is not valid. For
-// other calls it returns nil.
+// end ends the run of the handler, which has returned err. It returns the result that asks for
+// input if the handler made an input request without a response. It fails if the run is not valid.
+// For other calls it returns nil.
 func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 	r := c.replay.Load()
 	if r == nil {
 		return nil, nil
 	}
-	if fault := r.recorder.End(c.ctx); fault != nil {
-		return nil, c.invalidRun(name, fault)
+	entries, open, fault := r.End()
+	if fault != nil {
+		if calls.Invalid(fault) {
+			fault = c.invalidRun(name, fault)
+		}
+		return nil, fault
 	}
-	if r.rounds == nil {
-		return nil, nil
-	}
-	entries, open := r.rounds.Ended()
 	if len(open) == 0 {
 		return nil, nil
 	}
@@ -267,11 +238,11 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 		}
 	}
 	cfg := &c.p.s.cfg
-	if cfg.MaxRounds > 0 && r.number >= cfg.MaxRounds {
-		return nil, c.invalidRun(name, fmt.Errorf("the call needs input again after %d rounds, which is the limit", r.number))
+	if cfg.MaxRounds > 0 && c.number >= cfg.MaxRounds {
+		return nil, c.invalidRun(name, fmt.Errorf("the call needs input again after %d rounds, which is the limit", c.number))
 	}
-	state := &replay.State{Call: r.call, Version: cfg.Info.Version, Round: r.number + 1, Expires: time.Now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]replay.Asked, len(open))}
-	result := &mcp.InputRequiredResult{ResultType: "input_required", InputRequests: make(mcp.InputRequests, len(open))}
+	state := &replay.State{Call: r.ID(), Version: cfg.Info.Version, Round: c.number + 1, Expires: time.Now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]replay.Asked, len(open))}
+	result := &mcp.InputRequiredResult{ResultType: modern.ResultInputRequired, InputRequests: make(mcp.InputRequests, len(open))}
 	for i, o := range open {
 		state.Asked[i] = o.Asked
 		result.InputRequests[o.Name], _ = o.Value.(mcp.InputRequest)

@@ -18,6 +18,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
@@ -248,6 +250,7 @@ func TestInputRequestsEndRounds(t *testing.T) {
 	if method := three.methods[three.name(t)]; method != "roots/list" {
 		t.Errorf("method %s", method)
 	}
+	equalJSON(t, "roots", `{}`, three.requests[three.name(t)]) // some clients fail without params
 	four := c.round("tools/call", do, three, map[string]string{three.name(t): rooted})
 	equal(t, "result", "accept Ada m file:///work", four.text)
 	if one.state == two.state || two.state == three.state || runs != 4 {
@@ -363,7 +366,7 @@ func TestOpenInputRequestDecidesOutcome(t *testing.T) {
 	}
 }
 
-// Proves M-MRTR-03.
+// Proves M-MRTR-03, M-CACHE-03.
 func TestInputOnlyInCallsThatHaveRounds(t *testing.T) {
 	asked := make(chan error, 10)
 	ask := func(ctx context.Context, c *server.Call) error {
@@ -406,6 +409,9 @@ func TestInputOnlyInCallsThatHaveRounds(t *testing.T) {
 		{"resources/read", `{"uri":"test://a"}`, `"text"`},
 	} {
 		one := c.round(tt.method, tt.params, nil, nil)
+		if hint := part(string(one.completed), "ttlMs") + part(string(one.completed), "cacheScope"); hint != "" {
+			t.Errorf("%s: %s has a caching hint", tt.method, one.completed)
+		}
 		two := c.round(tt.method, tt.params, one, map[string]string{one.name(t): accept(`{"name":"Ada"}`)})
 		if two.state != "" || !strings.Contains(string(two.completed), tt.want) {
 			t.Errorf("%s: %s", tt.method, two.completed)
@@ -444,7 +450,7 @@ func TestInputRequestsHaveDistinctNames(t *testing.T) {
 
 // The capabilities of the request decide, not those of an earlier one.
 //
-// Proves M-MRTR-07, M-SAMP-02.
+// Proves M-MRTR-07, M-META-05, M-STATE-01, M-SAMP-02.
 func TestInputNeedsCapabilityOfRequest(t *testing.T) {
 	s := newServer(t, server.Config{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
@@ -514,7 +520,7 @@ func TestInputNeedsCapabilityOfRequest(t *testing.T) {
 	equal(t, "task of the client", "session: revision 2026-07-28 has no sampling/createMessage in this direction", got.text)
 }
 
-// Proves M-MRTR-09, M-MRTR-10.
+// Proves M-MRTR-09, M-MRTR-10, M-STATE-02, M-STATE-03.
 func TestStateOfOtherRequestIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}
@@ -566,7 +572,7 @@ func TestStateOfOtherRequestIsRejected(t *testing.T) {
 	})
 }
 
-// Proves M-MRTR-13, M-MRTR-14, M-MRTR-15.
+// Proves M-MRTR-13, M-MRTR-14, M-MRTR-15, M-STATE-02.
 func TestResponsesThatAreNotAsAsked(t *testing.T) {
 	s := newServer(t, server.Config{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
@@ -733,7 +739,7 @@ func TestNothingFollowsInputRequiredResult(t *testing.T) {
 	})
 }
 
-// Proves M-ELIC-05.
+// Proves M-ELIC-03, M-ELIC-05.
 func TestElicitURLInRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}}
@@ -800,7 +806,7 @@ func TestElicitURLPutsIDInPage(t *testing.T) {
 	}
 }
 
-// Proves M-ELIC-05.
+// Proves M-ELIC-03, M-ELIC-05, M-ERR-05.
 func TestRequireURLInRounds(t *testing.T) {
 	s := newServer(t, server.Config{})
 	visited := false
@@ -824,9 +830,91 @@ func TestRequireURLInRounds(t *testing.T) {
 	equal(t, "result", "accept Ada", five.text)
 }
 
+// A sleep does not delay the question of another goroutine: the round ends at once, and the sleep
+// goes on in the next one.
+func TestInputRequestInterruptsSleep(t *testing.T) {
+	for _, first := range []string{"sleep", "input request"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{})
+			addTool(s, func(ctx context.Context, c *server.Call) (name string, err error) {
+				err = c.RunAll(ctx, func(ctx context.Context) error {
+					if first != "sleep" {
+						time.Sleep(time.Second)
+					}
+					return server.Sleep(ctx, c, "hour", func() time.Time { return time.Now().Add(time.Hour) })
+				}, func(ctx context.Context) (err error) {
+					if first == "sleep" {
+						time.Sleep(time.Second)
+					}
+					name, err = askName(ctx, c, "Who?")
+					return err
+				})
+				return name, err
+			})
+			begin := time.Now()
+			c := connectRounds(t, s)
+			one := c.round("tools/call", do, nil, nil)
+			if got := time.Since(begin); one.state == "" || got != time.Second {
+				t.Fatalf("%s first: %+v after %v", first, one, got)
+			}
+			two := c.round("tools/call", do, one, map[string]string{one.name(t): accept(`{"name":"Ada"}`)})
+			equal(t, "result", "accept Ada", two.text)
+			if got := time.Since(begin); got < time.Hour || got > time.Hour+2*time.Second {
+				t.Errorf("%s first: done after %v", first, got)
+			}
+		})
+	}
+}
+
+// Proves M-ELIC-05, M-ERR-05.
+func TestURLsOfModernTasks(t *testing.T) {
+	meta := declares(`{"elicitation":{"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
+	for _, restartable := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+				support := server.Tasks(receiver.Support{After: -1, Restartable: restartable})
+				const page = "https://example.com/login?id={id}"
+				must(server.AddTool(s, "elicit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					action, err := c.ElicitURL(ctx, "Log in.", page, "")
+					return string(action), err
+				}, support))
+				must(server.AddTool(s, "require", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					return "", c.RequireURL("Log in.", page, "")
+				}, support))
+			})
+			c := connectModern(t, s)
+			c.ctx = transport.WithPrincipal(t.Context(), "ann")
+			for _, row := range []struct{ tool, action, want string }{
+				{"elicit", "accept", "accept"},
+				{"require", "accept", "server: page must be visited first: Log in.: call the tool again afterwards"},
+				{"require", "decline", "server: the user has not agreed to visit the page: decline"},
+			} {
+				created := c.result("tools/call", `{"name":"`+row.tool+`","arguments":{}}`, meta)
+				id := strings.Trim(part(created, "taskId"), `"`)
+				synctest.Wait()
+				state := c.task(id)
+				params := part(state, "inputRequests", "input-1", "params")
+				_, elicitation, _ := strings.Cut(strings.Trim(part(params, "url"), `"`), "?id=")
+				if part(params, "elicitationId") != "" || elicitation == "" {
+					t.Fatalf("restartable %v, %s: %s", restartable, row.tool, state)
+				}
+				time.Sleep(server.DefaultInputTimeout)
+				c.result("tasks/update", `{"taskId":"`+id+`","inputResponses":{"input-1":{"action":"`+row.action+`"}}}`, meta)
+				synctest.Wait()
+				if got, ok := s.ElicitationPrincipal(elicitation); !ok || got != "ann" {
+					t.Errorf("restartable %v, %s: principal %q, %v", restartable, row.tool, got, ok)
+				}
+				if state := c.task(id); part(state, "status") != `"completed"` {
+					t.Errorf("restartable %v, %s: %s", restartable, row.tool, state)
+				} else {
+					equal(t, row.tool, row.want, text(t, part(state, "result")))
+				}
+			}
+		})
+	}
+}
+
 // The roots of one client must not reach another one.
-//
-// Proves M-ROOT-01.
 func TestRootsOfModernCallAreNotCached(t *testing.T) {
 	s := newServer(t, server.Config{})
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {

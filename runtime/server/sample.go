@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -26,10 +27,10 @@ import (
 func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
 	var outcome mcp.CreateMessageOutcome
 	var err error
-	if params != nil && c.inRounds() {
+	if params != nil && c.replays() {
 		outcome, err = c.sampleInResult(ctx, params)
 	} else if err = c.checkSampling(params); err == nil {
-		if err = inStep(ctx, mcp.MethodSamplingCreateMessage); err == nil {
+		if err = calls.InStep(ctx, mcp.MethodSamplingCreateMessage); err == nil {
 			outcome, err = c.client().CreateMessage(ctx, c.projectSampling(params))
 		}
 	}

@@ -115,7 +115,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 
 // Handler starts the server, as [Server.Start] does, and returns an [http.Handler] that serves
 // clients over Streamable HTTP, at any path. Options may be nil. Their Logger defaults to that of
-// the server. If the server cannot start, the error is logged, and clients receive status 500. To
+// the server, and their RequiredScopes to [Server.RequiredScopes]. If the server cannot start, the error is logged, and clients receive status 500. To
 // end it in order, call [Server.Shutdown], then Shutdown of the handler, then that of the
 // [http.Server]. [Server.ListenAndServe] does all of this. The handler rejects requests with status
 // 503 from the moment when the server shuts down, so that clients send them again.
@@ -127,6 +127,13 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 	o.Logger = cmp.Or(o.Logger, s.cfg.Logger)
 	if o.Responder == nil && s.servesModern() {
 		o.Responder = s.responder
+	}
+	if o.RequiredScopes == nil {
+		o.RequiredScopes = s.RequiredScopes
+	}
+	if o.Auth != nil { // the results are for those with a token
+		s.protected.Store(true)
+		s.features.Add(1)
 	}
 	if err := s.Start(context.Background()); err != nil {
 		s.cfg.Logger.Error("server not started", "error", err)
@@ -144,7 +151,8 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 
 // ListenOptions configures [Server.ListenAndServe]. The zero value is useful.
 type ListenOptions struct {
-	// HandlerOptions configure the handler. Without a Principal, clients cannot list tasks.
+	// HandlerOptions configure the handler. With Auth, the server also serves its resource metadata;
+	// see [auth.Protector.Handler]. Without Auth and Principal, clients cannot list tasks.
 	streamable.HandlerOptions
 
 	// Path is the path of the endpoint. The default is "/mcp".
@@ -194,14 +202,18 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 		return unlessEnded(ctx, err)
 	}
 	handler := s.Handler(&o.HandlerOptions)
+	var all http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != o.Path {
+			http.NotFound(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+	if o.Auth != nil {
+		all = o.Auth.Handler(all)
+	}
 	web := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != o.Path {
-				http.NotFound(w, r)
-				return
-			}
-			handler.ServeHTTP(w, r)
-		}),
+		Handler:           all,
 		TLSConfig:         config,
 		ReadHeaderTimeout: headerTimeout,
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/replay"
+	"github.com/mcpwire/mcpwire/runtime/internal/scope"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -28,22 +29,22 @@ import (
 
 // Config configures a [Server]. Its zero value is useful.
 type Config struct {
-	// Info is the server info of the handshake, such as the title and icons. [New] sets its Name and
-	// Version, which must be empty or equal to the arguments of New.
+	// Info is the server info of the handshake, such as the title and icons. [New] sets its Name
+	// and Version, which must be empty or equal to the arguments of New.
 	Info mcp.Implementation
 	// Instructions tell the model how to make good use of the server; "" for none.
 	Instructions string
 
-	// Capabilities may change the capabilities that the server declares when a session opens, and to
-	// modern requests after features have changed. Its argument holds those of the current features.
-	// Declare more to add the first feature of a kind later, or fewer to switch a kind off.
-	// [Server.DeclareExtension] declares extensions.
+	// Capabilities may change the capabilities that the server declares when a session opens, and
+	// to modern requests after features have changed. Its argument holds those of the current
+	// features. Declare more to add the first feature of a kind later, or fewer to switch a kind
+	// off. [Server.DeclareExtension] declares extensions.
 	Capabilities func(*mcp.ServerCapabilities)
 
 	// Caching is how long clients may use the results of modern requests again.
 	Caching Caching
-	// OmitServerInfo omits the server info from the results of modern requests, which otherwise have
-	// the name, the title and the version of the server in their _meta.
+	// OmitServerInfo omits the server info from the results of modern requests, which otherwise
+	// have the name, the title and the version of the server in their _meta.
 	OmitServerInfo bool
 
 	// Session is the configuration of each session. Its Handler receives the requests and
@@ -51,13 +52,21 @@ type Config struct {
 	// sessions, the server serves no others.
 	Session session.Config
 	// Methods are handlers of requests and notifications by method. They take precedence over the
-	// server's handlers. Use them for methods of your own, see [Method] and [Notification], or for raw
-	// access to methods of the protocol.
+	// server's handlers. Use them for methods of your own, see [Method] and [Notification], or for
+	// raw access to methods of the protocol. Names that begin with tasks/ or notifications/tasks/ are
+	// reserved for tasks. A modern result may only have a resultType of its own
+	// if the server and the client declare a common extension.
 	Methods map[string]session.Handler
 
 	// Visible decides which features exist for a call, in addition to the option [VisibleTo]. The
 	// rules for the function of that option apply to Visible, too. Nil shows all features.
 	Visible func(c *Call, f Feature) bool
+
+	// Scopes are the scopes that requests and notifications need, by method, such as "tools/call"; "*"
+	// stands for all methods. They add to those of the options [RequireScopes] and
+	// [RequireScopesFor], and to those of the [auth.Protector]. Calls without an identity, such as
+	// those over stdio, need none.
+	Scopes map[string][]string
 
 	// ToolMiddleware, PromptMiddleware and ResourceMiddleware wrap the handling of all requests for
 	// features of their kind, the first one outermost. See [Middleware] for the order.
@@ -66,16 +75,17 @@ type Config struct {
 	ResourceMiddleware []ResourceMiddleware
 
 	// TaskStore stores the tasks that clients create. With a store, [Server.Start] makes a
-	// [task.Manager] and recovers unfinished tasks. Clients can list their tasks in sessions with a
-	// principal. [Server.Shutdown] and [Server.Close] close the Manager, but not the store: close it
-	// afterwards, or let the process end.
+	// [task.Manager] and recovers unfinished tasks, and the server declares tasks in sessions and
+	// the Tasks extension to modern requests. Clients can list their tasks in sessions with a
+	// principal. [Server.Shutdown] and [Server.Close] close the Manager, but not the store: close
+	// it afterwards, or let the process end.
 	TaskStore task.Store
 	// Tasks configures the tasks. Its Store must be nil. Its Recover is called for tasks whose tool
 	// the server does not have.
 	Tasks task.Config
 
-	// Types are the schemas of Go types, wherever the server infers schemas: of arguments and output
-	// of tools, of arguments of prompts, and of the forms of [Elicit]. See [DefineType].
+	// Types are the schemas of Go types, wherever the server infers schemas: of arguments and
+	// output of tools, of arguments of prompts, and of the forms of [Elicit]. See [DefineType].
 	Types []TypeDefinition
 
 	// PageSize is the number of features on a page of a list. The default is [DefaultPageSize].
@@ -101,15 +111,16 @@ type Config struct {
 	// StateKeys are secrets that protect the state of calls in revisions without sessions, which
 	// passes through the client while it collects input. Each has at least 32 random bytes. The
 	// first one seals new state, and all of them open it. Servers with the same keys, such as those
-	// behind one load balancer, continue each other's calls. To replace a key, first add the new one
-	// at the end on all servers, then move it to the front, then remove the old one. The default is
-	// a random key: after a restart of the server, calls that wait for input must be made again.
+	// behind one load balancer, continue each other's calls. To replace a key, first add the new
+	// one at the end on all servers, then move it to the front, then remove the old one. The
+	// default is a random key: after a restart of the server, calls that wait for input must be
+	// made again.
 	StateKeys [][]byte
 	// MaxState limits the size of that state, in bytes. A call whose steps and responses take more
 	// fails. The default is [DefaultMaxState].
 	MaxState int
-	// MaxRounds limits how often a call in revisions without sessions may ask for input. The default
-	// is [DefaultMaxRounds], and a negative value means no limit.
+	// MaxRounds limits how often a call in revisions without sessions may ask for input. The
+	// default is [DefaultMaxRounds], and a negative value means no limit.
 	MaxRounds int
 	// MaxToolRounds limits the rounds of tool calls since the last message of the user in a
 	// conversation that [Call.Sample] sends. The default is [DefaultMaxToolRounds], and a negative
@@ -118,26 +129,28 @@ type Config struct {
 
 	// CallRate limits the requests that call a handler, per second and session, with bursts of
 	// twice as many. For modern requests, it limits those of a principal; all clients without a
-	// principal have one limit together. Further requests are rejected with [session.CodeOverloaded]. A request for a
-	// task counts when it arrives; the work of the task is not limited. Zero means no limit.
+	// principal have one limit together. Further requests are rejected with
+	// [session.CodeOverloaded]. A request for a task counts when it arrives; the work of the task
+	// is not limited. Zero means no limit.
 	CallRate float64
 	// LogRate limits the log messages per second and session, with bursts of twice as many. For
-	// modern requests, it limits those of a principal, as CallRate does. Further messages are dropped. The default is [DefaultLogRate], and a negative value means no limit.
+	// modern requests, it limits those of a principal, as CallRate does. Further messages are
+	// dropped. The default is [DefaultLogRate], and a negative value means no limit.
 	LogRate float64
-	// LogLevel is the least severe level that is sent in a session whose client has not set one. The
-	// default is info. Modern requests say for themselves which messages they ask for.
+	// LogLevel is the least severe level that is sent in a session whose client has not set one.
+	// The default is info. Modern requests say for themselves which messages they ask for.
 	LogLevel mcp.LoggingLevel
 
 	// MaxURI limits the length of a resource URI, in bytes. A request with a longer URI is rejected
 	// before any other work on it. The default is [DefaultMaxURI].
 	MaxURI int
-	// MaxSubscriptions limits the subscriptions of a session. For modern requests, it limits those of
-	// a principal: each subscriptions/listen counts, and each URI in it. All clients without a
-	// principal count together. The default is [DefaultMaxSubscriptions].
+	// MaxSubscriptions limits the subscriptions of a session. For modern requests, it limits those
+	// of a principal: each subscriptions/listen counts, and each URI and each task in it. All
+	// clients without a principal count together. The default is [DefaultMaxSubscriptions].
 	MaxSubscriptions int
 	// MaxSubscriptionBytes limits the total length of the URIs that a session subscribes to, in
-	// bytes. For modern requests, it limits those of a principal, and the _meta of its
-	// subscriptions/listen. The default is [DefaultMaxSubscriptionBytes].
+	// bytes. For modern requests, it limits those of a principal, with the ids of tasks and the
+	// _meta of its subscriptions/listen. The default is [DefaultMaxSubscriptionBytes].
 	MaxSubscriptionBytes int
 	// Subscribe is called when a session subscribes to a resource for the first time; its error
 	// rejects the subscription. Unsubscribe is called when the session unsubscribes or has ended;
@@ -154,21 +167,22 @@ type Config struct {
 	Subscribe   func(ctx context.Context, c *Call, uri string) error
 	Unsubscribe func(ctx context.Context, c *Call, uri string)
 
-	// SessionOpened is called when the server has opened a session, before the handshake. Requests of
-	// the client may be served meanwhile. SessionClosed is called once for each such session, when it
-	// has ended and its handlers have returned. Its cause is that of [session.Session.Wait]: nil if a
-	// side has closed the session. [Server.Close] and [Server.Shutdown] wait for both functions. The
-	// functions must return soon, and must not call Close or Shutdown. Each POST to a Stateless
-	// [streamable.Handler] is a session, except for modern requests, which need none. Over stdio, the
-	// connection is a session even if it carries only modern requests.
+	// SessionOpened is called when the server has opened a session, before the handshake. Requests
+	// of the client may be served meanwhile. SessionClosed is called once for each such session,
+	// when it has ended and its handlers have returned. Its cause is that of
+	// [session.Session.Wait]: nil if a side has closed the session. [Server.Close] and
+	// [Server.Shutdown] wait for both functions. The functions must return soon, and must not call
+	// Close or Shutdown. Each POST to a Stateless [streamable.Handler] is a session, except for
+	// modern requests, which need none. Over stdio, the connection is a session even if it carries
+	// only modern requests.
 	SessionOpened func(s *session.Session)
 	SessionClosed func(s *session.Session, cause error)
 
 	// Initialized is called once for each session whose client announces that the handshake is
 	// complete (MCP lifecycle, "Initialization"). It is not called for restored sessions.
 	// RootsChanged is called when the client announces that its roots have changed; [Call.Roots]
-	// returns the new ones. Both may send requests to the client. Further notifications of the client
-	// wait until they return. Their ctx ends with the session.
+	// returns the new ones. Both may send requests to the client. Further notifications of the
+	// client wait until they return. Their ctx ends with the session.
 	Initialized  func(ctx context.Context, c *Call)
 	RootsChanged func(ctx context.Context, c *Call)
 
@@ -206,6 +220,8 @@ type Server struct {
 	responder  *session.Responder
 	serverInfo []byte                    // the member of the _meta of modern results; nil for none
 	features   atomic.Uint64             // number of changes of features and extensions
+	scoped     atomic.Bool               // some feature needs scopes
+	protected  atomic.Bool               // some handler needs authorization
 	discovered atomic.Pointer[discovery] // the result of server/discover
 	listeners  listeners
 	limits     *principalLimits // of modern requests
@@ -350,7 +366,19 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 		cfg.CursorKey = []byte(rand.Text())
 	}
 	cfg.CursorKey = bytes.Clone(cfg.CursorKey)
+	cfg.Scopes = maps.Clone(cfg.Scopes)
+	for method, scopes := range cfg.Scopes {
+		if err := scope.Check(scopes); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("server: Scopes of %q: %w", method, err))
+		}
+	}
 	cfg.Methods = maps.Clone(cfg.Methods)
+	for _, method := range slices.Sorted(maps.Keys(cfg.Methods)) {
+		if isReserved(method) {
+			mistakes = append(mistakes, fmt.Errorf("server: method %q: the name is reserved for tasks", method))
+			delete(cfg.Methods, method)
+		}
+	}
 	return mistakes
 }
 

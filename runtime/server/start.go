@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -102,8 +103,8 @@ func (s *Server) Err() error {
 // added later does not recover its tasks.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
-// and with those of [task.New] if there is a [Config].TaskStore. In the last case, a later call tries
-// again. If ctx ends during the recovery of tasks, Start fails; later, ctx has no effect.
+// and with those of [task.New] if there is a [Config].TaskStore. In the last case, a later call
+// tries again. If ctx ends during the recovery of tasks, Start fails; later, ctx has no effect.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	started := s.started
@@ -124,6 +125,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("server: start: %w", err)
 	}
 	s.tasks.Store(m)
+	s.features.Add(1) // tasks are a feature
 	s.started = true
 	return nil
 }
@@ -156,7 +158,10 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 	cfg.Recover = func(r task.Record) task.Work {
 		if r.Method == mcp.MethodToolsCall {
 			name, _ := toolNameOf(r.Params)
-			if _, ok := s.tools.find(name); ok {
+			if e, ok := s.tools.find(name); ok {
+				if fault := e.value.refusesVersion(&r); fault != nil {
+					return func(context.Context, *task.Run) (codec.Encoder, error) { return nil, fault }
+				}
 				return receiver.Work(s.detached.handler(), r)
 			}
 		}

@@ -17,8 +17,8 @@ import (
 // page. Clients cannot forge a cursor; see [Config.CursorKey].
 type ListFunc func(ctx context.Context, c *Call, cursor string) (page []mcp.Resource, next string, err error)
 
-// TemplateOption is an option of [AddTemplate]: [DefineTemplate], [CacheContents], [VisibleTo],
-// [WrapResource], a [ListFunc] or a [Completion].
+// TemplateOption is an option of [AddTemplate]: [DefineTemplate], [CacheContents], [RequireScopes],
+// [VisibleTo], [WrapResource], a [ListFunc] or a [Completion].
 type TemplateOption interface{ forTemplate(*template) }
 
 type templateOption func(*template)

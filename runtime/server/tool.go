@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -19,8 +18,10 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -35,8 +36,8 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
-// [DefineType], [Durable], [Tasks], [PartialResults], [VisibleTo], [WrapTool] or several of
-// them as [ToolOptions].
+// [DefineType], [Durable], [Tasks], [PartialResults], [RequireScopes], [RequireScopesFor],
+// [VisibleTo], [WrapTool] or several of them as [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
 type toolOption func(*tool)
@@ -53,10 +54,10 @@ func DefineTool(f func(*mcp.Tool)) ToolOption {
 	return toolOption(func(t *tool) { f(&t.def) })
 }
 
-// DefineToolFor sets members of the tool's description for each caller of tools/list, for example in
-// the caller's language. F receives a copy of the description, which shares its lists and objects
-// with the original: f may replace them, but must not modify them. The name stays as it is. Calls
-// are validated against the original schemas. F may be called by several goroutines at once.
+// DefineToolFor sets members of the tool's description for each caller of tools/list, for example
+// in the caller's language. F receives a copy of the description, which shares its lists and
+// objects with the original: f may replace them, but must not modify them. The name stays as it is.
+// Calls are validated against the original schemas. F may be called by several goroutines at once.
 func DefineToolFor(f func(c *Call, def *mcp.Tool)) ToolOption {
 	if f == nil {
 		return nil
@@ -85,12 +86,27 @@ func ToolOptions(options ...ToolOption) ToolOption {
 }
 
 // Durable lets clients call the tool as a task that survives a restart of the server: the next
-// process runs the function again, from its start, with the same arguments. It needs
+// process runs the function again, from its start, with the same arguments. What the function has
+// done in a [Step], waited for in [Sleep] or asked the user for is not done again: it is in the
+// journal of the task. Everything else happens in each run. If the end of the server interrupts a
+// Step, a Sleep or an input request, the function runs again whatever it returns. It needs
 // [Config].TaskStore. It is short for [Tasks] with a Restartable [receiver.Support].
+//
+// The function must run the steps and make the input requests that the journal has, in any order;
+// see [Step]. If you change them, change the [Version], too. Log messages of a run are dropped as long as it repeats earlier ones.
 func Durable() ToolOption { return Tasks(receiver.Support{Restartable: true}) }
 
+// Version names the version of the function of a tool with [Durable] tasks. A task that a function
+// of another version began fails with an error that names both versions, unless the other one is in
+// accepted: then this function continues from the journal of that one. By default, the version is
+// "".
+func Version(version string, accepted ...string) ToolOption {
+	return toolOption(func(t *tool) { t.version, t.accepted = version, accepted })
+}
+
 // Tasks lets clients call the tool as a task, and sets how such a task runs; see
-// [receiver.Support]. The zero Mode means optional. It needs [Config].TaskStore. Without the
+// [receiver.Support]. With the Tasks extension, the server makes a task of a call that takes longer
+// than After of the Support. The zero Mode means optional. It needs [Config].TaskStore. Without the
 // option, the Execution of the tool's description says whether the tool can be called as a task.
 // The default is that it cannot.
 func Tasks(support receiver.Support) ToolOption {
@@ -121,12 +137,18 @@ type tool struct {
 	common
 	def     mcp.Tool
 	support receiver.Support
-	partial bool               // it may return partial results
-	types   []TypeDefinition   // of the options
-	in, out *toolschema.Schema // out is nil if the tool has no output schema
-	fields  []modern.Field     // the arguments that clients over HTTP repeat in header fields
-	plain   bool               // its function returns output that is not an object
-	// wrapping has the output schema for sessions. It is nil if they have the same as modern revisions.
+	partial bool // it may return partial results
+	// scopesFor are of the option RequireScopesFor.
+	scopesFor []func(context.Context, json.RawMessage) []string
+	// version is that of the function, and accepted are others that it continues from.
+	version  string
+	accepted []string
+	types    []TypeDefinition   // of the options
+	in, out  *toolschema.Schema // out is nil if the tool has no output schema
+	fields   []modern.Field     // the arguments that clients over HTTP repeat in header fields
+	plain    bool               // its function returns output that is not an object
+	// wrapping has the output schema for sessions. It is nil if they have the same as modern
+	// revisions.
 	wrapping *wrapping
 	call     RawToolFunc
 	// defineFor changes the description for a caller. It is nil if all callers have the same.
@@ -143,9 +165,9 @@ type tool struct {
 // AddTool adds a tool whose calls f serves. The description tells the model what the tool is for;
 // [DefineTool] sets the other members of the tool's description. In is a struct, or a map with
 // string keys. Its schema is inferred unless the description has one, see [SchemaFor]. Absent
-// members get their defaults from the schema before f is called, also in objects and lists within the
-// arguments (keywords properties, additionalProperties and items). Members that the client has sent
-// are never changed. Out is one of
+// members get their defaults from the schema before f is called, also in objects and lists within
+// the arguments (keywords properties, additionalProperties and items). Members that the client has
+// sent are never changed. Out is one of
 //
 //   - a struct, a pointer to one, or such a map: it becomes the structured output, and a text block
 //     with the same JSON; the output schema is inferred, too, and the output is validated against it,
@@ -319,7 +341,7 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 // declareTasks sets the task support of the description to that of the option [Tasks]. Without the
 // option, the tool has the task support of its description. Its tasks have its name.
 func (t *tool) declareTasks() {
-	t.support.Name = t.def.Name
+	t.support.Name, t.support.Version = t.def.Name, t.version
 	switch {
 	case t.support.Mode != "":
 		execution := mcp.ToolExecution{}
@@ -333,36 +355,30 @@ func (t *tool) declareTasks() {
 	}
 }
 
+// refusesVersion returns the error for a task that a function of another version has begun, or nil
+// if this one continues it.
+func (t *tool) refusesVersion(r *task.Record) error {
+	if err := calls.CheckVersion(r.Durable, t.def.Name, t.version, t.accepted); err != nil {
+		return internalError("%s", err)
+	}
+	return nil
+}
+
 // inputSchema compiles an input schema, and returns the header fields of arguments.
 func inputSchema(s *mcp.ToolInputSchema) (*toolschema.Schema, []modern.Field, error) {
-	compiled, err := objectSchema(s)
+	text, err := codec.Marshal(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := codec.Marshal(s)
+	if kind, _ := codec.Member(text, "type"); string(kind) != `"object"` {
+		return nil, nil, errors.New(`type is not "object"`)
+	}
+	compiled, err := toolschema.Compile(text)
 	if err != nil {
 		return nil, nil, err
 	}
 	fields, err := modern.Fields(text)
 	return compiled, fields, err
-}
-
-// objectSchema compiles a schema whose values are objects.
-func objectSchema(s codec.Encoder) (*toolschema.Schema, error) {
-	text, err := codec.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	var root struct {
-		Type json.RawMessage `json:"type"`
-	}
-	if err := codec.Unmarshal(text, value.Of(&root)); err != nil {
-		return nil, err
-	}
-	if string(root.Type) != `"object"` {
-		return nil, errors.New(`type is not "object"`)
-	}
-	return toolschema.Compile(text)
 }
 
 // objectType reports whether values of a type are encoded as JSON objects, unless its methods say
@@ -410,6 +426,9 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
 		return nil, err
 	}
+	if pending, ok := receiver.PendingFrom(ctx); ok {
+		pending.BeforeTask(c.beforeTask)
+	}
 	result, err := t.run(ctx, c, arguments)
 	if required, fault := c.end(params.Name, err); required != nil {
 		return required, nil
@@ -425,8 +444,8 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	return result, nil
 }
 
-// checkFields returns an error unless the header of a modern HTTP request repeats the arguments (MCP
-// Streamable HTTP, "Server Behavior for Custom Headers").
+// checkFields returns an error unless the header of a modern HTTP request repeats the arguments
+// (MCP Streamable HTTP, "Server Behavior for Custom Headers").
 func (t *tool) checkFields(c *Call, arguments json.RawMessage) error {
 	if len(t.fields) == 0 || !c.modern() {
 		return nil
@@ -435,13 +454,7 @@ func (t *tool) checkFields(c *Call, arguments json.RawMessage) error {
 	if header == nil {
 		return nil // not over HTTP
 	}
-	for i := range t.fields {
-		f := &t.fields[i]
-		if err := f.Check(arguments, header); err != nil {
-			return &jsonrpc.Error{Code: modern.CodeHeaderMismatch, Message: fmt.Sprintf("header mismatch: %s, which repeats argument %s: %v", f.Header, strings.Join(f.Path, "."), err)}
-		}
-	}
-	return nil
+	return modern.CheckFields(t.fields, arguments, header)
 }
 
 // run calls the middleware of the tool, then serve.
@@ -485,8 +498,8 @@ func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 	return err
 }
 
-// failureResult returns the outcome of a call whose tool has returned an error. A capability that the
-// client of a modern request lacks is an error response (MCP basic, "_meta").
+// failureResult returns the outcome of a call whose tool has returned an error. A capability that
+// the client of a modern request lacks is an error response (MCP basic, "_meta").
 func failureResult(c *Call, err error) (mcp.CallToolOutcome, error) {
 	if _, panicked := err.(*boundary.Panic); panicked || c.ctx.Err() != nil {
 		return nil, err
@@ -507,16 +520,24 @@ func errorResult(text string) *mcp.CallToolResult {
 
 // support returns the task support of a request; see [receiver.Options].
 func (p *peer) support(ctx context.Context, req *session.Request) receiver.Support {
+	t := p.calledTool(ctx, req)
+	switch {
+	case t == nil: // the handler rejects the call, whether as a task or not
+		return receiver.Support{Mode: mcp.TaskSupportOptional}
+	case t.support.Mode == "":
+		return receiver.Support{Mode: mcp.TaskSupportForbidden}
+	}
+	return t.support
+}
+
+// calledTool returns the tool that a request calls, or nil if it is unknown or hidden.
+func (p *peer) calledTool(ctx context.Context, req *session.Request) *tool {
 	name, ok := toolNameOf(req.Params)
 	e, found := p.s.tools.find(name)
 	if ok && found && (p.s.tools.open(e) || p.s.tools.shows(newCall(ctx, p), e)) {
-		if e.value.support.Mode == "" {
-			return receiver.Support{Mode: mcp.TaskSupportForbidden}
-		}
-		return e.value.support
+		return e.value
 	}
-	// The handler rejects a call of an unknown or hidden tool, whether as a task or not.
-	return receiver.Support{Mode: mcp.TaskSupportOptional}
+	return nil
 }
 
 // toolNameOf returns the name of the tool that a request calls.

@@ -162,7 +162,7 @@ func TestStructuredOutputIsAnObject(t *testing.T) {
 	}
 }
 
-// Proves TOOL-10, SCHEMA-02, SCHEMA-03.
+// Proves TOOL-10, SCHEMA-02, SCHEMA-03, M-TOOL-02, M-SCHEMA-02.
 func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 	s := newServer(t, server.Config{})
 	raw := func(context.Context, *server.Call, json.RawMessage) (*mcp.CallToolResult, error) {
@@ -216,7 +216,7 @@ func TestAddToolRejectsInvalidDefinitions(t *testing.T) {
 	}
 }
 
-// Proves SCHEMA-01, SCHEMA-02, TOOL-13.
+// Proves SCHEMA-01, SCHEMA-02, TOOL-13, M-TOOL-02, M-TOOL-05, M-TOOL-06, M-SCHEMA-01, M-SCHEMA-02.
 func TestToolSchemasAreListedAndApplied(t *testing.T) {
 	s := newServer(t, server.Config{})
 	schemas := map[string]string{
@@ -232,13 +232,18 @@ func TestToolSchemasAreListedAndApplied(t *testing.T) {
 			return server.Text("fine"), nil
 		}))
 	}
-	c := connect(t, s, clientConfig{})
+	c, modern := connect(t, s, clientConfig{}), connectRounds(t, s)
 	listed, _ := c.call("tools/list", "")
+	modernListed, _ := modern.send("tools/list", "{}", nil)
 	for name, schema := range schemas {
 		equalJSON(t, name, schema, inputSchemaOf(t, listed, name))
+		equalJSON(t, "modern "+name, schema, inputSchemaOf(t, string(modernListed), name))
 		for _, bad := range []string{`{"a":"long"}`, `{}`, `{"a":"x","b":1}`, `{"a":1}`} {
 			if result, _ := c.call("tools/call", `{"name":"`+name+`","arguments":`+bad+`}`); !strings.Contains(result, `"isError":true`) {
 				t.Errorf("%s: %s: got %s, want isError", name, bad, result)
+			}
+			if result, failed := modern.send("tools/call", `{"name":"`+name+`","arguments":`+bad+`}`, nil); !strings.Contains(string(result), `"isError":true`) {
+				t.Errorf("modern %s: %s: got %s, %v, want isError", name, bad, result, failed)
 			}
 		}
 		c.expect("tools/call", `{"name":"`+name+`","arguments":{"a":"abc"}}`, `{"content":[{"type":"text","text":"fine"}]}`)
@@ -314,7 +319,7 @@ func TestCallRate(t *testing.T) {
 	}
 }
 
-// Proves TOOL-13, PROMPT-02, PROMPT-03, PROMPT-06, RES-03.
+// Proves TOOL-13, PROMPT-02, PROMPT-03, PROMPT-06, RES-03, M-TOOL-06, M-RES-02.
 func TestInvalidContentIsNotSent(t *testing.T) {
 	const data = "aQ=="
 	embedded := func(contents mcp.AnyResourceContents) mcp.ContentBlock {
@@ -364,7 +369,7 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 			}
 			return nil, nil
 		}))
-		c := connect(t, s, clientConfig{})
+		c, modern := connect(t, s, clientConfig{}), connectRounds(t, s)
 		for method, params := range map[string]string{"tools/call": `{"name":"x"}`, "prompts/get": `{"name":"x"}`, "resources/read": `{"uri":"x:y"}`} {
 			if e, ok := tt.block.(*mcp.EmbeddedResource); method == "resources/read" && (!ok || e == nil || strings.Contains(name, "without URI")) {
 				continue // contents without a URI get that of the resource
@@ -372,6 +377,9 @@ func TestInvalidContentIsNotSent(t *testing.T) {
 			message, code := c.call(method, params)
 			if want := tt.want != ""; (code == jsonrpc.CodeInternalError) != want || want && !strings.Contains(message, tt.want) {
 				t.Errorf("%s from %s: got code %d, %s, want %q", name, method, code, message, tt.want)
+			}
+			if _, failed := modern.send(method, params, nil); (failed != nil && failed.Code == jsonrpc.CodeInternalError) != (tt.want != "") {
+				t.Errorf("%s from modern %s: got %v, want %q", name, method, failed, tt.want)
 			}
 		}
 	}

@@ -21,7 +21,8 @@ type Feature struct {
 	Name string // of a tool or a prompt; the URI of a resource, or the URI template
 }
 
-// FeatureOption is an option of every function that adds a feature: [VisibleTo].
+// FeatureOption is an option of every function that adds a feature: [VisibleTo] or
+// [RequireScopes].
 type FeatureOption interface {
 	ToolOption
 	PromptOption
@@ -63,7 +64,10 @@ func VisibleTo(visible func(c *Call) bool) FeatureOption {
 // common holds what features of all kinds have.
 type common struct {
 	visible  []func(*Call) bool
-	tailored bool // its description depends on the caller
+	scopes   []string // of the option RequireScopes
+	scoped   bool     // requests for it may need scopes
+	fault    error    // of an option
+	tailored bool     // its description depends on the caller
 }
 
 func (x *common) shared() *common { return x }

@@ -39,9 +39,10 @@ func addFeatures(s *server.Server, o server.FeatureOption) {
 	must(server.AddTemplate(s, "secret://{x}", "secret", readText, list("secret"), server.Complete("x", server.OneOf("y")), o))
 }
 
-// A hidden feature is not listed, and its errors are those of an unknown one.
+// A hidden feature is not listed, and its errors are those of an unknown one, in sessions and for
+// modern requests.
 //
-// Proves TOOL-13.
+// Proves TOOL-13, M-TOOL-06, M-COMP-01.
 func TestHiddenFeaturesDoNotExist(t *testing.T) {
 	everything := server.VisibleTo(func(*server.Call) bool { return true })
 	for name, test := range map[string]struct {
@@ -63,9 +64,20 @@ func TestHiddenFeaturesDoNotExist(t *testing.T) {
 				test.cfg.Session.Logger = nil
 				s := newServer(t, test.cfg)
 				addFeatures(s, test.option)
-				c := connect(t, s, clientConfig{})
+				inSession, inRounds := connect(t, s, clientConfig{}), connectRoundsAs(t, s, principal)
+				call := func(method, params string) (result string, code int64) {
+					result, code = inSession.call(method, params)
+					if method == "resources/subscribe" {
+						return result, code
+					}
+					answer, failed := inRounds.send(method, params, nil)
+					if (failed != nil) != (code != 0) || failed == nil && strings.Contains(string(answer), "secret") != strings.Contains(result, "secret") {
+						t.Errorf("%s: modern %s %s: got %s, %v", principal, method, params, answer, failed)
+					}
+					return result, code
+				}
 				for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
-					result, _ := c.call(method, "")
+					result, _ := call(method, "{}")
 					if !strings.Contains(result, "open") || strings.Contains(result, "secret") != visible {
 						t.Errorf("%s: %s: %s", principal, method, result)
 					}
@@ -80,14 +92,14 @@ func TestHiddenFeaturesDoNotExist(t *testing.T) {
 					{"completion/complete", `{"ref":{"type":"ref/prompt","name":"secret"},"argument":{"name":"a","value":""}}`, ""},
 					{"completion/complete", `{"ref":{"type":"ref/resource","uri":"secret://{x}"},"argument":{"name":"x","value":""}}`, ""},
 				} {
-					got, code := c.call(request.method, request.params)
+					got, code := call(request.method, request.params)
 					if (code == 0) != visible {
 						t.Errorf("%s: %s %s: %s", principal, request.method, request.params, got)
 					}
 					if visible {
 						continue
 					}
-					unknown, want := c.call(request.method, strings.ReplaceAll(request.params, "secret", "unknown"))
+					unknown, want := call(request.method, strings.ReplaceAll(request.params, "secret", "unknown"))
 					if strings.ReplaceAll(got, "secret", "unknown") != unknown || code != want {
 						t.Errorf("%s: got %d %s, for an unknown feature %d %s", request.method, code, got, want, unknown)
 					}

@@ -216,7 +216,10 @@ func (s *Session) send(ctx context.Context, call *Call) (json.RawMessage, error)
 		return nil, err
 	}
 	defer tracker.drop(ctx)
-	if err := s.allowed(call); err != nil {
+	if err = s.allowed(call); err != nil && s.relearn(ctx, err) {
+		err = s.allowed(call)
+	}
+	if err != nil {
 		return nil, err
 	}
 	s.reopening.record(call)
@@ -243,7 +246,7 @@ func (s *Session) sendNotification(ctx context.Context, call *Call, related *Req
 		// Over HTTP, the header of the notification needs it.
 		meta = append(slices.Clone(meta), metaMember{modern.MetaVersion, codec.StringScalar(string(a.revision))})
 	}
-	text, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, meta, nil)
+	text, _, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, meta, nil)
 	if err != nil {
 		return err
 	}
@@ -282,8 +285,13 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 		defer s.listens.remove(id)
 		s.listens.add(id, call.opts.subscription)
 	}
-	if out.Text, err = encodeCall(id, call.Method, call.Params, call.meta, s.handshake.current.Load().meta); err == nil {
-		err = s.writeWithin(ctx, timeout, out)
+	var encoded json.RawMessage
+	var clock *lazyctx.Clock
+	if out.Text, encoded, err = encodeCall(id, call.Method, call.Params, call.meta, s.handshake.current.Load().meta); err == nil {
+		if encoded != nil {
+			out.SetParsed(jsonrpc.NewRequest(id, call.Method, encoded))
+		}
+		clock, err = s.writeWithin(ctx, timeout, out)
 	}
 	if err != nil {
 		s.calls.remove(id)
@@ -293,7 +301,7 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 		e.related.state.asking.Add(1)
 		defer s.inbound.endAsking(e.related.state)
 	}
-	got, err := s.await(ctx, call, e.start, p, e.tracking.tracker)
+	got, err := s.await(ctx, call, e.start, clock, p, e.tracking.tracker)
 	if err != nil {
 		return nil, s.giveUp(ctx, call, id, p, err)
 	}
@@ -311,28 +319,32 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 	return got.result, got.err
 }
 
-// writeWithin is writeUntil with a timeout. It fails with ErrTimeout. Zero means no timeout.
-func (s *Session) writeWithin(ctx context.Context, timeout time.Duration, out transport.Message) error {
+// writeWithin is writeUntil with a timeout. It fails with ErrTimeout. Zero means no timeout. It
+// returns the clock that the transport holds with [transport.Hold].
+func (s *Session) writeWithin(ctx context.Context, timeout time.Duration, out transport.Message) (*lazyctx.Clock, error) {
 	if timeout == 0 {
-		return s.writeUntil(ctx, out)
+		clock := new(lazyctx.Clock)
+		return clock, s.writeUntil(lazyctx.WithClock(ctx, clock), out)
 	}
 	limited := lazyctx.WithTimeout(ctx, timeout, ErrTimeout)
 	defer limited.Cancel()
-	return s.writeUntil(limited, out)
+	return &limited.Clock, s.writeUntil(limited, out)
 }
 
 // await waits for the answer. It fails if ctx ends or the timeout expires first. The timeout began
-// at start.
-func (s *Session) await(ctx context.Context, call *Call, start time.Time, p *pending, t *Tracker) (answer, error) {
+// at start, and does not run while clock is held.
+func (s *Session) await(ctx context.Context, call *Call, start time.Time, clock *lazyctx.Clock, p *pending, t *Tracker) (answer, error) {
 	var timedOut, ended <-chan time.Time
+	began := start
 	if d := call.opts.timeout; d > 0 {
 		p.start(d - time.Since(start))
 		defer p.timer.Stop()
 		timedOut = p.timer.C
 	}
 	var progress <-chan struct{}
+	var end *time.Timer
 	if d := call.opts.max; d > 0 && t != nil {
-		end := time.NewTimer(d - time.Since(start))
+		end = time.NewTimer(d - time.Since(start))
 		defer end.Stop()
 		ended = end.C
 		if timedOut != nil {
@@ -346,17 +358,34 @@ func (s *Session) await(ctx context.Context, call *Call, start time.Time, p *pen
 		case <-ctx.Done():
 			return answer{}, context.Cause(ctx)
 		case <-timedOut:
-			rest := s.extension(call, start)
-			if rest <= 0 {
+			rest, held := restOf(clock, began, call.opts.timeout, p.timer)
+			if held {
+				continue
+			}
+			if rest = max(rest, s.extension(call, start)); rest <= 0 {
 				return answer{}, ErrTimeout
 			}
 			p.timer.Reset(rest)
 		case <-ended:
-			return answer{}, ErrTimeout
+			rest, held := restOf(clock, start, call.opts.max, end)
+			if held {
+				continue
+			}
+			if rest <= 0 {
+				return answer{}, ErrTimeout
+			}
+			end.Reset(rest)
 		case <-progress:
+			began = time.Now()
 			p.timer.Reset(call.opts.timeout)
 		}
 	}
+}
+
+// restOf is [lazyctx.Clock.Rest]. If the clock is held, the timer expires again when it is released,
+// perhaps after the call has returned: a reused timer may expire too early.
+func restOf(clock *lazyctx.Clock, start time.Time, timeout time.Duration, timer *time.Timer) (rest time.Duration, held bool) {
+	return clock.Rest(start, timeout, func() { timer.Reset(0) })
 }
 
 // extension returns how much longer a client waits for the answer to a request whose timeout has
@@ -467,6 +496,9 @@ func (s *Session) allowed(call *Call) error {
 		// The server may log before the client has confirmed.
 	case a.phase != phaseReady:
 		return ErrNotInitialized
+	}
+	if a.modern() && !call.Notification && slices.Contains(s.cfg.ExtensionMethods, call.Method) {
+		return nil
 	}
 	if err := a.missing(call.Method, call.Notification, true); err != nil {
 		return err

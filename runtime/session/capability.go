@@ -19,7 +19,7 @@ func (a *agreement) missing(method string, notification, sending bool) error {
 	if !sending {
 		sender = 3 - sender // the other role
 	}
-	if !m.In(a.revision) || m.Notification != notification || m.From&direction(sender) == 0 {
+	if !defines(a.revision, &m, notification, direction(sender)) {
 		return &CapabilityError{Method: method, Revision: a.revision}
 	}
 	owner := 3 - sender
@@ -31,6 +31,11 @@ func (a *agreement) missing(method string, notification, sending bool) error {
 		return nil
 	}
 	return &CapabilityError{Method: method, Capability: name, Own: owner == a.role, Revision: a.revision}
+}
+
+// defines reports whether a revision has a method as a notification or a request of a side.
+func defines(rev mcp.Revision, m *mcp.Method, notification bool, from mcp.Direction) bool {
+	return m.In(rev) && m.Notification == notification && m.From&from != 0
 }
 
 // missingDetail returns an error if a request must not be sent with its params: they use a part of

@@ -25,9 +25,15 @@ type Config struct {
 	// outermost.
 	Sending []SendMiddleware
 
-	// Responder serves the modern requests that arrive over the connection of a server. If it is
-	// nil, they are requests like all others.
+	// Responder serves the modern requests that arrive over the connection of a server, modern
+	// notifications, and all notifications before initialize. If it is nil, they are messages like
+	// all others.
 	Responder *Responder
+
+	// ExtensionMethods are methods that extensions define, such as tasks/update. A Responder passes
+	// requests for them to the Handler, and a client sends them in revisions without sessions, even
+	// if the protocol has a method of that name in other revisions only.
+	ExtensionMethods []string
 
 	// Revisions are the protocol revisions that the session accepts, the preferred one first. Nil
 	// means those of [Revisions]. A client may add [ModernRevisions]; see [Connect]. A server that
@@ -39,6 +45,10 @@ type Config struct {
 	// it sends initialize at once. If the server rejects initialize, Connect sends server/discover.
 	// Nil means that nothing is known.
 	Known *State
+
+	// IDPrefix makes the ids of requests to the peer strings that begin with it. Sessions that share
+	// a connection need different prefixes. The default is ids that are numbers.
+	IDPrefix string
 
 	// Timeout limits how long a request to the peer may take. The option [Timeout] overrides it.
 	// The default is [DefaultTimeout]; a negative value means no limit.
@@ -80,7 +90,9 @@ type Config struct {
 
 	// KeepAlive is the interval between pings to the peer. Each must be answered within KeepAlive.
 	// Zero means no pings. A client over Streamable HTTP is only pinged while it has a standing
-	// stream, which is optional: the IdleTimeout of the handler limits sessions without one.
+	// stream, which is optional: the IdleTimeout of the handler limits sessions without one. A
+	// client that sends modern requests to the Responder is only pinged if it opens a session. No
+	// ping makes a user log in.
 	KeepAlive time.Duration
 
 	// MaxMissedPings is how many pings of KeepAlive in a row may stay unanswered. Then the session

@@ -11,6 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -23,27 +24,15 @@ var ErrNotModern = errors.New("session: server serves only revisions with sessio
 // initialize as well. Some servers of revisions with sessions do not answer unknown requests.
 const probeTimeout = 5 * time.Second
 
-// splitRevisions returns the modern revisions and those with sessions.
-func splitRevisions(all []mcp.Revision) (current, sessions []mcp.Revision) {
-	for _, rev := range all {
-		if slices.Contains(modern.Revisions(), rev) {
-			current = append(current, rev)
-		} else {
-			sessions = append(sessions, rev)
-		}
-	}
-	return current, sessions
-}
-
 // negotiate finds out which revision the server speaks: a modern one, if the server answers
 // server/discover, or one with sessions (MCP versioning, "Backward Compatibility with
 // Initialization-Based Versions").
 func (s *Session) negotiate(ctx context.Context, client *mcp.InitializeRequestParams) error {
-	current, sessions := splitRevisions(s.cfg.Revisions)
+	current, sessions := modern.Split(s.cfg.Revisions)
 	if known := s.cfg.Known; known != nil {
 		switch {
 		case slices.Contains(current, known.Revision) && known.Server != nil:
-			return s.adopt(known.Revision, known.Server)
+			return s.adopt(known.Revision, known.Server, time.Time{})
 		case slices.Contains(sessions, known.Revision):
 			err := s.initialize(ctx, client)
 			if err == nil || len(current) == 0 || !rejected(err) {
@@ -63,7 +52,7 @@ type discovery struct {
 	revision mcp.Revision          // "" if the server speaks no common modern revision
 	server   *mcp.InitializeResult // nil unless revision is set
 	err      error                 // why revision is ""
-	final    bool                  // err says nothing about the revisions of the server
+	final    bool                  // initialize would fail, too
 }
 
 // handshakeResult is the outcome of initialize.
@@ -76,7 +65,8 @@ type handshakeResult struct {
 // probe sends server/discover, and initialize if the server does not answer that in time or answers
 // as a server of revisions with sessions does.
 func (s *Session) probe(ctx context.Context, client *mcp.InitializeRequestParams, current, sessions []mcp.Revision) error {
-	ctx, cancel := context.WithCancel(ctx)
+	clock, start := new(lazyctx.Clock), time.Now()
+	ctx, cancel := context.WithCancel(lazyctx.WithClock(ctx, clock))
 	defer cancel()
 	discovered := make(chan discovery, 1)
 	if !s.life.spawn(func() { discovered <- s.discover(ctx, current, sessions) }) { // ends with ctx
@@ -89,16 +79,24 @@ func (s *Session) probe(ctx context.Context, client *mcp.InitializeRequestParams
 		defer timer.Stop()
 		silent = timer.C
 	}
-	select {
-	case d := <-discovered:
-		switch {
-		case d.revision != "":
-			return s.adopt(d.revision, d.server)
-		case d.final || len(sessions) == 0:
-			return d.err
+	for rest := time.Duration(1); rest > 0; {
+		select {
+		case d := <-discovered:
+			switch {
+			case d.revision != "":
+				return s.adopt(d.revision, d.server, time.Now())
+			case d.final || len(sessions) == 0:
+				return d.err
+			}
+			return s.initialize(ctx, client)
+		case <-silent:
+			held := false
+			if rest, held = restOf(clock, start, probeTimeout, timer); held {
+				rest = probeTimeout // the timer expires again
+			} else if rest > 0 {
+				timer.Reset(rest)
+			}
 		}
-		return s.initialize(ctx, client)
-	case <-silent:
 	}
 	s.cfg.Logger.Info("server/discover not answered", "timeout", probeTimeout)
 	initialized := make(chan handshakeResult, 1)
@@ -109,7 +107,7 @@ func (s *Session) probe(ctx context.Context, client *mcp.InitializeRequestParams
 		select {
 		case d := <-discovered: // late, for instance because the server was still starting
 			if d.revision != "" {
-				return s.adopt(d.revision, d.server)
+				return s.adopt(d.revision, d.server, time.Now())
 			}
 			if d.final {
 				return d.err
@@ -177,13 +175,13 @@ func (s *Session) discoverCall(revision mcp.Revision) (*Call, error) {
 }
 
 // repeatDiscover sends server/discover to a server that has been started again.
-func (s *Session) repeatDiscover(session uint32) (*mcp.InitializeResult, error) {
+func (s *Session) repeatDiscover(ctx context.Context, session uint32) (*mcp.InitializeResult, error) {
 	call, err := s.discoverCall(s.Revision())
 	if err != nil {
 		return nil, err
 	}
 	call.opts.timeout = cmp.Or(s.cfg.timeout(call.Method), DefaultTimeout)
-	raw, err := s.exchange(s.life.ctx, call, exchange{session: session, inside: true, start: time.Now()})
+	raw, err := s.exchange(ctx, call, exchange{session: session, inside: true, start: time.Now()})
 	if err != nil {
 		return nil, err
 	}
@@ -194,8 +192,9 @@ func (s *Session) repeatDiscover(session uint32) (*mcp.InitializeResult, error) 
 	return serverOf(s.Revision(), &result), nil
 }
 
-// failedDiscovery returns the outcome of a server/discover that failed with err. The codes of modern
-// revisions, a lost connection and missing authorization do not show that the server has sessions.
+// failedDiscovery returns the outcome of a server/discover that failed with err. The codes of
+// modern revisions, a lost connection and missing authorization do not show that the server has
+// sessions.
 func failedDiscovery(err error) discovery {
 	answer, answered := errors.AsType[*jsonrpc.Error](err)
 	lost, undelivered := errors.AsType[*transport.DeliveryError](err)
@@ -229,17 +228,19 @@ func rejected(err error) bool {
 }
 
 // adopt makes the session one of a modern revision. Its requests are independent of each other: the
-// server keeps no session.
-func (s *Session) adopt(revision mcp.Revision, server *mcp.InitializeResult) error {
+// server keeps no session. asked is when the server has answered server/discover; zero if that is
+// unknown.
+func (s *Session) adopt(revision mcp.Revision, server *mcp.InitializeResult, asked time.Time) error {
 	if err := s.setServer(revision, server); err != nil {
 		return err
 	}
+	s.handshake.set(func(a *agreement) { a.asked = asked })
 	s.notices.Resume()
 	close(s.handshake.ready)
 	return nil
 }
 
-// setServer sets the revision of a modern session and what is known of its server.
+// setServer sets the revision and the server info of a modern session.
 func (s *Session) setServer(revision mcp.Revision, server *mcp.InitializeResult) error {
 	meta, err := newRequestMeta(revision, s.handshake.current.Load().client)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // requestMeta is the _meta of the requests of a modern client.
@@ -101,7 +103,7 @@ func TestConnectProbesWithDiscover(t *testing.T) {
 	})
 }
 
-// Proves M-ERA-12.
+// Proves M-ERA-12, M-ERR-04.
 func TestConnectFallsBackToInitialize(t *testing.T) {
 	for name, answer := range map[string]string{
 		"method not found": `"error":{"code":-32601,"message":"x"}`,
@@ -294,6 +296,103 @@ func TestModernResultTypes(t *testing.T) {
 	}
 }
 
+// Proves M-RPC-01, M-RPC-02, M-RPC-03, M-PROG-01.
+func TestSentModernMessagesAreValid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := modern(t, session.Config{})
+		const n = 100
+		failed := make(chan error, n)
+		ids, tokens := map[string]bool{}, map[string]bool{}
+		for i := range n {
+			to := s.With(session.OnProgress(func(session.Progress) {}), session.OnLate(func(json.RawMessage, error) {}))
+			go func() {
+				_, err := to.Call(t.Context(), "tools/call", session.Raw(`{"name":"a\ufffdb"}`))
+				failed <- err
+			}()
+			if i%3 == 0 {
+				s.Notify(t.Context(), "notifications/own", session.Raw(`{}`))
+			}
+			for _, text := range p.take() {
+				m, err := jsonrpc.Parse([]byte(text)) // strict
+				if err != nil || codec.Valid([]byte(text)) != nil {
+					t.Errorf("%s: %v", text, err)
+				}
+				if m.Kind != jsonrpc.KindRequest {
+					continue
+				}
+				meta, _ := codec.Member(m.Params, "_meta")
+				token, _ := codec.Member(meta, "progressToken")
+				if ids[m.ID.String()] || tokens[string(token)] || len(token) == 0 || token[0] != '"' && (token[0] < '0' || token[0] > '9') {
+					t.Errorf("%s: the id or the progress token is invalid or that of another open request", text)
+				}
+				ids[m.ID.String()], tokens[string(token)] = true, true
+				if i%2 == 0 {
+					p.send(`{"jsonrpc":"2.0","id":` + m.ID.String() + `,"result":{"content":[]}}`)
+					delete(ids, m.ID.String())
+					delete(tokens, string(token))
+				}
+			}
+		}
+		if len(ids) != n/2 || len(tokens) != n/2 {
+			t.Errorf("%d requests are open", len(ids))
+		}
+		for id := range ids {
+			p.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[]}}`)
+		}
+		for range n {
+			if err := <-failed; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Proves M-CANC-05, M-CANC-08.
+func TestAnsweredModernRequestIsNotCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := modern(t, session.Config{})
+		answer := func() {
+			p.conn.Write(context.Background(), transport.Message{Text: []byte(`{"jsonrpc":"2.0","id":2,"result":{}}`)})
+		}
+		ctx := &answeringContext{context.Background(), make(chan struct{}), answer}
+		failed := make(chan error)
+		go func() { _, err := s.Call(ctx, "tools/list", nil); failed <- err }()
+		p.take()
+		close(ctx.done)
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("got %v", err)
+		}
+		p.talk("")
+		answer() // once more
+		p.talk("")
+	})
+}
+
+// Codes from -32000 to -32019 have no meaning, apart from that of an error.
+//
+// Proves M-ERR-04.
+func TestOldErrorCodesHaveNoMeaning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := modern(t, session.Config{})
+		for code := -32000; code >= -32019; code-- {
+			failed := make(chan error, 1)
+			go func() { _, err := s.Call(t.Context(), "tools/list", nil); failed <- err }()
+			m, err := jsonrpc.Parse([]byte(p.take()[0]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"x","data":{"supported":["2025-11-25"]}}}`, m.ID, code))
+			if e, ok := (<-failed).(*jsonrpc.Error); !ok || e.Code != int64(code) {
+				t.Errorf("%d: got %v", code, e)
+			}
+		}
+		if !s.Modern() {
+			t.Error("the session is no longer modern")
+		}
+		p.talk("")
+	})
+}
+
 func TestModernErrorCodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := modern(t, session.Config{})
@@ -375,6 +474,58 @@ func TestModernPingIsDiscover(t *testing.T) {
 			if e, ok := errors.AsType[*session.CapabilityError](err); !ok || e.Capability != "" {
 				t.Errorf("%s: %v", method, err)
 			}
+		}
+	})
+}
+
+// A client asks the server for its capabilities before it fails a request for lack of one, because
+// the server may have been replaced, but only once in ten seconds.
+func TestModernClientAsksForCapabilityAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			ask    = `< {"jsonrpc":"2.0","id":ID,"method":"server/discover","params":{` + requestMeta + `}}`
+			answer = `> {"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"CAPABILITY":{}},"ttlMs":0,"cacheScope":"public"}}`
+		)
+		s, p := modern(t, session.Config{})
+		call := func(script string) error {
+			t.Helper()
+			done := make(chan error, 1)
+			go func() { // ends with the script
+				_, err := s.Call(t.Context(), mcp.MethodPromptsList, nil)
+				done <- err
+			}()
+			p.talk(script)
+			select {
+			case err := <-done:
+				return err
+			default:
+				t.Fatal("the call waits")
+				return nil
+			}
+		}
+		refused := func(err error) {
+			t.Helper()
+			if e, ok := errors.AsType[*session.CapabilityError](err); !ok || e.Capability != "prompts" {
+				t.Errorf("the call fails with %v", err)
+			}
+		}
+		discovery := func(id, capability string) string {
+			return strings.NewReplacer("ID", id, "CAPABILITY", capability).Replace(ask + "\n" + answer)
+		}
+		refused(call(""))
+		time.Sleep(10 * time.Second)
+		refused(call(discovery("2", "resources")))
+		if s.Server().Capabilities.Resources == nil || s.Server().Capabilities.Tools != nil {
+			t.Errorf("the server has the capabilities %+v", s.Server().Capabilities)
+		}
+		refused(call(""))
+		time.Sleep(10 * time.Second)
+		err := call(discovery("3", "prompts") + `
+			< {"jsonrpc":"2.0","id":4,"method":"prompts/list","params":{` + requestMeta + `}}
+			> {"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","prompts":[]}}
+		`)
+		if err != nil {
+			t.Error(err)
 		}
 	})
 }

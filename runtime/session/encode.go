@@ -2,7 +2,9 @@ package session
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"log/slog"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -42,6 +44,30 @@ func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, 
 	return text, false, encodeErr
 }
 
+// encodeOutcome encodes the answer to a request that was served. failed is the error in it, or nil
+// if it is a result. encodeOutcome logs panics, and a result that cannot be encoded.
+func encodeOutcome(log *slog.Logger, req *Request, result codec.Encoder, err error) (text []byte, failed *jsonrpc.Error) {
+	if err != nil { // outside of this branch the arguments would cost an allocation
+		boundary.Report(log, "handler panicked", err, "method", req.Method)
+		if req.modern != nil {
+			failed = modernError(err)
+		} else {
+			failed = boundary.WireError(err)
+		}
+		err = failed
+	}
+	text, _, encodeErr := encodeAnswer(req.ID, result, err)
+	if encodeErr == nil {
+		return text, failed
+	}
+	if !boundary.Report(log, "result panicked", encodeErr, "method", req.Method) {
+		log.Error("result not encoded", "method", req.Method, "error", encodeErr)
+	}
+	failed = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"}
+	text, _, _ = encodeAnswer(req.ID, nil, failed)
+	return text, failed
+}
+
 // refusal returns the answer to a message that the transport has rejected. It has the id of the
 // request if that could be read.
 func refusal(err *transport.MessageError) []byte {
@@ -53,12 +79,13 @@ func refusal(err *transport.MessageError) []byte {
 	return text
 }
 
-// encodeCall encodes a request, or a notification if id is zero. It adds meta and, unless it is nil,
-// request to the _meta of the params.
-func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaMember, request *requestMeta) ([]byte, error) {
+// encodeCall encodes a request, or a notification if id is zero. It adds meta and, unless it is
+// nil, request to the _meta of the params. If it does so without decoding them, it also returns the
+// params as they are in the text, because transports over HTTP read them; otherwise nil.
+func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaMember, request *requestMeta) (text []byte, encoded json.RawMessage, err error) {
 	if request != nil {
-		if text, err, ok := request.encode(id, method, params, meta); ok {
-			return text, err
+		if text, encoded = request.encode(id, method, params, meta); encoded != nil {
+			return text, encoded, nil
 		}
 		meta = request.with(meta)
 	}
@@ -67,16 +94,16 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		if params != nil {
 			var err error
 			if raw, err = boundary.Marshal(params); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		raw, err := addMeta(raw, meta)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		params = Raw(raw)
 	}
-	return boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+	text, err = boundary.Marshal(encoderFunc(func(w *wire.Writer) {
 		beginCall(w, id, method)
 		if params != nil {
 			w.Key(`,"params":`)
@@ -84,6 +111,7 @@ func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaM
 		}
 		w.End()
 	}))
+	return text, nil, err
 }
 
 // beginCall writes a request or a notification up to its params.

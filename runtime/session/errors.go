@@ -7,9 +7,12 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
-// Error codes that a session answers with, in addition to those of JSON-RPC.
+// Error codes that a session answers with, in addition to those of JSON-RPC. Answers to modern
+// requests have -31050 and -31051 instead, because their revisions reserve these codes; see
+// [IsTemporary].
 const (
 	// CodeOverloaded rejects a request because too many are being served; it may be sent again
 	// later. It also replaces an answer that is dropped because the peer does not read earlier
@@ -18,6 +21,16 @@ const (
 	// CodeClosing rejects a request, or ends it, because the session is shutting down.
 	CodeClosing = -32051
 )
+
+// IsTemporary reports whether err is an error response of the peer that says that the same request
+// may succeed later: CodeOverloaded or CodeClosing, or the codes that modern requests have instead.
+func IsTemporary(err error) bool {
+	switch jsonrpc.CodeOf(err) {
+	case CodeOverloaded, CodeClosing, modern.CodeOverloaded, modern.CodeClosing:
+		return true
+	}
+	return false
+}
 
 // Errors of requests and notifications that were not sent or not answered. An error that the peer
 // answers with is a [*jsonrpc.Error].
@@ -34,9 +47,9 @@ var (
 	// ErrTimeout is returned if the peer did not answer in time. It matches
 	// [context.DeadlineExceeded].
 	ErrTimeout error = &timeoutError{}
-	// ErrHeaders is returned if a server has rejected a modern request because its HTTP headers do not
-	// match its params, for instance because a tool has changed. The error of the server is wrapped
-	// too.
+	// ErrHeaders is returned if a server has rejected a modern request because its HTTP headers do
+	// not match its params, for instance because a tool has changed. The error of the server is
+	// wrapped too.
 	ErrHeaders = errors.New("session: server rejected the headers of the request")
 	// ErrTokenInUse is returned for a progress token that belongs to another operation.
 	ErrTokenInUse = errors.New("session: progress token is in use")
@@ -49,9 +62,9 @@ func (*timeoutError) Timeout() bool   { return true }
 func (*timeoutError) Is(e error) bool { return e == context.DeadlineExceeded }
 
 // CapabilityError is returned for a message that was not sent because a side has not declared the
-// capability, or the revision does not have the method (MCP lifecycle, "Capability Negotiation"). It
-// is also returned if a server rejects a modern request that needs a capability; the [*jsonrpc.Error]
-// is wrapped then.
+// capability, or the revision does not have the method (MCP lifecycle, "Capability Negotiation").
+// It is also returned if a server rejects a modern request that needs a capability; the
+// [*jsonrpc.Error] is wrapped then.
 type CapabilityError struct {
 	Method string // of the message
 	// Capability is the missing capability, such as "resources.subscribe", or "" if the revision
@@ -77,8 +90,8 @@ func closing() error {
 	return &jsonrpc.Error{Code: CodeClosing, Message: "session is shutting down"}
 }
 
-// VersionError is returned if the peers have no common revision. If the server has answered with that
-// error, the [*jsonrpc.Error] is wrapped too.
+// VersionError is returned if the peers have no common revision. If the server has answered with
+// that error, the [*jsonrpc.Error] is wrapped too.
 type VersionError struct {
 	Requested mcp.Revision   // by the client
 	Offered   mcp.Revision   // by the server

@@ -3,6 +3,7 @@ package session
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -26,6 +27,7 @@ type agreement struct {
 	client   *mcp.InitializeRequestParams
 	server   *mcp.InitializeResult
 	meta     *requestMeta // what each request of a client adds to its _meta; nil in a session
+	asked    time.Time    // when the server has answered server/discover; zero if that is unknown
 }
 
 // modern reports whether the revision has no sessions.
@@ -74,6 +76,9 @@ func (h *handshake) begin() error {
 	h.answered = make(chan struct{})
 	return nil
 }
+
+// isNew reports whether no initialize has arrived, or none that succeeded.
+func (h *handshake) isNew() bool { return h.current.Load().phase == phaseNew }
 
 // opening returns a channel that is closed when initialize has been answered, or nil if initialize
 // is not being handled.

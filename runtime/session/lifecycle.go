@@ -17,13 +17,13 @@ import (
 // sends params in initialize, with the protocol version set to the first of the configured
 // revisions with sessions. The session owns conn. ctx bounds Connect alone.
 //
-// If cfg has revisions without sessions, see [ModernRevisions], Connect sends server/discover first.
-// If the server answers it, the Session is not a session of the protocol: it has the revision and
-// what the server has said of itself, and each of its requests carries the revision, the client info
-// and the capabilities of params. Connect performs the handshake if the server answers with another
-// error than those of modern revisions, or not within five seconds. If cfg has only revisions
-// without sessions, it fails with [ErrNotModern] instead. If cfg knows the server, see
-// [Config.Known], Connect sends no server/discover.
+// If cfg has revisions without sessions, see [ModernRevisions], Connect sends server/discover
+// first. If the server answers it, the Session is not a session of the protocol: it has the
+// revision and what the server has said of itself, and each of its requests carries the revision,
+// the client info and the capabilities of params. Connect performs the handshake if the server
+// answers with another error than those of modern revisions, or not within five seconds. If cfg has
+// only revisions without sessions, it fails with [ErrNotModern] instead. If cfg knows the server,
+// see [Config.Known], Connect sends no server/discover.
 //
 // Connect closes conn if it fails: with a [*VersionError] if the server chooses a revision that is
 // not in cfg, with the error of the server, with the cause of ctx, or with the error of the
@@ -39,7 +39,7 @@ import (
 // [Config.Reopened].
 func Connect(ctx context.Context, conn transport.Conn, params *mcp.InitializeRequestParams, cfg *Config) (*Session, error) {
 	s := newSession(conn, RoleClient, cfg)
-	_, sessions := splitRevisions(s.cfg.Revisions)
+	_, sessions := modern.Split(s.cfg.Revisions)
 	client := initializeParams(params, append(sessions, s.cfg.Revisions[0])[0])
 	s.handshake.set(func(a *agreement) { a.client = client })
 	s.reopening.init(conn)
@@ -77,7 +77,7 @@ func (s *Session) requestInitialize(ctx context.Context, client *mcp.InitializeR
 		return handshakeResult{err: fmt.Errorf("session: result of initialize: %w", err)}
 	}
 	rev := mcp.Revision(result.ProtocolVersion)
-	if _, sessions := splitRevisions(s.cfg.Revisions); !slices.Contains(sessions, rev) {
+	if _, sessions := modern.Split(s.cfg.Revisions); !slices.Contains(sessions, rev) {
 		return handshakeResult{err: &VersionError{mcp.Revision(client.ProtocolVersion), rev, s.cfg.Revisions}}
 	}
 	return handshakeResult{rev, &result, nil}
@@ -134,7 +134,7 @@ func (s *Session) State() (state State, ok bool) {
 // Ids of later requests differ from those of the earlier session.
 func Restore(conn transport.Conn, state State, cfg *Config) *Session {
 	s := newSession(conn, RoleServer, cfg)
-	s.calls.idPrefix = rand.Text() + "-"
+	s.calls.idPrefix += rand.Text() + "-"
 	s.handshake.set(func(a *agreement) {
 		a.revision, a.client, a.server, a.phase = state.Revision, state.Client, state.Server, phaseReady
 	})
@@ -176,11 +176,9 @@ func (s *Session) serveInitialize(req *Request) (codec.Encoder, error) {
 	if params.ProtocolVersion == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: protocolVersion is missing"}
 	}
-	_, sessions := splitRevisions(s.cfg.Revisions)
+	_, sessions := modern.Split(s.cfg.Revisions)
 	if len(sessions) == 0 {
-		failed := modern.Unsupported(params.ProtocolVersion, s.cfg.Revisions)
-		failed.Message = fmt.Sprintf("initialize is not supported: the server speaks revisions without sessions only: %q", s.cfg.Revisions)
-		return nil, failed
+		return nil, modern.NoSessions(req.Params, s.cfg.Revisions)
 	}
 	rev := mcp.Revision(params.ProtocolVersion)
 	if !slices.Contains(sessions, rev) {
@@ -199,9 +197,8 @@ func (s *Session) serveInitialize(req *Request) (codec.Encoder, error) {
 // answer is a result.
 func (s *Session) opened(ok bool) {
 	s.handshake.end(ok)
-	if ok {
-		s.notices.Resume()
-	} else {
+	if !ok {
 		s.notices.Clear()
 	}
+	s.notices.Resume()
 }

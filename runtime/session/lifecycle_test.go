@@ -153,6 +153,31 @@ func TestClientHandshake(t *testing.T) {
 	})
 }
 
+func TestRequestIDsHavePrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, conn := newPeer(t)
+		done := make(chan error)
+		go func() { // ends with Ping
+			s, err := session.Connect(t.Context(), conn, nil, &session.Config{IDPrefix: "a-"})
+			if err == nil {
+				err = s.Ping(t.Context())
+				s.Close()
+			}
+			done <- err
+		}()
+		p.talk(`
+			< {"jsonrpc":"2.0","id":"a-1","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"","version":""}}}
+			> {"jsonrpc":"2.0","id":"a-1","result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}
+			< {"jsonrpc":"2.0","method":"notifications/initialized"}
+			< {"jsonrpc":"2.0","id":"a-2","method":"ping"}
+			> {"jsonrpc":"2.0","id":"a-2","result":{}}
+		`)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A client that does not support the newest revision requests the first of its own revisions. It
 // ignores the version in its params.
 func TestClientRequestsSupportedRevision(t *testing.T) {

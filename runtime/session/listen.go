@@ -9,26 +9,28 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
 // Listen subscribes to the notifications that filter selects, in a revision without sessions. They
 // go to the handler of the session, as other notifications do. When the server has accepted the
-// subscription, Listen calls acknowledged with the part of the filter that the server supports, in a
-// goroutine of the session (MCP subscriptions, "Acknowledgment").
+// subscription, Listen calls acknowledged with the part of the filter that the server supports, in
+// a goroutine of the session (MCP subscriptions, "Acknowledgment").
 //
 // Listen returns when the subscription ends: nil if the server has ended it in order, the cause of
 // ctx if ctx ends, [ErrTimeout] if the server does not accept it within [Config.Timeout], and
 // otherwise the errors of [Session.Call]. [Session.Shutdown] ends it with [ErrClosed].
 func (s *Session) Listen(ctx context.Context, filter mcp.SubscriptionFilter, acknowledged func(mcp.SubscriptionFilter)) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	clock := new(lazyctx.Clock)
+	ctx, cancel := context.WithCancelCause(lazyctx.WithClock(ctx, clock))
 	defer cancel(nil)
 	sub := &subscription{cancel: cancel, acknowledged: make(chan mcp.SubscriptionFilter, 1)}
 	waited := s.life.spawn(func() { // ends when the subscription is acknowledged or ends
 		limited := ctx
 		if d := s.cfg.Timeout; d > 0 {
 			var stop context.CancelFunc
-			limited, stop = context.WithTimeout(ctx, d)
+			limited, stop = clock.WithTimeout(ctx, d, nil)
 			defer stop()
 		}
 		select {
@@ -99,8 +101,8 @@ func (l *listens) end(cause error) {
 	}
 }
 
-// admit reports whether a notification is for the handler. It is not if it names a subscription that
-// is not open, for instance because another one has replaced it (MCP subscriptions, "Receiving
+// admit reports whether a notification is for the handler. It is not if it names a subscription
+// that is not open, for instance because another one has replaced it (MCP subscriptions, "Receiving
 // Notifications").
 func (l *listens) admit(m jsonrpc.Message) bool {
 	meta, _ := codec.Member(m.Params, "_meta")

@@ -6,7 +6,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// Proves META-02, META-03.
+// Proves META-02, META-03, M-META-09.
 func TestCheckMetaKey(t *testing.T) {
 	for _, test := range []struct {
 		key          string

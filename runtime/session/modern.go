@@ -23,8 +23,8 @@ func ModernRevisions() []mcp.Revision { return modern.Revisions() }
 
 // Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It is
 // a [transport.Responder] for transports with a connection for each request, such as Streamable
-// HTTP, and the [Config.Responder] of sessions. Its methods may be called by many goroutines. Create
-// it with [NewResponder], and end it with Shutdown or Close.
+// HTTP, and the [Config.Responder] of sessions. Its methods may be called by many goroutines.
+// Create it with [NewResponder], and end it with Shutdown or Close.
 type Responder struct {
 	cfg       Config
 	supported []mcp.Revision // see Supported
@@ -38,8 +38,8 @@ type Responder struct {
 }
 
 // NewResponder returns a Responder. Of the configuration, it uses Handler, Receiving, Sending,
-// ProgressInterval, Principal and Logger. The transport limits how many requests it serves at once.
-// If Revisions names modern revisions, only these are served.
+// ExtensionMethods, ProgressInterval, Principal and Logger. The transport limits how many requests
+// it serves at once. If Revisions names modern revisions, only these are served.
 func NewResponder(cfg *Config) *Responder {
 	r := &Responder{serving: map[*modernRequest]struct{}{}, idle: make(chan struct{})}
 	if cfg != nil {
@@ -47,25 +47,20 @@ func NewResponder(cfg *Config) *Responder {
 	}
 	named := r.cfg.Revisions
 	r.cfg = r.cfg.withDefaults()
-	r.cfg.Revisions = slices.DeleteFunc(slices.Clone(named), func(rev mcp.Revision) bool { return !isModern(rev) })
-	if len(r.cfg.Revisions) == 0 {
-		r.cfg.Revisions = modern.Revisions()
-	}
 	if named == nil {
 		named = Revisions()
 	}
-	r.supported = append(r.Revisions(), slices.DeleteFunc(slices.Clone(named), isModern)...)
+	current, sessions := modern.Split(named)
+	if len(current) == 0 {
+		current = modern.Revisions()
+	}
+	r.cfg.Revisions, r.supported = current, slices.Concat(current, sessions)
 	r.handler = r.cfg.Handler
 	if r.handler == nil {
 		r.handler = func(_ context.Context, req *Request) (codec.Encoder, error) { return nil, unhandled(req) }
 	}
-	for i := len(r.cfg.Receiving) - 1; i >= 0; i-- {
-		r.handler = r.cfg.Receiving[i](r.handler)
-	}
-	r.sender = sendModern
-	for i := len(r.cfg.Sending) - 1; i >= 0; i-- {
-		r.sender = r.cfg.Sending[i](r.sender)
-	}
+	r.handler = wrap(r.handler, r.cfg.Receiving)
+	r.sender = wrap(sendModern, r.cfg.Sending)
 	return r
 }
 
@@ -77,15 +72,14 @@ func (r *Responder) Revisions() []mcp.Revision { return slices.Clone(r.cfg.Revis
 // Revisions of the configuration or, if that is nil, those of [Revisions].
 func (r *Responder) Supported() []mcp.Revision { return slices.Clone(r.supported) }
 
-func isModern(rev mcp.Revision) bool { return slices.Contains(modern.Revisions(), rev) }
-
 // modernRequest is the part of a modern [Request] that the Responder needs.
 type modernRequest struct {
 	r        *Responder
 	session  *Session // over whose connection it arrived; nil for none
 	revision mcp.Revision
+	meta     modern.RequestMeta   // of the params, until version is called; may be unknown
 	to       transport.Response   // nil if there is a session
-	until    *lazyctx.Cancellable // ends the context if there is a session
+	until    *lazyctx.Cancellable // ends the context if there is a session; nil for its notifications
 	yields   bool                 // see Request.EndOnShutdown; guarded by r.mu
 
 	reporting sync.Mutex
@@ -95,13 +89,28 @@ type modernRequest struct {
 	over    atomic.Bool // the request was answered, or must not be; finish sets it with sending held
 }
 
+// version returns the version that the params of a request name, or the error that rejects them.
+func (x *modernRequest) version(req *Request) (version string, fault *jsonrpc.Error) {
+	if checked, ok := x.to.(modern.Checked); ok {
+		return checked.Version(), nil
+	}
+	if x.meta.Named() {
+		version, fault = x.meta.Version()
+		x.meta = modern.RequestMeta{} // it keeps the message in memory
+		return version, fault
+	}
+	repeated, fault := modern.Read(req.Method, req.Params)
+	return repeated.Version, fault
+}
+
 // cancel ends the context of the request.
 func (x *modernRequest) cancel(cause error) {
-	if x.to == nil {
+	switch {
+	case x.to != nil:
+		x.to.Cancel(cause)
+	case x.until != nil:
 		x.until.Cancel(cause)
-		return
 	}
-	x.to.Cancel(cause)
 }
 
 // Respond implements [transport.Responder].
@@ -128,11 +137,11 @@ func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, to transpor
 	if err == nil {
 		result, err = r.serve(&in.context, req)
 	}
-	return r.encode(req, result, err)
+	return encodeOutcome(r.cfg.Logger, req, result, err)
 }
 
-// notify passes a notification to the handler, or returns the error that rejects it: err, or that of
-// check.
+// notify passes a notification to the handler, or returns the error that rejects it: err, or that
+// of check.
 func (r *Responder) notify(ctx context.Context, req *Request, err error) (failed *jsonrpc.Error) {
 	if err == nil {
 		err = r.check(req)
@@ -185,7 +194,7 @@ func (r *Responder) serve(ctx context.Context, req *Request) (result codec.Encod
 func (r *Responder) check(req *Request) error {
 	revision := r.cfg.Revisions[0]
 	if !req.IsNotification() || modern.Is(req.Params) {
-		version, fault := modern.Read(req.Params)
+		version, fault := req.modern.version(req)
 		if fault != nil {
 			return fault
 		}
@@ -194,35 +203,18 @@ func (r *Responder) check(req *Request) error {
 		}
 	}
 	req.modern.revision = revision
+	if !req.IsNotification() && slices.Contains(r.cfg.ExtensionMethods, req.Method) {
+		return nil
+	}
 	m, ok := mcp.LookupMethod(req.Method)
-	if ok && (!m.In(revision) || m.Notification != req.IsNotification() || m.From&mcp.FromClient == 0) || len(req.Method) > maxMethod {
+	if ok && !defines(revision, &m, req.IsNotification(), mcp.FromClient) || len(req.Method) > maxMethod {
 		return jsonrpc.MethodNotFound(boundary.Text(req.Method, 100))
 	}
 	return nil
 }
 
-// encode returns the text of the answer.
-func (r *Responder) encode(req *Request, result codec.Encoder, err error) (answer []byte, failed *jsonrpc.Error) {
-	if err != nil {
-		boundary.Report(r.cfg.Logger, "handler panicked", err, "method", req.Method)
-		failed = modernError(err)
-		err = failed
-	}
-	answer, _, encodeErr := encodeAnswer(req.ID, result, err)
-	if encodeErr == nil {
-		return answer, failed
-	}
-	if !boundary.Report(r.cfg.Logger, "result panicked", encodeErr, "method", req.Method) {
-		r.cfg.Logger.Error("result not encoded", "method", req.Method, "error", encodeErr)
-	}
-	failed = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"}
-	answer, _, _ = encodeAnswer(req.ID, nil, failed)
-	return answer, failed
-}
-
 // modernError returns the error object for an error of a handler. A missing capability of the
-// client has its own code and lists the capability (MCP basic, "_meta"). The protocol reserves the
-// codes from -32000 to -32099: other ones than its own are mapped to the range from -31000.
+// client has its own code and lists the capability (MCP basic, "_meta").
 func modernError(err error) *jsonrpc.Error {
 	if missing, ok := errors.AsType[*CapabilityError](err); ok && missing.Capability != "" && !missing.Own {
 		return &jsonrpc.Error{
@@ -230,17 +222,17 @@ func modernError(err error) *jsonrpc.Error {
 		}
 	}
 	wire := boundary.WireError(err)
-	if wire.Code <= -32023 && wire.Code >= -32099 || wire.Code <= -32000 && wire.Code >= -32019 {
+	if code := modern.MapCode(wire.Code); code != wire.Code {
 		out := *wire
-		out.Code += 1000
+		out.Code = code
 		return &out
 	}
 	return wire
 }
 
-// Shutdown ends the Responder in order. It rejects further requests, ends the contexts of those that
-// only wait, see [Request.EndOnShutdown], and waits for the others. If ctx ends first, it ends the
-// contexts of all requests and returns the cause of ctx without waiting for their handlers.
+// Shutdown ends the Responder in order. It rejects further requests, ends the contexts of those
+// that only wait, see [Request.EndOnShutdown], and waits for the others. If ctx ends first, it ends
+// the contexts of all requests and returns the cause of ctx without waiting for their handlers.
 func (r *Responder) Shutdown(ctx context.Context) error {
 	r.drain(func(x *modernRequest) bool { return x.yields })
 	select {
@@ -277,8 +269,8 @@ func (r *Responder) drain(end func(*modernRequest) bool) {
 	}
 }
 
-// principal returns the principal of a request whose transport has none: that of the session, or that
-// of the Responder.
+// principal returns the principal of a request whose transport has none: that of the session, or
+// that of the Responder.
 func (x *modernRequest) principal() string {
 	if x.session != nil {
 		return x.session.cfg.Principal
@@ -320,10 +312,10 @@ func sendModern(ctx context.Context, call *Call) (json.RawMessage, error) {
 	if !ok || req.modern == nil || !call.Notification {
 		return nil, &CapabilityError{Method: call.Method, Revision: modern.Revisions()[0]}
 	}
-	if m, defined := mcp.LookupMethod(call.Method); defined && (!m.In(req.modern.revision) || !m.Notification || m.From&mcp.FromServer == 0) {
+	if m, defined := mcp.LookupMethod(call.Method); defined && !defines(req.modern.revision, &m, true, mcp.FromServer) {
 		return nil, &CapabilityError{Method: call.Method, Revision: req.modern.revision}
 	}
-	text, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta, nil)
+	text, _, err := encodeCall(jsonrpc.ID{}, call.Method, call.Params, call.meta, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -335,6 +327,9 @@ func sendModern(ctx context.Context, call *Call) (json.RawMessage, error) {
 	}
 	if st := req.state; st != nil {
 		return nil, st.s.writeUntil(ctx, transport.Message{Text: text, For: st.req.ID, Session: st.session})
+	}
+	if x.to == nil {
+		return nil, nil // req is a notification, which is not answered
 	}
 	if err = x.to.Send(text); err != nil {
 		if _, ok := errors.AsType[*transport.MessageError](err); !ok {
@@ -380,14 +375,24 @@ func (p modernRequestor) Notify(ctx context.Context, method string, params codec
 
 func (p modernRequestor) Report(report Progress) error { return p.req.Progress().Report(report) }
 
-// modernRequest starts serving a modern request that arrived over the connection of a session. It
-// is independent of the session and of its handshake.
-func (s *Session) modernRequest(message jsonrpc.Message, m transport.Message) {
-	x := &modernRequest{r: s.cfg.Responder, session: s}
-	st := &serving{s: s, size: len(m.Text), session: m.Session}
-	st.req = &Request{ID: message.ID, Method: message.Method, Params: message.Params, state: st, modern: x}
-	st.ctx = &requestContext{lazyctx.Values{Context: &st.until, Other: m.Context}, st.req}
-	x.until = &st.until
+// modernRequest starts serving a modern request with the given _meta that arrived over the
+// connection of a session. It is independent of the session and of its handshake.
+func (s *Session) modernRequest(message jsonrpc.Message, meta modern.RequestMeta, m transport.Message) {
+	in := &struct {
+		request Request
+		serving serving
+		modern  modernRequest
+		context requestContext
+	}{
+		request: Request{ID: message.ID, Method: message.Method, Params: message.Params, capabilities: meta.Capabilities},
+		serving: serving{s: s, size: len(m.Text), session: m.Session},
+		modern:  modernRequest{r: s.cfg.Responder, session: s, meta: meta},
+	}
+	req, st := &in.request, &in.serving
+	in.context = requestContext{lazyctx.Values{Context: &st.until, Other: m.Context}, req}
+	in.modern.until = &st.until
+	st.req, st.ctx = req, &in.context
+	req.state, req.modern = st, &in.modern
 	if err := s.inbound.admit(st); err != nil {
 		s.answer(message.ID, modernError(err), m, nil)
 		return

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
@@ -36,25 +37,47 @@ func (s *Session) modernResult(ctx context.Context, call *Call, e exchange, resu
 		}
 		return nil, err
 	}
+	if call.Method == mcp.MethodServerDiscover {
+		s.learn(result)
+	}
 	return result, s.checkResultType(call.Method, result)
 }
 
+// learn records a result of server/discover, unless it is invalid. The server may have been
+// replaced by another one.
+func (s *Session) learn(result json.RawMessage) {
+	var d mcp.DiscoverResult
+	if err := codec.Unmarshal(result, &d); err != nil {
+		s.cfg.Logger.Debug("result of server/discover dropped", "error", err)
+		return
+	}
+	server := serverOf(s.Revision(), &d)
+	s.handshake.set(func(a *agreement) { a.server, a.asked = server, time.Now() })
+}
+
+// maxServerAge is how long a capability counts as undeclared before the client asks the server
+// again.
+const maxServerAge = 10 * time.Second
+
+// relearn sends server/discover if err is that of a request for which the server has not declared a
+// capability. It returns false if the capabilities are unchanged: err is another error, the latest
+// answer is younger than maxServerAge, or server/discover fails.
+func (s *Session) relearn(ctx context.Context, err error) bool {
+	missing, ok := errors.AsType[*CapabilityError](err)
+	a := s.handshake.current.Load()
+	if !ok || missing.Own || missing.Capability == "" || !a.modern() || time.Since(a.asked) < maxServerAge {
+		return false
+	}
+	return s.Ping(ctx) == nil
+}
+
 // changeRevision changes the revision to the first of the configured modern ones that the server
-// offers. It returns false if there is none.
+// offers. It returns false if no revision is common.
 func (s *Session) changeRevision(offered []mcp.Revision) bool {
-	current, _ := splitRevisions(s.cfg.Revisions)
+	current, _ := modern.Split(s.cfg.Revisions)
 	common := firstCommon(current, offered)
 	return common != "" && s.setServer(common, s.Server()) == nil
 }
-
-// Types of results that modern revisions define (MCP basic, "ResultType").
-const (
-	resultComplete      = "complete"
-	resultInputRequired = "input_required"
-	resultTask          = "task" // of the tasks extension
-)
-
-const tasksExtension = "io.modelcontextprotocol/tasks"
 
 // checkResultType returns an error if the client does not know the type of a result.
 func (s *Session) checkResultType(method string, result json.RawMessage) error {
@@ -67,15 +90,19 @@ func (s *Session) checkResultType(method string, result json.RawMessage) error {
 		return fmt.Errorf("session: result of %s: resultType: %w", method, err)
 	}
 	switch {
-	case kind == resultComplete:
+	case kind == modern.ResultComplete:
 		return nil
-	case kind == resultInputRequired && slices.Contains([]string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead}, method):
+	case kind == modern.ResultInputRequired && modern.TakesInput(method):
 		return nil
-	case kind == resultTask && s.extends(tasksExtension):
+	case kind == tasks.ResultTask && s.extends(tasks.ExtensionID) && mayBeTask(method):
 		return nil
 	}
 	return fmt.Errorf("session: result of %s has the unknown resultType %q", method, kind)
 }
+
+// mayBeTask reports whether a server may answer a request with a task of the Tasks extension (MCP
+// tasks extension, "Supported Methods").
+func mayBeTask(method string) bool { return method == mcp.MethodToolsCall }
 
 // extends reports whether the client has declared an extension.
 func (s *Session) extends(extension string) bool {
@@ -83,8 +110,8 @@ func (s *Session) extends(extension string) bool {
 	return ok
 }
 
-// answerError is an error answer with a code of modern revisions. It wraps the error of this package
-// that describes it.
+// answerError is an error answer with a code of modern revisions. It wraps the error of this
+// package that describes it.
 type answerError struct {
 	described error
 	answer    *jsonrpc.Error
@@ -94,8 +121,8 @@ func (e *answerError) Error() string { return e.described.Error() }
 
 func (e *answerError) Unwrap() []error { return []error{e.described, e.answer} }
 
-// describe returns an error answer to a modern request with the error of this package for its code:
-// a [*VersionError], a [*CapabilityError] or [ErrHeaders]. It returns other errors unchanged.
+// describe wraps an error answer to a modern request in the error of this package for its code: a
+// [*VersionError], a [*CapabilityError] or [ErrHeaders]. It returns other errors unchanged.
 func describe(method string, err error) error {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {

@@ -36,8 +36,9 @@ type reopening struct {
 
 // attempt is an attempt to open a new session.
 type attempt struct {
-	done chan struct{} // closed when err is set
-	err  error
+	done  chan struct{} // closed when err is set
+	err   error
+	clock lazyctx.Clock // of the handshake
 }
 
 func (r *reopening) init(conn transport.Conn) {
@@ -95,7 +96,7 @@ func (s *Session) try(a *attempt, lost error) (next *attempt) {
 	final := err != nil
 	var server *mcp.InitializeResult
 	if err == nil {
-		server, err = s.repeatHandshake(session)
+		server, err = s.repeatHandshake(lazyctx.WithClock(s.life.ctx, &a.clock), session)
 		final = err != nil && isFinal(err)
 	}
 	if err == nil {
@@ -178,14 +179,16 @@ func isFinal(err error) bool {
 	if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
 		return lost.Refused
 	}
-	_, refused := errors.AsType[*jsonrpc.Error](err)
-	return refused || errors.Is(err, errRevision) || errors.Is(err, ErrClosed)
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return !IsTemporary(err)
+	}
+	return errors.Is(err, errRevision) || errors.Is(err, ErrClosed)
 }
 
 // repeatHandshake sends the messages of the handshake again, in a new session.
-func (s *Session) repeatHandshake(session uint32) (*mcp.InitializeResult, error) {
+func (s *Session) repeatHandshake(ctx context.Context, session uint32) (*mcp.InitializeResult, error) {
 	if s.Modern() {
-		return s.repeatDiscover(session)
+		return s.repeatDiscover(ctx, session)
 	}
 	r := &s.reopening
 	r.mu.Lock()
@@ -197,7 +200,7 @@ func (s *Session) repeatHandshake(session uint32) (*mcp.InitializeResult, error)
 	}
 	again := *initialize
 	again.opts.timeout, again.opts.timed = timeout, true
-	got, err := s.exchange(s.life.ctx, &again, exchange{session: session, inside: true, start: time.Now()})
+	got, err := s.exchange(ctx, &again, exchange{session: session, inside: true, start: time.Now()})
 	if err != nil {
 		return nil, err
 	}
@@ -211,13 +214,13 @@ func (s *Session) repeatHandshake(session uint32) (*mcp.InitializeResult, error)
 	if initialized == nil {
 		return &result, nil
 	}
-	text, err := encodeCall(jsonrpc.ID{}, initialized.Method, initialized.Params, initialized.meta, nil)
+	text, _, err := encodeCall(jsonrpc.ID{}, initialized.Method, initialized.Params, initialized.meta, nil)
 	if err != nil {
 		return nil, err
 	}
-	ctx := lazyctx.WithTimeout(s.life.ctx, timeout, ErrTimeout)
-	defer ctx.Cancel()
-	return &result, s.writeUntil(ctx, transport.Message{Text: text, Session: session})
+	limited := lazyctx.WithTimeout(ctx, timeout, ErrTimeout)
+	defer limited.Cancel()
+	return &result, s.writeUntil(limited, transport.Message{Text: text, Session: session})
 }
 
 // awaitReopened waits until the session of a message that failed with err is replaced. It returns
@@ -233,24 +236,34 @@ func (s *Session) awaitReopened(ctx context.Context, call *Call, start time.Time
 	if a == nil {
 		return nil
 	}
+	var timer *time.Timer
 	var timedOut <-chan time.Time
 	if d := call.opts.timeout; d > 0 {
-		timer := time.NewTimer(d - time.Since(start))
+		timer = time.NewTimer(d - time.Since(start))
 		defer timer.Stop()
 		timedOut = timer.C
 	}
-	select {
-	case <-a.done:
-		if a.err != nil {
-			return &transport.DeliveryError{Err: a.err}
+	for {
+		select {
+		case <-a.done:
+			if a.err != nil {
+				return &transport.DeliveryError{Err: a.err}
+			}
+			return nil
+		case <-timedOut:
+			rest, held := restOf(&a.clock, start, call.opts.timeout, timer)
+			switch {
+			case held:
+			case rest > 0:
+				timer.Reset(rest)
+			default:
+				return ErrTimeout
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.life.ctx.Done():
+			return s.life.err()
 		}
-		return nil
-	case <-timedOut:
-		return ErrTimeout
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-s.life.ctx.Done():
-		return s.life.err()
 	}
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -43,9 +45,20 @@ type Request struct {
 		err  error
 		long bool // more than maxKeptMeta: each call decodes it
 	}
+	// capabilities is the part of Params with the capabilities of the client; nil if it was not
+	// looked for, and for a request of a session.
+	capabilities []byte
+
 	state  *serving        // nil for a notification, and for a request without a session
-	modern *modernRequest  // nil for a request of a session
+	modern *modernRequest  // nil for a request of a session, and for one of NewRequest
+	rerun  mcp.Revision    // of a request of NewRequest
 	values context.Context // of the message of a notification, or nil
+}
+
+// NewRequest returns a request that belongs to no connection, for a handler that serves a stored
+// request again. Rev is the revision of the stored request, or "" if that is unknown.
+func NewRequest(id jsonrpc.ID, method string, params json.RawMessage, rev mcp.Revision) *Request {
+	return &Request{ID: id, Method: method, Params: params, rerun: rev}
 }
 
 // IsNotification reports whether the message is a notification.
@@ -54,14 +67,26 @@ func (r *Request) IsNotification() bool { return r.ID.IsZero() }
 // Clone returns a copy whose fields may be changed. Its Meta is read from its own Params. It shares
 // cancellation and progress with the original.
 func (r *Request) Clone() *Request {
-	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, state: r.state, modern: r.modern}
+	return &Request{ID: r.ID, Method: r.Method, Params: r.Params, Session: r.Session, state: r.state, modern: r.modern, rerun: r.rerun}
 }
 
 // Modern reports whether the request belongs to a revision without sessions; see [Responder].
-func (r *Request) Modern() bool { return r.modern != nil }
+func (r *Request) Modern() bool {
+	return r.modern != nil || r.rerun != "" && !r.rerun.Has(mcp.MethodInitialize)
+}
+
+// Connection returns the session of the connection over which the request arrived. A modern request
+// does not belong to that session, but its client has no other way to reach it. Connection returns
+// nil for a modern request over HTTP, and for a request that is re-run outside of any session.
+func (r *Request) Connection() *Session {
+	if r.modern != nil {
+		return r.modern.session
+	}
+	return r.Session
+}
 
 // Revision returns the protocol revision of the request: that of a modern request, or that of the
-// session. It returns "" for a request that is re-run outside of any session.
+// session, or that of [NewRequest].
 func (r *Request) Revision() mcp.Revision {
 	switch {
 	case r.modern != nil:
@@ -69,14 +94,14 @@ func (r *Request) Revision() mcp.Revision {
 	case r.Session != nil:
 		return r.Session.Revision()
 	}
-	return ""
+	return r.rerun
 }
 
 // ClientCapabilities returns the capabilities that the client has declared, for a modern request or
 // for the session. It returns nil if they are unknown. They must not be changed.
 func (r *Request) ClientCapabilities() *mcp.ClientCapabilities {
 	switch {
-	case r.modern != nil:
+	case r.Modern():
 		if meta, err := r.Meta(); err == nil && meta.ClientCapabilities != nil {
 			return meta.ClientCapabilities
 		}
@@ -87,11 +112,29 @@ func (r *Request) ClientCapabilities() *mcp.ClientCapabilities {
 	return nil
 }
 
+// ClientExtension returns the settings of an extension that the client has declared, for a modern
+// request or for the session. ok is false if it has not. The settings must not be changed.
+func (r *Request) ClientExtension(id string) (settings json.RawMessage, ok bool) {
+	var extensions json.RawMessage
+	switch {
+	case r.Modern():
+		capabilities := r.capabilities
+		if capabilities == nil {
+			meta, _ := modern.Meta(r.Params)
+			capabilities = meta.Capabilities
+		}
+		extensions, _ = codec.Member(capabilities, "extensions")
+	case r.Session != nil && r.Session.Client() != nil:
+		extensions = r.Session.Client().Capabilities.Extensions
+	}
+	return codec.Member(extensions, id)
+}
+
 // ClientInfo returns what the client says of itself, or the zero value if that is unknown. It must
 // not be changed.
 func (r *Request) ClientInfo() mcp.Implementation {
 	switch {
-	case r.modern != nil:
+	case r.Modern():
 		if meta, err := r.Meta(); err == nil && meta.ClientInfo != nil {
 			return *meta.ClientInfo
 		}
@@ -141,7 +184,12 @@ func (r *Request) ProgressToken() mcp.ProgressToken {
 
 // Task returns the raw task member of the params, which asks for a task. ok is false if there is
 // none.
-func (r *Request) Task() (task json.RawMessage, ok bool) { return codec.Member(r.Params, "task") }
+func (r *Request) Task() (task json.RawMessage, ok bool) {
+	if !bytes.Contains(r.Params, []byte(`"task"`)) && bytes.IndexByte(r.Params, '\\') < 0 { // most requests
+		return nil, false
+	}
+	return codec.Member(r.Params, "task")
+}
 
 // Progress returns the Reporter of this request. It sends nothing if the peer has not asked for
 // progress, and after the request was answered.
@@ -179,7 +227,7 @@ func (r *Request) EndOnShutdown() {
 // such as one that has become a task. Only the handler of the request may call it, and not
 // concurrently with other uses of the request.
 func (r *Request) Detach(params json.RawMessage) {
-	r.Params = params
+	r.Params, r.capabilities = params, nil
 }
 
 type requestKey struct{ lazyctx.Key }

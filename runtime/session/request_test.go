@@ -212,3 +212,20 @@ func TestWithPeerReplacesPeerAndRequest(t *testing.T) {
 		t.Errorf("got %v, %v", other.reports, err)
 	}
 }
+
+func TestTaskMember(t *testing.T) {
+	for params, want := range map[string]string{
+		`{"name":"t","task":{"ttl":1}}`:      `{"ttl":1}`,
+		`{"name":"t","t\u0061sk":{"ttl":1}}`: `{"ttl":1}`,
+		`{"name":"t","task": null}`:          `null`,
+		`{"name":"task"}`:                    ``,
+		`{"name":"t","tasks":{}}`:            ``,
+		`{"_meta":{"task":{}}}`:              ``,
+		``:                                   ``,
+	} {
+		req := &session.Request{Params: []byte(params)}
+		if got, ok := req.Task(); string(got) != want || ok != (want != "") {
+			t.Errorf("%s: got %s, %t, want %s", params, got, ok, want)
+		}
+	}
+}

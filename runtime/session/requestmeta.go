@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -57,24 +58,31 @@ func (m *requestMeta) with(own []metaMember) []metaMember {
 	return append(all, own...)
 }
 
-// encode encodes a request without decoding its params. ok is false if that is not possible, because
-// the params have a _meta, or may have one that is not their first member.
-func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder, own []metaMember) (text []byte, err error, ok bool) {
+// encode encodes a request without decoding its params. encoded is the part of text with the
+// params. Both are nil if the params have a _meta, or may have one that is not their first member:
+// encode cannot add to it.
+func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder, own []metaMember) (text []byte, encoded json.RawMessage) {
 	if !m.insertable(method, params, own) {
-		return nil, nil, false
+		return nil, nil
 	}
-	ok = true
-	text, err = boundary.Marshal(encoderFunc(func(w *wire.Writer) {
+	var from int
+	var ok bool
+	text, err := boundary.Marshal(encoderFunc(func(w *wire.Writer) {
 		beginCall(w, id, method)
 		w.Key(`,"params":`)
+		from = len(w.Bytes())
 		ok = m.insert(w, params, own)
 		w.End()
 	}))
-	return text, err, ok && err == nil
+	if !ok || err != nil {
+		return nil, nil
+	}
+	to := len(text) - len("}")
+	return text, json.RawMessage(text[from:to:to])
 }
 
-// insertable reports whether the params of a request have no _meta or have it as their first member,
-// and own has none of the members of m and only valid names.
+// insertable reports whether the params of a request have no _meta or have it as their first
+// member, and own has none of the members of m and only valid names.
 func (m *requestMeta) insertable(method string, params codec.Encoder, own []metaMember) bool {
 	for _, member := range own {
 		if replaced(m.members, member.name) || metaKeyFault(member.name) != "" {

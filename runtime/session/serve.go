@@ -45,7 +45,7 @@ const (
 // receive processes a message or a batch. It must not wait for a handler.
 func (s *Session) receive(m transport.Message) {
 	// The session owns the text and does not change it.
-	message, err := jsonrpc.ParseReceived(m.Text)
+	message, err := m.Parse()
 	if errors.Is(err, jsonrpc.ErrBatch) {
 		if s.Revision().Defines("JSONRPCBatchRequest") {
 			s.receiveBatch(m)
@@ -147,9 +147,11 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		s.warn("request of the server dropped", "method", boundary.Text(message.Method, 100))
 		return
 	}
-	if s.cfg.Responder != nil && s.role == RoleServer && b == nil && modern.Is(message.Params) {
-		s.modernRequest(message, m)
-		return
+	if s.cfg.Responder != nil && s.role == RoleServer && b == nil {
+		if meta, ok := modern.Meta(message.Params); ok {
+			s.modernRequest(message, meta, m)
+			return
+		}
 	}
 	if message.Method == mcp.MethodPing {
 		s.answer(message.ID, nil, m, b) // at once, even while overloaded or before initialize
@@ -210,8 +212,10 @@ func (s *Session) admitInitialize(st *serving) error {
 	}
 	if err != nil {
 		s.handshake.end(false)
+		return err
 	}
-	return err
+	s.notices.Pause()
+	return nil
 }
 
 // served returns an error if a request is not served: the session is not initialized, or does not
@@ -219,7 +223,7 @@ func (s *Session) admitInitialize(st *serving) error {
 func (s *Session) served(req *Request) error {
 	a := s.handshake.current.Load()
 	if a.phase < phaseOpened {
-		if _, fault := modern.Read(req.Params); fault != nil && s.cfg.Responder != nil {
+		if _, fault := modern.Read(req.Method, req.Params); fault != nil && s.cfg.Responder != nil {
 			// Only a modern request can be served here (MCP stdio, "Request Metadata").
 			fault.Message += ", and the session is not initialized"
 			return fault
@@ -292,21 +296,12 @@ func (st *serving) finish(result codec.Encoder, err error) {
 
 // encode returns the text of the answer. ok reports whether it is a result.
 func (st *serving) encode(result codec.Encoder, err error) (text []byte, ok bool) {
+	log := st.s.cfg.Logger
 	if st.req.modern != nil {
-		text, failed := st.s.cfg.Responder.encode(st.req, result, err)
-		return text, failed == nil
+		log = st.s.cfg.Responder.cfg.Logger
 	}
-	if err != nil { // outside of this branch the arguments would cost an allocation
-		boundary.Report(st.s.cfg.Logger, "handler panicked", err, "method", st.req.Method)
-	}
-	text, ok, encodeErr := encodeAnswer(st.req.ID, result, err)
-	if encodeErr != nil {
-		if !boundary.Report(st.s.cfg.Logger, "result panicked", encodeErr, "method", st.req.Method) {
-			st.s.cfg.Logger.Error("result not encoded", "method", st.req.Method, "error", encodeErr)
-		}
-		text, ok, _ = encodeAnswer(st.req.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the result cannot be encoded"})
-	}
-	return text, ok
+	text, failed := encodeOutcome(log, st.req, result, err)
+	return text, failed == nil
 }
 
 // deliver sends the answer.
@@ -355,7 +350,8 @@ func (s *Session) interrupt(st *serving, reason string) {
 }
 
 // notification processes notifications/progress, cancelled and initialized at once, and queues all
-// but progress for the handler.
+// but progress for the handler. A notification outside of a session goes to the Responder instead,
+// apart from cancelled.
 func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 	switch message.Method {
 	case mcp.MethodNotificationsProgress:
@@ -385,6 +381,12 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 		return
 	}
 	req := &Request{Method: message.Method, Params: message.Params, Session: s, values: m.Context}
+	if s.role == RoleServer && (s.withoutSession() || s.cfg.Responder != nil && modern.Is(message.Params)) {
+		if message.Method == mcp.MethodNotificationsCancelled {
+			return
+		}
+		req.Session, req.modern = nil, &modernRequest{r: s.cfg.Responder, session: s}
+	}
 	if reason := s.enqueue(req, len(m.Text)); reason != "" {
 		s.warn("notification dropped", "reason", reason, "method", boundary.Text(message.Method, 100))
 	}
@@ -394,9 +396,9 @@ func (s *Session) notification(message jsonrpc.Message, m transport.Message) {
 // returns the reason if it drops the notification, otherwise "".
 func (s *Session) enqueue(req *Request, size int) (reason string) {
 	switch {
-	case s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
+	case req.modern == nil && s.cfg.Handler == nil && len(s.cfg.Receiving) == 0:
 		return ""
-	case s.role == RoleServer && s.handshake.current.Load().phase == phaseNew:
+	case req.modern == nil && s.role == RoleServer && s.handshake.isNew():
 		return "session not initialized"
 	case len(req.Method) > maxMethod:
 		return "method name too long"

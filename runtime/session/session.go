@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -52,7 +54,7 @@ type Session struct {
 	inbound   inbound // requests of the peer
 	trackers  *trackers
 	replies   mailbox.Mailbox[transport.Message] // answers of the read loop
-	// Notifications for the handler; paused until initialize is answered.
+	// Notifications for the handler; paused while initialize is not answered.
 	notices mailbox.Mailbox[*Request]
 	warnings
 }
@@ -72,7 +74,7 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 		handshake: newHandshake(role),
 		trackers:  newTrackers(),
 	}
-	s.calls = calls{activity: &s.activity, byID: map[jsonrpc.ID]*pending{}, deliverLate: func(late lateFunc, a answer) {
+	s.calls = calls{activity: &s.activity, idPrefix: s.cfg.IDPrefix, byID: map[jsonrpc.ID]*pending{}, deliverLate: func(late lateFunc, a answer) {
 		s.life.work.Add(1)
 		go func() { // ends when late returns
 			defer s.life.exit()
@@ -88,16 +90,12 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 	s.notices = mailbox.Mailbox[*Request]{
 		Handle: s.notify, Spawn: s.spawnBusy, MaxItems: s.cfg.MaxNotifications, MaxBytes: s.cfg.MaxBytes,
 	}
-	s.notices.Pause()
+	if role == RoleClient {
+		s.notices.Pause()
+	}
 	s.warnings.log = s.cfg.Logger
-	s.handler = s.base
-	for i := len(s.cfg.Receiving) - 1; i >= 0; i-- {
-		s.handler = s.cfg.Receiving[i](s.handler)
-	}
-	s.sender = s.send
-	for i := len(s.cfg.Sending) - 1; i >= 0; i-- {
-		s.sender = s.cfg.Sending[i](s.sender)
-	}
+	s.handler = wrap(s.base, s.cfg.Receiving)
+	s.sender = wrap(s.send, s.cfg.Sending)
 	if sender := s.sender; len(s.cfg.Sending) > 0 {
 		s.sender = func(ctx context.Context, call *Call) (result json.RawMessage, err error) {
 			defer boundary.Catch(&err)
@@ -105,6 +103,14 @@ func newSession(conn transport.Conn, role Role, cfg *Config) *Session {
 		}
 	}
 	return s
+}
+
+// wrap returns f with its middleware, the first one outermost.
+func wrap[F any, M ~func(F) F](f F, middleware []M) F {
+	for _, m := range slices.Backward(middleware) {
+		f = m(f)
+	}
+	return f
 }
 
 // start starts the goroutines of the session. They end with it.
@@ -132,7 +138,9 @@ func (s *Session) Revision() mcp.Revision { return s.handshake.current.Load().re
 func (s *Session) Client() *mcp.InitializeRequestParams { return s.handshake.current.Load().client }
 
 // Server returns the result of initialize, or nil before the handshake. It must not be changed. If
-// a lost session was replaced, Server returns the result for the new one; see [Config.Reopened].
+// a lost session was replaced, Server returns the result for the new one; see [Config.Reopened]. In
+// a revision without sessions, it returns the latest result of server/discover, which Ping sends,
+// too.
 func (s *Session) Server() *mcp.InitializeResult { return s.handshake.current.Load().server }
 
 // Ready waits until the handshake is complete. It returns at once for a session of [Connect]. It
@@ -407,9 +415,9 @@ func (s *Session) put(ctx context.Context, m transport.Message) (err error) {
 	return s.conn.Write(ctx, m)
 }
 
-// keepAlive pings the peer at intervals until the session ends, except while the peer is detached. If
-// MaxMissedPings in a row are not answered, it replaces the session if the connection can reopen one,
-// and otherwise ends it.
+// keepAlive pings the peer at intervals until the session ends, except while the peer is detached
+// or has not opened a session. If MaxMissedPings in a row are not answered, it replaces the session
+// if the connection can reopen one, and otherwise ends it.
 func (s *Session) keepAlive() {
 	defer s.life.exit()
 	ticker := time.NewTicker(s.cfg.KeepAlive)
@@ -425,11 +433,11 @@ func (s *Session) keepAlive() {
 		if session != last {
 			missed, last = 0, session
 		}
-		if s.detached() {
+		if s.detached() || s.withoutSession() {
 			missed = 0
 			continue
 		}
-		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(s.life.ctx)
+		err := s.With(Timeout(s.cfg.KeepAlive)).Ping(lazyctx.Unattended(s.life.ctx))
 		if !errors.Is(err, ErrTimeout) || s.detached() {
 			missed = 0
 			continue
@@ -445,6 +453,12 @@ func (s *Session) keepAlive() {
 			s.reopen(&transport.SessionLostError{Session: session, Err: ErrUnresponsive})
 		}
 	}
+}
+
+// withoutSession reports whether the client has not opened a session, which it need not do to send
+// modern requests. Such a client does not answer requests.
+func (s *Session) withoutSession() bool {
+	return s.cfg.Responder != nil && s.handshake.isNew()
 }
 
 // detached reports whether the peer cannot receive pings now; see [transport.Detachable].

@@ -86,8 +86,8 @@ func (o *Operation) Token() (token string, ok bool) {
 
 // Next requests the next part and returns it as the server sent it. The request differs from the
 // first one in its token alone. After the last part, and after the server has answered with an
-// error, Next fails with [ErrEnded]. [session.CodeOverloaded], [session.CodeClosing] and errors of
-// the connection or of ctx leave the operation unchanged: the same part can be requested again.
+// error, Next fails with [ErrEnded]. Errors that are temporary by [session.IsTemporary] and errors
+// of the connection or of ctx leave the operation unchanged: the same part can be requested again.
 func (o *Operation) Next(ctx context.Context) (json.RawMessage, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,7 +103,7 @@ func (o *Operation) Next(ctx context.Context) (json.RawMessage, error) {
 	}
 	result, err := o.caller.Call(ctx, o.method, params)
 	if err != nil {
-		if _, answered := errors.AsType[*jsonrpc.Error](err); answered && !refused(err) {
+		if _, answered := errors.AsType[*jsonrpc.Error](err); answered && !session.IsTemporary(err) {
 			o.advance("", false)
 		}
 		return nil, err

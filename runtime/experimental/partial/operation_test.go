@@ -167,16 +167,18 @@ func TestOperationContinuesAfterReconnect(t *testing.T) {
 }
 
 func TestOperationSurvivesOverloadedServer(t *testing.T) {
-	c, _ := connect(t, `{"nextResumeToken":"t"}`, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "later"}, `{"end":true}`)
-	o, err := partial.Start(c, "x/long", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{`{"nextResumeToken":"t"}`, "-32050"}, parts(t, o)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{`{"end":true}`}, parts(t, o)); diff != "" {
-		t.Errorf("after that (-want +got):\n%s", diff)
+	for _, code := range []int64{session.CodeOverloaded, session.CodeClosing, -31050, -31051} {
+		c, _ := connect(t, `{"nextResumeToken":"t"}`, &jsonrpc.Error{Code: code, Message: "later"}, `{"end":true}`)
+		o, err := partial.Start(c, "x/long", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{`{"nextResumeToken":"t"}`, fmt.Sprint(code)}, parts(t, o)); diff != "" {
+			t.Errorf("%d (-want +got):\n%s", code, diff)
+		}
+		if diff := cmp.Diff([]string{`{"end":true}`}, parts(t, o)); diff != "" {
+			t.Errorf("%d: after that (-want +got):\n%s", code, diff)
+		}
 	}
 }
 

@@ -29,9 +29,9 @@ const PartialResultsMeta = "io.github.mcpwire/partialResults"
 
 // Config configures the tokens of a server. The zero value works for a server of one process.
 type Config struct {
-	// Keys are secrets of [KeySize] bytes. The first one seals tokens, and each of them opens tokens,
-	// so that keys can be rotated. Instances with the same keys accept each other's tokens. Without
-	// keys, Receive makes a random one, and tokens are valid only in this process.
+	// Keys are secrets of [KeySize] bytes. The first one seals tokens, and each of them opens
+	// tokens, so that keys can be rotated. Instances with the same keys accept each other's tokens.
+	// Without keys, Receive makes a random one, and tokens are valid only in this process.
 	Keys [][]byte
 	// TTL is the lifetime of a token. The default is [DefaultTTL].
 	TTL time.Duration
@@ -132,7 +132,7 @@ func (r *receiver) receive(next session.Handler) session.Handler {
 		if more {
 			result, more, err = r.withToken(ctx, plain, part, result)
 		}
-		if part.resumed && !more && ctx.Err() == nil && !refused(err) {
+		if part.resumed && !more && ctx.Err() == nil && !session.IsTemporary(err) {
 			r.end(ctx, part)
 		}
 		return result, err
@@ -143,13 +143,6 @@ func (r *receiver) receive(next session.Handler) session.Handler {
 func asTask(req *session.Request) bool {
 	_, wanted := req.Task()
 	return wanted && (req.Session == nil || req.Session.TakesTask(req.Method))
-}
-
-// refused reports whether an error says that a request was rejected unhandled, so that it may be
-// sent again.
-func refused(err error) bool {
-	e, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok && (e.Code == session.CodeOverloaded || e.Code == session.CodeClosing)
 }
 
 // begin returns the part that a request asks for, and the request without its token.

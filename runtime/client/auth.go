@@ -1,0 +1,28 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
+)
+
+// Token returns an Authorizer that sends a bearer token with each request. If the server rejects
+// the token, the request fails. Requests also fail if the token is empty.
+func Token(token auth.Secret) httpclient.Authorizer { return bearer{token} }
+
+type bearer struct{ token auth.Secret }
+
+func (b bearer) Authorize(req *http.Request, _ httpclient.Operation) error {
+	if b.token.Empty() {
+		return errors.New("client: the token is empty")
+	}
+	req.Header.Set("Authorization", "Bearer "+b.token.Reveal())
+	return nil
+}
+
+func (bearer) Challenged(context.Context, *http.Response, httpclient.Operation) (again bool, err error) {
+	return false, nil
+}

@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/requestor"
+)
+
+// withTasksExtension returns extensions with the Tasks extension. It returns them unchanged if they
+// have it, or are not an object.
+func withTasksExtension(extensions json.RawMessage) json.RawMessage {
+	if extensions == nil {
+		return json.RawMessage(`{"` + tasks.ExtensionID + `":{}}`)
+	}
+	all := map[string]json.RawMessage{}
+	if codec.Unmarshal(extensions, value.Of(&all)) != nil || all[tasks.ExtensionID] != nil {
+		return extensions
+	}
+	all[tasks.ExtensionID] = json.RawMessage(`{}`)
+	text, err := codec.Marshal(value.Of(all))
+	if err != nil {
+		return extensions
+	}
+	return text
+}
+
+// withoutTasksExtension is sending middleware. It removes the Tasks extension, which revisions with
+// sessions do not have, from initialize.
+func (c *Client) withoutTasksExtension(next session.Sender) session.Sender {
+	return func(ctx context.Context, call *session.Call) (json.RawMessage, error) {
+		if p, ok := call.Params.(*mcp.InitializeRequestParams); ok && call.Method == mcp.MethodInitialize {
+			own := *p
+			own.Capabilities.Extensions = c.options.Capabilities.Extensions
+			call.Params = &own
+		}
+		return next(ctx, call)
+	}
+}
+
+// watchTask subscribes to changes of a task; see [requestor.Options].
+func (c *Client) watchTask(id string, reported func(bool)) (stop func()) {
+	return c.taskListener.Task(id, reported)
+}
+
+// cancelLate cancels a task that a server has created for a cancelled call.
+func (c *Client) cancelLate(result json.RawMessage, err error) {
+	requestor.CancelLate(c.session, result, err)
+}

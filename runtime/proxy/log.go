@@ -1,0 +1,141 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// severities returns the log levels, the least severe first.
+func severities() []mcp.LoggingLevel {
+	return []mcp.LoggingLevel{
+		mcp.LoggingLevelDebug, mcp.LoggingLevelInfo, mcp.LoggingLevelNotice, mcp.LoggingLevelWarning,
+		mcp.LoggingLevelError, mcp.LoggingLevelCritical, mcp.LoggingLevelAlert, mcp.LoggingLevelEmergency,
+	}
+}
+
+// logLevel returns the log level of a modern request as an index of severities(), or -1 if it wants
+// no log messages.
+func logLevel(req *session.Request) int {
+	if !req.Modern() {
+		return -1
+	}
+	meta, err := req.Meta()
+	if err != nil || meta.LogLevel == nil {
+		return -1
+	}
+	return slices.Index(severities(), *meta.LogLevel)
+}
+
+// wantsLogs reports whether a modern request wants log messages.
+func wantsLogs(req *session.Request) bool { return logLevel(req) >= 0 }
+
+// logged passes a log message of the upstream to the first modern request that wants it. It drops a
+// message that no request wants.
+func (x *connection) logged(ctx context.Context, params json.RawMessage) {
+	text, _ := textOf(params, "level")
+	severity := slices.Index(severities(), mcp.LoggingLevel(text))
+	x.mu.Lock()
+	var to *session.Request
+	for _, call := range x.calls {
+		if req := call.request(); req != nil && wantsLogs(req) && logLevel(req) <= severity {
+			to = req
+			break
+		}
+	}
+	x.mu.Unlock()
+	if to != nil {
+		x.l.c.notify(session.NewContext(ctx, to), mcp.MethodNotificationsMessage, params)
+	}
+}
+
+// setLogLevel makes an upstream with sessions send the log messages that a modern request wants. It
+// does not reduce those that others want.
+func (x *connection) setLogLevel(ctx context.Context, req *session.Request) {
+	level := logLevel(req)
+	if level < 0 || !x.session.PeerServes(mcp.MethodLoggingSetLevel) {
+		return
+	}
+	current := x.session.Server() // differs after the upstream has lost its session, and with that the level
+	x.mu.Lock()
+	enough := x.levelSetAt == current && x.level <= level
+	if !enough {
+		x.level, x.levelSetAt = level, current
+	}
+	x.mu.Unlock()
+	if enough {
+		return
+	}
+	if _, err := x.session.Call(ctx, mcp.MethodLoggingSetLevel, &mcp.SetLevelRequestParams{Level: severities()[level]}); err != nil {
+		x.mu.Lock()
+		x.levelSetAt = nil
+		x.mu.Unlock()
+		x.l.c.p.log.Warn("log level not set", "upstream", x.l.up.Name, "error", boundary.ErrorText(err))
+	}
+}
+
+// withLogLevel adds the log level of a session to the params of a request to an upstream without
+// sessions.
+func (c *client) withLogLevel(params json.RawMessage) json.RawMessage {
+	c.mu.Lock()
+	level, ok := textOf(c.level, "level")
+	c.mu.Unlock()
+	if !ok {
+		return params
+	}
+	with, err := session.AddMeta(params, modern.MetaLogLevel, session.Raw(quote(level)))
+	if err != nil {
+		return params
+	}
+	return with
+}
+
+// methodFlush is the method of a notification that the proxy sends to itself.
+const methodFlush = "mcpwire/flush"
+
+// maxFlush limits how long a request waits for the notifications before its result.
+const maxFlush = time.Second
+
+// flush waits until the notifications that have arrived before are passed on: a modern client
+// receives none after the result.
+func (x *connection) flush(ctx context.Context) {
+	done := make(chan struct{})
+	x.mu.Lock()
+	x.flushes++
+	n := x.flushes
+	x.flushing[n] = done
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		delete(x.flushing, n)
+		x.mu.Unlock()
+	}()
+	x.session.Handle(ctx, &session.Request{Method: methodFlush, Params: json.RawMessage(`{"n":"` + strconv.FormatInt(n, 10) + `"}`)})
+	timer := time.NewTimer(maxFlush) // the notification may be dropped
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-x.session.Done():
+	}
+}
+
+// flushed ends a call of flush.
+func (x *connection) flushed(params json.RawMessage) {
+	text, _ := textOf(params, "n")
+	n, err := strconv.ParseInt(text, 10, 64)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if done := x.flushing[n]; err == nil && done != nil {
+		close(done)
+		delete(x.flushing, n)
+	}
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// replaceTasks removes the tasks capability of sessions, and adds the Tasks extension if add is
+// true.
+func replaceTasks(c *mcp.ServerCapabilities, add bool) error {
+	c.Tasks = nil
+	if !add {
+		return nil
+	}
+	extensions := map[string]json.RawMessage{}
+	if c.Extensions != nil {
+		if err := codec.Unmarshal(c.Extensions, value.Of(&extensions)); err != nil {
+			return err
+		}
+	}
+	extensions[tasks.ExtensionID] = json.RawMessage(`{}`)
+	text, err := codec.Marshal(value.Of(extensions))
+	c.Extensions = text
+	return err
+}
+
+// extensionTasks returns the Manager of the tasks for modern requests, or nil if the server has not
+// declared the Tasks extension.
+func (s *Server) extensionTasks() *task.Manager {
+	m := s.tasks.Load()
+	if m == nil {
+		return nil
+	}
+	if d, err := s.discovery(); err != nil || !d.tasks {
+		return nil
+	}
+	return m
+}
+
+// extensionSupport returns the task support of a modern request; see [receiver.ExtensionOptions]. A
+// call of an unknown tool, or one whose header does not repeat its arguments, is rejected before it
+// can be a task.
+func (p *peer) extensionSupport(ctx context.Context, req *session.Request) (receiver.Support, error) {
+	t := p.calledTool(ctx, req)
+	if t == nil || t.support.Mode == "" {
+		return receiver.Support{Mode: mcp.TaskSupportForbidden}, nil
+	}
+	if len(t.fields) == 0 {
+		return t.support, nil
+	}
+	arguments, _ := codec.Member(req.Params, "arguments")
+	return t.support, t.checkFields(newCall(ctx, p), arguments)
+}
+
+// watchedTasks returns the ids of tasks in the filter of a subscriptions/listen, or nil if there
+// are none. It fails if the client has not declared the Tasks extension.
+func (h *handler) watchedTasks(req *session.Request, filter *mcp.SubscriptionFilter) ([]string, error) {
+	raw, ok := filter.Extra.Get("taskIds")
+	if !ok || h.p.s.extensionTasks() == nil {
+		return nil, nil
+	}
+	if !receiver.DeclaresExtension(req) {
+		return nil, receiver.MissingExtension()
+	}
+	ids := []string{}
+	if err := codec.Unmarshal(raw, value.Of(&ids)); err != nil {
+		return nil, jsonrpc.InvalidParams(err)
+	}
+	return ids, nil
+}
+
+// watchTasks makes l report changes of the tasks with the given ids. It sets the taskIds of the
+// acknowledged filter to the ids of the tasks that l reports.
+func (h *handler) watchTasks(ctx context.Context, l *listener, ids []string, filter *mcp.SubscriptionFilter) error {
+	watch, known, err := h.p.s.extensionTasks().Watch(ctx, l.principal, ids, l.taskChanged)
+	if err != nil {
+		return task.WireError(err)
+	}
+	l.tasks = watch
+	text, err := codec.Marshal(value.Of(append([]string{}, known...)))
+	filter.Extra.Set("taskIds", text)
+	return err
+}

@@ -1,0 +1,362 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// work is a tool that works for some seconds, and reports each of them.
+func work(ctx context.Context, c *server.Call, in struct {
+	Seconds int `json:"seconds"`
+}) (string, error) {
+	for i := range in.Seconds {
+		time.Sleep(time.Second)
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		if err := c.Progress(float64(i+1), float64(in.Seconds), ""); err != nil && !errors.Is(err, session.ErrProgressOver) {
+			return "", err
+		}
+	}
+	_, isTask := c.Task()
+	return fmt.Sprintf("worked as a task: %v", isTask), nil
+}
+
+// Proves XTASK-05 and XTASK-49.
+func TestCallBecomesTaskIfItTakesLong(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		support receiver.Support
+		seconds int
+		task    bool
+		reports int // before the answer
+		after   time.Duration
+	}{
+		{"a short call", receiver.Support{}, 0, false, 0, 0},
+		{"a long call", receiver.Support{}, 3, true, 0, receiver.DefaultAfter},
+		{"shorter than the time of the tool", receiver.Support{After: 3500 * time.Millisecond}, 3, false, 3, 3 * time.Second},
+		{"longer than the time of the tool", receiver.Support{After: 2500 * time.Millisecond}, 3, true, 2, 2500 * time.Millisecond},
+		{"at once", receiver.Support{After: -1}, 0, true, 0, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, m := withTasks(t, memory.New(), func(s *server.Server) { server.AddTool(s, "work", "", work, server.Tasks(row.support)) })
+				c := connectModern(t, s)
+				params := fmt.Sprintf(`{"name":"work","arguments":{"seconds":%d}}`, row.seconds)
+				c.start("tools/call", params, withExtension+`"progressToken":1,`)
+				if row.after > 0 {
+					time.Sleep(row.after - time.Nanosecond)
+					for _, text := range c.take() {
+						if part(text, "method") != `"notifications/progress"` {
+							t.Errorf("early: %s", text)
+						}
+						row.reports--
+					}
+					time.Sleep(time.Nanosecond)
+				}
+				got := c.take()
+				reports := len(got) - 1
+				if reports < 0 || reports > row.reports+1 { // the last report may come with the answer
+					t.Fatalf("got %q", got)
+				}
+				result := part(got[reports], "result")
+				if !row.task {
+					if want := "worked as a task: false"; text(t, result) != want {
+						t.Errorf("got %s, want %s", result, want)
+					}
+					if got := m.Stats().Created; got != 0 {
+						t.Errorf("%d tasks were created", got)
+					}
+					return
+				}
+				if part(result, "resultType") != `"task"` || part(result, "status") != `"working"` {
+					t.Fatalf("got %s", result)
+				}
+				id := strings.Trim(part(result, "taskId"), `"`)
+				c.write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, c.id)) // too late
+				time.Sleep(5 * time.Second)
+				if got := c.take(); len(got) > 0 {
+					t.Errorf("got %q after the task was created", got)
+				}
+				if got := c.task(id); text(t, part(got, "result")) != "worked as a task: true" {
+					t.Errorf("got %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestCancellationBeforeAndAfterCallBecomesTask(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ended := make(chan error, 2)
+		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+			server.AddTool(s, "hang", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				return "", context.Cause(ctx)
+			}, server.Tasks(receiver.Support{}))
+		})
+		c := connectModern(t, s)
+		c.start("tools/call", `{"name":"hang"}`, withExtension)
+		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		if err := <-ended; !errors.Is(err, session.ErrCancelled) {
+			t.Errorf("ended by %v", err)
+		}
+		c.start("tools/call", `{"name":"hang"}`, withExtension)
+		time.Sleep(time.Second)
+		got := c.take()
+		if len(got) != 1 || len(ended) > 0 {
+			t.Fatalf("got %q", got)
+		}
+		c.result("tasks/cancel", `{"taskId":`+part(got[0], "result", "taskId")+`}`, withExtension)
+		if err := <-ended; !errors.Is(err, task.ErrCancelled) {
+			t.Errorf("ended by %v", err)
+		}
+	})
+}
+
+// Proves XTASK-18 and XTASK-22.
+func TestInputRoundsPrecedeTask(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		steps := 0
+		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+			server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				n, err := server.Step(ctx, c, "count", func(context.Context) (int, error) { steps++; return steps, nil })
+				if err != nil {
+					return "", err
+				}
+				first, err := askName(server.InputName(ctx, "who"), c, "Who?")
+				if err != nil {
+					time.Sleep(10 * time.Second) // the call must stay a plain one
+					return "", err
+				}
+				time.Sleep(10 * time.Second)
+				m, err := server.Step(ctx, c, "count", func(context.Context) (int, error) { steps++; return steps, nil })
+				if err != nil {
+					return "", err
+				}
+				second, err := askName(ctx, c, "Who else?")
+				return fmt.Sprintf("%s and %s, steps %d and %d of %d", first, second, n, m, steps), err
+			}, server.Tasks(receiver.Support{}))
+		})
+		c := connectModern(t, s)
+		send := func(params string) string {
+			t.Helper()
+			c.start("tools/call", params, withExtension)
+			time.Sleep(10 * time.Second)
+			got := c.take()
+			if len(got) != 1 {
+				t.Fatalf("got %q", got)
+			}
+			return part(got[0], "result")
+		}
+		round := send(`{"name":"ask"}`)
+		if part(round, "resultType") != `"input_required"` || part(round, "inputRequests", "who") == "" || part(round, "taskId") != "" {
+			t.Fatalf("got %s", round)
+		}
+		created := send(`{"name":"ask","requestState":` + part(round, "requestState") + `,"inputResponses":{"who":` + accept(`{"name":"Ada"}`) + `}}`)
+		if part(created, "resultType") != `"task"` || part(created, "requestState") != "" || part(created, "inputRequests") != "" {
+			t.Fatalf("got %s", created)
+		}
+		time.Sleep(10 * time.Second)
+		id := strings.Trim(part(created, "taskId"), `"`)
+		if got := c.task(id); part(got, "inputRequests", "input-1", "params", "message") != `"Who else?"` {
+			t.Errorf("got %s", got)
+		}
+		c.result("tasks/update", `{"taskId":"`+id+`","inputResponses":{"input-1":`+accept(`{"name":"Bob"}`)+`}}`, withExtension)
+		if got, want := text(t, part(c.task(id), "result")), "accept Ada and accept Bob, steps 1 and 2 of 2"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+// If the client declares the extension only after the first round, the task goes on with the results
+// of that round, even if the tool runs as a task from its beginning.
+func TestTaskContinuesInputRounds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		steps := 0
+		s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+			must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				n, err := server.Step(ctx, c, "count", func(context.Context) (int, error) { steps++; return steps, nil })
+				if err != nil {
+					return "", err
+				}
+				name, err := askName(server.InputName(ctx, "who"), c, "Who?")
+				if err != nil {
+					return "", err
+				}
+				time.Sleep(time.Second)
+				return fmt.Sprintf("%s, step %d of %d", name, n, steps), nil
+			}, server.Tasks(receiver.Support{After: -1, Restartable: true})))
+		})
+		c := connectModern(t, s)
+		round := c.result("tools/call", `{"name":"ask"}`, declares(`{"elicitation":{}}`))
+		params := `{"name":"ask","requestState":` + part(round, "requestState") + `,"inputResponses":{"who":` + accept(`{"name":"Ada"}`) + `}}`
+		c.start("tools/call", params, withExtension)
+		time.Sleep(time.Millisecond)
+		got := c.take()
+		if len(got) != 1 || part(got[0], "result", "resultType") != `"task"` {
+			t.Fatalf("got %q", got)
+		}
+		time.Sleep(time.Second)
+		id := strings.Trim(part(got[0], "result", "taskId"), `"`)
+		equal(t, "result", "accept Ada, step 1 of 1", text(t, part(c.task(id), "result")))
+		c.fails("tools/call", `{"name":"ask","requestState":"x"}`, withExtension, jsonrpc.CodeInvalidParams, "requestState")
+	})
+}
+
+// A call stays a plain one if its results are too large for the journal of a task.
+func TestCallWithTooLargeResultsStaysPlain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{MaxJournal: 1000}}, memory.New(), func(s *server.Server) {
+			must(server.AddTool(s, "large", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				text, err := server.Step(ctx, c, "s", func(context.Context) (string, error) { return strings.Repeat("x", 1000), nil })
+				time.Sleep(time.Minute)
+				return fmt.Sprint(len(text)), err
+			}, server.Durable()))
+		})
+		c := connectModern(t, s)
+		c.start("tools/call", `{"name":"large"}`, withExtension)
+		time.Sleep(time.Minute)
+		if got := c.take(); len(got) != 1 || text(t, part(got[0], "result")) != "1000" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// A call stays a plain one if the task cannot be created.
+func TestCallStaysPlainIfItCannotBecomeTask(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: 1}}}, memory.New(), func(s *server.Server) {
+			server.AddTool(s, "work", "", work, server.Tasks(receiver.Support{}))
+		})
+		c := connectModern(t, s)
+		c.start("tools/call", `{"name":"work","arguments":{"seconds":5}}`, withExtension)
+		time.Sleep(time.Second / 2) // it becomes the task
+		c.start("tools/call", `{"name":"work","arguments":{"seconds":3}}`, withExtension)
+		c.start("tools/call", `{"name":"work","arguments":{"seconds":1000}}`, withExtension)
+		time.Sleep(2 * time.Second)
+		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		kinds := map[string]int{}
+		for _, text := range c.take() {
+			kinds[part(text, "result", "resultType")]++
+		}
+		if kinds[`"task"`] != 1 || len(kinds) != 2 {
+			t.Errorf("got %v", kinds)
+		}
+	})
+}
+
+// startLongCall calls a durable tool, which is parked after a minute, and returns the task that the
+// call has become.
+func startLongCall(t *testing.T, f func(ctx context.Context, c *server.Call) (string, error)) (c *modernClient, m *task.Manager, id string) {
+	t.Helper()
+	s, m := withTasksOf(t, server.Config{Tasks: task.Config{ParkAfter: time.Minute}}, memory.New(), func(s *server.Server) {
+		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return f(ctx, c) }, server.Durable()))
+	})
+	c = connectModern(t, s)
+	c.start("tools/call", `{"name":"do"}`, withExtension)
+	time.Sleep(receiver.DefaultAfter)
+	got := c.take()
+	if len(got) != 1 || part(got[0], "result", "resultType") != `"task"` {
+		t.Fatalf("got %q", got)
+	}
+	return c, m, strings.Trim(part(got[0], "result", "taskId"), `"`)
+}
+
+func TestSleepThatBeganBeforeTaskIsParked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		runs := 0
+		c, m, id := startLongCall(t, func(ctx context.Context, c *server.Call) (string, error) {
+			runs++
+			err := server.Sleep(ctx, c, "pause", func() time.Time { return time.Now().Add(30 * time.Minute) })
+			return "rested", err
+		})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if stats := m.Stats(); stats.Parked != 1 || stats.Running != 0 {
+			t.Errorf("%d tasks are parked and %d run, want 1 and 0", stats.Parked, stats.Running)
+		}
+		time.Sleep(28 * time.Minute)
+		if got := text(t, part(c.task(id), "result")); got != "rested" || runs != 2 {
+			t.Errorf("got %s after %d runs", got, runs)
+		}
+	})
+}
+
+func TestStepThatBeganBeforeTaskDelaysParking(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		steps := 0
+		c, m, id := startLongCall(t, func(ctx context.Context, c *server.Call) (string, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			done := make(chan error)
+			go func() { // ends with the step
+				_, err := server.Step(ctx, c, "long", func(ctx context.Context) (int, error) {
+					steps++
+					select {
+					case <-time.After(10 * time.Minute):
+						return steps, nil
+					case <-ctx.Done():
+						return 0, context.Cause(ctx)
+					}
+				})
+				select {
+				case done <- err:
+				case <-ctx.Done():
+				}
+			}()
+			time.Sleep(2 * time.Second)
+			name, err := askName(ctx, c, "Who?")
+			if err != nil {
+				return "", err
+			}
+			return name, <-done
+		})
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if stats := m.Stats(); stats.Parked != 1 {
+			t.Errorf("%d tasks are parked after the step", stats.Parked)
+		}
+		c.result("tasks/update", `{"taskId":"`+id+`","inputResponses":{"input-1":`+accept(`{"name":"Bob"}`)+`}}`, withExtension)
+		time.Sleep(3 * time.Second)
+		if got := text(t, part(c.task(id), "result")); got != "accept Bob" || steps != 1 {
+			t.Errorf("got %s after %d steps", got, steps)
+		}
+	})
+}
+
+// A cancellation that arrives while the call becomes a task cancels the task: its id is not sent.
+func TestCancellationWhileCallBecomesTask(t *testing.T) {
+	for range 50 {
+		inBubble(t, func(t *testing.T) {
+			s, m := withTasks(t, memory.New(), func(s *server.Server) {
+				must(server.AddTool(s, "hang", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
+					<-ctx.Done()
+					return "", context.Cause(ctx)
+				}, server.Durable()))
+			})
+			c := connectModern(t, s)
+			c.start("tools/call", `{"name":"hang"}`, withExtension)
+			time.Sleep(receiver.DefaultAfter)
+			c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			if got, stats := c.take(), m.Stats(); len(got) == 0 && stats.Running > 0 {
+				t.Errorf("no answer was sent, and %d tasks run", stats.Running)
+			}
+		})
+	}
+}

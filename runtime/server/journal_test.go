@@ -1,0 +1,575 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// durable is a server with one durable tool, which is restarted now and then. Its tasks stay in a
+// store.
+type durable struct {
+	t       *testing.T
+	cfg     server.Config
+	options []server.ToolOption
+	f       func(ctx context.Context, c *server.Call) (string, error)
+	s       *server.Server
+	m       *task.Manager
+}
+
+// newDurable starts a server whose tool is parked after a second.
+func newDurable(t *testing.T, f func(ctx context.Context, c *server.Call) (string, error)) *durable {
+	t.Helper()
+	d := &durable{t: t, f: f, options: []server.ToolOption{server.Durable()}}
+	d.cfg.Session.Principal = "ada"
+	d.cfg.Tasks = task.Config{ParkAfter: time.Second, MaxTTL: 10000 * time.Hour, DefaultTTL: 10000 * time.Hour}
+	d.cfg.TaskStore = memory.New()
+	d.start()
+	return d
+}
+
+func (d *durable) start() {
+	d.t.Helper()
+	d.s, d.m = withTasksOf(d.t, d.cfg, d.cfg.TaskStore, func(s *server.Server) {
+		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) { return d.f(ctx, c) }, d.options...))
+	})
+}
+
+// restart ends the server and starts another one.
+func (d *durable) restart() {
+	d.t.Helper()
+	d.s.Close()
+	d.start()
+}
+
+// call calls the tool as a task of a session, and returns the id.
+func (d *durable) call() string {
+	d.t.Helper()
+	c := connect(d.t, d.s, clientConfig{capabilities: clientCapabilities(d.t, everyInput)})
+	created, _ := c.call("tools/call", `{"name":"do","task":{}}`)
+	c.Close()
+	return taskID(d.t, created)
+}
+
+func (d *durable) record(id string) task.Record {
+	d.t.Helper()
+	r, err := d.cfg.TaskStore.Get(d.t.Context(), id)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return r
+}
+
+// open returns the open input requests of a task.
+func (d *durable) open(id string) (open []task.InputRequest) {
+	for _, q := range d.record(id).InputRequests {
+		if q.Open() {
+			open = append(open, q)
+		}
+	}
+	return open
+}
+
+// answer answers an input request.
+func (d *durable) answer(id string, number uint64, answer string) {
+	d.t.Helper()
+	err := d.m.Update(d.t.Context(), "ada", id, "tasks/update", func(q *task.InputRequest) (json.RawMessage, error) {
+		if q.Number == number {
+			return json.RawMessage(answer), nil
+		}
+		return nil, nil
+	})
+	if err != nil {
+		d.t.Error(err)
+	}
+}
+
+// result returns the text of the result of a task, or its error.
+func (d *durable) result(id string) string {
+	d.t.Helper()
+	out, err := d.m.Result(d.t.Context(), "ada", id, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if out.Error != nil {
+		return fmt.Sprint(out.Error.Code, " ", out.Error.Message)
+	}
+	return text(d.t, string(out.Result))
+}
+
+// A durable task goes on where it was: after restarts of the server, and after it was parked
+// because its user took long, no recorded step runs again, nothing is asked twice and a sleep is
+// not longer.
+func TestDurableTaskContinuesFromJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		steps := map[string]int{}
+		runs := 0
+		step := func(ctx context.Context, c *server.Call, name string) (int, error) {
+			return server.Step(ctx, c, name, func(context.Context) (int, error) { steps[name]++; return steps[name], nil })
+		}
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			runs++
+			if _, err := step(ctx, c, "before"); err != nil {
+				return "", err
+			}
+			first, err := askName(ctx, c, "First?")
+			if err != nil {
+				return "", err
+			}
+			if _, err := step(ctx, c, "between"); err != nil {
+				return "", err
+			}
+			if err := server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) }); err != nil {
+				return "", err
+			}
+			second, err := askName(ctx, c, "Second?")
+			return first + " " + second, err
+		})
+		begin := time.Now()
+		id := d.call()
+		time.Sleep(time.Minute)
+		if got := d.m.Stats(); got.Running != 0 || got.Parked != 1 {
+			t.Errorf("while the user thinks: %+v", got)
+		}
+		d.restart()
+		time.Sleep(time.Minute)
+		if got := d.m.Stats(); got.Running != 0 || got.Parked != 1 || runs != 1 {
+			t.Errorf("after a restart: %+v, %d runs", got, runs)
+		}
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		time.Sleep(time.Hour)
+		d.restart()
+		time.Sleep(time.Until(begin.Add(2*time.Minute+8*time.Hour)) - time.Nanosecond)
+		if got := d.open(id); len(got) != 0 {
+			t.Errorf("asked in the night: %v", got)
+		}
+		time.Sleep(time.Second)
+		open := d.open(id)
+		if len(open) != 1 {
+			t.Fatalf("in the morning: %v", open)
+		}
+		d.answer(id, open[0].Number, accept(`{"name":"Bob"}`))
+		equal(t, "result", "accept Ada accept Bob", d.result(id))
+		equal(t, "runs of steps", map[string]int{"before": 1, "between": 1}, steps)
+	})
+}
+
+// Whatever a handler does and whenever it is parked or its server is restarted, its task has the
+// result of a plain call.
+func TestGeneratedHandlersContinueFromJournal(t *testing.T) {
+	respond := func(method, params string) string {
+		if _, message, form := strings.Cut(params, `"message":"form `); form {
+			message, _, _ = strings.Cut(message, `"`)
+			return accept(`{"name":"` + message + `"}`)
+		}
+		return respondToAll(method, params)
+	}
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			p := generate(r, "p", 3)
+			x := &execution{mu: new(sync.Mutex), steps: map[string]int{}}
+			d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+				if err := server.Sleep(ctx, c, "start", func() time.Time { return time.Now().Add(time.Duration(seed%3) * time.Hour) }); err != nil {
+					return "", err
+				}
+				return p(ctx, &execution{c, x.mu, x.steps})
+			})
+			client := &scripted{respond: respond}
+			c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: client.serve})
+			plain, err := c.With(session.Timeout(0)).Call(t.Context(), "tools/call", session.Raw(do))
+			c.Close()
+			if err != nil {
+				t.Fatalf("seed %d: plain: %v", seed, err)
+			}
+			want := text(t, string(plain))
+
+			x.steps = map[string]int{}
+			id := d.call()
+			answered := map[string]bool{}
+			for turn := 0; !task.Terminal(d.record(id).Status); turn++ {
+				if turn > 5000 {
+					t.Fatalf("seed %d: the task does not end", seed)
+				}
+				time.Sleep(time.Duration(r.IntN(int(3 * time.Second))))
+				synctest.Wait()
+				for _, q := range d.open(id) {
+					key := fmt.Sprint(q.Key, "#", q.Occurrence)
+					if answered[key] {
+						t.Errorf("seed %d: %s is asked again", seed, q.Params)
+					}
+					if r.IntN(3) == 0 {
+						d.answer(id, q.Number, respond(q.Method, string(q.Params)))
+						answered[key] = true
+					}
+				}
+				if r.IntN(5) == 0 {
+					d.restart()
+				}
+				if turn > 100 {
+					time.Sleep(time.Hour) // a sleep is over
+				}
+			}
+			if got := d.result(id); got != want {
+				t.Errorf("seed %d: got %q, want %q", seed, got, want)
+			}
+			for name, n := range x.steps {
+				if n != 1 {
+					t.Errorf("seed %d: step %s runs %d times", seed, name, n)
+				}
+			}
+			d.s.Close()
+		})
+	}
+}
+
+// A function that asks for something other than the journal has is found, and the error says what
+// differs.
+func TestChangedHandlerOfDurableTaskFails(t *testing.T) {
+	ask := func(message string) func(ctx context.Context, c *server.Call) (string, error) {
+		return func(ctx context.Context, c *server.Call) (string, error) {
+			if _, err := server.Step(ctx, c, "step of "+message, func(context.Context) (int, error) { return 1, nil }); err != nil {
+				return "", err
+			}
+			return askName(ctx, c, message)
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		options []server.ToolOption // of the second process
+		change  bool
+		want    string
+	}{
+		{"same", nil, false, "accept Ada"},
+		{"changed without a new version", nil, true,
+			`-32603 internal error: handler is not deterministic: an earlier run asked for step "step of Old?" (occurrence 1), this run asked for step "step of New?" (occurrence 1) instead`},
+		{"another version", []server.ToolOption{server.Version("2")}, true,
+			`-32603 internal error: version "1" of tool "do" has begun this task, and version "2" does not continue it`},
+		{"an accepted version", []server.ToolOption{server.Version("2", "0", "1")}, false, "accept Ada"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDurable(t, ask("Old?"))
+				d.s.Close()
+				d.options = []server.ToolOption{server.Version("1"), server.Durable()}
+				d.start()
+				id := d.call()
+				time.Sleep(time.Minute)
+				open := d.open(id)
+				if tt.change {
+					d.f = ask("New?")
+				}
+				if tt.options != nil {
+					d.options = append(tt.options, server.Durable())
+				}
+				d.restart()
+				d.answer(id, open[0].Number, accept(`{"name":"Ada"}`))
+				if tt.change && tt.options == nil { // the new function asks first
+					time.Sleep(time.Minute)
+					if open := d.open(id); len(open) > 0 {
+						d.answer(id, open[0].Number, accept(`{"name":"Ada"}`))
+					}
+				}
+				if got := d.result(id); !strings.HasPrefix(got, tt.want) {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// An error of the requestor is in the journal like an answer.
+func TestErrorResponseIsRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			_, err := askName(ctx, c, "Who?")
+			refused, ok := errors.AsType[*jsonrpc.Error](err)
+			if !ok {
+				return "", fmt.Errorf("want an error of the client, got %w", err)
+			}
+			got, err := askName(ctx, c, "Really?")
+			return fmt.Sprint(refused.Code, " ", got), err
+		})
+		id := d.call()
+		c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+			if strings.Contains(string(req.Params), "Who?") {
+				return nil, &jsonrpc.Error{Code: 7, Message: "no"}
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		go c.With(session.Timeout(0)).Call(t.Context(), mcp.MethodTasksResult, session.Raw(`{"taskId":"`+id+`"}`))
+		time.Sleep(time.Minute)
+		c.Close()
+		d.restart()
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		equal(t, "result", "7 accept Ada", d.result(id))
+	})
+}
+
+// While a step runs, the waits of other goroutines do not end.
+func TestHandlerIsNotParkedDuringStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (name string, err error) {
+			runs++
+			err = c.RunAll(ctx, func(ctx context.Context) (err error) {
+				name, err = askName(ctx, c, "Who?")
+				return err
+			}, func(ctx context.Context) error {
+				_, err := server.Step(ctx, c, "s", func(context.Context) (int, error) { time.Sleep(time.Hour); return 1, nil })
+				return err
+			})
+			return name, err
+		})
+		id := d.call()
+		time.Sleep(time.Minute)
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		equal(t, "result", "accept Ada", d.result(id))
+		equal(t, "runs", 1, runs)
+	})
+}
+
+// A handler that swallows the error with which it is parked is run again nevertheless.
+func TestParkedHandlerCannotEndItsTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if name, err := askName(ctx, c, "Who?"); err == nil {
+				return name, nil
+			}
+			return "nobody", nil
+		})
+		id := d.call()
+		time.Sleep(time.Hour)
+		if got := d.record(id).Status; got != mcp.TaskStatusInputRequired {
+			t.Fatalf("status %s", got)
+		}
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		equal(t, "result", "accept Ada", d.result(id))
+	})
+}
+
+// In a plain call, Sleep waits, once for all rounds of the call.
+func TestSleepInPlainCalls(t *testing.T) {
+	sleepAndAsk := func(ctx context.Context, c *server.Call) (string, error) {
+		if err := server.Sleep(ctx, c, "s", func() time.Time { return time.Now().Add(time.Hour) }); err != nil {
+			return "", err
+		}
+		return askName(ctx, c, "Who?")
+	}
+	t.Run("in a session", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{})
+			addTool(s, sleepAndAsk)
+			client := &scripted{respond: respondToAll}
+			c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: client.serve})
+			begin := time.Now()
+			raw, err := c.With(session.Timeout(0)).Call(t.Context(), "tools/call", session.Raw(do))
+			if err != nil || text(t, string(raw)) != "accept Ada" || time.Since(begin) != time.Hour {
+				t.Errorf("got %s, %v, after %v", raw, err, time.Since(begin))
+			}
+		})
+	})
+	t.Run("in rounds", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{})
+			addTool(s, sleepAndAsk)
+			c := connectRounds(t, s)
+			begin := time.Now()
+			last, _ := c.finish("tools/call", do, respondToAll)
+			if last.text != "accept Ada" || time.Since(begin) != time.Hour {
+				t.Errorf("got %q after %v", last.text, time.Since(begin))
+			}
+		})
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, server.Config{})
+			ended := make(chan error, 1)
+			addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+				_, err := sleepAndAsk(ctx, c)
+				ended <- err
+				return "", err
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			c := connect(t, s, clientConfig{})
+			go c.Call(ctx, "tools/call", session.Raw(do))
+			synctest.Wait()
+			cancel()
+			if err := <-ended; err == nil || errors.As(err, new(*server.InputRequiredError)) {
+				t.Errorf("got %v", err)
+			}
+		})
+	})
+}
+
+// A handler that ignores the error with which the end of the server interrupts it runs again: what
+// it has returned then is not the result.
+func TestHandlerThatIgnoresShutdownRunsAgain(t *testing.T) {
+	for name, wait := range map[string]func(ctx context.Context, c *server.Call) error{
+		"input request": func(ctx context.Context, c *server.Call) error { _, err := askName(ctx, c, "Who?"); return err },
+		"sleep": func(ctx context.Context, c *server.Call) error {
+			return server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
+		},
+		"step": func(ctx context.Context, c *server.Call) error {
+			_, err := server.Step(ctx, c, "s", func(ctx context.Context) (int, error) {
+				select {
+				case <-time.After(8 * time.Hour):
+					return 1, nil
+				case <-ctx.Done():
+					return 0, context.Cause(ctx)
+				}
+			})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					if wait(ctx, c) != nil {
+						return "gave up", nil
+					}
+					return "waited", nil
+				})
+				id := d.call()
+				synctest.Wait()
+				d.restart()
+				synctest.Wait()
+				for _, q := range d.open(id) {
+					d.answer(id, q.Number, accept(`{"name":"Ada"}`))
+				}
+				equal(t, "result", "waited", d.result(id))
+			})
+		})
+	}
+}
+
+func TestSleepsOfOneNameAtTheSameTimeFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			nap := func(ctx context.Context) error {
+				return server.Sleep(ctx, c, "nap", func() time.Time { return time.Now().Add(time.Hour) })
+			}
+			later := func(ctx context.Context) error {
+				time.Sleep(time.Millisecond)
+				return nap(ctx)
+			}
+			return "rested", errors.Join(nap(ctx), c.RunAll(ctx, nap, later))
+		})
+		if got := d.result(d.call()); !strings.Contains(got, `sleep "nap" is running already`) {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// Log messages that an earlier run has sent are not sent again.
+func TestRepeatedLogMessagesAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			c.Log(ctx, mcp.LoggingLevelError, "", "first")
+			if _, err := server.Step(ctx, c, "s", func(context.Context) (int, error) { return 1, nil }); err != nil {
+				return "", err
+			}
+			name, err := askName(ctx, c, "Who?")
+			if err == nil {
+				c.Log(ctx, mcp.LoggingLevelError, "", "second")
+			}
+			return name, err
+		})
+		client := &scripted{respond: func(method, params string) string {
+			time.Sleep(time.Hour)
+			return respondToAll(method, params)
+		}}
+		c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: client.serve})
+		created, _ := c.call("tools/call", `{"name":"do","task":{}}`)
+		raw, err := c.With(session.Timeout(0)).Call(t.Context(), mcp.MethodTasksResult, session.Raw(`{"taskId":"`+taskID(t, created)+`"}`))
+		if err != nil || text(t, string(raw)) != "accept Ada" {
+			t.Fatalf("got %s, %v", raw, err)
+		}
+		synctest.Wait()
+		var messages []string
+		for _, m := range c.notifications("notifications/message") {
+			messages = append(messages, part(m, "data"))
+		}
+		equal(t, "messages", []string{`"first"`, `"second"`}, messages)
+	})
+}
+
+// scripted is a client that answers input requests with a function.
+type scripted struct {
+	respond func(method, params string) string
+}
+
+func (s *scripted) serve(_ context.Context, req *session.Request) (codec.Encoder, error) {
+	return session.Raw(s.respond(req.Method, string(req.Params))), nil
+}
+
+// A branch of a handler that goes on while another one is parked runs its steps, and the handler
+// runs again only for what it still waits for.
+func TestStepsContinueWhileHandlerIsBeingParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		steps := 0
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (name string, err error) {
+			err = c.RunAll(ctx, func(ctx context.Context) (err error) {
+				name, err = askName(ctx, c, "Who?")
+				return err
+			}, func(ctx context.Context) error {
+				time.Sleep(time.Minute) // not a wait that the server knows
+				_, err := server.Step(ctx, c, "s", func(context.Context) (int, error) { steps++; return 1, nil })
+				return err
+			})
+			return name, err
+		})
+		id := d.call()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		equal(t, "steps before the answer", 1, steps)
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		equal(t, "result", "accept Ada", d.result(id))
+		equal(t, "steps", 1, steps)
+	})
+}
+
+// A step has the same idempotency key when it runs again, also if the call has become a task after
+// the step had begun.
+func TestIdempotencyKeySurvivesRestartOfPromotedCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var keys []string
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			return server.Step(ctx, c, "s", func(ctx context.Context) (string, error) {
+				keys = append(keys, server.IdempotencyKey(ctx))
+				select {
+				case <-time.After(time.Hour):
+					return "done", nil
+				case <-ctx.Done():
+					return "", context.Cause(ctx)
+				}
+			})
+		})
+		c := connectModern(t, d.s)
+		c.start("tools/call", do, withExtension)
+		time.Sleep(time.Minute)
+		got := c.take()
+		id := strings.Trim(part(got[len(got)-1], "result", "taskId"), `"`)
+		d.restart()
+		equal(t, "result", "done", d.result(id))
+		if len(keys) != 2 || keys[0] != keys[1] {
+			t.Errorf("keys %q", keys)
+		}
+	})
+}
