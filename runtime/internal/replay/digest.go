@@ -16,7 +16,7 @@ import (
 const keySize = 16
 
 // InputKey returns the key of an input request: a digest of its method and of its params without
-// _meta. Params must be well-formed JSON, and be written in the same way in all runs.
+// _meta. Params must be well-formed JSON, and must be encoded in the same way in all runs.
 func InputKey(method string, params json.RawMessage) string {
 	buf := make([]byte, 0, 512)
 	buf = appendText(buf, method)
@@ -47,7 +47,7 @@ func withoutMeta(params json.RawMessage) json.RawMessage {
 	return append(out, '}')
 }
 
-// canonical makes the canonical form of JSON.
+// canonical builds the canonical form of JSON.
 type canonical struct {
 	dst     []byte
 	members []member             // of the objects that are being read
@@ -72,7 +72,7 @@ func canonicalSum(text []byte, value json.RawMessage) [sha256.Size]byte {
 	return sum
 }
 
-// maxPooled limits the buffers that are used again.
+// maxPooled is the maximum size in bytes of a pooled buffer.
 const maxPooled = 16 << 10
 
 // member is the place of a member of an object in canonical form.

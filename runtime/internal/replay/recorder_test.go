@@ -36,7 +36,7 @@ func next(b *replay.Rounds, answer string) (*replay.Recorder, *replay.Rounds) {
 	return replay.New(again, entries, nil), again
 }
 
-func TestEqualKeysAreToldApartByOccurrence(t *testing.T) {
+func TestEqualKeysDifferByOccurrence(t *testing.T) {
 	b := replay.NewRounds(nil)
 	r := replay.New(b, nil, nil)
 	runs := 0
@@ -124,7 +124,7 @@ func TestStepsOfOneNameAtTheSameTimeFail(t *testing.T) {
 		return replay.Outcome{}, err
 	})
 	var duplicate *replay.DuplicateError
-	if !errors.As(err, &duplicate) || duplicate.Step != "s" {
+	if !errors.As(err, &duplicate) || duplicate.Name != "s" {
 		t.Errorf("got %v", err)
 	}
 	if err := r.End(t.Context()); !errors.As(err, &duplicate) {
@@ -227,7 +227,7 @@ func TestTransientResponseIsForOneRun(t *testing.T) {
 	if _, err := r.Input(t.Context(), ask(`"other"`)); err != replay.ErrSuspended {
 		t.Error(err)
 	}
-	if err := r.End(t.Context()); err != nil { // the page is not needed any more
+	if err := r.End(t.Context()); err != nil { // the page is no longer needed
 		t.Error(err)
 	}
 	if entries, _ := b.Ended(); len(entries) != 0 {
@@ -305,4 +305,47 @@ func TestBackendThatWaitsForResponses(t *testing.T) {
 	if runs != 40 || j.asked != 39 { // each twice but the last: once when its result is not recorded
 		t.Errorf("%d runs of steps, %d input requests", runs, j.asked)
 	}
+}
+
+// slowBackend records nothing, and does so slowly.
+type slowBackend struct{ begun, release chan struct{} }
+
+func (b slowBackend) Input(context.Context, *replay.Asked, any) (json.RawMessage, error) {
+	return nil, replay.ErrSuspended
+}
+
+func (b slowBackend) Record(context.Context, replay.Entry) error {
+	b.begun <- struct{}{}
+	<-b.release
+	return nil
+}
+
+// When End has returned, the next run reads what this one has recorded.
+func TestNothingIsRecordedAfterEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := slowBackend{make(chan struct{}, 2), make(chan struct{})}
+		r := replay.New(b, nil, nil)
+		step, late, ended := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+		runs := 0
+		go r.Step(t.Context(), "recording", result(&runs))
+		<-b.begun
+		go func() {
+			_, err := r.Step(t.Context(), "running", func(int) (replay.Outcome, error) { <-step; return replay.Outcome{}, nil })
+			late <- err
+		}()
+		synctest.Wait()
+		go func() { ended <- r.End(t.Context()) }()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("End has not waited for a result that is being recorded")
+		}
+		close(b.release)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		close(step)
+		if err := <-late; err != replay.ErrEnded || len(b.begun) > 0 {
+			t.Errorf("got %v, %d results recorded", err, len(b.begun))
+		}
+	})
 }

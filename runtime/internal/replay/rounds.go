@@ -10,8 +10,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
-// Rounds is the Backend of a plain call whose input requests travel in results. It collects what the
-// next round needs.
+// Rounds is the Backend of a plain call whose input requests travel in results. It collects the
+// results and the open input requests for the next round.
 type Rounds struct {
 	mu      sync.Mutex
 	entries []Entry
@@ -43,6 +43,13 @@ func (b *Rounds) Record(_ context.Context, e Entry) error {
 	defer b.mu.Unlock()
 	b.entries = append(b.entries, e)
 	return nil
+}
+
+// Recorded returns the results so far. It returns false if an input request has ended the round.
+func (b *Rounds) Recorded() (entries []Entry, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.entries), func(e Entry) bool { return e.transient() }), len(b.open) == 0
 }
 
 // Ended returns the results for the next round, and the input requests that have ended this one. It

@@ -15,28 +15,29 @@ import (
 	"time"
 )
 
-// MinKey is the least length of a key of [NewKeys], in bytes.
+// MinKey is the minimum length of a key of [NewKeys], in bytes.
 const MinKey = 32
 
 // Errors of sealed texts.
 var (
-	// ErrKey is returned for a text that was sealed with another key, by a process with other keys.
+	// ErrKey is returned for a text that was sealed with a key that is not among the Keys.
 	ErrKey = errors.New("replay: sealed with an unknown key")
-	// ErrSeal is returned for a text that was changed, or was sealed for another purpose or request.
+	// ErrSeal is returned for a text that was changed, or was sealed for another purpose or
+	// request.
 	ErrSeal = errors.New("replay: not sealed for this request")
 	// ErrExpired is returned for a state that has expired.
 	ErrExpired = errors.New("replay: state has expired")
 )
 
-// Keys seals texts that pass through the client, and opens them again: nobody without the keys can
-// read or change them. Sealing uses AES-256-GCM with random nonces. Its key is derived from a secret
-// and a random salt with HMAC-SHA256. Each process has a salt of its own, and changes it long before
-// nonces may repeat. A sealed text is, in base64url without padding,
+// Keys seals texts that pass through the client, and opens them again. Without the keys, a text can
+// be neither read nor changed. Sealing uses AES-256-GCM with random nonces. The key of the cipher
+// is derived from a secret and a random salt with HMAC-SHA256. Each process has a salt of its own,
+// and changes it long before nonces may repeat. A sealed text is, in base64url without padding,
 //
 //	format (1 byte) | key id (4) | salt (16) | nonce (12) | ciphertext | tag (16)
 //
-// The context of a text is additional data: a text opens only in the context in which it was sealed.
-// Keys is safe for concurrent use.
+// The context of a text is additional data: a text opens only in the context in which it was
+// sealed. Keys is safe for concurrent use.
 type Keys struct {
 	keys []key
 
@@ -68,7 +69,7 @@ const (
 	tagSize    = 16
 
 	maxTexts   = 1 << 30 // with one salt
-	maxCiphers = 64      // that are kept
+	maxCiphers = 64      // in the cache
 )
 
 // NewKeys returns Keys that seal with the first secret and open with all of them. Without secrets,
@@ -128,7 +129,7 @@ func (k *Keys) sealing() ([saltSize]byte, cipher.AEAD) {
 	return d.salt, aead
 }
 
-// keep keeps a cipher. The caller must hold mu.
+// keep adds a cipher to the cache. The caller must hold mu.
 func (k *Keys) keep(d derived, aead cipher.AEAD) {
 	if len(k.ciphers) >= maxCiphers || k.ciphers == nil {
 		k.ciphers = map[derived]cipher.AEAD{}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// State is what a plain call carries from one round to the next.
+// State is the state of a plain call between two rounds.
 type State struct {
 	Call    string // random id of the call, the same in all rounds
 	Version string // of the handler; another version must not continue the call

@@ -178,7 +178,8 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// FuzzCanonical checks that the canonical form of arguments does not depend on how they are written.
+// FuzzCanonical checks that the canonical form of arguments does not depend on how they are
+// written.
 func FuzzCanonical(f *testing.F) {
 	f.Add(`{"b":[1,"x",null,{"z":1.0,"a":{}}],"a":"\u00e9"}`)
 	f.Add(`[[],[{}],""]`)
@@ -203,7 +204,7 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-func TestDifferentParamsAreToldApart(t *testing.T) {
+func TestDifferentParamsHaveDifferentKeys(t *testing.T) {
 	texts := []string{``, `{}`, `[]`, `null`, `""`, `0`, `"0"`, `{"a":[]}`, `{"a":{}}`, `[{}]`, `[[],[]]`, `[[[]]]`, `{"a":"b"}`, `{"a":null}`, `["a","b"]`, `["ab"]`, `{"a":1,"b":2}`, `{"a":2,"b":1}`, `{"a":{"b":1}}`, `{"a":{},"b":1}`}
 	var keys, forms []string
 	for _, text := range texts {

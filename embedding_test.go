@@ -1,0 +1,124 @@
+package mcpwire_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcpwire/mcpwire/runtime/embed/embedtest"
+)
+
+var update = flag.Bool("update", false, "rewrite the sections of docs/embedding.md that come from elsewhere")
+
+// embeddingImports are the packages that snippets of docs/embedding.md may use.
+var embeddingImports = []string{
+	"context", "fmt", "net/http", "time",
+	"github.com/mcpwire/mcpwire/runtime/embed",
+	"github.com/mcpwire/mcpwire/runtime/embed/gosdk",
+	"github.com/mcpwire/mcpwire/runtime/task",
+	"github.com/mcpwire/mcpwire/runtime/task/receiver",
+	"github.com/modelcontextprotocol/go-sdk/mcp",
+	"wire github.com/mcpwire/mcpwire/mcp",
+}
+
+// embeddingDeclarations are what its snippets use and the programs of the page have.
+const embeddingDeclarations = `
+type film struct{ Frames int }
+`
+
+// TestEmbeddingPage builds and runs the programs of docs/embedding.md and its commands, and compiles
+// its snippets.
+func TestEmbeddingPage(t *testing.T) {
+	blocks := pageBlocks(t, "docs/embedding.md")
+	runBlocks(t, blocks)
+	if n := compileSnippets(t, t.TempDir(), blocks, embeddingDeclarations, "tasks *gosdk.Tasks, store task.Store", embeddingImports); n < 4 {
+		t.Errorf("only %d snippets were found", n)
+	}
+}
+
+// Sections of docs/embedding.md come from data and files. Limits name headings of docs/upstream.md.
+func TestEmbeddingPageIsComplete(t *testing.T) {
+	const page = "docs/embedding.md"
+	patch, err := os.ReadFile("runtime/embed/gosdk/testdata/everything.patch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := section(t, string(text), "patch", "```diff\n"+string(patch)+"```\n")
+	want = section(t, want, "limits", limits(t))
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s\nrun go test -run EmbeddingPageIsComplete -update .", page, diff)
+	}
+}
+
+// section returns a page with other text between two comments.
+func section(t *testing.T, page, name, text string) string {
+	t.Helper()
+	before, rest, ok := strings.Cut(page, "<!-- "+name+" -->\n")
+	_, after, ok2 := strings.Cut(rest, "<!-- end of "+name+" -->\n")
+	if !ok || !ok2 {
+		t.Fatalf("the page has no section %q", name)
+	}
+	return before + "<!-- " + name + " -->\n" + text + "<!-- end of " + name + " -->\n" + after
+}
+
+func limits(t *testing.T) string {
+	upstream, err := os.ReadFile("docs/upstream.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	anchors := make(map[string]string) // by the id of a section
+	for line := range strings.Lines(string(upstream)) {
+		if heading, ok := strings.CutPrefix(strings.TrimSpace(line), "### "); ok {
+			id, _, _ := strings.Cut(heading, ":")
+			anchors[id] = anchor(heading)
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| | SDK | not possible | because | instead | lifted by |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, l := range embedtest.Limits {
+		lifted := "–"
+		if l.Upstream != "" {
+			if anchors[l.Upstream] == "" {
+				t.Errorf("limit %s: docs/upstream.md has no section %s", l.ID, l.Upstream)
+			}
+			lifted = fmt.Sprintf("[%s](upstream.md#%s)", l.Upstream, anchors[l.Upstream])
+		}
+		reason, instead := l.Reason, l.Instead
+		if l.Source != "" {
+			reason += " (" + l.Source + ")"
+		}
+		if instead == "" {
+			instead = "–"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", l.ID, l.SDK, l.Limit, reason, instead, lifted)
+	}
+	return b.String()
+}
+
+// anchor returns the anchor that GitHub gives a heading.
+func anchor(heading string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(heading) {
+		switch {
+		case r == ' ':
+			b.WriteByte('-')
+		case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}

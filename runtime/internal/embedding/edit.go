@@ -1,0 +1,91 @@
+package embedding
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/object"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// Edit adds the tasks to the result of an SDK: the capability to that of initialize, the extension
+// to that of server/discover, and the task support of tools to that of tools/list in revisions with
+// sessions. Other members, and results of other methods, stay as they are. Modern means that the
+// revision has no sessions. Edit fails if the result is not a JSON object.
+func (e *Engine) Edit(method string, modern bool, result json.RawMessage) (json.RawMessage, error) {
+	var edit func(result json.RawMessage) json.RawMessage
+	switch {
+	case method == mcp.MethodInitialize && !modern:
+		edit = e.declareTasks
+	case method == mcp.MethodToolsList && !modern:
+		edit = e.describeTools
+	case method == mcp.MethodServerDiscover:
+		edit = declareExtension
+	default:
+		return result, nil
+	}
+	if len(result) == 0 {
+		return nil, fmt.Errorf("embed: result of %s is empty", method)
+	}
+	if err := checkObject(result); err != nil {
+		return nil, fmt.Errorf("embed: result of %s: %w", method, err)
+	}
+	return edit(result), nil
+}
+
+// declareTasks adds the tasks capability to the result of initialize.
+func (e *Engine) declareTasks(result json.RawMessage) json.RawMessage {
+	var version string
+	codec.ReadPart(result, func(r *wire.Reader) { version, _, _ = r.PeekMember("protocolVersion") })
+	if !mcp.Revision(version).Has(mcp.MethodTasksGet) {
+		return result
+	}
+	capability, err := codec.Marshal(receiver.ServerCapabilities(e.list))
+	if err != nil {
+		return result
+	}
+	return object.WithPath(result, capability, "capabilities", "tasks")
+}
+
+// declareExtension adds the Tasks extension to the result of server/discover.
+func declareExtension(result json.RawMessage) json.RawMessage {
+	result = object.WithPath(result, nil, "capabilities", "tasks") // a capability of sessions
+	return object.WithPath(result, json.RawMessage(`{}`), "capabilities", "extensions", tasks.ExtensionID)
+}
+
+// describeTools sets the task support of the tools in the result of tools/list.
+func (e *Engine) describeTools(result json.RawMessage) json.RawMessage {
+	list, ok := codec.Member(result, "tools")
+	if !ok {
+		return result
+	}
+	out := []byte{'['}
+	err := codec.ReadPart(list, func(r *wire.Reader) {
+		for r.Array(); r.More(); {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, e.describeTool(r.RawBytes())...)
+		}
+	})
+	if err != nil {
+		return result
+	}
+	return object.With(result, "tools", append(out, ']'))
+}
+
+func (e *Engine) describeTool(tool json.RawMessage) json.RawMessage {
+	name, ok := toolName(tool)
+	mode := mcp.TaskSupportForbidden
+	if t := e.tool(name); ok && t != nil {
+		mode = t.Mode
+	}
+	if mode == mcp.TaskSupportForbidden && !has(tool, "execution", "taskSupport") {
+		return tool
+	}
+	return object.WithPath(tool, json.RawMessage(`"`+mode+`"`), "execution", "taskSupport")
+}

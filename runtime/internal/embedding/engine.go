@@ -1,0 +1,362 @@
+package embedding
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/embed"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/calls"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// Engine has the tasks of one server. Its methods may be called concurrently.
+type Engine struct {
+	backend  Backend
+	list     bool
+	config   task.Config
+	tools    map[string]*embed.Tool
+	fallback *embed.Tool // for other tools; nil if they are never tasks
+	required bool        // some tool must be called as a task
+
+	starting sync.Mutex // held while the store is read
+	running  atomic.Pointer[running]
+	closed   bool // guarded by starting
+	watched  watched
+	lifetime context.Context
+	end      context.CancelCauseFunc
+}
+
+// running is the part of an Engine that Start makes.
+type running struct {
+	manager *task.Manager
+	// sessions and extension serve the requests of revisions with sessions, and of those without.
+	sessions, extension session.Handler
+}
+
+// New returns an Engine whose tools run in a backend. It fails if the options are invalid.
+func New(o embed.Options, b Backend) (*Engine, error) {
+	if o.Tasks.Store == nil {
+		return nil, errors.New("embed: Options.Tasks has no Store")
+	}
+	if o.Tasks.Recover != nil {
+		return nil, errors.New("embed: Options.Tasks.Recover is set: the embedding runs recovered tasks itself")
+	}
+	e := &Engine{backend: b, list: o.List, config: o.Tasks, tools: make(map[string]*embed.Tool, len(o.Tools))}
+	for name, t := range o.Tools {
+		if err := e.complete(&t); err != nil {
+			return nil, fmt.Errorf("embed: tool %q: %w", name, err)
+		}
+		e.tools[name] = &t
+	}
+	if o.Default != nil {
+		e.fallback = new(*o.Default)
+		if err := e.complete(e.fallback); err != nil {
+			return nil, fmt.Errorf("embed: Options.Default: %w", err)
+		}
+	}
+	e.config.Recover = e.recover
+	e.lifetime, e.end = context.WithCancelCause(context.Background())
+	return e, nil
+}
+
+// complete sets the defaults of a tool.
+func (e *Engine) complete(t *embed.Tool) error {
+	switch t.Mode {
+	case "":
+		t.Mode = mcp.TaskSupportOptional
+	case mcp.TaskSupportRequired:
+		e.required = true
+	case mcp.TaskSupportOptional, mcp.TaskSupportForbidden:
+	default:
+		return fmt.Errorf("task support %q is not defined: want %q, %q or %q", t.Mode, mcp.TaskSupportOptional, mcp.TaskSupportRequired, mcp.TaskSupportForbidden)
+	}
+	t.Accepts = slices.Clone(t.Accepts)
+	return nil
+}
+
+// tool returns the Tool with a name, or nil if it is never a task.
+func (e *Engine) tool(name string) *embed.Tool {
+	if t, ok := e.tools[name]; ok {
+		return t
+	}
+	return e.fallback
+}
+
+// Start starts the Engine and recovers the tasks in the store. It does nothing if the Engine has
+// started. It returns the errors of [task.New]; a later call tries again. After Close, it returns
+// [task.ErrClosed].
+func (e *Engine) Start(ctx context.Context) error {
+	_, err := e.start(ctx)
+	return err
+}
+
+func (e *Engine) start(ctx context.Context) (*running, error) {
+	if r := e.running.Load(); r != nil {
+		return r, nil
+	}
+	e.starting.Lock()
+	defer e.starting.Unlock()
+	if r := e.running.Load(); r != nil {
+		return r, nil
+	}
+	if e.closed {
+		return nil, task.ErrClosed
+	}
+	// Recovered tasks inherit the values of the context of New. They must not see those of a request.
+	bare, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	m, err := task.New(bare, e.config)
+	if err != nil {
+		return nil, fmt.Errorf("embed: start: %w", err)
+	}
+	r := &running{
+		manager: m,
+		sessions: receiver.Sessions(receiver.Options{
+			Manager: m, Requestor: requestorOf,
+			Support: func(_ context.Context, req *session.Request) receiver.Support { return e.support(req) },
+		})(e.serveCall),
+		extension: receiver.Extension(receiver.ExtensionOptions{
+			Manager: func() *task.Manager { return m },
+			Support: func(_ context.Context, req *session.Request) (receiver.Support, error) { return e.support(req), nil },
+		})(e.serveCall),
+	}
+	e.running.Store(r)
+	return r, nil
+}
+
+func (e *Engine) logger() *slog.Logger { return boundary.Logger(e.config.Logger) }
+
+// Manager returns the Manager of the tasks, or nil before the start.
+func (e *Engine) Manager() *task.Manager {
+	if r := e.running.Load(); r != nil {
+		return r.manager
+	}
+	return nil
+}
+
+// closeTimeout bounds how long Close waits for tools that ignore the end of their context.
+const closeTimeout = 10 * time.Second
+
+// Close ends all tasks and subscriptions. Durable tasks continue when the next Engine starts with
+// the store; others fail. Close waits up to ten seconds for their tools to return.
+func (e *Engine) Close() error {
+	e.starting.Lock()
+	e.closed = true
+	e.starting.Unlock()
+	e.end(task.ErrClosed)
+	r := e.running.Load()
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return r.manager.Close(ctx)
+}
+
+// recover returns the work of a task whose process has ended; see [task.Config].Recover.
+func (e *Engine) recover(r task.Record) task.Work {
+	if r.Method != mcp.MethodToolsCall {
+		return nil
+	}
+	name, _ := toolName(r.Params)
+	t := e.tool(name)
+	if t == nil {
+		return nil
+	}
+	if err := calls.CheckVersion(r.Durable, name, t.Version, t.Accepts); err != nil {
+		return func(context.Context, *task.Run) (codec.Encoder, error) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+		}
+	}
+	return receiver.Work(e.serveCall, r)
+}
+
+// support returns the task support of a request.
+func (e *Engine) support(req *session.Request) receiver.Support {
+	name, ok := toolName(req.Params)
+	t := e.tool(name)
+	if !ok || t == nil {
+		return receiver.Support{Mode: mcp.TaskSupportForbidden}
+	}
+	s := t.Support
+	if s.Name == "" {
+		s.Name = strings.Clone(name)
+	}
+	return s
+}
+
+// toolName returns the name of the tool that params call. Ok is false if they name no tool.
+func toolName(params json.RawMessage) (name string, ok bool) {
+	var kind wire.Kind
+	codec.ReadPart(params, func(r *wire.Reader) { name, kind, ok = r.PeekMember("name") })
+	return name, ok && kind == wire.KindString
+}
+
+// origin is the context of a request, with the data of the request. The context of its task or
+// pending call holds it as a value, until the process ends or the task is parked.
+type origin struct {
+	context.Context
+	client    Client
+	session   string
+	header    http.Header
+	requestor task.Requestor
+
+	// The task and the call that made the request, if its client runs in the same process.
+	task *task.Run
+	call receiver.Pending
+}
+
+type originKey struct{ lazyctx.Key }
+
+// Value implements [context.Context].
+func (o *origin) Value(key any) any {
+	if key == (originKey{}) {
+		return o
+	}
+	return o.Context.Value(key)
+}
+
+func originOf(ctx context.Context) *origin {
+	o, _ := ctx.Value(originKey{}).(*origin)
+	return o
+}
+
+func requestorOf(ctx context.Context, _ *session.Request) task.Requestor {
+	if o := originOf(ctx); o != nil {
+		return o.requestor
+	}
+	return nil
+}
+
+// errPlain is returned for a request that the SDK has to serve.
+var errPlain = errors.New("embed: not a task")
+
+// Serve serves a request if it is about tasks, is a task, or may become one. It is called for the
+// methods of Peek; other requests are not handled. If the Engine has not started, Serve starts it.
+//
+// The error is a [*jsonrpc.Error] for the client, unless ctx has ended: then it is the cause of
+// ctx.
+func (e *Engine) Serve(ctx context.Context, in *Incoming) (Outcome, error) {
+	out, err := e.serve(ctx, in)
+	switch {
+	case err == nil:
+		return out, nil
+	case err == errPlain:
+		return Outcome{}, nil
+	case ctx.Err() != nil:
+		return Outcome{Handled: true}, context.Cause(ctx)
+	}
+	boundary.Report(e.logger(), "handler panicked", err, "method", in.Method)
+	wired := boundary.WireError(err)
+	if code := modern.MapCode(wired.Code); modern.IsRevision(in.Revision) && code != wired.Code {
+		wired = &jsonrpc.Error{Code: code, Message: wired.Message, Data: wired.Data}
+	}
+	return Outcome{Handled: true}, wired
+}
+
+func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err error) {
+	defer boundary.Catch(&err)
+	sessions, extension := in.Revision.Has(mcp.MethodTasksGet), modern.IsRevision(in.Revision)
+	switch in.Method {
+	case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksResult, mcp.MethodTasksList, tasks.MethodTasksUpdate:
+		if !in.Revision.Has(in.Method) && !(extension && tasks.RevisionExtTasks.Has(in.Method)) ||
+			in.Method == mcp.MethodTasksList && !e.list {
+			return Outcome{}, jsonrpc.MethodNotFound(in.Method)
+		}
+	case mcp.MethodToolsCall:
+		if !sessions && !extension {
+			return Outcome{}, errPlain
+		}
+	case mcp.MethodSubscriptionsListen:
+		if !extension {
+			return Outcome{}, errPlain
+		}
+	default:
+		return Outcome{}, errPlain
+	}
+	if err := ctx.Err(); err != nil {
+		return Outcome{}, err
+	}
+	if in.ID.IsZero() {
+		return Outcome{}, errPlain
+	}
+	if err := checkObject(in.Params); err != nil {
+		return Outcome{}, jsonrpc.InvalidParams(err)
+	}
+	r, err := e.start(ctx)
+	if err != nil {
+		e.logger().Error("tasks not started", "error", err)
+		return Outcome{}, task.WireError(err)
+	}
+	if in.Method == mcp.MethodSubscriptionsListen {
+		return e.listen(ctx, r.manager, in)
+	}
+	o := &origin{
+		Context: transport.WithPrincipal(ctx, in.Principal), client: in.Client, session: in.Session, header: in.Header, requestor: in.Requestor,
+	}
+	o.task, _ = task.FromContext(ctx)
+	o.call, _ = receiver.PendingFrom(ctx)
+	params := in.Params
+	if in.Method == mcp.MethodToolsCall {
+		if params, err = e.withClient(in); err != nil {
+			return Outcome{}, jsonrpc.InvalidParams(err)
+		}
+	}
+	ctx = o
+	serve := r.sessions
+	if extension {
+		serve = r.extension
+		plain := in.Plain
+		if plain == nil {
+			plain = silent{}
+		}
+		ctx = session.WithPeer(ctx, plain)
+	}
+	result, err := serve(ctx, session.NewRequest(in.ID, in.Method, params, in.Revision))
+	return Outcome{Handled: true, Result: result}, err
+}
+
+// checkObject returns an error if params are not an object.
+func checkObject(params json.RawMessage) error {
+	if len(params) == 0 {
+		return nil
+	}
+	if err := codec.Valid(params, codec.AllowSize(params)...); err != nil {
+		return err
+	}
+	return codec.ReadPart(params, func(r *wire.Reader) {
+		if kind := r.Kind(); kind != wire.KindObject {
+			r.Fail(r.Offset(), wire.WrongKind("object", kind))
+		}
+	})
+}
+
+// silent is the peer of a call that sends no notifications.
+type silent struct{}
+
+func (silent) Call(_ context.Context, method string, _ codec.Encoder) (json.RawMessage, error) {
+	return nil, jsonrpc.MethodNotFound(method)
+}
+func (silent) Notify(context.Context, string, codec.Encoder) error { return nil }
+func (silent) Report(session.Progress) error                       { return nil }

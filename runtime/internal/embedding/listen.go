@@ -1,0 +1,246 @@
+package embedding
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+)
+
+// Limits of the tasks that all subscriptions of a principal name.
+const (
+	maxWatched      = 1000
+	maxWatchedBytes = 1 << 20
+)
+
+// watched counts the tasks in subscriptions, by principal.
+type watched struct {
+	mu    sync.Mutex
+	usage map[string]usage
+}
+
+type usage struct{ count, bytes int }
+
+// reserve counts the tasks of a subscription. It fails if the principal exceeds a limit.
+func (w *watched) reserve(principal string, add usage) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	u := w.usage[principal]
+	u.count, u.bytes = u.count+add.count, u.bytes+add.bytes
+	if u.count > maxWatched || u.bytes > maxWatchedBytes {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the limit of tasks in subscriptions is reached"}
+	}
+	if w.usage == nil {
+		w.usage = map[string]usage{}
+	}
+	w.usage[principal] = u
+	return nil
+}
+
+func (w *watched) release(principal string, sub usage) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	u := w.usage[principal]
+	if u.count == sub.count {
+		delete(w.usage, principal)
+		return
+	}
+	w.usage[principal] = usage{u.count - sub.count, u.bytes - sub.bytes}
+}
+
+// listener reports changes of tasks to a subscription. Pending changes of a task are merged.
+type listener struct {
+	e         *Engine
+	id        mcp.NotificationMetaObject // the _meta of its notifications
+	principal string
+	use       usage
+	send      func(ctx context.Context, method string, params json.RawMessage) error
+	watch     *task.Watch
+	known     []string
+	wake      chan struct{} // has room for one
+
+	mu      sync.Mutex
+	pending map[string]struct{}
+}
+
+// listen serves the tasks of a subscriptions/listen. The SDK serves its other subscriptions.
+func (e *Engine) listen(ctx context.Context, m *task.Manager, in *Incoming) (Outcome, error) {
+	filter, _ := codec.Member(in.Params, "notifications")
+	list, ok := codec.Member(filter, "taskIds")
+	if !ok || in.Send == nil {
+		return Outcome{}, errPlain
+	}
+	if !receiver.DeclaresExtension(session.NewRequest(in.ID, in.Method, in.Params, in.Revision)) {
+		return Outcome{}, receiver.MissingExtension()
+	}
+	var ids []string
+	if err := codec.Unmarshal(list, value.Of(&ids), codec.AllowSize(list)...); err != nil {
+		return Outcome{}, jsonrpc.InvalidParams(err)
+	}
+	l, err := e.newListener(ctx, m, in, ids)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if subscribesTo(filter) {
+		until := new(lazyctx.Cancellable)
+		stopped := make(chan struct{})
+		both := lazyctx.WithBoth(ctx, until)
+		go func() { // ends with the request, with Stop, or with the Engine
+			defer close(stopped)
+			defer l.close()
+			defer both.Release()
+			l.run(both)
+		}()
+		stop := func() {
+			until.Cancel(nil)
+			<-stopped
+		}
+		return Outcome{TaskIDs: l.known, Stop: stop}, nil
+	}
+	defer l.close()
+	if err := l.acknowledge(ctx); err != nil {
+		return Outcome{}, err
+	}
+	if err := l.run(ctx); err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Handled: true, Result: &mcp.SubscriptionsListenResult{
+		Meta: mcp.SubscriptionsListenResultMetaObject{SubscriptionID: in.ID}, ResultType: modern.ResultComplete,
+	}}, nil
+}
+
+// subscribesTo reports whether a filter has subscriptions other than those of tasks.
+func subscribesTo(filter json.RawMessage) (other bool) {
+	codec.ReadPart(filter, func(r *wire.Reader) {
+		r.Object()
+		for name, more := r.NextKey(); more; name, more = r.NextKey() {
+			isTasks := string(name) == "taskIds"
+			switch text := r.RawBytes(); {
+			case isTasks, string(text) == "false", string(text) == "null", string(text) == "[]":
+			default:
+				other = true
+			}
+		}
+	})
+	return other
+}
+
+func (e *Engine) newListener(ctx context.Context, m *task.Manager, in *Incoming, ids []string) (*listener, error) {
+	l := &listener{
+		e: e, id: mcp.NotificationMetaObject{SubscriptionID: in.ID}, principal: strings.Clone(in.Principal), send: in.Send,
+		use: usage{count: 1 + len(ids)}, wake: make(chan struct{}, 1),
+	}
+	for _, id := range ids {
+		l.use.bytes += len(id)
+	}
+	if err := e.watched.reserve(l.principal, l.use); err != nil {
+		return nil, err
+	}
+	watch, known, err := m.Watch(ctx, l.principal, ids, l.changed)
+	if err != nil {
+		e.watched.release(l.principal, l.use)
+		return nil, task.WireError(err)
+	}
+	l.watch, l.known = watch, append([]string{}, known...)
+	return l, nil
+}
+
+func (l *listener) close() {
+	l.watch.Close()
+	l.e.watched.release(l.principal, l.use)
+}
+
+// changed marks a task as having pending changes.
+func (l *listener) changed(id string) {
+	l.mu.Lock()
+	if l.pending == nil {
+		l.pending = map[string]struct{}{}
+	}
+	l.pending[id] = struct{}{}
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// takePending removes and returns the tasks with pending changes.
+func (l *listener) takePending() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := slices.Sorted(maps.Keys(l.pending))
+	l.pending = nil
+	return ids
+}
+
+func (l *listener) acknowledge(ctx context.Context) error {
+	p := &mcp.SubscriptionsAcknowledgedNotificationParams{Meta: &l.id}
+	ids, err := codec.Marshal(value.Of(l.known))
+	if err != nil {
+		return err
+	}
+	p.Notifications.Extra.Set("taskIds", ids)
+	return l.notify(ctx, mcp.MethodNotificationsSubscriptionsAcknowledged, p)
+}
+
+func (l *listener) notify(ctx context.Context, method string, params codec.Encoder) error {
+	text, err := codec.Marshal(params)
+	if err != nil {
+		return err
+	}
+	return l.send(ctx, method, text)
+}
+
+// run reports changes until the request ends, or the Engine closes. It returns the cause of ctx if
+// the request has ended, and nil if the Engine has closed.
+func (l *listener) run(ctx context.Context) error {
+	for {
+		select {
+		case <-l.wake:
+			for _, id := range l.takePending() {
+				if err := l.report(ctx, id); err != nil {
+					return err
+				}
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.e.lifetime.Done():
+			return nil
+		}
+	}
+}
+
+// report reports the state of a task.
+func (l *listener) report(ctx context.Context, id string) error {
+	state, err := receiver.WatchedTask(ctx, l.watch, id, &l.id)
+	if err != nil { // such as task.ErrExpired
+		l.watch.Remove(id)
+		return nil
+	}
+	if state.Terminal() {
+		l.watch.Remove(id)
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	err = l.notify(ctx, tasks.MethodNotificationsTasks, state)
+	if errors.Is(err, errStreamClosed) || errors.Is(err, errNoEvents) {
+		return context.Canceled
+	}
+	return err
+}
