@@ -40,11 +40,21 @@ func TestProxyBeforeProcessAndURL(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Command(t.Context(), stdio.Command{Path: filepath.Join(dir, "proxy"), Args: []string{file}, Stderr: os.Stderr},
-		&client.Options{Session: session.Config{Revisions: session.Revisions()}}) // the proxy serves sessions
-	if err != nil {
-		t.Fatal(err)
+	for _, revisions := range [][]mcp.Revision{session.Revisions(), session.ModernRevisions()} {
+		t.Run(string(revisions[0]), func(t *testing.T) {
+			c, err := client.Command(t.Context(), stdio.Command{Path: filepath.Join(dir, "proxy"), Args: []string{file}, Stderr: os.Stderr},
+				&client.Options{Session: session.Config{Revisions: revisions}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			callBoth(t, c)
+		})
 	}
+}
+
+// callBoth calls the tools of both servers behind the proxy, and closes the client.
+func callBoth(t *testing.T, c *client.Client) {
+	t.Helper()
 	var names []string
 	for tool, err := range c.Tools(t.Context()) {
 		if err != nil {

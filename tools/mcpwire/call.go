@@ -26,7 +26,7 @@ import (
 func call() command {
 	return command{
 		name:  "call",
-		args:  "[-task] [-ttl TIME] [-json] [-era ERA] [-env NAME] [-header H] [-root DIR] SERVER TOOL [KEY=VALUE...]",
+		args:  "[-task] [-ttl TIME] [-json] [-era ERA] [-env NAME] [-header H] [-root DIR] " + authArgs + " SERVER TOOL [KEY=VALUE...]",
 		short: "call a tool of a server",
 		help: `
 Connects to a server, calls a tool, shows its progress and writes its result. The schema of the tool
@@ -54,9 +54,7 @@ Example:
 					return usagef("missing SERVER or TOOL")
 				}
 				if c.task {
-					if err := c.era.requireSessions(); err != nil {
-						return err
-					}
+					c.era.preferSessions()
 				}
 				return c.withServer(ctx, s, args[0], func() error { return c.call(ctx, args[0], args[1], args[2:]) })
 			}
@@ -283,7 +281,11 @@ func (r *remote) follow(ctx context.Context, server string, h *requestor.Handle[
 			return nil, fmt.Errorf("task %s was cancelled", h.ID())
 		}
 	}
-	r.console.Line("detached from task %s; to reattach:\n  mcpwire task watch %s %s", h.ID(), quoted(server), quoted(h.ID()))
+	flags := ""
+	if r.Session().Modern() { // the server may have no revision with sessions
+		flags = "-era modern "
+	}
+	r.console.Line("detached from task %s; to reattach:\n  mcpwire task watch %s%s %s", h.ID(), flags, quoted(server), quoted(h.ID()))
 	return nil, errFaults
 }
 

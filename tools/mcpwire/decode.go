@@ -13,7 +13,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/jsonschema"
-	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/schema"
@@ -319,33 +318,13 @@ const extTasks = "ext-tasks"
 // extension reports whether messages may belong to the Tasks extension.
 func (d *decoder) extension() bool { return d.rev == "2026-07-28" || d.rev == extTasks }
 
-// conversation returns a new conversation with the methods of the extension.
+// conversation returns a new conversation, with the methods of the extension unless the revision
+// does not have it.
 func (d *decoder) conversation() *mcp.Conversation {
-	core := func(method string) bool {
-		m, ok := mcp.LookupMethod(method)
-		return ok && (d.rev == "" || d.rev == extTasks || m.In(mcp.Revision(d.rev)))
+	if d.rev != "" && !d.extension() {
+		return new(mcp.Conversation)
 	}
-	ext := func(method string) bool {
-		_, ok := tasks.LookupMethod(method)
-		return ok && (!core(method) || d.extension())
-	}
-	return &mcp.Conversation{
-		Params: func(r *wire.Reader, method string) codec.Value {
-			if ext(method) {
-				return tasks.ReadMethodParams(r, method)
-			}
-			return mcp.ReadMethodParams(r, method)
-		},
-		Result: func(r *wire.Reader, method string) codec.Value {
-			switch {
-			case ext(method):
-				return tasks.ReadMethodResult(r, method)
-			case d.rev != "2025-11-25" && string(r.PeekText("resultType")) == "task":
-				return wire.New(r, (*tasks.CreateTaskResult).DecodeJSON)
-			}
-			return mcp.ReadMethodResult(r, method)
-		},
-	}
+	return &mcp.Conversation{Params: tasks.ReadParams, Result: tasks.ReadResult}
 }
 
 // payload returns the value of the message whose Go type the flag -v prints.

@@ -18,10 +18,12 @@ func playDemo() command {
 		args:  "[-http] [-svg FILE]",
 		short: "demonstrate a task that survives a crash of its server",
 		help: `
-Starts a server in a separate process and calls one of its tools as a task. It shows the progress,
-kills the server, starts it again, answers an input request of the task and shows the result. Then it
-lists all messages. With -http, the two communicate over HTTP, and the network is cut once before the
-server is killed.
+Starts a server in a separate process and calls one of its tools as a task. It shows the steps and
+their progress, kills the server between two steps, starts it again, answers an input request of the
+task and shows the result: no finished step ran again. Then it calls a tool that requests input in
+revision 2026-07-28, which has no sessions: the input goes in a second request. At the end it lists
+all messages. With -http, the two communicate over HTTP, and the network is cut once before the server
+is killed; the last call is left out.
 
 Example:
 

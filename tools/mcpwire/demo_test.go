@@ -3,13 +3,14 @@ package main
 import (
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// The demo shows progress, the kill of the server, an input request, and one result, which comes
-// from the second server process. Over HTTP, it also cuts the network before it kills the server.
-// The drawing is well-formed and shows the same.
+// The demo shows steps, progress, the kill of the server, an input request, and one result, which
+// comes from the second server process, with the scenes that the first one has rendered. Over HTTP, it
+// also cuts the network before it kills the server. The drawing is well-formed and shows the same.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "mcpwire")
@@ -36,9 +37,18 @@ func TestDemo(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			for _, want := range []string{"is working", test.line, "the server was killed", "the server was started again",
-				"the task asks: Which quality?", "\nresult: 40 frames in high quality"} {
+				"the task asks: Which quality?", "\nresult: 40 frames in high quality", "\nstep \"scene 4\" was done"} {
 				if strings.Count(out, want) != 1 {
 					t.Errorf("want %q exactly once in the output:\n%s", want, out)
+				}
+			}
+			shares := regexp.MustCompile(`\nresult: .* \(process (\d+): scenes 1, 2(?:, 3)?; process (\d+): scenes (?:3, )?4\)\n`).FindStringSubmatch(out)
+			if shares == nil || shares[1] == shares[2] {
+				t.Errorf("the result does not name two processes, one for scene 1 and one for scene 4:\n%s", out)
+			}
+			for _, scene := range []string{"scene 1", "scene 2", "scene 3", "scene 4"} {
+				if strings.Count(out, "\nstep \""+scene+"\" was done") > 1 {
+					t.Errorf("%s was rendered again:\n%s", scene, out)
 				}
 			}
 			wire := append([]string{"tools/call: render, as a task", "elicitation/create: Which quality?",
@@ -46,6 +56,15 @@ func TestDemo(t *testing.T) {
 			for _, want := range wire {
 				if strings.Count(out, want) != 1 {
 					t.Errorf("want %q exactly once in the list:\n%s", want, out)
+				}
+			}
+			rounds := 0
+			if test.name == "stdio" {
+				rounds = 1
+			}
+			for _, want := range []string{"the first round asks: Which format?", "\nresult: exported as mp4", "result of tools/call: input required"} {
+				if strings.Count(out, want) != rounds {
+					t.Errorf("want %q %d times in the output:\n%s", want, rounds, out)
 				}
 			}
 			if !strings.Contains(out, "notifications/progress") {
@@ -62,7 +81,7 @@ func TestDemo(t *testing.T) {
 				}
 				last = at
 			}
-			checkDrawing(t, drawing, append(wire, "notifications/progress")...)
+			checkDrawing(t, drawing, append(wire, "notifications/progress", "notifications/message: step &#34;scene 4&#34; was done")...)
 		})
 	}
 }

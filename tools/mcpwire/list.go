@@ -28,7 +28,7 @@ func listCommands() []command {
 func listCommand(name, short string, run func(r *remote, ctx context.Context) error) command {
 	return command{
 		name:  name,
-		args:  "[-json] [-era ERA] [-env NAME] [-header H] [-root DIR] SERVER",
+		args:  "[-json] [-era ERA] [-env NAME] [-header H] [-root DIR] " + authArgs + " SERVER",
 		short: short,
 		help: `
 Connects to a server and lists its ` + name + `.

@@ -83,7 +83,7 @@ func commands() []command {
 	}
 	all = append(all, taskCommands()...)
 	all = append(all, listCommands()...)
-	return append(all, version())
+	return append(all, logout(), version())
 }
 
 // errFaults means that the command has already reported its faults on standard error.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/auth/loopback"
+	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/recorder"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
@@ -18,7 +20,7 @@ import (
 func record() command {
 	return command{
 		name:  "record",
-		args:  "-o FILE [-http ADDRESS] [-header H] SERVER [ARG...]",
+		args:  "-o FILE [-http ADDRESS] [-header H] " + authArgs + " SERVER [ARG...]",
 		plain: true, // flags after SERVER belong to the server's command
 		short: "record the messages between clients and a server",
 		help: `
@@ -40,6 +42,10 @@ query of the URL are not recorded.
 Over HTTP, web pages of other sites cannot use the recorder. Headers given by -header are only added to
 requests to the path of the URL.
 
+With -login, -token or a stored login, record sends your token to the URL. Its clients then need no
+authorization, and act on your behalf. Otherwise, clients over HTTP receive the server's challenge.
+-login opens your browser and prints the address to standard error.
+
 To list or draw the messages, run "mcpwire trace".
 
 Examples:
@@ -52,6 +58,8 @@ Examples:
 			address := flags.String("http", "", "serve clients over HTTP at `ADDRESS`; without a host, only clients on this machine can connect")
 			var headers values
 			flags.Var(&headers, "header", "send the header `\"Name: value\"` to the URL; may be repeated")
+			a := new(access)
+			a.declare(flags)
 			return func(ctx context.Context, s streams, args []string) error {
 				switch {
 				case *file == "":
@@ -62,6 +70,20 @@ Examples:
 				server, err := recordedServer(args, headers)
 				if err != nil {
 					return err
+				}
+				switch {
+				case server.URL == "" && a.used() != "":
+					return usagef("%s is for servers at a URL", a.used())
+				case server.URL != "":
+					server.Auth, err = a.authorizer(loopback.New(&loopback.Options{Print: s.err}), server.Header)
+					if stored, ok := server.Auth.(*oauth.Authorizer); ok && !a.login {
+						if _, err = stored.Token(ctx, server.URL); errors.Is(err, oauth.ErrLoginNeeded) {
+							server.Auth, err = nil, nil // the clients may log in themselves
+						}
+					}
+					if err != nil {
+						return err
+					}
 				}
 				server.Stderr = s.err
 				f, err := openPrivate(*file)

@@ -35,7 +35,7 @@ is shown. Only results are written to standard output; progress and input reques
 standard error. Answers to input requests are read from standard input, line by line. If standard
 input is empty, as with </dev/null, the server cannot request input. On a terminal, control characters
 from the server are escaped.
-`
+` + authHelp
 
 // remote is a connection to a server, configured by the flags of a command.
 type remote struct {
@@ -44,6 +44,7 @@ type remote struct {
 	headers values
 	roots   values
 	era     era
+	access  access
 
 	streams
 	lines   sync.Mutex // held while a line is written
@@ -85,13 +86,12 @@ func (e era) revisions() []mcp.Revision {
 	return append(session.ModernRevisions(), session.Revisions()...)
 }
 
-// requireSessions selects revisions with sessions, which have tasks. It fails if the user has selected others.
-func (e *era) requireSessions() error {
-	if *e == modernEra {
-		return usagef("revisions without sessions have no tasks; leave out -era")
+// preferSessions selects revisions with sessions, which report the progress of tasks and list them,
+// unless the user has selected others.
+func (e *era) preferSessions() {
+	if *e == "" {
+		*e = sessionEra
 	}
-	*e = sessionEra
-	return nil
 }
 
 // declare declares the flags.
@@ -100,6 +100,7 @@ func (r *remote) declare(flags *flag.FlagSet) {
 	flags.Var(&r.env, "env", "pass the environment variable `NAME[=VALUE]` to the command; may be repeated")
 	flags.Var(&r.headers, "header", "send the header `\"Name: value\"` to the URL; may be repeated")
 	flags.Var(&r.era, "era", "use only revisions of `ERA`: modern, those without sessions, or session; by default, the server decides")
+	r.access.declare(flags)
 	flags.Var(&r.roots, "root", "offer the folder `DIR` to the server as a root; may be repeated")
 }
 
@@ -114,10 +115,13 @@ func (r *remote) withServer(ctx context.Context, s streams, server string, f fun
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
 			err = lost.Err
 		}
+		if explained := explain(err, server); explained != err {
+			return explained
+		}
 		return fmt.Errorf("cannot connect to %s: %w", withoutSecrets(server), err)
 	}
 	r.Client = c
-	err = f()
+	err = explain(f(), server)
 	r.console.Finish()
 	closed := c.Close()
 	if err == nil && closed != nil {
@@ -159,7 +163,12 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	case err != nil:
 		return nil, err
 	case link != "":
+		if o.Auth, err = r.access.authorizer(userAgent(ctx, r.console), o.HTTP.Header); err != nil {
+			return nil, err
+		}
 		return client.Dial(ctx, link, o)
+	case r.access.used() != "":
+		return nil, usagef("%s is for servers at a URL", r.access.used())
 	}
 	env := stdio.DefaultEnv()
 	for _, e := range r.env {

@@ -405,7 +405,8 @@ func TestCallFetchesAllParts(t *testing.T) {
 	}
 }
 
-// The era of a call is what the server supports, or that of -era. Tasks need one with sessions.
+// The era of a call is what the server supports, or that of -era. That of tasks is the one with
+// sessions, or that of -era.
 func TestEra(t *testing.T) {
 	server := serveEverything(t)
 	record := recorderFor(t, server)
@@ -428,7 +429,7 @@ func TestEra(t *testing.T) {
 			t.Errorf("%q sends %s, want %s", test.args, got, test.methods)
 		}
 	}
-	for _, args := range [][]string{{"call", "-task", "-era", "modern", server, "countdown", "from=0"}, {"task", "list", "-era", "modern", server}, {"tools", "-era", "old", server}} {
+	for _, args := range [][]string{{"task", "list", "-era", "modern", server}, {"tools", "-era", "old", server}} {
 		if code, _, errs := mcpwire(t, args...); code != exitUsage || !strings.Contains(errs, "era") {
 			t.Errorf("%q: exit %d, errors %q", args, code, errs)
 		}
@@ -436,10 +437,27 @@ func TestEra(t *testing.T) {
 	if code, out, errs := mcpwire(t, "call", "-task", server, "countdown", "from=0"); code != exitOK || out != "Lift-off!\n" {
 		t.Errorf("task: exit %d, output %q, errors %q", code, out, errs)
 	}
+	code, out, errs := mcpwire(t, "call", "-task", "-era", "modern", server, "slow_compute", "seconds=1", "label=it")
+	if code != exitOK || !strings.HasPrefix(out, "Computed it.") {
+		t.Fatalf("task of revision 2026-07-28: exit %d, output %q, errors %q", code, out, errs)
+	}
+	_, id, _ := strings.Cut(errs, "task ")
+	id, _, _ = strings.Cut(id, "\n")
+	for _, row := range []struct{ verb, want string }{{"get", "completed"}, {"result", "Computed it."}, {"watch", "Computed it."}, {"cancel", "completed"}} {
+		if code, out, errs := mcpwire(t, "task", row.verb, "-era", "modern", server, id); code != exitOK || !strings.Contains(out, row.want) {
+			t.Errorf("task %s %q: exit %d, output %q, errors %q", row.verb, id, code, out, errs)
+		}
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	detached := &watcher{text: "task ", then: interrupt}
+	run(ctx, streams{strings.NewReader(""), new(strings.Builder), detached}, []string{"call", "-task", "-era", "modern", server, "slow_compute", "seconds=60", "label=it"})
+	if !strings.Contains(detached.String(), "\n  mcpwire task watch -era modern "+server+" ") {
+		t.Errorf("no command to reattach:\n%s", detached)
+	}
 }
 
-// recorderFor returns a function that runs a command with a recorder in place of SERVER, and returns
-// the recording.
+// recorderFor returns a function that runs a command with a recorder in place of SERVER, and
+// returns the recording.
 func recorderFor(t *testing.T, server string) func(args ...string) (file string) {
 	return func(args ...string) string {
 		t.Helper()

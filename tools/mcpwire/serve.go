@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/trial"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -25,24 +27,39 @@ import (
 func serve() command {
 	return command{
 		name:  "serve",
-		args:  "[-http ADDRESS] [-store FILE] [-debug ADDRESS]",
+		args:  "[-http ADDRESS] [-auth trial [-auth-approve]] [-store FILE] [-debug ADDRESS]",
 		short: "run a server with every feature, to test clients",
 		help: `
 Runs a server with every feature of the protocol on standard input and output, or over HTTP with
 -http. It keeps tasks in memory, or in a file with -store. With -debug, a web page shows the tasks of
 all clients. Anyone who can reach the address can read the page and cancel tasks.
 
-Example:
+To test the login of clients, use -auth trial. Clients must then log in at an authorization server in
+this process. It asks for no password, and its tokens are valid until the process exits. All requests
+need the scope read. The tools test_trigger_tool_change and test_trigger_prompt_change also need the
+scope write. With -auth-approve, logins succeed without a page.
+
+Examples:
 
   mcpwire serve -http localhost:8080 -store tasks.db -debug localhost:6060
+  mcpwire serve -http localhost:8080 -auth trial
 `,
 		setup: func(flags *flag.FlagSet) func(context.Context, streams, []string) error {
 			address := flags.String("http", "", "serve over HTTP at `ADDRESS` and the path /mcp; without a host, only clients on this machine can connect")
 			file := flags.String("store", "", "store tasks in `FILE`")
 			debug := flags.String("debug", "", "show all tasks on a web page at `ADDRESS` and the path /tasks; without a host, only clients on this machine can connect")
+			kind := flags.String("auth", "", "demand authorization of `KIND`; trial runs an authorization server for tests")
+			approve := flags.Bool("auth-approve", false, "approve logins without a page")
 			return func(ctx context.Context, s streams, args []string) error {
-				if len(args) > 0 {
+				switch {
+				case len(args) > 0:
 					return usagef("unexpected argument %q", args[0])
+				case *kind != "" && *kind != "trial":
+					return usagef("-auth %q is not supported: use trial", *kind)
+				case *kind != "" && *address == "":
+					return usagef("-auth needs -http")
+				case *kind == "" && *approve:
+					return usagef("-auth-approve needs -auth")
 				}
 				store, err := openStore(*file)
 				if err != nil {
@@ -63,6 +80,9 @@ Example:
 				}
 				if *address == "" {
 					return service.serveStdio(ctx)
+				}
+				if *kind != "" {
+					return service.serveTrial(ctx, s, *address, *approve)
 				}
 				return service.serveHTTP(ctx, s, *address)
 			}
@@ -136,18 +156,66 @@ func (v *service) serveStdio(ctx context.Context) error {
 }
 
 func (v *service) serveHTTP(ctx context.Context, s streams, address string) error {
-	handler := v.server.Handler(&streamable.HandlerOptions{StreamAfter: -1})
-	defer handler.Close()
-
 	listener, err := listen(address)
 	if err != nil {
 		return err
 	}
+	origin := "http://" + listener.Addr().String()
+	return v.serveOn(ctx, s, listener, origin, nil, func(next http.Handler) http.Handler { return next })
+}
+
+// serveOn serves on a listener, which clients reach at origin. wrap wraps the handler of all paths.
+// protector may be nil.
+func (v *service) serveOn(ctx context.Context, s streams, listener net.Listener, origin string, protector *auth.Protector, wrap func(http.Handler) http.Handler) error {
+	handler := v.server.Handler(&streamable.HandlerOptions{StreamAfter: -1, Auth: protector})
+	defer handler.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	fmt.Fprintf(s.out, "serving at http://%s/mcp\n", listener.Addr())
+	web := &http.Server{Handler: wrap(mux), ReadHeaderTimeout: 10 * time.Second}
+	fmt.Fprintf(s.out, "serving at %s/mcp\n", origin)
 	return serveWeb(ctx, web, listener, handler.Shutdown)
+}
+
+// scopeRead is the scope that all requests of a protected server need.
+const scopeRead = "read"
+
+// serveTrial serves clients that log in at a trial authorization server at the same address.
+func (v *service) serveTrial(ctx context.Context, s streams, address string, approve bool) error {
+	listener, err := listen(address)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		return usagef("-auth trial needs an address of this machine, such as -http localhost:8080")
+	}
+	// Clients must know the server by the host of its metadata: the one that the user has given.
+	host, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	if given, _, _ := net.SplitHostPort(address); given == "" || given == "localhost" {
+		host = "localhost"
+	}
+	origin := "http://" + net.JoinHostPort(host, port)
+	resource, issuer := origin+"/mcp", origin+"/auth"
+	logins, err := trial.New(trial.Options{
+		Issuer: issuer, Resources: []string{resource}, Scopes: []string{scopeRead, everything.ScopeWrite}, Approve: approve,
+	})
+	if err != nil {
+		return err
+	}
+	protector, err := auth.NewProtector(auth.Config{
+		Resource: resource, Issuers: []string{issuer}, Verifier: logins, Scopes: []string{scopeRead},
+		Metadata: auth.ResourceMetadata{ScopesSupported: []string{scopeRead, everything.ScopeWrite}},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.err, "trial authorization server at %s: for tests only; its tokens are valid until the process exits\n", issuer)
+	return v.serveOn(ctx, s, listener, origin, protector, func(next http.Handler) http.Handler {
+		return logins.Handler(protector.Handler(next))
+	})
 }
 
 // serveWeb serves until ctx ends. Then it calls shutdown and shuts down the web server.

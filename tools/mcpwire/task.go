@@ -38,10 +38,11 @@ func taskCommand(verb, short, more string, run func(r *remote, ctx context.Conte
 	}
 	return command{
 		name:  "task " + verb,
-		args:  "[-json] [-env NAME] [-header H] [-root DIR] SERVER" + id,
+		args:  "[-json] [-era ERA] [-env NAME] [-header H] [-root DIR] " + authArgs + " SERVER" + id,
 		short: short,
 		help: `
 Connects to a server to ` + strings.TrimSuffix(short, " on a server") + `. "mcpwire call -task" creates tasks.
+Without -era, the revision has sessions, which report the progress of tasks.
 ` + more + serverHelp + `
 Example:
 
@@ -61,8 +62,8 @@ Example:
 				if want == 2 {
 					id = args[1]
 				}
-				if err := r.era.requireSessions(); err != nil {
-					return err
+				if r.era.preferSessions(); r.era == modernEra && verb == "list" {
+					return usagef("revisions without sessions do not list tasks; leave out -era")
 				}
 				return r.withServer(ctx, s, args[0], func() error { return run(r, ctx, args[0], id) })
 			}

@@ -84,7 +84,7 @@ func TestFillRemovesDefaults(t *testing.T) {
 	}
 }
 
-// Proves ELIC-14, ELIC-15.
+// Proves ELIC-14, ELIC-15, M-ELIC-04.
 func TestOpenURLShowsFullURL(t *testing.T) {
 	const page = "https://x.example/in?token=1"
 	for input, want := range map[string]mcp.ElicitAction{

@@ -1,6 +1,6 @@
-// Package demo demonstrates the runtime: a client calls a tool as a task, follows its progress,
-// responds to its input request, and gets the result, although the server is killed in between and,
-// over HTTP, the network is cut before that.
+// Package demo demonstrates the runtime: a client calls a tool as a task, follows its steps, responds
+// to its input request, and gets the result, although the server is killed between two steps and, over
+// HTTP, the network is cut before that.
 package demo
 
 import (
@@ -14,8 +14,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -23,13 +25,18 @@ import (
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
 )
 
-// The tool renders frames frames. The network is cut after frame cutAt, the server is killed after
-// frame killAt, and the tool asks for the quality before frame askAt.
+// The tool renders scenes, each in a step, and asks for the quality after askAfter of them. The
+// server is killed after killAfter scenes, in the pause that follows each of them. Over HTTP, the
+// network is cut before that, after cutAfter frames.
 const (
-	frames = 40
-	cutAt  = 4
-	killAt = 12
-	askAt  = 25
+	scenes      = 4
+	sceneFrames = 10
+	killAfter   = 2
+	askAfter    = 3
+	cutAfter    = 4
+
+	frameTime = 50 * time.Millisecond
+	pause     = 250 * time.Millisecond
 )
 
 // Client runs the demo.
@@ -38,12 +45,15 @@ type Client struct {
 	Out    io.Writer     // receives the output for the user
 }
 
-// Run plays the demo over standard input and output and returns a recording of all messages.
+// Run plays the demo over standard input and output and returns a recording of all messages. At its
+// end, it calls a tool that asks for input in a revision without sessions.
 func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 	rec := new(trace.Recording)
 	show := console.New(strings.NewReader(""), c.Out)
 
-	s, tasks, kill, err := c.connect(ctx, rec, show)
+	working, ended := context.WithCancel(ctx)
+	defer ended()
+	s, tasks, kill, err := c.connect(ctx, rec, show, ended)
 	if err != nil {
 		return nil, err
 	}
@@ -52,21 +62,30 @@ func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	for p := range h.Progress(ctx) {
+	rendered := 0.0
+	for p := range h.Progress(working) {
 		show.Progress(p)
-		if p.Value >= killAt {
+		if rendered = p.Value; rendered >= killAfter*sceneFrames {
 			break
 		}
+	}
+	if rendered < killAfter*sceneFrames {
+		result, err := h.Result(ctx)
+		if err != nil {
+			return nil, err
+		}
+		printResult(result, show)
+		return nil, errors.New("the task ended before the server was killed")
 	}
 	if err := kill(); err != nil {
 		return nil, err
 	}
 	s.Close()
-	show.Line("the server was killed")
+	show.Line("the server was killed between two steps")
 	rec.Event(time.Now(), "kill -9")
 
 	token, id := h.Token(), h.ID()
-	if s, tasks, _, err = c.connect(ctx, rec, show); err != nil {
+	if s, tasks, _, err = c.connect(ctx, rec, show, func() {}); err != nil {
 		return nil, err
 	}
 	show.Line("the server was started again; waiting for task %s", id)
@@ -87,14 +106,17 @@ func (c *Client) Run(ctx context.Context) (*trace.Recording, error) {
 		return nil, err
 	}
 	printResult(result, show)
-	return rec, errors.Join(s.Shutdown(ctx), ctx.Err())
+	if err := errors.Join(s.Shutdown(ctx), ctx.Err()); err != nil {
+		return nil, err
+	}
+	return rec, c.callInRounds(ctx, rec, show)
 }
 
 // call calls the tool as a task.
 func call(ctx context.Context, s *session.Session, tasks *requestor.Tasks, show *console.Console) (*requestor.Handle[*mcp.CallToolResult], error) {
-	show.Line("calling render(%d) as a task", frames)
+	show.Line("calling render(%d) as a task", scenes)
 	h, err := tasks.CallTool(ctx, s, &mcp.CallToolRequestParams{
-		Name: "render", Arguments: json.RawMessage(fmt.Sprintf(`{"frames":%d}`, frames)),
+		Name: "render", Arguments: json.RawMessage(fmt.Sprintf(`{"scenes":%d}`, scenes)),
 	}, requestor.Progress())
 	if err == nil {
 		show.Line("task %s is %s", h.ID(), h.State().Status)
@@ -111,8 +133,8 @@ func printResult(result *mcp.CallToolResult, show *console.Console) {
 	}
 }
 
-// connect starts the server and returns a function that kills it.
-func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *console.Console) (*session.Session, *requestor.Tasks, func() error, error) {
+// connect starts the server and returns a function that kills it. For ended, see open.
+func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *console.Console, ended func()) (*session.Session, *requestor.Tasks, func() error, error) {
 	process, err := stdio.Start(c.Server)
 	if err != nil {
 		return nil, nil, nil, err
@@ -124,13 +146,14 @@ func (c *Client) connect(ctx context.Context, rec *trace.Recording, show *consol
 		}
 		return p.Kill()
 	}
-	s, tasks, err := open(ctx, process, rec, show)
+	s, tasks, err := open(ctx, process, rec, show, ended)
 	return s, tasks, kill, err
 }
 
-// open opens a recorded session. If that fails, it closes the connection.
-func open(ctx context.Context, conn transport.Conn, rec *trace.Recording, show *console.Console) (*session.Session, *requestor.Tasks, error) {
-	cfg := &session.Config{Handler: session.ClientHandler(user{show: show}, nil)}
+// open opens a recorded session, in which ended is called when a task has ended. If open fails, it
+// closes the connection.
+func open(ctx context.Context, conn transport.Conn, rec *trace.Recording, show *console.Console, ended func()) (*session.Session, *requestor.Tasks, error) {
+	cfg := &session.Config{Handler: session.ClientHandler(user{show: show}, notifications{show: show, ended: ended})}
 	tasks := requestor.Attach(cfg)
 	s, err := session.Connect(ctx, tapped{conn, rec}, &mcp.InitializeRequestParams{
 		ClientInfo:   mcp.Implementation{Name: "mcpwire demo", Version: "1"},
@@ -152,7 +175,31 @@ func (u user) Elicit(ctx context.Context, p mcp.ElicitRequestParams) (mcp.Elicit
 	}
 	u.show.Line("the task asks: %s", form.Message)
 	u.show.Line("the answer is: high")
-	return answer("high")
+	result := new(mcp.ElicitResult)
+	return result, codec.Unmarshal([]byte(`{"action":"accept","content":{"quality":"high"}}`), result)
+}
+
+// notifications shows the log messages of the server, and calls ended when a task has ended.
+type notifications struct {
+	mcp.UnimplementedClientNotificationHandler
+	show  *console.Console
+	ended func()
+}
+
+func (n notifications) TaskStatus(_ context.Context, p *mcp.TaskStatusNotificationParams) error {
+	if task.Terminal(p.Status) {
+		n.ended()
+	}
+	return nil
+}
+
+func (n notifications) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+	var text string
+	if err := json.Unmarshal(p.Data, &text); err != nil {
+		return err
+	}
+	n.show.Line("%s", text)
+	return nil
 }
 
 // tapped records the messages of a connection.

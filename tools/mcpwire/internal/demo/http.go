@@ -38,7 +38,7 @@ func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) 
 	if err != nil {
 		return nil, err
 	}
-	s, tasks, err := open(ctx, conn, rec, show)
+	s, tasks, err := open(ctx, conn, rec, show, func() {})
 	if err != nil {
 		return nil, err
 	}
@@ -53,16 +53,16 @@ func (c *Client) RunHTTP(ctx context.Context) (rec *trace.Recording, err error) 
 	var group sync.WaitGroup
 	group.Go(func() { result, failed = h.Result(ctx) }) // ends with the task, or with ctx
 	faults := []fault{
-		{cutAt, func() error {
+		{cutAfter, func() error {
 			rec.Event(time.Now(), "network cut")
 			network.cut()
 			show.Line("the network was cut")
 			return nil
 		}},
-		{killAt, func() error {
+		{killAfter * sceneFrames, func() error {
 			server.kill()
 			rec.Event(time.Now(), "kill -9")
-			show.Line("the server was killed")
+			show.Line("the server was killed between two steps")
 			next, err := startWeb(c.Server)
 			if err != nil {
 				return err

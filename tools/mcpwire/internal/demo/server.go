@@ -2,39 +2,31 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
-	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
-	"github.com/mcpwire/mcpwire/runtime/task/receiver"
-	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
 )
 
 // Serve runs the server of the demo on standard input and output. It stores tasks in file.
 func Serve(file string) error {
-	return withTasks(file, "local", func(serve func(transport.Conn) *session.Session) error {
-		return serve(stdio.Server(stdio.Options{})).Wait()
-	})
+	return withServer(file, func(s *server.Server) error { return s.ServeStdio(context.Background()) })
 }
 
 // ServeHTTP runs the server of the demo over HTTP, at a loopback address that it writes to standard
 // output. It stores tasks in file and sessions in a second file, and ends when standard input ends.
 func ServeHTTP(file string) error {
-	return withTasks(file, "", func(serve func(transport.Conn) *session.Session) error {
+	return withServer(file, func(s *server.Server) error {
 		events, err := boltstore.Open(file+".events", boltstore.Options{})
 		if err != nil {
 			return err
@@ -44,9 +36,7 @@ func ServeHTTP(file string) error {
 		if err != nil {
 			return err
 		}
-		handler := streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, streamable.HandlerOptions{
-			Store: events, StreamAfter: -1, Retry: 200 * time.Millisecond,
-		})
+		handler := s.Handler(&streamable.HandlerOptions{Store: events, StreamAfter: -1, Retry: 200 * time.Millisecond})
 		web := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 		ended := make(chan error, 1)
 		go func() { ended <- web.Serve(listener) }() // ends with Close
@@ -58,98 +48,103 @@ func ServeHTTP(file string) error {
 	})
 }
 
-// withTasks runs f with a function that serves a connection. The task manager stores tasks in file
-// and runs until f returns. All connections have the given principal. If principal is "", the
-// server cannot distinguish its clients, and they cannot list tasks.
-func withTasks(file, principal string, f func(serve func(transport.Conn) *session.Session) error) error {
+// withServer calls f with the server of the demo, which stores tasks in file until f returns.
+func withServer(file string, f func(s *server.Server) error) (err error) {
 	store, err := bolt.Open(file)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	handler := session.ServerHandler(tools{}, nil)
-	manager, err := task.New(context.Background(), task.Config{
-		Store:   store,
-		Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) },
-	})
+	s := server.New("mcpwire demo server", "1", &server.Config{TaskStore: store})
+	defer func() { err = errors.Join(err, s.Close()) }()
+	_, err = server.AddTool(s, "render", "Renders scenes.", render, server.Durable())
+	if err == nil {
+		_, err = server.AddTool(s, "export", "Exports the scenes.", export)
+	}
 	if err != nil {
 		return err
 	}
-	defer manager.Close(context.Background())
-	cfg := &session.Config{Handler: handler, Principal: principal}
-	receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(context.Context, *session.Request) receiver.Support {
-		return receiver.Support{Mode: mcp.TaskSupportOptional, Restartable: true}
-	}})
-	return f(func(conn transport.Conn) *session.Session {
-		return session.Serve(conn, &mcp.InitializeResult{
-			ServerInfo:   mcp.Implementation{Name: "mcpwire demo server", Version: "1"},
-			Capabilities: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(principal != "")},
-		}, cfg)
-	})
+	return f(s)
 }
 
-// tools has one tool, which renders frames at 50 ms each.
-type tools struct{ mcp.UnimplementedServerHandler }
+// renderArguments are the arguments of the tool render.
+type renderArguments struct {
+	Scenes int `json:"scenes"`
+}
 
-func (tools) CallTool(ctx context.Context, p *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
-	var args struct{ Frames int }
-	if err := json.Unmarshal(p.Arguments, &args); err != nil {
-		return nil, jsonrpc.InvalidParams(err)
+// render renders each scene in a step. Its result names the processes that have rendered them.
+func render(ctx context.Context, c *server.Call, args renderArguments) (string, error) {
+	total := args.Scenes * sceneFrames
+	rendered := func(frames int) error {
+		return c.Progress(float64(frames), float64(total), fmt.Sprintf("frame %d", frames))
 	}
-	peer, _ := session.PeerFrom(ctx)
-	quality := "draft"
-	for i := range args.Frames {
-		if i == askAt {
-			var err error
-			if quality, err = ask(ctx, peer); err != nil {
-				return nil, err
+	var in struct {
+		Quality string `json:"quality"`
+	}
+	var processes []int
+	for i := range args.Scenes {
+		if i == askAfter {
+			if _, err := server.Elicit(ctx, c, "Which quality?", &in); err != nil {
+				return "", err
 			}
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		name, first := fmt.Sprintf("scene %d", i+1), i*sceneFrames
+		process, err := server.Step(ctx, c, name, func(ctx context.Context) (int, error) {
+			for frame := 1; frame < sceneFrames; frame++ {
+				if err := errors.Join(wait(ctx, frameTime), rendered(first+frame)); err != nil {
+					return 0, err
+				}
+			}
+			process := os.Getpid()
+			return process, c.Log(ctx, mcp.LoggingLevelInfo, "", fmt.Sprintf("step %q was done by process %d", name, process))
+		})
+		if err != nil {
+			return "", err
 		}
-		peer.Report(session.Progress{Value: float64(i + 1), Total: new(float64(args.Frames)), Message: fmt.Sprintf("frame %d", i+1)})
+		// The client kills the server after this report, and thus between two steps.
+		if err := errors.Join(rendered(first+sceneFrames), wait(ctx, pause)); err != nil {
+			return "", err
+		}
+		processes = append(processes, process)
 	}
-	text := fmt.Sprintf("%d frames in %s quality", args.Frames, quality)
-	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}}, nil
+	return fmt.Sprintf("%d frames in %s quality (%s)", total, in.Quality, shares(processes)), nil
 }
 
-// form is the input that the tool requests: the quality, as text.
-type form struct {
-	Quality string `json:"quality"`
+// shares lists the scenes that each process has rendered.
+func shares(processes []int) string {
+	var text strings.Builder
+	for i, process := range processes {
+		if i == 0 || process != processes[i-1] {
+			fmt.Fprintf(&text, "; process %d: scenes", process)
+		} else {
+			text.WriteByte(',')
+		}
+		fmt.Fprintf(&text, " %d", i+1)
+	}
+	return strings.TrimPrefix(text.String(), "; ")
 }
 
-func ask(ctx context.Context, peer session.Peer) (quality string, err error) {
-	var schema mcp.ElicitRequestFormParamsRequestedSchema
-	if err := codec.Unmarshal([]byte(`{"type":"object","properties":{"quality":{"type":"string"}},"required":["quality"]}`), &schema); err != nil {
-		return "", err
+// wait waits for d, or fails when ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	raw, err := peer.Call(ctx, mcp.MethodElicitationCreate, &mcp.ElicitRequestFormParams{Message: "Which quality?", RequestedSchema: schema})
+}
+
+// export asks for the format.
+func export(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+	var in struct {
+		Format string `json:"format"`
+	}
+	action, err := server.Elicit(ctx, c, "Which format?", &in)
 	if err != nil {
 		return "", err
 	}
-	var result struct {
-		Action  mcp.ElicitAction `json:"action"`
-		Content form             `json:"content"`
+	if action != mcp.ElicitActionAccept {
+		return "nothing exported", nil
 	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return "", err
-	}
-	if result.Action != mcp.ElicitActionAccept {
-		return "draft", nil
-	}
-	return result.Content.Quality, nil
-}
-
-// answer returns the user's response to ask.
-func answer(quality string) (*mcp.ElicitResult, error) {
-	content, err := json.Marshal(form{quality})
-	if err != nil {
-		return nil, err
-	}
-	result := new(mcp.ElicitResult)
-	err = codec.Unmarshal([]byte(`{"action":"accept","content":`+string(content)+`}`), result)
-	return result, err
+	return "exported as " + in.Format, nil
 }

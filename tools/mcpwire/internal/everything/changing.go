@@ -9,6 +9,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
+// ScopeWrite is the scope of the tools that change the server, if it demands authorization.
+const ScopeWrite = "write"
+
 // addChanging adds tools that change the lists of the server, and one that logs.
 func addChanging(s *server.Server) {
 	server.AddTool(s, "test_logging_tool", "Logs a message.", func(ctx context.Context, c *server.Call, _ none) (string, error) {
@@ -24,8 +27,8 @@ func addChanging(s *server.Server) {
 	})
 	server.AddTool(s, "test_trigger_tool_change", "Changes the description of a tool.", func(context.Context, *server.Call, none) (string, error) {
 		return "Changed.", tool.Change(func(t *mcp.Tool) { t.Description = description() })
-	})
+	}, server.RequireScopes(ScopeWrite))
 	server.AddTool(s, "test_trigger_prompt_change", "Changes the description of a prompt.", func(context.Context, *server.Call, none) (string, error) {
 		return "Changed.", prompt.Change(func(p *mcp.Prompt) { p.Description = description() })
-	})
+	}, server.RequireScopes(ScopeWrite))
 }

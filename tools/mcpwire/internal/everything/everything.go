@@ -47,6 +47,7 @@ func New(version string, store task.Store, tasks task.Config, cfg session.Config
 	addRounds(s)
 	addChanging(s)
 	addTimed(s, disconnect)
+	addTasks(s)
 	addResources(s)
 	addPrompts(s)
 	addParts(s)

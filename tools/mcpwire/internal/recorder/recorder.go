@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/trace"
@@ -28,9 +29,10 @@ import (
 // Server is the server to connect to: a URL, or the words of a command.
 type Server struct {
 	URL     string
-	Command []string    // used if URL is ""; gets the environment of this process
-	Header  http.Header // sent with every request to the URL
-	Stderr  io.Writer   // receives standard error of the command, and errors of commands started for HTTP clients; nil discards them
+	Command []string              // used if URL is ""; gets the environment of this process
+	Header  http.Header           // sent with every request to the URL
+	Auth    httpclient.Authorizer // authorizes the requests to the URL; nil for none
+	Stderr  io.Writer             // receives standard error of the command, and errors of commands started for HTTP clients; nil discards them
 }
 
 // String returns the URL or the command of the server. It leaves out the user and the query of the
@@ -93,7 +95,7 @@ func (s Server) connect(session *trace.Session) (transport.Conn, error) {
 	var err error
 	if s.URL != "" {
 		o := streamable.ClientOptions{}
-		o.Header = s.Header
+		o.Header, o.Auth = s.Header, s.Auth
 		var client *streamable.Client
 		if client, err = streamable.Dial(s.URL, o); err == nil {
 			conn = &reopening{Reopener: client, lost: func(err error) { session.Event(err.Error()) }}

@@ -96,8 +96,13 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 	}
 	life, end := context.WithCancel(context.Background())
 	m := &mirror{log: records, target: target, life: life, sessions: map[string]*storedSession{}}
+	base := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true} // compressed bodies could not be recorded
+	var sender http.RoundTripper = base
+	if server.Auth != nil {
+		sender = &authorizing{base, server.Auth, endpoint(target)}
+	}
 	m.proxy = &httputil.ReverseProxy{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}, // compressed bodies could not be recorded
+		Transport: sender,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = target.Scheme, target.Host, target.Host
 			if r.Out.URL.Path == target.Path && r.Out.URL.RawQuery == "" {
@@ -122,7 +127,7 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 	}
 	return &Handler{Handler: streamable.Protect(m, streamable.HandlerOptions{}), path: target.Path, mirror: m, close: func(context.Context) error {
 		end()
-		m.proxy.Transport.(*http.Transport).CloseIdleConnections()
+		base.CloseIdleConnections()
 		return nil
 	}}, nil
 }
@@ -130,7 +135,8 @@ func newMirror(records *trace.Log, server Server) (*Handler, error) {
 // exchange is a request to the server in a session.
 type exchange struct {
 	session *trace.Session
-	opens   bool // the request is initialize
+	opens   bool   // the request is initialize
+	body    []byte // nil if there is none, or if it is too long to be recorded
 }
 
 type exchangeKey struct{}
@@ -173,7 +179,7 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		parsed, _ := jsonrpc.Parse(body, codec.NoCopy())
-		x.opens = parsed.Method == mcp.MethodInitialize
+		x.opens, x.body = parsed.Method == mcp.MethodInitialize, body
 	}
 	if revision := mcp.Revision(r.Header.Get("MCP-Protocol-Version")); slices.Contains(session.ModernRevisions(), revision) {
 		x.session = m.modernSession()

@@ -39,7 +39,7 @@ type Session struct {
 
 // Session starts a session with the given name. "" selects a new unique name.
 func (l *Log) Session(name string) *Session {
-	return &Session{log: l, name: cmp.Or(name, rand.Text()[:8])}
+	return &Session{log: l, name: cmp.Or(name, rand.Text()[:8]), types: newConversation()}
 }
 
 // Name returns the name of the session.

@@ -131,3 +131,39 @@ func TestSubscriptionIsDescribed(t *testing.T) {
 		t.Errorf("%v in\n%s", err, &list)
 	}
 }
+
+// A call that runs as a task of the Tasks extension is shown from its creation to its result, with
+// the input in between.
+func TestExtensionTaskIsShown(t *testing.T) {
+	var rec Recording
+	const task = `"taskId":"a","createdAt":"2026-01-02T03:04:05Z","lastUpdatedAt":"2026-01-02T03:04:05Z","ttlMs":null`
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	for i, m := range []recorded{
+		{mcp.FromClient, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"bake",` + meta + `}}`},
+		{mcp.FromServer, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task",` + task + `,"status":"working"}}`},
+		{mcp.FromClient, `{"jsonrpc":"2.0","id":2,"method":"tasks/get","params":{"taskId":"a",` + meta + `}}`},
+		{mcp.FromServer, `{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete",` + task + `,"status":"input_required","inputRequests":{"k":{"method":"roots/list"}}}}`},
+		{mcp.FromClient, `{"jsonrpc":"2.0","id":3,"method":"tasks/update","params":{"taskId":"a","inputResponses":{"k":{"roots":[]}},` + meta + `}}`},
+		{mcp.FromServer, `{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete"}}`},
+		{mcp.FromServer, `{"jsonrpc":"2.0","method":"notifications/tasks","params":{` + task + `,"status":"completed","result":{"content":[{"type":"text","text":"bread"}]}}}`},
+	} {
+		rec.Message(time.Unix(int64(i), 0), m.from, []byte(m.text))
+	}
+	bars, _ := rec.bars()
+	want := []bar{{"a", "working", 0, 1, 3, true}, {"a", "input_required", 0, 3, 6, false}, {"a", "completed", 0, 6, 7, false}}
+	if diff := cmp.Diff(want, bars, cmp.AllowUnexported(bar{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var list strings.Builder
+	if err := rec.Print(&list); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"result of tools/call: working\n", "tasks/get: input_required, k (roots/list)\n", "tasks/update: with input k\n",
+		"notifications/tasks: completed: bread\n",
+	} {
+		if !strings.Contains(list.String(), line) {
+			t.Errorf("%q is not in\n%s", line, &list)
+		}
+	}
+}

@@ -15,8 +15,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
@@ -37,6 +40,11 @@ type conversation struct {
 	client string              // the name of the client
 	types  mcp.Conversation    // determines the type of each message
 	asked  map[question]string // task ids of pending requests for results
+}
+
+// newConversation returns a Conversation for connections that may use the Tasks extension.
+func newConversation() mcp.Conversation {
+	return mcp.Conversation{Params: tasks.ReadParams, Result: tasks.ReadResult}
 }
 
 // question is a request for the result of a task.
@@ -77,7 +85,7 @@ func (r *Recording) conversation(session string) *conversation {
 	if c := r.named[session]; c != nil {
 		return c
 	}
-	c := &conversation{number: len(r.sessions) + 1, asked: map[question]string{}}
+	c := &conversation{number: len(r.sessions) + 1, asked: map[question]string{}, types: newConversation()}
 	if r.named == nil {
 		r.named = map[string]*conversation{}
 	}
@@ -168,6 +176,9 @@ func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, stat
 	case *mcp.GetTaskPayloadRequestParams:
 		c.asked[question{from, m.ID}] = p.TaskID
 		return "", ""
+	case tasks.Value:
+		t := taskOf(p)
+		return t.TaskID, t.Status
 	}
 	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindErrorResponse || m.For != mcp.MethodTasksResult {
 		return "", ""
@@ -182,6 +193,59 @@ func (c *conversation) state(from mcp.Direction, m mcp.Typed) (task string, stat
 		return task, mcp.TaskStatusFailed
 	}
 	return task, mcp.TaskStatusCompleted
+}
+
+// extensionTask has the members of a task of the Tasks extension that a diagram shows.
+type extensionTask struct {
+	TaskID   string              `json:"taskId"`
+	Status   mcp.TaskStatus      `json:"status"`
+	Result   *mcp.CallToolResult `json:"result"`
+	Error    *mcp.Error          `json:"error"`
+	requests mcp.InputRequests
+}
+
+// taskOf returns the task that a payload of the Tasks extension holds. It is zero if there is none.
+func taskOf(payload tasks.Value) (t extensionTask) {
+	if text, err := codec.Marshal(payload); err == nil {
+		codec.Unmarshal(text, value.Of(&t)) // a payload of another form is shown without its content
+	}
+	switch p := payload.(type) {
+	case *tasks.GetTaskResultInputRequired:
+		t.requests = p.InputRequests
+	case *tasks.TaskStatusNotificationParamsInputRequired:
+		t.requests = p.InputRequests
+	}
+	return t
+}
+
+// describe returns the part of a task that a diagram shows beside its message.
+func (t *extensionTask) describe() string {
+	switch {
+	case t.requests != nil:
+		return string(t.Status) + inputRequests(t.requests)
+	case t.Result != nil:
+		return joinNonEmpty(string(t.Status), describeResult(t.Result))
+	case t.Error != nil:
+		return joinNonEmpty(string(t.Status), t.Error.Message)
+	}
+	return string(t.Status)
+}
+
+func joinNonEmpty(status, detail string) string {
+	if detail == "" {
+		return status
+	}
+	return status + ": " + detail
+}
+
+// describeResult returns the first text of a result.
+func describeResult(result *mcp.CallToolResult) string {
+	for _, c := range result.Content {
+		if text, ok := c.(*mcp.TextContent); ok {
+			return text.Text
+		}
+	}
+	return ""
 }
 
 // describe summarizes the content of a message.
@@ -222,16 +286,23 @@ func describe(m mcp.Typed) string {
 			return fmt.Sprintf("%v of %v", p.Progress, *p.Total)
 		}
 		return fmt.Sprint(p.Progress)
+	case *mcp.LoggingMessageNotificationParams:
+		var text string
+		if json.Unmarshal(p.Data, &text) != nil {
+			text = string(p.Data)
+		}
+		return text
 	case *mcp.ElicitRequestFormParams:
 		return p.Message
 	case *mcp.ElicitResult:
 		return string(p.Action)
 	case *mcp.CallToolResult:
-		for _, c := range p.Content {
-			if text, ok := c.(*mcp.TextContent); ok {
-				return text.Text
-			}
-		}
+		return describeResult(p)
+	case *tasks.UpdateTaskRequestParams:
+		return strings.TrimPrefix(responses(p.InputResponses), ", ")
+	case tasks.Value:
+		t := taskOf(p)
+		return t.describe()
 	}
 	return ""
 }

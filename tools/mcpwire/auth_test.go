@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// ownSettings gives the test its own configuration directory, and an environment without
+// credentials. It returns the path of the file with logins.
+func ownSettings(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"XDG_CONFIG_HOME", "HOME", "AppData"} {
+		t.Setenv(name, dir)
+	}
+	t.Setenv(tokenEnv, "")
+	config, err := os.UserConfigDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(config, "mcpwire", "credentials.json")
+}
+
+// login runs a command, opens each address that it prints, and pastes the address to which the
+// browser is redirected.
+func login(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, log strings.Builder
+	in, typed := io.Pipe()
+	errs, printed := io.Pipe()
+	done := make(chan struct{})
+	go func() { // ends with the command
+		defer close(done)
+		browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		for lines := bufio.NewScanner(errs); lines.Scan(); {
+			fmt.Fprintln(&log, lines.Text())
+			address, ok := strings.CutPrefix(lines.Text(), "To log in, open ")
+			if !ok {
+				continue
+			}
+			resp, err := browser.Get(address)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			resp.Body.Close()
+			go fmt.Fprintln(typed, resp.Header.Get("Location")) // ends when the command reads it
+		}
+	}()
+	code = run(t.Context(), streams{in, &out, printed}, args)
+	printed.Close()
+	in.Close()
+	<-done
+	return code, out.String(), log.String()
+}
+
+func TestLoginIsStored(t *testing.T) {
+	file := ownSettings(t)
+	url := serveOverHTTP(t, "serve", "-http", "localhost:0", "-auth", "trial", "-auth-approve")
+	if !strings.HasPrefix(url, "http://localhost:") {
+		t.Errorf("the server at localhost is known as %s", url)
+	}
+	call := []string{"call", url, "add", "a=1", "b=2"}
+	change := []string{"call", url, "test_trigger_tool_change"}
+	// denied runs a command that fails without a login.
+	denied := func(want string, args ...string) {
+		t.Helper()
+		if code, out, errs := mcpwire(t, args...); code != exitFault || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%q without a login: exit %d, %s%s", args, code, out, errs)
+		}
+	}
+	// granted runs a command that succeeds and logs in logins times.
+	granted := func(logins int, want string, args ...string) {
+		t.Helper()
+		code, out, errs := login(t, args...)
+		if code != exitOK || !strings.Contains(out, want) || strings.Count(errs, "To log in") != logins {
+			t.Errorf("%q: exit %d, %s%s", args, code, out, errs)
+		}
+	}
+	denied("not logged in to "+url+": add -login", call...)
+	granted(1, `{"sum":3}`, append(call, "-login")...)
+	granted(0, `{"sum":3}`, call...)
+	granted(0, `{"sum":3}`, append(call, "-era", "session")...)
+	granted(0, "add", "tools", "-login", url)
+	denied("does not permit this: add -login", change...)
+	granted(1, "Changed.", append(change, "-login")...)
+	granted(0, "Changed.", change...)
+	info, err := os.Stat(file)
+	if err != nil || runtime.GOOS != "windows" && info.Mode() != 0o600 {
+		t.Errorf("the file with the login: %v, %v", info, err)
+	}
+	if code, _, errs := mcpwire(t, "logout", url); code != exitOK || errs != "" {
+		t.Errorf("logout: exit %d, %s", code, errs)
+	}
+	denied("not logged in", call...)
+	denied("cannot connect", append(call, "-token", "hunter2")...)
+}
+
+func TestToken(t *testing.T) {
+	ownSettings(t)
+	var got string
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization")
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer web.Close()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("of-a-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		env  string
+		args []string
+		want string
+	}{
+		{"", nil, ""},
+		{"", []string{"-token", "hunter2"}, "Bearer hunter2"},
+		{"", []string{"-token", "@" + file}, "Bearer of-a-file"},
+		{"of-env", nil, "Bearer of-env"},
+		{"of-env", []string{"-token", "hunter2"}, "Bearer hunter2"},
+		{"of-env", []string{"-header", "Authorization: Basic x"}, "Basic x"},
+	} {
+		t.Setenv(tokenEnv, c.env)
+		code, _, errs := mcpwire(t, append([]string{"tools", web.URL}, c.args...)...)
+		if code != exitFault || got != c.want || regexp.MustCompile("hunter2|of-a-file|of-env").MatchString(errs) {
+			t.Errorf("%q with %s: exit %d, the server gets %q, errors %s", c.args, c.env, code, got, errs)
+		}
+	}
+}
+
+func TestAuthorizationFlagsAreChecked(t *testing.T) {
+	ownSettings(t)
+	for _, args := range [][]string{
+		{"tools", "-login", "-token", "x", "http://localhost/"},
+		{"tools", "-login", "-header", "Authorization: x", "http://localhost/"},
+		{"tools", "-token", "x", "-header", "authorization: x", "http://localhost/"},
+		{"tools", "-client-secret-file", "x", "http://localhost/"},
+		{"tools", "-login", "weather-server"},
+		{"tools", "-scope", "x", "weather-server"},
+		{"logout"},
+		{"logout", "weather-server"},
+		{"logout", "http://a", "http://b"},
+		{"serve", "-auth", "trial"},
+		{"serve", "-auth", "other", "-http", "localhost:0"},
+		{"serve", "-auth-approve", "-http", "localhost:0"},
+		{"serve", "-auth", "trial", "-http", "0.0.0.0:0"},
+	} {
+		if code, out, errs := mcpwire(t, args...); code != exitUsage || out != "" || errs == "" {
+			t.Errorf("%q: exit %d, %s%s", args, code, out, errs)
+		}
+	}
+}
+
+func TestRecordUsesTheLogin(t *testing.T) {
+	ownSettings(t)
+	url := serveOverHTTP(t, "serve", "-http", "localhost:0", "-auth", "trial", "-auth-approve")
+	file := filepath.Join(t.TempDir(), "talk.ndjson")
+	record := []string{"record", "-o", file, "-http", "localhost:0", url}
+	call := func(recorder string, args ...string) (code int, output string) {
+		code, out, errs := mcpwire(t, append([]string{"call", recorder}, args...)...)
+		return code, out + errs
+	}
+	before := strings.TrimPrefix(serveOverHTTP(t, record...), "recording at ")
+	if code, output := call(before, "add", "a=1", "b=2"); code != exitFault {
+		t.Errorf("without a login: exit %d, %s", code, output)
+	}
+	if code, _, errs := login(t, "tools", "-login", url); code != exitOK {
+		t.Fatalf("login: exit %d, %s", code, errs)
+	}
+	recorder := strings.TrimPrefix(serveOverHTTP(t, record...), "recording at ")
+	for _, era := range []string{"modern", "session"} {
+		if code, output := call(recorder, "-era", era, "add", "a=1", "b=2"); code != exitOK || !strings.Contains(output, `{"sum":3}`) {
+			t.Errorf("-era %s: exit %d, %s", era, code, output)
+		}
+	}
+	if code, output := call(recorder, "test_trigger_tool_change"); code != exitFault {
+		t.Errorf("with too few scopes: exit %d, %s", code, output)
+	}
+	if code, output := call(recorder, "-token", "own", "add", "a=1", "b=2"); code != exitFault || !strings.Contains(output, "401") {
+		t.Errorf("with a token of the client: exit %d, %s", code, output)
+	}
+	if code, _, errs := mcpwire(t, "record", "-o", file, "-login", "weather-server"); code != exitUsage {
+		t.Errorf("-login with a command: exit %d, %s", code, errs)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), `{"sum":3}`) || strings.Contains(string(text), "Bearer") {
+		t.Errorf("the recording is %s, %v", text, err)
+	}
+}
