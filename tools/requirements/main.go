@@ -2,13 +2,14 @@
 // requirements of the protocol and the tests that prove them. go generate runs it in the root of
 // the module.
 //
-// The requirements are the rows of 2025-11-25.yaml, our reading of the specification. A test names
-// the requirements that it proves in a comment in its body or above it, on separate lines:
+// The requirements are the rows of one YAML file per revision, our reading of the specification. A
+// test names the requirements that it proves in a comment in its body or above it, on separate
+// lines:
 //
-//	// Proves PING-01, JSONRPC-06.
+//	// Proves PING-01, M-RPC-06.
 //
-// The tests of this command fail if a MUST of an implemented family has no test, if a test names an
-// unknown requirement, and if a document is out of date.
+// The tests of this command fail if a MUST has no test, if a test names an
+// unknown requirement, and if a page is out of date.
 package main
 
 import (
@@ -25,11 +26,11 @@ func main() {
 }
 
 func run(root string) error {
-	docs, err := documents(root)
+	list, err := pages(root)
 	if err != nil {
 		return err
 	}
-	for file, text := range docs {
+	for file, text := range list {
 		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(file)), text, 0o644); err != nil {
 			return err
 		}

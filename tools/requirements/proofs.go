@@ -20,8 +20,8 @@ type proof struct {
 }
 
 var (
-	proves = regexp.MustCompile(`(?m)^Proves ((?:[A-Z]+-\d+(?:,\s|\sand\s)?)+)\.`)
-	id     = regexp.MustCompile(`[A-Z]+-\d+`)
+	proves = regexp.MustCompile(`(?m)^Proves ((?:(?:[A-Z]+-)+\d+(?:,\s|\sand\s)?)+)\.`)
+	id     = regexp.MustCompile(`(?:[A-Z]+-)+\d+`)
 )
 
 // proofs returns the tests of the module at root by the ids that they name, in the order of their
