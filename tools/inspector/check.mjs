@@ -96,9 +96,11 @@ const calls = (cut) => [
 	['add', { a: 1, b: 2, c: 3 }, noncompliant("additional properties 'c' not allowed")],
 	['alphabet', { letters: 26 }, says('abcdefghijklmnopqrstuvwxyz')],
 	['countdown', { from: 0 }, says('Lift-off!')],
+	['greet', { name: 'Ada' }, says('Hello, Ada!')],
 	['json_schema_2020_12_tool', { contactMethod: 'phone', phone: '1', address: { city: 'Oslo' } }, says('The contact is complete.')],
 	['json_schema_2020_12_tool', { contactMethod: 'phone', email: 'a@example.com' }, noncompliant("missing property 'phone'")],
 	['roots', {}, says('The client has 0 roots.')],
+	['slow_compute', { seconds: 0, label: 'nothing' }, says('Computed nothing.')],
 	['test_audio_content', {}, { content: [{ type: 'audio', mimeType: 'audio/wav', data: 'UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=' }] }],
 	['test_elicitation', { message: 'Who is it?' }, undeclared('elicitation/create', 'elicitation.form')],
 	['test_elicitation_sep1034_defaults', {}, undeclared('elicitation/create', 'elicitation.form')],
@@ -121,10 +123,11 @@ const calls = (cut) => [
 
 // uncalled has the tools for the scenarios of revision 2026-07-28, which the Inspector does not speak.
 const uncalled = [
-	'changing_tool', 'located', 'test_input_required_result_capabilities', 'test_input_required_result_elicitation',
+	'changing_tool', 'confirm_delete', 'failing_job', 'located', 'multi_input', 'protocol_error_job', 'test_input_required_result_capabilities', 'test_input_required_result_elicitation',
 	'test_input_required_result_list_roots', 'test_input_required_result_multi_round', 'test_input_required_result_multiple_inputs',
 	'test_input_required_result_request_state', 'test_input_required_result_sampling', 'test_input_required_result_tampered_state',
-	'test_logging_tool', 'test_missing_capability', 'test_streaming_elicitation', 'test_trigger_prompt_change', 'test_trigger_tool_change',
+	'test_logging_tool', 'test_missing_capability', 'test_streaming_elicitation', 'test_tool_with_task', 'test_trigger_prompt_change',
+	'test_trigger_tool_change',
 ];
 
 // lists has the results of the methods that list features.

@@ -11,10 +11,15 @@ require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 )
 
+require github.com/go-jose/go-jose/v4 v4.1.8 // indirect
+
 require (
 	github.com/goccy/go-json v0.12.0 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/mcpwire/mcpwire/runtime/auth/jwtauth v0.0.0-00010101000000-000000000000
+	github.com/mcpwire/mcpwire/runtime/embed/gosdk v0.0.0-00010101000000-000000000000
+	github.com/mcpwire/mcpwire/runtime/embed/mcpgo v0.0.0-00010101000000-000000000000
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
@@ -26,3 +31,9 @@ require (
 	golang.org/x/text v0.14.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 )
+
+replace github.com/mcpwire/mcpwire/runtime/auth/jwtauth => ../../runtime/auth/jwtauth
+
+replace github.com/mcpwire/mcpwire/runtime/embed/gosdk => ../../runtime/embed/gosdk
+
+replace github.com/mcpwire/mcpwire/runtime/embed/mcpgo => ../../runtime/embed/mcpgo

@@ -138,13 +138,17 @@ func TestClientWithGoServersOverHTTP(t *testing.T) {
 			cancelled := make(chan bool, 1)
 			server := httptest.NewServer(test.handler(cancelled))
 			t.Cleanup(server.Close)
-			overHTTP(t, server.URL+"/mcp", strings.Fields(test.lacks), cancelled)
+			revisions := session.Revisions()
+			if strings.Contains(test.name, "SSE") { // the other servers are tested with the revisions that they speak
+				revisions = both
+			}
+			overHTTP(t, server.URL+"/mcp", revisions, strings.Fields(test.lacks), cancelled)
 		})
 	}
 }
 
 // overHTTP tests our client with a server that has all tools except some.
-func overHTTP(t *testing.T, serverURL string, lacks []string, cancelled <-chan bool) {
+func overHTTP(t *testing.T, serverURL string, revisions []mcp.Revision, lacks []string, cancelled <-chan bool) {
 	ctx := t.Context()
 	c, err := streamable.Dial(serverURL, streamable.ClientOptions{})
 	if err != nil {
@@ -153,7 +157,7 @@ func overHTTP(t *testing.T, serverURL string, lacks []string, cancelled <-chan b
 	s, err := session.Connect(ctx, c, &mcp.InitializeRequestParams{
 		Capabilities: mcp.ClientCapabilities{Sampling: &mcp.ClientCapabilitiesSampling{}},
 		ClientInfo:   mcp.Implementation{Name: "mcpwire", Version: "1"},
-	}, &session.Config{ProgressInterval: -1, Handler: session.ClientHandler(&host{}, nil)})
+	}, &session.Config{ProgressInterval: -1, Revisions: revisions, Handler: session.ClientHandler(&host{}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,21 +7,17 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-
-	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
 
 // childEnv makes the test binary a server and selects it.
 const childEnv = "MCPWIRE_INTEROP_SERVER"
 
 func TestMain(m *testing.M) {
-	servers := map[string]func(transport.Conn) error{"plain": serve, "tasks": serveTasks, "modern": serveModern}
-	serve, ok := servers[os.Getenv(childEnv)]
+	serve, ok := children[os.Getenv(childEnv)]
 	if !ok {
 		os.Exit(m.Run())
 	}
-	if err := serve(stdio.Server(stdio.Options{})); err != nil {
+	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -30,8 +26,8 @@ func TestMain(m *testing.M) {
 // installSDK installs the SDK once for all tests.
 var installSDK = sync.OnceValue(func() error { return install("typescript") })
 
-// install installs the packages of a folder, unless they were installed after the last change of the
-// lock file.
+// install installs the packages of a folder, unless they were installed after the last change of
+// the lock file.
 func install(folder string) error {
 	locked, err := os.Stat(filepath.Join(folder, "package-lock.json"))
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -84,6 +85,7 @@ func TestClientSurvivesRestartOfTypeScriptServer(t *testing.T) {
 	reopened := make(chan bool, 10)
 	var o client.Options
 	o.HTTP.RetryDelay = time.Millisecond
+	o.Session.Revisions = session.Revisions()
 	o.Session.Reopened = func(*mcp.InitializeResult) { reopened <- true }
 	c, err := client.Dial(ctx, front.URL, &o)
 	if err != nil {

@@ -1,6 +1,7 @@
 // Command client is the client for the official conformance suite. It calls each tool of the server
 // at a URL once, or those that the scenario names, gets every resource and prompt, returns the schema
-// of a tool to a server that checks it, and accepts every form.
+// of a tool to a server that checks it, accepts every form, and authorizes itself in the scenarios of
+// authorization.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -36,7 +38,7 @@ func run(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	c, err = client.Dial(ctx, url, &client.Options{
+	o := client.Options{
 		Info: mcp.Implementation{Name: "mcpwire conformance client", Version: "1"},
 		Fill: func(ctx context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
 			return fill(ctx, c, f)
@@ -46,7 +48,13 @@ func run(ctx context.Context, url string) error {
 		},
 		Roots:   roots,
 		Session: session.Config{Revisions: append(session.ModernRevisions(), session.Revisions()...)},
-	})
+	}
+	if scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO"); strings.HasPrefix(scenario, "auth/") {
+		if o.Auth, err = newAuthorizer(scenario); err != nil {
+			return err
+		}
+	}
+	c, err = client.Dial(ctx, url, &o)
 	if err != nil {
 		return err
 	}

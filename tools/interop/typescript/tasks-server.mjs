@@ -1,7 +1,7 @@
 // A server of the official SDK that runs its tools as tasks and sends a request to be run as a task to its client.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { InMemoryTaskMessageQueue, InMemoryTaskStore } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
-import { CallToolRequestSchema, ElicitResultSchema } from '@modelcontextprotocol/sdk/types.js';
+import { CallToolRequestSchema, ElicitResultSchema, ListToolsRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { connect } from './connect.mjs';
 
 const server = new Server(
@@ -64,5 +64,11 @@ server.setRequestHandler(CallToolRequestSchema, async (request, extra) => {
     extra.taskStore.storeTaskResult(task.taskId, result.isError ? 'failed' : 'completed', result));
   return { task };
 });
+
+server.setRequestHandler(ListToolsRequestSchema, () => ({
+  tools: [...Object.keys(tools), 'think'].map((name) => ({
+    name, inputSchema: { type: 'object' }, execution: { taskSupport: name === 'think' ? 'forbidden' : 'required' },
+  })),
+}));
 
 await connect(server);
