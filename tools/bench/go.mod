@@ -2,7 +2,11 @@ module github.com/mcpwire/mcpwire/tools/bench
 
 go 1.26.0
 
-replace github.com/mcpwire/mcpwire => ../..
+replace (
+	github.com/mcpwire/mcpwire => ../..
+	github.com/mcpwire/mcpwire/runtime/embed/gosdk => ../../runtime/embed/gosdk
+	github.com/mcpwire/mcpwire/runtime/embed/mcpgo => ../../runtime/embed/mcpgo
+)
 
 require (
 	github.com/bytedance/sonic v1.15.5
@@ -12,6 +16,8 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/mark3labs/mcp-go v1.2.1
 	github.com/mcpwire/mcpwire v0.0.0-00010101000000-000000000000
+	github.com/mcpwire/mcpwire/runtime/embed/gosdk v0.0.0-00010101000000-000000000000
+	github.com/mcpwire/mcpwire/runtime/embed/mcpgo v0.0.0-00010101000000-000000000000
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/segmentio/encoding v0.5.4
 	go.etcd.io/bbolt v1.5.0

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestEveryContestantIsMeasured(t *testing.T) {
 	for _, group := range []struct {
 		args []string
 		list []contestant
-	}{{nil, texts()}, {[]string{"-structs"}, structs()}, {[]string{"-proxy"}, proxies()}} {
+	}{{nil, texts()}, {[]string{"-structs"}, structs()}, {[]string{"-proxy"}, proxies()}, {[]string{"-embedded", "-argument", "100"}, slices.Concat(embeddings(0)...)}} {
 		var out strings.Builder
 		if err := run(t.Context(), append(group.args, "-rounds", "1", "-time", time.Millisecond.String()), &out); err != nil {
 			t.Fatal(err)

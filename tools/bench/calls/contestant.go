@@ -20,17 +20,21 @@ type opener func(ctx context.Context) (client, error)
 
 // client is a connection to a server with the tool.
 type client struct {
-	call  func(ctx context.Context) error // calls the tool and checks the result
-	close func() error                    // may be called more than once
+	version string                          // of the protocol
+	call    func(ctx context.Context) error // calls the tool and checks the result
+	close   func() error                    // may be called more than once
 }
 
 // The transports.
 const (
-	inMemory   = "in memory"
-	overStdio  = "stdio"
-	overJSON   = "HTTP, JSON response"
-	overSSE    = "HTTP, SSE response"
-	overModern = "HTTP, 2026-07-28" // JSON responses, without sessions
+	inMemory  = "in memory"
+	overStdio = "stdio"
+	overJSON  = "HTTP, JSON response"
+	overSSE   = "HTTP, SSE response"
+
+	// Without sessions; over HTTP with JSON responses.
+	overModern      = "HTTP, " + modernVersion
+	overModernStdio = "stdio, " + modernVersion
 )
 
 // texts returns the contestants whose tool returns a line of text.
@@ -38,8 +42,8 @@ func texts() []contestant {
 	return []contestant{
 		sessionText().contestant("mcpwire session"),
 		serverText().contestant("mcpwire server"),
-		{"official Go SDK", map[string]opener{inMemory: officialInMemory, overStdio: officialOverStdio, overJSON: officialOverHTTP(true), overSSE: officialOverHTTP(false), overModern: officialModern}, officialServe},
-		{"mcp-go", map[string]opener{inMemory: mcpgoInMemory, overStdio: mcpgoOverStdio, overJSON: mcpgoOverHTTP(), overModern: mcpgoOverHTTP(mcpgoclient.WithProtocolVersion(modernVersion))}, mcpgoServe},
+		{"official Go SDK", map[string]opener{inMemory: officialInMemory, overStdio: officialOverStdio, overJSON: officialOverHTTP(true), overSSE: officialOverHTTP(false), overModern: officialModern, overModernStdio: officialOverStdio}, officialServe},
+		{"mcp-go", map[string]opener{inMemory: mcpgoInMemory, overStdio: mcpgoOverStdio(), overJSON: mcpgoOverHTTP(), overModern: mcpgoOverHTTP(mcpgoclient.WithProtocolVersion(modernVersion)), overModernStdio: mcpgoOverStdio(mcpgoclient.WithProtocolVersion(modernVersion))}, mcpgoServe},
 		{"net/http alone", map[string]opener{overJSON: plainOverHTTP(plainRequest, nil), overModern: plainOverHTTP(modernRequest, modernHeader())}, nil},
 	}
 }

@@ -113,6 +113,6 @@ func plainOverHTTP(request string, header http.Header) opener {
 			}
 			return err
 		}
-		return closing(client{call: call, close: func() error { return nil }}, pool, server), nil
+		return closing(client{version: modernVersion, call: call, close: func() error { return nil }}, pool, server), nil
 	}
 }

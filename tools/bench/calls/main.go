@@ -4,11 +4,12 @@
 //	go run ./calls
 //	go run ./calls -structs
 //	go run ./calls -proxy
+//	go run ./calls -embedded [-argument 1048576]
 //
 // The first compares plain calls with those of the other SDKs: a small object of arguments and a
 // line of text as the result, through the plain calls of their APIs, with their default checks.
 // Over HTTP all use the same pooling of connections, and "net/http alone" shows the cost of the
-// exchange without decoding. The last table is of revision 2026-07-28, which has no sessions.
+// exchange without decoding. The last tables are of revision 2026-07-28, which has no sessions.
 //
 // The second measures a tool that is a Go function from a struct to a struct, called by a client
 // that knows its schemas. It compares this with a handler and a call over a bare session that
@@ -16,8 +17,11 @@
 // not decoded.
 //
 // The third compares calls through a proxy with direct ones, for package proxy and for a proxy that
-// is written with the official SDK and passes on tools alone. The proxy and the server behind it use
-// the same transport. Over standard input and output, both are processes of their own.
+// is written with the official SDK and passes on tools alone. The proxy and the server behind it
+// use the same transport. Over standard input and output, both are processes of their own.
+//
+// The fourth compares plain calls to servers of the other SDKs with tasks, and to the same servers
+// without. -argument adds a string of this size to the arguments.
 //
 // The contestants take turns, so that other load of the machine affects all of them. The table has
 // medians over the turns: the calls per second, and in parentheses the ratio to the first
@@ -59,24 +63,30 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	only := flags.String("way", "", "measure only transports whose name contains `TEXT`")
 	moved := flags.Bool("structs", false, "compare calls with structs")
 	proxied := flags.Bool("proxy", false, "compare calls through proxies")
+	embedded := flags.Bool("embedded", false, "compare plain calls to servers of other SDKs with and without tasks")
+	size := flags.Int("argument", 0, "with -embedded, add a string of this `SIZE` to the arguments")
 	turn := flags.Duration("time", time.Second, "let a turn take this `TIME`")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	list := texts()
-	if *moved {
-		list = structs()
+	lists := [][]contestant{texts()}
+	switch {
+	case *moved:
+		lists = [][]contestant{structs()}
+	case *proxied:
+		lists = [][]contestant{proxies()}
+	case *embedded:
+		lists = embeddings(*size)
 	}
-	if *proxied {
-		list = proxies()
-	}
-	for _, transport := range []string{inMemory, overStdio, overJSON, overSSE, overModern} {
+	for _, transport := range []string{inMemory, overStdio, overJSON, overSSE, overModern, overModernStdio} {
 		if *only != "" && !strings.Contains(transport, *only) {
 			continue
 		}
-		for _, callers := range []int{1, 64} {
-			if err := measure(ctx, out, list, transport, callers, *rounds, *turn); err != nil {
-				return err
+		for _, list := range lists {
+			for _, callers := range []int{1, 64} {
+				if err := measure(ctx, out, list, transport, callers, *rounds, *turn); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -89,18 +99,20 @@ type turn struct{ rate, cost, bytes, allocations float64 }
 // measure prints the table for one transport and a number of callers.
 func measure(ctx context.Context, out io.Writer, all []contestant, transport string, callers, rounds int, length time.Duration) error {
 	list := slices.DeleteFunc(slices.Clone(all), func(c contestant) bool { return c.ways[transport] == nil })
+	if len(list) == 0 {
+		return nil
+	}
 	turns := make([][]turn, len(list))
-	for range rounds {
-		for i, c := range list {
-			before, bytes, objects := processorTime(), allocated("/gc/heap/allocs:bytes"), allocated("/gc/heap/allocs:objects")
-			n, took, err := calls(ctx, c.ways[transport], callers, length)
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", c.name, transport, err)
+	for round := range rounds {
+		for i := range list {
+			if round%2 == 1 { // so that no contestant always follows the same one
+				i = len(list) - 1 - i
 			}
-			turns[i] = append(turns[i], turn{
-				float64(n) / took.Seconds(), float64((processorTime() - before).Microseconds()) / float64(n),
-				float64(allocated("/gc/heap/allocs:bytes")-bytes) / float64(n), float64(allocated("/gc/heap/allocs:objects")-objects) / float64(n),
-			})
+			t, err := calls(ctx, list[i].ways[transport], strings.Contains(transport, modernVersion), callers, length)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", list[i].name, transport, err)
+			}
+			turns[i] = append(turns[i], t)
 		}
 	}
 	fmt.Fprintf(out, "%s, %d callers\n", transport, callers)
@@ -132,21 +144,25 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// calls opens a connection and makes calls for a turn. It returns their number and the elapsed
-// time.
-func calls(ctx context.Context, open opener, callers int, turn time.Duration) (int64, time.Duration, error) {
+// calls opens a connection and makes calls for a turn. It measures them without opening the connection. It
+// fails if the connection is not modern, but should be.
+func calls(ctx context.Context, open opener, modern bool, callers int, length time.Duration) (turn, error) {
 	c, err := open(ctx)
 	if err != nil {
-		return 0, 0, err
+		return turn{}, err
 	}
 	defer c.close()
+	if modern && c.version != modernVersion {
+		return turn{}, fmt.Errorf("speaks %q, want %q", c.version, modernVersion)
+	}
 	if err := c.call(ctx); err != nil {
-		return 0, 0, err
+		return turn{}, err
 	}
 	var n atomic.Int64
 	var failure atomic.Value
-	start := time.Now()
-	end := start.Add(turn)
+	start, before := time.Now(), processorTime()
+	bytes, objects := allocated("/gc/heap/allocs:bytes"), allocated("/gc/heap/allocs:objects")
+	end := start.Add(length)
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
@@ -160,12 +176,18 @@ func calls(ctx context.Context, open opener, callers int, turn time.Duration) (i
 		})
 	}
 	wg.Wait()
-	took := time.Since(start)
-	if err := c.close(); err != nil {
-		return 0, 0, err
+	made := float64(n.Load())
+	t := turn{
+		rate:        made / time.Since(start).Seconds(),
+		bytes:       float64(allocated("/gc/heap/allocs:bytes")-bytes) / made,
+		allocations: float64(allocated("/gc/heap/allocs:objects")-objects) / made,
 	}
 	if err, ok := failure.Load().(error); ok {
-		return 0, 0, err
+		return turn{}, err
 	}
-	return n.Load(), took, nil
+	if err := c.close(); err != nil {
+		return turn{}, err
+	}
+	t.cost = float64((processorTime() - before).Nanoseconds()) / 1e3 / made // a child process counts when it has ended
+	return t, nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	mcpgo "github.com/mark3labs/mcp-go/client"
+	mcpgotransport "github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 )
@@ -31,16 +32,18 @@ func mcpgoInMemory(ctx context.Context) (client, error) {
 	return mcpgoClient(ctx, c)
 }
 
-func mcpgoOverStdio(ctx context.Context) (client, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return client{}, err
+func mcpgoOverStdio(options ...mcpgo.ClientOption) opener {
+	return func(ctx context.Context) (client, error) {
+		path, err := os.Executable()
+		if err != nil {
+			return client{}, err
+		}
+		c := mcpgo.NewClient(mcpgotransport.NewStdio(path, os.Environ(), serveFlag, "mcp-go"), options...)
+		if err := c.Start(ctx); err != nil {
+			return client{}, err
+		}
+		return mcpgoClient(ctx, c)
 	}
-	c, err := mcpgo.NewStdioMCPClient(path, os.Environ(), serveFlag, "mcp-go")
-	if err != nil {
-		return client{}, err
-	}
-	return mcpgoClient(ctx, c)
 }
 
 func mcpgoClient(ctx context.Context, c *mcpgo.Client) (client, error) {
@@ -51,6 +54,7 @@ func mcpgoClient(ctx context.Context, c *mcpgo.Client) (client, error) {
 		return client{}, err
 	}
 	return client{
+		version: c.ProtocolVersion(),
 		call: func(ctx context.Context) error {
 			var req mcp.CallToolRequest
 			req.Params.Name, req.Params.Arguments = tool, arguments()

@@ -48,6 +48,7 @@ func (m mcpwire) contestant(name string) contestant {
 	}
 	if m.handler != nil {
 		ways[overModern] = m.overHTTP(0, session.ModernRevisions()...)
+		ways[overModernStdio] = func(ctx context.Context) (client, error) { return m.overStdio(ctx, name, session.ModernRevisions()...) }
 	}
 	return contestant{name, ways, func(context.Context) error { return m.serve(stdio.Server(stdio.Options{})).Wait() }}
 }
@@ -59,7 +60,7 @@ func (m mcpwire) inMemory(ctx context.Context) (client, error) {
 	return c.closing(s.Wait), err
 }
 
-func (m mcpwire) overStdio(ctx context.Context, name string) (client, error) {
+func (m mcpwire) overStdio(ctx context.Context, name string, revisions ...mcp.Revision) (client, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return client{}, err
@@ -68,7 +69,7 @@ func (m mcpwire) overStdio(ctx context.Context, name string) (client, error) {
 	if err != nil {
 		return client{}, err
 	}
-	return m.dial(ctx, p)
+	return m.dial(ctx, p, revisions...)
 }
 
 func (m mcpwire) overHTTP(streamAfter time.Duration, revisions ...mcp.Revision) opener {
@@ -188,6 +189,8 @@ func (h toolHandler) Discover(context.Context, *mcp.RequestParams) (*mcp.Discove
 
 func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, error)) service {
 	cfg := &session.Config{Handler: session.ServerHandler(toolHandler{call: call}, nil)}
+	responder := session.NewResponder(cfg)
+	cfg.Responder = responder
 	serve := func(conn transport.Conn) *session.Session {
 		return session.Serve(conn, &mcp.InitializeResult{
 			Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}},
@@ -195,7 +198,7 @@ func serveHandler(call func(*mcp.CallToolRequestParams) (*mcp.CallToolResult, er
 		}, cfg)
 	}
 	return service{serve, func(o streamable.HandlerOptions) *streamable.Handler {
-		o.Responder = session.NewResponder(cfg)
+		o.Responder = responder
 		return streamable.NewHandler(func(_ *http.Request, conn transport.Conn) { serve(conn) }, o)
 	}}
 }
@@ -207,7 +210,7 @@ func dialSession(call func(context.Context, mcp.ToServer) error) dialer {
 		if err != nil {
 			return client{}, err
 		}
-		return client{func(ctx context.Context) error { return call(ctx, mcp.ToServer{Caller: s}) }, s.Close}, nil
+		return client{string(s.Revision()), func(ctx context.Context) error { return call(ctx, mcp.ToServer{Caller: s}) }, s.Close}, nil
 	}
 }
 
@@ -232,7 +235,7 @@ func dialClient(call func(context.Context, *mcpwireclient.Client) error) dialer 
 			return client{}, err
 		}
 		_, err = c.Tool(ctx, tool)
-		return client{func(ctx context.Context) error { return call(ctx, c) }, c.Close}, err
+		return client{string(c.Session().Revision()), func(ctx context.Context) error { return call(ctx, c) }, c.Close}, err
 	}
 }
 

@@ -46,6 +46,7 @@ func officialClient(ctx context.Context, t mcp.Transport, name string) (client, 
 		return client{}, err
 	}
 	return client{
+		version: s.InitializeResult().ProtocolVersion,
 		call: func(ctx context.Context) error {
 			result, err := s.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments()})
 			if err != nil {

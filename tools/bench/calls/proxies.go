@@ -69,7 +69,7 @@ func proxyOf(connect func(context.Context) (transport.Conn, error)) mcpwire {
 			return client{}, err
 		}
 		_, err = c.Tool(ctx, prefix+tool)
-		return client{func(ctx context.Context) error {
+		return client{string(c.Session().Revision()), func(ctx context.Context) error {
 			result, err := c.CallTool(ctx, prefix+tool, json.RawMessage(given))
 			if err != nil {
 				return err

@@ -26,9 +26,11 @@ type contestant struct {
 	name    string
 	handler func() http.Handler // serves sessions with a tool
 
-	// connect opens a session with its GET stream. The session lasts until the returned value is
-	// closed.
+	// connect opens a session with its GET stream, or a subscription if modern is set. It lasts
+	// until the returned value is closed.
 	connect func(ctx context.Context, url string, pool *http.Client) (any, error)
+
+	modern bool // the clients listen with subscriptions/listen of revision 2026-07-28
 }
 
 // plain is the contestant without an SDK.
@@ -37,10 +39,11 @@ const plain = "net/http alone"
 // contestants returns all contestants, mcpwire first.
 func contestants() []contestant {
 	return []contestant{
-		{"mcpwire", mcpwireHandler, mcpwireConnect},
-		{"official Go SDK", officialHandler, officialConnect},
-		{"mcp-go", mcpgoHandler, mcpgoConnect},
-		{plain, plainHandler, plainConnect},
+		{"mcpwire", mcpwireHandler, mcpwireConnect, false},
+		{"mcpwire, listen", mcpwireHandler, mcpwireListen, true},
+		{"official Go SDK", officialHandler, officialConnect, false},
+		{"mcp-go", mcpgoHandler, mcpgoConnect, false},
+		{plain, plainHandler, plainConnect, false},
 	}
 }
 
@@ -63,6 +66,16 @@ func mcpwireHandler() http.Handler {
 
 func mcpwireConnect(ctx context.Context, url string, pool *http.Client) (any, error) {
 	o := &client.Options{Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Config{Revisions: session.Revisions()}}
+	o.HTTP.Options = httpclient.Options{HTTP: pool}
+	return client.Dial(ctx, url, o)
+}
+
+// mcpwireListen opens the subscription of a client that follows the list of tools.
+func mcpwireListen(ctx context.Context, url string, pool *http.Client) (any, error) {
+	o := &client.Options{
+		Info: mcp.Implementation{Name: "client", Version: "1"}, Session: session.Config{Revisions: session.ModernRevisions()},
+		Notifications: mcp.UnimplementedClientNotificationHandler{},
+	}
 	o.HTTP.Options = httpclient.Options{HTTP: pool}
 	return client.Dial(ctx, url, o)
 }
@@ -103,7 +116,12 @@ func mcpgoConnect(ctx context.Context, url string, pool *http.Client) (any, erro
 	return c, err
 }
 
-// plainHandler responds to the messages that open a session, and holds its stream.
+// modernPath is where plainHandler speaks revision 2026-07-28. Elsewhere, clients have to open a
+// session.
+const modernPath = "/modern"
+
+// plainHandler responds to the messages that open a session or a subscription, and holds its
+// stream.
 func plainHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
@@ -116,6 +134,9 @@ func plainHandler() http.Handler {
 		var message struct {
 			ID     json.RawMessage
 			Method string
+			Params struct {
+				Notifications json.RawMessage
+			}
 		}
 		if err := json.NewDecoder(r.Body).Decode(&message); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -128,6 +149,14 @@ func plainHandler() http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Mcp-Session-Id", "1")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{"tools":{}},"serverInfo":{"name":"server","version":"1"}}}`, message.ID, mcp.Revision20251125)
+		case message.Method == mcp.MethodServerDiscover && r.URL.Path == modernPath:
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":[%q],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"public"}}`, message.ID, mcp.Revision20260728)
+		case message.Method == mcp.MethodSubscriptionsListen:
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`+"\n\n", message.ID, message.Params.Notifications)
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, message.ID)

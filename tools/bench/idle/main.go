@@ -6,9 +6,12 @@
 // Servers and clients are measured separately, each in its own process, so that the memory of one
 // side is not counted for the other. The same client in another process opens the sessions of all
 // servers: it performs the handshake, opens the stream, and keeps no other connection. All clients
-// connect to the same server, which decodes nothing, and share a pool of connections. Memory is the
+// connect to the same server, which decodes little, and share a pool of connections. Memory is the
 // memory in use after a garbage collection, including stacks of goroutines, divided by the number
 // of sessions.
+//
+// The contestant "listen" holds the stream of a subscription of revision 2026-07-28 instead of a
+// session.
 //
 // All figures include the cost of package net/http, with a handler that holds a stream and a client
 // that reads one. That cost is also measured. The figures in parentheses exclude it.
@@ -110,7 +113,7 @@ func measureServer(ctx context.Context, c contestant, count int) (usage, error) 
 	if err != nil {
 		return usage{}, err
 	}
-	clients := &raw{server: u}
+	clients := &raw{server: u, modern: c.modern}
 	defer clients.close()
 	return measure(server, count, clients.open)
 }
@@ -122,7 +125,11 @@ func measureClient(ctx context.Context, c contestant, count int) (usage, error) 
 		return usage{}, err
 	}
 	defer server.stop()
-	clients, err := start(ctx, holdFlag, c.name, server.line)
+	at := server.line
+	if c.modern {
+		at += modernPath
+	}
+	clients, err := start(ctx, holdFlag, c.name, at)
 	if err != nil {
 		return usage{}, err
 	}
@@ -215,8 +222,8 @@ func (p *process) stop() {
 	p.cmd.Wait()
 }
 
-// runChild runs a child process: a server, or a process with clients. It executes the commands in in
-// until in ends.
+// runChild runs a child process: a server, or a process with clients. It executes the commands in
+// in until in ends.
 func runChild(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	c, err := find(args[1])
 	if err != nil {

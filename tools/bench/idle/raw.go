@@ -16,6 +16,7 @@ import (
 // raw is the client for all servers. It keeps one connection per session, with the stream.
 type raw struct {
 	server  *url.URL
+	modern  bool // it listens, without a session
 	streams []net.Conn
 }
 
@@ -30,6 +31,9 @@ func (c *raw) open(count int) error {
 }
 
 func (c *raw) openOne() error {
+	if c.modern {
+		return c.listen()
+	}
 	hello := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"client","version":"1"}}}`, mcp.Revision20251125)
 	conn, opened, err := c.send(http.MethodPost, "", hello)
 	if err != nil {
@@ -46,6 +50,33 @@ func (c *raw) openOne() error {
 	}
 	c.streams = append(c.streams, conn)
 	return nil
+}
+
+// listen opens a subscription, and reads the acknowledgment.
+func (c *raw) listen() error {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,`+
+		`"io.modelcontextprotocol/clientInfo":{"name":"client","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`+
+		`"notifications":{"toolsListChanged":true}}}`, mcp.Revision20260728)
+	r := c.request(http.MethodPost, "", body)
+	r.Header.Set("Mcp-Protocol-Version", string(mcp.Revision20260728))
+	r.Header.Set("Mcp-Method", mcp.MethodSubscriptionsListen)
+	conn, err := net.Dial("tcp", c.server.Host)
+	if err != nil {
+		return err
+	}
+	c.streams = append(c.streams, conn)
+	if err := r.Write(conn); err != nil {
+		return err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), r)
+	if err != nil {
+		return err
+	}
+	first, err := bufio.NewReader(answer.Body).ReadString('\n')
+	if err == nil && !strings.Contains(first, "acknowledged") {
+		err = fmt.Errorf("not acknowledged: %s", first)
+	}
+	return err
 }
 
 // send makes a request over a new connection. It reads the body of the response, unless it is a

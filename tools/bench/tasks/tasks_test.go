@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,6 +31,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	author "github.com/mcpwire/mcpwire/runtime/client"
 	front "github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -51,7 +53,11 @@ import (
 // A cycle creates a task, runs it, and fetches its result. "author" is what the README shows:
 // StartTool and Result of a client, and a server whose tool is a Go function. "manager" is the
 // runtime alone, as another SDK would embed it. "session" has a client, a server and all messages over an in-memory
-// connection, including the notification of the task's end. mcp-go also runs in one process, over
+// connection, including the notification of the task's end. "extension" is the same for a task of the
+// Tasks extension in revision 2026-07-28: the result comes with tasks/get, which the caller repeats
+// until it is there; "extension-polls" is how often. In "extension-once", the caller sends tasks/get
+// once, after the end of the task. "extension-author" is what the README shows: the client subscribes
+// to the task, and the server pushes its result. mcp-go also runs in one process, over
 // its in-process transport, which calls the handlers of server and client directly. "http" and
 // "mcp-go-http" are client and server in one process over Streamable HTTP on the loopback address,
 // with two POSTs per cycle. "http-listening" also has the GET stream, on which the server reports
@@ -113,7 +119,7 @@ func mallocs() uint64 {
 // contest lets the contestants take b.N turns each, with the given number of concurrent callers.
 // Other load of the machine affects all of them. Ratios are relative to the last contestant of the
 // same round, which is the peer. The metrics are medians and, for ratios, also the minimum and the
-// maximum. After each turn, tasks in memory expire and garbage is collected, so that no contestant
+// maximum. The least processor time depends least on other load. After each turn, tasks in memory expire and garbage is collected, so that no contestant
 // pays for another one.
 func contest(b *testing.B, rest time.Duration, list ...contestant) {
 	b.Helper()
@@ -138,6 +144,7 @@ func contest(b *testing.B, rest time.Duration, list ...contestant) {
 	for i, c := range list {
 		b.ReportMetric(median(rates[i]), c.name+"-cycles/s")
 		b.ReportMetric(median(costs[i]), c.name+"-cpu-µs")
+		b.ReportMetric(slices.Min(costs[i]), c.name+"-cpu-least-µs")
 		b.ReportMetric(median(allocs[i]), c.name+"-allocs")
 		if i < len(list)-1 {
 			b.ReportMetric(median(ratios[i]), c.name+"-times")
@@ -221,11 +228,17 @@ func BenchmarkTaskCycle(b *testing.B) {
 		return contestant{name, func() error { return authorCycle(c) }}
 	}
 	b.Run("memory", func(b *testing.B) {
+		var polls, cycles atomic.Int64
+		_, subscriber := serveExtension(b, memory.New(), keeping, authorDone)
 		contest(b, rest,
+			contestant{"extension", extensionCycle(connectExtension(b, memory.New(), keeping), &polls, &cycles)},
+			contestant{"extension-once", extensionOnce(b, memory.New(), keeping)},
+			written("extension-author", subscriber),
 			written("author", connectAuthor(b, authorServer(b, authorDone))),
 			over("session", connect(b, newManager(b, memory.New(), keeping), plain)),
 			alone(newManager(b, memory.New(), keeping)),
 			peer("mcp-go", connectMCPGo(b, plainMCPGo)))
+		b.ReportMetric(float64(polls.Load())/float64(cycles.Load()), "extension-polls")
 	})
 	b.Run("http", func(b *testing.B) {
 		contest(b, rest,
@@ -239,8 +252,162 @@ func BenchmarkTaskCycle(b *testing.B) {
 		contest(b, 0,
 			over("session", connect(b, newManager(b, boltStore(b), time.Hour), plain)),
 			alone(newManager(b, boltStore(b), time.Hour)),
-			contestant{"bbolt", rawBolt(b)})
+			contestant{"bbolt", rawBolt(b, 150, 250)})
 	})
+	b.Run("bolt-extension", func(b *testing.B) {
+		var polls, cycles atomic.Int64
+		contest(b, 0,
+			contestant{"extension", extensionCycle(connectExtension(b, boltStore(b), time.Hour), &polls, &cycles)},
+			contestant{"extension-once", extensionOnce(b, boltStore(b), time.Hour)},
+			contestant{"bbolt", rawBolt(b, 360, 160)}) // the params of a running task have the _meta of the request
+		b.ReportMetric(float64(polls.Load())/float64(cycles.Load()), "extension-polls")
+	})
+}
+
+// BenchmarkTaskStep measures a [front.Step] of a durable task beside one write to the store, which
+// adds the same entry to the journal of a record. A cycle is a task with 50 steps, and as many
+// writes. It needs -benchtime, such as 5x for five rounds.
+func BenchmarkTaskStep(b *testing.B) {
+	const steps = 50
+	for _, x := range []struct {
+		name string
+		open func(*testing.B) task.Store
+		ttl  time.Duration
+		rest time.Duration
+	}{
+		{"memory", func(*testing.B) task.Store { return memory.New() }, keeping, keeping + keeping/10},
+		{"bolt", boltStore, time.Hour, 0},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			s := front.New("s", "1", &front.Config{TaskStore: x.open(b), Tasks: task.Config{Limits: unlimited, DefaultTTL: x.ttl}})
+			_, err := front.AddTool(s, "t", "", func(ctx context.Context, c *front.Call, _ struct{}) (string, error) {
+				for i := range steps {
+					if _, err := front.Step(ctx, c, "step", func(context.Context) (int, error) { return i, nil }); err != nil {
+						return "", err
+					}
+				}
+				return "done", nil
+			}, front.Durable())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { s.Close() })
+			c := connectAuthor(b, s)
+			store := x.open(b)
+			b.Cleanup(func() { store.Close() })
+			contest(b, x.rest,
+				contestant{"steps", func() error { return authorCycle(c) }},
+				contestant{"writes", func() error { return journalCycle(store, x.ttl, steps) }})
+		})
+	}
+}
+
+// journalCycle makes the same writes to a store as a durable task with steps.
+func journalCycle(store task.Store, ttl time.Duration, steps int) error {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	r, err := store.Create(context.Background(), task.Record{
+		ID: fmt.Sprintf("%016x%016x", mcpGoID.Add(1), now.UnixNano()), Status: mcp.TaskStatusWorking, Created: now, Updated: now, TTL: ttl,
+		Method: "tools/call", Params: json.RawMessage(`{"name":"t"}`), Restartable: true, Durable: new(task.Durable),
+	})
+	for i := 0; i < steps && err == nil; i++ {
+		d := *r.Durable
+		d.Entries = []task.Entry{{Kind: 1, Key: "step", Occurrence: i + 1, Result: strconv.AppendInt(nil, int64(i), 10)}}
+		d.Recorded++
+		r.Durable = &d
+		r, err = store.Update(context.Background(), r)
+	}
+	if err != nil {
+		return err
+	}
+	r.Status, r.Params, r.Durable, r.Result = mcp.TaskStatusCompleted, nil, nil, json.RawMessage(`{"content":[{"type":"text","text":"done"}]}`)
+	_, err = store.Update(context.Background(), r)
+	return err
+}
+
+// extensionOnce is extensionCycle with one request for the state, after the end of the task.
+func extensionOnce(b *testing.B, store task.Store, ttl time.Duration) func() error {
+	s, c := serveExtension(b, store, ttl, authorDone)
+	return func() error {
+		raw, err := c.Session().Call(context.Background(), mcp.MethodToolsCall, &mcp.CallToolRequestParams{Name: "t"})
+		if err != nil {
+			return err
+		}
+		var created tasks.CreateTaskResult
+		if err := codec.Unmarshal(raw, &created); err != nil {
+			return err
+		}
+		if _, err := s.Tasks().Result(context.Background(), "", created.TaskID, nil); err != nil {
+			return err
+		}
+		raw, err = c.Session().Call(context.Background(), tasks.MethodTasksGet, &tasks.GetTaskRequestParams{TaskID: created.TaskID})
+		if err != nil {
+			return err
+		}
+		result, ok := codec.Member(raw, "result")
+		if !ok {
+			return fmt.Errorf("no result: %s", raw)
+		}
+		return codec.Unmarshal(result, new(mcp.CallToolResult))
+	}
+}
+
+// connectExtension connects a client in revision 2026-07-28 to a server whose tool becomes a task at
+// once.
+func connectExtension(b *testing.B, store task.Store, ttl time.Duration) *session.Session {
+	_, c := serveExtension(b, store, ttl, authorDone)
+	return c.Session()
+}
+
+// serveExtension connects a client in revision 2026-07-28 to a server whose tool becomes a task at
+// once. All callers share the client, so more notifications than by default may be pending.
+func serveExtension(b *testing.B, store task.Store, ttl time.Duration, tool front.ToolFunc[struct{}, string]) (*front.Server, *author.Client) {
+	b.Helper()
+	s := front.New("s", "1", &front.Config{TaskStore: store, Tasks: task.Config{Limits: unlimited, DefaultTTL: ttl}})
+	if _, err := front.AddTool(s, "t", "", tool, front.Tasks(receiver.Support{After: -1})); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	here, there := inmemory.Pair(inmemory.Options{})
+	if _, err := s.Serve(there); err != nil {
+		b.Fatal(err)
+	}
+	c, err := author.Connect(context.Background(), here, &author.Options{Session: session.Config{Revisions: session.ModernRevisions(), MaxNotifications: 1 << 20}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close() })
+	return s, c
+}
+
+// extensionCycle returns a cycle of a task of the Tasks extension, and counts requests for its state.
+func extensionCycle(s *session.Session, polls, cycles *atomic.Int64) func() error {
+	return func() error {
+		cycles.Add(1)
+		raw, err := s.Call(context.Background(), mcp.MethodToolsCall, &mcp.CallToolRequestParams{Name: "t"})
+		if err != nil {
+			return err
+		}
+		var created tasks.CreateTaskResult
+		if err := codec.Unmarshal(raw, &created); err != nil {
+			return err
+		}
+		for {
+			polls.Add(1)
+			raw, err := s.Call(context.Background(), tasks.MethodTasksGet, &tasks.GetTaskRequestParams{TaskID: created.TaskID})
+			if err != nil {
+				return err
+			}
+			if status, _ := codec.Member(raw, "status"); string(status) == `"completed"` {
+				var done tasks.GetTaskResultCompleted
+				if err := codec.Unmarshal(raw, &done); err != nil {
+					return err
+				}
+				result, _ := codec.Member(raw, "result")
+				return codec.Unmarshal(result, new(mcp.CallToolResult))
+			}
+			runtime.Gosched()
+		}
+	}
 }
 
 // authorDone is the tool of the server that an author writes.
@@ -437,8 +604,8 @@ func resultMCPGo(c *client.Client, id string) (*mcpgo.TaskResultResult, error) {
 }
 
 // rawBolt makes the same writes as a cycle: the record and its three index entries, then the record
-// with its result. The callers share transactions by bbolt's own Batch.
-func rawBolt(b *testing.B) func() error {
+// with its result. The record has the given sizes. The callers share transactions by bbolt's own Batch.
+func rawBolt(b *testing.B, created, ended int) func() error {
 	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
 	if err != nil {
 		b.Fatal(err)
@@ -458,7 +625,7 @@ func rawBolt(b *testing.B) func() error {
 		b.Fatal(err)
 	}
 	var next atomic.Uint64
-	record, outcome := make([]byte, 150), make([]byte, 250)
+	record, outcome := make([]byte, created), make([]byte, ended)
 	return func() error {
 		key := binary.BigEndian.AppendUint64(nil, next.Add(1))
 		id := fmt.Appendf(nil, "%x", key[4:])
@@ -577,6 +744,10 @@ func BenchmarkTaskWake(b *testing.B) {
 		}, func() bool { return m.Stats().Waiting == 1 }}
 		measure(b, 50*time.Microsecond, written(b, connectAuthor), over(b, "session", connect), alone, peer(b, "mcp-go", connectMCPGo))
 	})
+	b.Run("push", func(b *testing.B) { // the subscription opens while the work runs
+		_, c := serveExtension(b, memory.New(), time.Hour, func(context.Context, *front.Call, struct{}) (string, error) { work(); return "done", nil })
+		measure(b, 5*time.Millisecond, waker{"push", func() error { return authorCycle(c) }, func() bool { return true }}, peer(b, "mcp-go", connectMCPGo))
+	})
 	b.Run("http", func(b *testing.B) { // all goroutines are blocked only after a while
 		withoutListening := func(b *testing.B, s *front.Server) *author.Client { return connectAuthorHTTP(b, s, true) }
 		measure(b, 2*time.Millisecond, written(b, withoutListening), over(b, "http", connectHTTP), peer(b, "mcp-go-http", connectMCPGoHTTP))
@@ -587,8 +758,15 @@ const serverEnv = "MCPWIRE_BENCH_SERVER"
 
 // TestMain makes this program a server on standard input and output if its environment says so.
 func TestMain(m *testing.M) {
-	if os.Getenv(serverEnv) == "" {
+	switch name := os.Getenv(serverEnv); name {
+	case "":
 		os.Exit(m.Run())
+	case "1":
+	default:
+		if err := serveStdio(context.Background(), name); err != nil && !errors.Is(err, io.EOF) {
+			panic(err)
+		}
+		return
 	}
 	manager, err := task.New(context.Background(), task.Config{Store: memory.New(), Limits: unlimited})
 	if err != nil {
@@ -930,4 +1108,69 @@ func longest(before, after *metrics.Float64Histogram) (seconds float64) {
 		}
 	}
 	return seconds
+}
+
+// BenchmarkStepReplay measures the time that a handler with 1,000 steps takes to pass them when it
+// runs again after a restart of the server.
+func BenchmarkStepReplay(b *testing.B) {
+	const steps = 1000
+	file := filepath.Join(b.TempDir(), "tasks")
+	var took, spent time.Duration
+	for range b.N {
+		recorded, replayed := make(chan bool, 1), make(chan bool, 1)
+		open := func(again bool) (*front.Server, func()) {
+			store, err := bolt.Open(file)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := front.New("s", "1", &front.Config{TaskStore: store})
+			front.AddTool(s, "t", "", func(ctx context.Context, c *front.Call, _ struct{}) (string, error) {
+				start, before := time.Now(), processor()
+				for i := range steps {
+					n, err := front.Step(ctx, c, "step", func(context.Context) (int, error) {
+						if again {
+							return 0, errors.New("a step ran again")
+						}
+						return i, nil
+					})
+					if err != nil || n != i {
+						b.Error(n, err)
+						break
+					}
+				}
+				if again {
+					took, spent = took+time.Since(start), spent+processor()-before
+					replayed <- true
+					return "done", nil
+				}
+				recorded <- true
+				<-ctx.Done()
+				return "", context.Cause(ctx)
+			}, front.Durable())
+			if err := s.Start(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+			return s, func() { s.Close(); store.Close() }
+		}
+		s, end := open(false)
+		here, there := inmemory.Pair(inmemory.Options{})
+		if _, err := s.Serve(there); err != nil {
+			b.Fatal(err)
+		}
+		c, err := author.Connect(context.Background(), here, &author.Options{Session: session.Config{Revisions: session.Revisions()}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.StartTool(context.Background(), "t", nil); err != nil {
+			b.Fatal(err)
+		}
+		<-recorded
+		end()
+		c.Close()
+		_, end = open(true)
+		<-replayed
+		end()
+	}
+	b.ReportMetric(float64(took)/float64(b.N)/1e6, "ms/replay")
+	b.ReportMetric(float64(spent)/float64(b.N)/1e6, "cpu-ms/replay")
 }
