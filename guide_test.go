@@ -13,17 +13,26 @@ import (
 
 // guideImports are the packages that snippets of the guide may use.
 var guideImports = []string{
-	"context", "crypto/rand", "encoding/base64", "errors", "fmt", "log/slog", "net/http", "os", "os/signal",
+	"context", "crypto/rand", "encoding/base64", "encoding/json", "errors", "fmt", "log/slog", "net/http", "os", "os/signal",
 	"path/filepath", "strconv", "strings", "syscall", "testing", "time",
 	"github.com/mcpwire/mcpwire/codec/jsonrpc",
 	"github.com/mcpwire/mcpwire/mcp",
+	"github.com/mcpwire/mcpwire/runtime/auth",
+	"github.com/mcpwire/mcpwire/runtime/auth/filestore",
+	"github.com/mcpwire/mcpwire/runtime/auth/jwtauth",
+	"github.com/mcpwire/mcpwire/runtime/auth/loopback",
+	"github.com/mcpwire/mcpwire/runtime/auth/machine",
+	"github.com/mcpwire/mcpwire/runtime/auth/oauth",
+	"github.com/mcpwire/mcpwire/runtime/auth/provider",
 	"github.com/mcpwire/mcpwire/runtime/client",
 	"github.com/mcpwire/mcpwire/runtime/form",
 	"github.com/mcpwire/mcpwire/runtime/server",
 	"github.com/mcpwire/mcpwire/runtime/server/servertest",
 	"github.com/mcpwire/mcpwire/runtime/session",
 	"github.com/mcpwire/mcpwire/runtime/task/bolt",
+	"github.com/mcpwire/mcpwire/runtime/task",
 	"github.com/mcpwire/mcpwire/runtime/task/memory",
+	"github.com/mcpwire/mcpwire/runtime/task/receiver",
 	"github.com/mcpwire/mcpwire/runtime/task/requestor",
 	"github.com/mcpwire/mcpwire/runtime/transport",
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio",
@@ -34,59 +43,104 @@ var guideImports = []string{
 // guideDeclaration matches a declaration at the left margin of a snippet.
 var guideDeclaration = regexp.MustCompile(`(?m)^(?:func|type) (?:[^\n]*\{\n(?s:.*?)^\}$|[^\n]*$)`)
 
-// TestGuide compiles every Go block of docs/guide.md and runs the tests in them. A block that
-// begins with a package clause is a program and is run, too, with empty standard input. All other
-// blocks make one file: their declarations stand at its top level, so that later blocks can use
-// them, and their statements in a function for each block.
+// TestGuide compiles every Go block of docs/guide.md and of docs/auth.md, and runs the tests in them.
+// A block that begins with a package clause is a program and is run, too, with empty standard input;
+// a block of text after it is what it must print. All other blocks of a page make one file: their
+// declarations stand at its top level, so that later blocks can use them, and their statements in a
+// function for each block.
 func TestGuide(t *testing.T) {
-	src, err := os.ReadFile("docs/guide.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Run("guide", func(t *testing.T) { testPage(t, "docs/guide.md", 15, "") })
+	t.Run("auth", func(t *testing.T) { testPage(t, "docs/auth.md", 12, authDeclarations) })
+}
+
+// guideScope is what snippets of both pages may use.
+const guideScope = "s *server.Server, c *client.Client"
+
+// authDeclarations are what the snippets of docs/auth.md use and the application has.
+const authDeclarations = `
+var (
+	verifier   auth.Verifier
+	store      oauth.Store
+	lookUp     func(ctx context.Context, token string) (user string, expiry time.Time, ok bool)
+	showToUser func(ctx context.Context, authorizationURL string) (string, error)
+	userInfo   func(ctx context.Context, t *oauth.Token) (subject string, claims map[string]any, err error)
+)
+
+func remove(ctx context.Context, c *server.Call, in struct{}) (string, error) { return "", nil }
+`
+
+// guideVariables matches the variables that a snippet declares at the left margin. The reader may be
+// the one who uses them.
+var guideVariables = regexp.MustCompile(`(?m)^(\w+(?:, \w+)*) := `)
+
+func testPage(t *testing.T, page string, least int, declared string) {
 	dir := t.TempDir()
-	var declarations, functions strings.Builder
-	programs, snippets := 0, 0
-	for i, b := range block.FindAllStringSubmatch(string(src), -1) {
+	var programs [][][]string // each with the blocks that follow
+	blocks := pageBlocks(t, page)
+	for i, b := range blocks {
 		lang, text := b[1], b[2]
 		switch {
+		case lang == "text" && i > 0 && strings.HasPrefix(blocks[i-1][2], "package main"):
 		case lang != "go":
 			t.Errorf("no test runs blocks of %s", lang)
 		case strings.HasPrefix(text, "package main"):
-			programs++
-			program := filepath.Join(dir, fmt.Sprintf("program%d", programs))
+			programs = append(programs, blocks[i+1:])
+			program := filepath.Join(dir, fmt.Sprintf("program%d", len(programs)))
 			if err := os.Mkdir(program, 0o755); err != nil {
 				t.Fatal(err)
 			}
 			write(t, program, "main.go", text)
-		default:
-			snippets++
-			for _, d := range guideDeclaration.FindAllString(text, -1) {
-				declarations.WriteString(d + "\n\n")
-			}
-			if body := strings.TrimSpace(guideDeclaration.ReplaceAllString(text, "")); body != "" {
-				fmt.Fprintf(&functions, "func block%d(ctx context.Context, s *server.Server, c *client.Client) error {\n{\n%s\n}\nreturn nil\n}\n\n", i+1, body)
-			}
 		}
 	}
-	if programs < 1 || snippets < 15 {
-		t.Errorf("only %d programs and %d snippets were found", programs, snippets)
+	snippets := compileSnippets(t, dir, blocks, declared, guideScope, guideImports)
+	if len(programs) < 1 || snippets < least {
+		t.Errorf("only %d programs and %d snippets were found", len(programs), snippets)
 	}
+	for i, next := range programs {
+		prints(t, shell(t, dir, fmt.Sprintf("go run ./program%d < /dev/null\n", i+1)), next)
+	}
+}
 
+// compileSnippets makes a package in dir of the Go blocks that are not programs, and runs the tests in
+// them. Snippets may use the declarations and, in statements, ctx and the parameters in scope. It
+// returns the number of snippets.
+func compileSnippets(t *testing.T, dir string, blocks [][]string, declared, scope string, imports []string) (snippets int) {
+	t.Helper()
+	var declarations, functions strings.Builder
+	declarations.WriteString(declared)
+	for i, b := range blocks {
+		text := b[2]
+		if b[1] != "go" || strings.HasPrefix(text, "package main") {
+			continue
+		}
+		snippets++
+		for _, d := range guideDeclaration.FindAllString(text, -1) {
+			declarations.WriteString(d + "\n\n")
+		}
+		if body := strings.TrimSpace(guideDeclaration.ReplaceAllString(text, "")); body != "" {
+			for _, names := range guideVariables.FindAllStringSubmatch(body, -1) {
+				for name := range strings.SplitSeq(names[1], ", ") {
+					if name != "_" {
+						body += "\n_ = " + name
+					}
+				}
+			}
+			fmt.Fprintf(&functions, "func block%d(ctx context.Context, %s) error {\n{\n%s\n}\nreturn nil\n}\n\n", i+1, scope, body)
+		}
+	}
 	code := declarations.String() + functions.String()
 	file := "package guide\n\nimport (\n"
-	for _, p := range slices.Sorted(slices.Values(guideImports)) {
-		if regexp.MustCompile(`\b` + path.Base(p) + `\.[A-Z]`).MatchString(code) {
-			file += fmt.Sprintf("\t%q\n", p)
+	for _, p := range slices.Sorted(slices.Values(imports)) {
+		name, from, renamed := strings.Cut(p, " ") // or only a path
+		if !renamed {
+			name, from = path.Base(p), p
+		}
+		if regexp.MustCompile(`\b` + name + `\.[A-Z]`).MatchString(code) {
+			file += fmt.Sprintf("\t%s %q\n", name, from)
 		}
 	}
 	write(t, dir, "guide_test.go", file+")\n\n"+code)
-	commands := "go mod init guide\ngo mod edit -replace github.com/mcpwire/mcpwire=" + root + "\ngo mod tidy\ngo test ./...\n"
-	for i := range programs {
-		commands += fmt.Sprintf("go run ./program%d < /dev/null\n", i+1)
-	}
-	shell(t, dir, commands)
+	_, use := repository(t)
+	shell(t, dir, "go mod init guide\n"+use+"go mod tidy\ngo test ./...\n")
+	return snippets
 }
