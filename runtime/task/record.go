@@ -52,6 +52,12 @@ type Record struct {
 	Runner string // see Request.Runner; "" for work in this process
 	Job    string // name of the job in that system; "" until the job is started
 
+	// Claim says which member of a fleet holds the task. It is zero if the store is not [Shared].
+	Claim Claim
+	// Trace is the trace context of the request that created the task, such as a traceparent of W3C
+	// Trace Context. It may be empty.
+	Trace string
+
 	Bytes int64 // approximate size in bytes, which counts towards Limits.Bytes; set by the Manager
 
 	// InputRequests holds the pending and the answered input requests. It is nil once the task is
@@ -152,7 +158,7 @@ const (
 // size estimates the number of bytes that the record takes in a store.
 func (r *Record) size() int64 {
 	n := recordOverhead + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) + len(r.Name) +
-		len(r.Runner) + len(r.Job) + len(r.Result) + len(r.Error)
+		len(r.Runner) + len(r.Job) + len(r.Claim.Member) + len(r.Trace) + len(r.Result) + len(r.Error)
 	for i := range r.InputRequests {
 		n += int(r.InputRequests[i].size())
 	}

@@ -1,0 +1,95 @@
+package task
+
+import (
+	"context"
+	"time"
+)
+
+// Shared is a [Store] that the Managers of several processes use at once. Such a Manager is a
+// member of a fleet. Each unfinished task is held by one member; see [Claim]. If that member ends,
+// another one takes the task over and runs its work again.
+//
+// Each process opens the store once and uses it with one Manager. A Shared store is not
+// [Exclusive]. Package storetest tests this contract, too.
+type Shared interface {
+	Store
+
+	// Join makes the caller a member of the fleet until [Membership.Leave] is called, or until its
+	// lease ends because the store cannot be reached. Then the caller may join again. Events are
+	// reported from then on.
+	Join(ctx context.Context, m Member, e Events) (Membership, error)
+}
+
+// Member describes a process of a fleet.
+type Member struct {
+	// ID identifies the member among all members that have ever joined. Join sets it.
+	ID string
+	// Name is the name of the process, for operators; it need not be unique. The default is the
+	// host name and the process id.
+	Name string
+	// Tools are the names of the tools whose tasks the member runs. If it is nil, the member runs
+	// the tasks of all tools that [Config].Recover accepts.
+	Tools []string
+	// Lease is the time after which a member that the store does not hear from counts as dead. The
+	// default is [DefaultLease]; the minimum is a second.
+	Lease time.Duration
+	// Joined is when the member has joined. Join sets it.
+	Joined time.Time
+}
+
+// DefaultLease is the default of [Member].Lease.
+const DefaultLease = 20 * time.Second
+
+// Events are the callbacks of a member. They may be called concurrently and must return at once.
+type Events struct {
+	// Departed is called when another member has left or died, and when that may have been missed.
+	Departed func()
+	// Offered is called with the id of a task that [Membership.Offer] offers to this member.
+	Offered func(id string)
+}
+
+// Membership is the place of one member in a fleet. Its methods may be called concurrently.
+type Membership interface {
+	// Self returns the member, with all defaults.
+	Self() Member
+	// Members returns the living members, this one included, in ascending order of their IDs. The
+	// list may be out of date.
+	Members() []Member
+	// Alive reports whether a member is alive. Unlike Members, it is never out of date: a member
+	// that is reported dead never becomes alive again.
+	Alive(ctx context.Context, id string) (bool, error)
+	// Expired returns a channel that is closed when the lease of this member has ended. Other
+	// members may have taken over its tasks.
+	Expired() <-chan struct{}
+
+	// Follow reports what other members do with a task until stop is called. Changes that are made
+	// through the store of this member are not reported.
+	Follow(id string, f Follower) (stop func())
+	// Send sends a message to the members that follow a task, except this one. It is delivered at
+	// most once to each. Messages of one member arrive in order.
+	Send(ctx context.Context, id string, message []byte) error
+	// Offer reports an unclaimed task to a member. The offer may be lost.
+	Offer(ctx context.Context, member, id string) error
+
+	// Leave ends the membership: other members take over its tasks.
+	Leave(ctx context.Context) error
+}
+
+// Follower are the callbacks of [Membership.Follow]. They may be called concurrently and must
+// return at once.
+type Follower struct {
+	// Changed is called after another member has changed or dropped the record, and when that may
+	// have been missed. It may also be called when nothing has changed.
+	Changed func()
+	// Message is called with each message of [Membership.Send]. It may be nil.
+	Message func(message []byte)
+}
+
+// Claim says which member of a fleet holds a task. Only the holder runs its work, and only the work
+// of the latest claim writes its outcome and its journal: each claim has another Epoch, and a
+// [Store] accepts a write only if the record has not changed since it was read. So a member that
+// was replaced can write nothing more, whatever its clock says.
+type Claim struct {
+	Member string // ID of the member; "" if no member holds the task
+	Epoch  uint64 // number of claims so far
+}
