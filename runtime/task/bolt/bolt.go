@@ -41,7 +41,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -54,6 +53,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boltfile"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/claim"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
@@ -238,9 +238,6 @@ func bucketsOf(tx *bbolt.Tx) (b buckets, err error) {
 	return b, nil
 }
 
-// maxEntries is the maximum number of entries in a journal.
-const maxEntries = math.MaxInt32
-
 // entryKey returns the key of an entry of the task with the given key.
 func entryKey(key []byte, number int) []byte {
 	k := make([]byte, 0, 12)
@@ -312,14 +309,14 @@ func (b buckets) record(id string) (task.Record, error) {
 	if err != nil {
 		return task.Record{}, err
 	}
-	r, err := decodeRecord(key, value, func() []byte {
+	r, err := taskcode.DecodeRecord(key, value, func() []byte {
 		if payloads := b.tasks.Tx().Bucket(payloadsBucket); payloads != nil {
 			return payloads.Get(key)
 		}
 		return nil
 	})
 	if err == nil && r.ID != id {
-		err = errDamaged
+		err = taskcode.ErrDamaged
 	}
 	if err != nil {
 		return task.Record{}, corrupt(key, err)
@@ -329,7 +326,7 @@ func (b buckets) record(id string) (task.Record, error) {
 
 // brief returns the brief of the task with a key.
 func (b buckets) brief(key []byte) (task.Record, error) {
-	r, err := decodeBrief(key, b.tasks.Get(key))
+	r, err := taskcode.DecodeBrief(key, b.tasks.Get(key))
 	if err != nil {
 		return task.Record{}, corrupt(key, err)
 	}
@@ -346,16 +343,16 @@ func (b buckets) journal(id string) ([]task.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := decodeBrief(key, value)
+	r, err := taskcode.DecodeBrief(key, value)
 	if err != nil {
 		return nil, corrupt(key, err)
 	}
-	if recorded(r.Durable) == 0 {
+	if taskcode.Recorded(r.Durable) == 0 {
 		return nil, nil
 	}
 	entries := b.tasks.Tx().Bucket(entriesBucket)
 	if entries == nil {
-		return nil, corrupt(key, errDamaged)
+		return nil, corrupt(key, taskcode.ErrDamaged)
 	}
 	var list []task.Entry
 	c := entries.Cursor()
@@ -364,7 +361,7 @@ func (b buckets) journal(id string) ([]task.Entry, error) {
 		if !bytes.Equal(k, entryKey(key, n)) {
 			return nil, corrupt(key, fmt.Errorf("entry %d of %d is missing", n, r.Durable.Recorded))
 		}
-		e, err := decodeEntry(k, v)
+		e, err := taskcode.DecodeEntry(k, v)
 		if err != nil {
 			return nil, corrupt(k, err)
 		}
@@ -436,7 +433,7 @@ func (s *Store) List(ctx context.Context, owner string, after uint64, limit int)
 				return err
 			}
 			if r.Owner != owner {
-				return corrupt(k[16:], errDamaged)
+				return corrupt(k[16:], taskcode.ErrDamaged)
 			}
 			list = append(list, r)
 		}
@@ -458,7 +455,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 			err := s.view(func(b buckets) error {
 				c := b.tasks.Cursor()
 				for k, v := c.Seek(seqKey(after + 1)); k != nil && len(list) < portion; k, v = c.Next() {
-					r, err := decodeBrief(k, v)
+					r, err := taskcode.DecodeBrief(k, v)
 					if err != nil {
 						return corrupt(k, err)
 					}

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -32,19 +33,19 @@ func verify(db *bbolt.DB, path string) error {
 func (b buckets) verify() error {
 	var ids, owners, expiry, payloads, entries sum
 	err := each(b.tasks, 8, func(k, v []byte) error {
-		r, err := decodeBrief(k, v)
+		r, err := taskcode.DecodeBrief(k, v)
 		if err != nil {
 			return corrupt(k, err)
 		}
 		if r.Seq > b.tasks.Sequence() {
-			return corrupt(k, errDamaged)
+			return corrupt(k, taskcode.ErrDamaged)
 		}
 		ids.add([]byte(r.ID), k)
 		owners.add(ownerKey(r.Owner, r.Seq), nil)
 		if r.TTL != 0 {
 			expiry.add(expiryKey(r.Expires(), r.Seq), nil)
 		}
-		for n := range recorded(r.Durable) {
+		for n := range taskcode.Recorded(r.Durable) {
 			if n == 0 {
 				payloads.add(k, nil)
 			}

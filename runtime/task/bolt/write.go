@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -254,7 +255,7 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 		} else if err != nil {
 			return err
 		}
-		old, err := decodeBrief(key, value)
+		old, err := taskcode.DecodeBrief(key, value)
 		if err != nil {
 			return corrupt(key, err)
 		}
@@ -278,13 +279,13 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 // put writes a record and adds its entries to the journal. It removes the entries from the record.
 // Before is the Durable of the record that it replaces, or nil.
 func (b buckets) put(key []byte, before *task.Durable, r *task.Record) error {
-	if recorded(r.Durable) == 0 && (r.Durable == nil || len(r.Durable.Entries) == 0) {
-		return errors.Join(b.tasks.Put(key, encodeRecord(key, r)), b.dropJournal(key, before))
+	if taskcode.Recorded(r.Durable) == 0 && (r.Durable == nil || len(r.Durable.Entries) == 0) {
+		return errors.Join(b.tasks.Put(key, taskcode.EncodeRecord(key, r)), b.dropJournal(key, before))
 	}
-	d, earlier := *r.Durable, recorded(before)
+	d, earlier := *r.Durable, taskcode.Recorded(before)
 	added := d.Entries
 	stay := d.Recorded - len(added)
-	if stay < 0 || stay > earlier || d.Recorded > maxEntries {
+	if stay < 0 || stay > earlier || d.Recorded > taskcode.MaxEntries {
 		return refusal{fmt.Errorf("bolt: journal of %d entries cannot have %d after %d are added", earlier, d.Recorded, len(added))}
 	}
 	d.Entries = nil
@@ -304,28 +305,28 @@ func (b buckets) put(key []byte, before *task.Durable, r *task.Record) error {
 	}
 	for i := range added {
 		k := entryKey(key, stay+i)
-		if err := entries.Put(k, encodeEntry(k, &added[i])); err != nil {
+		if err := entries.Put(k, taskcode.EncodeEntry(k, &added[i])); err != nil {
 			return err
 		}
 	}
 	body := make([]byte, 0, 64+len(r.Params)+len(r.Result)+len(r.Error))
-	if body = appendBody(body, key, r); !bytes.Equal(body, payloads.Get(key)) {
+	if body = taskcode.AppendBody(body, key, r); !bytes.Equal(body, payloads.Get(key)) {
 		if err := payloads.Put(key, body); err != nil {
 			return err
 		}
 	}
-	return b.tasks.Put(key, appendHead(make([]byte, 0, 256+len(r.StatusMessage)), key, r))
+	return b.tasks.Put(key, taskcode.AppendHead(make([]byte, 0, 256+len(r.StatusMessage)), key, r))
 }
 
 // dropJournal removes the payloads and the entries of a record with the given Durable, which may be
 // nil.
 func (b buckets) dropJournal(key []byte, d *task.Durable) error {
-	if recorded(d) == 0 {
+	if taskcode.Recorded(d) == 0 {
 		return nil
 	}
 	payloads, entries := b.tasks.Tx().Bucket(payloadsBucket), b.tasks.Tx().Bucket(entriesBucket)
 	if payloads == nil || entries == nil {
-		return corrupt(key, errDamaged)
+		return corrupt(key, taskcode.ErrDamaged)
 	}
 	err := payloads.Delete(key)
 	for n := d.Recorded - 1; n >= 0 && err == nil; n-- {

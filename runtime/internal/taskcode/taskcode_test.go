@@ -1,6 +1,7 @@
-package bolt
+package taskcode
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"testing"
 	"time"
@@ -20,13 +21,13 @@ func FuzzDecode(f *testing.F) {
 	}
 	key := seqKey(7)
 	encode := func(r *task.Record) (value, payload []byte) {
-		if recorded(r.Durable) == 0 {
-			return encodeRecord(key, r), nil
+		if Recorded(r.Durable) == 0 {
+			return EncodeRecord(key, r), nil
 		}
-		return appendHead(nil, key, r), appendBody(nil, key, r)
+		return AppendHead(nil, key, r), AppendBody(nil, key, r)
 	}
 	decode := func(value, payload []byte) (task.Record, error) {
-		return decodeRecord(key, value, func() []byte { return payload })
+		return DecodeRecord(key, value, func() []byte { return payload })
 	}
 	durable := r
 	durable.Durable = &task.Durable{Version: "v", LastInput: 1, Parked: true, Wake: at, Recorded: 2, RecordedBytes: 3}
@@ -41,7 +42,7 @@ func FuzzDecode(f *testing.F) {
 		}
 	}
 	entry := task.Entry{Kind: 1, Key: "k", Occurrence: 2, Result: json.RawMessage(`{}`), Failed: true}
-	f.Add(encodeEntry(key, &entry))
+	f.Add(EncodeEntry(key, &entry))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// The checksums are right, so that decoding goes beyond them.
 		head := append([]byte{format}, data...)
@@ -51,8 +52,8 @@ func FuzzDecode(f *testing.F) {
 		decode(data, data)
 		decode(append(block(head), block(data)...), nil)
 		decode(block(head), block(data))
-		if e, err := decodeEntry(key, block(data)); err == nil {
-			if again, err := decodeEntry(key, encodeEntry(key, &e)); err != nil || !cmp.Equal(e, again) {
+		if e, err := DecodeEntry(key, block(data)); err == nil {
+			if again, err := DecodeEntry(key, EncodeEntry(key, &e)); err != nil || !cmp.Equal(e, again) {
 				t.Fatalf("entry %+v became %+v, %v", e, again, err)
 			}
 		}
@@ -71,11 +72,13 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestDecodeRefusesRecordOfAnotherKey(t *testing.T) {
-	value := encodeRecord(seqKey(1), &task.Record{ID: "a"})
-	if _, err := decodeRecord(seqKey(1), value, nil); err != nil {
+	value := EncodeRecord(seqKey(1), &task.Record{ID: "a"})
+	if _, err := DecodeRecord(seqKey(1), value, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := decodeRecord(seqKey(2), value, nil); err == nil {
+	if _, err := DecodeRecord(seqKey(2), value, nil); err == nil {
 		t.Error("the record of another key was accepted")
 	}
 }
+
+func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }

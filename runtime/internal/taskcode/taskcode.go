@@ -1,4 +1,14 @@
-package bolt
+// Package taskcode encodes the records of tasks for stores that persist them.
+//
+// A record consists of two blocks. The head contains the fields of a brief, the body the payloads.
+// A store may keep the body of a record whose journal has entries apart from its head, and keeps
+// each entry apart from both, so that a step of the work writes the head and an entry alone. A block
+// is a CRC-32C, a length and the content. The CRC also covers a key, so that a value under a wrong
+// key is detected. In the content, numbers are varints and strings are prefixed with their length.
+//
+// The first 8 bytes of the key of a record are its Seq in big-endian order. The Seq is not stored in
+// the head. A key of an entry may be any bytes.
+package taskcode
 
 import (
 	"encoding/binary"
@@ -13,34 +23,33 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// A stored record consists of two blocks. The head contains the fields of a brief, the body the
-// payloads. If the task has a journal with entries, the body is in a bucket of its own, and so is
-// each entry, so that a step of the work writes the head and an entry alone. A block is a CRC-32C,
-// a length and the content. The CRC also covers the key, so that a value under a wrong key is
-// detected. In the content, numbers are varints and strings are prefixed with their length.
-
 // format is the version of the encoding, the first byte of a head.
 const format = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var errDamaged = errors.New("damaged record")
+// ErrDamaged reports that the bytes of a record or of an entry are damaged.
+var ErrDamaged = errors.New("damaged record")
 
-// recorded returns the number of entries in a journal. d may be nil.
-func recorded(d *task.Durable) int {
+// MaxEntries is the maximum number of entries in a journal.
+const MaxEntries = math.MaxInt32
+
+// Recorded returns the number of entries in a journal. d may be nil.
+func Recorded(d *task.Durable) int {
 	if d == nil {
 		return 0
 	}
 	return d.Recorded
 }
 
-// encodeRecord encodes a record whose journal has no entries.
-func encodeRecord(key []byte, r *task.Record) []byte {
+// EncodeRecord encodes a record whose journal has no entries.
+func EncodeRecord(key []byte, r *task.Record) []byte {
 	dst := make([]byte, 0, 256+len(r.StatusMessage)+len(r.Params)+len(r.Result)+len(r.Error))
-	return appendBody(appendHead(dst, key, r), key, r)
+	return AppendBody(AppendHead(dst, key, r), key, r)
 }
 
-func appendHead(dst, key []byte, r *task.Record) []byte {
+// AppendHead appends the block of the head of a record.
+func AppendHead(dst, key []byte, r *task.Record) []byte {
 	return appendBlock(dst, key, func(b []byte) []byte {
 		b = append(b, format, flags(r))
 		b = appendText(b, r.ID)
@@ -80,7 +89,8 @@ func appendHead(dst, key []byte, r *task.Record) []byte {
 	})
 }
 
-func appendBody(dst, key []byte, r *task.Record) []byte {
+// AppendBody appends the block of the payloads of a record.
+func AppendBody(dst, key []byte, r *task.Record) []byte {
 	return appendBlock(dst, key, func(b []byte) []byte {
 		b = appendText(b, r.Params)
 		b = appendText(b, r.Result)
@@ -105,7 +115,8 @@ func appendBody(dst, key []byte, r *task.Record) []byte {
 	})
 }
 
-func encodeEntry(key []byte, e *task.Entry) []byte {
+// EncodeEntry encodes an entry of a journal.
+func EncodeEntry(key []byte, e *task.Entry) []byte {
 	dst := make([]byte, 0, 32+len(e.Key)+len(e.Result))
 	return appendBlock(dst, key, func(b []byte) []byte {
 		failed := byte(0)
@@ -119,11 +130,11 @@ func encodeEntry(key []byte, e *task.Entry) []byte {
 	})
 }
 
-// decodeEntry decodes an entry of a journal. The entry does not share memory with data.
-func decodeEntry(key, data []byte) (e task.Entry, err error) {
+// DecodeEntry decodes an entry of a journal. The entry does not share memory with data.
+func DecodeEntry(key, data []byte) (e task.Entry, err error) {
 	content, rest, err := block(key, data)
 	if err != nil || len(rest) > 0 {
-		return e, errDamaged
+		return e, ErrDamaged
 	}
 	p := parser{rest: content}
 	e = task.Entry{Kind: p.byte(), Failed: p.byte() == 1, Key: p.text(), Occurrence: int(p.uint()), Result: p.raw()}
@@ -197,20 +208,20 @@ func checksum(key, content []byte) uint32 {
 // block splits the first block off data and verifies its checksum.
 func block(key, data []byte) (content, rest []byte, err error) {
 	if len(data) < blockHead {
-		return nil, nil, errDamaged
+		return nil, nil, ErrDamaged
 	}
 	sum, n := binary.LittleEndian.Uint32(data), uint64(binary.LittleEndian.Uint32(data[4:]))
 	if data = data[blockHead:]; n > uint64(len(data)) {
-		return nil, nil, errDamaged
+		return nil, nil, ErrDamaged
 	}
 	if content = data[:n]; checksum(key, content) != sum {
-		return nil, nil, errDamaged
+		return nil, nil, ErrDamaged
 	}
 	return content, data[n:], nil
 }
 
-// decodeBrief decodes the head of a record. The record does not share memory with data.
-func decodeBrief(key, data []byte) (task.Record, error) {
+// DecodeBrief decodes the head of a record. The record does not share memory with data.
+func DecodeBrief(key, data []byte) (task.Record, error) {
 	head, _, err := block(key, data)
 	if err != nil {
 		return task.Record{}, err
@@ -218,9 +229,9 @@ func decodeBrief(key, data []byte) (task.Record, error) {
 	return decodeHead(key, head)
 }
 
-// decodeRecord decodes a whole record. The function payload returns the body if the journal has
-// entries. The record does not share memory with data.
-func decodeRecord(key, data []byte, payload func() []byte) (task.Record, error) {
+// DecodeRecord decodes a whole record. The function payload returns the body if the journal has
+// entries, and is not called otherwise. The record does not share memory with data.
+func DecodeRecord(key, data []byte, payload func() []byte) (task.Record, error) {
 	head, rest, err := block(key, data)
 	if err != nil {
 		return task.Record{}, err
@@ -229,15 +240,22 @@ func decodeRecord(key, data []byte, payload func() []byte) (task.Record, error) 
 	if err != nil {
 		return r, err
 	}
-	if recorded(r.Durable) > 0 {
+	if Recorded(r.Durable) > 0 {
 		if len(rest) > 0 {
-			return task.Record{}, errDamaged
+			return task.Record{}, ErrDamaged
 		}
 		rest = payload()
 	}
-	body, rest, err := block(key, rest)
+	err = DecodeBody(key, rest, &r)
+	return r, err
+}
+
+// DecodeBody decodes the block of the payloads of a record into r, which holds the head. The record
+// does not share memory with data.
+func DecodeBody(key, data []byte, r *task.Record) error {
+	body, rest, err := block(key, data)
 	if err != nil || len(rest) > 0 {
-		return task.Record{}, errDamaged
+		return ErrDamaged
 	}
 	p := parser{rest: body}
 	r.Params, r.Result, r.Error = p.raw(), p.raw(), p.raw()
@@ -251,13 +269,13 @@ func decodeRecord(key, data []byte, payload func() []byte) (task.Record, error) 
 			r.InputRequests[i].Key, r.InputRequests[i].Occurrence = p.text(), int(p.uint())
 		}
 	}
-	return r, p.end()
+	return p.end()
 }
 
 func decodeHead(key, head []byte) (r task.Record, err error) {
 	p := parser{rest: head}
 	if p.byte() != format {
-		return r, errDamaged
+		return r, ErrDamaged
 	}
 	flags := p.byte()
 	r = task.Record{
@@ -297,7 +315,7 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 			Parked: flags&flagParked != 0, Version: p.text(), LastInput: p.uint(), Wake: p.time(),
 			Recorded: int(p.uint()), RecordedBytes: int64(p.uint()),
 		}
-		p.failed = p.failed || r.Durable.Recorded < 0 || r.Durable.Recorded > maxEntries
+		p.failed = p.failed || r.Durable.Recorded < 0 || r.Durable.Recorded > MaxEntries
 	}
 	return r, p.end()
 }
@@ -310,7 +328,7 @@ type parser struct {
 
 func (p *parser) end() error {
 	if p.failed || len(p.rest) > 0 {
-		return errDamaged
+		return ErrDamaged
 	}
 	return nil
 }
