@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -25,20 +25,21 @@ type subscription struct {
 // change is a changed list, or an updated resource.
 type change struct{ method, uri string }
 
-// listener is an open subscriptions/listen of a modern client. Changes that it has not reported are
-// merged.
+// compareChanges sorts lists first.
+func compareChanges(a, b change) int {
+	return cmp.Or(cmp.Compare(a.uri, b.uri), cmp.Compare(a.method, b.method))
+}
+
+// listener is an open subscriptions/listen of a modern client.
 type listener struct {
 	session.Peer // to which the server itself sends the acknowledgment and its own changes
 	c            *client
 	id           mcp.NotificationMetaObject // the _meta of its notifications
 	wanted       mcp.SubscriptionFilter
-	wake         chan struct{} // has room for one
+	accepted     map[change]bool
+	changes      *subscriptions.Changes[change]
 	sending      sync.WaitGroup
-
-	mu       sync.Mutex
-	accepted map[change]bool
-	pending  map[change]struct{}
-	uris     []string // subscribed at upstreams
+	uris         []string // subscribed at upstreams
 }
 
 // listen serves subscriptions/listen. The server itself handles the request. The listener adds
@@ -52,7 +53,7 @@ func (c *client) listen(ctx context.Context, req *session.Request, next session.
 	}
 	x := &listener{
 		Peer: peer, c: c, id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, wanted: params.Notifications,
-		wake: make(chan struct{}, 1), accepted: map[change]bool{}, pending: map[change]struct{}{},
+		accepted: map[change]bool{}, changes: subscriptions.NewChanges(compareChanges),
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	result, err := next(session.WithPeer(ctx, x), req)
@@ -131,9 +132,9 @@ func (x *listener) send(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-x.wake:
+		case <-x.changes.Added():
 		}
-		for _, change := range x.take() {
+		for _, change := range x.changes.Take() {
 			var params codec.Encoder = &mcp.NotificationParams{Meta: &x.id}
 			if change.uri != "" {
 				params = &mcp.ResourceUpdatedNotificationParams{Meta: &x.id, URI: change.uri}
@@ -145,33 +146,14 @@ func (x *listener) send(ctx context.Context) {
 	}
 }
 
-// take returns the changes that were not reported.
-func (x *listener) take() []change {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	list := slices.SortedFunc(maps.Keys(x.pending), func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.uri, b.uri), cmp.Compare(a.method, b.method))
-	})
-	clear(x.pending)
-	return list
-}
-
 // notifyListeners reports a changed list, or the resource with a URI, to modern clients that listen
 // to it.
 func (c *client) notifyListeners(method, uri string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for x := range c.listeners {
-		of := change{method, uri}
-		if !x.accepted[of] {
-			continue
-		}
-		x.mu.Lock()
-		x.pending[of] = struct{}{}
-		x.mu.Unlock()
-		select {
-		case x.wake <- struct{}{}:
-		default:
+		if of := (change{method, uri}); x.accepted[of] {
+			x.changes.Add(of)
 		}
 	}
 }

@@ -12,5 +12,5 @@ func ModernState(s *Server) string {
 	return fmt.Sprint(p.session.Load(), p.level.Load(), p.logLimit, p.calls, p.requestsTasks.Load(), p.initialized.Load(),
 		p.store, p.persisted, p.restored, p.ended, p.stateChanges, p.clientLevel, p.principal, p.subscriptions, p.subscribedBytes,
 		p.subscriptionLocks, p.elicitations, p.notices, p.pendingLogs, p.pendingLogBytes, p.sendingNotices, p.roots.known, p.roots.list, p.roots.changes,
-		len(s.listeners.open), len(s.listeners.usage))
+		len(s.listeners.open), len(s.listeners.quota.Used()))
 }

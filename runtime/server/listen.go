@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -23,39 +23,10 @@ import (
 
 // listeners holds the open subscriptions of modern requests.
 type listeners struct {
-	mu    sync.Mutex
-	open  map[*listener]struct{}
-	usage map[string]usage // by principal
-}
+	quota subscriptions.Quota // counts the requests, and the resources and tasks in them
 
-// usage counts the subscriptions of a principal: the requests and the URIs in them.
-type usage struct{ count, bytes int }
-
-// reserve counts subscriptions of a principal. It fails if there are too many.
-func (x *listeners) reserve(cfg *Config, principal string, add usage) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	u := x.usage[principal]
-	switch {
-	case u.count+add.count > cfg.MaxSubscriptions:
-		return invalidRequest("limit of %d subscriptions is reached", cfg.MaxSubscriptions)
-	case u.bytes+add.bytes > cfg.MaxSubscriptionBytes:
-		return invalidRequest("limit of %d bytes of subscriptions is reached", cfg.MaxSubscriptionBytes)
-	}
-	x.usage[principal] = usage{u.count + add.count, u.bytes + add.bytes}
-	return nil
-}
-
-// release stops counting subscriptions.
-func (x *listeners) release(principal string, sub usage) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	u := x.usage[principal]
-	if u.count == sub.count {
-		delete(x.usage, principal)
-		return
-	}
-	x.usage[principal] = usage{u.count - sub.count, u.bytes - sub.bytes}
+	mu   sync.Mutex
+	open map[*listener]struct{}
 }
 
 func (x *listeners) add(l *listener) {
@@ -79,20 +50,16 @@ func (x *listeners) notify(method, uri string) {
 	}
 }
 
-// listener is an open subscription. Pending changes are merged, so that a client that reads slowly
-// costs no more memory than its subscription.
+// listener is an open subscription.
 type listener struct {
 	id        mcp.NotificationMetaObject // the _meta of its notifications
 	principal string
-	use       usage
+	size      subscriptions.Size
 
-	lists []string      // sorted methods of notifications of changed lists
-	uris  []string      // sorted
-	tasks *task.Watch   // nil for none
-	wake  chan struct{} // has room for one
-
-	mu      sync.Mutex
-	pending map[notice]struct{}
+	lists   []string    // sorted methods of notifications of changed lists
+	uris    []string    // sorted
+	tasks   *task.Watch // nil for none
+	changes *subscriptions.Changes[notice]
 }
 
 func (l *listener) notify(method, uri string) {
@@ -100,40 +67,19 @@ func (l *listener) notify(method, uri string) {
 	if uri != "" {
 		of, key = l.uris, uri
 	}
-	if _, found := slices.BinarySearch(of, key); !found {
-		return
+	if _, found := slices.BinarySearch(of, key); found {
+		l.changes.Add(notice{method: method, uri: uri})
 	}
-	l.report(notice{method: method, uri: uri})
 }
 
 // taskChanged reports a change of a task.
 func (l *listener) taskChanged(id string) {
-	l.report(notice{method: tasks.MethodNotificationsTasks, uri: id})
+	l.changes.Add(notice{method: tasks.MethodNotificationsTasks, uri: id})
 }
 
-// report adds a change to the pending ones, and wakes the listener.
-func (l *listener) report(n notice) {
-	l.mu.Lock()
-	if l.pending == nil {
-		l.pending = map[notice]struct{}{}
-	}
-	l.pending[n] = struct{}{}
-	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// take removes and returns the pending changes, lists first.
-func (l *listener) take() []notice {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list := slices.SortedFunc(maps.Keys(l.pending), func(a, b notice) int {
-		return cmp.Or(strings.Compare(a.uri, b.uri), strings.Compare(a.method, b.method))
-	})
-	l.pending = nil
-	return list
+// compareNotices sorts lists first.
+func compareNotices(a, b notice) int {
+	return cmp.Or(strings.Compare(a.uri, b.uri), strings.Compare(a.method, b.method))
 }
 
 // SubscriptionsListen implements subscriptions/listen (MCP, "Subscriptions"). It returns when the
@@ -146,7 +92,7 @@ func (h *handler) SubscriptionsListen(ctx context.Context, params *mcp.Subscript
 	defer h.leave(ctx, l)
 	for {
 		select {
-		case <-l.wake:
+		case <-l.changes.Added():
 			if err := l.send(ctx); err != nil {
 				return nil, err
 			}
@@ -162,23 +108,26 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	req, _ := session.FromContext(ctx)
 	uris := slices.Compact(slices.Sorted(slices.Values(params.Notifications.ResourceSubscriptions)))
 	meta, _ := codec.Member(req.Params, "_meta")
-	use := usage{count: 1 + len(uris), bytes: len(meta)}
+	size := subscriptions.Size{Count: 1 + len(uris), Bytes: len(meta)}
 	for _, uri := range uris {
-		use.bytes += len(uri)
+		size.Bytes += len(uri)
 	}
 	ids, err := h.watchedTasks(req, &params.Notifications)
 	if err != nil {
 		return nil, err
 	}
-	use.count += len(ids)
+	size.Count += len(ids)
 	for _, id := range ids {
-		use.bytes += len(id)
+		size.Bytes += len(id)
 	}
 	principal := strings.Clone(session.Principal(ctx))
-	if err := s.listeners.reserve(&s.cfg, principal, use); err != nil {
-		return nil, err
+	switch s.listeners.quota.Reserve(principal, size) {
+	case subscriptions.ErrCount:
+		return nil, invalidRequest("limit of %d subscriptions is reached", s.cfg.MaxSubscriptions)
+	case subscriptions.ErrBytes:
+		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.MaxSubscriptionBytes)
 	}
-	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, use: use, wake: make(chan struct{}, 1)}
+	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, size: size, changes: subscriptions.NewChanges(compareNotices)}
 	filter, err := h.subscribeTo(ctx, l, &params.Notifications, uris)
 	if err == nil && ids != nil {
 		err = h.watchTasks(ctx, l, ids, &filter)
@@ -230,7 +179,7 @@ func (h *handler) leave(ctx context.Context, l *listener) {
 	for _, uri := range l.uris {
 		h.p.callUnsubscribe(ctx, newCall(ctx, h.p), uri)
 	}
-	h.p.s.listeners.release(l.principal, l.use)
+	h.p.s.listeners.quota.Release(l.principal, l.size)
 }
 
 // setLists sets the wanted lists whose changes the server reports, and returns the part of the
@@ -261,7 +210,7 @@ func (l *listener) notifyClient(ctx context.Context, method string, params codec
 
 // send reports the pending changes.
 func (l *listener) send(ctx context.Context) error {
-	for _, n := range l.take() {
+	for _, n := range l.changes.Take() {
 		var params codec.Encoder = &mcp.NotificationParams{Meta: &l.id}
 		switch {
 		case n.method == tasks.MethodNotificationsTasks:

@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 	"github.com/mcpwire/mcpwire/runtime/internal/scope"
+	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -256,7 +257,6 @@ type Server struct {
 // configuration cfg may be nil. Mistakes in the arguments are recorded; see [Server.Err].
 func New(name, version string, cfg *Config) *Server {
 	s := &Server{peers: map[*peer]struct{}{}, bySession: map[*session.Session]*peer{}, timers: map[string]*time.Timer{}}
-	s.listeners = listeners{open: map[*listener]struct{}{}, usage: map[string]usage{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -264,6 +264,8 @@ func New(name, version string, cfg *Config) *Server {
 	for _, err := range s.cfg.complete(name, version) {
 		s.record(err)
 	}
+	s.listeners.open = map[*listener]struct{}{}
+	s.listeners.quota.Limit = subscriptions.Size{Count: s.cfg.MaxSubscriptions, Bytes: s.cfg.MaxSubscriptionBytes}
 	s.tools = newSet[*tool](s, KindTool, mcp.MethodNotificationsToolsListChanged)
 	s.resources = newSet[*resource](s, KindResource, mcp.MethodNotificationsResourcesListChanged)
 	s.templates = newSet[*template](s, KindTemplate, mcp.MethodNotificationsResourcesListChanged)

@@ -23,6 +23,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -41,7 +42,7 @@ type Engine struct {
 	starting sync.Mutex // held while the store is read
 	running  atomic.Pointer[running]
 	closed   bool // guarded by starting
-	watched  watched
+	watched  subscriptions.Quota
 	lifetime context.Context
 	end      context.CancelCauseFunc
 }
@@ -62,6 +63,7 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 		return nil, errors.New("embed: Options.Tasks.Recover is set: the embedding runs recovered tasks itself")
 	}
 	e := &Engine{backend: b, list: o.List, config: o.Tasks, tools: make(map[string]*embed.Tool, len(o.Tools))}
+	e.watched.Limit = subscriptions.Size{Count: maxWatched, Bytes: maxWatchedBytes}
 	for name, t := range o.Tools {
 		if err := e.complete(&t); err != nil {
 			return nil, fmt.Errorf("embed: tool %q: %w", name, err)

@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -17,65 +14,28 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// Limits of the tasks that all subscriptions of a principal name.
+// Limits of the subscriptions of a principal, and of the tasks that they name.
 const (
 	maxWatched      = 1000
 	maxWatchedBytes = 1 << 20
 )
 
-// watched counts the tasks in subscriptions, by principal.
-type watched struct {
-	mu    sync.Mutex
-	usage map[string]usage
-}
-
-type usage struct{ count, bytes int }
-
-// reserve counts the tasks of a subscription. It fails if the principal exceeds a limit.
-func (w *watched) reserve(principal string, add usage) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	u := w.usage[principal]
-	u.count, u.bytes = u.count+add.count, u.bytes+add.bytes
-	if u.count > maxWatched || u.bytes > maxWatchedBytes {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the limit of tasks in subscriptions is reached"}
-	}
-	if w.usage == nil {
-		w.usage = map[string]usage{}
-	}
-	w.usage[principal] = u
-	return nil
-}
-
-func (w *watched) release(principal string, sub usage) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	u := w.usage[principal]
-	if u.count == sub.count {
-		delete(w.usage, principal)
-		return
-	}
-	w.usage[principal] = usage{u.count - sub.count, u.bytes - sub.bytes}
-}
-
-// listener reports changes of tasks to a subscription. Pending changes of a task are merged.
+// listener reports changes of tasks to a subscription.
 type listener struct {
 	e         *Engine
 	id        mcp.NotificationMetaObject // the _meta of its notifications
 	principal string
-	use       usage
+	size      subscriptions.Size
 	send      func(ctx context.Context, method string, params json.RawMessage) error
 	watch     *task.Watch
 	known     []string
-	wake      chan struct{} // has room for one
-
-	mu      sync.Mutex
-	pending map[string]struct{}
+	changes   *subscriptions.Changes[string] // ids of tasks
 }
 
 // listen serves the tasks of a subscriptions/listen. The SDK serves its other subscriptions.
@@ -143,17 +103,17 @@ func subscribesTo(filter json.RawMessage) (other bool) {
 func (e *Engine) newListener(ctx context.Context, m *task.Manager, in *Incoming, ids []string) (*listener, error) {
 	l := &listener{
 		e: e, id: mcp.NotificationMetaObject{SubscriptionID: in.ID}, principal: strings.Clone(in.Principal), send: in.Send,
-		use: usage{count: 1 + len(ids)}, wake: make(chan struct{}, 1),
+		size: subscriptions.Size{Count: 1 + len(ids)}, changes: subscriptions.NewChanges(strings.Compare),
 	}
 	for _, id := range ids {
-		l.use.bytes += len(id)
+		l.size.Bytes += len(id)
 	}
-	if err := e.watched.reserve(l.principal, l.use); err != nil {
-		return nil, err
+	if err := e.watched.Reserve(l.principal, l.size); err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the limit of tasks in subscriptions is reached"}
 	}
-	watch, known, err := m.Watch(ctx, l.principal, ids, l.changed)
+	watch, known, err := m.Watch(ctx, l.principal, ids, l.changes.Add)
 	if err != nil {
-		e.watched.release(l.principal, l.use)
+		e.watched.Release(l.principal, l.size)
 		return nil, task.WireError(err)
 	}
 	l.watch, l.known = watch, append([]string{}, known...)
@@ -162,30 +122,7 @@ func (e *Engine) newListener(ctx context.Context, m *task.Manager, in *Incoming,
 
 func (l *listener) close() {
 	l.watch.Close()
-	l.e.watched.release(l.principal, l.use)
-}
-
-// changed marks a task as having pending changes.
-func (l *listener) changed(id string) {
-	l.mu.Lock()
-	if l.pending == nil {
-		l.pending = map[string]struct{}{}
-	}
-	l.pending[id] = struct{}{}
-	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// takePending removes and returns the tasks with pending changes.
-func (l *listener) takePending() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ids := slices.Sorted(maps.Keys(l.pending))
-	l.pending = nil
-	return ids
+	l.e.watched.Release(l.principal, l.size)
 }
 
 func (l *listener) acknowledge(ctx context.Context) error {
@@ -211,8 +148,8 @@ func (l *listener) notify(ctx context.Context, method string, params codec.Encod
 func (l *listener) run(ctx context.Context) error {
 	for {
 		select {
-		case <-l.wake:
-			for _, id := range l.takePending() {
+		case <-l.changes.Added():
+			for _, id := range l.changes.Take() {
 				if err := l.report(ctx, id); err != nil {
 					return err
 				}

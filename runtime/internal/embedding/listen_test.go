@@ -128,8 +128,8 @@ func TestListenIsRefused(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if len(s.watched.usage) > 0 {
-			t.Errorf("usage %v after the end", s.watched.usage)
+		if used := s.watched.Used(); len(used) > 0 {
+			t.Errorf("usage %v after the end", used)
 		}
 	})
 }
@@ -186,29 +186,8 @@ func TestListenEndsWithItsStream(t *testing.T) {
 		if _, err := s.Serve(t.Context(), i); err == nil {
 			t.Error("a subscription began on a stream that has ended")
 		}
-		if len(s.watched.usage) > 0 {
-			t.Errorf("usage %v after the end", s.watched.usage)
+		if used := s.watched.Used(); len(used) > 0 {
+			t.Errorf("usage %v after the end", used)
 		}
 	})
-}
-
-// The subscriptions of a principal are counted together.
-func TestSubscriptionsShareLimits(t *testing.T) {
-	var w watched
-	half := usage{maxWatched / 2, 10}
-	for range 2 {
-		if err := w.reserve("alice", half); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := w.reserve("alice", usage{count: 1}); err == nil {
-		t.Error("there are more subscriptions than the limit")
-	}
-	if err := w.reserve("bob", half); err != nil {
-		t.Error(err)
-	}
-	w.release("alice", half)
-	if err := w.reserve("alice", half); err != nil {
-		t.Error(err)
-	}
 }

@@ -1,0 +1,116 @@
+// Package subscriptions has the parts that all servers of subscriptions/listen share: the limits of
+// what a principal subscribes to, and the changes that a subscription has not reported yet (MCP
+// subscriptions).
+package subscriptions
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Errors of [Quota.Reserve].
+var (
+	ErrCount = errors.New("subscriptions: too many")
+	ErrBytes = errors.New("subscriptions: too many bytes")
+)
+
+// Size is the size of subscriptions.
+type Size struct {
+	Count int // of requests and of what they name, such as resources
+	Bytes int // of what they name
+}
+
+// Quota limits the subscriptions of each principal. Its methods are safe for concurrent use.
+type Quota struct {
+	Limit Size // of a principal; it is set before the first use and not changed afterwards
+
+	mu   sync.Mutex
+	used map[string]Size // by principal; those without subscriptions are absent
+}
+
+// Reserve counts a subscription of a principal. It fails with [ErrCount] or [ErrBytes], and counts
+// nothing, if the principal would exceed the limit. The Quota keeps the string principal.
+func (q *Quota) Reserve(principal string, s Size) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	sum := q.used[principal]
+	sum.Count += s.Count
+	sum.Bytes += s.Bytes
+	switch {
+	case sum.Count > q.Limit.Count:
+		return ErrCount
+	case sum.Bytes > q.Limit.Bytes:
+		return ErrBytes
+	}
+	if q.used == nil {
+		q.used = map[string]Size{}
+	}
+	q.used[principal] = sum
+	return nil
+}
+
+// Release stops counting a subscription that was reserved with the same principal and size.
+func (q *Quota) Release(principal string, s Size) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	rest := q.used[principal]
+	rest.Count -= s.Count
+	rest.Bytes -= s.Bytes
+	if rest == (Size{}) {
+		delete(q.used, principal)
+		return
+	}
+	q.used[principal] = rest
+}
+
+// Used returns the size of the subscriptions of all principals that have some.
+func (q *Quota) Used() map[string]Size {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return maps.Clone(q.used)
+}
+
+// Changes are the changes that a subscription has not reported yet. Equal changes are merged, so
+// that a client that reads slowly costs no more memory than its subscription. The methods are safe
+// for concurrent use.
+type Changes[T comparable] struct {
+	compare func(a, b T) int
+	added   chan struct{} // buffers one
+
+	mu      sync.Mutex
+	pending map[T]struct{}
+}
+
+// NewChanges returns Changes that Take sorts with compare.
+func NewChanges[T comparable](compare func(a, b T) int) *Changes[T] {
+	return &Changes[T]{compare: compare, added: make(chan struct{}, 1)}
+}
+
+// Add adds a change. It does not block.
+func (c *Changes[T]) Add(change T) {
+	c.mu.Lock()
+	if c.pending == nil {
+		c.pending = map[T]struct{}{}
+	}
+	c.pending[change] = struct{}{}
+	c.mu.Unlock()
+	select {
+	case c.added <- struct{}{}:
+	default:
+	}
+}
+
+// Added returns a channel with a value after changes were added. Take may return nothing then, if an
+// earlier call has returned them already.
+func (c *Changes[T]) Added() <-chan struct{} { return c.added }
+
+// Take removes and returns the changes, sorted.
+func (c *Changes[T]) Take() []T {
+	c.mu.Lock()
+	pending := c.pending
+	c.pending = nil
+	c.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(pending), c.compare)
+}
