@@ -16,6 +16,9 @@ type Config struct {
 	// Store holds the records of the tasks. The Manager does not close it; close it after the
 	// Manager.
 	Store Store
+	// Member describes this process in the fleet of a [Shared] store. It has no effect on other
+	// stores.
+	Member Member
 
 	// DefaultTTL is the lifetime of a task, from its creation on, if the requestor does not request
 	// one. The default is [DefaultTTL], or MaxTTL if that is shorter.
@@ -36,7 +39,8 @@ type Config struct {
 	// [DefaultPageSize].
 	PageSize int
 
-	// Limits apply to each principal.
+	// Limits apply to each principal. In a fleet, each member counts the unfinished tasks that it
+	// holds, and no others.
 	Limits Limits
 
 	// Quiet switches notifications/tasks/status off.

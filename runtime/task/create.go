@@ -80,8 +80,13 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if err != nil {
 		return err
 	}
+	self, claim, err := m.newClaim()
+	if err != nil {
+		return err
+	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	*r = Record{
+		Claim: claim,
 		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: statusText(q.StatusMessage),
 		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
 		Method: q.Method, Params: q.Params, Token: q.Token, Name: q.Name,
@@ -99,6 +104,12 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
+		if m.fleet != nil && r.Restartable && !serves(&self, r) {
+			if err := m.createElsewhere(r, q.Via); !errors.Is(err, ErrExists) {
+				return err
+			}
+			continue
+		}
 		if err := m.storeAndStart(ctx, r, q.Via, work); !errors.Is(err, ErrExists) {
 			return err
 		}
@@ -125,11 +136,20 @@ func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, w
 			// The task may have been stored nevertheless. If so, notCreated makes it fail.
 			m.setWriteError(err)
 			run.seq = 0
-			notCreated := func(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }
+			run.endClaiming()
 			go m.runWork(run, notCreated) // ends when the store works again or the Manager closes
 			return m.logFault("create task", err)
 		}
 	}
+	if err == nil && m.fleet != nil && lapsed(m.fleet.current()) {
+		// The others may have looked for the tasks of this member before the task was stored.
+		err = errNotMember
+		run.seq = r.Seq
+		run.endClaiming()
+		go m.runWork(run, notCreated) // ends when the outcome is stored
+		return err
+	}
+	run.endClaiming()
 	m.setWriteError(err)
 	if err != nil {
 		m.limits.workReturned(&run.usage)
@@ -144,6 +164,9 @@ func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, w
 	go m.runWork(run, work) // ends with the work; calls removeRun
 	return nil
 }
+
+// notCreated is the work of a task that the store may contain although Create returns an error.
+func notCreated(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }
 
 // errNotCreated is the outcome of a task that the store contains although Create returned an error.
 var errNotCreated = errors.New("the task could not be created")

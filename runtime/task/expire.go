@@ -103,14 +103,19 @@ func (m *Manager) handleExpired(r *Record) {
 	m.expiredIDs.add(r.Owner, r.ID)
 	defer m.watches.notify(r.ID)
 	if run := m.findRun(r.ID); run != nil {
-		m.limits.dropTaskWithWork(&run.usage)
-		run.abortProgress()
-		run.endContext(ErrExpired)
-		m.unpark(r.ID, true)
-	} else {
+		m.expireRun(run)
+	} else if m.fleet == nil {
 		m.limits.dropTaskWithoutWork(r)
 	}
 	m.audit.expired(r)
+}
+
+// expireRun ends the work of a dropped task.
+func (m *Manager) expireRun(run *Run) {
+	m.limits.dropTaskWithWork(&run.usage)
+	run.abortProgress()
+	run.endContext(ErrExpired)
+	m.unpark(run.id, true)
 }
 
 // expiredSet holds hashes of the ids of the latest expired tasks, so that a call about one of them

@@ -66,10 +66,13 @@ func (run *Run) Ask(ctx context.Context, key string, occurrence int, method stri
 		r.Params, r.InputRequests = nil, nil // as in Manager.wait
 		err = run.m.store.wait(until, &r)
 		parked = err != nil && w != nil && w.ended.Err() != nil
+		if err == nil && run.fenced(&r) {
+			err = ErrFenced
+		}
 	}
 	if parked {
 		w.addInput(number)
-	} else if !run.durable || run.ending() != ErrClosed { // otherwise the next run asks for it again
+	} else if !run.durable || !errors.Is(run.ending(), ErrClosed) { // otherwise the next run asks for it again
 		run.withdraw(number, q)
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -106,7 +109,7 @@ func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number ui
 	run.lastInputRequest++
 	fresh := run.lastInputRequest
 	run.mu.Unlock()
-	r, err = run.m.change(ctx, run.id, func(r *Record) error {
+	r, err = run.change(ctx, func(r *Record) error {
 		if r.Durable == nil {
 			q.Key, q.Occurrence = "", 0
 		}
@@ -141,7 +144,7 @@ func (r *Record) inputRequestByKey(q *InputRequest) *InputRequest {
 // withdraw removes an input request whose answer the work no longer waits for. If the number is 0,
 // the work has not begun to wait: withdraw removes the open one that an earlier run has made.
 func (run *Run) withdraw(number uint64, q *InputRequest) {
-	run.m.change(context.Background(), run.id, func(r *Record) error {
+	run.change(context.Background(), func(r *Record) error {
 		if earlier := r.inputRequestByKey(q); number == 0 && earlier != nil && earlier.Open() {
 			number = earlier.Number
 		}
@@ -222,7 +225,7 @@ var errSuperseded = errors.New("task: input request no longer pending at this wa
 // claim. It cancels the deliveries of earlier waiters. The record may be out of date; deliver
 // checks it again.
 func (m *Manager) claim(ctx context.Context, via Requestor, r *Record, waiter uint64, except map[uint64]bool) (claims []*claim) {
-	run := m.findRun(r.ID)
+	run := m.findLocal(r.ID)
 	var open []InputRequest
 	for _, q := range r.InputRequests {
 		if q.Open() && !except[q.Number] && (run == nil || !run.leavesToOthers(via, q.Method)) {
@@ -356,7 +359,7 @@ func (m *Manager) storeAnswer(c *claim, id string, result json.RawMessage, failu
 func (m *Manager) call(ctx context.Context, via Requestor, id string, q *InputRequest) (result json.RawMessage, err error) {
 	defer func() { boundary.Report(m.cfg.Logger, "requestor panicked", err, "task", id) }()
 	defer boundary.Catch(&err)
-	if run := m.findRun(id); run != nil {
+	if run := m.findLocal(id); run != nil {
 		ctx = context.WithValue(ctx, runKey{}, run)
 	}
 	return via.Call(ctx, q.Method, rawJSON(q.Params))
@@ -418,7 +421,7 @@ func (r *Record) setAnswer(number uint64, result json.RawMessage, failure *jsonr
 // does not write the record: otherwise each peer that connects and disconnects would cause a write
 // of the whole record.
 func (m *Manager) redeliver(id string) {
-	if run := m.findRun(id); run != nil {
+	if run := m.findLocal(id); run != nil {
 		run.mu.Lock()
 		undelivered := run.redelivery
 		run.redelivery = nil

@@ -40,13 +40,13 @@ func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputR
 // later run may or may not find the entry. For other work, Record does nothing.
 //
 // Record fails with a [*JournalError] if the journal would become too large, with a [*LimitError]
-// if the principal has no bytes left for it, and with [ErrCancelled] or [ErrNotFound] if the task
-// has ended.
+// if the principal has no bytes left for it, with [ErrCancelled] or [ErrNotFound] if the task has
+// ended, and with [ErrFenced] if another member of the fleet holds it.
 func (run *Run) Record(ctx context.Context, e Entry) error {
 	if !run.durable {
 		return nil
 	}
-	_, err := run.m.change(ctx, run.id, func(r *Record) error {
+	_, err := run.change(ctx, func(r *Record) error {
 		if r.terminal() {
 			return ErrCancelled
 		}

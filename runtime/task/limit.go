@@ -35,6 +35,7 @@ type taskUsage struct {
 	terminal     bool   // the record is terminal or dropped
 	dropped      bool   // the record has been dropped from the store
 	returned     bool   // the work has returned
+	counted      bool   // the task was counted; used in a fleet only
 }
 
 // usageOf returns the usage of a principal. The caller holds mu.
@@ -92,7 +93,36 @@ func (l *limiter) addTask(t *taskUsage) error {
 	}
 	u.tasks++
 	u.bytes += t.bytes
+	t.counted = true
 	return nil
+}
+
+// addHeld counts a task that was taken over from another member, regardless of the limits.
+func (l *limiter) addHeld(t *taskUsage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.usageOf(t.principal)
+	u.tasks++
+	u.bytes += t.bytes
+	t.counted = true
+}
+
+// forget stops counting a task whose run is removed from a member of a fleet.
+func (l *limiter) forget(t *taskUsage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !t.counted {
+		return
+	}
+	u := l.usageOf(t.principal)
+	u.bytes -= t.bytes
+	if !t.terminal || !t.returned {
+		u.tasks--
+	}
+	if t.terminal && !t.returned {
+		u.bytes -= t.requestBytes
+	}
+	t.bytes, t.counted, t.dropped, t.terminal, t.returned = 0, false, true, true, true
 }
 
 // addExisting counts a task that is already in the store, regardless of the limits.

@@ -26,6 +26,7 @@ type Manager struct {
 	cfg     Config
 	store   safeStore
 	release func() // releases the store
+	fleet   *fleet // nil if the store is not Shared
 	started time.Time
 	audit   audit
 
@@ -62,12 +63,16 @@ type inputRequestID struct {
 // New returns a Manager for the tasks of a store, and recovers the unfinished tasks in it.
 // Restartable work is re-run and external jobs are followed again; other unfinished tasks fail,
 // with a message that says why. New returns [ErrInUse] if another Manager uses the store.
+//
+// If the store is [Shared], New joins its fleet instead. From then on, the Manager takes over the
+// unfinished tasks of members that have ended, and recovers them.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	release := func() {}
+	shared, isShared := cfg.Store.(Shared)
 	if store, ok := cfg.Store.(Exclusive); ok {
 		if release, err = store.Acquire(); err != nil {
 			return nil, err
@@ -86,7 +91,14 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		claims:      map[inputRequestID]*claim{},
 	}
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
-	if err := m.recover(ctx); err != nil {
+	if isShared {
+		if err := m.joinFleet(ctx, shared); err != nil {
+			m.endLifetime(ErrClosed)
+			return nil, err
+		}
+		m.release = m.fleet.leave
+		m.group.Go(m.fleet.run) // ends with m.lifetime
+	} else if err := m.recover(ctx); err != nil {
 		m.Close(ctx)
 		return nil, err
 	}
@@ -99,7 +111,8 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 // of [os/signal.NotifyContext] after the signal, Close does not wait, and outcomes are lost if the
 // store is closed next.
 //
-// Tasks that can be recovered after a restart stay as they are; all others fail. An outcome that
+// Tasks that can be recovered after a restart stay as they are, for the next Manager or for other
+// members of the fleet; all others fail. An outcome that
 // the store refuses is retried for some seconds. The error says how many outcomes were lost. Close
 // may be called again.
 func (m *Manager) Close(ctx context.Context) error {
@@ -200,7 +213,7 @@ func (m *Manager) logFault(operation string, err error) error {
 
 // expectedError reports whether an error of the store is part of its contract and not a fault.
 func expectedError(err error) bool {
-	for _, known := range []error{ErrNotFound, ErrExpired, ErrExists, ErrConflict, ErrClosed, context.Canceled, context.DeadlineExceeded} {
+	for _, known := range []error{ErrNotFound, ErrExpired, ErrExists, ErrConflict, ErrClosed, errTaken, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -374,7 +387,7 @@ func (m *Manager) get(ctx context.Context, principal, id string, via Requestor, 
 	if err := m.read(ctx, principal, id, r); err != nil {
 		return err
 	}
-	if run := m.findRun(id); run != nil {
+	if run := m.findLocal(id); run != nil {
 		run.setLastSeen(via)
 	}
 	m.recheck(r)

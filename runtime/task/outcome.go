@@ -79,6 +79,10 @@ func (m *Manager) storeOutcome(run *Run, end finalState) error {
 		if err != nil {
 			return m.logFault("read task", err)
 		}
+		if run.fenced(&r) {
+			m.cfg.Logger.Warn("task outcome dropped: another member holds the task", "task", run.id, "member", r.Claim.Member)
+			return nil
+		}
 		if r.terminal() {
 			m.limits.commit(&run.usage, &r, 0)
 			return nil

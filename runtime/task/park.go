@@ -49,7 +49,7 @@ func (m *Manager) park(run *Run) Work {
 		wake = wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
 	}
 	for {
-		_, err := m.change(context.Background(), run.id, func(r *Record) error {
+		_, err := run.change(context.Background(), func(r *Record) error {
 			if r.terminal() || r.Durable == nil || r.anyAnswered(inputs) || !wake.IsZero() && !wake.After(time.Now()) {
 				return errUnchanged
 			}
@@ -80,7 +80,7 @@ func (m *Manager) pause(d time.Duration) bool {
 // or is due. Otherwise it returns nil: the run rests, or has been removed.
 func (m *Manager) resume(run *Run) Work {
 	for m.renew(run) {
-		r, err := m.change(context.Background(), run.id, func(r *Record) error {
+		r, err := run.change(context.Background(), func(r *Record) error {
 			if r.terminal() || !r.due(time.Now()) {
 				return errUnchanged
 			}
@@ -92,7 +92,7 @@ func (m *Manager) resume(run *Run) Work {
 		case errors.Is(err, ErrCorrupt):
 			m.failParked(run, "the stored record of the task is damaged")
 			return nil
-		case errors.Is(err, ErrNotFound), err == nil && r.terminal():
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrFenced), err == nil && r.terminal():
 			if err == nil {
 				m.limits.commit(&run.usage, &r, 0) // in case that recheck has called unpark
 			}

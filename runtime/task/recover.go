@@ -95,6 +95,9 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 		boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
 		return m.failUnrecoverable(ctx, &r, "the task could not be recovered after a restart of the receiver")
 	}
+	if work == nil && m.fleet != nil && (r.Restartable || r.Runner != "") {
+		return errTaken // another member may know the tool
+	}
 	if work == nil {
 		return m.failUnrecoverable(ctx, &r, "the receiver was restarted while the task was running, and the task cannot be recovered")
 	}
@@ -103,8 +106,12 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 		return err
 	}
 	run.preparing, run.isRerun = true, rerun
+	from := m.prepareClaim(run, &r)
 	_, err = m.change(ctx, r.ID, func(r *Record) error {
-		if !rerun && r.InputRequests == nil {
+		if err := run.take(r, from); err != nil {
+			return err
+		}
+		if !rerun && r.InputRequests == nil && m.fleet == nil {
 			return errUnchanged
 		}
 		if rerun {
@@ -121,6 +128,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 		return err
 	}
 	run.preparing = false
+	run.endClaiming()
 	m.audit.recovered(&r)
 	go m.runWork(run, work) // ends with the work; calls removeRun
 	return nil
@@ -131,6 +139,19 @@ func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
 	run, err := m.newRun(ctx, brief, nil)
 	if err != nil {
 		return err
+	}
+	if from := m.prepareClaim(run, brief); m.fleet != nil {
+		r, err := m.change(ctx, brief.ID, func(r *Record) error { return run.take(r, from) })
+		if err != nil {
+			m.removeRun(run)
+			return err
+		}
+		*brief = r.Brief()
+		run.endClaiming()
+		if !brief.parked() { // answered meanwhile
+			go m.resumeAndRun(run) // ends with the work
+			return nil
+		}
 	}
 	m.audit.recovered(brief)
 	if !m.rest(run, brief.Durable.Wake) {
@@ -169,6 +190,9 @@ func (m *Manager) failUnrecoverable(ctx context.Context, r *Record, message stri
 		return err
 	}
 	defer m.removeRun(run)
+	if m.fleet != nil {
+		m.limits.addHeld(&run.usage)
+	}
 	m.limits.workReturned(&run.usage)
 	from := r.Status
 	r.setOutcome(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})

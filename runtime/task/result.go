@@ -53,6 +53,11 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 	m.audit.waiting.Add(1)
 	defer m.audit.waiting.Add(-1)
 	run := m.findRun(r.ID)
+	attended := run == nil && via != nil && m.fleet != nil
+	if attended {
+		run = m.fleet.attend(r)
+		defer m.fleet.unattend(r.ID)
+	}
 	if run != nil && via != nil {
 		run.addWaiter(via)
 		defer run.removeWaiter(via)
@@ -91,6 +96,9 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 		if err != nil {
 			return m.logFault("wait for task", err)
 		}
+	}
+	if attended {
+		m.fleet.drain(both, r.ID)
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ import (
 // not a [*jsonrpc.Error] becomes an internal error with its text.
 //
 // The context ends when the task is cancelled (its cause is then [ErrCancelled]), when the task
-// expires ([ErrExpired]) or when the Manager closes ([ErrClosed]). While the work runs, it ends for
-// no other reason. A panic fails the task and nothing else.
+// expires ([ErrExpired]), when the Manager closes ([ErrClosed]) or when another member of the fleet
+// may hold the task ([ErrFenced]). While the work runs, it ends for no other reason. A panic fails the task and nothing else.
 type Work func(ctx context.Context, run *Run) (codec.Encoder, error)
 
 // Outcome is the result or the error with which a task or a job ends.
@@ -49,6 +49,8 @@ type Run struct {
 	// restart.
 	creator Requestor
 	usage   taskUsage
+	// claim is that of the run, if the store is Shared. It never changes after claiming is reset.
+	claim Claim
 	// ctx is the context of the work, and waits is the state of its waits. They are renewed when
 	// parked work runs again, and nil while it rests. waits is nil if the work cannot be parked.
 	ctx   atomic.Pointer[workContext]
@@ -74,6 +76,11 @@ type Run struct {
 	resting     bool // the work is parked and has no goroutine
 	wakePending bool // unpark was called while the run was not resting
 
+	// claiming is set until the record has the claim. A change that another member makes meanwhile
+	// sets missed.
+	claiming, missed atomic.Bool
+
+	held        bool // this member of a fleet holds the task; never changes
 	recoverable bool // the next Manager recovers the task; never changes
 	durable     bool // the record has a journal; never changes
 	extension   bool // see Record.Extension; never changes
@@ -117,6 +124,11 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	if m.runs[r.ID] != nil {
 		return nil, ErrExists
 	}
+	if m.fleet != nil {
+		run.claim, run.held = r.Claim, true
+		run.claiming.Store(true)
+		m.fleet.follow(r.ID)
+	}
 	m.runs[r.ID] = run
 	m.group.Add(1)
 	return run, nil
@@ -157,6 +169,10 @@ func (m *Manager) removeRun(run *Run) {
 	m.mu.Lock()
 	delete(m.runs, run.id)
 	m.mu.Unlock()
+	if m.fleet != nil {
+		m.fleet.unfollow(run.id)
+		m.limits.forget(&run.usage)
+	}
 	m.group.Done()
 }
 
@@ -233,21 +249,22 @@ func (run *Run) callWork(work Work) (result codec.Encoder, err error) {
 	return work(run.ctx.Load(), run)
 }
 
-// interrupted reports whether the work ended because the Manager closed, and the next Manager
-// recovers the task.
+// interrupted reports whether the work ended because the Manager closed and the next Manager
+// recovers the task, or because another member may hold the task.
 func (run *Run) interrupted(err error) bool {
-	return err != nil && run.recoverable && run.ending() == ErrClosed
+	cause := run.ending()
+	return err != nil && (run.recoverable && cause == ErrClosed || cause == ErrFenced)
 }
 
 // suspend prepares the record for the next Manager, after the Manager has closed: it stores the
 // progress, and subtracts this re-run from Reruns.
 func (run *Run) suspend() {
-	if !run.isRerun && run.token.IsZero() {
+	if !run.isRerun && run.token.IsZero() || run.ending() == ErrFenced {
 		return
 	}
 	run.abortProgress() // no progress follows the write
 	// If this fails, the error is logged and the re-run counts.
-	run.m.change(context.Background(), run.id, func(r *Record) error {
+	run.change(context.Background(), func(r *Record) error {
 		before := r.Progress
 		run.saveProgress(r)
 		if r.terminal() || r.Progress == before && !(run.isRerun && r.Reruns > 0) {
@@ -260,10 +277,14 @@ func (run *Run) suspend() {
 	})
 }
 
-// destination returns the Requestor for the next message, or nil. The caller holds mu.
+// destination returns the Requestor for the next message, or nil. In a fleet, it is those of other
+// processes if there is none in this one. The caller holds mu.
 func (run *Run) destination() Requestor {
 	if n := len(run.waiters); n > 0 {
 		return run.waiters[n-1]
+	}
+	if run.lastSeen == nil && run.held {
+		return remote{run.m.fleet, run.id}
 	}
 	return run.lastSeen
 }
@@ -326,6 +347,6 @@ func (run *Run) SetPollInterval(ctx context.Context, d time.Duration) error {
 
 // set applies f to the record of the task.
 func (run *Run) set(ctx context.Context, f func(r *Record)) error {
-	_, err := run.m.change(ctx, run.id, func(r *Record) error { f(r); return nil })
+	_, err := run.change(ctx, func(r *Record) error { f(r); return nil })
 	return err
 }

@@ -63,6 +63,9 @@ func (w *Watch) add(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ids[id] = struct{}{}
+	if w.m.fleet != nil {
+		w.m.fleet.follow(id)
+	}
 	x := &w.m.watches
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -106,6 +109,9 @@ func (w *Watch) remove(id string) {
 		return
 	}
 	delete(w.ids, id)
+	if w.m.fleet != nil {
+		w.m.fleet.unfollow(id)
+	}
 	x := &w.m.watches
 	x.mu.Lock()
 	defer x.mu.Unlock()

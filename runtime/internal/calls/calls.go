@@ -174,7 +174,7 @@ func (r *Run) failed(err error, method string) error {
 	case replay.ErrEnded:
 		return errors.New(r.pkg + ": the handler of the call has returned")
 	}
-	if context.Cause(r.ctx) == task.ErrClosed {
+	if errors.Is(context.Cause(r.ctx), task.ErrClosed) {
 		r.interrupted.Store(true)
 	}
 	if _, duplicate := errors.AsType[*replay.DuplicateError](err); duplicate {

@@ -1,0 +1,260 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+)
+
+// An attendant is a Run in a process that does not hold the task: it runs no work. It knows the
+// requestors of this process, delivers input requests to them, and passes on what the work sends
+// them from the member that holds the task.
+
+// maxMessages and messageTimeout bound what an attendant holds for a requestor that is slow. Later
+// messages are dropped.
+const (
+	maxMessages    = 256
+	messageTimeout = 10 * time.Second
+)
+
+// attend returns the attendant of a task, until unattend is called as often as attend.
+func (f *fleet) attend(r *Record) *Run {
+	f.follow(r.ID)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	each := f.followed[r.ID]
+	if each.attendant == nil {
+		run := &Run{m: f.m, id: r.ID, seq: r.Seq, method: r.Method, token: r.Token, extension: r.Extension()}
+		run.usage = taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision}
+		run.progress.restart()
+		each.attendant = run
+	}
+	each.attending++
+	return each.attendant
+}
+
+// unattend undoes attend.
+func (f *fleet) unattend(id string) {
+	f.mu.Lock()
+	each := f.followed[id]
+	if each.attending--; each.attending == 0 {
+		each.attendant, each.messages = nil, nil
+	}
+	f.mu.Unlock()
+	f.unfollow(id)
+}
+
+// attendant returns the attendant of a task in this process, or nil.
+func (f *fleet) attendant(id string) *Run {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if each := f.followed[id]; each != nil {
+		return each.attendant
+	}
+	return nil
+}
+
+// findLocal returns the work of a task in this process, its attendant, or nil.
+func (m *Manager) findLocal(id string) *Run {
+	run := m.findRun(id)
+	if run == nil && m.fleet != nil {
+		run = m.fleet.attendant(id)
+	}
+	return run
+}
+
+// message is a notification that work sends to a requestor of another member.
+type message struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
+}
+
+// drain waits until the messages that have arrived for a task are passed on, or ctx ends.
+func (f *fleet) drain(ctx context.Context, id string) {
+	f.mu.Lock()
+	passed := f.followed[id].passed
+	f.mu.Unlock()
+	if passed != nil {
+		select {
+		case <-passed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// received passes a message on to the requestor of an attendant. One goroutine for each task keeps
+// the order.
+func (f *fleet) received(id string, data []byte) {
+	var next message
+	if json.Unmarshal(data, &next) != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	each := f.followed[id]
+	if each == nil || each.attendant == nil || len(each.messages) == maxMessages {
+		return
+	}
+	each.messages = append(each.messages, next)
+	if each.passed == nil && f.m.spawn(func() { f.pass(each) }) { // ends when no message is left
+		each.passed = make(chan struct{})
+	}
+}
+
+// pass passes on the messages to the attendant of a task.
+func (f *fleet) pass(each *followed) {
+	for {
+		f.mu.Lock()
+		run := each.attendant
+		if len(each.messages) == 0 || run == nil {
+			close(each.passed)
+			each.messages, each.passed = nil, nil
+			f.mu.Unlock()
+			return
+		}
+		next := each.messages[0]
+		each.messages = each.messages[1:]
+		f.mu.Unlock()
+		if to := run.Requestor(); to != nil {
+			ctx, cancel := context.WithTimeout(f.m.lifetime, messageTimeout)
+			err := notify(ctx, to, next.Method, rawJSON(next.Params))
+			cancel()
+			boundary.Report(f.m.cfg.Logger, "requestor panicked", err, "task", run.id)
+		}
+	}
+}
+
+// remote is the [Requestor] of work whose requestors are in other processes.
+type remote struct {
+	f  *fleet
+	id string
+}
+
+// Call fails: the attendants deliver input requests.
+func (to remote) Call(context.Context, string, codec.Encoder) (json.RawMessage, error) {
+	return nil, errors.New("task: the requestor is in another process")
+}
+
+// Notify sends a message to the attendants of the task.
+func (to remote) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	next := message{Method: method}
+	if params != nil {
+		var err error
+		if next.Params, err = boundary.Marshal(params); err != nil {
+			return err
+		}
+	}
+	data, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	return boundary.Run(func() error { return to.f.current().Send(ctx, to.id, data) })
+}
+
+// createElsewhere stores a task that other members run. The attendant of the task exists until the
+// task is terminal, so that the creator receives what the work sends.
+func (m *Manager) createElsewhere(r *Record, via Requestor) error {
+	f := m.fleet
+	r.Claim = Claim{}
+	run := f.attend(r)
+	run.setLastSeen(via)
+	if err := m.limits.addTask(&run.usage); err != nil {
+		f.unattend(r.ID)
+		return err
+	}
+	f.mu.Lock()
+	each := f.followed[r.ID]
+	each.placing = true
+	f.mu.Unlock()
+	err := m.store.create(r)
+	if err != nil {
+		id, stored := r.ID, Record{}
+		if expectedError(err) || m.store.get(context.Background(), id, &stored) != nil {
+			m.setWriteError(err)
+			m.limits.forget(&run.usage)
+			f.unattend(id)
+			return m.logFault("create task", err)
+		}
+		*r = stored
+	}
+	m.setWriteError(nil)
+	m.limits.commit(&run.usage, r, 0)
+	m.audit.created(r)
+	m.scheduleSweep(r.Expires())
+	f.mu.Lock()
+	each.stored = true
+	f.mu.Unlock()
+	f.changed(r.ID) // for a change before stored was set
+	f.place(r)
+	return nil
+}
+
+// place offers a task to the member that is designated for it.
+func (f *fleet) place(r *Record) {
+	membership := f.current()
+	member := designated(membership.Members(), r)
+	if member == "" {
+		f.m.cfg.Logger.Warn("no member runs the tool", "task", r.ID, "tool", r.Name)
+		return
+	}
+	ctx, cancel := context.WithTimeout(f.m.lifetime, statusTimeout)
+	defer cancel()
+	if err := boundary.Run(func() error { return membership.Offer(ctx, member, r.ID) }); err != nil {
+		f.m.cfg.Logger.Warn("task not offered", "task", r.ID, "member", member, "error", err)
+	}
+}
+
+// placeAgain offers the tasks that were created here and that no member has claimed yet. It reports
+// whether there are any.
+func (f *fleet) placeAgain() (left bool) {
+	f.mu.Lock()
+	var ids []string
+	for id, each := range f.followed {
+		if each.placing {
+			ids = append(ids, id)
+		}
+	}
+	f.mu.Unlock()
+	for _, id := range ids {
+		var r Record
+		if f.m.store.get(f.m.lifetime, id, &r) == nil && r.Claim.Member == "" && !r.terminal() {
+			f.place(&r)
+			left = true
+		} else {
+			f.changed(id)
+		}
+	}
+	return left
+}
+
+// inspectAttendant applies a change to the attendant of a task. If this process has created the
+// task, the attendant ends some time after the task, so that it receives the last messages. R is
+// nil if the task was dropped.
+func (f *fleet) inspectAttendant(id string, r *Record) {
+	f.mu.Lock()
+	each := f.followed[id]
+	if each == nil || each.attendant == nil || each.placing && !each.stored {
+		f.mu.Unlock()
+		return
+	}
+	run := each.attendant
+	if each.placing && (r == nil || r.terminal() || r.Claim.Member != "") {
+		each.placing, each.created = false, true
+	}
+	ended := each.created && (r == nil || r.terminal())
+	if ended {
+		each.created = false
+	}
+	f.mu.Unlock()
+	if r != nil && r.terminal() && r.Claim.Member == "" && !f.m.cfg.Quiet {
+		run.notifyStatus(r) // the other changes are reported by the member that holds the task
+	}
+	if ended {
+		f.m.limits.forget(&run.usage)
+		time.AfterFunc(messageTimeout, func() { f.unattend(id) })
+	}
+}

@@ -1,0 +1,523 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+)
+
+// ErrFenced wraps [ErrClosed]. It is the cause with which the context of work ends if another
+// member of the fleet may hold the task: the work runs again there, and nothing that it does here
+// is stored any longer.
+var ErrFenced = fmt.Errorf("%w here: another member of the fleet may hold the task", ErrClosed)
+
+// errTaken reports that another member has claimed an orphan first.
+var errTaken = errors.New("task: claimed by another member")
+
+// errNotMember reports that the lease of this member has ended, and that it has not joined again.
+var errNotMember = errors.New("task: this process is not a member of the fleet at present")
+
+// inspectors is the maximum number of goroutines that read records which other members have
+// changed.
+const inspectors = 16
+
+// fleet is the part of a Manager whose store is [Shared]. It follows the tasks that have a run or a
+// watch in this process, and takes over the tasks of members that have ended.
+type fleet struct {
+	m     *Manager
+	store Shared
+	scans chan struct{} // capacity 1; signals that tasks may have lost their holder
+
+	mu         sync.Mutex
+	membership Membership
+	followed   map[string]*followed // by task id
+	changes    []string             // ids of tasks to inspect
+	inspecting int                  // number of goroutines that inspect tasks
+}
+
+// followed is a task that other members may change. It is guarded by the mu of the fleet.
+type followed struct {
+	users   int // number of runs and watches
+	stop    func()
+	pending bool // the id is in changes
+
+	attendant *Run          // nil if there is none
+	attending int           // number of users of attendant
+	messages  []message     // for the requestors of attendant
+	passed    chan struct{} // closed when the messages are passed on; nil if there are none
+	// placing is set while no member has claimed a task that was created here for others; stored is
+	// set once it is in the store. From then on, created is set until the task is terminal.
+	placing, stored, created bool
+
+	// revision is that of the latest record that was inspected. The others are its contents.
+	revision uint64
+	status   mcp.TaskStatus
+	seen     view
+}
+
+// joinFleet makes a Manager a member of the fleet of its store.
+func (m *Manager) joinFleet(ctx context.Context, store Shared) error {
+	f := &fleet{m: m, store: store, scans: make(chan struct{}, 1), followed: map[string]*followed{}}
+	m.fleet = f
+	membership, err := f.join(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.membership = membership
+	return err
+}
+
+// join calls Join of the store.
+func (f *fleet) join(ctx context.Context) (membership Membership, err error) {
+	defer boundary.Catch(&err)
+	return f.store.Join(ctx, f.m.cfg.Member, Events{
+		Departed: f.scan,
+		Offered:  func(id string) { f.m.spawn(func() { f.offered(id) }) },
+	})
+}
+
+// current returns the membership.
+func (f *fleet) current() Membership {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.membership
+}
+
+// leave ends the membership.
+func (f *fleet) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
+	defer cancel()
+	if err := boundary.Run(func() error { return f.current().Leave(ctx) }); err != nil {
+		f.m.cfg.Logger.Warn("fleet not left", "error", err) // the lease ends by itself
+	}
+}
+
+// lapsed reports whether the lease of a membership has ended.
+func lapsed(membership Membership) bool {
+	select {
+	case <-membership.Expired():
+		return true
+	default:
+		return false
+	}
+}
+
+// run takes over tasks until the Manager closes. When the lease ends, it ends all work and joins
+// again.
+func (f *fleet) run() {
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	again := false
+	for {
+		membership := f.current()
+		select {
+		case <-f.m.lifetime.Done():
+			return
+		case <-membership.Expired():
+			f.rejoin()
+			again = false
+		case <-f.scans:
+			again = false
+		case <-retry.C:
+		}
+		retry.Stop()
+		if left := f.adoptOrphans(again); left {
+			// Members may disagree about who takes over a task, and the store may fail.
+			again = true
+			retry.Reset(f.current().Self().Lease)
+		}
+	}
+}
+
+// scan makes run look for tasks that have lost their holder.
+func (f *fleet) scan() {
+	select {
+	case f.scans <- struct{}{}:
+	default:
+	}
+}
+
+// rejoin ends all work after the lease has ended, and joins the fleet again.
+func (f *fleet) rejoin() {
+	m := f.m
+	m.cfg.Logger.Warn("lease ended", "member", f.current().Self().ID)
+	m.mu.Lock()
+	runs := make([]*Run, 0, len(m.runs))
+	for _, run := range m.runs {
+		runs = append(runs, run)
+	}
+	m.mu.Unlock()
+	for _, run := range runs {
+		m.fence(run)
+	}
+	var membership Membership
+	for {
+		var err error
+		if membership, err = f.join(m.lifetime); err == nil {
+			break
+		}
+		m.cfg.Logger.Error("fleet not joined", "error", err, "retry_in", wakeRetry)
+		if !m.pause(wakeRetry) {
+			return
+		}
+	}
+	f.mu.Lock()
+	f.membership = membership
+	ids := make([]string, 0, len(f.followed))
+	for id, each := range f.followed {
+		each.stop = f.follower(id)
+		ids = append(ids, id)
+	}
+	f.mu.Unlock()
+	for _, id := range ids {
+		f.changed(id)
+	}
+	f.scan()
+}
+
+// follow reports changes of a task by other members to inspect, until unfollow is called as often
+// as follow. It must be called before the record is read.
+func (f *fleet) follow(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	each := f.followed[id]
+	if each == nil {
+		each = &followed{stop: f.follower(id)}
+		f.followed[id] = each
+	}
+	each.users++
+}
+
+// follower registers a task with the current membership. The caller holds mu.
+func (f *fleet) follower(id string) (stop func()) {
+	stop = func() {}
+	boundary.Run(func() error {
+		stop = f.membership.Follow(id, Follower{
+			Changed: func() { f.changed(id) },
+			Message: func(message []byte) { f.received(id, message) },
+		})
+		return nil
+	})
+	return stop
+}
+
+// unfollow undoes follow.
+func (f *fleet) unfollow(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	each := f.followed[id]
+	if each.users--; each.users == 0 {
+		delete(f.followed, id)
+		each.stop()
+	}
+}
+
+// changed makes a goroutine inspect a task.
+func (f *fleet) changed(id string) {
+	f.mu.Lock()
+	each := f.followed[id]
+	if each == nil || each.pending {
+		f.mu.Unlock()
+		return
+	}
+	each.pending = true
+	f.changes = append(f.changes, id)
+	start := f.inspecting < inspectors
+	if start {
+		f.inspecting++
+	}
+	f.mu.Unlock()
+	if start {
+		f.m.spawn(f.inspectAll) // ends when nothing is left to inspect
+	}
+}
+
+// inspectAll inspects tasks until none is left.
+func (f *fleet) inspectAll() {
+	for {
+		f.mu.Lock()
+		if len(f.changes) == 0 {
+			f.changes = nil
+			f.inspecting--
+			f.mu.Unlock()
+			return
+		}
+		id := f.changes[0]
+		f.changes = f.changes[1:]
+		if each := f.followed[id]; each != nil {
+			each.pending = false
+		}
+		f.mu.Unlock()
+		if f.inspect(id) {
+			continue
+		}
+		if !f.m.pause(wakeRetry) {
+			return
+		}
+		f.changed(id)
+	}
+}
+
+// inspect applies a change that another member has made to a task. It returns false if the record
+// cannot be read now.
+func (f *fleet) inspect(id string) bool {
+	m := f.m
+	var r Record
+	err := m.store.get(m.lifetime, id, &r)
+	run := m.findRun(id)
+	if run != nil && run.claiming.Load() {
+		// The order matters: endClaiming resets claiming before it reads missed.
+		run.missed.Store(true)
+		if run.claiming.Load() {
+			run = nil
+		}
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		if run != nil {
+			m.expiredIDs.add(run.usage.principal, id)
+			m.expireRun(run)
+		}
+		f.inspectAttendant(id, nil)
+		m.watches.notify(id)
+		return true
+	case errors.Is(err, ErrCorrupt):
+		return true
+	case err != nil:
+		return m.logFault("read task", err) == nil
+	}
+	if run != nil {
+		m.inspectRun(run, &r)
+	}
+	f.inspectAttendant(id, &r)
+	f.mu.Lock()
+	each := f.followed[id]
+	if each == nil || r.Revision <= each.revision {
+		f.mu.Unlock()
+		return true
+	}
+	differs := each.revision == 0 || each.status != r.Status || each.seen != r.view()
+	moved := each.revision != 0 && each.status != r.Status
+	each.revision, each.status, each.seen = r.Revision, r.Status, r.view()
+	f.mu.Unlock()
+	if moved && run != nil && !m.cfg.Quiet {
+		run.notifyStatus(&r)
+	}
+	if differs {
+		m.watches.notify(id)
+	}
+	return true
+}
+
+// inspectRun applies a record that another member may have written to the run of its task.
+func (m *Manager) inspectRun(run *Run, r *Record) {
+	switch {
+	case r.Claim != run.claim:
+		m.fence(run)
+	case r.terminal():
+		m.limits.commit(&run.usage, r, 0)
+		run.abortProgress()
+		run.endContext(ErrCancelled)
+		m.unpark(run.id, true)
+	default:
+		m.recheck(r)
+	}
+}
+
+// fence ends a run whose task another member may hold.
+func (m *Manager) fence(run *Run) {
+	run.abortProgress()
+	run.endContext(ErrFenced)
+	m.unpark(run.id, true)
+}
+
+// fenced reports whether another member holds the task of a run.
+func (run *Run) fenced(r *Record) bool { return run.m.fleet != nil && r.Claim != run.claim }
+
+// change is [Manager.change] for a write of the work. It fails with ErrFenced if another member
+// holds the task.
+func (run *Run) change(ctx context.Context, f func(r *Record) error) (Record, error) {
+	return run.m.change(ctx, run.id, func(r *Record) error {
+		if run.fenced(r) {
+			return ErrFenced
+		}
+		return f(r)
+	})
+}
+
+// newClaim returns this member and the claim of a task that it creates. They are zero if the store
+// is not Shared.
+func (m *Manager) newClaim() (self Member, claim Claim, err error) {
+	if m.fleet == nil {
+		return self, claim, nil
+	}
+	membership := m.fleet.current()
+	if lapsed(membership) {
+		return self, claim, errNotMember
+	}
+	self = membership.Self()
+	return self, Claim{self.ID, 1}, nil
+}
+
+// take claims the record of a run that recovers a task, unless the claim is no longer the given
+// one. It does nothing if the store is not Shared.
+func (run *Run) take(r *Record, from Claim) error {
+	if run.m.fleet == nil {
+		return nil
+	}
+	if r.Claim != from || r.terminal() {
+		return errTaken
+	}
+	r.Claim = run.claim
+	return nil
+}
+
+// adoptOrphans takes over the unfinished tasks that have no living holder. Each of them is left to
+// the member that is designated for it, unless all is set. It reports whether a task was left that
+// this member may have to take over later.
+func (f *fleet) adoptOrphans(all bool) (left bool) {
+	membership := f.current()
+	self, members := membership.Self(), membership.Members()
+	dead := map[string]bool{"": true}
+	for r, err := range f.m.store.scan(f.m.lifetime) {
+		if err != nil {
+			f.m.logFault("scan tasks", err)
+			return f.m.lifetime.Err() == nil
+		}
+		job := r.Job != "" && r.Status == mcp.TaskStatusCancelled
+		if r.terminal() && !job || r.expired(time.Now()) {
+			continue
+		}
+		// The acknowledgement of a claim may have been lost.
+		own := r.Claim.Member == self.ID && f.m.findRun(r.ID) == nil
+		gone, known := dead[r.Claim.Member]
+		if own {
+			gone, known = true, true
+		}
+		if !known {
+			var err error
+			if gone, err = f.departed(membership, members, r.Claim.Member); err != nil {
+				f.m.logFault("look up member", err)
+				return f.m.lifetime.Err() == nil
+			}
+			dead[r.Claim.Member] = gone
+		}
+		if !gone || !serves(&self, &r) {
+			continue
+		}
+		if mine := own || designated(members, &r) == self.ID; !mine && !all {
+			left = true
+			continue
+		}
+		if job {
+			f.m.cancelLeftoverJob(r)
+			continue
+		}
+		if err := f.adopt(r); err != nil {
+			left = true
+		}
+	}
+	return f.placeAgain() || left
+}
+
+// departed reports whether a member is no longer alive.
+func (f *fleet) departed(membership Membership, members []Member, id string) (gone bool, err error) {
+	if slices.ContainsFunc(members, func(m Member) bool { return m.ID == id }) {
+		return false, nil
+	}
+	defer boundary.Catch(&err)
+	alive, err := membership.Alive(f.m.lifetime, id)
+	return !alive, err
+}
+
+// adopt takes over one task.
+func (f *fleet) adopt(brief Record) error {
+	var err error
+	if brief.parked() && f.m.cfg.Recover != nil {
+		err = f.m.recoverParked(f.m.lifetime, &brief)
+	} else {
+		err = f.m.recoverTask(f.m.lifetime, brief)
+	}
+	if errors.Is(err, ErrNotFound) || errors.Is(err, errTaken) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, ErrExists) { // ErrExists: earlier work has not returned yet
+		f.m.logFault("take over task", err)
+	}
+	return err
+}
+
+// offered takes over a task that another member offers.
+func (f *fleet) offered(id string) {
+	if f.current() == nil {
+		return // run looks for tasks once this process has joined
+	}
+	var r Record
+	if f.m.store.get(f.m.lifetime, id, &r) != nil || r.terminal() || r.Claim.Member != "" {
+		return
+	}
+	if f.adopt(r.Brief()) != nil {
+		f.scan()
+	}
+}
+
+// serves reports whether a member runs the work of a task.
+func serves(member *Member, r *Record) bool {
+	return member.Tools == nil || slices.Contains(member.Tools, r.Name)
+}
+
+// designated returns the ID of the member that should take over a task, or "" if none serves it.
+// Every member with the same list finds the same one, and the tasks are spread evenly (rendezvous
+// hashing).
+func designated(members []Member, r *Record) (id string) {
+	var greatest uint64
+	for i := range members {
+		if !serves(&members[i], r) {
+			continue
+		}
+		h := fnv.New64a()
+		io.WriteString(h, r.ID)
+		io.WriteString(h, "\x00")
+		io.WriteString(h, members[i].ID)
+		if sum := mix(h.Sum64()); id == "" || sum > greatest {
+			id, greatest = members[i].ID, sum
+		}
+	}
+	return id
+}
+
+// mix spreads the bits of a hash evenly. FNV leaves those of the last bytes close together.
+func mix(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	return h
+}
+
+// prepareClaim sets the claim that a run which recovers a task makes, and returns the one that it
+// replaces.
+func (m *Manager) prepareClaim(run *Run, r *Record) (from Claim) {
+	if m.fleet != nil {
+		m.limits.addHeld(&run.usage)
+		run.claim = Claim{m.fleet.current().Self().ID, r.Claim.Epoch + 1}
+	}
+	return r.Claim
+}
+
+// endClaiming ends the time in which the record may not have the claim of the run.
+func (run *Run) endClaiming() {
+	if run.m.fleet == nil {
+		return
+	}
+	run.claiming.Store(false)
+	if run.missed.Load() {
+		run.m.fleet.changed(run.id)
+	}
+}

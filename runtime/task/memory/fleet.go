@@ -1,0 +1,373 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Fleet is a memory that the Managers of one process share as if they were processes of their own.
+// It is for tests of programs that run as a fleet: [FleetStore.Cut] cuts a Manager off. Create one
+// with [NewFleet]. It may be used concurrently.
+type Fleet struct {
+	store *Store
+
+	mu      sync.Mutex
+	joined  int           // number of members that have ever joined
+	members []*membership // living members, in the order of joining
+	// followers holds the followers of all members by task, also of those that are cut off.
+	followers map[string][]*follower
+}
+
+// NewFleet returns an empty Fleet.
+func NewFleet() *Fleet { return &Fleet{store: New(), followers: map[string][]*follower{}} }
+
+// Store returns a store for one Manager. All stores of a Fleet have the same records.
+func (f *Fleet) Store() *FleetStore { return &FleetStore{fleet: f, records: f.store} }
+
+// FleetStore is a store of one Manager of a [Fleet]. It may be used concurrently.
+type FleetStore struct {
+	fleet   *Fleet
+	records *Store
+
+	mu     sync.Mutex
+	cut    bool
+	closed bool
+	member *membership // the latest; nil before the first Join
+}
+
+var _ task.Shared = (*FleetStore)(nil)
+
+// ErrCut is the error of a store that was cut off.
+var ErrCut = errors.New("memory: the store is cut off")
+
+// Cut cuts the Manager off from the Fleet until Heal is called: all calls fail with [ErrCut], and
+// nothing is reported to it. Its lease ends after [task.Member].Lease.
+func (s *FleetStore) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut {
+		return
+	}
+	s.cut = true
+	if m := s.member; m != nil {
+		m.expiry = time.AfterFunc(m.self.Lease, func() { s.fleet.remove(m) })
+	}
+}
+
+// Heal undoes Cut. If the lease has not ended, everything that the Manager follows is reported to
+// it.
+func (s *FleetStore) Heal() {
+	s.mu.Lock()
+	m := s.member
+	healed := s.cut
+	s.cut = false
+	if m != nil && m.expiry != nil {
+		m.expiry.Stop()
+	}
+	s.mu.Unlock()
+	if !healed || m == nil {
+		return
+	}
+	f := s.fleet
+	f.mu.Lock()
+	alive := slices.Contains(f.members, m)
+	var mine []*follower
+	for _, list := range f.followers {
+		for _, each := range list {
+			if each.member == m {
+				mine = append(mine, each)
+			}
+		}
+	}
+	f.mu.Unlock()
+	if !alive {
+		return
+	}
+	for _, each := range mine {
+		each.Changed()
+	}
+	m.events.Departed()
+}
+
+// reachable returns an error if the store is cut off or closed.
+func (s *FleetStore) reachable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return task.ErrClosed
+	case s.cut:
+		return ErrCut
+	}
+	return nil
+}
+
+// Create implements [task.Store].
+func (s *FleetStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.reachable(); err != nil {
+		return task.Record{}, err
+	}
+	return s.records.Create(ctx, r)
+}
+
+// Get implements [task.Store].
+func (s *FleetStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if err := s.reachable(); err != nil {
+		return task.Record{}, err
+	}
+	return s.records.Get(ctx, id)
+}
+
+// Journal implements [task.Store].
+func (s *FleetStore) Journal(ctx context.Context, id string) ([]task.Entry, error) {
+	if err := s.reachable(); err != nil {
+		return nil, err
+	}
+	return s.records.Journal(ctx, id)
+}
+
+// Update implements [task.Store].
+func (s *FleetStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	if err := s.reachable(); err != nil {
+		return task.Record{}, err
+	}
+	r, err := s.records.Update(ctx, r)
+	if err == nil {
+		s.fleet.changed(r.ID, s)
+	}
+	return r, err
+}
+
+// Wait implements [task.Store].
+func (s *FleetStore) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
+	if err := s.reachable(); err != nil {
+		return task.Record{}, err
+	}
+	r, err := s.records.Wait(ctx, id, revision)
+	if err == nil {
+		err = s.reachable()
+	}
+	if err != nil {
+		return task.Record{}, err
+	}
+	return r, nil
+}
+
+// List implements [task.Store].
+func (s *FleetStore) List(ctx context.Context, owner string, after uint64, limit int) ([]task.Record, error) {
+	if err := s.reachable(); err != nil {
+		return nil, err
+	}
+	return s.records.List(ctx, owner, after, limit)
+}
+
+// Sweep implements [task.Store].
+func (s *FleetStore) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Record, time.Time, error) {
+	if err := s.reachable(); err != nil {
+		return nil, time.Time{}, err
+	}
+	dropped, next, err := s.records.Sweep(ctx, now, limit)
+	for i := range dropped {
+		s.fleet.changed(dropped[i].ID, s)
+	}
+	return dropped, next, err
+}
+
+// Scan implements [task.Store].
+func (s *FleetStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		for r, err := range s.records.Scan(ctx) {
+			if err == nil {
+				err = s.reachable()
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Close ends the use of this store. The Fleet keeps its records.
+func (s *FleetStore) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// membership is a member of a Fleet.
+type membership struct {
+	store   *FleetStore
+	self    task.Member
+	events  task.Events
+	expired chan struct{}
+	expiry  *time.Timer // ends the lease while the store is cut off; guarded by the store's mu
+}
+
+// follower is a call of Follow.
+type follower struct {
+	task.Follower
+	member *membership
+}
+
+// Join implements [task.Shared].
+func (s *FleetStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
+	if err := s.reachable(); err != nil {
+		return nil, err
+	}
+	if m.Name == "" {
+		host, _ := os.Hostname()
+		m.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	if m.Lease == 0 {
+		m.Lease = task.DefaultLease
+	}
+	m.Joined = time.Now()
+	f := s.fleet
+	f.mu.Lock()
+	f.joined++
+	m.ID = fmt.Sprintf("member-%06d", f.joined)
+	member := &membership{store: s, self: m, events: e, expired: make(chan struct{})}
+	f.members = append(f.members, member)
+	f.mu.Unlock()
+	s.mu.Lock()
+	s.member = member
+	s.mu.Unlock()
+	return member, nil
+}
+
+// remove ends a membership and reports it to the others.
+func (f *Fleet) remove(m *membership) {
+	f.mu.Lock()
+	i := slices.Index(f.members, m)
+	if i < 0 {
+		f.mu.Unlock()
+		return
+	}
+	f.members = slices.Delete(f.members, i, i+1)
+	others := slices.Clone(f.members)
+	for id, list := range f.followers {
+		f.unfollow(id, list, func(each *follower) bool { return each.member == m })
+	}
+	f.mu.Unlock()
+	close(m.expired)
+	for _, other := range others {
+		if other.store.reachable() == nil {
+			other.events.Departed()
+		}
+	}
+}
+
+// unfollow removes followers from the list of a task. The caller holds mu.
+func (f *Fleet) unfollow(id string, list []*follower, gone func(*follower) bool) {
+	if list = slices.DeleteFunc(slices.Clone(list), gone); len(list) == 0 {
+		delete(f.followers, id)
+	} else {
+		f.followers[id] = list
+	}
+}
+
+// others returns the followers of a task whose stores are reachable, except those of one store.
+func (f *Fleet) others(id string, except *FleetStore) []*follower {
+	f.mu.Lock()
+	list := f.followers[id] // never changed
+	f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(list), func(each *follower) bool {
+		return each.member.store == except || each.member.store.reachable() != nil
+	})
+}
+
+// changed reports a change that was made through a store.
+func (f *Fleet) changed(id string, by *FleetStore) {
+	for _, each := range f.others(id, by) {
+		each.Changed()
+	}
+}
+
+// Self implements [task.Membership].
+func (m *membership) Self() task.Member { return m.self }
+
+// Members implements [task.Membership].
+func (m *membership) Members() []task.Member {
+	f := m.store.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]task.Member, len(f.members))
+	for i, each := range f.members {
+		list[i] = each.self
+	}
+	return list
+}
+
+// Alive implements [task.Membership].
+func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
+	if err := m.store.reachable(); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(m.Members(), func(each task.Member) bool { return each.ID == id }), nil
+}
+
+// Expired implements [task.Membership].
+func (m *membership) Expired() <-chan struct{} { return m.expired }
+
+// Follow implements [task.Membership].
+func (m *membership) Follow(id string, callbacks task.Follower) (stop func()) {
+	own := &follower{callbacks, m}
+	f := m.store.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id = strings.Clone(id)
+	f.followers[id] = append(slices.Clip(f.followers[id]), own)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.unfollow(id, f.followers[id], func(each *follower) bool { return each == own })
+	}
+}
+
+// Send implements [task.Membership].
+func (m *membership) Send(ctx context.Context, id string, message []byte) error {
+	if err := m.store.reachable(); err != nil {
+		return err
+	}
+	for _, each := range m.store.fleet.others(id, m.store) {
+		if each.Message != nil {
+			each.Message(message)
+		}
+	}
+	return nil
+}
+
+// Offer implements [task.Membership].
+func (m *membership) Offer(ctx context.Context, member, id string) error {
+	if err := m.store.reachable(); err != nil {
+		return err
+	}
+	f := m.store.fleet
+	f.mu.Lock()
+	i := slices.IndexFunc(f.members, func(each *membership) bool { return each.self.ID == member })
+	var to *membership
+	if i >= 0 {
+		to = f.members[i]
+	}
+	f.mu.Unlock()
+	if to != nil && to.store.reachable() == nil {
+		to.events.Offered(id)
+	}
+	return nil
+}
+
+// Leave implements [task.Membership].
+func (m *membership) Leave(ctx context.Context) error {
+	m.store.fleet.remove(m)
+	return nil
+}
