@@ -85,6 +85,11 @@ func AppendHead(dst, key []byte, r *task.Record) []byte {
 			b = binary.AppendUvarint(b, uint64(d.Recorded))
 			b = binary.AppendUvarint(b, uint64(d.RecordedBytes))
 		}
+		if r.Claim != (task.Claim{}) || r.Trace != "" {
+			b = appendText(b, r.Claim.Member)
+			b = binary.AppendUvarint(b, r.Claim.Epoch)
+			b = appendText(b, r.Trace)
+		}
 		return b
 	})
 }
@@ -158,6 +163,7 @@ const (
 	flagProtocol    // Protocol follows after that
 	flagDurable     // Durable follows after that, and the body has the keys of the input requests
 	flagParked      // Durable.Parked
+	flagClaim       // Claim and Trace follow at the end
 )
 
 func flags(r *task.Record) (f byte) {
@@ -181,6 +187,9 @@ func flags(r *task.Record) (f byte) {
 		if r.Durable.Parked {
 			f |= flagParked
 		}
+	}
+	if r.Claim != (task.Claim{}) || r.Trace != "" {
+		f |= flagClaim
 	}
 	return f
 }
@@ -316,6 +325,10 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 			Recorded: int(p.uint()), RecordedBytes: int64(p.uint()),
 		}
 		p.failed = p.failed || r.Durable.Recorded < 0 || r.Durable.Recorded > MaxEntries
+	}
+	if flags&flagClaim != 0 {
+		r.Claim = task.Claim{Member: p.text(), Epoch: p.uint()}
+		r.Trace = p.text()
 	}
 	return r, p.end()
 }

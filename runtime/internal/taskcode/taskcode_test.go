@@ -17,6 +17,7 @@ func FuzzDecode(f *testing.F) {
 	at := time.UnixMicro(1).UTC()
 	r := task.Record{
 		ID: "i", Owner: "o", Status: "working", Created: at, Updated: at, TTL: 1, Method: "m", Token: codec.StringScalar("t"),
+		Claim: task.Claim{Member: "a", Epoch: 2}, Trace: "00-1-2-00",
 		Params: json.RawMessage(`{}`), InputRequests: []task.InputRequest{{Number: 1, Method: "q", Params: json.RawMessage(`{}`)}},
 	}
 	key := seqKey(7)
