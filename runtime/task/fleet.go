@@ -439,12 +439,7 @@ func (f *fleet) departed(membership Membership, members []Member, id string) (go
 
 // adopt takes over one task.
 func (f *fleet) adopt(brief Record) error {
-	var err error
-	if brief.parked() && f.m.cfg.Recover != nil {
-		err = f.m.recoverParked(f.m.lifetime, &brief)
-	} else {
-		err = f.m.recoverTask(f.m.lifetime, brief)
-	}
+	err := f.claim(brief)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errTaken) {
 		return nil
 	}
@@ -452,6 +447,15 @@ func (f *fleet) adopt(brief Record) error {
 		f.m.logFault("take over task", err)
 	}
 	return err
+}
+
+// claim claims a task and runs its work. It fails with errTaken if another member was faster, or if
+// this one cannot run the work.
+func (f *fleet) claim(brief Record) error {
+	if brief.parked() && f.m.cfg.Recover != nil {
+		return f.m.recoverParked(f.m.lifetime, &brief)
+	}
+	return f.m.recoverTask(f.m.lifetime, brief)
 }
 
 // offered takes over a task that another member offers.
@@ -520,4 +524,50 @@ func (run *Run) endClaiming() {
 	if run.missed.Load() {
 		run.m.fleet.changed(run.id)
 	}
+}
+
+// Members returns the living members of the fleet, this one included, in ascending order of their
+// IDs. The list may be out of date. It is nil if the store is not [Shared].
+func (m *Manager) Members() (list []Member) {
+	if m.fleet == nil {
+		return nil
+	}
+	boundary.Run(func() error { list = m.fleet.current().Members(); return nil })
+	return list
+}
+
+// ErrNotMovable reports that [Manager.TakeOver] does not apply to a task.
+var ErrNotMovable = errors.New("task: only restartable work of a fleet can be taken over")
+
+// TakeOver makes this member of a fleet hold an unfinished task, for an operator: the work ends
+// where it runs, and runs again here from its journal. It counts as a re-run, and it is refused once
+// [Config].MaxReruns is reached. If this member holds the task already, TakeOver returns when the
+// work has been told to end, and the next run starts once it has returned.
+//
+// TakeOver fails with [ErrNotFound], with [ErrNotMovable], or with a [*MoveError] if the task is
+// terminal.
+func (m *Manager) TakeOver(ctx context.Context, id string) error {
+	var r Record
+	if err := m.store.get(ctx, id, &r); err != nil {
+		return withID(id, m.logFault("read task", err))
+	}
+	switch {
+	case m.lifetime.Err() != nil:
+		return ErrClosed
+	case r.terminal():
+		return &MoveError{r.Status, mcp.TaskStatusWorking}
+	case m.fleet == nil || !r.Restartable:
+		return ErrNotMovable
+	case m.cfg.MaxReruns > 0 && r.Reruns >= m.cfg.MaxReruns:
+		return fmt.Errorf("%w: the task was re-run %d times without progress", ErrNotMovable, r.Reruns)
+	}
+	if run := m.findRun(id); run != nil {
+		m.fence(run) // removeRun looks for the task again
+		return nil
+	}
+	err := m.fleet.claim(r.Brief())
+	if errors.Is(err, errTaken) {
+		return fmt.Errorf("%w: this member does not have its tool, or another one has just claimed it", ErrNotMovable)
+	}
+	return err
 }

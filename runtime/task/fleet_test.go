@@ -535,3 +535,37 @@ func (s *unackedStore) Get(ctx context.Context, id string) (task.Record, error) 
 	}
 	return r, err
 }
+
+// An operator runs a task again, where it runs or at another member.
+func TestTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		proceed := make(chan struct{})
+		a, b := join(t, f, task.Config{}, steps(proceed)), join(t, f, task.Config{}, steps(proceed))
+		id := a.create(t, nil)
+		for i, m := range []*member{a, b, a} {
+			synctest.Wait()
+			if err := m.TakeOver(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if r := a.record(t, id); r.Claim.Epoch != uint64(i)+2 {
+				t.Errorf("claim %v", r.Claim)
+			}
+		}
+		if a.runs.Load() != 3 || b.runs.Load() != 1 {
+			t.Errorf("%d and %d runs", a.runs.Load(), b.runs.Load())
+		}
+		if err := b.TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
+			t.Errorf("after %d re-runs: %v", a.record(t, id).Reruns, err)
+		}
+		close(proceed)
+		if got := found(t, result(t, b.Manager, id)); got != "1" {
+			t.Errorf("found %s entries", got)
+		}
+		other := start(t, a.Manager, untilDone).TaskID
+		if err := b.TakeOver(t.Context(), other); !errors.Is(err, task.ErrNotMovable) {
+			t.Errorf("work that is not restartable: %v", err)
+		}
+	})
+}

@@ -165,6 +165,7 @@ func (run *Run) ending() error {
 
 // removeRun ends the context of a run and removes the run from the Manager.
 func (m *Manager) removeRun(run *Run) {
+	fenced := run.ending() == ErrFenced
 	run.endContext(context.Canceled)
 	m.mu.Lock()
 	delete(m.runs, run.id)
@@ -172,6 +173,9 @@ func (m *Manager) removeRun(run *Run) {
 	if m.fleet != nil {
 		m.fleet.unfollow(run.id)
 		m.limits.forget(&run.usage)
+		if fenced {
+			m.fleet.scan() // the task may still have the claim of this member
+		}
 	}
 	m.group.Done()
 }

@@ -132,14 +132,15 @@ type survey struct {
 	all      group
 	byStatus map[mcp.TaskStatus]*group
 	byOwner  map[string]*group
-	matching int           // number of tasks that match the query, on all pages
-	page     []task.Record // in order
-	more     bool          // there are further pages
+	held     map[string]int // number of unfinished tasks by the ID of the member that holds them
+	matching int            // number of tasks that match the query, on all pages
+	page     []task.Record  // in order
+	more     bool           // there are further pages
 }
 
 // scan scans the store and returns the page of at most size tasks that q selects.
 func scan(ctx context.Context, store task.Store, q query, size int) (*survey, error) {
-	s := &survey{byStatus: map[mcp.TaskStatus]*group{}, byOwner: map[string]*group{}}
+	s := &survey{byStatus: map[mcp.TaskStatus]*group{}, byOwner: map[string]*group{}, held: map[string]int{}}
 	for r, err := range store.Scan(ctx) {
 		if err != nil {
 			return nil, err
@@ -147,6 +148,9 @@ func scan(ctx context.Context, store task.Store, q query, size int) (*survey, er
 		s.all.add(&r)
 		groupOf(s.byStatus, r.Status).add(&r)
 		groupOf(s.byOwner, r.Owner).add(&r)
+		if !task.Terminal(r.Status) {
+			s.held[r.Claim.Member]++
+		}
 		if !q.matches(&r) {
 			continue
 		}

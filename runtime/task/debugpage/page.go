@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -41,6 +42,11 @@ type Config struct {
 	// Cancel cancels a task, see [task.Manager.CancelForOperator]. If it is nil, the page is
 	// read-only.
 	Cancel func(ctx context.Context, id string) (mcp.Task, error)
+	// Members lists the members of the fleet, see [task.Manager.Members]. If it is nil, or returns
+	// nil, the page shows neither members nor the holders of tasks.
+	Members func() []task.Member
+	// TakeOver runs a task again in this process, see [task.Manager.TakeOver]. It may be nil.
+	TakeOver func(ctx context.Context, id string) error
 	// Hosts are the host names, without a port, that requests may have in addition to loopback
 	// names and addresses.
 	Hosts []string
@@ -49,8 +55,8 @@ type Config struct {
 }
 
 // New returns a handler that serves the page. All views have the same URL with different queries.
-// It allows GET and HEAD, and with cfg.Cancel also POST with the query cancel=ID, from its own
-// pages and from programs that are not browsers. To prevent DNS rebinding, the Host of a request
+// It allows GET and HEAD. With cfg.Cancel or cfg.TakeOver, it also allows POST with the query
+// cancel=ID or takeover=ID, from its own pages and from programs that are not browsers. To prevent DNS rebinding, the Host of a request
 // must be an IP address, a loopback name or one of cfg.Hosts. If the request arrives at a loopback
 // address, an IP address as Host must be a loopback address, too, or one of cfg.Hosts.
 //
@@ -63,7 +69,7 @@ func New(cfg Config) http.Handler {
 		cfg.PageSize = DefaultPageSize
 	}
 	p := &page{Config: cfg, policy: policy + "form-action 'none'", template: template.Must(template.New("").Funcs(functions).Parse(text))}
-	if cfg.Cancel != nil {
+	if cfg.Cancel != nil || cfg.TakeOver != nil {
 		p.policy = policy + "form-action 'self'"
 	}
 	return p
@@ -96,10 +102,14 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !p.allowedHost(r):
 		http.Error(w, "host not allowed: use a loopback name, an IP address, or a name listed in Hosts", http.StatusForbidden)
 	case r.Method == http.MethodPost && p.Cancel != nil && v.Has("cancel"):
-		p.cancel(w, r, v.Get("cancel"))
+		id := v.Get("cancel")
+		p.change(w, r, id, "cancelled", func() error { _, err := p.Cancel(r.Context(), id); return err })
+	case r.Method == http.MethodPost && p.TakeOver != nil && v.Has("takeover"):
+		id := v.Get("takeover")
+		p.change(w, r, id, "taken over", func() error { return p.TakeOver(r.Context(), id) })
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "method not allowed: only a task can be changed, by POST with the query cancel=ID", http.StatusMethodNotAllowed)
+		http.Error(w, "method not allowed: only a task can be changed, by POST with the query cancel=ID or takeover=ID", http.StatusMethodNotAllowed)
 	case v.Has("style"):
 		h.Set("Content-Type", "text/css; charset=utf-8")
 		w.Write(style)
@@ -139,13 +149,13 @@ func overLoopback(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// cancel cancels a task and redirects to its view.
-func (p *page) cancel(w http.ResponseWriter, r *http.Request, id string) {
+// change changes a task with f and redirects to its view. Done says what f does.
+func (p *page) change(w http.ResponseWriter, r *http.Request, id, done string, f func() error) {
 	if err := p.origin.Check(r); err != nil {
 		http.Error(w, "page of another site: "+err.Error(), http.StatusForbidden)
 		return
 	}
-	_, err := p.Cancel(r.Context(), id)
+	err := f()
 	_, moved := errors.AsType[*task.MoveError](err) // the task is terminal, and its view shows that
 	switch {
 	case err == nil || moved:
@@ -153,8 +163,10 @@ func (p *page) cancel(w http.ResponseWriter, r *http.Request, id string) {
 		w.WriteHeader(http.StatusSeeOther)
 	case errors.Is(err, task.ErrNotFound):
 		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, task.ErrNotMovable):
+		http.Error(w, err.Error(), http.StatusConflict)
 	default:
-		http.Error(w, "task not cancelled: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "task not "+done+": "+err.Error(), http.StatusInternalServerError)
 	}
 }
 
@@ -164,7 +176,8 @@ func linkTo(id string) string { return "?task=" + template.URLQueryEscaper(id) }
 // listView is the data of the template "list".
 type listView struct {
 	Now      time.Time
-	Cancels  bool // tasks can be cancelled
+	Changes  bool // tasks can be changed
+	Members  []memberRow
 	Counters []counter
 	All      group
 	Statuses []choice
@@ -180,6 +193,31 @@ type listView struct {
 	First    string // link to the first page; "" on the first page
 	Next     string // link to the next page; "" on the last page
 	Refusals []entry
+}
+
+// memberRow is a member of the fleet with the number of unfinished tasks that it holds.
+type memberRow struct {
+	task.Member
+	Tasks int
+}
+
+// All reports whether the member runs the tasks of all tools.
+func (m memberRow) All() bool { return m.Tools == nil }
+
+// members returns the members, those that are not alive but hold tasks included.
+func (p *page) members(s *survey) (rows []memberRow) {
+	if p.Members == nil {
+		return nil
+	}
+	held := s.held
+	for _, m := range p.Members() {
+		rows = append(rows, memberRow{m, held[m.ID]})
+		delete(held, m.ID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(held)) {
+		rows = append(rows, memberRow{task.Member{ID: id}, held[id]})
+	}
+	return rows
 }
 
 // choice is a link to another view and the sum over its tasks.
@@ -207,7 +245,7 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 		return
 	}
 	v := listView{
-		Now: time.Now(), Cancels: p.Cancel != nil, All: s.all, Owner: q.owner, AllLink: q.withOwner(nil).link(), Matching: s.matching,
+		Now: time.Now(), Changes: p.Cancel != nil || p.TakeOver != nil, Members: p.members(s), All: s.all, Owner: q.owner, AllLink: q.withOwner(nil).link(), Matching: s.matching,
 		Order: choice{Name: "newest first", Link: q.withOrder(!q.newest).link()}, Refresh: !q.paused, Other: q.withPause(!q.paused).link(),
 	}
 	if q.newest {
@@ -262,14 +300,16 @@ type taskView struct {
 	Record     *task.Record // nil if the store has no such task
 	Live       bool         // the task is not terminal
 	Owner      string       // link to the owner's tasks
-	Cancels    bool         // tasks can be cancelled
+	Changes    bool         // tasks can be changed
 	Cancel     string       // the URL to post to; "" if the task cannot be cancelled
-	HasHistory bool         // Config.History is set
+	TakeOver   string       // the URL to post to; "" if the task cannot be taken over
+	Journal    []task.Entry
+	HasHistory bool // Config.History is set
 	History    []entry
 }
 
 func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
-	v := taskView{Now: time.Now(), ID: id, Cancels: p.Cancel != nil, HasHistory: p.History != nil}
+	v := taskView{Now: time.Now(), ID: id, Changes: p.Cancel != nil || p.TakeOver != nil, HasHistory: p.History != nil}
 	status := http.StatusOK
 	switch record, err := p.Store.Get(r.Context(), id); {
 	case errors.Is(err, task.ErrNotFound):
@@ -282,6 +322,12 @@ func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
 		v.Owner = query{status: statusAll, owner: &record.Owner}.link()
 		if v.Live = !task.Terminal(record.Status); v.Live && p.Cancel != nil {
 			v.Cancel = "?cancel=" + template.URLQueryEscaper(id)
+		}
+		if v.Live && p.TakeOver != nil && record.Restartable {
+			v.TakeOver = "?takeover=" + template.URLQueryEscaper(id)
+		}
+		if d := record.Durable; d != nil && d.Recorded > 0 {
+			v.Journal, _ = p.Store.Journal(r.Context(), id) // the record shows that there is one
 		}
 	}
 	if v.HasHistory {

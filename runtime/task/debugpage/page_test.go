@@ -47,6 +47,8 @@ func fill(t *testing.T, text string) (task.Store, *debugpage.History) {
 		ID: text, Owner: text, Status: status, StatusMessage: text, Created: now, Updated: now, Method: text,
 		Params: []byte(text), Name: text, Runner: text, Job: text, Result: []byte(text), Error: []byte(text),
 		InputRequests: []task.InputRequest{{Method: text, Params: []byte(text)}, {Method: text, Error: []byte(text)}},
+		Claim:         task.Claim{Member: text, Epoch: 1}, Restartable: true, Reruns: 1,
+		Durable: &task.Durable{Parked: true, Wake: now, Recorded: 1, Entries: []task.Entry{{Key: text, Occurrence: 1, Result: []byte(text)}}},
 	})
 	event := task.Event{Principal: text, Task: text, Method: text, From: status, To: status, Kind: task.EventKind(text)}
 	history.Add(event)
@@ -96,7 +98,13 @@ func TestHostileTextsAreEscaped(t *testing.T) {
 	pages := func(text string) (list []string) {
 		store, history := fill(t, text)
 		cancel := func(context.Context, string) (mcp.Task, error) { return mcp.Task{}, nil }
-		h := debugpage.New(debugpage.Config{Store: store, History: history, Stats: func() task.Stats { return task.Stats{} }, Cancel: cancel})
+		h := debugpage.New(debugpage.Config{
+			Store: store, History: history, Stats: func() task.Stats { return task.Stats{} }, Cancel: cancel,
+			TakeOver: func(context.Context, string) error { return nil },
+			Members: func() []task.Member {
+				return []task.Member{{ID: "m", Name: text, Tools: []string{text}, Joined: time.Now()}}
+			},
+		})
 		for _, view := range views(text) {
 			list = append(list, get(t, h, view, http.StatusOK))
 		}
