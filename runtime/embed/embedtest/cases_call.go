@@ -119,8 +119,8 @@ var callCases = []testCase{
 		if id := part(result, "task", "taskId"); id != "" {
 			result, failed = p.wait(unquote(id))
 		}
-		if failed == nil {
-			c.Errorf("got %s", result)
+		if failed == nil || failed.Code != jsonrpc.CodeInvalidParams {
+			c.Errorf("got %s, %v", result, failed)
 		}
 	}},
 	{name: "task support is listed", run: func(c *check) {

@@ -111,11 +111,13 @@ func (t *Tasks) Close() error { return t.engine.Close() }
 // receive is the receiving middleware of the server.
 func (t *Tasks) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method == methodCallTool || method == methodListTools {
+			if c, ok := ctx.Value(taskSessionKey{}).(*taskSession); ok && req.GetSession() == mcp.Session(c.ss) {
+				return c.run(ctx, next, method, req)
+			}
+		}
 		switch method {
 		case methodCallTool:
-			if c, ok := ctx.Value(taskSessionKey{}).(*taskSession); ok && req.GetSession() == mcp.Session(c.ss) {
-				return c.run(ctx, next, req)
-			}
 			if k := t.ticket(req); k != nil {
 				return t.serve(ctx, method, req, k, next)
 			}

@@ -28,9 +28,9 @@ var sessionVersion, modernVersion = func() (session, current string) {
 	return string(with[len(with)-1]), string(without[0])
 }()
 
-// taskSession is the client's end of a session of the SDK that runs one tool call. It is both the
-// transport and the connection of the session. The session belongs to no client, so the call can
-// outlive its client and can be repeated after a restart.
+// taskSession is the client's end of a session of the SDK that serves one request: a tool call or a
+// tools/list. It is both the transport and the connection of the session. The session belongs to no
+// client, so the call can outlive its client and can be repeated after a restart.
 type taskSession struct {
 	call   *embedding.Call
 	ctx    context.Context // of the call
@@ -38,7 +38,7 @@ type taskSession struct {
 	cancel context.CancelFunc // ends the requests of the handler
 
 	in       chan jsonrpc.Message   // to the SDK
-	response chan *jsonrpc.Response // of the tool call; buffered
+	response chan *jsonrpc.Response // of the request; buffered
 	done     chan struct{}
 	close    sync.Once
 
@@ -66,6 +66,16 @@ type backend struct{ server *mcp.Server }
 
 // CallTool implements [embedding.Backend].
 func (b backend) CallTool(ctx context.Context, call *embedding.Call) (json.RawMessage, error) {
+	return b.serve(ctx, methodCallTool, call)
+}
+
+// ListTools implements [embedding.Backend].
+func (b backend) ListTools(ctx context.Context, call *embedding.Call) (json.RawMessage, error) {
+	return b.serve(ctx, methodListTools, call)
+}
+
+// serve serves a request in a session of its own.
+func (b backend) serve(ctx context.Context, method string, call *embedding.Call) (json.RawMessage, error) {
 	c := &taskSession{
 		call: call, in: make(chan jsonrpc.Message, 1), response: make(chan *jsonrpc.Response, 1), done: make(chan struct{}),
 	}
@@ -81,7 +91,7 @@ func (b backend) CallTool(ctx context.Context, call *embedding.Call) (json.RawMe
 		return nil, err
 	}
 	c.ss = ss
-	c.in <- &jsonrpc.Request{ID: callID, Method: methodCallTool, Params: call.Params, Extra: extra(call, from)}
+	c.in <- &jsonrpc.Request{ID: callID, Method: method, Params: call.Params, Extra: extra(call, from)}
 	// The SDK responds when the handler returns. The handler has the context of the call, so this
 	// receive needs no select on it.
 	response := <-c.response
@@ -156,9 +166,9 @@ func extra(call *embedding.Call, from *origin) *mcp.RequestExtra {
 	return e
 }
 
-// run serves the tool call in the middleware of the server. ctx is the context of the SDK, with the
+// run serves the request in the middleware of the server. ctx is the context of the SDK, with the
 // values of other middleware.
-func (c *taskSession) run(ctx context.Context, next mcp.MethodHandler, req mcp.Request) (result mcp.Result, err error) {
+func (c *taskSession) run(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request) (result mcp.Result, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
@@ -170,7 +180,7 @@ func (c *taskSession) run(ctx context.Context, next mcp.MethodHandler, req mcp.R
 		}
 	}()
 	defer boundary.Catch(&err)
-	result, err = next(ctx, methodCallTool, req)
+	result, err = next(ctx, method, req)
 	returned = true
 	return result, err
 }

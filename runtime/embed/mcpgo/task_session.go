@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	codecwire "github.com/mcpwire/mcpwire/codec/wire"
+	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
@@ -28,7 +29,17 @@ import (
 type backend struct{ server *server.MCPServer }
 
 // CallTool implements [embedding.Backend].
-func (b backend) CallTool(ctx context.Context, c *embedding.Call) (result json.RawMessage, err error) {
+func (b backend) CallTool(ctx context.Context, c *embedding.Call) (json.RawMessage, error) {
+	return b.serve(ctx, wire.MethodToolsCall, c)
+}
+
+// ListTools implements [embedding.Backend].
+func (b backend) ListTools(ctx context.Context, c *embedding.Call) (json.RawMessage, error) {
+	return b.serve(ctx, wire.MethodToolsList, c)
+}
+
+// serve serves a request in a session of its own.
+func (b backend) serve(ctx context.Context, method string, c *embedding.Call) (result json.RawMessage, err error) {
 	defer boundary.Catch(&err)
 	s, params, err := newTaskSession(ctx, b.server, c)
 	if err != nil {
@@ -37,7 +48,7 @@ func (b backend) CallTool(ctx context.Context, c *embedding.Call) (result json.R
 	defer s.close()
 	// The hooks and the cancellations of the SDK identify a request by its id.
 	s.id = "mcpwire-" + rand.Text()
-	message := slices.Concat(json.RawMessage(`{"jsonrpc":"2.0","method":"tools/call","id":"`), []byte(s.id), []byte(`","params":`), params, []byte(`}`))
+	message := slices.Concat(json.RawMessage(`{"jsonrpc":"2.0","method":"`), []byte(method), []byte(`","id":"`), []byte(s.id), []byte(`","params":`), params, []byte(`}`))
 	ctx = b.server.WithContext(withoutCarrier(ctx), s)
 	if c.Modern {
 		ctx = withoutVersion{ctx}

@@ -18,18 +18,21 @@ import (
 // when it is compiled:
 //
 //	var _ [1]struct{} = [embedding.Seam]struct{}{}
-const Seam = 1
+const Seam = 2
 
 // Backend is implemented by an adapter.
 type Backend interface {
 	// CallTool runs a tool in a session of the SDK whose peer is c. It returns the result as JSON,
 	// or an error. If the SDK responds with an error, the chain has a [*jsonrpc.Error].
 	CallTool(ctx context.Context, c *Call) (json.RawMessage, error)
+	// ListTools returns a page of the tools that the client of a call can see, as the result of
+	// tools/list. It runs in a session as CallTool does.
+	ListTools(ctx context.Context, c *Call) (json.RawMessage, error)
 }
 
-// Call is one run of a tool.
+// Call is one run of a tool, or one page of the list of tools.
 type Call struct {
-	Params json.RawMessage // of tools/call, without the members that make it a task
+	Params json.RawMessage // of tools/call, without the members that make it a task, or of tools/list
 	Client Client
 	// Modern means that the tool may ask for input by its result. Params then have the _meta of a
 	// request without sessions, even if the client has a session. If the result asks for input and

@@ -23,6 +23,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/object"
+	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -321,6 +323,9 @@ func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err erro
 	o.call, _ = receiver.PendingFrom(ctx)
 	params := in.Params
 	if in.Method == mcp.MethodToolsCall {
+		if err := e.checkTool(ctx, in); err != nil {
+			return Outcome{}, err
+		}
 		if params, err = e.withClient(in); err != nil {
 			return Outcome{}, jsonrpc.InvalidParams(err)
 		}
@@ -338,6 +343,56 @@ func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err erro
 	result, err := serve(ctx, session.NewRequest(in.ID, in.Method, params, in.Revision))
 	return Outcome{Handled: true, Result: result}, err
 }
+
+// checkTool returns an error if a session calls a tool as a task that the SDK does not know. Without
+// it, the tool would be refused as one that is never a task. Tools with a task support are not
+// checked: for them, the SDK fails the task.
+func (e *Engine) checkTool(ctx context.Context, in *Incoming) error {
+	name, ok := toolName(in.Params)
+	if metadata, asTask := codec.Member(in.Params, "task"); !asTask || string(metadata) == "null" || modern.IsRevision(in.Revision) || !ok || e.tool(name) != nil {
+		return nil
+	}
+	var cursors pages.Cursors
+	for params := json.RawMessage(`{}`); ; {
+		result, err := e.backend.ListTools(ctx, &Call{Params: params, Client: in.Client, ID: in.Session, Header: in.Header, Request: rejectRequest, Notify: dropNotification})
+		if err != nil { // the tool may exist
+			e.logger().Warn("tools not listed", "error", boundary.ErrorText(err))
+			return nil
+		}
+		if found, err := lists(result, name); found || err != nil {
+			return nil
+		}
+		cursor, ok := codec.Member(result, "nextCursor")
+		if !ok {
+			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool: %q", boundary.Text(name, maxQuoted))}
+		}
+		if _, err := cursors.Next(new(string(cursor))); err != nil {
+			return nil
+		}
+		params = object.With(nil, "cursor", cursor)
+	}
+}
+
+// lists reports whether a result of tools/list has a tool.
+func lists(result json.RawMessage, name string) (found bool, err error) {
+	list, _ := codec.Member(result, "tools")
+	err = codec.ReadPart(list, func(r *wire.Reader) {
+		for r.Array(); r.More(); {
+			if other, ok := toolName(r.RawBytes()); ok && other == name {
+				found = true
+			}
+		}
+	})
+	return found, err
+}
+
+// rejectRequest is the Request of a [Call] that sends nothing to the client.
+func rejectRequest(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
+	return nil, jsonrpc.MethodNotFound(method)
+}
+
+// dropNotification is the Notify of a [Call] that sends nothing to the client.
+func dropNotification(context.Context, string, json.RawMessage) error { return nil }
 
 // checkObject returns an error if params are not an object.
 func checkObject(params json.RawMessage) error {

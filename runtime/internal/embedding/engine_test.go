@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +38,22 @@ func (b tools) CallTool(ctx context.Context, c *Call) (json.RawMessage, error) {
 		return f(ctx, c)
 	}
 	return nil, fmt.Errorf("no tool %q", name)
+}
+
+// ListTools lists one tool for each page. The cursor is the number of the tool.
+func (b tools) ListTools(_ context.Context, c *Call) (json.RawMessage, error) {
+	names := slices.Sorted(maps.Keys(b))
+	if slices.Contains(names, "unlisted") {
+		return nil, errors.New("the list fails")
+	}
+	n, _ := strconv.Atoi(part(string(c.Params), "cursor"))
+	switch {
+	case len(names) == 0:
+		return json.RawMessage(`{"tools":[]}`), nil
+	case n == len(names)-1:
+		return json.RawMessage(`{"tools":[{"name":"` + names[n] + `"}]}`), nil
+	}
+	return json.RawMessage(fmt.Sprintf(`{"tools":[{"name":%q}],"nextCursor":"%d"}`, names[n], n+1)), nil
 }
 
 // peer is the client of a request. It records messages and responds to input requests. Peers with
@@ -357,6 +376,31 @@ func TestRefusedRequests(t *testing.T) {
 			t.Errorf("%s: got %v, want %d %s", name, err, row.code, row.text)
 		}
 	}
+}
+
+// A session that calls a tool without tasks as a task is refused. The code says whether the SDK has
+// the tool.
+func TestTaskOfToolWithoutTasks(t *testing.T) {
+	withoutTasks := func(o *embed.Options) { o.Default, o.Tasks.Logger = nil, slog.New(slog.DiscardHandler) }
+	s := newServer(t, tools{"a": echo, "b": echo, "c": echo}, withoutTasks)
+	p := newPeer("p")
+	for _, name := range []string{"a", "b", "c"} {
+		_, err := s.serve(t.Context(), inSession(p, "tools/call", `{"name":"`+name+`","task":{}}`))
+		wantError(t, err, jsonrpc.CodeMethodNotFound, "cannot be called as a task")
+	}
+	for _, name := range []string{"", "d", "A"} {
+		_, err := s.serve(t.Context(), inSession(p, "tools/call", `{"name":"`+name+`","task":{}}`))
+		wantError(t, err, jsonrpc.CodeInvalidParams, fmt.Sprintf("unknown tool: %q", name))
+	}
+	_, err := s.serve(t.Context(), inSession(p, "tools/call", `{"name":7,"task":{}}`))
+	wantError(t, err, jsonrpc.CodeMethodNotFound, "cannot be called as a task")
+	if got := s.result(inSession(p, "tools/call", `{"name":"d"}`)); got != "plain" {
+		t.Errorf("got %s", got)
+	}
+
+	s = newServer(t, tools{"unlisted": echo}, withoutTasks)
+	_, err = s.serve(t.Context(), inSession(p, "tools/call", `{"name":"d","task":{}}`))
+	wantError(t, err, jsonrpc.CodeMethodNotFound, "cannot be called as a task")
 }
 
 func TestInvalidOptions(t *testing.T) {
