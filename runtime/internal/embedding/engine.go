@@ -126,6 +126,9 @@ func (e *Engine) start(ctx context.Context) (*running, error) {
 	if e.closed {
 		return nil, task.ErrClosed
 	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("embed: start: %w", context.Cause(ctx))
+	}
 	// Recovered tasks inherit the values of the context of New. They must not see those of a request.
 	bare, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
