@@ -157,6 +157,9 @@ func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, w
 		m.removeRun(run)
 		return m.logFault("create task", err)
 	}
+	if m.fleet != nil {
+		m.fleet.note(r)
+	}
 	run.seq = r.Seq
 	m.limits.commit(&run.usage, r, 0)
 	m.audit.created(r)

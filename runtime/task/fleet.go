@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
@@ -57,7 +58,8 @@ type followed struct {
 	// set once it is in the store. From then on, created is set until the task is terminal.
 	placing, stored, created bool
 
-	// revision is that of the latest record that was inspected. The others are its contents.
+	// revision is that of the latest record that was read or written here. The others are its
+	// contents.
 	revision uint64
 	status   mcp.TaskStatus
 	seen     view
@@ -291,7 +293,8 @@ func (f *fleet) inspect(id string) bool {
 	case errors.Is(err, ErrCorrupt):
 		return true
 	case err != nil:
-		return m.logFault("read task", err) == nil
+		m.logFault("read task", err)
+		return false
 	}
 	if run != nil {
 		m.inspectRun(run, &r)
@@ -305,7 +308,7 @@ func (f *fleet) inspect(id string) bool {
 	}
 	differs := each.revision == 0 || each.status != r.Status || each.seen != r.view()
 	moved := each.revision != 0 && each.status != r.Status
-	each.revision, each.status, each.seen = r.Revision, r.Status, r.view()
+	each.set(&r)
 	f.mu.Unlock()
 	if moved && run != nil && !m.cfg.Quiet {
 		run.notifyStatus(&r)
@@ -314,6 +317,20 @@ func (f *fleet) inspect(id string) bool {
 		m.watches.notify(id)
 	}
 	return true
+}
+
+// set sets the record that was seen last.
+func (each *followed) set(r *Record) {
+	each.revision, each.status, each.seen = r.Revision, r.Status, r.view()
+}
+
+// note sets the record that was seen last to one that this member has written.
+func (f *fleet) note(r *Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if each := f.followed[r.ID]; each != nil && r.Revision > each.revision {
+		each.set(r)
+	}
 }
 
 // inspectRun applies a record that another member may have written to the run of its task.
@@ -385,6 +402,13 @@ func (run *Run) take(r *Record, from Claim) error {
 func (f *fleet) adoptOrphans(all bool) (left bool) {
 	membership := f.current()
 	self, members := membership.Self(), membership.Members()
+	var failed atomic.Bool
+	var group sync.WaitGroup
+	defer func() {
+		group.Wait()
+		left = left || failed.Load()
+	}()
+	workers := make(chan struct{}, recoveryWorkers)
 	dead := map[string]bool{"": true}
 	for r, err := range f.m.store.scan(f.m.lifetime) {
 		if err != nil {
@@ -420,9 +444,13 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 			f.m.cancelLeftoverJob(r)
 			continue
 		}
-		if err := f.adopt(r); err != nil {
-			left = true
-		}
+		workers <- struct{}{}
+		group.Go(func() { // ends with the claim
+			defer func() { <-workers }()
+			if f.adopt(r) != nil {
+				failed.Store(true)
+			}
+		})
 	}
 	return f.placeAgain() || left
 }

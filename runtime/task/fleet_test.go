@@ -569,3 +569,52 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 }
+
+// The requestor at the holder learns that another member has changed the status.
+func TestStatusAfterAnswerAtOtherMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a := join(t, f, task.Config{ParkAfter: -1}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if _, err := ask(ctx, run, "k"); err != nil {
+				return nil, err
+			}
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+		b := join(t, f, task.Config{}, nil)
+		p := new(peer)
+		id := a.create(t, p)
+		synctest.Wait()
+		if err := b.Update(t.Context(), "alice", id, "m", func(*task.InputRequest) (json.RawMessage, error) { return json.RawMessage(`1`), nil }); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		var got []string
+		for _, m := range p.received() {
+			for _, status := range []string{"input_required", "working"} {
+				if strings.Contains(m, `"status":"`+status+`"`) {
+					got = append(got, status)
+				}
+			}
+		}
+		if !slices.Equal(got, []string{"input_required", "working"}) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestHealthOfMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := join(t, memory.NewFleet(), task.Config{}, nil)
+		a.store.Cut()
+		time.Sleep(task.DefaultLease + time.Second)
+		if a.Health() == nil {
+			t.Error("a member without a lease is healthy")
+		}
+		a.store.Heal()
+		time.Sleep(time.Minute)
+		if err := a.Health(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -154,11 +154,14 @@ func (m *Manager) spawn(f func()) bool {
 }
 
 // Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error
-// that prevents writes to the store. It calls the Health of a store that is a [HealthChecker]. For
+// that prevents writes to the store, or that has ended its membership in a fleet. It calls the Health of a store that is a [HealthChecker]. For
 // other stores it returns the error of the last write. See also [Stats.Unstored].
 func (m *Manager) Health() error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
+	}
+	if m.fleet != nil && lapsed(m.fleet.current()) {
+		return errNotMember
 	}
 	if checker, ok := m.cfg.Store.(HealthChecker); ok {
 		return boundary.Run(checker.Health)
@@ -297,6 +300,9 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 	if err != nil {
 		m.limits.reserve(r.Owner, -reserved, true)
 		return m.logFault("write task", err)
+	}
+	if m.fleet != nil {
+		m.fleet.note(r)
 	}
 	m.afterChange(run, from, r, reserved)
 	return nil

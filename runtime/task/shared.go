@@ -63,7 +63,7 @@ type Membership interface {
 	Expired() <-chan struct{}
 
 	// Follow reports what other members do with a task until stop is called. Changes that are made
-	// through the store of this member are not reported.
+	// through the store of this member are not reported. Stop does not wait for callbacks.
 	Follow(id string, f Follower) (stop func())
 	// Send sends a message to the members that follow a task, except this one. It is delivered at
 	// most once to each. Messages of one member arrive in order.
