@@ -1,0 +1,126 @@
+package fleetmodel
+
+import (
+	"flag"
+	"testing"
+)
+
+var large = flag.Bool("large", false, "explore larger models in TestProtocol; this takes minutes and gigabytes")
+
+// The protocol keeps all rules in every state of the models.
+func TestProtocol(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		model model
+		large bool
+	}{
+		{"two members, two steps, an input request, a cancellation and a fault",
+			model{processes: 2, work: []operation{step, ask, step}, faults: 1, cancels: 1}, false},
+		{"two members, a sleep, a cancellation and a fault",
+			model{processes: 2, work: []operation{sleep}, faults: 1, cancels: 1}, false},
+		{"two members, a step and two faults",
+			model{processes: 2, work: []operation{step}, faults: 2}, false},
+		{"two members, an input request and two faults",
+			model{processes: 2, work: []operation{ask}, faults: 2}, false},
+		{"a front end, a worker, a step and two faults",
+			model{processes: 2, frontEnds: 1, work: []operation{step}, faults: 2}, false},
+		{"a member that refuses the task, another one, a step and two faults",
+			model{processes: 2, refuses: true, work: []operation{step}, faults: 2}, false},
+		{"three members, an input request and a fault",
+			model{processes: 3, work: []operation{ask}, faults: 1}, false},
+		{"a front end, two workers, an input request and a fault",
+			model{processes: 3, frontEnds: 1, work: []operation{ask}, faults: 1}, false},
+
+		{"two members, two steps, an input request, a cancellation and two faults",
+			model{processes: 2, work: []operation{step, ask, step}, faults: 2, cancels: 1}, true},
+		{"two members, a sleep, a step, a cancellation and two faults",
+			model{processes: 2, work: []operation{sleep, step}, faults: 2, cancels: 1}, true},
+		{"two members, a step and three faults",
+			model{processes: 2, work: []operation{step}, faults: 3}, true},
+		{"two members, an input request and three faults",
+			model{processes: 2, work: []operation{ask}, faults: 3}, true},
+		{"a front end, two workers, a step, a cancellation and two faults",
+			model{processes: 3, frontEnds: 1, work: []operation{step}, faults: 2, cancels: 1}, true},
+		{"three members, a step and two faults",
+			model{processes: 3, work: []operation{step}, faults: 2}, true},
+		{"three members, an input request and two faults",
+			model{processes: 3, work: []operation{ask}, faults: 2}, true},
+	} {
+		if test.large && !*large {
+			continue
+		}
+		t.Run(test.name, func(t *testing.T) {
+			found := test.model.explore()
+			t.Logf("%d states, %d actions", found.states, found.actions)
+			if found.broken != "" {
+				t.Errorf("%s:\n%s", found.broken, found.trace)
+			}
+		})
+	}
+}
+
+// Every guard is necessary: without it, a rule is broken.
+func TestEveryGuardIsNecessary(t *testing.T) {
+	var (
+		plain    = model{processes: 2, work: []operation{step, ask}, faults: 1, cancels: 1}
+		oneStep  = model{processes: 2, work: []operation{step}, faults: 2}
+		oneInput = model{processes: 2, work: []operation{ask}, faults: 2}
+		frontEnd = model{processes: 2, frontEnds: 1, work: []operation{step}, faults: 1}
+		refusal  = model{processes: 2, refuses: true, work: []operation{step}, faults: 1}
+	)
+	tests := []struct {
+		guard  guard
+		name   string
+		model  model
+		broken string
+	}{
+		{compareAndSwap, "compare-and-swap of Update", plain, "a recorded result is lost"},
+		{journalCurrent, "current Journal", oneStep, "a recorded step is executed again"},
+		{inspectCurrent, "current Get after Changed", plain, "a task never ends"},
+		{scanCurrent, "current Scan after Departed", oneStep, "a task never ends"},
+		{departedReported, "Departed", plain, "a task never ends"},
+		{membersFirst, "Members without a departed member", plain, "a task never ends"},
+		{refollowed, "Follow after a new Join", plain, "a requestor never learns that the task has ended"},
+		{uncertainReported, "Changed for a write that was reported as failed", plain, "a requestor never learns that the task has ended"},
+		{claimCheck, "claim check of the writes of work", plain, "a write of an older claim is accepted after a later claim"},
+		{outcomeClaimCheck, "claim check of outcomes", plain, "a write of an older claim is accepted after a later claim"},
+		{takeCheck, "claim check of a takeover", plain, "a task is taken from a living member"},
+		{aliveCheck, "Alive instead of Members", plain, "a task is taken from a living member"},
+		{takenRetried, "retry after a lost takeover", frontEnd, "a task never ends"},
+		{existsRetried, "retry while earlier work returns", frontEnd, "a task never ends"},
+		{ownTaken, "takeover of own tasks without a run", frontEnd, "a task never ends"},
+		{othersTaken, "takeover by a member that is not designated", refusal, "a task never ends"},
+		{scanOnJoin, "scan after Join", frontEnd, "a task never ends"},
+		{followFirst, "Follow before a takeover", plain, "a requestor never learns that the task has ended"},
+		{watchFirst, "Follow before the read of a watch", plain, "a requestor never learns that the task has ended"},
+		{inspectOnJoin, "inspection after a new Join", plain, "a requestor never learns that the task has ended"},
+		{missedInspected, "inspection after a takeover", oneInput, "a task never ends"},
+		{olderIgnored, "inspection ignores older claims", oneStep, "a task never ends"},
+		{outcomeDropped, "outcome of fenced work is dropped", plain, "a task fails because its member has lost it"},
+		{requestKept, "input request of fenced work stays", plain, "an input request of an unfinished task is withdrawn"},
+		{lapsedCheck, "lease check of Create", oneStep, "a task never ends"},
+		{lapsedSame, "lease check of the membership in the claim", oneStep, "a task never ends"},
+		{placedAgain, "repeated Offer", frontEnd, "a task never ends"},
+		{restingCheck, "only resting work is woken", plain, "parked work is woken twice for one cause"},
+		{openCheck, "only open input requests are answered", plain, "an input request is answered twice"},
+		{recordLooksUp, "Record looks into the journal after a failed write", plain, "a recorded step is executed again"},
+	}
+	for i, test := range tests {
+		if test.guard != 1<<i {
+			t.Fatalf("no test of guard %d", i)
+		}
+		t.Run(test.name, func(t *testing.T) {
+			test.model.without = test.guard
+			found := test.model.explore()
+			if found.broken != test.broken {
+				t.Errorf("after %d states: %q, want %q\n%s", found.states, found.broken, test.broken, found.trace)
+			}
+			if testing.Verbose() {
+				t.Logf("%s, after %d states:\n%s", found.broken, found.states, found.trace)
+			}
+		})
+	}
+	if lastGuard>>(len(tests)-1) != 1 {
+		t.Errorf("%d guards are tested, the last is %b", len(tests), lastGuard)
+	}
+}
