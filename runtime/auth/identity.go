@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Credentials are the credentials of one request.
@@ -128,7 +126,7 @@ func PrincipalOf(i *Identity) (string, error) {
 	return principal, nil
 }
 
-type identityKey struct{ lazyctx.Key }
+type identityKey struct{}
 
 // WithIdentity returns a context with the identity i. [Protector.Middleware] and the transports
 // call it for each request.

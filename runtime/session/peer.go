@@ -6,7 +6,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Peer is the requestor of the work that a handler does. The handler sends requests with Call and
@@ -17,7 +16,7 @@ type Peer interface {
 	Report(Progress) error
 }
 
-type peerKey struct{ lazyctx.Key }
+type peerKey struct{}
 
 // WithPeer returns a context for which [PeerFrom] returns p. It is for work on behalf of a request
 // that reaches its requestor in another way, such as the work of a task.

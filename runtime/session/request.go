@@ -9,7 +9,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -230,7 +229,7 @@ func (r *Request) Detach(params json.RawMessage) {
 	r.Params, r.capabilities = params, nil
 }
 
-type requestKey struct{ lazyctx.Key }
+type requestKey struct{}
 
 // FromContext returns the request that is being served under ctx. ok is false if there is none.
 func FromContext(ctx context.Context) (req *Request, ok bool) {

@@ -198,7 +198,7 @@ func (c *workContext) Value(key any) any {
 	return c.values.Value(key)
 }
 
-type runKey struct{ lazyctx.Key }
+type runKey struct{}
 
 // FromContext returns the Run of the work that ctx belongs to. If there is none, ok is false.
 func FromContext(ctx context.Context) (run *Run, ok bool) {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Conn is one end of a connection.
@@ -382,7 +381,7 @@ const (
 	DefaultStallTimeout = 30 * time.Second
 )
 
-type principalKey struct{ lazyctx.Key }
+type principalKey struct{}
 
 // WithPrincipal returns a context with the principal of a message. A transport that authenticates
 // its peer sets it in [Message.Context].
@@ -414,7 +413,7 @@ func Principal(ctx context.Context) (principal string, ok bool) {
 	return c.principal, true
 }
 
-type httpKey struct{ lazyctx.Key }
+type httpKey struct{}
 
 // httpContext is a context with the HTTP request of a message.
 type httpContext struct {

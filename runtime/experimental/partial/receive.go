@@ -13,7 +13,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -86,7 +85,7 @@ type Part struct {
 	next    []byte
 }
 
-type partKey struct{ lazyctx.Key }
+type partKey struct{}
 
 // PartFrom returns the part that the handler with context ctx is to return. If ok is false, the
 // result cannot come in parts: the session lacks the middleware of [Receive], or the request runs

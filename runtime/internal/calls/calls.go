@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -81,7 +80,7 @@ func New(ctx context.Context, o Options) *Run {
 // ID returns the id of the call, which is the same in all of its runs.
 func (r *Run) ID() string { return r.id }
 
-type runKey struct{ lazyctx.Key }
+type runKey struct{}
 
 // handlerContext is the context of a handler.
 type handlerContext struct {

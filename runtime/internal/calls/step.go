@@ -13,7 +13,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 )
 
@@ -70,7 +69,7 @@ func (e *StepError) Unwrap() error {
 }
 
 // stepKey is the key of the step in the context of its function.
-type stepKey struct{ lazyctx.Key }
+type stepKey struct{}
 
 type runningStep struct {
 	run        *Run

@@ -21,7 +21,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/calls"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
@@ -234,7 +233,7 @@ type origin struct {
 	call receiver.Pending
 }
 
-type originKey struct{ lazyctx.Key }
+type originKey struct{}
 
 // Value implements [context.Context].
 func (o *origin) Value(key any) any {

@@ -89,10 +89,10 @@ func (b *Both) Cause() error {
 	return context.Cause(b.second)
 }
 
-// Value implements [context.Context]. For a key that embeds [Key], it does not allocate.
+// Value implements [context.Context]. It allocates a context only as [Cancellable.Value] does.
 func (b *Both) Value(key any) any {
-	if _, ok := key.(interface{ noParent() }); ok {
-		return b.first.Value(key)
+	if findsParent(key) {
+		return b.full().Value(key)
 	}
-	return b.full().Value(key)
+	return b.first.Value(key)
 }

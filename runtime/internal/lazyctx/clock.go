@@ -131,7 +131,7 @@ func (c *Clock) WithTimeout(ctx context.Context, d time.Duration, cause error) (
 }
 
 // clockKey is the key of the innermost carrier of a context.
-type clockKey struct{ Key }
+type clockKey struct{}
 
 // carrier is a context with a clock.
 type carrier interface {

@@ -2,7 +2,7 @@ package lazyctx
 
 import "context"
 
-type unattendedKey struct{ Key }
+type unattendedKey struct{}
 
 // Unattended returns a context for a message that this module sends by itself, while nobody may be
 // there to log in.

@@ -1,12 +1,8 @@
 package modern
 
-import (
-	"context"
+import "context"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
-)
-
-type paramsKey struct{ lazyctx.Key }
+type paramsKey struct{}
 
 // WithParamHeaders returns a context for a request with header fields for arguments of a tool.
 // Their names begin with [HeaderParam] and are in the canonical form of package http. A transport

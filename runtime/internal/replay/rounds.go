@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
 // Rounds is the Backend of a plain call whose input requests travel in results. It collects the
@@ -60,7 +58,7 @@ func (b *Rounds) Ended() (entries []Entry, open []Open) {
 	return slices.DeleteFunc(b.entries, func(e Entry) bool { return e.transient() }), b.open
 }
 
-type nameKey struct{ lazyctx.Key }
+type nameKey struct{}
 
 // WithName returns a context in which an input request has a name in messages.
 func WithName(ctx context.Context, name string) context.Context {

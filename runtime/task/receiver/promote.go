@@ -108,7 +108,7 @@ type promotedWork struct {
 	peer taskPeer
 }
 
-type callKey struct{ lazyctx.Key }
+type callKey struct{}
 
 // Value implements [context.Context].
 func (c *call) Value(key any) any {

@@ -14,7 +14,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
@@ -533,7 +532,7 @@ type origin struct {
 	st *serverStream
 }
 
-type originKey struct{ lazyctx.Key }
+type originKey struct{}
 
 func (o *origin) Value(key any) any {
 	if key == (originKey{}) {
