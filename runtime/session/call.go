@@ -24,6 +24,10 @@ type Call struct {
 	Notification bool
 	Session      *Session // through which it is sent
 
+	// ID is the id of a request, set when it is sent. It is the zero ID before that, and for a
+	// notification. If the request is sent again in a new session, its ID changes.
+	ID jsonrpc.ID
+
 	opts options
 	meta []metaMember
 }
@@ -273,6 +277,7 @@ func (s *Session) exchange(ctx context.Context, call *Call, e exchange) (json.Ra
 	if err != nil {
 		return nil, err
 	}
+	call.ID = id
 	out := transport.Message{Session: e.session}
 	if e.related != nil {
 		out.For = e.related.ID

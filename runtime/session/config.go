@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
@@ -24,6 +25,13 @@ type Config struct {
 	// Sending wraps the sending of requests and notifications. The first middleware is the
 	// outermost.
 	Sending []SendMiddleware
+
+	// Rejected, if set, is called for each request of the peer that is rejected before Receiving: a
+	// limit is reached, the session is not initialized or ends, the revision is not served or does
+	// not have the method, or the message is invalid. Method is "" if it is unknown, and at most
+	// 1024 bytes of it are passed. Rejected may delay further messages of the peer, so it must return
+	// soon. Its panics are logged.
+	Rejected func(method string, err *jsonrpc.Error)
 
 	// Responder serves the modern requests that arrive over the connection of a server, modern
 	// notifications, and all notifications before initialize. If it is nil, they are messages like
@@ -178,6 +186,17 @@ func (c *Config) withDefaults() Config {
 	}
 	out.Logger = boundary.Logger(out.Logger)
 	return out
+}
+
+// rejected calls Rejected.
+func (c *Config) rejected(method string, err *jsonrpc.Error) {
+	if c.Rejected == nil || err == nil {
+		return
+	}
+	boundary.Report(c.Logger, "Rejected panicked", boundary.Run(func() error {
+		c.Rejected(boundary.Text(method, maxMethod), err)
+		return nil
+	}))
 }
 
 // timeout returns how long a request may take, 0 for no limit.

@@ -49,11 +49,7 @@ func encodeAnswer(id jsonrpc.ID, result codec.Encoder, err error) (text []byte, 
 func encodeOutcome(log *slog.Logger, req *Request, result codec.Encoder, err error) (text []byte, failed *jsonrpc.Error) {
 	if err != nil { // outside of this branch the arguments would cost an allocation
 		boundary.Report(log, "handler panicked", err, "method", req.Method)
-		if req.modern != nil {
-			failed = modernError(err)
-		} else {
-			failed = boundary.WireError(err)
-		}
+		failed = req.Failure(err)
 		err = failed
 	}
 	text, _, encodeErr := encodeAnswer(req.ID, result, err)
@@ -83,6 +79,9 @@ func refusal(err *transport.MessageError) []byte {
 // nil, request to the _meta of the params. If it does so without decoding them, it also returns the
 // params as they are in the text, because transports over HTTP read them; otherwise nil.
 func encodeCall(id jsonrpc.ID, method string, params codec.Encoder, meta []metaMember, request *requestMeta) (text []byte, encoded json.RawMessage, err error) {
+	if request == nil && len(meta) > 0 {
+		request = noRequestMeta
+	}
 	if request != nil {
 		if text, encoded = request.encode(id, method, params, meta); encoded != nil {
 			return text, encoded, nil

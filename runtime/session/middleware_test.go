@@ -51,7 +51,7 @@ func TestMiddlewareWrapsBothDirections(t *testing.T) {
 				record("%s sends: %s", name, call.Method)
 				call.SetMeta("by", codec.StringScalar(name))
 				result, err := next(ctx, call)
-				record("%s got: %s %v", name, result, err)
+				record("%s got: %s %v, id %v", name, result, err, call.ID)
 				return result, err
 			}
 		}
@@ -91,13 +91,13 @@ func TestMiddlewareWrapsBothDirections(t *testing.T) {
 	})
 	want := []string{
 		`outer sends: x/y`, `inner sends: x/y`,
-		`first in: x/y {"p":1,"_meta":{"by":"inner"}}`,
-		`second in: x/y {"p":1,"_meta":{"by":"inner"},"first":1}`,
-		`handler: {"p":1,"_meta":{"by":"inner"},"first":1,"second":1}, by "inner"`,
+		`first in: x/y {"_meta":{"by":"inner"},"p":1}`,
+		`second in: x/y {"_meta":{"by":"inner"},"p":1,"first":1}`,
+		`handler: {"_meta":{"by":"inner"},"p":1,"first":1,"second":1}, by "inner"`,
 		`second out: handler failed`, `first out: handler failed`,
-		`inner got:  jsonrpc: handler failed (code -32603)`, `outer got:  jsonrpc: handler failed (code -32603)`,
-		`outer sends: x/n`, `inner sends: x/n`, `inner got:  <nil>`, `outer got:  <nil>`,
-		`first in: x/n {"p":2,"_meta":{"by":"inner"}}`, `second in: x/n {"p":2,"_meta":{"by":"inner"},"first":1}`,
+		`inner got:  jsonrpc: handler failed (code -32603), id 2`, `outer got:  jsonrpc: handler failed (code -32603), id 2`,
+		`outer sends: x/n`, `inner sends: x/n`, `inner got:  <nil>, id `, `outer got:  <nil>, id `,
+		`first in: x/n {"_meta":{"by":"inner"},"p":2}`, `second in: x/n {"_meta":{"by":"inner"},"p":2,"first":1}`,
 		`second out: <nil>`, `first out: <nil>`,
 	}
 	if diff := cmp.Diff(want, trace); diff != "" {

@@ -38,7 +38,7 @@ type Responder struct {
 }
 
 // NewResponder returns a Responder. Of the configuration, it uses Handler, Receiving, Sending,
-// ExtensionMethods, ProgressInterval, Principal and Logger. The transport limits how many requests
+// Rejected, ExtensionMethods, ProgressInterval, Principal and Logger. The transport limits how many requests
 // it serves at once. If Revisions names modern revisions, only these are served.
 func NewResponder(cfg *Config) *Responder {
 	r := &Responder{serving: map[*modernRequest]struct{}{}, idle: make(chan struct{})}
@@ -129,6 +129,8 @@ func (r *Responder) Respond(ctx context.Context, m *jsonrpc.Message, to transpor
 	err := r.enter(x)
 	if err == nil {
 		defer r.leave(x)
+	} else if !req.IsNotification() {
+		r.cfg.rejected(req.Method, modernError(err))
 	}
 	if req.IsNotification() {
 		return nil, r.notify(&in.context, req, err)
@@ -180,6 +182,9 @@ func (r *Responder) serve(ctx context.Context, req *Request) (result codec.Encod
 	defer req.modern.finish()
 	defer boundary.Catch(&err)
 	if err := r.check(req); err != nil {
+		if !req.IsNotification() {
+			r.cfg.rejected(req.Method, modernError(err))
+		}
 		return nil, err
 	}
 	result, err = r.handler(ctx, req)
@@ -394,7 +399,7 @@ func (s *Session) modernRequest(message jsonrpc.Message, meta modern.RequestMeta
 	st.req, st.ctx = req, &in.context
 	req.state, req.modern = st, &in.modern
 	if err := s.inbound.admit(st); err != nil {
-		s.answer(message.ID, modernError(err), m, nil)
+		s.reject(message, modernError(err), m, nil)
 		return
 	}
 	s.life.work.Add(1)

@@ -9,6 +9,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
@@ -219,6 +220,15 @@ func (r *Request) EndOnShutdown() {
 	if r.state != nil {
 		r.state.s.inbound.endOnShutdown(r.state)
 	}
+}
+
+// Failure returns the error that the peer receives if the handler of the request fails with err,
+// which must not be nil.
+func (r *Request) Failure(err error) *jsonrpc.Error {
+	if r.modern != nil {
+		return modernError(err)
+	}
+	return boundary.WireError(err)
 }
 
 // Detach replaces the Params of the request by params, a copy with the same _meta, so that the

@@ -19,6 +19,9 @@ type requestMeta struct {
 	text    []byte // the members of the _meta, encoded and without braces
 }
 
+// noRequestMeta has no members. It is for messages of sessions that have a _meta of their own.
+var noRequestMeta = new(requestMeta)
+
 // newRequestMeta returns the members for a revision.
 func newRequestMeta(revision mcp.Revision, client *mcp.InitializeRequestParams) (*requestMeta, error) {
 	capabilities := *mcp.Project(revision, &client.Capabilities)

@@ -103,7 +103,7 @@ func (s *Session) refuse(message jsonrpc.Message, err error, m transport.Message
 		return
 	}
 	s.warn("message rejected", "error", cause)
-	s.answer(message.ID, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m, b)
+	s.reject(message, &jsonrpc.Error{Code: jsonrpc.CodeOf(err), Message: cause}, m, b)
 }
 
 // invalidAnswer returns the answer for a response that is invalid because of err.
@@ -112,6 +112,12 @@ func invalidAnswer(err error) answer {
 }
 
 var errInvalidAnswer = errors.New("session: invalid answer")
+
+// reject answers a request in m with an error instead of serving it.
+func (s *Session) reject(message jsonrpc.Message, err error, m transport.Message, b *batch) {
+	s.cfg.rejected(message.Method, boundary.WireError(err))
+	s.answer(message.ID, err, m, b)
+}
 
 // answer answers a request in m without a handler: with err or, if that is nil, with an empty
 // result.
@@ -158,7 +164,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 		return
 	}
 	if len(message.Method) > maxMethod {
-		s.answer(message.ID, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), m, b)
+		s.reject(message, jsonrpc.MethodNotFound(boundary.Text(message.Method, 100)), m, b)
 		return
 	}
 	in := &struct {
@@ -175,7 +181,7 @@ func (s *Session) request(message jsonrpc.Message, m transport.Message, b *batch
 	st.req, st.ctx = req, &in.context
 	req.state = st
 	if err := s.admit(st); err != nil {
-		s.answer(message.ID, err, m, b)
+		s.reject(message, err, m, b)
 		return
 	}
 	s.life.work.Add(1)
@@ -260,7 +266,11 @@ func (st *serving) wait() error {
 	case <-st.ctx.Done():
 		return context.Cause(st.ctx)
 	}
-	return st.s.served(st.req)
+	err := st.s.served(st.req)
+	if err != nil {
+		st.s.cfg.rejected(st.req.Method, boundary.WireError(err))
+	}
+	return err
 }
 
 // run calls the handler. A panic fails only the request.

@@ -131,6 +131,17 @@ func (s *Session) start() {
 // Role returns the role of this side.
 func (s *Session) Role() Role { return s.role }
 
+// Info describes the connection of the session. It is the zero Info if the connection is not a
+// [transport.Described].
+func (s *Session) Info() (info transport.Info) {
+	c, ok := transport.As[transport.Described](s.conn)
+	if !ok {
+		return info
+	}
+	s.panicked("transport", boundary.Run(func() error { info = c.Info(); return nil }))
+	return info
+}
+
 // Revision returns the negotiated revision, or "" before the handshake.
 func (s *Session) Revision() mcp.Revision { return s.handshake.current.Load().revision }
 

@@ -242,6 +242,24 @@ type Detachable interface {
 	Detached() bool
 }
 
+// Described is a [Conn] that describes itself.
+type Described interface {
+	Conn
+
+	// Info describes the connection. It does not change.
+	Info() Info
+}
+
+// Info describes a connection for logs and traces. Its zero value describes an unknown one.
+type Info struct {
+	Network  string // "tcp", or "pipe" for two streams such as those of stdio
+	Protocol string // on top of it: "http", or "" for none
+	// Host and Port are those of the server's URL. They are "" and 0 at the end of the server, and
+	// without a URL.
+	Host string
+	Port int
+}
+
 // Message is a message on its way through a transport.
 type Message struct {
 	// Text is the message as JSON. It belongs to the receiver of the Message. Neither side changes

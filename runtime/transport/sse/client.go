@@ -115,6 +115,9 @@ func Dial(ctx context.Context, serverURL string, o httpclient.Options) (*Client,
 	return nil, err
 }
 
+// Info implements [transport.Described].
+func (c *Client) Info() transport.Info { return c.end.Info() }
+
 // open opens a stream and reads its first event. cancel ends ctx and the stream. message is the
 // method of the message that needs the stream, or "" if none waits for it.
 func (c *Client) open(ctx context.Context, cancel context.CancelCauseFunc, message string) (*stream, error) {

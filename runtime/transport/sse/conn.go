@@ -79,6 +79,9 @@ func (c *conn) unwatch() {
 	c.watched, c.ignore = new(auth.Identity), func() {} // never replaced
 }
 
+// Info implements [transport.Described].
+func (c *conn) Info() transport.Info { return transport.Info{Network: "tcp", Protocol: "http"} }
+
 // Read returns the next posted message.
 func (c *conn) Read() (transport.Message, error) { return c.in.Next() }
 

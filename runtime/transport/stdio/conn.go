@@ -81,6 +81,9 @@ func New(r io.ReadCloser, w io.WriteCloser, o Options) *Conn {
 	return c
 }
 
+// Info implements [transport.Described].
+func (c *Conn) Info() transport.Info { return transport.Info{Network: "pipe"} }
+
 // Read returns the next non-empty line.
 func (c *Conn) Read() (transport.Message, error) {
 	for {

@@ -135,6 +135,9 @@ func Start(c Command) (*Process, error) {
 // PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Info implements [transport.Described].
+func (p *Process) Info() transport.Info { return p.conn.Info() }
+
 // Read returns the next message from the server.
 func (p *Process) Read() (transport.Message, error) {
 	m, err := p.conn.Read()

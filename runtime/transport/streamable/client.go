@@ -103,6 +103,9 @@ func Dial(serverURL string, o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
+// Info implements [transport.Described].
+func (c *Client) Info() transport.Info { return c.end.Info() }
+
 // Read returns the next message from the server.
 func (c *Client) Read() (transport.Message, error) { return c.end.Read() }
 

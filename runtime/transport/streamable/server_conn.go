@@ -106,6 +106,9 @@ func (c *serverConn) end() {
 	}
 }
 
+// Info implements [transport.Described].
+func (c *serverConn) Info() transport.Info { return transport.Info{Network: "tcp", Protocol: "http"} }
+
 // Read returns the next posted message.
 func (c *serverConn) Read() (transport.Message, error) { return c.in.Next() }
 

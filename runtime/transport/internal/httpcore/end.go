@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,17 @@ type End struct {
 	err     error          // the cause of the end; set before closed is closed
 	work    sync.WaitGroup // goroutines; none is added after closed is closed
 	sending sync.WaitGroup // messages that Close flushes; none is added after closed is closed
+}
+
+// Info describes the connection.
+func (e *End) Info() transport.Info {
+	port, err := strconv.Atoi(e.server.Port())
+	if err != nil { // the URL has none
+		if port = 80; e.server.Scheme == "https" {
+			port = 443
+		}
+	}
+	return transport.Info{Network: "tcp", Protocol: "http", Host: e.server.Hostname(), Port: port}
 }
 
 // received is a result of Read.
