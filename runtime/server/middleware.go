@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 
 	"github.com/mcpwire/mcpwire/mcp"
 )
@@ -55,6 +56,31 @@ type (
 	PromptMiddleware   = Middleware[*PromptRequest, *mcp.GetPromptResult]
 	ResourceMiddleware = Middleware[*ResourceRequest, *mcp.ReadResourceResult]
 )
+
+// StepMiddleware wraps the function of a [Step] each time it runs. It calls next once, with a
+// context derived from ctx, and returns its error. A step whose recorded result is used again does
+// not run.
+type StepMiddleware func(ctx context.Context, c *Call, name string, next func(ctx context.Context) error) error
+
+// wrapStep returns f with the middleware of the configuration.
+func wrapStep[T any](c *Call, name string, f func(ctx context.Context) (T, error)) func(ctx context.Context) (T, error) {
+	all := c.p.s.cfg.StepMiddleware
+	if len(all) == 0 || f == nil {
+		return f
+	}
+	return func(ctx context.Context) (result T, err error) {
+		next := func(ctx context.Context) (err error) {
+			result, err = f(ctx)
+			return err
+		}
+		for _, m := range slices.Backward(all) {
+			inner := next
+			next = func(ctx context.Context) error { return m(ctx, c, name, inner) }
+		}
+		err = next(ctx)
+		return result, err
+	}
+}
 
 // ToolRequest is a call of a tool.
 type ToolRequest struct {

@@ -28,7 +28,8 @@ func (s *Server) newResponder() {
 	}
 	cfg := s.cfg.Session
 	cfg.Handler = s.modern.methods(s.modern.handler())
-	cfg.Receiving = append(append([]session.Middleware{s.finish}, cfg.Receiving...), s.receiveModern, receiver.Extension(receiver.ExtensionOptions{Manager: s.extensionTasks, Support: s.modern.extensionSupport}))
+	cfg.Receiving = slices.Concat(s.middleware, []session.Middleware{s.finish}, cfg.Receiving)
+	cfg.Receiving = append(cfg.Receiving, s.receiveModern, receiver.Extension(receiver.ExtensionOptions{Manager: s.extensionTasks, Support: s.modern.extensionSupport}))
 	cfg.ExtensionMethods = receiver.ExtensionMethods()
 	s.responder = session.NewResponder(&cfg)
 }
@@ -172,6 +173,9 @@ type completed struct {
 	hint   cacheHint
 	result codec.Encoder
 }
+
+// Unwrap returns the result without the added members, for middleware that looks at results.
+func (c *completed) Unwrap() codec.Encoder { return c.result }
 
 // EncodeJSON writes the added members, then those of the result.
 func (c *completed) EncodeJSON(w *wire.Writer) {

@@ -63,6 +63,13 @@ type Config struct {
 	// rules for the function of that option apply to Visible, too. Nil shows all features.
 	Visible func(c *Call, f Feature) bool
 
+	// Middleware, if set, is called once, by [New], and returns middleware that wraps the handling of
+	// all requests and notifications, in sessions and without: it is outside of that of
+	// Session.Receiving. Unlike that, it knows the server; see [Server.Has]. The
+	// results of modern requests may have a method Unwrap, which returns the result without members
+	// that the server adds.
+	Middleware func(s *Server) session.Middleware
+
 	// Scopes are the scopes that requests and notifications need, by method, such as "tools/call"; "*"
 	// stands for all methods. They add to those of the options [RequireScopes] and
 	// [RequireScopesFor], and to those of the [auth.Protector]. Calls without an identity, such as
@@ -74,6 +81,8 @@ type Config struct {
 	ToolMiddleware     []ToolMiddleware
 	PromptMiddleware   []PromptMiddleware
 	ResourceMiddleware []ResourceMiddleware
+	// StepMiddleware wraps the functions of all steps that run, the first one outermost; see [Step].
+	StepMiddleware []StepMiddleware
 
 	// TaskStore stores the tasks that clients create. With a store, [Server.Start] makes a
 	// [task.Manager] and recovers unfinished tasks, and the server declares tasks in sessions and
@@ -212,6 +221,8 @@ type Server struct {
 	cfg Config
 	log *slog.Logger // of the configuration; may be nil
 
+	middleware []session.Middleware // of Config.Middleware; empty without it
+
 	tools     *set[*tool]
 	resources *set[*resource]
 	templates *set[*template]
@@ -275,6 +286,11 @@ func New(name, version string, cfg *Config) *Server {
 	s.keys = replay.NewKeys(s.cfg.StateKeys...)
 	s.cfg.StateKeys = nil
 	s.detached = newPeer(s)
+	if s.cfg.Middleware != nil {
+		if m := s.cfg.Middleware(s); m != nil {
+			s.middleware = []session.Middleware{m}
+		}
+	}
 	s.newResponder()
 	return s
 }
@@ -645,7 +661,7 @@ func (s *Server) sessionConfig(p *peer) *session.Config {
 	if s.servesModern() {
 		cfg.Responder = s.responder
 	}
-	cfg.Receiving = append(append([]session.Middleware(nil), cfg.Receiving...), p.receive, p.receiveTasks)
+	cfg.Receiving = slices.Concat(s.middleware, cfg.Receiving, []session.Middleware{p.receive, p.receiveTasks})
 	cfg.Sending = append(append([]session.SendMiddleware(nil), cfg.Sending...), p.sendTasks)
 	if tasks := s.tasks.Load(); tasks != nil {
 		receiver.Attach(&cfg, receiver.Options{Manager: tasks, Support: p.support})

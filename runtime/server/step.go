@@ -46,7 +46,7 @@ import (
 // value. If f fails, Step returns a [*StepError], in every run; if ctx has ended, the failure is
 // not recorded. F must not make input requests or run steps.
 func Step[T any](ctx context.Context, c *Call, name string, f func(ctx context.Context) (T, error)) (T, error) {
-	return calls.Step(ctx, c.recording(), name, f)
+	return calls.Step(ctx, c.recording(), name, wrapStep(c, name, f))
 }
 
 // StepError is the failure of the function of a [Step]. Its field Step is the name of the step, and

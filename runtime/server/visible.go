@@ -21,6 +21,21 @@ type Feature struct {
 	Name string // of a tool or a prompt; the URI of a resource, or the URI template
 }
 
+// Has reports whether the server has a feature that is not disabled, visible or not.
+func (s *Server) Has(f Feature) (ok bool) {
+	switch f.Kind {
+	case KindTool:
+		_, ok = s.tools.find(f.Name)
+	case KindResource:
+		_, ok = s.resources.find(f.Name)
+	case KindTemplate:
+		_, ok = s.templates.find(f.Name)
+	case KindPrompt:
+		_, ok = s.prompts.find(f.Name)
+	}
+	return ok
+}
+
 // FeatureOption is an option of every function that adds a feature: [VisibleTo] or
 // [RequireScopes].
 type FeatureOption interface {
