@@ -65,7 +65,7 @@ func (m *requestMeta) with(own []metaMember) []metaMember {
 // params. Both are nil if the params have a _meta, or may have one that is not their first member:
 // encode cannot add to it.
 func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder, own []metaMember) (text []byte, encoded json.RawMessage) {
-	if !m.insertable(method, params, own) {
+	if !m.insertable(own) {
 		return nil, nil
 	}
 	var from int
@@ -84,23 +84,14 @@ func (m *requestMeta) encode(id jsonrpc.ID, method string, params codec.Encoder,
 	return text, json.RawMessage(text[from:to:to])
 }
 
-// insertable reports whether the params of a request have no _meta or have it as their first
-// member, and own has none of the members of m and only valid names.
-func (m *requestMeta) insertable(method string, params codec.Encoder, own []metaMember) bool {
+// insertable reports whether own has none of the members of m, and only valid names.
+func (m *requestMeta) insertable(own []metaMember) bool {
 	for _, member := range own {
 		if replaced(m.members, member.name) || metaKeyFault(member.name) != "" {
 			return false
 		}
 	}
-	switch p := params.(type) {
-	case nil:
-		return true
-	case Raw:
-		_, found := codec.Member([]byte(p), "_meta")
-		return !found
-	}
-	_, generated := mcp.LookupMethod(method)
-	return generated
+	return true
 }
 
 // insert writes params with a _meta as their first member. It returns false, and leaves the text
@@ -120,9 +111,21 @@ func (m *requestMeta) insert(w *wire.Writer, params codec.Encoder, own []metaMem
 	at := len(w.Bytes())
 	params.EncodeJSON(w)
 	text := w.Bytes()
-	if len(text) <= at+len("{}") || text[at] != '{' || bytes.HasPrefix(text[at:], metaFirst) {
+	if len(text) <= at+len("{}") || text[at] != '{' || hasMeta(params, text[at:]) {
 		return false
 	}
 	text[at] = ',' // joins the two objects
 	return true
+}
+
+// hasMeta reports whether params, whose text is given, have a _meta.
+func hasMeta(params codec.Encoder, text []byte) bool {
+	if bytes.HasPrefix(text, metaFirst) {
+		return true
+	}
+	if _, generated := params.(interface{ Validate(mcp.Revision) error }); generated {
+		return false // it would be the first member
+	}
+	_, found := codec.Member(text, "_meta")
+	return found
 }

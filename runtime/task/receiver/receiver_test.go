@@ -834,7 +834,7 @@ func TestToolSendsThroughSession(t *testing.T) {
 	runInBubble(t, c, func(t *testing.T, f *fixture) {
 		id := f.create(`{"name":"t","task":{}}`)
 		synctest.Wait()
-		want := fmt.Sprintf(`notifications/message {"level":"info","data":1,"_meta":{%q:{"taskId":%q}}}`, relatedKey, id)
+		want := fmt.Sprintf(`notifications/message {"_meta":{%q:{"taskId":%q}},"level":"info","data":1}`, relatedKey, id)
 		equal(t, "notification", want, f.messages()[0])
 		before := len(f.messages())
 		f.mustCall("tools/call", `{"name":"t"}`)
