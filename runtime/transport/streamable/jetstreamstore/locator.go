@@ -1,0 +1,434 @@
+package jetstreamstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// ErrNotJoined is returned while the lease of a [Locator] has ended, and after Close.
+var ErrNotJoined = errors.New("jetstreamstore: process has no lease")
+
+// LocatorOptions describes a process to the others of its fleet.
+type LocatorOptions struct {
+	// URL is the address at which the other processes reach the endpoint of this one, such as
+	// "http://10.0.0.7:8080/mcp". It is required. The path may differ from that of clients.
+	URL string
+
+	// Lease is the time after which a process that JetStream does not hear from counts as dead, in
+	// whole seconds; default [DefaultLease], at least a second. The process renews it every third
+	// of that time.
+	Lease time.Duration
+}
+
+// DefaultLease is the default of [LocatorOptions].Lease.
+const DefaultLease = 20 * time.Second
+
+// Locator is a [streamable.Locator] that stores claims in the stream of a [Store]. [Store.Join]
+// makes one; end it with Close.
+//
+// The process has a message that JetStream deletes when the lease ends. If the process cannot renew
+// its lease in time, it loses all sessions, and then joins the fleet again as a new process.
+type Locator struct {
+	s *Store
+	o LocatorOptions
+
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the process has left
+
+	mu      sync.Mutex
+	process string // id of this process; "" without a lease
+	writes  uint64 // number of claims that it has tried to write
+}
+
+var _ streamable.Locator = (*Locator)(nil)
+
+// Join makes this process a member of the fleet: it can hold sessions. From then on, the Store
+// writes only to the sessions that this process holds, and fails with [ErrNotHeld] for others. A
+// Store can join once.
+func (s *Store) Join(ctx context.Context, o LocatorOptions) (*Locator, error) {
+	if u, err := url.Parse(o.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("jetstreamstore: URL %q is not an absolute HTTP URL", o.URL)
+	}
+	if o.Lease <= 0 {
+		o.Lease = DefaultLease
+	}
+	o.Lease = max(o.Lease.Truncate(time.Second), time.Second)
+	l := &Locator{s: s, o: o, done: make(chan struct{})}
+	s.mu.Lock()
+	joined := s.locator != nil
+	if !joined {
+		s.locator = l
+	}
+	s.mu.Unlock()
+	if joined {
+		return nil, errors.New("jetstreamstore: store has already joined")
+	}
+	lease, err := l.join(ctx)
+	if err != nil {
+		s.mu.Lock()
+		s.locator = nil
+		s.mu.Unlock()
+		return nil, err
+	}
+	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go l.keep(ctx, lease) // ends with Close
+	return l, nil
+}
+
+// Close ends the lease: other processes claim the sessions at once. Shut down the Handler before.
+// Close may be called repeatedly.
+func (l *Locator) Close() error {
+	l.cancel()
+	<-l.done
+	return nil
+}
+
+// lease is the message with which a process is alive.
+type lease struct {
+	process string
+	seq     uint64
+	renewed time.Time // before the message was sent
+}
+
+// processRecord is the content of that message.
+type processRecord struct {
+	URL string `json:"url"`
+}
+
+func (s *Store) processSubject(process string) string { return s.o.Name + ".p." + process }
+
+// join writes the message of a new process.
+func (l *Locator) join(ctx context.Context) (*lease, error) {
+	ctx, cancel := l.s.limitTime(ctx)
+	defer cancel()
+	a := &lease{process: rand.Text()}
+	for {
+		attempt, cancel := l.s.attempt(ctx)
+		err := l.renew(attempt, a)
+		cancel()
+		switch {
+		case err == nil:
+			l.mu.Lock()
+			l.process = a.process
+			l.mu.Unlock()
+			return a, nil
+		case isConflict(err): // the answer to an earlier attempt was lost
+			a.process = rand.Text()
+		case !isTransient(err):
+			return nil, fmt.Errorf("jetstreamstore: join: %w", err)
+		}
+		if !sleep(ctx) {
+			return nil, fmt.Errorf("jetstreamstore: join: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// renew writes the message of the process again. It fails if the message has expired.
+func (l *Locator) renew(ctx context.Context, a *lease) error {
+	text, err := json.Marshal(processRecord{URL: l.o.URL})
+	if err != nil {
+		return err
+	}
+	m := nats.NewMsg(l.s.processSubject(a.process))
+	m.Data = text
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	now := time.Now()
+	ack, err := l.s.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(a.seq), jetstream.WithMsgTTL(l.o.Lease))
+	if err != nil {
+		return err
+	}
+	a.seq, a.renewed = ack.Sequence, now
+	return nil
+}
+
+// keep renews the lease until ctx ends, and then ends it. If the lease ends before, it drops all
+// sessions and joins again.
+func (l *Locator) keep(ctx context.Context, a *lease) {
+	defer close(l.done)
+	ticker := time.NewTicker(l.o.Lease / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			l.leave(a)
+			return
+		}
+		if a == nil {
+			next, err := l.join(ctx)
+			if err != nil {
+				continue
+			}
+			a = next
+			l.s.o.Logger.Info("joined again", "process", a.process)
+			continue
+		}
+		attempt, cancel := context.WithDeadline(ctx, a.renewed.Add(l.o.Lease))
+		err := l.renew(attempt, a)
+		if isConflict(err) {
+			err = l.confirm(attempt, a)
+		}
+		cancel()
+		if ctx.Err() == nil && (errors.Is(err, ErrNotJoined) || time.Since(a.renewed) >= l.o.Lease) {
+			l.s.o.Logger.Warn("lease lost", "process", a.process, "error", err)
+			a = nil
+			l.lose()
+		}
+	}
+}
+
+// confirm tells whether the message of the process is there. It may be newer than this process
+// knows, if the answer to its last attempt was lost.
+func (l *Locator) confirm(ctx context.Context, a *lease) error {
+	m, err := l.s.newest(ctx, l.s.processSubject(a.process))
+	switch {
+	case errors.Is(err, errNoMessage):
+		return ErrNotJoined
+	case err == nil:
+		a.seq = m.Seq
+	}
+	return err
+}
+
+// leave deletes the message of the process.
+func (l *Locator) leave(a *lease) {
+	if a == nil {
+		return
+	}
+	ctx, cancel := l.s.limitTime(context.Background())
+	defer cancel()
+	l.lose()
+	if err := l.s.stream.Purge(ctx, jetstream.WithPurgeSubject(l.s.processSubject(a.process))); err != nil {
+		l.s.o.Logger.Warn("lease not ended", "process", a.process, "error", err)
+	}
+}
+
+// lose drops all sessions.
+func (l *Locator) lose() {
+	l.mu.Lock()
+	l.process = ""
+	l.mu.Unlock()
+	l.s.mu.Lock()
+	held := l.s.sessions
+	l.s.sessions = map[string]*entry{}
+	l.s.mu.Unlock()
+	for _, x := range held {
+		if x.lost != nil {
+			go x.lost() // ends by itself
+		}
+	}
+}
+
+// claim is the content of a message of kindClaim: which process holds a session.
+type claim struct {
+	Process string `json:"process,omitempty"` // "" if the session was released
+	Epoch   uint64 `json:"epoch"`             // number of claims of the session so far
+	Write   uint64 `json:"write,omitempty"`   // number of the write among those of the process
+	Deleted bool   `json:"deleted,omitempty"` // the session is being deleted
+}
+
+// newClaim returns the next claim of a session by this process.
+func (l *Locator) newClaim(epoch uint64) (claim, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.process == "" {
+		return claim{}, ErrNotJoined
+	}
+	l.writes++
+	return claim{Process: l.process, Epoch: epoch, Write: l.writes}, nil
+}
+
+// Open implements [streamable.Locator].
+func (l *Locator) Open(ctx context.Context, session string, lost func()) error {
+	ctx, cancel := l.s.limitTime(ctx)
+	defer cancel()
+	key := token(session)
+	c, err := l.newClaim(1)
+	if err != nil {
+		return err
+	}
+	seq, err := l.s.writeClaim(ctx, key, c, 0)
+	if err != nil {
+		return err
+	}
+	return l.hold(key, c, seq, lost)
+}
+
+// Claim implements [streamable.Locator].
+func (l *Locator) Claim(ctx context.Context, session string, lost func()) (holder string, err error) {
+	ctx, cancel := l.s.limitTime(ctx)
+	defer cancel()
+	key := token(session)
+	for {
+		var current claim
+		m, err := l.s.newest(ctx, l.s.subject(key, kindClaim))
+		switch {
+		case errors.Is(err, errNoMessage): // opened without a Locator, or unknown
+			m = &message{}
+			if _, err := l.s.newest(ctx, l.s.subject(key, kindOpening)); errors.Is(err, errNoMessage) {
+				return "", streamable.ErrUnknown
+			} else if err != nil {
+				return "", err
+			}
+		case err != nil:
+			return "", err
+		default:
+			if err := json.Unmarshal(m.Data, &current); err != nil {
+				return "", fmt.Errorf("jetstreamstore: claim of a session: %w", err)
+			}
+		}
+		if current.Deleted {
+			return "", streamable.ErrUnknown
+		}
+		c, err := l.newClaim(current.Epoch + 1)
+		if err != nil {
+			return "", err
+		}
+		if current.Process != "" && current.Process != c.Process {
+			holder, err := l.s.address(ctx, current.Process)
+			if !errors.Is(err, errNoMessage) {
+				return holder, err
+			}
+		}
+		seq, err := l.s.writeClaim(ctx, key, c, m.Seq)
+		switch {
+		case err == nil:
+			return "", l.hold(key, c, seq, lost)
+		case !errors.Is(err, ErrNotHeld): // another process was faster
+			return "", err
+		}
+	}
+}
+
+// address returns the URL of a living process.
+func (s *Store) address(ctx context.Context, process string) (string, error) {
+	m, err := s.newest(ctx, s.processSubject(process))
+	if err != nil {
+		return "", err
+	}
+	var record processRecord
+	if err := json.Unmarshal(m.Data, &record); err != nil || record.URL == "" {
+		return "", fmt.Errorf("jetstreamstore: record of process %q: %w", process, err)
+	}
+	return record.URL, nil
+}
+
+// hold remembers the claim of a session that this process has written.
+func (l *Locator) hold(key string, c claim, seq uint64, lost func()) error {
+	x := newEntry(l.s.now())
+	x.claim, x.epoch, x.lost = seq, c.Epoch, lost
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.process != c.Process { // the lease has ended meanwhile
+		return ErrNotJoined
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.addEntry(key, x)
+	return nil
+}
+
+// Release implements [streamable.Locator].
+func (l *Locator) Release(ctx context.Context, session string) error {
+	ctx, cancel := l.s.limitTime(ctx)
+	defer cancel()
+	key := token(session)
+	l.s.mu.Lock()
+	x := l.s.sessions[key]
+	delete(l.s.sessions, key)
+	l.s.mu.Unlock()
+	if x == nil {
+		return nil
+	}
+	x.mu.Lock() // waits for a pending write
+	defer x.mu.Unlock()
+	_, err := l.s.writeClaim(ctx, key, claim{Epoch: x.epoch}, x.claim)
+	if errors.Is(err, ErrNotHeld) {
+		return nil
+	}
+	return err
+}
+
+// writeClaim writes a claim if the newest one has the sequence expected. Otherwise it fails with
+// [ErrNotHeld].
+func (s *Store) writeClaim(ctx context.Context, key string, c claim, expected uint64) (seq uint64, err error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return 0, fmt.Errorf("jetstreamstore: %w", err)
+	}
+	m := nats.NewMsg(s.subject(key, kindClaim))
+	m.Data = text
+	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	for {
+		attempt, cancel := s.attempt(ctx)
+		ack, err := s.js.PublishMsg(attempt, m, jetstream.WithExpectLastSequencePerSubject(expected))
+		cancel()
+		switch {
+		case err == nil:
+			return ack.Sequence, nil
+		case isConflict(err):
+			last, err := s.newest(ctx, m.Subject)
+			switch {
+			case errors.Is(err, errNoMessage):
+				last = &message{}
+			case err != nil:
+				return 0, err
+			case string(last.Data) == string(text): // the answer to an earlier attempt was lost
+				return last.Seq, nil
+			}
+			if last.Seq != expected {
+				return 0, ErrNotHeld
+			}
+		case isFull(err):
+			if err := s.makeRoom(ctx); err != nil {
+				return 0, err
+			}
+		case !isTransient(err):
+			return 0, fmt.Errorf("jetstreamstore: claim: %w", err)
+		}
+		if !sleep(ctx) {
+			return 0, fmt.Errorf("jetstreamstore: claim: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// renewClaim writes the claim of a session again, so that it does not expire. The mu of x must be
+// held.
+func (s *Store) renewClaim(ctx context.Context, key string, x *entry) error {
+	s.mu.Lock()
+	l := s.locator
+	s.mu.Unlock()
+	c, err := l.newClaim(x.epoch)
+	if err != nil {
+		return err
+	}
+	seq, err := s.writeClaim(ctx, key, c, x.claim)
+	switch {
+	case errors.Is(err, ErrNotHeld):
+		s.drop(key, x)
+		return nil
+	case err == nil:
+		x.claim = seq
+	}
+	return err
+}
+
+// endClaim records that a session is being deleted. The mu of x must be held.
+func (s *Store) endClaim(ctx context.Context, key string, x *entry) error {
+	_, err := s.writeClaim(ctx, key, claim{Epoch: x.epoch, Deleted: true}, x.claim)
+	if errors.Is(err, ErrNotHeld) {
+		s.drop(key, x)
+	}
+	return err
+}

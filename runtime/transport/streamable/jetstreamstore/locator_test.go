@@ -1,0 +1,259 @@
+package jetstreamstore_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
+)
+
+// process is a member of a fleet, with a connection of its own.
+type process struct {
+	*jetstreamstore.Store
+	*jetstreamstore.Locator
+	js   jetstream.JetStream
+	lost atomic.Int32 // number of calls of lost
+}
+
+// join starts a process.
+func join(t *testing.T, servers []*server.Server, url string, lease time.Duration) *process {
+	t.Helper()
+	p := &process{js: connect(t, servers)}
+	p.Store = open(t, p.js, jetstreamstore.Options{Replicas: len(servers)})
+	var err error
+	if p.Locator, err = p.Join(t.Context(), jetstreamstore.LocatorOptions{URL: url, Lease: lease}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Locator.Close() })
+	return p
+}
+
+// expire deletes the leases of all processes, as JetStream does with those that are not renewed.
+func expire(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), jetstreamstore.DefaultName)
+	if err == nil {
+		err = stream.Purge(t.Context(), jetstream.WithPurgeSubject(jetstreamstore.DefaultName+".p.>"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *process) open(t *testing.T, session string) {
+	t.Helper()
+	if err := p.Locator.Open(t.Context(), session, func() { p.lost.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.PersistOpening(t.Context(), session, streamable.Opening{Principal: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// claims checks the result of Claim. holder is the URL of another process; "" for p itself.
+func (p *process) claims(t *testing.T, session, holder string) {
+	t.Helper()
+	got, err := p.Claim(t.Context(), session, func() { p.lost.Add(1) })
+	if got != holder || err != nil {
+		t.Errorf("claim of %s: %q, %v, want %q", session, got, err, holder)
+	}
+}
+
+const noExpiry = time.Hour // of leases that a busy machine must not lose
+
+func TestOneProcessHoldsSession(t *testing.T) {
+	servers := serve(t, 1)
+	a, b := join(t, servers, "http://a.example/mcp", noExpiry), join(t, servers, "http://b.example/mcp", noExpiry)
+	a.open(t, "s")
+	if err := b.Locator.Open(t.Context(), "s", func() {}); !errors.Is(err, jetstreamstore.ErrNotHeld) {
+		t.Errorf("a second session with the same id: %v", err)
+	}
+	b.claims(t, "s", "http://a.example/mcp")
+	add(t, a, "s", "1", streamable.Event{Number: 1, Text: []byte("one")})
+	for name, err := range map[string]error{
+		"Append":         b.Append(t.Context(), "s", "1", streamable.Event{Number: 2}),
+		"Begin":          b.Begin(t.Context(), "s", "1", nil),
+		"PersistOpening": b.PersistOpening(t.Context(), "s", streamable.Opening{}),
+		"PersistState":   b.PersistState(t.Context(), "s", nil),
+		"Forget":         b.Forget(t.Context(), "s"),
+	} {
+		if !errors.Is(err, jetstreamstore.ErrNotHeld) {
+			t.Errorf("%s by another process: %v", name, err)
+		}
+	}
+	if err := a.Release(t.Context(), "s"); err != nil {
+		t.Error(err)
+	}
+	b.claims(t, "s", "")
+	if _, streams, err := b.Load(t.Context(), "s"); err != nil || len(streams) != 1 {
+		t.Errorf("%+v, %v", streams, err)
+	}
+	a.claims(t, "s", "http://b.example/mcp")
+	add(t, b, "s", "1", streamable.Event{Number: 2, Text: []byte("two")})
+	b.Locator.Close()
+	a.claims(t, "s", "")
+	if err := a.Forget(t.Context(), "s"); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Claim(t.Context(), "s", func() {}); !errors.Is(err, streamable.ErrUnknown) {
+		t.Errorf("claim of a deleted session: %v", err)
+	}
+	if n := a.lost.Load(); n != 0 {
+		t.Errorf("lost was called %d times", n)
+	}
+}
+
+// A process that was cut off, and does not know that another one has taken over, can write nothing
+// more.
+func TestReplacedProcessCannotWrite(t *testing.T) {
+	for name, write := range map[string]func(s *jetstreamstore.Store) error{
+		"Append": func(s *jetstreamstore.Store) error {
+			return s.Append(t.Context(), "s", "1", streamable.Event{Number: 2, Text: []byte("late")})
+		},
+		"Begin":          func(s *jetstreamstore.Store) error { return s.Begin(t.Context(), "s", "2", []byte("[1]")) },
+		"PersistOpening": func(s *jetstreamstore.Store) error { return s.PersistOpening(t.Context(), "s", streamable.Opening{}) },
+		"PersistState":   func(s *jetstreamstore.Store) error { return s.PersistState(t.Context(), "s", []byte("late")) },
+		"Forget":         func(s *jetstreamstore.Store) error { return s.Forget(t.Context(), "s") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			servers := serve(t, 1)
+			a := join(t, servers, "http://a.example/mcp", noExpiry)
+			a.open(t, "s")
+			add(t, a, "s", "1", streamable.Event{Number: 1, Text: []byte("one")})
+			expire(t, a.js)
+			b := join(t, servers, "http://b.example/mcp", noExpiry)
+			b.claims(t, "s", "")
+			before, streams, err := b.Load(t.Context(), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := write(a.Store); !errors.Is(err, jetstreamstore.ErrNotHeld) {
+				t.Errorf("the write has the error %v", err)
+			}
+			wait(t, "call of lost", func() bool { return a.lost.Load() == 1 })
+			after, streamsAfter, err := b.Load(t.Context(), "s")
+			if diff := cmp.Diff(before, after) + cmp.Diff(streams, streamsAfter); diff != "" || err != nil {
+				t.Errorf("%v, the session has changed:\n%s", err, diff)
+			}
+			add(t, b, "s", "1", streamable.Event{Number: 2, Text: []byte("two"), Last: true})
+			if err := a.Release(t.Context(), "s"); err != nil {
+				t.Error(err)
+			}
+			a.claims(t, "s", "http://b.example/mcp")
+			add(t, b, "s", "2", streamable.Event{Number: 1, Text: []byte("still held")})
+		})
+	}
+}
+
+// The lease of a process that is cut off ends, and another process takes over its sessions.
+func TestLeaseExpires(t *testing.T) {
+	servers := serve(t, 1)
+	a := join(t, servers, "http://a.example/mcp", time.Second)
+	b := join(t, servers, "http://b.example/mcp", noExpiry)
+	a.open(t, "s")
+	a.js.Conn().Close()
+	wait(t, "call of lost", func() bool { return a.lost.Load() == 1 })
+	wait(t, "claim of the other process", func() bool {
+		holder, err := b.Claim(t.Context(), "s", func() {})
+		return holder == "" && err == nil
+	})
+	if err := a.Locator.Open(t.Context(), "new", func() {}); !errors.Is(err, jetstreamstore.ErrNotJoined) {
+		t.Errorf("a new session without a lease: %v", err)
+	}
+}
+
+// A process whose lease has ended joins again, as another process, and without its sessions.
+func TestProcessJoinsAgain(t *testing.T) {
+	servers := serve(t, 1)
+	a := join(t, servers, "http://a.example/mcp", time.Second)
+	a.open(t, "s")
+	expire(t, a.js)
+	wait(t, "call of lost", func() bool { return a.lost.Load() > 0 })
+	if err := a.Append(t.Context(), "s", "1", streamable.Event{Number: 1}); !errors.Is(err, jetstreamstore.ErrNotHeld) {
+		t.Errorf("a write to a lost session: %v", err)
+	}
+	wait(t, "claim", func() bool {
+		holder, err := a.Claim(t.Context(), "s", func() {})
+		return holder == "" && err == nil
+	})
+}
+
+// Claims of unknown sessions write nothing, because clients may send any id.
+func TestClaimOfUnknownSession(t *testing.T) {
+	a := join(t, serve(t, 1), "http://a.example/mcp", noExpiry)
+	stream, err := a.js.Stream(t.Context(), jetstreamstore.DefaultName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := stream.CachedInfo().State.LastSeq
+	for range 3 {
+		if _, err := a.Claim(t.Context(), "unknown", func() {}); !errors.Is(err, streamable.ErrUnknown) {
+			t.Errorf("claim: %v", err)
+		}
+	}
+	if info, err := stream.Info(t.Context()); err != nil || info.State.LastSeq != before {
+		t.Errorf("claims have written %d messages, %v", info.State.LastSeq-before, err)
+	}
+}
+
+// Sessions that were stored before the first Join can be claimed.
+func TestClaimOfEarlierSession(t *testing.T) {
+	servers := serve(t, 1)
+	s := open(t, connect(t, servers), jetstreamstore.Options{})
+	if err := s.PersistOpening(t.Context(), "s", streamable.Opening{}); err != nil {
+		t.Fatal(err)
+	}
+	a := join(t, servers, "http://a.example/mcp", noExpiry)
+	a.claims(t, "s", "")
+	if _, _, err := a.Load(t.Context(), "s"); err != nil {
+		t.Error(err)
+	}
+	add(t, a, "s", "1", streamable.Event{Number: 1, Text: []byte("one")})
+}
+
+// Claims of sessions in use are written again before they expire, and stay valid.
+func TestClaimsInUseDoNotExpire(t *testing.T) {
+	a := join(t, serve(t, 1), "http://a.example/mcp", noExpiry)
+	a.open(t, "s")
+	now := time.Now().Add(jetstreamstore.DefaultMaxAge / 2)
+	a.SetClock(func() time.Time { return now })
+	stream, err := a.js.Stream(t.Context(), jetstreamstore.DefaultName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := stream.CachedInfo().State.LastSeq
+	if err := a.Touch(t.Context(), []string{"s", "unknown"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(before+1), jetstream.WithPurgeSubject(jetstreamstore.DefaultName+".s.>")); err != nil {
+		t.Fatal(err)
+	}
+	add(t, a, "s", "1", streamable.Event{Number: 1, Text: []byte("one")})
+	if _, streams, err := a.Load(t.Context(), "s"); err != nil || len(streams) != 1 {
+		t.Errorf("%+v, %v", streams, err)
+	}
+}
+
+func TestJoinChecksArguments(t *testing.T) {
+	s := open(t, connect(t, serve(t, 1)), jetstreamstore.Options{})
+	for _, url := range []string{"", "a.example", "ftp://a.example", "/mcp", "http://%"} {
+		if _, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: url}); err == nil {
+			t.Errorf("URL %q was accepted", url)
+		}
+	}
+	l, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: "http://a.example/mcp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: "http://a.example/mcp"}); err == nil {
+		t.Error("the store has joined twice")
+	}
+}

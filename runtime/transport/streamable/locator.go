@@ -1,0 +1,26 @@
+package streamable
+
+import "context"
+
+// Locator says which of several processes holds a session, so that a load balancer may send its
+// requests to any of them. The processes share a [SessionStore]. Its methods may be called
+// concurrently; its errors must not contain the session, because its id is secret.
+//
+// A process holds a session from Open or Claim until Release, or until the Locator cannot say so any
+// longer, for instance because the process was cut off. Then the Locator calls lost, in its own
+// goroutine, once: another process may hold the session. From that time on, the SessionStore must
+// reject writes of this process to the session. The Locator decides when the others count a process
+// as dead; the SessionStore, not a clock, decides which process may write.
+type Locator interface {
+	// Open makes this process the holder of a new session.
+	Open(ctx context.Context, session string, lost func()) error
+
+	// Claim makes this process the holder of a session that no living process holds. If another one
+	// holds it, Claim returns the URL of the endpoint of that process instead. It fails with
+	// [ErrUnknown] if there is no such session, and writes nothing then: clients may send any id.
+	Claim(ctx context.Context, session string, lost func()) (holder string, err error)
+
+	// Release ends the claim of this process, if it has one, so that others need not wait until
+	// they count it as dead. lost is not called after Release.
+	Release(ctx context.Context, session string) error
+}
