@@ -236,8 +236,7 @@ func newInputSession(ctx context.Context, c *mcp.Client, server *wire.Initialize
 	s := &inputSession{server: &own, in: make(chan jsonrpc.Message, 16), done: make(chan struct{}), pending: map[string]chan *jsonrpc.Response{}}
 	s.end = sync.OnceFunc(func() { close(s.done) })
 	var err error
-	// Contexts of handlers derive from the context of Connect.
-	s.session, err = c.Connect(context.WithoutCancel(ctx), inputTransport{s}, &mcp.ClientSessionOptions{ProtocolVersion: sessionVersion})
+	s.session, err = c.Connect(ctx, inputTransport{s}, &mcp.ClientSessionOptions{ProtocolVersion: sessionVersion})
 	return s, err
 }
 

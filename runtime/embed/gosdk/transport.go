@@ -235,7 +235,8 @@ func (c *connection) cancelRequest(params json.RawMessage) bool {
 	return true
 }
 
-// startServing starts to serve a request. It returns false if the SDK has to reject the request.
+// startServing starts to serve a request. It returns false for requests that are left to the SDK: it
+// rejects those before the handshake, and serves one whose id is in use as if there were no tasks.
 func (c *connection) startServing(ctx context.Context, m *jsonrpc.Request) bool {
 	isModern := modern.Is(m.Params)
 	c.mu.Lock()
@@ -244,7 +245,7 @@ func (c *connection) startServing(ctx context.Context, m *jsonrpc.Request) bool 
 		return false // the session is not initialized
 	}
 	if c.serving[m.ID] != nil {
-		return false // the id is in use by a request that the SDK does not know
+		return false
 	}
 	if m.Method == methodCallTool || m.Method == methodListen {
 		c.merge(ctx)
