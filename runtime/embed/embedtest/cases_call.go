@@ -81,6 +81,9 @@ var callCases = []testCase{
 		p.handshake("2025-06-18")
 		c.equal("revision", part(p.initialize, "protocolVersion"), `"2025-06-18"`)
 		c.equal("capabilities", part(p.initialize, "capabilities", "tasks"), "")
+		for _, tool := range members(p.result("tools/list", `{}`), "tools") {
+			c.equal("task support of "+part(tool, "name"), part(tool, "execution", "taskSupport"), "")
+		}
 		c.equal("outcome", outcome(p.call("tools/call", call("greet", `{"name":"Ada"}`, `,"task":{}`))), "Hello, Ada")
 		p.fails("tasks/get", ofTask("unknown"), jsonrpc.CodeMethodNotFound)
 	}},

@@ -159,7 +159,7 @@ func (t *Tasks) describe(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		text, err := encodeResult(result)
 		if err == nil {
-			text, err = t.edit(method, isModern(req), text)
+			text, err = t.edit(method, revisionOf(req), text)
 		}
 		if err != nil {
 			return nil, err
@@ -180,9 +180,9 @@ func encodeResult(result mcp.Result) (json.RawMessage, error) {
 }
 
 // edit adds the support for tasks to the result of initialize, tools/list or server/discover.
-func (t *Tasks) edit(method string, modern bool, result json.RawMessage) (json.RawMessage, error) {
-	result, err := t.engine.Edit(method, modern, result)
-	if err == nil && modern {
+func (t *Tasks) edit(method string, rev wire.Revision, result json.RawMessage) (json.RawMessage, error) {
+	result, err := t.engine.Edit(method, rev, result)
+	if err == nil && modern.IsRevision(rev) {
 		result = complete(result)
 	}
 	return result, err
@@ -324,6 +324,18 @@ func (t *Tasks) principal(ctx context.Context, extra *mcp.RequestExtra) string {
 		return extra.TokenInfo.UserID
 	}
 	return ""
+}
+
+// revisionOf returns the revision of a request.
+func revisionOf(req mcp.Request) wire.Revision {
+	if isModern(req) {
+		return wire.Revision(modernVersion)
+	}
+	var header http.Header
+	if extra := req.GetExtra(); extra != nil {
+		header = extra.Header
+	}
+	return sessionRevision(req.GetSession().(*mcp.ServerSession), header)
 }
 
 // isModern reports whether a request belongs to a revision without sessions.

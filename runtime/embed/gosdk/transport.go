@@ -390,7 +390,13 @@ func (c *connection) edited(r *jsonrpc.Response, e edit) *jsonrpc.Response {
 		c.origin.client, _ = decodeClient(e.params) // if it fails, so does each task
 		c.mu.Unlock()
 	}
-	result, err := c.t.edit(e.method, e.modern, r.Result)
+	rev := wire.Revision(modernVersion)
+	if !e.modern {
+		c.mu.Lock()
+		rev = wire.Revision(c.version)
+		c.mu.Unlock()
+	}
+	result, err := c.t.edit(e.method, rev, r.Result)
 	if err != nil {
 		return &jsonrpc.Response{ID: r.ID, Error: sdkError(boundary.WireError(err))}
 	}

@@ -123,7 +123,7 @@ func (t *Tasks) addHooks() {
 	})
 	hooks.AddAfterInitialize(func(ctx context.Context, _ any, _ *mcp.InitializeRequest, result *mcp.InitializeResult) {
 		if carrierOf(ctx, t) != nil {
-			t.editCapabilities(wire.MethodInitialize, result.ProtocolVersion, &result.Capabilities)
+			t.editCapabilities(wire.MethodInitialize, wire.Revision(result.ProtocolVersion), &result.Capabilities)
 		}
 	})
 	hooks.AddAfterDiscover(func(ctx context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
@@ -132,23 +132,29 @@ func (t *Tasks) addHooks() {
 		}
 	})
 	hooks.AddAfterListTools(func(ctx context.Context, _ any, _ *mcp.ListToolsRequest, result *mcp.ListToolsResult) {
-		if carrierOf(ctx, t) != nil {
-			t.editTools(server.IsModernRequest(ctx), result.Tools)
+		c := carrierOf(ctx, t)
+		if c == nil {
+			return
 		}
+		var rev wire.Revision // "" for those without sessions
+		if !server.IsModernRequest(ctx) {
+			rev = sessionRevision(server.ClientSessionFromContext(ctx), c.header)
+		}
+		t.editTools(rev, result.Tools)
 	})
 }
 
 // editCapabilities declares tasks. Only a part of the result passes through the engine, because the
 // types of the SDK drop unknown members.
-func (t *Tasks) editCapabilities(method, version string, c *mcp.ServerCapabilities) {
+func (t *Tasks) editCapabilities(method string, version wire.Revision, c *mcp.ServerCapabilities) {
 	type result struct {
-		Version      string                  `json:"protocolVersion,omitempty"`
+		Version      wire.Revision           `json:"protocolVersion,omitempty"`
 		Capabilities *mcp.ServerCapabilities `json:"capabilities"`
 	}
 	c.Tasks = nil // the tasks of the SDK itself are off
 	text, err := json.Marshal(result{version, c})
 	if err == nil {
-		text, err = t.engine.Edit(method, method == wire.MethodServerDiscover, text)
+		text, err = t.engine.Edit(method, version, text)
 	}
 	edited := result{Capabilities: new(mcp.ServerCapabilities)}
 	if err == nil {
@@ -163,7 +169,7 @@ func (t *Tasks) editCapabilities(method, version string, c *mcp.ServerCapabiliti
 
 // editTools sets the task support of tools. Only their names pass through the engine, because the
 // types of the SDK drop unknown members.
-func (t *Tasks) editTools(isModern bool, tools []mcp.Tool) {
+func (t *Tasks) editTools(rev wire.Revision, tools []mcp.Tool) {
 	type tool struct {
 		Name      string             `json:"name"`
 		Execution *mcp.ToolExecution `json:"execution,omitempty"`
@@ -176,7 +182,7 @@ func (t *Tasks) editTools(isModern bool, tools []mcp.Tool) {
 	}
 	text, err := json.Marshal(list)
 	if err == nil {
-		text, err = t.engine.Edit(wire.MethodToolsList, isModern, text)
+		text, err = t.engine.Edit(wire.MethodToolsList, rev, text)
 	}
 	if err != nil || json.Unmarshal(text, &list) != nil || len(list.Tools) != len(tools) {
 		return

@@ -8,20 +8,22 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
 // Edit adds the tasks to the result of an SDK: the capability to that of initialize, the extension
-// to that of server/discover, and the task support of tools to that of tools/list in revisions with
-// sessions. Other members, and results of other methods, stay as they are. Modern means that the
-// revision has no sessions. Edit fails if the result is not a JSON object.
-func (e *Engine) Edit(method string, modern bool, result json.RawMessage) (json.RawMessage, error) {
+// to that of server/discover, and the task support of tools to that of tools/list in revisions whose
+// tools have one. Other members, and results of other methods, stay as they are. The revision is
+// that of the request. For initialize, the result has it, and rev may be "". Edit fails if the
+// result is not a JSON object.
+func (e *Engine) Edit(method string, rev mcp.Revision, result json.RawMessage) (json.RawMessage, error) {
 	var edit func(result json.RawMessage) json.RawMessage
 	switch {
-	case method == mcp.MethodInitialize && !modern:
+	case method == mcp.MethodInitialize && !modern.IsRevision(rev):
 		edit = e.declareTasks
-	case method == mcp.MethodToolsList && !modern:
+	case method == mcp.MethodToolsList && rev.Has(mcp.MethodTasksGet):
 		edit = e.describeTools
 	case method == mcp.MethodServerDiscover:
 		edit = declareExtension
