@@ -21,13 +21,18 @@ type Request struct {
 	Name      string            // name of the tool that is called, for operators; may be empty
 	Task      *mcp.TaskMetadata // task member of the request; may be nil
 
-	// Exactly one of Work and Runner must be set. Work runs the task in this process. Runner is the
-	// name in [Config.Jobs] of the external system that runs it.
+	// Exactly one of Work and Runner must be set. Work runs the task in this process, unless it is
+	// left to other members of the fleet; see [Manager.Runs]. Runner is the name in [Config.Jobs] of
+	// the external system that runs the task.
 	Work   Work
 	Runner string
 	// Restartable declares that Work may be re-run from its start if the receiver stops before the
 	// task is terminal. See also [Config.MaxReruns].
 	Restartable bool
+
+	// Begun declares that Work continues what has begun in this process. So this process holds the
+	// task, even if it does not run the tasks of the tool; see [Manager.Runs].
+	Begun bool
 
 	// Protocol is the protocol revision of the request; "" means one with sessions.
 	Protocol mcp.Revision
@@ -104,7 +109,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
-		if m.fleet != nil && r.Restartable && !serves(&self, r) {
+		if m.fleet != nil && r.Restartable && !q.Begun && !serves(&self, r.Name) {
 			if err := m.createElsewhere(r, q.Via); !errors.Is(err, ErrExists) {
 				return err
 			}

@@ -433,7 +433,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 			}
 			dead[r.Claim.Member] = gone
 		}
-		if !gone || !serves(&self, &r) {
+		if !gone || !serves(&self, r.Name) {
 			continue
 		}
 		if mine := own || designated(members, &r) == self.ID; !mine && !all {
@@ -500,9 +500,9 @@ func (f *fleet) offered(id string) {
 	}
 }
 
-// serves reports whether a member runs the work of a task.
-func serves(member *Member, r *Record) bool {
-	return member.Tools == nil || slices.Contains(member.Tools, r.Name)
+// serves reports whether a member runs the tasks of a tool.
+func serves(member *Member, tool string) bool {
+	return member.Tools == nil || slices.Contains(member.Tools, tool)
 }
 
 // designated returns the ID of the member that should take over a task, or "" if none serves it.
@@ -511,7 +511,7 @@ func serves(member *Member, r *Record) bool {
 func designated(members []Member, r *Record) (id string) {
 	var greatest uint64
 	for i := range members {
-		if !serves(&members[i], r) {
+		if !serves(&members[i], r.Name) {
 			continue
 		}
 		h := fnv.New64a()
@@ -553,6 +553,10 @@ func (run *Run) endClaiming() {
 		run.m.fleet.changed(run.id)
 	}
 }
+
+// Runs reports whether this process runs the restartable tasks of a tool that it creates. It returns
+// false if [Config].Member leaves the tool to other members of the fleet.
+func (m *Manager) Runs(tool string) bool { return m.fleet == nil || serves(&m.cfg.Member, tool) }
 
 // Members returns the living members of the fleet, this one included, in ascending order of their
 // IDs. The list may be out of date. It is nil if the store is not [Shared].

@@ -407,8 +407,12 @@ func TestFrontEndCreatesTaskForWorkers(t *testing.T) {
 		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
 		p := new(peer)
 		id := front.create(t, p) // no worker yet
-		if r := front.record(t, id); r.Claim.Member != "" || front.runs.Load() != 0 {
+		if r := front.record(t, id); r.Claim.Member != "" || front.runs.Load() != 0 || front.Runs("tool") {
 			t.Fatalf("the front end runs the task: %v", r.Claim)
+		}
+		begun := create(t, front.Manager, task.Request{Restartable: true, Work: returns(`{"found":0}`), Begun: true}).TaskID
+		if got := found(t, result(t, front.Manager, begun)); got != "0" {
+			t.Errorf("work that has begun is not continued: found %s", got)
 		}
 		proceed := make(chan struct{})
 		works := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {

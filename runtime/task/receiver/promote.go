@@ -190,7 +190,7 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 		}
 		q := extensionRequest(c.values, c.req, c.support)
 		q.Params = bytes.Clone(q.Params) // the params share the memory of the whole message
-		q.Entries = entries
+		q.Entries, q.Begun = entries, true
 		started := make(chan *promotedWork, 1)
 		q.Work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 			w := &promotedWork{ctx, run, taskPeer{run}}
