@@ -227,10 +227,9 @@ func cycle(n int, edges [][2]int32) (node int32, ok bool) {
 
 // trace describes how a state was reached.
 func (m *model) trace(from []visited, to int32) string {
-	var actions []visited
-	var numbers []int32
+	var actions []visited // the last first
 	for i := to; i > 0; i = from[i].parent {
-		actions, numbers = append(actions, from[i]), append(numbers, i)
+		actions = append(actions, from[i])
 	}
 	var b strings.Builder
 	s := m.start()
