@@ -157,7 +157,7 @@ func (to remote) Notify(ctx context.Context, method string, params codec.Encoder
 
 // createElsewhere stores a task that other members run. The attendant of the task exists until the
 // task is terminal, so that the creator receives what the work sends.
-func (m *Manager) createElsewhere(r *Record, via Requestor) error {
+func (m *Manager) createElsewhere(membership Membership, r *Record, via Requestor) error {
 	f := m.fleet
 	r.Claim = Claim{}
 	run := f.attend(r)
@@ -175,13 +175,18 @@ func (m *Manager) createElsewhere(r *Record, via Requestor) error {
 		id, stored := r.ID, Record{}
 		if expectedError(err) || m.store.get(context.Background(), id, &stored) != nil {
 			m.setWriteError(err)
-			m.limits.forget(&run.usage)
-			f.unattend(id)
+			f.forgetCreated(id, run)
 			return m.logFault("create task", err)
 		}
 		*r = stored
 	}
 	m.setWriteError(nil)
+	if lapsed(membership) {
+		// The others may have looked for unclaimed tasks before this one was stored.
+		f.forgetCreated(r.ID, run)
+		m.spawn(func() { m.failUnclaimed(r.ID) }) // ends with the write
+		return errNotMember
+	}
 	m.limits.commit(&run.usage, r, 0)
 	m.audit.created(r)
 	m.scheduleSweep(r.Expires())
@@ -190,7 +195,41 @@ func (m *Manager) createElsewhere(r *Record, via Requestor) error {
 	f.mu.Unlock()
 	f.changed(r.ID) // for a change before stored was set
 	f.place(r)
+	f.placeLater(r.ID)
 	return nil
+}
+
+// forgetCreated undoes what createElsewhere has prepared for a task that was not created.
+func (f *fleet) forgetCreated(id string, run *Run) {
+	f.m.limits.forget(&run.usage)
+	f.mu.Lock()
+	f.followed[id].placing = false
+	f.mu.Unlock()
+	f.unattend(id)
+}
+
+// failUnclaimed fails a task that is in the store although Create returned an error, unless a
+// member has claimed it.
+func (m *Manager) failUnclaimed(id string) {
+	m.change(context.Background(), id, func(r *Record) error {
+		if r.Claim.Member != "" || r.terminal() {
+			return errUnchanged
+		}
+		end := failedState(boundary.WireError(errNotCreated))
+		r.setOutcome(end.status, end.message, end.out)
+		return nil
+	})
+}
+
+// placeLater offers a task again after a while, until a member has claimed it.
+func (f *fleet) placeLater(id string) {
+	time.AfterFunc(f.current().Self().Lease, func() {
+		f.m.spawn(func() { // ends with the offer
+			if f.placeOnce(id) {
+				f.placeLater(id)
+			}
+		})
+	})
 }
 
 // place offers a task to the member that is designated for it.
@@ -208,9 +247,8 @@ func (f *fleet) place(r *Record) {
 	}
 }
 
-// placeAgain offers the tasks that were created here and that no member has claimed yet. It reports
-// whether there are any.
-func (f *fleet) placeAgain() (left bool) {
+// placeAgain offers the tasks that were created here and that no member has claimed yet.
+func (f *fleet) placeAgain() {
 	f.mu.Lock()
 	var ids []string
 	for id, each := range f.followed {
@@ -220,15 +258,28 @@ func (f *fleet) placeAgain() (left bool) {
 	}
 	f.mu.Unlock()
 	for _, id := range ids {
-		var r Record
-		if f.m.store.get(f.m.lifetime, id, &r) == nil && r.Claim.Member == "" && !r.terminal() {
-			f.place(&r)
-			left = true
-		} else {
-			f.changed(id)
-		}
+		f.placeOnce(id)
 	}
-	return left
+}
+
+// placeOnce offers a task that was created here, unless a member has claimed it. It returns false if
+// it need not be offered again.
+func (f *fleet) placeOnce(id string) bool {
+	f.mu.Lock()
+	each := f.followed[id]
+	placing := each != nil && each.placing
+	f.mu.Unlock()
+	if !placing {
+		return false
+	}
+	var r Record
+	err := f.m.store.get(f.m.lifetime, id, &r)
+	if err == nil && r.Claim.Member == "" && !r.terminal() {
+		f.place(&r)
+	} else {
+		f.changed(id)
+	}
+	return true
 }
 
 // inspectAttendant applies a change to the attendant of a task. If this process has created the

@@ -85,7 +85,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if err != nil {
 		return err
 	}
-	self, claim, err := m.newClaim()
+	membership, claim, err := m.newClaim()
 	if err != nil {
 		return err
 	}
@@ -109,21 +109,20 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
-		if m.fleet != nil && r.Restartable && !q.Begun && !serves(&self, r.Name) {
-			if err := m.createElsewhere(r, q.Via); !errors.Is(err, ErrExists) {
-				return err
-			}
-			continue
+		if membership != nil && r.Restartable && !q.Begun && !m.Runs(r.Name) {
+			err = m.createElsewhere(membership, r, q.Via)
+		} else {
+			err = m.storeAndStart(ctx, membership, r, q.Via, work)
 		}
-		if err := m.storeAndStart(ctx, r, q.Via, work); !errors.Is(err, ErrExists) {
+		if !errors.Is(err, ErrExists) {
 			return err
 		}
 	}
 }
 
 // storeAndStart stores a task and starts its work. It registers the run before it stores the task,
-// so that an early cancellation reaches the work.
-func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, work Work) error {
+// so that an early cancellation reaches the work. Membership is nil if the store is not Shared.
+func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *Record, via Requestor, work Work) error {
 	run, err := m.newRun(ctx, r, via)
 	if err != nil {
 		return err
@@ -146,7 +145,7 @@ func (m *Manager) storeAndStart(ctx context.Context, r *Record, via Requestor, w
 			return m.logFault("create task", err)
 		}
 	}
-	if err == nil && m.fleet != nil && lapsed(m.fleet.current()) {
+	if err == nil && membership != nil && lapsed(membership) {
 		// The others may have looked for the tasks of this member before the task was stored.
 		err = errNotMember
 		run.seq = r.Seq

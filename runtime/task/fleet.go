@@ -23,6 +23,10 @@ var ErrFenced = fmt.Errorf("%w here: another member of the fleet may hold the ta
 // errTaken reports that another member has claimed an orphan first.
 var errTaken = errors.New("task: claimed by another member")
 
+// errUnknownWork reports that Config.Recover returned no work for an orphan. Another member may know
+// its tool.
+var errUnknownWork = errors.New("task: this member does not know the work")
+
 // errNotMember reports that the lease of this member has ended, and that it has not joined again.
 var errNotMember = errors.New("task: this process is not a member of the fleet at present")
 
@@ -336,6 +340,7 @@ func (f *fleet) note(r *Record) {
 // inspectRun applies a record that another member may have written to the run of its task.
 func (m *Manager) inspectRun(run *Run, r *Record) {
 	switch {
+	case r.Claim.Epoch < run.claim.Epoch: // read before the claim of the run was written
 	case r.Claim != run.claim:
 		m.fence(run)
 	case r.terminal():
@@ -369,18 +374,17 @@ func (run *Run) change(ctx context.Context, f func(r *Record) error) (Record, er
 	})
 }
 
-// newClaim returns this member and the claim of a task that it creates. They are zero if the store
-// is not Shared.
-func (m *Manager) newClaim() (self Member, claim Claim, err error) {
+// newClaim returns the membership of this process and the claim of a task that it creates. They are
+// zero if the store is not Shared.
+func (m *Manager) newClaim() (membership Membership, claim Claim, err error) {
 	if m.fleet == nil {
-		return self, claim, nil
+		return nil, claim, nil
 	}
-	membership := m.fleet.current()
+	membership = m.fleet.current()
 	if lapsed(membership) {
-		return self, claim, errNotMember
+		return nil, claim, errNotMember
 	}
-	self = membership.Self()
-	return self, Claim{self.ID, 1}, nil
+	return membership, Claim{membership.Self().ID, 1}, nil
 }
 
 // take claims the record of a run that recovers a task, unless the claim is no longer the given
@@ -389,7 +393,10 @@ func (run *Run) take(r *Record, from Claim) error {
 	if run.m.fleet == nil {
 		return nil
 	}
-	if r.Claim != from || r.terminal() {
+	if r.terminal() {
+		return &MoveError{r.Status, mcp.TaskStatusWorking}
+	}
+	if r.Claim != from {
 		return errTaken
 	}
 	r.Claim = run.claim
@@ -452,7 +459,8 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 			}
 		})
 	}
-	return f.placeAgain() || left
+	f.placeAgain()
+	return left
 }
 
 // departed reports whether a member is no longer alive.
@@ -465,20 +473,21 @@ func (f *fleet) departed(membership Membership, members []Member, id string) (go
 	return !alive, err
 }
 
-// adopt takes over one task.
+// adopt takes over one task. It fails if the task may need a holder nevertheless: with ErrExists if
+// earlier work has not returned yet, and with errTaken, because the member that has claimed the task
+// may have been dead by then.
 func (f *fleet) adopt(brief Record) error {
 	err := f.claim(brief)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, errTaken) {
+	if _, ended := errors.AsType[*MoveError](err); ended || errors.Is(err, ErrNotFound) || err == errUnknownWork {
 		return nil
 	}
-	if err != nil && !errors.Is(err, ErrExists) { // ErrExists: earlier work has not returned yet
+	if err != nil {
 		f.m.logFault("take over task", err)
 	}
 	return err
 }
 
-// claim claims a task and runs its work. It fails with errTaken if another member was faster, or if
-// this one cannot run the work.
+// claim claims a task and runs its work. It fails with errTaken if another member was faster.
 func (f *fleet) claim(brief Record) error {
 	if brief.parked() && f.m.cfg.Recover != nil {
 		return f.m.recoverParked(f.m.lifetime, &brief)
@@ -598,8 +607,11 @@ func (m *Manager) TakeOver(ctx context.Context, id string) error {
 		return nil
 	}
 	err := m.fleet.claim(r.Brief())
+	if err == errUnknownWork {
+		return fmt.Errorf("%w: this member does not have its tool", ErrNotMovable)
+	}
 	if errors.Is(err, errTaken) {
-		return fmt.Errorf("%w: this member does not have its tool, or another one has just claimed it", ErrNotMovable)
+		return fmt.Errorf("%w: another member has just claimed it", ErrNotMovable)
 	}
 	return err
 }

@@ -83,6 +83,12 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	if err != nil {
 		return err
 	}
+	if m.fleet != nil && r.terminal() {
+		return &MoveError{r.Status, mcp.TaskStatusWorking}
+	}
+	if m.fleet != nil && r.Claim != brief.Claim {
+		return errTaken // not the claim whose member was found to be dead
+	}
 	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
 		return m.failUnrecoverable(ctx, &r, "the stored record of the task is damaged")
 	}
@@ -96,7 +102,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 		return m.failUnrecoverable(ctx, &r, "the task could not be recovered after a restart of the receiver")
 	}
 	if work == nil && m.fleet != nil && (r.Restartable || r.Runner != "") {
-		return errTaken // another member may know the tool
+		return errUnknownWork
 	}
 	if work == nil {
 		return m.failUnrecoverable(ctx, &r, "the receiver was restarted while the task was running, and the task cannot be recovered")

@@ -1125,6 +1125,7 @@ func (x *stepper) done(t *state, w *write) (broken string) {
 			r.missed = true // run.wakePending
 		}
 	case cancelWrite:
+		r.missed = r.missed || r.phase == claiming // run.wakePending
 		x.endRun(p, isCancelled)
 	}
 	if t.rec.terminal() && p.watching == following {

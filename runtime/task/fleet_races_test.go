@@ -1,0 +1,278 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// racingStore is a store of a member that calls hooks.
+type racingStore struct {
+	*memory.FleetStore
+	mu    sync.Mutex
+	hooks hooks
+}
+
+// hooks are functions that are called where another member may be faster, or where the store may
+// fail. Those that are nil are not called.
+type hooks struct {
+	afterScan    func(r task.Record) // with each brief
+	afterGet     func(r task.Record) error
+	beforeCreate func()
+	offer        func() error
+	afterUpdate  func(r task.Record) error
+}
+
+func (s *racingStore) set(h hooks) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hooks = h
+}
+
+func (s *racingStore) get() hooks {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hooks
+}
+
+func (s *racingStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		for r, err := range s.FleetStore.Scan(ctx) {
+			if f := s.get().afterScan; f != nil && err == nil {
+				f(r)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s *racingStore) Get(ctx context.Context, id string) (task.Record, error) {
+	r, err := s.FleetStore.Get(ctx, id)
+	if f := s.get().afterGet; f != nil && err == nil {
+		err = f(r)
+	}
+	return r, err
+}
+
+func (s *racingStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	if f := s.get().beforeCreate; f != nil {
+		f()
+	}
+	return s.FleetStore.Create(ctx, r)
+}
+
+func (s *racingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	stored, err := s.FleetStore.Update(ctx, r)
+	if f := s.get().afterUpdate; f != nil && err == nil {
+		err = f(r)
+	}
+	return stored, err
+}
+
+func (s *racingStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
+	membership, err := s.FleetStore.Join(ctx, m, e)
+	return racingMembership{membership, s}, err
+}
+
+type racingMembership struct {
+	task.Membership
+	store *racingStore
+}
+
+func (m racingMembership) Offer(ctx context.Context, member, id string) error {
+	if f := m.store.get().offer; f != nil {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return m.Membership.Offer(ctx, member, id)
+}
+
+// joinRacing is join with a racingStore.
+func joinRacing(t *testing.T, f *memory.Fleet, cfg task.Config, work task.Work) (*member, *racingStore) {
+	t.Helper()
+	m := &member{store: f.Store(), work: work}
+	store := &racingStore{FleetStore: m.store}
+	cfg.Store = store
+	cfg.Recover = func(task.Record) task.Work { return m.run }
+	m.Manager = newManager(t, cfg)
+	synctest.Wait()
+	return m, store
+}
+
+// once returns a function that calls f the first time.
+func once(f func()) func() {
+	var called atomic.Bool
+	return func() {
+		if called.CompareAndSwap(false, true) {
+			f()
+		}
+	}
+}
+
+// A member that looks for orphans does not take a task that a living member has claimed since.
+func TestTakeoverSparesLivingMember(t *testing.T) {
+	for name, at := range map[string]func(claim func()) hooks{
+		"before the record is read": func(claim func()) hooks { return hooks{afterScan: func(task.Record) { claim() }} },
+		"after the record is read": func(claim func()) hooks {
+			return hooks{afterGet: func(task.Record) error { claim(); return nil }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := memory.NewFleet()
+				a := join(t, f, task.Config{}, untilDone)
+				id := a.create(t, nil)
+				b := join(t, f, task.Config{Member: task.Member{Tools: []string{"other"}}}, untilDone)
+				c, store := joinRacing(t, f, task.Config{}, untilDone)
+				store.set(at(once(func() {
+					if err := b.TakeOver(t.Context(), id); err != nil {
+						t.Error(err)
+					}
+				})))
+				a.cut(t)
+				time.Sleep(5 * time.Minute)
+				if r := c.record(t, id); r.Claim.Epoch != 2 || b.runs.Load() != 1 || c.runs.Load() != 0 {
+					t.Errorf("claim %v, %d and %d runs", r.Claim, b.runs.Load(), c.runs.Load())
+				}
+			})
+		})
+	}
+}
+
+// A member whose lease has ended claims a task before it notices, and dies: another member that
+// wanted to claim the task at the same time looks again.
+func TestTakeoverIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a := join(t, f, task.Config{}, untilDone)
+		id := a.create(t, nil)
+		b, store := joinRacing(t, f, task.Config{}, untilDone)
+		zombie := f.Store()
+		claim := once(func() {
+			r, err := zombie.Get(t.Context(), id)
+			if err == nil {
+				r.Claim = task.Claim{Member: "dead", Epoch: r.Claim.Epoch + 1}
+				_, err = zombie.Update(t.Context(), r)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		store.set(hooks{afterScan: func(task.Record) { claim() }})
+		a.cut(t)
+		time.Sleep(5 * time.Minute)
+		if r := b.record(t, id); r.Claim.Epoch != 3 || b.runs.Load() != 1 {
+			t.Errorf("claim %v, %d runs", r.Claim, b.runs.Load())
+		}
+	})
+}
+
+// A member has read a record before it has claimed the task, and looks at it afterwards.
+func TestOldRecordDoesNotEndNewRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			time.Sleep(time.Minute)
+			if err := run.SetStatusMessage(ctx, "slow"); err != nil {
+				return nil, err
+			}
+			return untilDone(ctx, run)
+		})
+		id := a.create(t, nil)
+		proceed := make(chan struct{})
+		b, store := joinRacing(t, f, task.Config{}, steps(proceed))
+		w, _, err := b.Watch(t.Context(), "alice", []string{id}, func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		read := make(chan struct{})
+		hold := once(func() { <-read })
+		store.set(hooks{afterGet: func(r task.Record) error {
+			if r.StatusMessage == "slow" {
+				hold()
+			}
+			return nil
+		}})
+		time.Sleep(2 * time.Minute) // the change is being read
+		a.cut(t)
+		time.Sleep(time.Minute)
+		if r := b.record(t, id); r.Claim.Epoch != 2 || b.runs.Load() != 1 {
+			t.Fatalf("claim %v, %d runs", r.Claim, b.runs.Load())
+		}
+		close(read)
+		synctest.Wait()
+		close(proceed)
+		if got := found(t, result(t, b.Manager, id)); got != "0" || b.runs.Load() != 1 {
+			t.Errorf("found %s entries in run %d", got, b.runs.Load())
+		}
+	})
+}
+
+// Create does not acknowledge a task that is stored after the lease of its member has ended: other
+// members may have looked for it before.
+func TestCreateFailsAfterLease(t *testing.T) {
+	for name, tools := range map[string][]string{"in a worker": nil, "in a front end": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := memory.NewFleet()
+				m, store := joinRacing(t, f, task.Config{Member: task.Member{Tools: tools}}, untilDone)
+				store.set(hooks{beforeCreate: func() { // the member loses its lease and joins again
+					m.store.Cut()
+					time.Sleep(time.Minute)
+					m.store.Heal()
+					time.Sleep(time.Minute)
+				}})
+				q := task.Request{Principal: "alice", Restartable: true, Work: m.run, Name: "tool"}
+				if _, err := m.Create(t.Context(), q); err == nil {
+					t.Error("the task is acknowledged")
+				}
+				time.Sleep(time.Minute)
+				for r, err := range m.store.Scan(t.Context()) {
+					if err != nil || !task.Terminal(r.Status) {
+						t.Errorf("left: %s, %v", r.Status, err)
+					}
+				}
+				if m.Stats().Running != 0 || m.runs.Load() != 0 {
+					t.Errorf("%d runs", m.runs.Load())
+				}
+			})
+		})
+	}
+}
+
+// A task whose offer is lost is offered again.
+func TestOfferIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		front, store := joinRacing(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		worker := join(t, f, task.Config{}, returns(`{"found":1}`))
+		var offers atomic.Int64
+		store.set(hooks{offer: func() error {
+			if offers.Add(1) < 3 {
+				return errors.New("not delivered")
+			}
+			return nil
+		}})
+		id := front.create(t, nil)
+		if got := found(t, result(t, front.Manager, id)); got != "1" || worker.runs.Load() != 1 || offers.Load() != 3 {
+			t.Errorf("%s after %d offers", got, offers.Load())
+		}
+		time.Sleep(time.Hour)
+		if offers.Load() != 3 {
+			t.Errorf("%d offers", offers.Load())
+		}
+	})
+}
