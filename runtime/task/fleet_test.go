@@ -1,10 +1,13 @@
 package task_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -621,4 +624,43 @@ func TestHealthOfMember(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A task may end between the scan of its brief and the claim.
+func TestOrphanThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a := join(t, f, task.Config{}, untilDone)
+		id := a.create(t, nil)
+		b := &endingStore{f.Store(), a, id}
+		a.store.Cut()
+		var log bytes.Buffer
+		newManager(t, task.Config{Store: b, Logger: slog.New(slog.NewTextHandler(&log, nil)), Recover: func(task.Record) task.Work { return untilDone }})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if r := a.record(t, id); r.Status != mcp.TaskStatusCancelled || strings.Contains(log.String(), "ERROR") {
+			t.Errorf("the task is %s:\n%s", r.Status, &log)
+		}
+	})
+}
+
+// endingStore cancels a task after each scan.
+type endingStore struct {
+	*memory.FleetStore
+	m  *member
+	id string
+}
+
+func (s *endingStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		for r, err := range s.FleetStore.Scan(ctx) {
+			if alive := s.m.Health() == nil; !alive {
+				s.m.store.Heal()
+				s.m.CancelForOperator(ctx, s.id)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
 }
