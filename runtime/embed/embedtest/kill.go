@@ -359,7 +359,7 @@ type killedServer struct {
 	client  *client.Client // in a session
 	web     *http.Client   // for modern requests
 	drivers sync.WaitGroup
-	stderr  bytes.Buffer
+	stderr  lockedBuffer
 }
 
 // start starts a server, creates tasks, and drives all unfinished ones.
