@@ -89,9 +89,6 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	if m.fleet != nil && r.Claim != brief.Claim {
 		return errTaken // not the claim whose member was found to be dead
 	}
-	if r.terminal() {
-		return nil // another member has ended it since the scan
-	}
 	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
 		return m.failUnrecoverable(ctx, &r, "the stored record of the task is damaged")
 	}
