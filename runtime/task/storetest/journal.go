@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
@@ -209,7 +208,8 @@ func journalErrors(t *testing.T, s task.Store) {
 
 func concurrentEntries(t *testing.T, s task.Store) {
 	create(t, s, durable("a", "o", 0))
-	const writers, writes = 8, 20
+	const writers = 8
+	writes := repeat(s, 20)
 	var group sync.WaitGroup
 	done := make(chan struct{})
 	group.Go(func() { // reads meanwhile
@@ -267,13 +267,13 @@ func waitWithEntries(t *testing.T, s task.Store) {
 		}
 		done <- got
 	}()
-	synctest.Wait()
+	blocked(t, s, 1)
 	r = update(t, s, withEntries(r, entryList(1, 2)))
 	equal(t, "woken with", r, <-done)
 }
 
 func interruptedEntries(t *testing.T, s task.Store) {
-	for n := range 200 {
+	for n := range repeat(s, 200) {
 		id := fmt.Sprint(n)
 		old := create(t, s, durable(id, id, 3))
 		changed := withEntries(old, entryList(3, 5))

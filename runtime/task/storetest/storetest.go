@@ -32,11 +32,35 @@ type Subject struct {
 	// Reopen returns a store with the records that s has persisted. s is closed. Reopen is nil for
 	// a store that persists nothing.
 	Reopen func(t *testing.T, s task.Store) task.Store
+	// Shared is nil for a store that one process uses at a time.
+	Shared *Shared
 }
 
-// Run tests the stores that subject opens. Each subtest runs in its own [synctest] bubble: channels
-// and timers of a store must be created in Open or later.
+// Shared describes a store that several processes use at a time, over a network.
+type Shared struct {
+	// Attach returns another store with the records of s, as another process would open it. If it
+	// is not nil, two stores take turns in all tests.
+	Attach func(t *testing.T, s task.Store) task.Store
+	// Waiters returns the number of calls of Wait that s has not returned from.
+	Waiters func(s task.Store) int
+	// Whole makes the tests create and change as many tasks as those of other stores, which takes
+	// minutes. Otherwise, they create and change a tenth of them, and less in short mode.
+	Whole bool
+}
+
+// Run tests the stores that subject opens. Unless they are shared, each subtest runs in its own
+// [synctest] bubble: channels and timers of a store must be created in Open or later. The subtests
+// of shared stores run in real time.
 func Run(t *testing.T, subject Subject) {
+	open, reopen := subject.Open, subject.Reopen
+	run := synctest.Test
+	if subject.Shared != nil {
+		run = func(t *testing.T, test func(*testing.T)) { test(t) }
+		open = func(t *testing.T) task.Store { return share(t, subject, subject.Open(t)) }
+		reopen = func(t *testing.T, s task.Store) task.Store {
+			return share(t, subject, subject.Reopen(t, s.(*shared).stores[0]))
+		}
+	}
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T, task.Store)
@@ -77,7 +101,7 @@ func Run(t *testing.T, subject Subject) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { tt.test(t, subject.Open(t)) })
+			run(t, func(t *testing.T) { tt.test(t, open(t)) })
 		})
 	}
 	if subject.Reopen == nil {
@@ -87,14 +111,14 @@ func Run(t *testing.T, subject Subject) {
 		name string
 		test func(*testing.T, task.Store, func(task.Store) task.Store)
 	}{
-		{"records survive a reopen", reopen},
+		{"records survive a reopen", reopenRecords},
 		{"indexes survive a reopen", reopenIndexes},
 		{"journals survive a reopen", reopenJournals},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				tt.test(t, subject.Open(t), func(s task.Store) task.Store { return subject.Reopen(t, s) })
+			run(t, func(t *testing.T) {
+				tt.test(t, open(t), func(s task.Store) task.Store { return reopen(t, s) })
 			})
 		})
 	}
@@ -249,7 +273,8 @@ func constantFields(t *testing.T, s task.Store) {
 
 func concurrentUpdates(t *testing.T, s task.Store) {
 	create(t, s, plain("a", "o"))
-	const writers, writes = 8, 20
+	const writers = 8
+	writes := repeat(s, 20)
 	var group sync.WaitGroup
 	for range writers {
 		group.Go(func() {
@@ -272,7 +297,7 @@ func concurrentUpdates(t *testing.T, s task.Store) {
 	}
 	group.Wait()
 	r := get(t, s, "a")
-	if r.Revision != 1+writers*writes || r.PollInterval != writers*writes*time.Millisecond {
+	if want := writers * writes; r.Revision != uint64(1+want) || r.PollInterval != time.Duration(want)*time.Millisecond {
 		t.Errorf("%d writes resulted in revision %d and %v", writers*writes, r.Revision, r.PollInterval)
 	}
 }
@@ -322,8 +347,9 @@ func page(t *testing.T, s task.Store, owner string, after uint64, limit int) (id
 
 func listsInOrder(t *testing.T, s task.Store) {
 	var want []string
-	for i := range 700 {
-		id := fmt.Sprintf("task %d", i*7919%700) // creation order differs from id order
+	n := repeat(s, 700)
+	for i := range n {
+		id := fmt.Sprintf("task %d", i*7919%n) // creation order differs from id order
 		want = append(want, id)
 		create(t, s, full(id, "o"))
 	}
@@ -333,7 +359,7 @@ func listsInOrder(t *testing.T, s task.Store) {
 		t.Fatal(err)
 	}
 	equal(t, "listed", []task.Record{r.Brief()}, list)
-	for _, limit := range []int{1, 50, 699, 700, 5000} {
+	for _, limit := range []int{1, 50, n - 1, n, 5000} {
 		var got []string
 		for after := uint64(0); ; {
 			ids, last := page(t, s, "o", after, limit)
@@ -368,7 +394,8 @@ func isolatedOwners(t *testing.T, s task.Store) {
 func stablePages(t *testing.T, s task.Store) {
 	// While the tasks are listed page by page, half of them are dropped and others are created.
 	stay := map[string]bool{}
-	for i := range 200 {
+	n := repeat(s, 200)
+	for i := range n {
 		r := plain(fmt.Sprint("old ", i), "o")
 		if i%2 == 0 {
 			r.TTL = time.Second
@@ -379,7 +406,7 @@ func stablePages(t *testing.T, s task.Store) {
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		for i := range 100 {
+		for i := range n / 2 {
 			create(t, s, plain(fmt.Sprint("new ", i), "o"))
 			if _, _, err := s.Sweep(t.Context(), start.Add(time.Minute), 1); err != nil {
 				t.Error(err)
@@ -480,7 +507,8 @@ func sweptTask(t *testing.T, s task.Store) {
 
 func scan(t *testing.T, s task.Store) {
 	want := map[string]task.Record{}
-	for i := range 300 {
+	n := repeat(s, 300)
+	for i := range n {
 		r := create(t, s, full(fmt.Sprint(i), fmt.Sprint(i%3)))
 		want[r.ID] = r.Brief()
 	}
@@ -493,7 +521,7 @@ func scan(t *testing.T, s task.Store) {
 			t.Errorf("%s was yielded twice", r.ID)
 		}
 		got[r.ID] = r
-		if len(got) == 100 {
+		if len(got) == n/3 {
 			create(t, s, plain("new", "o")) // a scan must not block writers
 		}
 	}
@@ -529,14 +557,14 @@ func waitNext(t *testing.T, s task.Store) {
 		}
 		done <- got
 	}()
-	synctest.Wait()
+	blocked(t, s, 1)
 	select {
 	case got := <-done:
 		t.Fatalf("returned revision %d before any change", got.Revision)
 	default:
 	}
 	create(t, s, full("b", "o"))
-	synctest.Wait()
+	blocked(t, s, 1)
 	if len(done) > 0 {
 		t.Error("woken by a change of another task")
 	}
@@ -547,7 +575,7 @@ func waitNext(t *testing.T, s task.Store) {
 
 func waitMany(t *testing.T, s task.Store) {
 	r := create(t, s, full("a", "o"))
-	const waiters = 1000
+	waiters := repeat(s, 1000)
 	var group sync.WaitGroup
 	for range waiters {
 		group.Go(func() {
@@ -556,7 +584,7 @@ func waitMany(t *testing.T, s task.Store) {
 			}
 		})
 	}
-	synctest.Wait()
+	blocked(t, s, waiters)
 	update(t, s, r)
 	group.Wait()
 }
@@ -564,12 +592,13 @@ func waitMany(t *testing.T, s task.Store) {
 func waitAll(t *testing.T, s task.Store) {
 	// Waiters loop during concurrent writes. They must receive increasing revisions, up to the
 	// last.
-	const waiters, writes = 8, 100
+	const waiters = 8
+	writes := repeat(s, 100)
 	create(t, s, plain("a", "o"))
 	var group sync.WaitGroup
 	for range waiters {
 		group.Go(func() {
-			for seen := uint64(0); seen < 1+2*writes; {
+			for seen := uint64(0); seen < uint64(1+2*writes); {
 				r, err := s.Wait(t.Context(), "a", seen)
 				if err != nil {
 					t.Error(err)
@@ -609,7 +638,7 @@ func waitDropped(t *testing.T, s task.Store) {
 		_, err := s.Wait(t.Context(), "a", 1)
 		done <- err
 	}()
-	synctest.Wait()
+	blocked(t, s, 1)
 	if _, _, err := s.Sweep(t.Context(), start.Add(time.Hour), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -618,7 +647,11 @@ func waitDropped(t *testing.T, s task.Store) {
 
 func waitContext(t *testing.T, s task.Store) {
 	create(t, s, plain("a", "o"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of the bubble
+	timeout := time.Minute // of the bubble
+	if _, ok := s.(*shared); ok {
+		timeout = 10 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	_, err := s.Wait(ctx, "a", 1)
 	fails(t, "wait", context.DeadlineExceeded, err)
@@ -631,7 +664,7 @@ func closedStore(t *testing.T, s task.Store) {
 		_, err := s.Wait(t.Context(), "a", 1)
 		done <- err
 	}()
-	synctest.Wait()
+	blocked(t, s, 1)
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -715,7 +748,7 @@ func afterPendingWrites(t *testing.T, s task.Store, id string) task.Record {
 }
 
 func interruptedUpdate(t *testing.T, s task.Store) {
-	for n := range 200 {
+	for n := range repeat(s, 200) {
 		id := fmt.Sprint(n)
 		old := create(t, s, full(id, id))
 		changed := old
@@ -737,7 +770,7 @@ func interruptedUpdate(t *testing.T, s task.Store) {
 }
 
 func interruptedCreate(t *testing.T, s task.Store) {
-	for n := range 200 {
+	for n := range repeat(s, 200) {
 		id := fmt.Sprint(n)
 		want := full(id, id)
 		err := interrupt(t, n, func(ctx context.Context) error { _, err := s.Create(ctx, want); return err })
@@ -760,7 +793,7 @@ func interruptedCreate(t *testing.T, s task.Store) {
 
 func interruptedSweep(t *testing.T, s task.Store) {
 	const batch = 50
-	for n := range 20 {
+	for n := range repeat(s, 20) {
 		var ids []string
 		var waiting sync.WaitGroup
 		for i := range batch {
@@ -774,7 +807,7 @@ func interruptedSweep(t *testing.T, s task.Store) {
 				fails(t, "wait for a task that is swept", task.ErrNotFound, err)
 			})
 		}
-		synctest.Wait()
+		blocked(t, s, batch)
 		interrupt(t, n, func(ctx context.Context) error {
 			swept, _, err := s.Sweep(ctx, start.Add(time.Hour), batch)
 			for _, r := range swept {
@@ -800,9 +833,9 @@ func interruptedSweep(t *testing.T, s task.Store) {
 	}
 }
 
-func reopen(t *testing.T, s task.Store, reopened func(task.Store) task.Store) {
+func reopenRecords(t *testing.T, s task.Store, reopened func(task.Store) task.Store) {
 	want := map[string]task.Record{}
-	for i := range 300 {
+	for i := range repeat(s, 300) {
 		r := create(t, s, full(fmt.Sprint(i), "o"))
 		if i%3 == 0 {
 			r.StatusMessage = "updated"

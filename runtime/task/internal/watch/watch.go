@@ -118,6 +118,18 @@ func (h *Hub) Wait(ctx context.Context, id string, revision uint64, get func(con
 	}
 }
 
+// Len returns the number of waiters.
+func (h *Hub) Len() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiters {
+		for ; w != nil; w = w.earlier {
+			n++
+		}
+	}
+	return n
+}
+
 // register adds a waiter to the list of a task.
 func (h *Hub) register(id string) (*waiter, error) {
 	w, ok := h.idle.Get().(*waiter)

@@ -1,0 +1,73 @@
+// Package jetstream provides a durable task store that many processes share. It keeps tasks in
+// streams of NATS JetStream, which the servers replicate. It needs nats-server 2.12 or newer, and is
+// tested with 2.15.
+//
+// # Guarantees
+//
+// A write is acknowledged once a majority of the replicas has it. It is lost only if a majority of
+// them is lost, or if all servers lose power before they write to their disks: set sync_interval to
+// "always" on servers that share a power supply, and on a single one.
+//
+// [Store.Update] is a compare-and-set: a message is accepted only if the sequence of the last one of
+// its subject is that of the message that it replaces. So writers need no locks, and clocks decide
+// nothing. A write whose acknowledgement was lost is repeated; the store recognises its own write.
+// If a call fails because its context ended, or with [ErrUnavailable], the write may have happened.
+//
+// All reads of records are answered by the leader of their stream. A server that was cut off from
+// the others may take itself for the leader for some seconds, and may then answer with an old
+// record. It can accept no writes, so an update that is based on such a record fails.
+//
+// [Store.Wait] subscribes to a subject to which the servers announce each write of the record, and
+// reads the record from the leader when an announcement comes. It sends nothing while it waits. All
+// tasks that are waited for are read again when the connection was lost, when a stream has a new
+// leader, and when announcements had to be dropped. An announcement that servers lose among
+// themselves, while no connection breaks and no leader changes, is not noticed. A waiter costs about
+// a kilobyte, and a waited task a subscription.
+//
+// # Streams
+//
+// A partition n of the store TASKS consists of two streams, TASKS-n and TASKS-n-index. Both discard
+// new messages when they are full; then writes fail with [ErrFull], and [Store.Health] reports it
+// until a write succeeds. [Store.Sweep] needs no space. These are the subjects:
+//
+//	TASKS.n.r.ID             record of a task, with its small payloads and the last entries of its journal
+//	TASKS.n.p.ID.BLOB.i      part i of larger payloads, or of earlier entries
+//	TASKS.n.o.OWNER          one message for each task of an owner; its sequence is the Seq of the record
+//	TASKS.n.d.SHIFT.PERIOD   one message for each task that expires in a period
+//	TASKS.n.w.ID             announcements of changes; not stored
+//
+// ID is the id of the task, encoded if it contains other characters than letters, digits, "-" and
+// "_". OWNER is a digest of the owner. The first two subjects are in TASKS-n, where n is a hash of
+// the id; the next two are in TASKS-n-index, where n is a hash of the owner. Records and parts are
+// written in one atomic batch. A record with 4 KB of entries moves them to a part. So an entry is
+// written a few times at most, whatever the length of the journal, and a step of the work usually
+// publishes one message.
+//
+// A task is added to the indexes before its record is written, and removed from them after its
+// record. An entry without a record, which a crash may leave, is skipped by all readers.
+//
+// # Expiry
+//
+// [Store.Sweep] drops expired tasks in the order of their expiry. In addition, the servers remove
+// all messages of a task a day after it has expired. So nothing is left of tasks that no process
+// sweeps, and of crashes.
+//
+// # Permissions
+//
+// A user needs to publish to TASKS.> and, for each STREAM, to $JS.API.STREAM.*.STREAM,
+// $JS.API.STREAM.MSG.*.STREAM, $JS.API.DIRECT.GET.STREAM and $JS.API.DIRECT.GET.STREAM.>; and to
+// subscribe to TASKS.*.w.*, to its inbox, and to $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.STREAM.
+//
+// # Limits
+//
+// An id has at most 128 bytes. A record needs at most 900 parts of 128 KB, or of max_payload less 4
+// KB if that is smaller. A server accepts 50 atomic batches per stream at a time by default
+// (max_batch_inflight_per_stream); the store repeats those that it rejects. A single server with
+// files takes some milliseconds more for an atomic batch, because it writes it to a file of its own
+// first.
+//
+// # Schema
+//
+// The metadata of each stream has the version of the schema. [Open] upgrades older versions and
+// refuses newer ones with [ErrSchema].
+package jetstream

@@ -1,0 +1,515 @@
+package jetstream_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+)
+
+// overMemory are the options of stores on a single server.
+var overMemory = jetstream.Options{Storage: natsjs.MemoryStorage}
+
+// same returns the options of another store with the records of s.
+func same(s *jetstream.Store) jetstream.Options { return jetstream.Options{Name: s.Name()} }
+
+func newJetStream(t testing.TB, nc *nats.Conn) natsjs.JetStream {
+	t.Helper()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// record returns a record without a TTL.
+func record(id string) task.Record {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	return task.Record{ID: id, Owner: "o", Status: mcp.TaskStatusWorking, Created: now, Updated: now, Method: "tools/call"}
+}
+
+func create(t testing.TB, s task.Store, r task.Record) task.Record {
+	t.Helper()
+	r, err := s.Create(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func update(t testing.TB, s task.Store, r task.Record) task.Record {
+	t.Helper()
+	r, err := s.Update(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// outcome is what a call of Wait returns.
+type outcome struct {
+	record task.Record
+	err    error
+}
+
+// wait calls Wait and returns its outcome on a channel, once the call is blocked.
+func wait(t testing.TB, s *jetstream.Store, id string, revision uint64) <-chan outcome {
+	t.Helper()
+	before := jetstream.Waiters(s)
+	done := make(chan outcome, 1)
+	go func() { // ends with the test
+		r, err := s.Wait(t.Context(), id, revision)
+		done <- outcome{r, err}
+	}()
+	for jetstream.Waiters(s) == before {
+		if t.Context().Err() != nil || len(done) > 0 {
+			t.Fatal("the call does not block")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return done
+}
+
+// Acknowledged tasks survive the loss of a node, and waiters learn of changes.
+func TestStoreSurvivesLossOfLeader(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 3)
+	first := open(t, c.JetStream(t), jetstream.Options{Replicas: 3})
+	second := open(t, c.JetStream(t), same(first))
+	r := create(t, first, record("a"))
+	for range 2 {
+		waiting := wait(t, second, "a", r.Revision)
+		leader := c.Leader(first.Name() + "-0")
+		c.Kill(leader)
+		r.StatusMessage += "changed "
+		r = update(t, first, r)
+		if got := <-waiting; got.err != nil || !cmp.Equal(r, got.record) {
+			t.Errorf("woken with %v, %v", got.record, got.err)
+		}
+		create(t, second, record(fmt.Sprint("after ", r.Revision)))
+		c.Restart(leader)
+		c.Current(first.Name() + "-0")
+	}
+	if list, err := second.List(t.Context(), "o", 0, 10); err != nil || len(list) != 3 {
+		t.Errorf("%d tasks, %v", len(list), err)
+	}
+}
+
+// A write whose acknowledgement was lost is recognised, not taken for that of another writer.
+func TestLostAcknowledgement(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc, link := c.ConnectLinked(t)
+	s := open(t, newJetStream(t, nc), overMemory)
+	other := open(t, c.JetStream(t), same(s))
+	r := create(t, s, record("a"))
+	waiting := wait(t, other, "a", 1)
+	done := make(chan outcome, 1)
+	link.Deafen()
+	go func() { // ends when the link is healed
+		r.StatusMessage = "changed"
+		r, err := s.Update(t.Context(), r)
+		done <- outcome{r, err}
+	}()
+	written := <-waiting // the write has arrived
+	link.Heal()
+	got := <-done
+	if got.err != nil || !cmp.Equal(written.record, got.record) || got.record.Revision != 2 {
+		t.Errorf("the update returned %+v, %v; stored is %+v", got.record, got.err, written.record)
+	}
+	if stored, err := other.Get(t.Context(), "a"); err != nil || !cmp.Equal(stored, got.record) {
+		t.Errorf("stored is %+v, %v", stored, err)
+	}
+}
+
+// A waiter learns of a change that was made while its connection was lost.
+func TestWaiterSurvivesReconnect(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc, link := c.ConnectLinked(t)
+	other := open(t, c.JetStream(t), overMemory)
+	s := open(t, newJetStream(t, nc), same(other))
+	r := create(t, other, record("a"))
+	waiting := wait(t, s, "a", 1)
+	link.Cut()
+	r = update(t, other, r)
+	if len(waiting) > 0 {
+		t.Error("the waiter returned while the link was cut")
+	}
+	link.Heal()
+	if got := <-waiting; got.err != nil || !cmp.Equal(r, got.record) {
+		t.Errorf("woken with %+v, %v", got.record, got.err)
+	}
+}
+
+// A waiter causes no requests while its task does not change, and leaves no subscription.
+func TestWaitDoesNotPoll(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	other := open(t, c.JetStream(t), overMemory)
+	nc := c.Connect(t)
+	s := open(t, newJetStream(t, nc), same(other))
+	a, b := create(t, other, record("a")), create(t, other, record("b"))
+	subscriptions := nc.NumSubscriptions()
+	waiting := wait(t, s, "a", 1)
+	if err := nc.Flush(); err != nil { // the first read
+		t.Fatal(err)
+	}
+	before := nc.Stats().OutMsgs
+	for range 50 {
+		b = update(t, other, b)
+	}
+	update(t, other, a)
+	if got := <-waiting; got.err != nil {
+		t.Error(got.err)
+	}
+	if sent := nc.Stats().OutMsgs - before; sent > 2 {
+		t.Errorf("the waiter sent %d messages", sent)
+	}
+	if n := nc.NumSubscriptions(); n != subscriptions {
+		t.Errorf("%d subscriptions, before the wait %d", n, subscriptions)
+	}
+}
+
+// Replicas that lag behind may answer direct gets. A task that was just written is found anyway.
+func TestStaleReplica(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc := c.Connect(t)
+	// Requests pass through the test, which answers every other direct get as a replica without data.
+	var direct atomic.Uint32
+	_, err := nc.Subscribe("through.>", func(m *nats.Msg) {
+		request := strings.TrimPrefix(m.Subject, "through.")
+		if strings.HasPrefix(request, "DIRECT.GET.") && direct.Add(1)%2 == 0 {
+			m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}})
+			return
+		}
+		nc.PublishMsg(&nats.Msg{Subject: "$JS.API." + request, Reply: m.Reply, Header: m.Header, Data: m.Data})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := natsjs.NewWithAPIPrefix(c.Connect(t), "through")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, js, overMemory)
+	for n := range 10 {
+		r := record(fmt.Sprint(n))
+		r.Params = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+		r = create(t, s, r)
+		if got, err := s.Get(t.Context(), r.ID); err != nil || !reflect.DeepEqual(r, got) {
+			t.Fatalf("read a task of %d bytes, %v", len(got.Params), err)
+		}
+		if list, err := s.List(t.Context(), "o", 0, 100); err != nil || len(list) != n+1 {
+			t.Fatalf("listed %d of %d tasks, %v", len(list), n+1, err)
+		}
+	}
+	if direct.Load() < 20 {
+		t.Errorf("%d direct gets", direct.Load())
+	}
+}
+
+// Payloads and entries that exceed the maximum message of the servers are stored in parts. Readers
+// never see a mixture of old and new parts.
+func TestLargePayloads(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1, func(o *server.Options) { o.MaxPayload = 8192 })
+	first := open(t, c.JetStream(t), overMemory)
+	second := open(t, c.JetStream(t), same(first))
+	large := func(n int) json.RawMessage { return fmt.Appendf(nil, `{"n":%d,"text":"%0*d"}`, n, 100_000, n) }
+	r := record("a")
+	r.Params = large(0)
+	r.Durable = &task.Durable{Version: "v"}
+	r = create(t, first, r)
+	var want []task.Entry
+	var group sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		group.Go(func() {
+			for {
+				got, err := second.Get(t.Context(), "a")
+				var params struct{ N int }
+				if err == nil {
+					err = json.Unmarshal(got.Params, &params)
+				}
+				if err == nil && string(got.Params) != string(large(params.N)) {
+					err = errors.New("mixed parts")
+				}
+				if entries, err := second.Journal(t.Context(), "a"); err != nil || len(entries) < got.Durable.Recorded {
+					t.Errorf("%d entries, then %d, %v", got.Durable.Recorded, len(entries), err)
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for n := range 10 {
+		added := []task.Entry{{Kind: 1, Key: fmt.Sprint(n), Occurrence: 1, Result: large(n)}}
+		want = append(want, added...)
+		r.Params = large(n / 2)
+		r.Durable = &task.Durable{Version: "v", Recorded: n + 1, Entries: added}
+		r = update(t, first, r)
+	}
+	close(stop)
+	group.Wait()
+	if got, err := second.Get(t.Context(), "a"); err != nil || !reflect.DeepEqual(r, got) {
+		t.Errorf("read %v", err)
+	}
+	if got, err := second.Journal(t.Context(), "a"); err != nil || !reflect.DeepEqual(want, got) {
+		t.Errorf("journal of %d entries, %v", len(got), err)
+	}
+	// The parts vanish with what they belong to.
+	r.Params, r.Durable = nil, nil
+	update(t, first, r)
+	if n := parts(t, c, first); n != 0 {
+		t.Errorf("%d parts remain", n)
+	}
+	r.ID, r.Params = "too large", make(json.RawMessage, 20_000_000)
+	if _, err := first.Create(t.Context(), r); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("a task of 20 MB: %v", err)
+	}
+	if list, err := first.List(t.Context(), "o", 0, 10); err != nil || len(list) != 1 {
+		t.Errorf("%d tasks, %v", len(list), err)
+	}
+}
+
+// parts returns the number of parts that are not empty.
+func parts(t *testing.T, c *natstest.Cluster, s *jetstream.Store) (n int) {
+	t.Helper()
+	js := c.JetStream(t)
+	stream, err := js.Stream(t.Context(), s.Name()+"-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context(), natsjs.WithSubjectFilter(s.Name()+".0.p.>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subject := range info.State.Subjects {
+		m, err := stream.GetLastMsgForSubject(t.Context(), subject)
+		if err == nil && len(m.Data) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// A full stream is reported, and sweeping makes room.
+func TestFullStream(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s := open(t, c.JetStream(t), jetstream.Options{Storage: natsjs.MemoryStorage, MaxBytes: 100_000})
+	r := record("")
+	r.TTL, r.Params = time.Minute, make(json.RawMessage, 10_000)
+	var err error
+	created := 0
+	for err == nil {
+		created++
+		r.ID = fmt.Sprint(created)
+		_, err = s.Create(t.Context(), r)
+	}
+	if !errors.Is(err, jetstream.ErrFull) || !errors.Is(s.Health(), jetstream.ErrFull) {
+		t.Fatalf("after %d tasks: %v, health %v", created, err, s.Health())
+	}
+	if list, err := s.List(t.Context(), "o", 0, 100); err != nil || len(list) != created-1 {
+		t.Errorf("%d of %d tasks, %v", len(list), created-1, err)
+	}
+	if dropped, _, err := s.Sweep(t.Context(), r.Expires(), 100); err != nil || len(dropped) != created-1 {
+		t.Errorf("swept %d of %d, %v", len(dropped), created-1, err)
+	}
+	create(t, s, r)
+	if err := s.Health(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHealthReportsLostConnection(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc, link := c.ConnectLinked(t)
+	status := nc.StatusChanged(nats.RECONNECTING, nats.CONNECTED)
+	o := overMemory
+	o.Timeout = 10 * time.Millisecond
+	s := open(t, newJetStream(t, nc), o)
+	create(t, s, record("a"))
+	if err := s.Health(); err != nil {
+		t.Error(err)
+	}
+	link.Cut()
+	<-status
+	if err := s.Health(); err == nil {
+		t.Error("health without a connection")
+	}
+	if _, err := s.Create(t.Context(), record("b")); !errors.Is(err, jetstream.ErrUnavailable) {
+		t.Errorf("create without a connection: %v", err)
+	}
+	link.Heal()
+	for s := range status {
+		if s == nats.CONNECTED {
+			break
+		}
+	}
+	create(t, s, record("c"))
+	if err := s.Health(); err != nil {
+		t.Errorf("after the connection is back: %v", err)
+	}
+}
+
+func TestOpenChecksSchema(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	js := c.JetStream(t)
+	s := open(t, js, overMemory)
+	create(t, s, record("a"))
+	edit := func(f func(*natsjs.StreamConfig)) {
+		t.Helper()
+		stream, err := js.Stream(t.Context(), s.Name()+"-0")
+		if err == nil {
+			config := stream.CachedInfo().Config
+			f(&config)
+			_, err = js.UpdateStream(t.Context(), config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const key = "mcpwire_schema"
+	edit(func(c *natsjs.StreamConfig) { c.Metadata[key] = "99" })
+	if _, err := jetstream.Open(t.Context(), js, same(s)); !errors.Is(err, jetstream.ErrSchema) {
+		t.Errorf("newer schema: %v", err)
+	}
+	edit(func(c *natsjs.StreamConfig) { delete(c.Metadata, key) })
+	if _, err := jetstream.Open(t.Context(), js, same(s)); !errors.Is(err, jetstream.ErrSchema) {
+		t.Errorf("no schema: %v", err)
+	}
+	// An older version, and settings that the store needs.
+	edit(func(c *natsjs.StreamConfig) { c.Metadata[key], c.AllowAtomicPublish, c.RePublish = "0", false, nil })
+	again := open(t, js, same(s))
+	if _, err := again.Get(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+	stream, err := js.Stream(t.Context(), s.Name()+"-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config := stream.CachedInfo().Config; config.Metadata[key] != "1" || !config.AllowAtomicPublish || config.RePublish == nil {
+		t.Errorf("upgraded to %+v", config)
+	}
+}
+
+func TestOpenChecksOptions(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	js := c.JetStream(t)
+	for _, o := range []jetstream.Options{
+		{Name: "a.b"}, {Name: "a b"}, {Replicas: -1}, {Replicas: 6}, {Partitions: -1}, {MaxBytes: -1}, {Timeout: -1},
+	} {
+		if _, err := jetstream.Open(t.Context(), js, o); err == nil {
+			t.Errorf("%+v: opened", o)
+		}
+	}
+	// The existing streams decide the number of partitions, and keep what options leave open.
+	s := open(t, js, jetstream.Options{Storage: natsjs.MemoryStorage, Partitions: 3, MaxBytes: 1 << 20})
+	for n := range 20 {
+		create(t, s, record(fmt.Sprint(n)))
+	}
+	again := open(t, js, jetstream.Options{Name: s.Name(), Partitions: 5})
+	for n := range 20 {
+		if _, err := again.Get(t.Context(), fmt.Sprint(n)); err != nil {
+			t.Error(err)
+		}
+	}
+	stream, err := js.Stream(t.Context(), s.Name()+"-2")
+	if err != nil || stream.CachedInfo().Config.MaxBytes != 1<<20 {
+		t.Errorf("stream of the last partition: %v", err)
+	}
+}
+
+// Entries of indexes without a task, which a crash may leave, are neither listed nor swept, and do
+// not make a Sweep report that it must be repeated.
+func TestOrphansAreSkipped(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	js := c.JetStream(t)
+	s := open(t, js, overMemory)
+	r := record("a")
+	r.TTL = time.Hour
+	create(t, s, r)
+	stream, err := js.Stream(t.Context(), s.Name()+"-0-index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := range uint64(2) { // copies the entries of the task as those of others
+		m, err := stream.GetMsg(t.Context(), seq+1)
+		if err == nil {
+			_, err = js.Publish(t.Context(), m.Subject, []byte(strings.Replace(string(m.Data), "a", "b", 1)))
+		}
+		if err == nil {
+			_, err = js.Publish(t.Context(), m.Subject, m.Data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, err := s.List(t.Context(), "o", 0, 10); err != nil || len(list) != 1 || list[0].ID != "a" {
+		t.Errorf("listed %v, %v", list, err)
+	}
+	dropped, next, err := s.Sweep(t.Context(), r.Expires(), 10)
+	if err != nil || len(dropped) != 1 || !next.IsZero() {
+		t.Errorf("swept %v, next %v, %v", dropped, next, err)
+	}
+	if dropped, next, err = s.Sweep(t.Context(), r.Expires(), 10); err != nil || len(dropped) != 0 || !next.IsZero() {
+		t.Errorf("swept again: %v, next %v, %v", dropped, next, err)
+	}
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	o := overMemory
+	var mu sync.Mutex
+	got := map[string]int{}
+	o.Observe = func(operation string, took time.Duration, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if took < 0 || (err != nil) != (operation == "get") {
+			t.Errorf("%s: %v, %v", operation, took, err)
+		}
+		got[operation]++
+	}
+	s := open(t, c.JetStream(t), o)
+	r := create(t, s, record("a"))
+	update(t, s, r)
+	s.Get(t.Context(), "b")
+	s.Journal(t.Context(), "a")
+	s.List(t.Context(), "o", 0, 1)
+	s.Sweep(t.Context(), time.Now(), 1)
+	want := map[string]int{"create": 1, "update": 1, "get": 1, "journal": 1, "list": 1, "sweep": 1}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

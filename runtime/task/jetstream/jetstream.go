@@ -1,0 +1,291 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
+)
+
+// Errors of a [Store], possibly wrapped.
+var (
+	// ErrFull reports that a stream or its servers have no space left.
+	ErrFull = errors.New("jetstream: stream is full")
+	// ErrUnavailable reports that the servers did not answer within [Options.Timeout]. A write may
+	// have happened nevertheless.
+	ErrUnavailable = errors.New("no answer")
+	// ErrSchema reports that the streams have another schema than this version of the package.
+	ErrSchema = errors.New("jetstream: schema of streams is not supported")
+)
+
+// Options are the options of [Open]. The zero value is usable for tests.
+type Options struct {
+	// Name is the first part of the names of all streams and subjects: ASCII letters, digits, "-"
+	// and "_". It is "TASKS" if it is "".
+	Name string
+	// Replicas is the number of replicas of each stream. 0 means that of the existing streams, and
+	// 1 for new ones. Use 3 or 5 to survive the loss of servers.
+	Replicas int
+	// Storage is where the servers store new streams: files by default.
+	Storage jetstream.StorageType
+	// Partitions is the number of partitions of new streams. 0 means 1. Each partition consists of
+	// two streams with a leader of their own. The number cannot be changed later, and is ignored if
+	// the streams exist.
+	Partitions int
+	// MaxBytes is the maximum size of each stream in bytes. 0 means that of the existing streams,
+	// and no limit for new ones.
+	MaxBytes int64
+	// Timeout is how long a call repeats its requests while the servers do not answer. 0 means 30
+	// seconds. The call fails with ErrUnavailable then.
+	Timeout time.Duration
+	// Observe is called after each call of a method of [task.Store] except Wait, Scan and Close,
+	// with the name of the operation in lower case, its duration and its error. It may be nil. It
+	// is called concurrently, and must not block.
+	Observe func(operation string, took time.Duration, err error)
+}
+
+// Store stores records in streams. Create one with [Open]. Its methods may be called concurrently.
+type Store struct {
+	nc         *nats.Conn
+	api        string // prefix of the subjects of the JetStream API
+	options    Options
+	partitions int
+	part       int // maximum size of a part in bytes
+
+	cache    cache
+	hub      watch.Hub
+	watches  watches
+	lifetime context.Context
+	end      context.CancelFunc
+	running  sync.WaitGroup
+	once     sync.Once
+	fault    atomic.Pointer[error] // why the last write failed; nil if it succeeded
+}
+
+var _ interface {
+	task.Store
+	task.HealthChecker
+} = (*Store)(nil)
+
+// Metadata of the streams.
+const (
+	metaSchema     = "mcpwire_schema"
+	metaPartitions = "mcpwire_partitions"
+	schema         = 1
+)
+
+// Open opens the store of the given name and creates its streams if they do not exist. It fails
+// with [ErrSchema] if a newer version of this package has changed the streams. Several processes
+// may open a store. The connection of js must stay open while the store is in use; [Store.Close]
+// does not close it.
+func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store, error) {
+	if options.Name == "" {
+		options.Name = "TASKS"
+	}
+	if options.Timeout == 0 {
+		options.Timeout = 30 * time.Second
+	}
+	switch {
+	case !regexp.MustCompile(`^[A-Za-z0-9_-]+$`).MatchString(options.Name):
+		return nil, fmt.Errorf("jetstream: open: invalid Name %q", options.Name)
+	case options.Replicas < 0 || options.Replicas > 5:
+		return nil, fmt.Errorf("jetstream: open: invalid Replicas (%d)", options.Replicas)
+	case options.Partitions < 0 || options.Partitions > 1024:
+		return nil, fmt.Errorf("jetstream: open: invalid Partitions (%d)", options.Partitions)
+	case options.MaxBytes < 0:
+		return nil, fmt.Errorf("jetstream: open: negative MaxBytes (%d)", options.MaxBytes)
+	case options.Timeout < 0:
+		return nil, fmt.Errorf("jetstream: open: negative Timeout (%v)", options.Timeout)
+	}
+	nc := js.Conn()
+	s := &Store{nc: nc, options: options, part: min(maxPart, int(nc.MaxPayload())-4096)}
+	if s.part < 4096 {
+		return nil, fmt.Errorf("jetstream: open: max_payload of the servers is %d (must be at least 8192)", nc.MaxPayload())
+	}
+	s.api = js.Options().APIPrefix
+	if domain := js.Options().Domain; domain != "" {
+		s.api = "$JS." + domain + ".API"
+	}
+	if s.api == "" {
+		s.api = "$JS.API"
+	}
+	if s.api[len(s.api)-1] != '.' {
+		s.api += "."
+	}
+	s.lifetime, s.end = context.WithCancel(context.Background())
+	err := s.openStreams(ctx, js)
+	if err == nil {
+		err = s.startWatching()
+	}
+	if err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) prefix(partition int) string { return s.options.Name + "." + strconv.Itoa(partition) }
+func (s *Store) recordStream(partition int) string {
+	return fmt.Sprintf("%s-%d", s.options.Name, partition)
+}
+func (s *Store) indexStream(partition int) string { return s.recordStream(partition) + "-index" }
+
+// streams returns the configurations of the streams of a partition, which are complete except for
+// what Options leave open.
+func (s *Store) streams(partition int) []jetstream.StreamConfig {
+	prefix := s.prefix(partition)
+	base := jetstream.StreamConfig{
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: s.options.Storage,
+		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: -1, Replicas: max(s.options.Replicas, 1),
+		AllowDirect: true, AllowMsgTTL: true,
+		Metadata: map[string]string{metaSchema: strconv.Itoa(schema), metaPartitions: strconv.Itoa(s.partitions)},
+	}
+	if s.options.MaxBytes > 0 {
+		base.MaxBytes = s.options.MaxBytes
+	}
+	records, index := base, base
+	records.Name, records.Subjects = s.recordStream(partition), []string{prefix + ".r.*", prefix + ".p.*.*.*"}
+	records.Description = "Records of tasks"
+	records.MaxMsgsPerSubject, records.AllowAtomicPublish = 1, true
+	records.RePublish = &jetstream.RePublish{Source: prefix + ".r.*", Destination: prefix + ".w.{{wildcard(1)}}", HeadersOnly: true}
+	index.Name, index.Subjects = s.indexStream(partition), []string{prefix + ".o.*", prefix + ".d.*.*"}
+	index.Description = "Owners and expiries of tasks"
+	return []jetstream.StreamConfig{records, index}
+}
+
+// openStreams creates, checks or updates the streams.
+func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
+	s.partitions = max(s.options.Partitions, 1)
+	for partition := 0; partition < s.partitions; partition++ {
+		for _, config := range s.streams(partition) {
+			if err := s.openStream(ctx, js, config); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openStream creates, checks or updates one stream. The first that exists decides the number of
+// partitions.
+func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) error {
+	what := "open stream " + config.Name
+	var present *jetstream.StreamInfo
+	err := s.retry(ctx, what, func(ctx context.Context) error {
+		stream, err := js.Stream(ctx, config.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			stream, err = js.CreateStream(ctx, config)
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				return errRepeat{err} // another process has created it
+			}
+		}
+		if err != nil {
+			return unavailable(err)
+		}
+		present = stream.CachedInfo()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	meta := present.Config.Metadata
+	version, err := strconv.Atoi(meta[metaSchema])
+	if err != nil {
+		return fmt.Errorf("%w: stream %q has none, so another program has created it", ErrSchema, config.Name)
+	}
+	if version > schema {
+		return fmt.Errorf("%w: stream %q has version %d, and this program supports %d", ErrSchema, config.Name, version, schema)
+	}
+	if s.partitions, err = strconv.Atoi(meta[metaPartitions]); err != nil || s.partitions < 1 {
+		return fmt.Errorf("%w: stream %q has %q partitions", ErrSchema, config.Name, meta[metaPartitions])
+	}
+	// An update changes what Options state and what the schema needs, and keeps everything else.
+	updated := present.Config
+	updated.Subjects, updated.RePublish, updated.MaxMsgsPerSubject = config.Subjects, config.RePublish, config.MaxMsgsPerSubject
+	updated.AllowDirect, updated.AllowMsgTTL, updated.AllowAtomicPublish = config.AllowDirect, config.AllowMsgTTL, config.AllowAtomicPublish
+	updated.Discard = config.Discard
+	if s.options.Replicas != 0 {
+		updated.Replicas = s.options.Replicas
+	}
+	if s.options.MaxBytes != 0 {
+		updated.MaxBytes = s.options.MaxBytes
+	}
+	updated.Metadata = maps.Clone(meta)
+	updated.Metadata[metaSchema] = strconv.Itoa(schema)
+	if version == schema && sameConfig(&updated, &present.Config) {
+		return nil
+	}
+	return s.retry(ctx, what, func(ctx context.Context) error {
+		_, err := js.UpdateStream(ctx, updated)
+		return unavailable(err)
+	})
+}
+
+// sameConfig reports whether two configurations agree in what openStream may change.
+func sameConfig(a, b *jetstream.StreamConfig) bool {
+	text := func(c *jetstream.StreamConfig) string {
+		var republish jetstream.RePublish
+		if c.RePublish != nil {
+			republish = *c.RePublish
+		}
+		return fmt.Sprint(c.Subjects, republish, c.MaxMsgsPerSubject, c.AllowDirect, c.AllowMsgTTL, c.AllowAtomicPublish, c.Discard, c.Replicas, c.MaxBytes)
+	}
+	return text(a) == text(b)
+}
+
+// unavailable makes errors of package jetstream transient that are.
+func unavailable(err error) error {
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return &apiError{e.Code, int(e.ErrorCode), e.Description}
+	}
+	return err
+}
+
+// report stores the outcome of a write for Health.
+func (s *Store) report(err error) {
+	switch {
+	case err == nil:
+		if s.fault.Load() != nil {
+			s.fault.Store(nil)
+		}
+	case errors.Is(err, ErrFull) || errors.Is(err, ErrUnavailable):
+		s.fault.Store(&err)
+	}
+}
+
+// Health implements [task.HealthChecker]. It returns an error while the connection is lost, and
+// after a write failed because a stream is full or the servers did not answer, until a write
+// succeeds.
+func (s *Store) Health() error {
+	if s.lifetime.Err() != nil {
+		return task.ErrClosed
+	}
+	if status := s.nc.Status(); status != nats.CONNECTED {
+		return fmt.Errorf("jetstream: connection is %s", status)
+	}
+	if fault := s.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}
+
+// Close implements [task.Store]. It does not close the connection.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		s.end()
+		s.hub.Close()
+		s.running.Wait()
+	})
+	return nil
+}

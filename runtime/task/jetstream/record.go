@@ -1,0 +1,385 @@
+package jetstream
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Sizes of what a record message contains. Anything larger is in parts.
+const (
+	maxInlineBody = 16 << 10 // bytes of payloads
+	maxTail       = 4 << 10  // bytes of entries
+	maxPart       = 128 << 10
+	maxBatch      = 1000 // messages that are published at once; a limit of the server
+	maxParts      = 900  // parts that one write adds
+)
+
+// maxID is the maximum length of an id in bytes.
+const maxID = 128
+
+// token returns the token of a task in subjects.
+func token(id string) string {
+	plain := len(id) > 0
+	for i := 0; i < len(id) && plain; i++ {
+		c := id[i]
+		plain = c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	}
+	if plain {
+		return id
+	}
+	return "=" + base64.RawURLEncoding.EncodeToString([]byte(id))
+}
+
+// stored is what the message of a record contains.
+type stored struct {
+	record task.Record
+	seq    uint64   // of the message; 0 before it is published
+	write  [16]byte // random; identifies the write
+	body   blob     // the payloads, if they are in parts
+	digest [16]byte // of the payloads, if they are in parts
+
+	// The journal consists of the entries in parts, followed by those of tail.
+	journal blob
+	flushed int // number of entries in parts
+	tail    []task.Entry
+}
+
+// blob is data in parts, each of which is a message. Parts are only added. The zero value has none.
+type blob struct {
+	generation [8]byte // random; part of the subjects
+	parts      int
+	size       uint64 // bytes
+	sum        uint32 // CRC-32C
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// format is the version of the encoding, the first byte after the checksum.
+const format = 1
+
+// recordKey returns the key of a record for package taskcode.
+func recordKey(r *task.Record) []byte { return binary.BigEndian.AppendUint64(nil, r.Seq) }
+
+// encode returns the data of the message. Body is the encoded payloads.
+func (s *stored) encode(subject string, body []byte) []byte {
+	key := recordKey(&s.record)
+	head := taskcode.AppendHead(nil, key, &s.record)
+	b := make([]byte, 4, 128+len(head)+len(body)+maxTail)
+	b = append(b, format)
+	b = append(b, s.write[:]...)
+	b = binary.AppendUvarint(b, s.record.Seq)
+	b = s.body.append(b)
+	if s.body.parts > 0 {
+		b = append(b, s.digest[:]...)
+	}
+	b = s.journal.append(b)
+	b = binary.AppendUvarint(b, uint64(s.flushed))
+	b = appendBytes(b, head)
+	if s.body.parts == 0 {
+		b = appendBytes(b, body)
+	}
+	b = append(b, encodeEntries(s.tail)...)
+	binary.LittleEndian.PutUint32(b, crc32.Update(crc32.Checksum([]byte(subject), castagnoli), castagnoli, b[4:]))
+	return b
+}
+
+func (s blob) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(s.parts))
+	if s.parts == 0 {
+		return b
+	}
+	b = append(b, s.generation[:]...)
+	b = binary.AppendUvarint(b, s.size)
+	return binary.LittleEndian.AppendUint32(b, s.sum)
+}
+
+func appendBytes(b, data []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(data)))
+	return append(b, data...)
+}
+
+// encodeEntries encodes entries one after the other.
+func encodeEntries(entries []task.Entry) (b []byte) {
+	for i := range entries {
+		b = appendBytes(b, taskcode.EncodeEntry(nil, &entries[i]))
+	}
+	return b
+}
+
+// decodeEntries decodes what encodeEntries has encoded.
+func decodeEntries(b []byte) (entries []task.Entry, err error) {
+	p := parser{rest: b}
+	for len(p.rest) > 0 && !p.failed {
+		e, err := taskcode.DecodeEntry(nil, p.cut(p.uint()))
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	if p.failed {
+		return nil, taskcode.ErrDamaged
+	}
+	return entries, nil
+}
+
+// decode decodes the message of a record. The payloads are missing if they are in parts.
+func decode(m *message) (*stored, error) {
+	if len(m.Data) < 5 || binary.LittleEndian.Uint32(m.Data) != crc32.Update(crc32.Checksum([]byte(m.Subject), castagnoli), castagnoli, m.Data[4:]) {
+		return nil, corrupt(m, taskcode.ErrDamaged)
+	}
+	p := parser{rest: m.Data[4:]}
+	if version := p.cut(1)[0]; version != format {
+		return nil, fmt.Errorf("jetstream: message %d has format %d (this version reads %d)", m.Seq, version, format)
+	}
+	s := &stored{seq: m.Seq}
+	copy(s.write[:], p.cut(16))
+	seq := p.uint()
+	if s.body = p.blob(); s.body.parts > 0 {
+		copy(s.digest[:], p.cut(16))
+	}
+	s.journal = p.blob()
+	s.flushed = int(p.uint())
+	head := p.cut(p.uint())
+	var body []byte
+	if s.body.parts == 0 {
+		body = p.cut(p.uint())
+	}
+	if p.failed {
+		return nil, corrupt(m, taskcode.ErrDamaged)
+	}
+	key := binary.BigEndian.AppendUint64(nil, seq)
+	var err error
+	if s.record, err = taskcode.DecodeBrief(key, head); err != nil {
+		return nil, corrupt(m, err)
+	}
+	if s.body.parts == 0 {
+		if err := taskcode.DecodeBody(key, body, &s.record); err != nil {
+			return nil, corrupt(m, err)
+		}
+	}
+	if s.tail, err = decodeEntries(p.rest); err != nil {
+		return nil, corrupt(m, err)
+	}
+	if s.flushed+len(s.tail) != taskcode.Recorded(s.record.Durable) {
+		return nil, corrupt(m, taskcode.ErrDamaged)
+	}
+	return s, nil
+}
+
+func corrupt(m *message, err error) error {
+	return fmt.Errorf("%w: message %d of %s: %w", task.ErrCorrupt, m.Seq, m.Subject, err)
+}
+
+// parser reads the values of a message. After a failure it returns zero values.
+type parser struct {
+	rest   []byte
+	failed bool
+}
+
+func (p *parser) cut(n uint64) []byte {
+	if n > uint64(len(p.rest)) {
+		p.failed, p.rest = true, nil
+		return nil
+	}
+	b := p.rest[:n]
+	p.rest = p.rest[n:]
+	return b
+}
+
+func (p *parser) uint() uint64 {
+	v, n := binary.Uvarint(p.rest)
+	if n <= 0 {
+		p.failed, n = true, 0
+	}
+	p.rest = p.rest[n:]
+	return v
+}
+
+func (p *parser) blob() (b blob) {
+	if b.parts = int(p.uint()); b.parts == 0 {
+		return b
+	}
+	copy(b.generation[:], p.cut(8))
+	b.size = p.uint()
+	if sum := p.cut(4); sum != nil {
+		b.sum = binary.LittleEndian.Uint32(sum)
+	}
+	return b
+}
+
+// change is a write of a record: what replaces the present message, and the parts that it adds and
+// drops.
+type change struct {
+	next  *stored
+	value []byte
+	added []part
+	// dropped are the subjects of parts that are no longer used.
+	dropped []string
+}
+
+// part is a message with a part of a blob.
+type part struct {
+	subject string
+	data    []byte
+}
+
+// subject returns the subject of a part.
+func (b *blob) subject(prefix, token string, n int) string {
+	return prefix + ".p." + token + "." + hex.EncodeToString(b.generation[:]) + "." + strconv.Itoa(n)
+}
+
+// extend adds data to a blob and returns the parts to write.
+func (b *blob) extend(prefix, token string, size int, data []byte) (added []part) {
+	if b.parts == 0 {
+		rand.Read(b.generation[:])
+	}
+	b.size += uint64(len(data))
+	b.sum = crc32.Update(b.sum, castagnoli, data)
+	for piece := range slices.Chunk(data, size) {
+		added = append(added, part{b.subject(prefix, token, b.parts), piece})
+		b.parts++
+	}
+	return added
+}
+
+// subjects returns the subjects of all parts.
+func (b *blob) subjects(prefix, token string) (list []string) {
+	for n := range b.parts {
+		list = append(list, b.subject(prefix, token, n))
+	}
+	return list
+}
+
+// errSize reports that a record is too large.
+var errSize = errors.New("record is too large")
+
+// prepare returns the change from before to the record r, whose constant fields and Revision are
+// set. Before is nil for a new record. The function journal returns the first n entries of before.
+func (s *Store) prepare(before *stored, r task.Record, journal func(n int) ([]task.Entry, error)) (*change, error) {
+	at := s.place(r.ID)
+	next := &stored{record: r}
+	rand.Read(next.write[:])
+	c := &change{next: next}
+	if before == nil {
+		before = new(stored)
+	}
+
+	// The journal.
+	earlier, recorded := before.flushed+len(before.tail), taskcode.Recorded(r.Durable)
+	var added []task.Entry
+	if r.Durable != nil {
+		added = r.Durable.Entries
+	}
+	stay := recorded - len(added)
+	if stay < 0 || stay > earlier || recorded > taskcode.MaxEntries {
+		return nil, fmt.Errorf("jetstream: journal of %d entries cannot have %d after %d are added", earlier, recorded, len(added))
+	}
+	if added != nil {
+		d := *r.Durable
+		d.Entries = nil
+		next.record.Durable = &d
+	}
+	next.journal, next.flushed, next.tail = before.journal, before.flushed, before.tail
+	if stay < before.flushed {
+		c.dropped = append(c.dropped, before.journal.subjects(at.prefix, at.token)...)
+		kept, err := journal(stay)
+		if err != nil {
+			return nil, err
+		}
+		next.journal, next.flushed, next.tail = blob{}, 0, kept
+	} else {
+		next.tail = next.tail[:stay-before.flushed]
+	}
+	next.tail = append(slices.Clip(next.tail), added...)
+	if entries := encodeEntries(next.tail); len(entries) > maxTail {
+		c.added = append(c.added, next.journal.extend(at.prefix, at.token, s.part, entries)...)
+		next.flushed, next.tail = next.flushed+len(next.tail), nil
+	}
+
+	// The payloads. Only records with Durable identify input requests in later runs.
+	if r.Durable == nil {
+		next.record.InputRequests = slices.Clone(r.InputRequests)
+		for i := range r.InputRequests {
+			next.record.InputRequests[i].Key, next.record.InputRequests[i].Occurrence = "", 0
+		}
+	}
+	body := taskcode.AppendBody(nil, recordKey(&next.record), &next.record)
+	if len(body) > min(maxInlineBody, s.part) {
+		digest := sha256.Sum256(body)
+		if before.body.parts > 0 && bytes.Equal(before.digest[:], digest[:16]) {
+			next.body = before.body
+		} else {
+			c.added = append(c.added, next.body.extend(at.prefix, at.token, s.part, body)...)
+		}
+		copy(next.digest[:], digest[:])
+	}
+	if before.body.parts > 0 && before.body.generation != next.body.generation {
+		c.dropped = append(c.dropped, before.body.subjects(at.prefix, at.token)...)
+	}
+	if len(c.added) > maxParts {
+		return nil, fmt.Errorf("jetstream: task %q: %w: it needs %d parts of %d bytes (must be at most %d)", r.ID, errSize, len(c.added), s.part, maxParts)
+	}
+	c.value = next.encode(at.record, body)
+	return c, nil
+}
+
+// tombstone is how long the empty message remains that replaces a part.
+const tombstone = 10 * time.Second
+
+// messages returns the messages that make the change, if the last message of the record is expect.
+// The message of the record is the last. Rest are the subjects of dropped parts that do not fit into
+// the batch.
+func (c *change) messages(subject string, expect uint64) (list []*nats.Msg, rest []string) {
+	ttl := ttlOf(&c.next.record, time.Now())
+	for _, part := range c.added {
+		list = append(list, newMessage(part.subject, part.data, ttl))
+	}
+	n := min(len(c.dropped), maxBatch-1-len(list))
+	for _, subject := range c.dropped[:n] {
+		list = append(list, newMessage(subject, nil, tombstone))
+	}
+	m := newMessage(subject, c.value, ttl)
+	m.Header.Set(headerExpect, strconv.FormatUint(expect, 10))
+	return append(list, m), c.dropped[n:]
+}
+
+// newMessage returns a message that the server removes after ttl, or never if ttl is 0.
+func newMessage(subject string, data []byte, ttl time.Duration) *nats.Msg {
+	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	if ttl > 0 {
+		m.Header.Set(headerTTL, strconv.FormatInt(int64((ttl+time.Second-1)/time.Second), 10))
+	}
+	return m
+}
+
+// ttlOf returns how long the server keeps the messages of a task at most. It is a safety net: it
+// removes what remains of tasks that are no longer swept.
+func ttlOf(r *task.Record, now time.Time) time.Duration {
+	const longest = 100 * 365 * 24 * time.Hour
+	if r.TTL == 0 {
+		return 0
+	}
+	left := max(r.Expires().Sub(now), 0)
+	if left > longest {
+		return 0
+	}
+	return left + serverMargin
+}
+
+// serverMargin is how long after its expiry the server keeps a task that no process has swept.
+const serverMargin = 24 * time.Hour
