@@ -40,6 +40,25 @@
 // clients retry and keep the session. Answers and cancellations are still accepted. Shut down the
 // Handler before the http.Server, so that requests do not find the port closed while sessions end.
 //
+// # Several processes
+//
+// With a [Locator], a load balancer may send the requests of a session to any of several processes,
+// which share a SessionStore. One process holds the session. The others admit a request, and then
+// forward it to the holder over HTTP, with its credentials: the holder admits it again. So streams
+// and requests of the server reach the client whatever process its connections lead to. If the
+// holder dies, or shuts down, the next process that receives a request claims the session and
+// restores it, as after a restart. Until the Locator counts a dead process as dead, requests are
+// answered with status 503 and Retry-After.
+//
+// The processes have the same Auth or Principal, Origins and Hosts. A request is forwarded once. The
+// holder sees the address of the other process as that of the client; the header field
+// X-Forwarded-For is passed on. Client certificates are not passed on, so tokens that are bound to
+// one do not work. The limits of MaxSessions count per process.
+//
+// Modern requests need none of that: any process serves them. Only the keys that protect the state
+// of calls must be the same, in the configuration of the server. A Stateless Handler ignores the
+// Locator.
+//
 // # Modern requests
 //
 // A modern request is one of a revision without sessions. A Handler with a Responder serves modern

@@ -76,6 +76,15 @@ type HandlerOptions struct {
 	// owners have persisted: a connection is a [transport.Persister].
 	Store EventStore
 
+	// Locator says which of several processes holds a session; see "Several processes" in the
+	// documentation of the package. It needs a [SessionStore] that the processes share. Nil means
+	// that this process alone serves the sessions in the Store.
+	Locator Locator
+
+	// ForwardTransport sends requests to the processes that hold their sessions. The default is a
+	// transport without a proxy. Set it to give TLS a client certificate, for example.
+	ForwardTransport http.RoundTripper
+
 	// StreamAfter is how long a request may be served until the response becomes an event stream,
 	// which the client can resume. A request that is answered sooner, without other messages, is
 	// answered with JSON. The default is [DefaultStreamAfter]; a negative value means at once.
@@ -223,6 +232,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	default:
 		o.Store = guardStore(o.Store)
 	}
+	o.checkLocator()
 	return o
 }
 
@@ -252,6 +262,8 @@ type Handler struct {
 	open  func(*http.Request, transport.Conn)
 	guard guard.Guard
 
+	forwarder *forwarder // nil without a Locator
+
 	revisions, supported []mcp.Revision // of the Responder
 	modernOnly           bool           // it supports no revision with sessions
 
@@ -265,6 +277,7 @@ type Handler struct {
 	places    int                      // number of places in use; see place
 	shared    *usage                   // of all places, if there are no principals
 	usages    map[string]*usage        // of places by principal
+	forwards  int                      // number of requests that are being forwarded
 	answerers *answerer                // head of the list of modern requests that are being served
 	loading   map[string]chan struct{} // sessions being loaded from the store; closed when done
 	sweep     *time.Timer              // calls sweepIdle; nil while there is no session
@@ -301,6 +314,9 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	}
 	if o.Auth != nil && o.Principal != nil {
 		o.Logger.Warn("option ignored", "option", "Principal", "reason", "Auth is set")
+	}
+	if o.Locator != nil {
+		h.forwarder = newForwarder(&h.o)
 	}
 	h.shared = h.newUsage("")
 	if o.Responder != nil {
@@ -360,6 +376,9 @@ func (h *Handler) Drain() {
 // [transport.Owner], its Read returns [io.EOF], and the owner decides when to close.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.Drain()
+	if h.forwarder != nil {
+		h.forwarder.endGets()
+	}
 	conns := h.openConns()
 	h.touch(conns)
 	for _, c := range conns {
@@ -369,6 +388,9 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	case <-h.empty:
 		return nil
 	case <-ctx.Done():
+	}
+	if h.forwarder != nil {
+		h.forwarder.endAll()
 	}
 	for _, a := range h.openAnswerers() {
 		go a.close() // ends when the client has accepted the answer, or after FlushTimeout
@@ -396,6 +418,10 @@ func (h *Handler) Close() error {
 func (h *Handler) closeConns() {
 	var wait sync.WaitGroup
 	h.Drain()
+	if h.forwarder != nil {
+		h.forwarder.endGets()
+		h.forwarder.endAll()
+	}
 	conns := h.openConns()
 	h.touch(conns)
 	for _, c := range conns {
@@ -423,6 +449,7 @@ func (h *Handler) openConns() []*serverConn {
 var (
 	errDraining        = errors.New("the server is shutting down")
 	errStore           = errors.New("the session cannot be loaded")
+	errMoved           = errors.New("the process that holds the session cannot be reached")
 	errTooMany         = errors.New("too many sessions")
 	errFull            = errors.New("too many requests are being served")
 	errTooManyRequests = errors.New("too many requests of this principal are being served")
@@ -554,7 +581,31 @@ func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, er
 		h.o.Logger.Error("result of SessionID rejected", "bytes", len(id))
 		return nil, errID
 	}
-	return h.newConn(r, id, principal, nil)
+	claim, err := h.claimNew(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := h.newConn(r, id, principal, nil)
+	if err != nil {
+		h.discard(id)
+		return nil, err
+	}
+	if !claim.bind(c) {
+		claim.lose()
+		return nil, errStore
+	}
+	return c, nil
+}
+
+// discard ends the claim of a new session that was not opened.
+func (h *Handler) discard(id string) {
+	if h.o.Locator == nil {
+		return
+	}
+	if err := h.o.Store.Forget(context.Background(), id); err != nil {
+		h.o.Logger.Error("session not deleted from the store", logged(id), "error", err)
+	}
+	h.release(id)
 }
 
 // find returns the connection of a session. It fails with ErrUnknown if the principal has no such

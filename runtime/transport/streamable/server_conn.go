@@ -304,7 +304,11 @@ func (c *serverConn) shut() error {
 	c.streams.settle()
 	c.in.Wait()
 	defer c.h.remove(c) // after Forget; otherwise find could load the session again
-	if c.id == "" || c.outlives() {
+	if c.id == "" {
+		return nil
+	}
+	defer c.h.release(c.id)
+	if c.outlives() {
 		return nil
 	}
 	return c.journal.forget(context.Background())

@@ -29,6 +29,10 @@ func (h *Handler) sessionOf(ctx context.Context, w http.ResponseWriter, r *http.
 	}
 	principal, _ := transport.Principal(ctx)
 	c, err := h.find(ctx, r, id, principal)
+	if held, ok := errors.AsType[heldError](err); ok {
+		h.forward(w, r, id, string(held))
+		return nil, false
+	}
 	if err != nil {
 		refuse(w, err)
 		return nil, false

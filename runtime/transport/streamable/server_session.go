@@ -91,7 +91,26 @@ func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore,
 	}
 }
 
+// loadNow is load without regard to concurrent calls.
 func (h *Handler) loadNow(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
+	claim, err := h.claim(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := h.restore(ctx, r, store, id, principal)
+	if err != nil {
+		h.release(id)
+		return nil, err
+	}
+	if !claim.bind(c) {
+		claim.lose()
+		return nil, errStore
+	}
+	return c, nil
+}
+
+// restore opens a connection for a session in the store.
+func (h *Handler) restore(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
 	opening, streams, err := store.Load(ctx, id)
 	switch {
 	case errors.Is(err, ErrUnknown):

@@ -148,7 +148,7 @@ func (h *Handler) openAnswerers() (list []*answerer) {
 // checkEmpty closes empty if the handler is draining and nothing is left. It is called when one of
 // both becomes true, with mu held.
 func (h *Handler) checkEmpty() {
-	if h.draining.Load() && len(h.conns) == 0 && h.answerers == nil && !h.emptied {
+	if h.draining.Load() && len(h.conns) == 0 && h.answerers == nil && h.forwards == 0 && !h.emptied {
 		h.emptied = true
 		close(h.empty)
 	}

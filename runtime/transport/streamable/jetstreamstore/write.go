@@ -472,6 +472,18 @@ func (s *Store) touch(ctx context.Context, key string) error {
 
 // Forget deletes a session with all of its streams.
 func (s *Store) Forget(ctx context.Context, session string) error {
+	err := s.forget(ctx, session)
+	if errors.Is(err, ErrNotHeld) {
+		ctx, cancel := s.limitTime(ctx)
+		defer cancel()
+		if _, err := s.newest(ctx, s.subject(token(session), ">")); errors.Is(err, errNoMessage) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (s *Store) forget(ctx context.Context, session string) error {
 	return s.update(ctx, session, func(ctx context.Context, key string, x *entry) error {
 		if x.claim > 0 { // another process may hold the session
 			if err := s.endClaim(ctx, key, x); err != nil {
