@@ -3,6 +3,7 @@ package streamable
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -175,10 +176,14 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id, holder str
 	defer context.AfterFunc(end, cancel)()
 	conn := http.NewResponseController(w)
 	conn.SetWriteDeadline(time.Time{}) // a stream has no end; the holder cuts slow connections
+	// Otherwise package http closes the body when the response begins, and the transport, which
+	// looks for the end of the body at that time, takes that for a failure.
+	conn.EnableFullDuplex()
 	proxy := httputil.ReverseProxy{
 		Transport:     h.forwarder.transport,
 		FlushInterval: -1,
 		BufferPool:    h.forwarder,
+		ErrorLog:      slog.NewLogLogger(h.o.Logger.Handler(), slog.LevelDebug), // broken connections
 		Rewrite: func(p *httputil.ProxyRequest) {
 			query := p.Out.URL.RawQuery
 			p.Out.URL = target

@@ -21,6 +21,7 @@ import (
 func open(t *testing.T, js jetstream.JetStream, o jetstreamstore.Options) *jetstreamstore.Store {
 	t.Helper()
 	o.Timeout = 30 * time.Second // for a busy machine
+	o.Logger = slog.New(slog.DiscardHandler)
 	s, err := jetstreamstore.Open(t.Context(), js, o)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestLongStreams(t *testing.T) {
 // A full stream loses the oldest events of all sessions, but no opening, and writes go on.
 func TestFullStreamLosesOldestEvents(t *testing.T) {
 	js := connect(t, serve(t, 1))
-	s := open(t, js, jetstreamstore.Options{MaxBytes: 1 << 20, MaxSessionBytes: 100 << 10, Logger: slog.New(slog.DiscardHandler)})
+	s := open(t, js, jetstreamstore.Options{MaxBytes: 1 << 20, MaxSessionBytes: 100 << 10})
 	opening := streamable.Opening{Principal: "ann", Client: []byte(`{}`)}
 	for n := range 50 {
 		session := fmt.Sprint(n)
