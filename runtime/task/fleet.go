@@ -374,6 +374,32 @@ func (run *Run) change(ctx context.Context, f func(r *Record) error) (Record, er
 	})
 }
 
+// outlasts waits a while after an operation of the store has failed with err, and returns true if
+// restartable work tries again: the store of a fleet may be out of reach for a time. It returns
+// false if err is no failure of the store, or if ctx or the context of the work ends first. The
+// context ends with the lease.
+func (run *Run) outlasts(ctx context.Context, err error) bool {
+	if err == nil || run.m.fleet == nil || !run.durable || expectedError(err) || errors.Is(err, ErrCorrupt) {
+		return false
+	}
+	_, limit := errors.AsType[*LimitError](err)
+	_, journal := errors.AsType[*JournalError](err)
+	_, move := errors.AsType[*MoveError](err)
+	work := run.ctx.Load()
+	if limit || journal || move || work == nil {
+		return false
+	}
+	timer := time.NewTimer(wakeRetry)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-work.Done():
+	}
+	return false
+}
+
 // newClaim returns the membership of this process and the claim of a task that it creates. They are
 // zero if the store is not Shared.
 func (m *Manager) newClaim() (membership Membership, claim Claim, err error) {

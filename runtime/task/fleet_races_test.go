@@ -2,7 +2,9 @@ package task_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -275,4 +277,86 @@ func TestOfferIsRepeated(t *testing.T) {
 			t.Errorf("%d offers", offers.Load())
 		}
 	})
+}
+
+// Work whose member cannot reach the store for a while records each step once, and its input
+// request is answered. The store may have written although it has reported a failure.
+func TestWorkOutlastsFailuresOfStore(t *testing.T) {
+	work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		for _, key := range []string{"a", "b"} {
+			if err := run.Record(ctx, task.Entry{Key: key, Occurrence: 1}); err != nil {
+				return nil, err
+			}
+			if _, err := ask(ctx, run, key); err != nil {
+				return nil, err
+			}
+		}
+		entries, _, err := run.Journal(ctx)
+		return raw(fmt.Sprintf(`{"found":%d}`, len(entries))), err
+	}
+	broken := errors.New("connection broken")
+	for name, fail := range map[string]func(m *member, s *racingStore){
+		"cut off": func(m *member, s *racingStore) {
+			m.store.Cut()
+			time.AfterFunc(10*time.Second, m.store.Heal)
+		},
+		"cut off during a wait": func(m *member, s *racingStore) {
+			time.AfterFunc(time.Second, m.store.Cut)
+			time.AfterFunc(11*time.Second, m.store.Heal)
+		},
+		"an acknowledgement and the read after it lost": func(m *member, s *racingStore) {
+			var failures atomic.Int64
+			s.set(hooks{
+				afterUpdate: func(r task.Record) error {
+					if len(r.Durable.Entries) > 0 && failures.CompareAndSwap(0, 1) {
+						return broken
+					}
+					return nil
+				},
+				afterGet: func(task.Record) error {
+					if failures.CompareAndSwap(1, 2) {
+						return broken
+					}
+					return nil
+				},
+			})
+		},
+		"many reads and acknowledgements lost": func(m *member, s *racingStore) {
+			var n atomic.Int64
+			flaky := func(task.Record) error {
+				if n.Add(1)%3 == 0 {
+					return broken
+				}
+				return nil
+			}
+			s.set(hooks{afterGet: flaky, afterUpdate: flaky})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := memory.NewFleet()
+				proceed := make(chan struct{})
+				a, store := joinRacing(t, f, task.Config{ParkAfter: -1}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					<-proceed
+					return work(ctx, run)
+				})
+				b := join(t, f, task.Config{}, work)
+				id := a.create(t, nil)
+				fail(a, store)
+				close(proceed)
+				slow := &peer{answer: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+					time.Sleep(5 * time.Second)
+					return echoMessage(ctx, method, params)
+				}}
+				out, err := b.Result(t.Context(), "alice", id, slow)
+				if err != nil {
+					t.Fatal(err)
+				}
+				store.set(hooks{})
+				if got := found(t, out); got != "2" || a.runs.Load() != 1 || b.runs.Load() != 0 {
+					t.Errorf("found %s entries, %d and %d runs", got, a.runs.Load(), b.runs.Load())
+				}
+			})
+		})
+	}
 }

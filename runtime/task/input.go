@@ -48,6 +48,9 @@ func (run *Run) Ask(ctx context.Context, key string, occurrence int, method stri
 	defer w.end()
 	q := &InputRequest{Key: key, Occurrence: occurrence, Method: method, Params: raw}
 	number, r, err := run.addInputRequest(ctx, q)
+	for key != "" && run.outlasts(ctx, err) {
+		number, r, err = run.addInputRequest(ctx, q)
+	}
 	until, parked := ctx, false
 	if w != nil {
 		both := lazyctx.WithBoth(ctx, &w.ended)
@@ -65,6 +68,9 @@ func (run *Run) Ask(ctx context.Context, key string, occurrence int, method stri
 		}
 		r.Params, r.InputRequests = nil, nil // as in Manager.wait
 		err = run.m.store.wait(until, &r)
+		for run.outlasts(until, err) {
+			err = run.m.store.get(until, run.id, &r)
+		}
 		parked = err != nil && w != nil && w.ended.Err() != nil
 		if err == nil && run.fenced(&r) {
 			err = ErrFenced

@@ -2,7 +2,9 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 )
 
 // Live reports whether this process runs the work, or will run it again when it is no longer
@@ -20,6 +22,13 @@ func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputR
 	if !run.durable {
 		return nil, nil, nil
 	}
+	for again := true; again; again = run.outlasts(ctx, err) {
+		entries, requests, err = run.readJournal(ctx)
+	}
+	return entries, requests, err
+}
+
+func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []InputRequest, err error) {
 	var r Record
 	if err := run.m.store.get(ctx, run.id, &r); err != nil {
 		return nil, nil, run.m.logFault("read task", err)
@@ -46,17 +55,41 @@ func (run *Run) Record(ctx context.Context, e Entry) error {
 	if !run.durable {
 		return nil
 	}
-	_, err := run.change(ctx, func(r *Record) error {
-		if r.terminal() {
-			return ErrCancelled
+	searched := -1 // number of entries that do not include e, once a write has failed
+	for {
+		_, err := run.change(ctx, func(r *Record) error {
+			if r.terminal() {
+				return ErrCancelled
+			}
+			if r.Durable == nil {
+				return errUnchanged
+			}
+			if searched >= 0 && r.Durable.Recorded != searched {
+				return errJournalGrown // possibly by the write that has failed
+			}
+			r.Durable, r.Reruns = r.Durable.with([]Entry{e}), 0
+			return run.m.checkJournal(r)
+		})
+		if err != errJournalGrown && !run.outlasts(ctx, err) {
+			return err
 		}
-		if r.Durable == nil {
-			return errUnchanged
+		entries, _, err := run.Journal(ctx)
+		if err != nil {
+			return err
 		}
-		r.Durable, r.Reruns = r.Durable.with([]Entry{e}), 0
-		return run.m.checkJournal(r)
-	})
-	return err
+		if slices.ContainsFunc(entries, e.same) {
+			return nil
+		}
+		searched = len(entries)
+	}
+}
+
+// errJournalGrown reports that entries were recorded since the journal was read.
+var errJournalGrown = errors.New("task: the journal has grown")
+
+// same reports whether two entries are results of the same operation.
+func (e Entry) same(other Entry) bool {
+	return e.Kind == other.Kind && e.Key == other.Key && e.Occurrence == other.Occurrence
 }
 
 // JournalError reports that the journal of a task would exceed [Config.MaxJournal].
