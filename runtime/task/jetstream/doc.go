@@ -52,11 +52,29 @@
 // all messages of a task a day after it has expired. So nothing is left of tasks that no process
 // sweeps, and of crashes.
 //
+// # Fleet
+//
+// [Store.Join] makes a process a member of the fleet of the store; see [task.Shared]. Members are in
+// the stream TASKS-members, with these subjects:
+//
+//	TASKS.members.m.ID   the member, a message that expires with its lease
+//	TASKS.members.w.ID   announcements of members that join and end; not stored
+//	TASKS.members.o.ID   offers of tasks to a member; not stored
+//
+// A member renews its message by compare-and-set. So a member whose message has expired cannot come
+// back, and the others may rely on its end once they have seen it. The servers count the lease, in whole seconds.
+// The member counts it, too, from the beginning of the latest renewal that was acknowledged, so that
+// it notices the end no later than the servers, unless its own clock is slow.
+//
+// Messages of [task.Membership.Send] use the subject of the announcements of the task. A member that
+// follows a task has a subscription to it.
+//
 // # Permissions
 //
 // A user needs to publish to TASKS.> and, for each STREAM, to $JS.API.STREAM.*.STREAM,
 // $JS.API.STREAM.MSG.*.STREAM, $JS.API.DIRECT.GET.STREAM and $JS.API.DIRECT.GET.STREAM.>; and to
-// subscribe to TASKS.*.w.*, to its inbox, and to $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.STREAM.
+// subscribe to TASKS.*.w.*, TASKS.members.o.*, to its inbox, and to
+// $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.STREAM.
 //
 // # Limits
 //

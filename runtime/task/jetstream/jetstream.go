@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -58,6 +59,7 @@ type Options struct {
 // Store stores records in streams. Create one with [Open]. Its methods may be called concurrently.
 type Store struct {
 	nc         *nats.Conn
+	id         string // random; identifies the Store among those of the same name
 	api        string // prefix of the subjects of the JetStream API
 	options    Options
 	partitions int
@@ -109,7 +111,7 @@ func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store,
 		return nil, fmt.Errorf("jetstream: open: negative Timeout (%v)", options.Timeout)
 	}
 	nc := js.Conn()
-	s := &Store{nc: nc, options: options, part: min(maxPart, int(nc.MaxPayload())-4096)}
+	s := &Store{nc: nc, id: rand.Text(), options: options, part: min(maxPart, int(nc.MaxPayload())-4096)}
 	if s.part < 4096 {
 		return nil, fmt.Errorf("jetstream: open: max_payload of the servers is %d (must be at least 8192)", nc.MaxPayload())
 	}
@@ -174,7 +176,7 @@ func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
 			}
 		}
 	}
-	return nil
+	return s.openStream(ctx, js, s.membersConfig())
 }
 
 // openStream creates, checks or updates one stream. The first that exists decides the number of

@@ -225,6 +225,7 @@ func (p *parser) blob() (b blob) {
 // change is a write of a record: what replaces the present message, and the parts that it adds and
 // drops.
 type change struct {
+	store string // id of the Store that writes
 	next  *stored
 	value []byte
 	added []part
@@ -274,7 +275,7 @@ func (s *Store) prepare(before *stored, r task.Record, journal func(n int) ([]ta
 	at := s.place(r.ID)
 	next := &stored{record: r}
 	rand.Read(next.write[:])
-	c := &change{next: next}
+	c := &change{store: s.id, next: next}
 	if before == nil {
 		before = new(stored)
 	}
@@ -354,6 +355,7 @@ func (c *change) messages(subject string, expect uint64) (list []*nats.Msg, rest
 		list = append(list, newMessage(subject, nil, tombstone))
 	}
 	m := newMessage(subject, c.value, ttl)
+	m.Header.Set(headerStore, c.store)
 	m.Header.Set(headerExpect, strconv.FormatUint(expect, 10))
 	return append(list, m), c.dropped[n:]
 }

@@ -216,4 +216,8 @@ func (s *Store) forget(ctx context.Context, at place, d *due) error {
 }
 
 // hint makes the waiters of a task read its record.
-func (s *Store) hint(at place) error { return s.nc.PublishMsg(nats.NewMsg(at.hints())) }
+func (s *Store) hint(at place) error {
+	m := nats.NewMsg(at.hints())
+	m.Header.Set(headerStore, s.id)
+	return s.nc.PublishMsg(m)
+}

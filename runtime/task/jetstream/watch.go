@@ -84,6 +84,9 @@ func (s *Store) processHints() {
 				s.readAll()
 				continue
 			}
+			if m.Header.Get(headerMessage) != "" {
+				continue // of Send
+			}
 			seq, _ := strconv.ParseUint(m.Header.Get(headerSequence), 10, 64)
 			s.changed(m.Subject, seq)
 		case status, ok := <-w.status:

@@ -1,0 +1,485 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Headers of this package.
+const (
+	// headerStore identifies the Store that has published a message, so that it can ignore its own.
+	headerStore = "Mcpwire-Store"
+	// headerMessage marks a message of Send among the hints of a task.
+	headerMessage = "Mcpwire-Message"
+	// headerLeft marks the last message of a member that has left.
+	headerLeft = "Mcpwire-Left"
+	// headerMarker marks a message that the server writes when another one has expired.
+	headerMarker = "Nats-Marker-Reason"
+)
+
+// minLease is the shortest lease. The servers count lifetimes in seconds.
+const minLease = time.Second
+
+// membership is a member of the fleet of the processes that have opened a store.
+//
+// Each member has a message in the stream of members, which expires with its lease. It renews the
+// message by compare-and-set, so that a member that the others have seen dead stays dead.
+type membership struct {
+	s       *Store
+	self    task.Member
+	data    []byte // self as JSON
+	events  task.Events
+	expired chan struct{}
+	left    chan struct{} // closed by Leave
+	once    sync.Once     // closes left
+	renewed chan struct{} // closed when the goroutine that renews the lease has ended
+
+	messages chan *nats.Msg
+	subs     []*nats.Subscription
+	status   chan nats.Status
+
+	mu       sync.Mutex
+	seq      uint64 // of the latest message of the member
+	members  map[string]task.Member
+	followed map[string]*followed // by subject of its hints
+}
+
+// followed holds the calls of Follow for one task.
+type followed struct {
+	sub   *nats.Subscription
+	calls []*task.Follower
+}
+
+// wireMember is the JSON of a member.
+type wireMember struct {
+	Name   string    `json:"name"`
+	Tools  []string  `json:"tools"` // null stands for all
+	Lease  int64     `json:"leaseMs"`
+	Joined time.Time `json:"joined"`
+}
+
+func (s *Store) memberStream() string          { return s.options.Name + "-members" }
+func (s *Store) memberKey(id string) string    { return s.options.Name + ".members.m." + id }
+func (s *Store) memberHint(id string) string   { return s.options.Name + ".members.w." + id }
+func (s *Store) offerSubject(id string) string { return s.options.Name + ".members.o." + id }
+
+// membersConfig returns the configuration of the stream of members.
+func (s *Store) membersConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: s.memberStream(), Description: "Members of the fleet", Subjects: []string{s.memberKey("*")},
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: s.options.Storage,
+		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: 1, Replicas: max(s.options.Replicas, 1),
+		AllowDirect: true, AllowMsgTTL: true, SubjectDeleteMarkerTTL: time.Minute,
+		RePublish: &jetstream.RePublish{Source: s.memberKey("*"), Destination: s.memberHint("{{wildcard(1)}}"), HeadersOnly: true},
+		Metadata:  map[string]string{metaSchema: strconv.Itoa(schema), metaPartitions: strconv.Itoa(s.partitions)},
+	}
+}
+
+// Join implements [task.Shared].
+func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task.Membership, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	if self.Lease == 0 {
+		self.Lease = task.DefaultLease
+	}
+	if self.Lease < minLease {
+		return nil, fmt.Errorf("jetstream: join: lease of %v is too short (must be at least %v)", self.Lease, minLease)
+	}
+	if self.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		self.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	self.ID, self.Joined = rand.Text(), time.Now().UTC().Truncate(time.Millisecond)
+	data, err := json.Marshal(wireMember{self.Name, self.Tools, self.Lease.Milliseconds(), self.Joined})
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: join: %w", err)
+	}
+	m := &membership{
+		s: s, self: self, data: data, events: e, expired: make(chan struct{}), left: make(chan struct{}), renewed: make(chan struct{}),
+		messages: make(chan *nats.Msg, hintQueue), members: map[string]task.Member{self.ID: self}, followed: map[string]*followed{},
+	}
+	begun := time.Now()
+	if err := s.retry(ctx, "join", m.renew); err != nil {
+		return nil, err
+	}
+	if err := m.subscribe(); err != nil {
+		m.unsubscribe()
+		return nil, wrap("join", err)
+	}
+	if err := m.load(ctx); err != nil {
+		m.unsubscribe()
+		return nil, err
+	}
+	s.running.Go(m.receive) // both end with the membership or with the store
+	s.running.Go(func() { m.keep(begun) })
+	return m, nil
+}
+
+// subscribe subscribes to the changes of the members, to offers, and to elections of leaders, at
+// which changes may be lost.
+func (m *membership) subscribe() error {
+	s := m.s
+	subjects := []string{s.memberHint("*"), s.offerSubject(m.self.ID), electionPrefix + s.memberStream()}
+	for partition := range s.partitions {
+		subjects = append(subjects, electionPrefix+s.recordStream(partition))
+	}
+	for _, subject := range subjects {
+		sub, err := s.nc.ChanSubscribe(subject, m.messages)
+		if err != nil {
+			return err
+		}
+		m.subs = append(m.subs, sub)
+	}
+	m.status = s.nc.StatusChanged(nats.CONNECTED)
+	return nil
+}
+
+func (m *membership) unsubscribe() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, sub := range m.subs {
+		sub.Unsubscribe() // fails only if the connection is closed
+	}
+	for _, f := range m.followed {
+		f.sub.Unsubscribe()
+	}
+	if m.status != nil {
+		m.s.nc.RemoveStatusListener(m.status)
+	}
+}
+
+// renew writes the message of the member once. It fails with task.ErrConflict if the lease has
+// ended.
+func (m *membership) renew(ctx context.Context) error {
+	return m.write(ctx, m.self.Lease, false)
+}
+
+// write writes the message of the member, with a lifetime. Left marks the last one.
+func (m *membership) write(ctx context.Context, lifetime time.Duration, left bool) error {
+	m.mu.Lock()
+	before := m.seq
+	m.mu.Unlock()
+	msg := newMessage(m.s.memberKey(m.self.ID), m.data, lifetime)
+	msg.Header.Set(headerExpect, strconv.FormatUint(before, 10))
+	if left {
+		msg.Header.Set(headerLeft, "1")
+	}
+	seq, err := m.s.publish(ctx, msg)
+	if hasCode(err, codeWrongSequence) {
+		// An earlier attempt may have written it although its acknowledgement was lost. No other
+		// process writes the message.
+		var present *message
+		if present, err = m.s.read(ctx, m.s.memberStream(), getRequest{Last: msg.Subject}); err == nil {
+			if present == nil || len(present.Data) == 0 {
+				return task.ErrConflict
+			}
+			if seq = present.Seq; seq == before {
+				err = nats.ErrTimeout // a write is still under way
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.seq = max(m.seq, seq)
+	m.mu.Unlock()
+	return nil
+}
+
+// keep renews the lease until the membership ends. Renewed is when the latest renewal began.
+func (m *membership) keep(renewed time.Time) {
+	defer close(m.renewed)
+	timer := time.NewTimer(m.self.Lease / 3)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-m.left:
+			return
+		case <-m.s.lifetime.Done():
+			return
+		}
+		begun := time.Now()
+		limited, cancel := context.WithDeadline(m.s.lifetime, renewed.Add(m.self.Lease))
+		err := m.s.retry(limited, "renew lease", m.renew)
+		cancel()
+		switch {
+		case err == nil:
+			renewed = begun
+		case m.s.lifetime.Err() != nil:
+			return
+		case errors.Is(err, task.ErrConflict), !time.Now().Before(renewed.Add(m.self.Lease)):
+			m.unsubscribe()
+			close(m.expired)
+			return
+		}
+		timer.Reset(min(m.self.Lease/3, max(time.Until(renewed.Add(m.self.Lease)), minPause)))
+	}
+}
+
+// load reads all members. Those that are not there any longer have departed.
+func (m *membership) load(ctx context.Context) error {
+	s := m.s
+	var subjects map[string]uint64
+	err := s.retry(ctx, "read members", func(ctx context.Context) (err error) {
+		subjects, err = s.subjects(ctx, s.memberStream(), s.memberKey("*"))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ids := make([]string, 0, len(subjects))
+	for subject := range subjects {
+		ids = append(ids, strings.TrimPrefix(subject, s.memberKey("")))
+	}
+	found := make([]*task.Member, len(ids))
+	err = parallel(len(ids), readers, func(i int) error {
+		member, err := m.read(ctx, ids[i])
+		found[i] = member
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	members := map[string]task.Member{m.self.ID: m.self}
+	for _, member := range found {
+		if member != nil {
+			members[member.ID] = *member
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.members = members
+	return nil
+}
+
+// read reads a member from the leader. It returns nil if the member is not alive.
+func (m *membership) read(ctx context.Context, id string) (member *task.Member, err error) {
+	s := m.s
+	err = s.retry(ctx, "read member", func(ctx context.Context) error {
+		msg, err := s.read(ctx, s.memberStream(), getRequest{Last: s.memberKey(id)})
+		if err != nil || msg == nil || len(msg.Data) == 0 {
+			return err // markers have no data
+		}
+		var wire wireMember
+		if err := json.Unmarshal(msg.Data, &wire); err != nil {
+			return fmt.Errorf("member %q: %w", id, err)
+		}
+		member = &task.Member{ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined}
+		return nil
+	})
+	return member, err
+}
+
+// receive processes messages until the membership ends.
+func (m *membership) receive() {
+	for {
+		select {
+		case msg := <-m.messages:
+			// The client drops messages while the queue is full.
+			if len(m.messages) >= hintQueue-1 || strings.HasPrefix(msg.Subject, electionPrefix) {
+				m.missed()
+				continue
+			}
+			m.process(msg)
+		case status, ok := <-m.status:
+			if ok && status == nats.CONNECTED {
+				m.missed()
+			}
+		case <-m.expired:
+			return
+		case <-m.left:
+			return
+		case <-m.s.lifetime.Done():
+			return
+		}
+	}
+}
+
+// missed reports that anything may have changed.
+func (m *membership) missed() {
+	if err := m.load(m.s.lifetime); err != nil {
+		return // the connection is lost again, or the store is closed
+	}
+	m.mu.Lock()
+	var all []*task.Follower
+	for _, f := range m.followed {
+		all = append(all, f.calls...)
+	}
+	m.mu.Unlock()
+	for _, f := range all {
+		f.Changed()
+	}
+	m.events.Departed()
+}
+
+// process processes one message.
+func (m *membership) process(msg *nats.Msg) {
+	s := m.s
+	if msg.Subject == s.offerSubject(m.self.ID) {
+		m.events.Offered(string(msg.Data))
+		return
+	}
+	if id, ok := strings.CutPrefix(msg.Subject, s.memberHint("")); ok {
+		m.processMember(id, msg.Header)
+		return
+	}
+	if msg.Header.Get(headerStore) == s.id {
+		return
+	}
+	m.mu.Lock()
+	var calls []*task.Follower
+	if f := m.followed[msg.Subject]; f != nil {
+		calls = slices.Clone(f.calls)
+	}
+	m.mu.Unlock()
+	for _, f := range calls {
+		if msg.Header.Get(headerMessage) == "" {
+			f.Changed()
+		} else if f.Message != nil {
+			f.Message(msg.Data)
+		}
+	}
+}
+
+// processMember applies a change of a member.
+func (m *membership) processMember(id string, header nats.Header) {
+	if id == m.self.ID {
+		return
+	}
+	if header.Get(headerLeft) != "" || header.Get(headerMarker) != "" {
+		m.mu.Lock()
+		delete(m.members, id)
+		m.mu.Unlock()
+		m.events.Departed()
+		return
+	}
+	m.mu.Lock()
+	_, known := m.members[id]
+	m.mu.Unlock()
+	if known {
+		return
+	}
+	if member, err := m.read(m.s.lifetime, id); err == nil && member != nil {
+		m.mu.Lock()
+		m.members[id] = *member
+		m.mu.Unlock()
+	}
+}
+
+// Self implements [task.Membership].
+func (m *membership) Self() task.Member { return m.self }
+
+// Members implements [task.Membership].
+func (m *membership) Members() []task.Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.SortedFunc(maps.Values(m.members), func(a, b task.Member) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// Alive implements [task.Membership].
+func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
+	if strings.ContainsAny(id, " \t\r\n.*>") || id == "" {
+		return false, nil // no member has such an ID
+	}
+	member, err := m.read(ctx, id)
+	return member != nil, err
+}
+
+// Expired implements [task.Membership].
+func (m *membership) Expired() <-chan struct{} { return m.expired }
+
+// Follow implements [task.Membership].
+func (m *membership) Follow(id string, callbacks task.Follower) (stop func()) {
+	if !validID(id) {
+		return func() {}
+	}
+	subject := m.s.place(id).hints()
+	own := &callbacks
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.followed[subject]
+	if f == nil {
+		sub, err := m.s.nc.ChanSubscribe(subject, m.messages)
+		if err != nil {
+			return func() {} // the connection is closed
+		}
+		f = &followed{sub: sub}
+		m.followed[subject] = f
+	}
+	f.calls = append(f.calls, own)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		f.calls = slices.DeleteFunc(f.calls, func(each *task.Follower) bool { return each == own })
+		if len(f.calls) == 0 && m.followed[subject] == f {
+			delete(m.followed, subject)
+			f.sub.Unsubscribe()
+		}
+	}
+}
+
+// Send implements [task.Membership]. The message must not be larger than the servers accept.
+func (m *membership) Send(ctx context.Context, id string, data []byte) error {
+	if !validID(id) {
+		return task.ErrNotFound
+	}
+	msg := &nats.Msg{Subject: m.s.place(id).hints(), Data: data, Header: nats.Header{}}
+	msg.Header.Set(headerStore, m.s.id)
+	msg.Header.Set(headerMessage, "1")
+	if err := m.s.nc.PublishMsg(msg); err != nil {
+		return wrap("send message", err)
+	}
+	return nil
+}
+
+// Offer implements [task.Membership].
+func (m *membership) Offer(ctx context.Context, member, id string) error {
+	if err := m.s.nc.Publish(m.s.offerSubject(member), []byte(id)); err != nil {
+		return wrap("offer task", err)
+	}
+	return nil
+}
+
+// Leave implements [task.Membership].
+func (m *membership) Leave(ctx context.Context) error {
+	m.once.Do(func() { close(m.left) })
+	<-m.renewed
+	select {
+	case <-m.expired:
+		return nil
+	default:
+	}
+	m.unsubscribe()
+	// The others take the message for the end at once. The server removes it soon.
+	m.mu.Lock()
+	m.data = nil
+	m.mu.Unlock()
+	err := m.s.retry(ctx, "leave", func(ctx context.Context) error { return m.write(ctx, minLease, true) })
+	if errors.Is(err, task.ErrConflict) {
+		return nil // an earlier attempt has succeeded, or the lease has ended
+	}
+	return err
+}
+
+var _ task.Shared = (*Store)(nil)
