@@ -1,0 +1,203 @@
+// Command fleet is a server whose tasks run on any number of processes, with NATS JetStream as
+// their store. Each process serves the protocol over HTTP, runs tasks, or does both.
+//
+//	go run . -demo -diagram demo.svg
+//	go run . -nats nats://localhost:4222 -http localhost:8080             # serves and works
+//	go run . -nats nats://localhost:4222 -http localhost:8081 -tools none # only serves
+//	go run . -nats nats://localhost:4222 -tools pack                      # only works
+//
+// The demo starts a NATS server in its own process and three workers as child processes, kills a
+// worker each second, and lets a client call a tool a hundred times.
+//
+// The example is a separate module, so that mcpwire does not depend on NATS.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// options are the flags of a process.
+type options struct {
+	nats, http, debug, tools, name, secret string
+	replicas                               int
+	lease                                  time.Duration
+}
+
+func main() {
+	log.SetFlags(0)
+	var o options
+	flag.StringVar(&o.nats, "nats", nats.DefaultURL, "connect to the NATS servers at `URL`, several separated by commas")
+	flag.StringVar(&o.http, "http", "", "serve the protocol at `ADDRESS`, such as localhost:8080")
+	flag.StringVar(&o.debug, "debug", "", "serve the operators' page at `ADDRESS`")
+	flag.StringVar(&o.tools, "tools", "all", "run the tasks of these tools: all, none or `NAMES` separated by commas")
+	flag.StringVar(&o.name, "name", "", "`NAME` of the process for operators (default host name and process id)")
+	flag.StringVar(&o.secret, "secret", os.Getenv("FLEET_SECRET"), "32 bytes or more of `SECRET`, the same in all processes that serve (default $FLEET_SECRET)")
+	flag.IntVar(&o.replicas, "replicas", 1, "replicas of new streams: `N` of 1, 3 or 5")
+	flag.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which a process that has died is replaced")
+	demonstrate := flag.Bool("demo", false, "run the demo")
+	diagram := flag.String("diagram", "", "draw the demo to `FILE`, an SVG")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run := o.run
+	if *demonstrate {
+		run = func(ctx context.Context) error {
+			drawing, err := demo(ctx, os.Stdout, 100)
+			if *diagram != "" {
+				err = errors.Join(err, os.WriteFile(*diagram, drawing, 0o644))
+			}
+			return err
+		}
+	}
+	if err := run(ctx); err != nil {
+		log.Fatal("fleet: ", err)
+	}
+}
+
+// run runs the process until ctx ends.
+func (o *options) run(ctx context.Context) error {
+	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	s, store, err := o.start(ctx, nc)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if o.debug != "" {
+		page := debugpage.New(debugpage.Config{
+			Store: store, Stats: s.Tasks().Stats, Members: s.Tasks().Members, TakeOver: s.Tasks().TakeOver, Cancel: s.Tasks().CancelForOperator,
+		})
+		web := &http.Server{Addr: o.debug, Handler: page, ReadHeaderTimeout: 10 * time.Second}
+		go func() { log.Print(web.ListenAndServe()) }() // ends with Close
+		defer web.Close()
+	}
+	if o.http == "" {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return s.Shutdown(end)
+	}
+	listener, err := net.Listen("tcp", o.http)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, s, listener)
+}
+
+// start starts the server of the process, which joins the fleet.
+func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *jetstream.Store, error) {
+	js, err := natsjs.New(nc)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := jetstream.Open(ctx, js, jetstream.Options{Name: "fleet", Replicas: o.replicas})
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := &server.Config{TaskStore: store}
+	if o.secret != "" {
+		cfg.StateKeys = [][]byte{[]byte(o.secret)}
+	}
+	cfg.Tasks.MaxReruns = 100 // the demo kills workers all the time
+	cfg.Tasks.Member = task.Member{Name: o.name, Lease: o.lease}
+	switch o.tools {
+	case "all":
+	case "none":
+		cfg.Tasks.Member.Tools = []string{}
+	default:
+		cfg.Tasks.Member.Tools = strings.Split(o.tools, ",")
+	}
+	s := server.New("fleet", "1", cfg)
+	server.AddTool(s, "pack", "Packs the items of an order, one after the other.", o.pack, server.Durable())
+	if err := s.Start(ctx); err != nil {
+		store.Close()
+		return nil, nil, err
+	}
+	return s, store, nil
+}
+
+// serve serves the protocol on a listener until ctx ends.
+func serve(ctx context.Context, s *server.Server, listener net.Listener) error {
+	handler := s.Handler(&streamable.HandlerOptions{})
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", handler)
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	log.Printf("serving at http://%s/mcp", listener.Addr())
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }() // ends with Shutdown
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, s.Shutdown(end), handler.Shutdown(end), web.Shutdown(end)) // in this order
+}
+
+// order is the input of the tool pack.
+type order struct {
+	Items []string `json:"items" jsonschema:"the items to pack" minItems:"1"`
+}
+
+// parcel is its output.
+type parcel struct {
+	Packed []packed `json:"packed"`
+}
+
+// packed is an item of a parcel.
+type packed struct {
+	Item string    `json:"item"`
+	By   string    `json:"by" jsonschema:"name of the process that has packed the item"`
+	At   time.Time `json:"at" jsonschema:"when the process was done"`
+}
+
+// packing is how long it takes to pack an item.
+const packing = 200 * time.Millisecond
+
+// pack packs each item in a step, so that no item is packed again once it is recorded, wherever the
+// task runs.
+func (o *options) pack(ctx context.Context, c *server.Call, in order) (parcel, error) {
+	var out parcel
+	for i, item := range in.Items {
+		done, err := server.Step(ctx, c, fmt.Sprintf("item %d", i+1), func(ctx context.Context) (packed, error) {
+			select {
+			case <-time.After(packing):
+				return packed{item, o.name, time.Now()}, nil
+			case <-ctx.Done():
+				return packed{}, context.Cause(ctx)
+			}
+		})
+		if err != nil {
+			return parcel{}, err
+		}
+		out.Packed = append(out.Packed, done)
+		if err := c.Progress(float64(i+1), float64(len(in.Items)), item+" is packed"); err != nil {
+			return parcel{}, err
+		}
+	}
+	return out, nil
+}
