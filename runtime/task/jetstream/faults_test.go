@@ -137,6 +137,43 @@ func TestLostAcknowledgement(t *testing.T) {
 	}
 }
 
+// A writer recognises its write even if others have changed the record since.
+func TestLostAcknowledgementBeforeOtherWrites(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc, link := c.ConnectLinked(t)
+	s := open(t, newJetStream(t, nc), overMemory)
+	other := open(t, c.JetStream(t), same(s))
+	r := record("a")
+	r.Durable = &task.Durable{Version: "v"}
+	r = create(t, s, r)
+	waiting := wait(t, other, "a", 1)
+	done := make(chan outcome, 1)
+	link.Deafen()
+	go func() { // ends when the link is healed
+		r.Durable = &task.Durable{Version: "v", Recorded: 1, Entries: []task.Entry{{Kind: 1, Key: "k", Occurrence: 1}}}
+		r, err := s.Update(t.Context(), r)
+		done <- outcome{r, err}
+	}()
+	latest := (<-waiting).record
+	for range 3 {
+		latest = update(t, other, latest)
+	}
+	link.Heal()
+	got := <-done
+	if got.err != nil || got.record.Revision != 2 {
+		t.Errorf("the update returned revision %d, %v", got.record.Revision, got.err)
+	}
+	got.record.StatusMessage = "stale"
+	if _, err := s.Update(t.Context(), got.record); !errors.Is(err, task.ErrConflict) {
+		t.Errorf("an update of revision 2: %v", err)
+	}
+	update(t, s, latest)
+	if entries, err := s.Journal(t.Context(), "a"); err != nil || len(entries) != 1 {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+}
+
 // A waiter learns of a change that was made while its connection was lost.
 func TestWaiterSurvivesReconnect(t *testing.T) {
 	t.Parallel()

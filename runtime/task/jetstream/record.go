@@ -48,16 +48,28 @@ func token(id string) string {
 // stored is what the message of a record contains.
 type stored struct {
 	record task.Record
-	seq    uint64   // of the message; 0 before it is published
-	write  [16]byte // random; identifies the write
-	body   blob     // the payloads, if they are in parts
-	digest [16]byte // of the payloads, if they are in parts
+	seq    uint64 // of the message; 0 before it is published
+	write  writeID
+	// earlier are the ids of earlier writes, the latest first. A writer whose acknowledgement was
+	// lost recognises its write by them after others have written, too.
+	earlier []writeID
+	body    blob     // the payloads, if they are in parts
+	digest  [16]byte // of the payloads, if they are in parts
 
 	// The journal consists of the entries in parts, followed by those of tail.
 	journal blob
 	flushed int // number of entries in parts
 	tail    []task.Entry
 }
+
+// writeID is random. It identifies a write of a record.
+type writeID [8]byte
+
+// maxEarlier is the maximum number of ids of earlier writes in a record.
+const maxEarlier = 16
+
+// includes reports whether a write is part of the record.
+func (s *stored) includes(id writeID) bool { return s.write == id || slices.Contains(s.earlier, id) }
 
 // blob is data in parts, each of which is a message. Parts are only added. The zero value has none.
 type blob struct {
@@ -82,6 +94,10 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	b := make([]byte, 4, 128+len(head)+len(body)+maxTail)
 	b = append(b, format)
 	b = append(b, s.write[:]...)
+	b = append(b, byte(len(s.earlier)))
+	for i := range s.earlier {
+		b = append(b, s.earlier[i][:]...)
+	}
 	b = binary.AppendUvarint(b, s.record.Seq)
 	b = s.body.append(b)
 	if s.body.parts > 0 {
@@ -147,7 +163,11 @@ func decode(m *message) (*stored, error) {
 		return nil, fmt.Errorf("jetstream: message %d has format %d (this version reads %d)", m.Seq, version, format)
 	}
 	s := &stored{seq: m.Seq}
-	copy(s.write[:], p.cut(16))
+	copy(s.write[:], p.cut(8))
+	for n := p.byte(); n > 0 && !p.failed; n-- {
+		s.earlier = append(s.earlier, writeID{})
+		copy(s.earlier[len(s.earlier)-1][:], p.cut(8))
+	}
 	seq := p.uint()
 	if s.body = p.blob(); s.body.parts > 0 {
 		copy(s.digest[:], p.cut(16))
@@ -199,6 +219,13 @@ func (p *parser) cut(n uint64) []byte {
 	b := p.rest[:n]
 	p.rest = p.rest[n:]
 	return b
+}
+
+func (p *parser) byte() byte {
+	if b := p.cut(1); b != nil {
+		return b[0]
+	}
+	return 0
 }
 
 func (p *parser) uint() uint64 {
@@ -334,6 +361,9 @@ func (s *Store) prepare(before *stored, r task.Record, journal func(n int) ([]ta
 	}
 	if len(c.added) > maxParts {
 		return nil, fmt.Errorf("jetstream: task %q: %w: it needs %d parts of %d bytes (must be at most %d)", r.ID, errSize, len(c.added), s.part, maxParts)
+	}
+	if before.seq != 0 {
+		next.earlier = append([]writeID{before.write}, before.earlier[:min(len(before.earlier), maxEarlier-1)]...)
 	}
 	c.value = next.encode(at.record, body)
 	return c, nil

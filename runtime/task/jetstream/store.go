@@ -102,15 +102,19 @@ func (s *Store) load(ctx context.Context, id string) (r *stored, err error) {
 func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *stored, err error) {
 	at := s.place(c.next.record.ID)
 	var rest []string
-	unsure := false // whether an earlier attempt may have written
+	unsure := false      // whether an earlier attempt may have written
+	overwritten := false // whether others have written since
 	// settle finds out what became of earlier attempts.
 	settle := func(ctx context.Context) (done bool, err error) {
 		if present, err = s.load(ctx, c.next.record.ID); err != nil {
 			return false, err
 		}
 		switch {
-		case present != nil && present.write == c.next.write:
+		case present != nil && present.includes(c.next.write):
 			c.next.seq = present.seq
+			if present.write != c.next.write {
+				overwritten = true
+			}
 			return true, nil
 		case present == nil && expect == 0 || present != nil && present.seq == expect:
 			// A write may still be under way. At most one of them succeeds.
@@ -148,7 +152,9 @@ func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *s
 	for subjects := range slices.Chunk(rest, maxBatch) {
 		s.removeParts(ctx, subjects)
 	}
-	s.cache.put(c.next)
+	if !overwritten {
+		s.cache.put(c.next)
+	}
 	return nil, nil
 }
 

@@ -1,0 +1,120 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"time"
+)
+
+// RemoveOrphans removes what crashes of writers have left: entries of indexes that are a day old and
+// have no task, and parts that no record refers to. Nothing that remains is ever listed, and what
+// belongs to tasks with a TTL vanishes by itself, so it suffices to call RemoveOrphans now and then,
+// in one process. It reads all records and returns the number of messages that it has removed.
+func (s *Store) RemoveOrphans(ctx context.Context) (removed int, err error) {
+	return s.removeOrphans(ctx, 24*time.Hour)
+}
+
+// removeOrphans is RemoveOrphans for entries of at least the given age.
+func (s *Store) removeOrphans(ctx context.Context, age time.Duration) (removed int, err error) {
+	if err := s.begin(ctx); err != nil {
+		return 0, err
+	}
+	for partition := range s.partitions {
+		n, err := s.removeOrphanEntries(ctx, partition, age)
+		removed += n
+		if err == nil {
+			n, err = s.removeOrphanParts(ctx, partition)
+			removed += n
+		}
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// removeOrphanEntries removes the entries in the index of owners that have no task. A younger entry
+// may belong to a task that is being created.
+func (s *Store) removeOrphanEntries(ctx context.Context, partition int, age time.Duration) (removed int, err error) {
+	stream, filter := s.indexStream(partition), s.prefix(partition)+".o.*"
+	for from := uint64(1); ; {
+		entries, err := s.readNext(ctx, stream, filter, from, portion)
+		if err != nil {
+			return removed, err
+		}
+		orphans := make([]bool, len(entries))
+		err = parallel(len(entries), readers, func(n int) error {
+			id := string(entries[n].Data)
+			if !validID(id) || time.Since(entries[n].Time) < age {
+				return nil
+			}
+			r, err := s.load(ctx, id)
+			if err != nil || r != nil && r.record.Seq == entries[n].Seq {
+				return err
+			}
+			orphans[n] = true
+			return s.retry(ctx, "remove orphan", func(ctx context.Context) error {
+				_, err := s.remove(ctx, stream, entries[n].Seq)
+				return err
+			})
+		})
+		for _, orphan := range orphans {
+			if orphan {
+				removed++
+			}
+		}
+		if err != nil || len(entries) < portion {
+			return removed, err
+		}
+		from = entries[portion-1].Seq + 1
+	}
+}
+
+// removeOrphanParts removes the parts that no record refers to. A part is written together with the
+// record that refers to it, and its subject is never used again.
+func (s *Store) removeOrphanParts(ctx context.Context, partition int) (removed int, err error) {
+	prefix := s.prefix(partition) + ".p."
+	stream := s.recordStream(partition)
+	var subjects map[string]uint64
+	err = s.retry(ctx, "read parts", func(ctx context.Context) (err error) {
+		subjects, err = s.subjects(ctx, stream, prefix+"*.*.*")
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	blobs := make(map[string][]string) // parts by token and generation
+	for subject := range subjects {
+		rest := strings.TrimPrefix(subject, prefix)
+		if i := strings.LastIndexByte(rest, '.'); i > 0 {
+			blobs[rest[:i]] = append(blobs[rest[:i]], subject)
+		}
+	}
+	for name, parts := range blobs {
+		token, generation, _ := strings.Cut(name, ".")
+		var m *message
+		err := s.retry(ctx, "read task", func(ctx context.Context) (err error) {
+			m, err = s.read(ctx, stream, getRequest{Last: s.prefix(partition) + ".r." + token})
+			return err
+		})
+		if err != nil {
+			return removed, err
+		}
+		if m != nil {
+			r, err := decode(m)
+			if err != nil {
+				return removed, err
+			}
+			if used := []string{hex.EncodeToString(r.body.generation[:]), hex.EncodeToString(r.journal.generation[:])}; slices.Contains(used, generation) {
+				continue
+			}
+		}
+		for some := range slices.Chunk(parts, maxBatch) {
+			s.removeParts(ctx, some)
+		}
+		removed += len(parts)
+	}
+	return removed, nil
+}
