@@ -28,8 +28,30 @@ var (
 // program is random work of steps, sleeps and input requests. The same seed makes the same work.
 type program struct {
 	seed  uint64
-	ended sync.Map // results of the recorded steps, by key
+	ended sync.Map // results of the recorded steps and answers that the work has received, by key
 	t     *testing.T
+}
+
+// checkSame reports an error if an operation has had another result before.
+func (p *program) checkSame(key, result string) {
+	if want, loaded := p.ended.LoadOrStore(key, result); loaded && want != result {
+		p.t.Errorf("%s has result %s, and had %s", key, result, want)
+	}
+}
+
+// result returns the result that the work has, according to the results of its operations.
+func (p *program) result() string {
+	random := rand.New(rand.NewPCG(p.seed, 1))
+	results := ""
+	for n := range 2 + random.IntN(5) {
+		for b := range 1 + random.IntN(3) {
+			if kind, _ := random.IntN(3), random.IntN(8_000_000); kind != 1 {
+				result, _ := p.ended.Load(fmt.Sprintf("%d.%d", n, b))
+				results += fmt.Sprint(result)
+			}
+		}
+	}
+	return fmt.Sprintf(`{"answers":%q}`, results)
 }
 
 // journaled runs the operations of one run of a program.
@@ -92,14 +114,15 @@ func (j *journaled) do(ctx context.Context, kind int, key string, d time.Duratio
 		return "", err
 	}
 	answer, err := ask(ctx, j.run, key)
+	if err == nil {
+		j.checkSame(key, string(answer))
+	}
 	return string(answer), err
 }
 
 func (j *journaled) step(ctx context.Context, key string, d time.Duration) (string, error) {
 	if result, ok := j.entries[key]; ok {
-		if want, ok := j.ended.Load(key); ok && want != string(result) {
-			j.t.Errorf("step %s has result %s, recorded was %s", key, result, want)
-		}
+		j.checkSame(key, string(result))
 		return string(result), nil
 	}
 	if _, ok := j.ended.Load(key); ok {
@@ -112,7 +135,7 @@ func (j *journaled) step(ctx context.Context, key string, d time.Duration) (stri
 	if err := j.run.Record(ctx, task.Entry{Kind: 2, Key: key, Occurrence: 1, Result: json.RawMessage(result)}); err != nil {
 		return "", err
 	}
-	j.ended.Store(key, result)
+	j.checkSame(key, result)
 	return result, nil
 }
 

@@ -1,0 +1,251 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+var (
+	fleetRounds = flag.Int("fleetrounds", 200, "number of rounds of TestRandomFaultsOfFleet")
+	fleetSeed   = flag.Uint64("fleetseed", 0, "seed of the first round of TestRandomFaultsOfFleet")
+)
+
+// Tasks with random steps, sleeps and input requests end with the results that their journals give,
+// although the members of the fleet are cut off, die, close and join again at random: each step is
+// recorded once, each input request has one answer, and the outcome is the same at all members.
+func TestRandomFaultsOfFleet(t *testing.T) {
+	rounds := *fleetRounds
+	if testing.Short() {
+		rounds = min(rounds, 20)
+	}
+	for round := range rounds {
+		seed := *fleetSeed + uint64(round)
+		synctest.Test(t, func(t *testing.T) { newRandomFleet(t, seed).test() })
+		if t.Failed() {
+			t.Fatalf("-fleetseed %d", seed)
+		}
+	}
+}
+
+// randomFleet is a fleet whose members change at random.
+type randomFleet struct {
+	t        *testing.T
+	fleet    *memory.Fleet
+	random   *rand.Rand
+	cfg      task.Config
+	frontEnd bool     // the first process runs no work
+	programs sync.Map // by task id
+
+	mu        sync.Mutex
+	processes []*member // the living ones
+}
+
+const randomLease = 3 * time.Second
+
+func newRandomFleet(t *testing.T, seed uint64) *randomFleet {
+	f := &randomFleet{t: t, fleet: memory.NewFleet(), random: rand.New(rand.NewPCG(seed, 0))}
+	f.frontEnd = f.random.IntN(3) == 0
+	f.cfg = task.Config{
+		Limits: task.Limits{Rate: -1}, Unlimited: true, MaxReruns: -1, Member: task.Member{Lease: randomLease},
+		ParkAfter: time.Duration(f.random.IntN(3000)+1) * time.Millisecond,
+	}
+	for i := range 2 + f.random.IntN(3) {
+		f.processes = append(f.processes, nil)
+		f.start(i)
+	}
+	return f
+}
+
+// start starts process i.
+func (f *randomFleet) start(i int) {
+	m := &member{store: f.fleet.Store()}
+	cfg := f.cfg
+	if f.frontEnd && i == 0 {
+		cfg.Member.Tools = []string{}
+	}
+	cfg.Store = m.store
+	cfg.Recover = func(r task.Record) task.Work {
+		p, ok := f.programs.Load(r.Name)
+		if !ok {
+			f.t.Errorf("unknown program %q", r.Name)
+			return nil
+		}
+		return p.(*program).work
+	}
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	var err error
+	if m.Manager, err = task.New(f.t.Context(), cfg); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { f.close(m) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.processes[i] = m
+}
+
+// close closes a member. If it is cut off, it cannot store outcomes.
+func (f *randomFleet) close(m *member) {
+	if err := m.Close(context.Background()); err != nil && !strings.Contains(err.Error(), "outcomes were not stored") {
+		f.t.Error(err)
+	}
+}
+
+// any returns a random living member.
+func (f *randomFleet) any(random *rand.Rand) *member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.processes[random.IntN(len(f.processes))]
+}
+
+func (f *randomFleet) test() {
+	var requestors sync.WaitGroup
+	end := make(chan struct{})
+	for n := range 2 + f.random.IntN(5) {
+		random := rand.New(rand.NewPCG(f.random.Uint64(), 1))
+		p := &program{seed: random.Uint64(), t: f.t}
+		name := fmt.Sprint("program ", n)
+		f.programs.Store(name, p)
+		requestors.Go(func() { f.request(random, p, name) })
+	}
+	faults := make(chan struct{})
+	go func() { // ends with the requestors
+		defer close(faults)
+		for range 5 + f.random.IntN(20) {
+			select {
+			case <-time.After(time.Duration(f.random.IntN(4000)) * time.Millisecond):
+				f.fault()
+			case <-end:
+				return
+			}
+		}
+	}()
+	requestors.Wait()
+	close(end)
+	<-faults
+	for _, m := range f.processes {
+		m.store.Heal()
+	}
+	time.Sleep(10 * time.Minute) // work that was replaced returns
+	for r, err := range f.fleet.Store().Scan(f.t.Context()) {
+		if err != nil || !task.Terminal(r.Status) && f.acknowledged(r.ID) {
+			f.t.Errorf("left: %v %s %s, %v", r.Claim, r.Status, r.Name, err)
+		}
+	}
+	for i, m := range f.processes {
+		if s := m.Stats(); s.Running+s.Parked != 0 {
+			f.t.Errorf("process %d at the end: %+v", i, s)
+		}
+	}
+}
+
+// acknowledged reports whether Create has returned the task.
+func (f *randomFleet) acknowledged(id string) bool {
+	_, ok := f.programs.Load(id)
+	return ok
+}
+
+// fault lets something happen to a process.
+func (f *randomFleet) fault() {
+	i := f.random.IntN(len(f.processes))
+	f.mu.Lock()
+	m := f.processes[i]
+	f.mu.Unlock()
+	switch f.random.IntN(4) {
+	case 0, 1: // cut off for a while
+		m.store.Cut()
+		time.AfterFunc(time.Duration(f.random.Int64N(int64(3*randomLease))), m.store.Heal)
+	case 2: // closed, and started again
+		f.close(m)
+		f.start(i)
+	case 3: // dead, and started again; its work notices nothing for a while
+		m.store.Cut()
+		time.AfterFunc(time.Duration(f.random.Int64N(int64(2*randomLease))), func() {
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			m.Close(ended)
+		})
+		time.Sleep(time.Duration(f.random.IntN(2000)) * time.Millisecond)
+		f.start(i)
+	}
+}
+
+// request creates a task at any member, waits for its result at others, and answers its input
+// requests. It may cancel the task.
+func (f *randomFleet) request(random *rand.Rand, p *program, name string) {
+	t := f.t
+	var mu sync.Mutex
+	below := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(n)
+	}
+	pause := func(limit int) { time.Sleep(time.Duration(below(limit)) * time.Millisecond) }
+	via := &peer{answer: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+		pause(5000)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return json.RawMessage(fmt.Sprint(rand.Uint32())), nil // another one at each attempt
+	}}
+	pause(5000)
+	var id string
+	for id == "" {
+		q := task.Request{Principal: "alice", Method: "tools/call", Name: name, Restartable: true, Work: p.work}
+		if created, err := f.any(random).Create(t.Context(), q); err == nil {
+			id = created.TaskID
+		} else if p = (&program{seed: p.seed, t: t}); true { // the task may exist nevertheless
+			name += "'"
+			f.programs.Store(name, p)
+			pause(1000)
+		}
+	}
+	f.programs.Store(id, p)
+	cancel, cancelled := below(8) == 0, false
+	for n := 0; ; n++ {
+		if n == 2000 {
+			t.Errorf("%s has not ended", name)
+			return
+		}
+		pause(3000)
+		if cancel && n == 2 {
+			_, err := f.any(random).Cancel(t.Context(), "alice", id, via)
+			cancelled = err == nil
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Duration(below(6000))*time.Millisecond)
+		out, err := f.any(random).Result(ctx, "alice", id, via)
+		stop()
+		switch {
+		case err != nil && (errors.Is(err, memory.ErrCut) || errors.Is(err, task.ErrClosed) || errors.Is(err, context.DeadlineExceeded)):
+			continue
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case out.Error != nil && out.Error.Code == task.CodeCancelled && cancel:
+		case out.Error != nil:
+			t.Errorf("%s: %v", name, out.Error)
+		case cancelled:
+			t.Errorf("%s was cancelled and has the result %s", name, out.Result)
+		default:
+			var got struct{ Answers json.RawMessage }
+			if err := json.Unmarshal(out.Result, &got); err != nil {
+				t.Error(err)
+			}
+			if want := p.result(); fmt.Sprintf(`{"answers":%s}`, got.Answers) != want {
+				t.Errorf("%s has the result %s, want %s", name, out.Result, want)
+			}
+		}
+		return
+	}
+}
