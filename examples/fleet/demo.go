@@ -59,7 +59,7 @@ func demo(ctx context.Context, out io.Writer, orders int) (drawing []byte, err e
 	log.SetOutput(io.Discard)
 	serving, end := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() { served <- serve(serving, s, listener) }() // ends with end
+	go func() { served <- front.serve(serving, s, listener, nc) }() // ends with end
 	defer func() { end(); <-served }()
 
 	killing, spare := context.WithCancel(ctx)

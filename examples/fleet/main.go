@@ -13,6 +13,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -34,13 +35,14 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
 // options are the flags of a process.
 type options struct {
-	nats, http, debug, tools, name, secret string
-	replicas                               int
-	lease                                  time.Duration
+	nats, http, url, debug, tools, name, secret string
+	replicas                                    int
+	lease                                       time.Duration
 }
 
 func main() {
@@ -48,6 +50,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.nats, "nats", nats.DefaultURL, "connect to the NATS servers at `URL`, several separated by commas")
 	flag.StringVar(&o.http, "http", "", "serve the protocol at `ADDRESS`, such as localhost:8080")
+	flag.StringVar(&o.url, "url", "", "`URL` at which the other processes reach this one (default from -http)")
 	flag.StringVar(&o.debug, "debug", "", "serve the operators' page at `ADDRESS`")
 	flag.StringVar(&o.tools, "tools", "all", "run the tasks of these tools: all, none or `NAMES` separated by commas")
 	flag.StringVar(&o.name, "name", "", "`NAME` of the process for operators (default host name and process id)")
@@ -104,7 +107,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, s, listener)
+	return o.serve(ctx, s, listener, nc)
 }
 
 // start starts the server of the process, which joins the fleet.
@@ -140,15 +143,28 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 }
 
 // serve serves the protocol on a listener until ctx ends.
-func serve(ctx context.Context, s *server.Server, listener net.Listener) error {
-	handler := s.Handler(&streamable.HandlerOptions{})
+func (o *options) serve(ctx context.Context, s *server.Server, listener net.Listener, nc *nats.Conn) error {
+	address := cmp.Or(o.url, "http://"+listener.Addr().String()+"/mcp")
+	js, err := natsjs.New(nc)
+	if err != nil {
+		return err
+	}
+	sessions, err := jetstreamstore.Open(ctx, js, jetstreamstore.Options{Replicas: o.replicas})
+	if err != nil {
+		return err
+	}
+	locator, err := sessions.Join(ctx, jetstreamstore.LocatorOptions{URL: address, Lease: o.lease})
+	if err != nil {
+		return err
+	}
+	defer locator.Close()
+	handler := s.Handler(&streamable.HandlerOptions{Store: sessions, Locator: locator})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	log.Printf("serving at http://%s/mcp", listener.Addr())
+	log.Print("serving at ", address)
 	failed := make(chan error, 1)
 	go func() { failed <- web.Serve(listener) }() // ends with Shutdown
-	var err error
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
