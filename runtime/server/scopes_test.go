@@ -417,7 +417,11 @@ func TestListenAndServePublishesMetadata(t *testing.T) {
 	if !ok {
 		t.Fatalf("challenge %s", c[0])
 	}
-	w, err = http.Get(strings.TrimSuffix(l.url, "/mcp") + path)
+	base, ok := strings.CutSuffix(l.url, "/mcp") // the default path
+	if !ok {
+		t.Fatalf("URL %s", l.url)
+	}
+	w, err = http.Get(base + path)
 	if err != nil {
 		t.Fatal(err)
 	}

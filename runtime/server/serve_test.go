@@ -79,7 +79,8 @@ func addHi(s *server.Server) { server.AddTool(s, "hi", "", sayHi, server.Durable
 func TestListenAndServeEndsInOrder(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	var s *server.Server
-	l := listen(t, &server.Config{TaskStore: memory.New()}, nil, func(of *server.Server) {
+	path := "/" + rand.Text()
+	l := listen(t, &server.Config{TaskStore: memory.New()}, &server.ListenOptions{Path: path}, func(of *server.Server) {
 		s = of
 		server.AddTool(s, "wait", "", func(context.Context, *server.Call, struct{}) (string, error) {
 			close(begun)
@@ -87,10 +88,10 @@ func TestListenAndServeEndsInOrder(t *testing.T) {
 			return "answered", nil
 		})
 	})
-	if !strings.HasPrefix(l.url, "http://127.0.0.1:") || !strings.HasSuffix(l.url, "/mcp") {
+	if !strings.HasPrefix(l.url, "http://127.0.0.1:") || !strings.HasSuffix(l.url, path) {
 		t.Errorf("URL %s", l.url)
 	}
-	other, err := http.Get(strings.TrimSuffix(l.url, "/mcp"))
+	other, err := http.Get(strings.TrimSuffix(l.url, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +128,12 @@ func TestListenAndServeEndsInOrder(t *testing.T) {
 	if _, err := s.Tasks().Get(t.Context(), "", "x", nil); !errors.Is(err, task.ErrClosed) {
 		t.Errorf("the Manager: %v", err)
 	}
-	if _, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(l.url, "http://"), "/mcp")); err == nil {
-		t.Error("the port is still open")
+	// Another process may have opened the port again. It does not know the path.
+	if late, err := http.Get(l.url); err == nil {
+		late.Body.Close()
+		if late.StatusCode != http.StatusNotFound {
+			t.Errorf("a request after the end: %s", late.Status)
+		}
 	}
 }
 
