@@ -42,11 +42,10 @@ func (s *Server) announce(method string) {
 	})
 }
 
+// broadcast notifies the clients of all processes that a list has changed.
 func (s *Server) broadcast(method string) {
-	for _, p := range s.allPeers() {
-		p.notify(notice{method: method})
-	}
-	s.listeners.notify(method, "")
+	s.deliver(method, "")
+	s.publish(method, "")
 }
 
 // ToolsChanged notifies every session, and every modern client that listens to it, that the list of
@@ -66,12 +65,10 @@ func (s *Server) PromptsChanged() { s.announce(mcp.MethodNotificationsPromptsLis
 
 // ResourceUpdated notifies the sessions and modern clients that subscribe to a resource that its
 // contents have changed (MCP resources, "Subscriptions"). It queues the notifications and returns
-// at once.
+// at once. With a [Config].Bus, they also reach the clients of other processes.
 func (s *Server) ResourceUpdated(uri string) {
-	for _, p := range s.allPeers() {
-		p.notify(notice{method: mcp.MethodNotificationsResourcesUpdated, uri: uri})
-	}
-	s.listeners.notify(mcp.MethodNotificationsResourcesUpdated, uri)
+	s.deliver(mcp.MethodNotificationsResourcesUpdated, uri)
+	s.publish(mcp.MethodNotificationsResourcesUpdated, uri)
 }
 
 // notify queues a notice, which is sent once the session is open.

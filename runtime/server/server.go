@@ -109,6 +109,11 @@ type Config struct {
 	// first change. Zero sends one for each change.
 	Debounce time.Duration
 
+	// Bus passes changes of lists and resources between the servers of several processes. The server
+	// subscribes to it when it starts, and ends the subscription with [Server.Close] and
+	// [Server.Shutdown]. Nil means that changes reach only the clients of this server.
+	Bus Bus
+
 	// InputTimeout limits how long a client may take to respond to an input request of a plain
 	// call. After that, [Call.Sample], [Elicit], [Call.ElicitForm], [Call.ElicitURL] and
 	// [Call.Roots] fail with [session.ErrTimeout], and the server cancels the request at the
@@ -247,7 +252,11 @@ type Server struct {
 
 	claiming sync.Mutex // held while an elicitation claims its id; taken before all other locks
 
+	busID string      // identifies the server in messages of the Bus
+	onBus atomic.Bool // the server has started, and publishes changes
+
 	starting sync.Mutex // held while the server starts; taken before mu
+	leaveBus func()     // guarded by starting; nil before the server has subscribed to the Bus
 	tasks    atomic.Pointer[task.Manager]
 
 	mu        sync.Mutex
@@ -267,7 +276,7 @@ type Server struct {
 // New returns a server without features. Name and version are sent to clients in the handshake. The
 // configuration cfg may be nil. Mistakes in the arguments are recorded; see [Server.Err].
 func New(name, version string, cfg *Config) *Server {
-	s := &Server{peers: map[*peer]struct{}{}, bySession: map[*session.Session]*peer{}, timers: map[string]*time.Timer{}}
+	s := &Server{busID: rand.Text(), peers: map[*peer]struct{}{}, bySession: map[*session.Session]*peer{}, timers: map[string]*time.Timer{}}
 	if cfg != nil {
 		s.cfg = *cfg
 	}
@@ -619,7 +628,12 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error, e
 	}
 	s.starting.Lock() // after it, no Manager is made
 	m := s.tasks.Load()
+	leave := s.leaveBus
+	s.leaveBus = nil
 	s.starting.Unlock()
+	if leave != nil {
+		leave()
+	}
 	if m != nil {
 		failed = errors.Join(failed, m.Close(ctx))
 	}

@@ -103,8 +103,9 @@ func (s *Server) Err() error {
 // added later does not recover its tasks.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
-// and with those of [task.New] if there is a [Config].TaskStore. In the last case, a later call
-// tries again. If ctx ends during the recovery of tasks, Start fails; later, ctx has no effect.
+// with the error of [Config].Bus, and with those of [task.New] if there is a [Config].TaskStore. In
+// the last two cases, a later call tries again. If ctx ends during the recovery of tasks, Start
+// fails; later, ctx has no effect.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	started := s.started
@@ -117,7 +118,11 @@ func (s *Server) Start(ctx context.Context) error {
 	if started, err := s.check(); started || err != nil {
 		return err
 	}
-	m, err := s.newManager(ctx)
+	err := s.joinBus()
+	var m *task.Manager
+	if err == nil {
+		m, err = s.newManager(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -127,6 +132,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.tasks.Store(m)
 	s.features.Add(1) // tasks are a feature
 	s.started = true
+	s.onBus.Store(true)
 	return nil
 }
 

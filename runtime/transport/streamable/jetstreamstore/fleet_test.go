@@ -48,6 +48,7 @@ func startNode(t *testing.T, servers []*natsserver.Server, name string) *node {
 	}
 	n.process = join(t, servers, "http://"+listener.Addr().String()+"/mcp", noExpiry)
 	n.server = server.New("fleet", "1", &server.Config{
+		Bus:       jetstreamstore.NewBus(n.js.Conn(), ""),
 		Subscribe: func(context.Context, *server.Call, string) error { return nil },
 	})
 	server.AddTool(n.server, "where", "", func(context.Context, *server.Call, struct{}) (string, error) { return name, nil })
@@ -245,7 +246,7 @@ func TestFleet(t *testing.T) {
 				t.Fatalf("%s: %v", when, err)
 			}
 		}
-		for i, c := range clients {
+		for _, c := range clients {
 			at := holder(c)
 			if got := mustCall(t, c, "ask"); got != "accept Bern at "+at {
 				t.Errorf("%s: elicitation: %s", when, got)
@@ -253,12 +254,11 @@ func TestFleet(t *testing.T) {
 			if got := mustCall(t, c, "count"); got != at {
 				t.Errorf("%s: call with progress: %s", when, got)
 			}
-			byName[at].server.ResourceUpdated("news://today")
-			<-all[i].resources
-			for j, other := range clients { // sessions of the same process
-				if j != i && holder(other) == at {
-					<-all[j].resources
-				}
+		}
+		for _, n := range byName { // an update at any process reaches the sessions of all
+			n.server.ResourceUpdated("news://today")
+			for _, u := range all {
+				<-u.resources
 			}
 		}
 	}
