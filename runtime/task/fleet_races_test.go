@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -359,4 +361,35 @@ func TestWorkOutlastsFailuresOfStore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An input request stays open when the work that waits for its answer has lost its claim: the user is
+// not asked again.
+func TestInputRequestSurvivesLostClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a, b := join(t, f, task.Config{}, asks), join(t, f, task.Config{}, asks)
+		id := a.create(t, nil)
+		slow := &peer{answer: func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			time.Sleep(5 * time.Second)
+			return echoMessage(ctx, method, params)
+		}}
+		time.AfterFunc(time.Second, func() {
+			if err := a.TakeOver(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		})
+		if out, err := b.Result(t.Context(), "alice", id, slow); err != nil || out.Error != nil {
+			t.Errorf("%v, %v", out.Error, err)
+		}
+		calls := 0
+		for _, message := range slow.received() {
+			if strings.HasPrefix(message, mcp.MethodElicitationCreate) {
+				calls++
+			}
+		}
+		if calls != 1 || a.runs.Load() != 2 {
+			t.Errorf("asked %d times in %d runs", calls, a.runs.Load())
+		}
+	})
 }

@@ -76,7 +76,9 @@ func (f *randomFleet) start(i int) {
 	if f.frontEnd && i == 0 {
 		cfg.Member.Tools = []string{}
 	}
-	cfg.Store = m.store
+	store := &racingStore{FleetStore: m.store}
+	store.set(f.failures())
+	cfg.Store = store
 	cfg.Recover = func(r task.Record) task.Work {
 		p, ok := f.programs.Load(r.Name)
 		if !ok {
@@ -94,6 +96,22 @@ func (f *randomFleet) start(i int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.processes[i] = m
+}
+
+// failures returns hooks that lose some acknowledgements, offers and results of reads.
+func (f *randomFleet) failures() hooks {
+	rate := f.random.IntN(10) - 4
+	fails := func() error {
+		if rate > 0 && rand.IntN(100) < rate {
+			return memory.ErrCut
+		}
+		return nil
+	}
+	return hooks{
+		afterGet:    func(task.Record) error { return fails() },
+		afterUpdate: func(task.Record) error { return fails() },
+		offer:       fails,
+	}
 }
 
 // close closes a member. If it is cut off, it cannot store outcomes.

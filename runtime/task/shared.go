@@ -11,6 +11,9 @@ import (
 //
 // Each process opens the store once and uses it with one Manager. A Shared store is not
 // [Exclusive]. Package storetest tests this contract, too.
+//
+// Reads are never out of date: Get, Journal and Scan return what was written, by any member, before
+// they were called.
 type Shared interface {
 	Store
 
@@ -43,6 +46,7 @@ const DefaultLease = 20 * time.Second
 // Events are the callbacks of a member. They may be called concurrently and must return at once.
 type Events struct {
 	// Departed is called when another member has left or died, and when that may have been missed.
+	// Members does not list that member any longer.
 	Departed func()
 	// Offered is called with the id of a task that [Membership.Offer] offers to this member.
 	Offered func(id string)
@@ -59,11 +63,13 @@ type Membership interface {
 	// that is reported dead never becomes alive again.
 	Alive(ctx context.Context, id string) (bool, error)
 	// Expired returns a channel that is closed when the lease of this member has ended. Other
-	// members may have taken over its tasks.
+	// members may have taken over its tasks. By the clock of this process, it is closed no later
+	// than other members can find this one dead.
 	Expired() <-chan struct{}
 
 	// Follow reports what other members do with a task until stop is called. Changes that are made
-	// through the store of this member are not reported. Stop does not wait for callbacks.
+	// through the store of this member are not reported, unless the store returned an error for
+	// them. Stop does not wait for callbacks.
 	Follow(id string, f Follower) (stop func())
 	// Send sends a message to the members that follow a task, except this one. It is delivered at
 	// most once to each. Messages of one member arrive in order.
