@@ -48,7 +48,8 @@
 //
 // # Expiry
 //
-// [Store.Sweep] drops expired tasks in the order of their expiry. In addition, the servers remove
+// [Store.Sweep] drops expired tasks in the order of their expiry. If more than 1,024 tasks expire
+// within a 2,048th of their TTL, it may drop these in the order of their creation. In addition, the servers remove
 // all messages of a task a day after it has expired. So nothing is left of tasks that no process
 // sweeps, and of crashes.
 //

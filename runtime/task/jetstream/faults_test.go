@@ -389,9 +389,10 @@ func TestHealthReportsLostConnection(t *testing.T) {
 	c := natstest.Run(t, 1)
 	nc, link := c.ConnectLinked(t)
 	status := nc.StatusChanged(nats.RECONNECTING, nats.CONNECTED)
-	o := overMemory
-	o.Timeout = 10 * time.Millisecond
-	s := open(t, newJetStream(t, nc), o)
+	s := open(t, newJetStream(t, nc), overMemory)
+	impatient := same(s)
+	impatient.Timeout = time.Millisecond
+	other := open(t, newJetStream(t, nc), impatient)
 	create(t, s, record("a"))
 	if err := s.Health(); err != nil {
 		t.Error(err)
@@ -401,7 +402,7 @@ func TestHealthReportsLostConnection(t *testing.T) {
 	if err := s.Health(); err == nil {
 		t.Error("health without a connection")
 	}
-	if _, err := s.Create(t.Context(), record("b")); !errors.Is(err, jetstream.ErrUnavailable) {
+	if _, err := other.Create(t.Context(), record("b")); !errors.Is(err, jetstream.ErrUnavailable) || other.Health() == nil {
 		t.Errorf("create without a connection: %v", err)
 	}
 	link.Heal()
@@ -521,6 +522,57 @@ func TestOrphansAreSkipped(t *testing.T) {
 	}
 	if dropped, next, err = s.Sweep(t.Context(), r.Expires(), 10); err != nil || len(dropped) != 0 || !next.IsZero() {
 		t.Errorf("swept again: %v, next %v, %v", dropped, next, err)
+	}
+}
+
+// A Sweep of many tasks that expire within a second reads no more of them than it drops, and goes on
+// behind entries without a task.
+func TestSweepReadsPortions(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	js := c.JetStream(t)
+	s := open(t, js, overMemory)
+	s.SetSweepPortion(10)
+	start := time.Now().UTC().Truncate(time.Second)
+	create := func(n int) {
+		t.Helper()
+		r := record(fmt.Sprint(n))
+		r.TTL, r.Created = time.Hour, start.Add(time.Duration(100-n)*time.Microsecond)
+		create(t, s, r)
+	}
+	create(0)
+	stream, err := js.Stream(t.Context(), s.Name()+"-0-index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context(), natsjs.WithSubjectFilter(s.Name()+".0.d.>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subject := range info.State.Subjects {
+		for range 15 { // entries without a task
+			if _, err := js.Publish(t.Context(), subject, []byte("\x00orphan")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n := 1; n <= 100; n++ {
+		create(n)
+	}
+	// While not all have expired, the order is exact.
+	now := start.Add(time.Hour + 20*time.Microsecond)
+	dropped, next, err := s.Sweep(t.Context(), now, 5)
+	if err != nil || len(dropped) != 5 || dropped[0].ID != "100" || dropped[4].ID != "96" || !next.Equal(start.Add(time.Hour+5*time.Microsecond)) {
+		t.Errorf("dropped %d, next %v, %v", len(dropped), next, err)
+	}
+	now = start.Add(time.Hour + time.Second)
+	for _, want := range []int{5, 30, 40, 21} {
+		if dropped, _, err = s.Sweep(t.Context(), now, want); err != nil || len(dropped) != want {
+			t.Errorf("dropped %d, want %d, %v", len(dropped), want, err)
+		}
+	}
+	if dropped, next, err = s.Sweep(t.Context(), now, 100); err != nil || len(dropped) > 0 || !next.IsZero() {
+		t.Errorf("dropped %d more, next %v, %v", len(dropped), next, err)
 	}
 }
 

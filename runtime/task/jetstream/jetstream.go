@@ -64,6 +64,8 @@ type Store struct {
 	options    Options
 	partitions int
 	part       int // maximum size of a part in bytes
+	// sweepPortion is the number of entries of a bucket that are read at once.
+	sweepPortion int
 
 	cache    cache
 	hub      watch.Hub
@@ -111,7 +113,7 @@ func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store,
 		return nil, fmt.Errorf("jetstream: open: negative Timeout (%v)", options.Timeout)
 	}
 	nc := js.Conn()
-	s := &Store{nc: nc, id: rand.Text(), options: options, part: min(maxPart, int(nc.MaxPayload())-4096)}
+	s := &Store{nc: nc, id: rand.Text(), options: options, part: min(maxPart, int(nc.MaxPayload())-4096), sweepPortion: 1024}
 	if s.part < 4096 {
 		return nil, fmt.Errorf("jetstream: open: max_payload of the servers is %d (must be at least 8192)", nc.MaxPayload())
 	}

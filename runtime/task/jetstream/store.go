@@ -504,7 +504,6 @@ func bucketOf(ttl time.Duration, expires time.Time) bucket {
 	return bucket{shift, expires.Unix() >> shift}
 }
 
-func (b bucket) token() string { return strconv.Itoa(b.shift) + "." + strconv.FormatInt(b.index, 10) }
-func (b bucket) start() time.Time {
-	return time.Unix(b.index<<b.shift, 0)
-}
+func (b bucket) token() string    { return strconv.Itoa(b.shift) + "." + strconv.FormatInt(b.index, 10) }
+func (b bucket) start() time.Time { return time.Unix(b.index<<b.shift, 0) }
+func (b bucket) end() time.Time   { return time.Unix((b.index+1)<<b.shift, 0) }

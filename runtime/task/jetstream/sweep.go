@@ -44,18 +44,22 @@ func (q *dueQueue) Pop() any {
 type dueBucket struct {
 	bucket
 	stream, subject string
+	from            uint64 // sequence of the next entry to read; 0 before the first
 }
 
-// expiries iterates over the entries of the index of expiries in the order of their expiry.
+// expiries iterates over the entries of the index of expiries in the order of their expiry. A bucket
+// with many entries that have all expired is read in portions, so that a Sweep does not read entries
+// that it does not drop. Then the order is that of creation within the bucket.
 type expiries struct {
 	s       *Store
-	buckets []dueBucket // those not read yet, in the order of their start
+	now     time.Time
+	buckets []dueBucket // those not read to their end, in the order of their start
 	queue   dueQueue
 }
 
-// expiries starts an iteration.
-func (s *Store) expiries(ctx context.Context) (*expiries, error) {
-	e := &expiries{s: s}
+// expiries starts an iteration for a Sweep at the given time.
+func (s *Store) expiries(ctx context.Context, now time.Time) (*expiries, error) {
+	e := &expiries{s: s, now: now}
 	for partition := range s.partitions {
 		stream, prefix := s.indexStream(partition), s.prefix(partition)+".d."
 		err := s.retry(ctx, "read index", func(ctx context.Context) error {
@@ -85,24 +89,26 @@ func (s *Store) expiries(ctx context.Context) (*expiries, error) {
 
 // peek returns the earliest entry, or nil if there are none.
 func (e *expiries) peek(ctx context.Context) (*due, error) {
-	for len(e.buckets) > 0 && (len(e.queue) == 0 || !e.buckets[0].start().After(e.queue[0].expires)) {
-		b := e.buckets[0]
-		for from := uint64(1); ; {
-			entries, err := e.s.readNext(ctx, b.stream, b.subject, from, portion)
-			if err != nil {
-				return nil, err
-			}
-			for _, m := range entries {
-				if expires, id, ok := decodeDue(m.Data); ok {
-					heap.Push(&e.queue, due{b.stream, m.Seq, expires, id, m.Time})
-				}
-			}
-			if len(entries) < portion {
-				break
-			}
-			from = entries[portion-1].Seq + 1
+	for len(e.buckets) > 0 {
+		b := &e.buckets[0]
+		expired := !b.end().After(e.now)
+		if len(e.queue) > 0 && (b.start().After(e.queue[0].expires) || expired && b.from > 0) {
+			break
 		}
-		e.buckets = e.buckets[1:]
+		entries, err := e.s.readNext(ctx, b.stream, b.subject, b.from, e.s.sweepPortion)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range entries {
+			if expires, id, ok := decodeDue(m.Data); ok {
+				heap.Push(&e.queue, due{b.stream, m.Seq, expires, id, m.Time})
+			}
+		}
+		if len(entries) == e.s.sweepPortion {
+			b.from = entries[len(entries)-1].Seq + 1
+		} else {
+			e.buckets = e.buckets[1:]
+		}
 	}
 	if len(e.queue) == 0 {
 		return nil, nil
@@ -117,7 +123,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []
 	if err := s.begin(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	all, err := s.expiries(ctx)
+	all, err := s.expiries(ctx, now)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
