@@ -22,16 +22,17 @@ const (
 )
 
 // Check fails the test if the memory or time of run grows with the square of n. Prepare returns run
-// for an input of size n; the call of prepare is not measured. Check skips the test under the race
-// detector, which makes it many times slower and cannot find a race in a single goroutine.
+// for an input of size n; the call of prepare is not measured. Check skips the test with the flag
+// -short, and under the race detector, which makes it many times slower and cannot find a race in a
+// single goroutine.
 //
 // Time is the processor time of the goroutine's thread, so other load on the machine does not
 // matter. On operating systems that do not report it per thread, Check compares memory only. It
 // uses the smallest figure of several runs.
 func Check(t *testing.T, prepare func(n int) (run func())) {
 	t.Helper()
-	if Race {
-		t.Skip("slow with the race detector")
+	if Race || testing.Short() {
+		t.Skip("long, above all with the race detector")
 	}
 	if why := squared(prepare); why != "" {
 		t.Error(why)

@@ -224,10 +224,13 @@ var exceptions = []struct {
 
 // Count returns the number of values to make of each definition.
 func Count() int {
-	if os.Getenv("MCPWIRE_LONG") != "" {
+	switch {
+	case os.Getenv("MCPWIRE_LONG") != "":
 		return 3000
+	case testing.Short():
+		return 5
 	}
-	return 100 / slower
+	return 100
 }
 
 // Seed returns the seed of all random values.

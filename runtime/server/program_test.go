@@ -48,6 +48,9 @@ func program(t *testing.T, name string, max int, overHTTP bool) []byte {
 // build builds a program and returns its path.
 func build(t *testing.T, source []byte) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), source, 0o600); err != nil {
 		t.Fatal(err)

@@ -37,6 +37,10 @@ func TestHostilePeerCannotExceedLimits(t *testing.T) {
 	answers := func(context.Context, *session.Request) (codec.Encoder, error) {
 		return session.Raw(`{"text":"` + strings.Repeat("x", 1<<20) + `"}`), nil
 	}
+	messages := 30 // each of a megabyte
+	if testing.Short() {
+		messages = 12
+	}
 	for _, c := range []struct {
 		name    string
 		batches bool
@@ -85,7 +89,7 @@ func TestHostilePeerCannotExceedLimits(t *testing.T) {
 			send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 			send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			before := heap()
-			for i := range 30 {
+			for i := range messages {
 				send(c.message(i + 1))
 			}
 			if held := heap() - before; held > 2*limit+1<<20 {

@@ -95,14 +95,14 @@ var messageCases = []testCase{
 		c.equal("task", p.outcome(p.task("echo", arguments)), arguments)
 		c.equal("plain call", p.plain("echo", arguments), arguments)
 	}},
-	{name: "result of 8 MiB", run: func(c *check) {
+	{name: "result of 8 MiB", long: true, run: func(c *check) {
 		p := c.peer()
 		id := p.task("big", fmt.Sprintf(`{"count":%d}`, 8<<20))
 		if got := p.outcome(id); got != strings.Repeat("x", 8<<20) {
 			c.Errorf("got %d bytes, which begin with %s", len(got), shorten(got))
 		}
 	}},
-	{name: "thousand tasks, no goroutine left", transports: "memory", run: func(c *check) { // the bubble of the test waits for all goroutines
+	{name: "thousand tasks, no goroutine left", long: true, transports: "memory", run: func(c *check) { // the bubble of the test waits for all goroutines
 		p := c.peer()
 		for range 1000 {
 			id := p.task("echo", `{}`)

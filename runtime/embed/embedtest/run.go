@@ -38,6 +38,7 @@ type testCase struct {
 	name       string
 	era        string // "session", "modern", or "" for both
 	transports string // space-separated; "" for all
+	long       bool   // does not run with the flag -short
 	setup      setup
 	run        func(c *check)
 }
@@ -45,14 +46,15 @@ type testCase struct {
 // cases are the cases of the suite.
 var cases = slices.Concat(callCases, taskCases, inputCases, accessCases, notificationCases, restartCases, messageCases)
 
-// Run runs all cases. TestMain of the package must call [Main].
+// Run runs all cases, or with the flag -short those that are not long. TestMain of the package must
+// call [Main].
 func Run(t *testing.T, s Subject) {
 	for _, transport := range []string{"memory", "stdio", "http"} {
 		for _, era := range []string{"session", "modern"} {
 			t.Run(transport+" "+era, func(t *testing.T) {
 				t.Parallel()
 				for _, tt := range cases {
-					if tt.era != "" && tt.era != era || tt.transports != "" && !slices.Contains(strings.Fields(tt.transports), transport) {
+					if tt.era != "" && tt.era != era || tt.transports != "" && !slices.Contains(strings.Fields(tt.transports), transport) || tt.long && testing.Short() {
 						continue
 					}
 					t.Run(tt.name, func(t *testing.T) {

@@ -53,6 +53,9 @@ func TestEverythingExampleRunsTasks(t *testing.T) {
 // buildEverything builds the example of the SDK with the patch.
 func buildEverything(t *testing.T) (program string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
 	run := func(dir, name string, arguments ...string) string {
 		t.Helper()
 		cmd := exec.Command(name, arguments...)

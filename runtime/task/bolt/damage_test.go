@@ -118,7 +118,7 @@ func TestTruncatedFileIsReported(t *testing.T) {
 	}
 	step := 2048 // half a page
 	if testing.Short() {
-		step *= 7
+		step *= 29
 	}
 	for size := 0; size < len(whole); size += step {
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
@@ -155,7 +155,7 @@ func TestDamagedFileIsReported(t *testing.T) {
 	reported := 0
 	rounds := 60
 	if testing.Short() {
-		rounds = 12
+		rounds = 6
 	}
 	for n := range rounds {
 		damaged := append([]byte(nil), whole...)

@@ -1,5 +1,0 @@
-//go:build !race
-
-package roundtrip
-
-const slower = 1
