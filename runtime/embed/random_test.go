@@ -266,6 +266,7 @@ func (g *generator) finish(t *testing.T, seed uint64, id string, store task.Stor
 			}
 		}
 		if g.IntN(5) == 0 {
+			synctest.Wait() // a step that has begun is recorded, too
 			restart()
 		}
 		if turn > 100 {

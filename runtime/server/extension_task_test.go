@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -401,6 +402,7 @@ func TestExtensionTaskIsReadableFromCreationToExpiry(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		time.Sleep(time.Millisecond)
+		synctest.Wait() // while the task is being removed, it may be unknown
 		c.fails("tasks/get", `{"taskId":"`+id+`"}`, withExtension, jsonrpc.CodeInvalidParams, "expired")
 	})
 	inBubble(t, func(t *testing.T) {

@@ -219,6 +219,7 @@ func TestGeneratedHandlersContinueFromJournal(t *testing.T) {
 					}
 				}
 				if r.IntN(5) == 0 {
+					synctest.Wait() // a step that has begun is recorded, too
 					d.restart()
 				}
 				if turn > 100 {
