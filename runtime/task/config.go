@@ -77,6 +77,8 @@ type Config struct {
 	// occurs, possibly concurrently, and must return quickly. A panic of it is logged. If Audit is
 	// nil, events are only logged.
 	Audit func(Event)
+	// Observer observes the work of tasks; nil for none.
+	Observer Observer
 	// Logger receives the same events, and failures of the store and of work. If it is nil,
 	// warnings and errors go to [slog.Default].
 	Logger *slog.Logger

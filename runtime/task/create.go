@@ -96,6 +96,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
 		Method: q.Method, Params: q.Params, Token: q.Token, Name: q.Name,
 		Protocol: q.Protocol, Restartable: q.Restartable, Runner: q.Runner,
+		Trace: m.trace(ctx),
 	}
 	if q.Restartable && q.Runner == "" {
 		r.Durable = (&Durable{Version: q.Version}).with(q.Entries)
@@ -168,7 +169,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 	m.limits.commit(&run.usage, r, 0)
 	m.audit.created(r)
 	m.scheduleSweep(r.Expires())
-	go m.runWork(run, work) // ends with the work; calls removeRun
+	go m.runWork(run, m.observed(r, work)) // ends with the work; calls removeRun
 	return nil
 }
 

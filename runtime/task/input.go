@@ -51,6 +51,21 @@ func (run *Run) Ask(ctx context.Context, key string, occurrence int, method stri
 	for key != "" && run.outlasts(ctx, err) {
 		number, r, err = run.addInputRequest(ctx, q)
 	}
+	if run.m.cfg.Observer == nil || err != nil {
+		return run.awaitAnswer(ctx, w, q, number, &r, err)
+	}
+	end := func(error) {}
+	if stored := r.inputRequest(number); stored != nil && stored.Open() {
+		end = run.observeWait(ctx, method)
+	}
+	answer, err := run.awaitAnswer(ctx, w, q, number, &r, nil)
+	end(err)
+	return answer, err
+}
+
+// awaitAnswer waits for the answer to an input request that is stored in r, or handles err, the error
+// of storing it. w is nil if the work is not parked meanwhile.
+func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, number uint64, r *Record, err error) (json.RawMessage, error) {
 	until, parked := ctx, false
 	if w != nil {
 		both := lazyctx.WithBoth(ctx, &w.ended)
@@ -67,12 +82,12 @@ func (run *Run) Ask(ctx context.Context, key string, occurrence int, method stri
 			return stored.answer()
 		}
 		r.Params, r.InputRequests = nil, nil // as in Manager.wait
-		err = run.m.store.wait(until, &r)
+		err = run.m.store.wait(until, r)
 		for run.outlasts(until, err) {
-			err = run.m.store.get(until, run.id, &r)
+			err = run.m.store.get(until, run.id, r)
 		}
 		parked = err != nil && w != nil && w.ended.Err() != nil
-		if err == nil && run.fenced(&r) {
+		if err == nil && run.fenced(r) {
 			err = ErrFenced
 		}
 	}

@@ -113,7 +113,7 @@ func (m *Manager) resume(run *Run) Work {
 			m.mu.Lock()
 			run.wakePending = false // set by the change above
 			m.mu.Unlock()
-			return work
+			return m.observed(&r, work)
 		}
 		if m.rest(run, wake) {
 			return nil

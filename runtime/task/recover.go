@@ -113,7 +113,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	}
 	run.preparing, run.isRerun = true, rerun
 	from := m.prepareClaim(run, &r)
-	_, err = m.change(ctx, r.ID, func(r *Record) error {
+	r, err = m.change(ctx, r.ID, func(r *Record) error {
 		if err := run.take(r, from); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	run.preparing = false
 	run.endClaiming()
 	m.audit.recovered(&r)
-	go m.runWork(run, work) // ends with the work; calls removeRun
+	go m.runWork(run, m.observed(&r, work)) // ends with the work; calls removeRun
 	return nil
 }
 

@@ -232,7 +232,7 @@ func (m *Manager) runWork(run *Run, work Work) {
 		m.publish(run, end)
 	}()
 	for {
-		result, failure := run.callWork(work)
+		result, failure := callWork(run.ctx.Load(), run, work)
 		w := run.waits.Load()
 		w.stop()
 		if _, _, waiting := w.awaited(); waiting && errors.Is(failure, ErrParked) {
@@ -248,9 +248,9 @@ func (m *Manager) runWork(run *Run, work Work) {
 }
 
 // callWork calls work and returns a panic as an error.
-func (run *Run) callWork(work Work) (result codec.Encoder, err error) {
+func callWork(ctx context.Context, run *Run, work Work) (result codec.Encoder, err error) {
 	defer boundary.Catch(&err)
-	return work(run.ctx.Load(), run)
+	return work(ctx, run)
 }
 
 // interrupted reports whether the work ended because the Manager closed and the next Manager
