@@ -1,0 +1,177 @@
+package otel
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/transport"
+)
+
+// kind identifies operations that have the same attributes, except for those of a single one.
+type kind struct {
+	server   bool // this end receives the message
+	method   string
+	target   string // name of the tool or the prompt
+	revision mcp.Revision
+	info     transport.Info
+}
+
+// entry holds what all operations of a kind share, so that it is made once.
+type entry struct {
+	server  bool
+	span    string
+	options []trace.SpanStartOption
+	attrs   []attribute.KeyValue // of spans and of metrics
+	active  *atomic.Int64        // the operations of the method
+	success []metric.RecordOption
+	failure copied[string, []metric.RecordOption] // by error.type
+}
+
+// copied is a map whose readers take no lock: each change copies it. It holds at most a given number
+// of keys, so that a peer cannot make it grow without a limit.
+type copied[K comparable, V any] struct {
+	mu      sync.Mutex
+	current atomic.Pointer[map[K]V]
+}
+
+// get returns the value of a key, which add makes if it is missing. ok is false if there is no room
+// for it.
+func (c *copied[K, V]) get(key K, max int, add func() V) (v V, ok bool) {
+	if m := c.current.Load(); m != nil {
+		if v, ok = (*m)[key]; ok {
+			return v, true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var next map[K]V
+	if m := c.current.Load(); m != nil {
+		if v, ok = (*m)[key]; ok {
+			return v, true
+		}
+		if len(*m) >= max {
+			return v, false
+		}
+		next = maps.Clone(*m)
+	} else {
+		next = map[K]V{}
+	}
+	v = add()
+	next[key] = v
+	c.current.Store(&next)
+	return v, true
+}
+
+// each calls f for each key.
+func (c *copied[K, V]) each(f func(K, V)) {
+	if m := c.current.Load(); m != nil {
+		for k, v := range *m {
+			f(k, v)
+		}
+	}
+}
+
+// Limits of the numbers of attribute sets.
+const (
+	maxKinds      = 2000 // kinds of operations
+	maxErrorTypes = 50   // of one kind
+)
+
+// entryOf returns the entry of a kind. If there are too many kinds, it returns that of a kind with
+// fewer attributes.
+func (t *Telemetry) entryOf(k kind) *entry {
+	e, ok := t.entries.get(k, maxKinds, func() *entry { return t.newEntry(k) })
+	if ok {
+		return e
+	}
+	rest := kind{server: k.server, method: k.method}
+	if !protocolMethod(k.method) {
+		rest.method = other
+	}
+	if k.target != "" {
+		rest.target = other
+	}
+	// The number of these is bounded by that of methods.
+	e, _ = t.entries.get(rest, 2*maxKinds, func() *entry { return t.newEntry(rest) })
+	return e
+}
+
+func (t *Telemetry) newEntry(k kind) *entry {
+	e := &entry{server: k.server, span: k.method, attrs: []attribute.KeyValue{keyMethod.String(k.method)}}
+	if k.target != "" {
+		key := keyPrompt
+		if k.method == mcp.MethodToolsCall {
+			key = keyTool
+		}
+		e.span += " " + k.target
+		e.attrs = append(e.attrs, key.String(k.target))
+	}
+	if k.method == mcp.MethodToolsCall {
+		e.attrs = append(e.attrs, keyOperation.String("execute_tool"))
+	}
+	e.attrs = append(e.attrs, connection(k.revision, k.info)...)
+	spanKind := trace.SpanKindClient
+	if k.server {
+		spanKind = trace.SpanKindServer
+	}
+	e.options = []trace.SpanStartOption{trace.WithSpanKind(spanKind), trace.WithAttributes(e.attrs...)}
+	e.success = recordOptions(e.attrs)
+	e.active, _ = t.active[side(k.server)].get(k.method, maxKinds+1, func() *atomic.Int64 { return new(atomic.Int64) })
+	return e
+}
+
+// connection returns the attributes of a connection.
+func connection(revision mcp.Revision, info transport.Info) (attrs []attribute.KeyValue) {
+	if revision != "" {
+		attrs = append(attrs, keyRevision.String(string(revision)))
+	}
+	if info.Network != "" {
+		attrs = append(attrs, keyNetwork.String(info.Network))
+	}
+	if info.Protocol != "" {
+		attrs = append(attrs, keyProtocol.String(info.Protocol))
+	}
+	if info.Host != "" {
+		attrs = append(attrs, keyServerAddress.String(info.Host), keyServerPort.Int(info.Port))
+	}
+	return attrs
+}
+
+func recordOptions(attrs []attribute.KeyValue) []metric.RecordOption {
+	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))}
+}
+
+// record returns the options for the metric of an operation that has ended with an error.type, or
+// with "" for success. code is set if the error.type is a code of JSON-RPC.
+func (e *entry) record(errorType string, code bool) []metric.RecordOption {
+	if errorType == "" {
+		return e.success
+	}
+	add := func() []metric.RecordOption {
+		attrs := append(e.attrs[:len(e.attrs):len(e.attrs)], keyErrorType.String(errorType))
+		if code {
+			attrs = append(attrs, keyStatusCode.String(errorType))
+		}
+		return recordOptions(attrs)
+	}
+	options, ok := e.failure.get(errorType, maxErrorTypes, add)
+	if !ok {
+		errorType, code = other, false
+		options, _ = e.failure.get(errorType, maxErrorTypes+1, add)
+	}
+	return options
+}
+
+// side is the index of the values of clients and servers.
+func side(server bool) int {
+	if server {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,168 @@
+package otel
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// observeTasks makes the Manager of a configuration report its tasks.
+func (t *Telemetry) observeTasks(cfg *task.Config) {
+	cfg.Observer = &observer{t, cfg.Observer}
+	next := cfg.Audit
+	cfg.Audit = func(e task.Event) {
+		t.guard(func() { t.audit(&e) })
+		if next != nil {
+			next(e)
+		}
+	}
+}
+
+// audit counts an event.
+func (t *Telemetry) audit(e *task.Event) {
+	ctx := context.Background()
+	switch {
+	case e.Kind == task.EventCreated:
+		t.created.Add(ctx, 1)
+	case e.Kind == task.EventMoved && task.Terminal(e.To):
+		t.ended.Add(ctx, 1, metric.WithAttributes(keyStatus.String(string(e.To))))
+	case e.Kind == task.EventExpired && !task.Terminal(e.To):
+		t.ended.Add(ctx, 1, metric.WithAttributes(keyStatus.String("expired")))
+	case e.Kind == task.EventRefused:
+		class, _ := classify(ctx, task.WireError(e.Err))
+		t.taskRefused.Add(ctx, 1, metric.WithAttributes(keyMethod.String(e.Method), keyErrorType.String(class)))
+	}
+}
+
+// observer is the task.Observer of a Manager.
+type observer struct {
+	t    *Telemetry
+	next task.Observer // of the configuration; nil for none
+}
+
+// traceparent is the name of the field whose value a record stores.
+const traceparent = "traceparent"
+
+// Trace implements [task.Observer]. It returns the traceparent of the span of ctx.
+func (o *observer) Trace(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	text := carrier[traceparent]
+	if text == "" && o.next != nil {
+		return o.next.Trace(ctx)
+	}
+	return text
+}
+
+// Run implements [task.Observer].
+func (o *observer) Run(ctx context.Context, r task.Record) (context.Context, func(codec.Encoder, error)) {
+	end := func(codec.Encoder, error) {}
+	if o.next != nil {
+		derived, inner := o.next.Run(ctx, r)
+		if derived != nil {
+			ctx = derived
+		}
+		if inner != nil {
+			end = inner
+		}
+	}
+	t, begun := o.t, o.t.now()
+	name, attrs := spanRun, []attribute.KeyValue{keyMethod.String(r.Method)}
+	if r.Name != "" {
+		name += " " + r.Name
+		attrs = append(attrs, keyTool.String(r.Name))
+	}
+	options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithAttributes(attrs...), trace.WithAttributes(keyTask.String(r.ID), keyReruns.Int(r.Reruns))}
+	creator := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: r.Trace}))
+	if creator.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: creator}))
+	}
+	derived, span := t.tracer.Start(ctx, name, options...)
+	return derived, func(result codec.Encoder, err error) {
+		defer end(result, err)
+		out, word := ran(ctx, result, err)
+		if out.errorType != "" {
+			fail(span, &out)
+			attrs = append(attrs, keyErrorType.String(out.errorType))
+		}
+		span.SetAttributes(keyOutcome.String(word))
+		span.End()
+		attrs = append(attrs, keyOutcome.String(word))
+		t.runDuration.Record(trace.ContextWithSpan(context.Background(), span), t.now().Sub(begun).Seconds(), metric.WithAttributes(attrs...))
+	}
+}
+
+// ran returns how a run has ended, and a word for it.
+func ran(ctx context.Context, result codec.Encoder, err error) (out outcome, word string) {
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil:
+		if out = received(result); out.errorType != "" {
+			return out, "failed"
+		}
+		return out, "completed"
+	case errors.Is(err, task.ErrParked):
+		return out, "parked"
+	case errors.Is(cause, task.ErrCancelled):
+		return out, "cancelled"
+	case errors.Is(cause, task.ErrExpired):
+		return out, "expired"
+	case errors.Is(cause, task.ErrClosed), errors.Is(cause, task.ErrFenced):
+		return out, "interrupted" // it may run again elsewhere
+	}
+	failure := boundary.WireError(err)
+	return outcome{errorType: codeText(failure.Code), message: failure.Message}, "failed"
+}
+
+// Wait implements [task.Observer].
+func (o *observer) Wait(ctx context.Context, run *task.Run, method string) func(error) {
+	end := func(error) {}
+	if o.next != nil {
+		if inner := o.next.Wait(ctx, run, method); inner != nil {
+			end = inner
+		}
+	}
+	_, span := o.t.tracer.Start(ctx, spanWait+" "+method, trace.WithAttributes(keyMethod.String(method), keyTask.String(run.ID())))
+	return func(err error) {
+		defer end(err)
+		endSpan(ctx, span, err)
+	}
+}
+
+// step is the middleware of steps.
+func (t *Telemetry) step(ctx context.Context, c *server.Call, name string, next func(context.Context) error) (err error) {
+	derived, span := ctx, trace.Span(nil)
+	t.guard(func() {
+		attrs := []attribute.KeyValue{keyStep.String(name)}
+		if run, ok := c.Task(); ok {
+			attrs = append(attrs, keyTask.String(run.ID()))
+		}
+		derived, span = t.tracer.Start(ctx, spanStep, trace.WithAttributes(attrs...))
+	})
+	if span == nil {
+		return next(ctx)
+	}
+	err = errPanicked // unless next returns
+	defer func() { t.guard(func() { endSpan(ctx, span, err) }) }()
+	err = next(derived)
+	return err
+}
+
+// endSpan ends a span with an error, which may be nil. Parked work has not failed.
+func endSpan(ctx context.Context, span trace.Span, err error) {
+	if err != nil && !errors.Is(err, task.ErrParked) {
+		out := outcome{message: boundary.ErrorText(err)}
+		out.errorType, _ = classify(ctx, err)
+		fail(span, &out)
+	}
+	span.End()
+}
