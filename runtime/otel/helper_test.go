@@ -19,6 +19,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/otel"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -163,7 +164,10 @@ func serve(t *testing.T, s *server.Server, conn transport.Conn) {
 // newServer returns a server that p observes.
 func (p *process) newServer(cfg server.Config, add func(s *server.Server)) *server.Server {
 	p.t.Helper()
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Logger, cfg.Session.Logger = slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
+	if cfg.TaskStore == nil {
+		cfg.TaskStore = memory.New()
+	}
 	p.Server(&cfg)
 	s := server.New("test", "1", &cfg)
 	add(s)

@@ -29,7 +29,7 @@ import (
 // operation is a request or a notification that is being sent or handled. It lives on the stack of
 // its middleware.
 type operation struct {
-	entry   *entry // nil if it is not observed
+	entry   *entry          // nil if it is not observed
 	ctx     context.Context // has the span
 	span    trace.Span
 	started time.Time
@@ -96,6 +96,7 @@ func (t *Telemetry) beginReceived(ctx context.Context, req *session.Request, has
 	address := ""
 	if s := req.Connection(); s != nil {
 		k.info = s.Info()
+		k.info.Host, k.info.Port = "", 0 // a client that handles requests of the server
 	} else if _, remote := transport.HTTP(ctx); remote != "" {
 		k.info = transport.Info{Network: "tcp", Protocol: "http"}
 	}
@@ -143,10 +144,7 @@ func (t *Telemetry) endReceived(ctx context.Context, op *operation, req *session
 
 // received returns the outcome of a handler that has returned a result.
 func received(result codec.Encoder) (out outcome) {
-	if u, ok := result.(interface{ Unwrap() codec.Encoder }); ok {
-		result = u.Unwrap()
-	}
-	switch r := result.(type) {
+	switch r := unwrap(result).(type) {
 	case *mcp.CallToolResult:
 		if r.IsError != nil && *r.IsError {
 			out.errorType = toolError
@@ -158,6 +156,21 @@ func received(result codec.Encoder) (out outcome) {
 	}
 	return out
 }
+
+// unwrap returns the value that v adds members to, if it adds any.
+func unwrap(v codec.Encoder) codec.Encoder {
+	for {
+		u, ok := v.(interface{ Unwrap() codec.Encoder })
+		if !ok {
+			return v
+		}
+		v = u.Unwrap()
+	}
+}
+
+// maxMethod is the length in bytes up to which methods that the protocol does not define have a name
+// of their own.
+const maxMethod = 100
 
 // sending returns middleware that observes sent messages. If client is set, it also observes the
 // sessions.
@@ -199,13 +212,16 @@ func (t *Telemetry) beginSent(ctx context.Context, call *session.Call) (derived 
 	derived = ctx
 	defer t.recovered()
 	k := kind{method: call.Method}
+	if len(k.method) > maxMethod && !protocolMethod(k.method) {
+		k.method = other
+	}
 	if s := call.Session; s != nil {
 		k.revision, k.info = s.Revision(), s.Info()
 	} else if req, ok := session.FromContext(ctx); ok { // a notification that belongs to a modern request
 		k.revision = req.Revision()
 	}
 	uri := ""
-	switch p := call.Params.(type) {
+	switch p := unwrap(call.Params).(type) {
 	case *mcp.CallToolRequestParams:
 		k.target = p.Name
 	case *mcp.GetPromptRequestParams:

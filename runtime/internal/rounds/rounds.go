@@ -127,6 +127,9 @@ type retry struct {
 	state     json.RawMessage // nil for none
 }
 
+// Unwrap returns the params without the input, for middleware that looks at params.
+func (r *retry) Unwrap() codec.Encoder { return r.params }
+
 // EncodeJSON implements [codec.Encoder].
 func (r *retry) EncodeJSON(w *wire.Writer) {
 	params, err := codec.Marshal(r.params)

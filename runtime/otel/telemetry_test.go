@@ -1,0 +1,369 @@
+package otel_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	noopmetric "go.opentelemetry.io/otel/metric/noop"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	nooptrace "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/otel"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// A task is created in one process and ends in another one: both of its runs link to the request
+// that created it.
+func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
+	for era, revisions := range eras {
+		t.Run(era, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "tasks.db")
+			running := make(chan bool, 2)
+			first, second, here := newProcess(t), newProcess(t), newProcess(t)
+			start := func(p *process, block bool) (*server.Server, task.Store) {
+				store, err := bolt.Open(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { store.Close() })
+				s := p.newServer(server.Config{TaskStore: store, Session: session.Config{Principal: "ada"}}, func(s *server.Server) {
+					server.AddTool(s, "render", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+						running <- true
+						if block {
+							<-ctx.Done()
+							return "", context.Cause(ctx)
+						}
+						return "done", nil
+					}, server.Tasks(receiver.Support{Mode: mcp.TaskSupportRequired, Restartable: true}))
+				})
+				if err := s.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				return s, store
+			}
+			s, store := start(first, true)
+			c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: revisions}})
+			h, err := c.StartTool(t.Context(), "render", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-running
+			c.Close()
+			s.Close()
+			store.Close()
+
+			s, _ = start(second, false)
+			c = here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: revisions}})
+			if _, err := c.AttachTool(h.ID()).Result(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.Close()
+			created := first.span("tools/call render")
+			for outcome, run := range map[string]sdktrace.ReadOnlySpan{
+				"interrupted": first.span("mcpwire.task.run render").Snapshot(), "completed": second.span("mcpwire.task.run render").Snapshot(),
+			} {
+				if got := value(run.Attributes(), "mcpwire.task.outcome"); got != outcome {
+					t.Errorf("outcome %q, want %q", got, outcome)
+				}
+				if got := value(run.Attributes(), "mcpwire.task.id"); got != h.ID() {
+					t.Errorf("task %q, want %q", got, h.ID())
+				}
+				if run.Parent().IsValid() || run.SpanContext().TraceID() == created.SpanContext.TraceID() {
+					t.Errorf("%s: the run is not in a trace of its own", outcome)
+				}
+				if links := run.Links(); len(links) != 1 || links[0].SpanContext.SpanID() != created.SpanContext.SpanID() || links[0].SpanContext.TraceID() != created.SpanContext.TraceID() {
+					t.Errorf("%s: links %v, want the span of the request %v", outcome, links, created.SpanContext.SpanID())
+				}
+			}
+			points := second.metrics()["mcpwire.tasks.ended"]
+			if n := points[attribute.NewSet(attribute.String("mcpwire.task.status", "completed"))]; n != 1 {
+				t.Errorf("%d completed tasks, want 1: %v", n, points)
+			}
+		})
+	}
+}
+
+// Steps and waits are children of their run.
+func TestStepsAndInputBelongToTheirRun(t *testing.T) {
+	p := newProcess(t)
+	s := p.newServer(server.Config{TaskStore: memory.New(), Session: session.Config{Principal: "ada"}}, addFeatures)
+	c := p.connect(transports["in-memory"](t, s), client.Options{Fill: fill, Session: session.Config{Revisions: session.Revisions()}})
+	h, err := c.StartTool(t.Context(), "order", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Result(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	run := p.span("mcpwire.task.run order").SpanContext.SpanID()
+	steps := p.spans("mcpwire.step")
+	if len(steps) != 2 {
+		t.Fatalf("%d steps, want 2", len(steps))
+	}
+	for _, child := range append(steps, p.span("mcpwire.task.input elicitation/create")) {
+		if child.Parent.SpanID() != run {
+			t.Errorf("%s: the parent is not the run", child.Name)
+		}
+	}
+	if got := steps[1].Status; got.Code != codes.Error || got.Description != "broken" {
+		t.Errorf("the status of a failed step is %v", got)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for era, revisions := range eras {
+		t.Run(era, func(t *testing.T) {
+			here, there := newProcess(t), newProcess(t)
+			s := there.newServer(server.Config{}, addFeatures)
+			c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: revisions}})
+			missing := "-32002"
+			if era == "requests" {
+				missing = "-32602"
+			}
+			c.CallTool(t.Context(), "fail", nil)
+			c.ReadResource(t.Context(), "x:z")
+			for span, want := range map[string][2]string{"tools/call fail": {"tool_error", ""}, "resources/read": {missing, missing}} {
+				for side, p := range map[string]*process{"client": here, "server": there} {
+					got := p.span(span)
+					if got.Status.Code != codes.Error || value(got.Attributes, "error.type") != want[0] || value(got.Attributes, "rpc.response.status_code") != want[1] {
+						t.Errorf("%s at the %s: status %v, attributes %v", span, side, got.Status, got.Attributes)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A client cannot make the number of attribute sets grow: unknown tools, methods and codes count
+// together.
+func TestCardinalityIsBounded(t *testing.T) {
+	for era, revisions := range eras {
+		p := newProcess(t)
+		s := p.newServer(server.Config{}, addFeatures)
+		o := client.Options{Session: session.Config{Revisions: revisions}}
+		c, err := client.Connect(t.Context(), transports["in-memory"](t, s), &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for i := range 300 {
+			c.With().CallTool(t.Context(), &mcp.CallToolRequestParams{Name: fmt.Sprint("unknown", i)})
+			c.With().GetPrompt(t.Context(), &mcp.GetPromptRequestParams{Name: fmt.Sprint("unknown", i)})
+			c.Session().Call(t.Context(), fmt.Sprint("unknown/", i), nil)
+		}
+		for name, points := range p.metrics() {
+			if len(points) > 10 {
+				t.Errorf("%s: %s has %d sets of attributes", era, name, len(points))
+			}
+		}
+		if n := len(p.spans("tools/call _OTHER")); n != 300 {
+			t.Errorf("%s: %d spans of unknown tools, want 300", era, n)
+		}
+	}
+}
+
+// HTTP middleware may have a span of its own, to which the span of the request has a link.
+func TestAmbientSpanIsLinked(t *testing.T) {
+	p := newProcess(t)
+	s := p.newServer(server.Config{}, addFeatures)
+	h := s.Handler(nil)
+	defer h.Close()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, span := p.provider.Tracer("web").Start(r.Context(), "POST")
+		defer span.End()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	defer web.Close()
+	conn, err := streamable.Dial(web.URL, streamable.ClientOptions{NoListen: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := newProcess(t)
+	c := here.connect(conn, client.Options{Session: session.Config{Revisions: session.ModernRevisions()}})
+	c.CallTool(t.Context(), "fail", nil)
+	received, sent := p.span("tools/call fail"), here.span("tools/call fail")
+	if received.Parent.SpanID() != sent.SpanContext.SpanID() {
+		t.Error("the parent is not the span of the client")
+	}
+	if len(received.Links) != 1 || !received.Links[0].SpanContext.IsValid() || received.Links[0].SpanContext.TraceID() == sent.SpanContext.TraceID() {
+		t.Errorf("links %v, want the span of the HTTP request", received.Links)
+	}
+}
+
+// faulty is a provider whose tracer, spans and instruments panic.
+type (
+	faultyTracers struct{ nooptrace.TracerProvider }
+	faultyTracer  struct{ nooptrace.Tracer }
+	faultyMeters  struct{ noopmetric.MeterProvider }
+	faultyMeter   struct{ noopmetric.Meter }
+	faultyCounter struct {
+		noopmetric.Int64Counter
+		noopmetric.Int64UpDownCounter
+	}
+	faultyHistogram struct{ noopmetric.Float64Histogram }
+	faultyEnd       struct{ sdktrace.SpanProcessor }
+)
+
+func (faultyTracers) Tracer(string, ...trace.TracerOption) trace.Tracer { return faultyTracer{} }
+func (faultyTracer) Start(context.Context, string, ...trace.SpanStartOption) (context.Context, trace.Span) {
+	panic("Start")
+}
+func (faultyMeters) Meter(string, ...metric.MeterOption) metric.Meter { return faultyMeter{} }
+func (faultyMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return faultyHistogram{}, nil
+}
+func (faultyHistogram) Record(context.Context, float64, ...metric.RecordOption) { panic("Record") }
+func (faultyEnd) OnStart(context.Context, sdktrace.ReadWriteSpan)               {}
+func (faultyEnd) OnEnd(sdktrace.ReadOnlySpan)                                   { panic("OnEnd") }
+func (faultyEnd) Shutdown(context.Context) error                                { return nil }
+func (faultyEnd) ForceFlush(context.Context) error                              { return nil }
+
+func TestPanicsOfProvidersBreakNoCall(t *testing.T) {
+	for name, providers := range map[string]otel.Options{
+		"start":  {TracerProvider: faultyTracers{}, MeterProvider: noopmetric.NewMeterProvider()},
+		"end":    {TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(faultyEnd{})), MeterProvider: noopmetric.NewMeterProvider()},
+		"record": {TracerProvider: nooptrace.NewTracerProvider(), MeterProvider: faultyMeters{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			providers.Logger = slog.New(slog.DiscardHandler)
+			telemetry, err := otel.New(providers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newProcess(t)
+			p.Telemetry = telemetry
+			s := p.newServer(server.Config{TaskStore: memory.New(), Session: session.Config{Principal: "ada"}}, addFeatures)
+			c := p.connect(transports["in-memory"](t, s), client.Options{Fill: fill, Session: session.Config{Revisions: session.Revisions()}})
+			if _, err := c.GetPrompt(t.Context(), "ask", nil); err != nil {
+				t.Error(err)
+			}
+			h, err := c.StartTool(t.Context(), "order", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := h.Result(t.Context()); err != nil || r.IsError != nil {
+				t.Error(r, err)
+			}
+		})
+	}
+}
+
+// A handler that panics has a span with an error, and the panic stays that of the handler.
+func TestPanicOfHandlerEndsItsSpan(t *testing.T) {
+	p := newProcess(t)
+	s := p.newServer(server.Config{Session: session.Config{Handler: nil}}, func(s *server.Server) {
+		server.AddTool(s, "panic", "", func(context.Context, *server.Call, struct{}) (string, error) { panic("tool") })
+	})
+	c := p.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: session.Revisions()}})
+	if _, err := c.CallTool(t.Context(), "panic", nil); err == nil || !strings.Contains(err.Error(), "panicked") {
+		t.Errorf("the call fails with %v", err)
+	}
+	for _, span := range p.spans("tools/call panic") {
+		if value(span.Attributes, "error.type") != "-32603" {
+			t.Errorf("attributes %v", span.Attributes)
+		}
+	}
+}
+
+func TestStoreKeepsOptionalMethods(t *testing.T) {
+	p := newProcess(t)
+	inner := memory.New()
+	defer inner.Close()
+	outer := p.Store(inner)
+	e, ok := outer.(task.Exclusive)
+	if !ok {
+		t.Fatal("not Exclusive")
+	}
+	release, err := e.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if _, err := inner.Acquire(); !errors.Is(err, task.ErrInUse) {
+		t.Errorf("the inner store is not acquired: %v", err)
+	}
+	if _, err := outer.Get(t.Context(), "missing"); !errors.Is(err, task.ErrNotFound) {
+		t.Error(err)
+	}
+	set := attribute.NewSet(attribute.String("mcpwire.store.operation", "get"), attribute.String("error.type", "not_found"))
+	if n := p.metrics()["mcpwire.task.store.duration"][set]; n != 1 {
+		t.Errorf("%d calls measured, want 1", n)
+	}
+}
+
+func TestSessionsAndRequestsInFlight(t *testing.T) {
+	here, there := newProcess(t), newProcess(t)
+	entered, leave := make(chan bool), make(chan bool)
+	s := there.newServer(server.Config{}, func(s *server.Server) {
+		server.AddTool(s, "wait", "", func(context.Context, *server.Call, struct{}) (string, error) {
+			entered <- true
+			<-leave
+			return "", nil
+		})
+	})
+	c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: session.Revisions()}})
+	done := make(chan error)
+	go func() { _, err := c.CallTool(t.Context(), "wait", nil); done <- err }()
+	<-entered
+	calls := attribute.NewSet(attribute.String("mcp.method.name", "tools/call"))
+	check := func(p *process, end string, sessions, requests int64) {
+		t.Helper()
+		points := p.metrics()
+		if n := points["mcpwire."+end+".active_sessions"][*attribute.EmptySet()]; n != sessions {
+			t.Errorf("%s: %d sessions, want %d", end, n, sessions)
+		}
+		if n := points["mcpwire."+end+".active_requests"][calls]; n != requests {
+			t.Errorf("%s: %d requests, want %d", end, n, requests)
+		}
+	}
+	check(here, "client", 1, 1)
+	check(there, "server", 1, 1)
+	leave <- true
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	ended := make(chan bool)
+	c.Session().AfterDone(func() { close(ended) }) // after the function of the telemetry
+	<-ended
+	s.Close()
+	check(here, "client", 0, 0)
+	check(there, "server", 0, 0)
+}
+
+func TestLogHandlerAddsSpan(t *testing.T) {
+	p := newProcess(t)
+	var out bytes.Buffer
+	log := slog.New(otel.LogHandler(slog.NewTextHandler(&out, nil))).With("a", 1)
+	p.in("span", func(ctx context.Context) { log.InfoContext(ctx, "inside") })
+	log.Info("outside")
+	span := p.span("span").SpanContext
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if want := "trace_id=" + span.TraceID().String() + " span_id=" + span.SpanID().String(); !strings.HasSuffix(lines[0], want) || !strings.Contains(lines[0], "a=1") {
+		t.Errorf("logged %q, want %q", lines[0], want)
+	}
+	if strings.Contains(lines[1], "trace_id") {
+		t.Errorf("logged %q without a span", lines[1])
+	}
+}
