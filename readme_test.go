@@ -40,7 +40,7 @@ func repository(t *testing.T) (root, use string) {
 		t.Fatal(err)
 	}
 	use = "go mod edit"
-	for _, module := range []string{"", "/runtime/auth/jwtauth", "/runtime/embed/gosdk", "/runtime/embed/mcpgo"} {
+	for _, module := range []string{"", "/runtime/auth/jwtauth", "/runtime/embed/gosdk", "/runtime/embed/mcpgo", "/runtime/otel"} {
 		use += " -replace github.com/mcpwire/mcpwire" + module + "=" + root + module
 	}
 	return root, use + "\n"

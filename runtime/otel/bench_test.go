@@ -12,6 +12,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/otel"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -92,5 +94,46 @@ func BenchmarkCall(b *testing.B) {
 				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 			})
 		}
+	}
+}
+
+// BenchmarkSide measures what telemetry adds to a call at one side, without the call itself and the
+// bytes that it adds to the message.
+func BenchmarkSide(b *testing.B) {
+	for name, sampler := range map[string]sdktrace.Sampler{"unsampled": sdktrace.NeverSample(), "recording": sdktrace.AlwaysSample()} {
+		tracers := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithBatcher(discard{}))
+		defer tracers.Shutdown(context.Background())
+		t, err := otel.New(otel.Options{
+			TracerProvider: tracers, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var cfg session.Config
+		t.Session(&cfg)
+		ctx := b.Context()
+		b.Run(name+" client", func(b *testing.B) {
+			send := cfg.Sending[0](func(context.Context, *session.Call) (json.RawMessage, error) {
+				return json.RawMessage(`{"content":[]}`), nil
+			})
+			params := &mcp.CallToolRequestParams{Name: "add"}
+			b.ReportAllocs()
+			before := processorTime(b)
+			for b.Loop() {
+				send(ctx, &session.Call{Method: mcp.MethodToolsCall, Params: params})
+			}
+			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+		b.Run(name+" server", func(b *testing.B) {
+			result := &mcp.CallToolResult{}
+			receive := cfg.Receiving[0](func(context.Context, *session.Request) (codec.Encoder, error) { return result, nil })
+			req := session.NewRequest(codec.IntScalar(1), mcp.MethodToolsCall, json.RawMessage(`{"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},"name":"add","arguments":{"A":1,"B":2}}`), eras["sessions"][0])
+			b.ReportAllocs()
+			before := processorTime(b)
+			for b.Loop() {
+				receive(ctx, req)
+			}
+			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
 	}
 }

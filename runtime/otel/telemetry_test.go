@@ -213,14 +213,10 @@ func TestAmbientSpanIsLinked(t *testing.T) {
 
 // faulty is a provider whose tracer, spans and instruments panic.
 type (
-	faultyTracers struct{ nooptrace.TracerProvider }
-	faultyTracer  struct{ nooptrace.Tracer }
-	faultyMeters  struct{ noopmetric.MeterProvider }
-	faultyMeter   struct{ noopmetric.Meter }
-	faultyCounter struct {
-		noopmetric.Int64Counter
-		noopmetric.Int64UpDownCounter
-	}
+	faultyTracers   struct{ nooptrace.TracerProvider }
+	faultyTracer    struct{ nooptrace.Tracer }
+	faultyMeters    struct{ noopmetric.MeterProvider }
+	faultyMeter     struct{ noopmetric.Meter }
 	faultyHistogram struct{ noopmetric.Float64Histogram }
 	faultyEnd       struct{ sdktrace.SpanProcessor }
 )
