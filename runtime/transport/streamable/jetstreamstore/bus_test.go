@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
 
@@ -12,8 +13,8 @@ var _ server.Bus = (*jetstreamstore.Bus)(nil)
 // Messages reach all subscribers until they stop. Each is told that messages may be lost when the
 // connection was broken.
 func TestBus(t *testing.T) {
-	servers := serve(t, 1)
-	a, b := connect(t, servers).Conn(), connect(t, servers).Conn()
+	servers := natstest.Run(t, 1)
+	a, b := servers.Connect(t), servers.Connect(t)
 	received := make(chan string, 100)
 	subscribe := func(name string, bus *jetstreamstore.Bus) (stop func()) {
 		t.Helper()

@@ -16,13 +16,12 @@ import (
 	"testing"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
-
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
@@ -39,14 +38,14 @@ type node struct {
 }
 
 // startNode starts a process.
-func startNode(t *testing.T, servers []*natsserver.Server, name string) *node {
+func startNode(t *testing.T, servers *natstest.Cluster, name string) *node {
 	t.Helper()
 	n := &node{name: name, waiting: make(chan struct{}, 100), release: make(chan struct{})}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.process = join(t, servers, "http://"+listener.Addr().String()+"/mcp", noExpiry)
+	n.process = join(t, servers.JetStream(t), "http://"+listener.Addr().String()+"/mcp", noExpiry)
 	n.server = server.New("fleet", "1", &server.Config{
 		Bus:       jetstreamstore.NewBus(n.js.Conn(), ""),
 		Subscribe: func(context.Context, *server.Call, string) error { return nil },
@@ -211,7 +210,7 @@ func mustCall(t *testing.T, c *client.Client, tool string) string {
 // Three processes behind a balancer serve sessions as one does. One of them is killed, and its
 // sessions continue at the others: requests, streams, subscriptions, and requests of the server.
 func TestFleet(t *testing.T) {
-	servers := serve(t, 1)
+	servers := natstest.Run(t, 1)
 	byName := map[string]*node{}
 	var nodes []*node
 	for _, name := range []string{"a", "b", "c"} {
@@ -319,7 +318,7 @@ func expireOf(t *testing.T, nodes []*node, victim *node) {
 // A process that is cut off from JetStream, but not from its clients, can write nothing after
 // another one has taken over, and its session ends there.
 func TestPartitionedHolder(t *testing.T) {
-	servers := serve(t, 1)
+	servers := natstest.Run(t, 1)
 	a, b := startNode(t, servers, "a"), startNode(t, servers, "b")
 	both := newBalancer(t, a)
 	c, u := dial(t, both)

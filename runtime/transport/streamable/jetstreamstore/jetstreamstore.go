@@ -19,7 +19,8 @@
 // holder, which the other processes forward its requests to. The claim of the holder is a message
 // in the same stream as the events, and JetStream accepts a write to the session only if that
 // message is still the newest claim. A process that was replaced, for instance because it was cut
-// off, can write nothing more, whatever its clock says.
+// off, can write nothing more, whatever its clock says. That holds for Stores that have joined: of
+// processes that share a stream, all must join.
 //
 // A [Bus] passes changes of lists and resources between the servers of a fleet.
 package jetstreamstore

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
 )
@@ -22,11 +22,11 @@ type process struct {
 	lost atomic.Int32 // number of calls of lost
 }
 
-// join starts a process.
-func join(t *testing.T, servers []*server.Server, url string, lease time.Duration) *process {
+// join starts a process with a connection to JetStream.
+func join(t *testing.T, js jetstream.JetStream, url string, lease time.Duration) *process {
 	t.Helper()
-	p := &process{js: connect(t, servers)}
-	p.Store = open(t, p.js, jetstreamstore.Options{Replicas: len(servers)})
+	p := &process{js: js}
+	p.Store = open(t, p.js, jetstreamstore.Options{})
 	var err error
 	if p.Locator, err = p.Join(t.Context(), jetstreamstore.LocatorOptions{URL: url, Lease: lease}); err != nil {
 		t.Fatal(err)
@@ -69,8 +69,8 @@ func (p *process) claims(t *testing.T, session, holder string) {
 const noExpiry = time.Hour // of leases that a busy machine must not lose
 
 func TestOneProcessHoldsSession(t *testing.T) {
-	servers := serve(t, 1)
-	a, b := join(t, servers, "http://a.example/mcp", noExpiry), join(t, servers, "http://b.example/mcp", noExpiry)
+	servers := natstest.Run(t, 1)
+	a, b := join(t, servers.JetStream(t), "http://a.example/mcp", noExpiry), join(t, servers.JetStream(t), "http://b.example/mcp", noExpiry)
 	a.open(t, "s")
 	if err := b.Locator.Open(t.Context(), "s", func() {}); !errors.Is(err, jetstreamstore.ErrNotHeld) {
 		t.Errorf("a second session with the same id: %v", err)
@@ -123,12 +123,12 @@ func TestReplacedProcessCannotWrite(t *testing.T) {
 		"Forget":         func(s *jetstreamstore.Store) error { return s.Forget(t.Context(), "s") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			servers := serve(t, 1)
-			a := join(t, servers, "http://a.example/mcp", noExpiry)
+			servers := natstest.Run(t, 1)
+			a := join(t, servers.JetStream(t), "http://a.example/mcp", noExpiry)
 			a.open(t, "s")
 			add(t, a, "s", "1", streamable.Event{Number: 1, Text: []byte("one")})
 			expire(t, a.js)
-			b := join(t, servers, "http://b.example/mcp", noExpiry)
+			b := join(t, servers.JetStream(t), "http://b.example/mcp", noExpiry)
 			b.claims(t, "s", "")
 			before, streams, err := b.Load(t.Context(), "s")
 			if err != nil {
@@ -152,11 +152,51 @@ func TestReplacedProcessCannotWrite(t *testing.T) {
 	}
 }
 
+// A process that comes back after a partition, in the middle of a write, can write nothing more.
+func TestWriteOverPartition(t *testing.T) {
+	servers := natstest.Run(t, 1)
+	nc, link := servers.ConnectLinked(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := join(t, js, "http://a.example/mcp", noExpiry)
+	a.open(t, "s")
+	add(t, a, "s", "1", streamable.Event{Number: 1, Text: []byte("one")})
+	link.Cut()
+	late := make(chan error)
+	go func() { // ends when the link is healed
+		late <- a.Append(t.Context(), "s", "1", streamable.Event{Number: 2, Text: []byte("late")})
+	}()
+	b := join(t, servers.JetStream(t), "http://b.example/mcp", noExpiry)
+	stream, err := b.js.Stream(t.Context(), jetstreamstore.DefaultName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := jetstreamstore.ExpireLease(t.Context(), stream, a.Locator); err != nil {
+		t.Fatal(err)
+	}
+	b.claims(t, "s", "")
+	if _, _, err := b.Load(t.Context(), "s"); err != nil {
+		t.Error(err)
+	}
+	add(t, b, "s", "1", streamable.Event{Number: 2, Text: []byte("two"), Last: true})
+	link.Heal()
+	if err := <-late; !errors.Is(err, jetstreamstore.ErrNotHeld) {
+		t.Errorf("the late write: %v", err)
+	}
+	wait(t, "call of lost", func() bool { return a.lost.Load() == 1 })
+	want := []streamable.Event{{Number: 1, Text: []byte("one")}, {Number: 2, Text: []byte("two"), Last: true}}
+	if diff := cmp.Diff(want, readAll(t, b, "s", "1", 0)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 // The lease of a process that is cut off ends, and another process takes over its sessions.
 func TestLeaseExpires(t *testing.T) {
-	servers := serve(t, 1)
-	a := join(t, servers, "http://a.example/mcp", time.Second)
-	b := join(t, servers, "http://b.example/mcp", noExpiry)
+	servers := natstest.Run(t, 1)
+	a := join(t, servers.JetStream(t), "http://a.example/mcp", time.Second)
+	b := join(t, servers.JetStream(t), "http://b.example/mcp", noExpiry)
 	a.open(t, "s")
 	a.js.Conn().Close()
 	wait(t, "call of lost", func() bool { return a.lost.Load() == 1 })
@@ -171,8 +211,8 @@ func TestLeaseExpires(t *testing.T) {
 
 // A process whose lease has ended joins again, as another process, and without its sessions.
 func TestProcessJoinsAgain(t *testing.T) {
-	servers := serve(t, 1)
-	a := join(t, servers, "http://a.example/mcp", time.Second)
+	servers := natstest.Run(t, 1)
+	a := join(t, servers.JetStream(t), "http://a.example/mcp", time.Second)
 	a.open(t, "s")
 	expire(t, a.js)
 	wait(t, "call of lost", func() bool { return a.lost.Load() > 0 })
@@ -187,7 +227,7 @@ func TestProcessJoinsAgain(t *testing.T) {
 
 // Claims of unknown sessions write nothing, because clients may send any id.
 func TestClaimOfUnknownSession(t *testing.T) {
-	a := join(t, serve(t, 1), "http://a.example/mcp", noExpiry)
+	a := join(t, natstest.Run(t, 1).JetStream(t), "http://a.example/mcp", noExpiry)
 	stream, err := a.js.Stream(t.Context(), jetstreamstore.DefaultName)
 	if err != nil {
 		t.Fatal(err)
@@ -205,12 +245,12 @@ func TestClaimOfUnknownSession(t *testing.T) {
 
 // Sessions that were stored before the first Join can be claimed.
 func TestClaimOfEarlierSession(t *testing.T) {
-	servers := serve(t, 1)
-	s := open(t, connect(t, servers), jetstreamstore.Options{})
+	servers := natstest.Run(t, 1)
+	s := open(t, servers.JetStream(t), jetstreamstore.Options{})
 	if err := s.PersistOpening(t.Context(), "s", streamable.Opening{}); err != nil {
 		t.Fatal(err)
 	}
-	a := join(t, servers, "http://a.example/mcp", noExpiry)
+	a := join(t, servers.JetStream(t), "http://a.example/mcp", noExpiry)
 	a.claims(t, "s", "")
 	if _, _, err := a.Load(t.Context(), "s"); err != nil {
 		t.Error(err)
@@ -220,7 +260,7 @@ func TestClaimOfEarlierSession(t *testing.T) {
 
 // Claims of sessions in use are written again before they expire, and stay valid.
 func TestClaimsInUseDoNotExpire(t *testing.T) {
-	a := join(t, serve(t, 1), "http://a.example/mcp", noExpiry)
+	a := join(t, natstest.Run(t, 1).JetStream(t), "http://a.example/mcp", noExpiry)
 	a.open(t, "s")
 	now := time.Now().Add(jetstreamstore.DefaultMaxAge / 2)
 	a.SetClock(func() time.Time { return now })
@@ -242,7 +282,7 @@ func TestClaimsInUseDoNotExpire(t *testing.T) {
 }
 
 func TestJoinChecksArguments(t *testing.T) {
-	s := open(t, connect(t, serve(t, 1)), jetstreamstore.Options{})
+	s := open(t, natstest.Run(t, 1).JetStream(t), jetstreamstore.Options{})
 	for _, url := range []string{"", "a.example", "ftp://a.example", "/mcp", "http://%"} {
 		if _, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: url}); err == nil {
 			t.Errorf("URL %q was accepted", url)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
@@ -35,7 +36,7 @@ func TestStore(t *testing.T) {
 			if nodes > 1 && testing.Short() {
 				t.Skip("takes seconds")
 			}
-			js := connect(t, serve(t, nodes))
+			js := natstest.Run(t, nodes).JetStream(t)
 			names := 0
 			next := func() string {
 				names++
@@ -83,7 +84,7 @@ func readAll(t *testing.T, s streamable.EventStore, session, stream string, afte
 // Events longer than a message of NATS, and more than one batch of them, are read from any position
 // by the Store that wrote them, and by another one.
 func TestLongStreams(t *testing.T) {
-	js := connect(t, serve(t, 1))
+	js := natstest.Run(t, 1).JetStream(t)
 	s := open(t, js, jetstreamstore.Options{MaxSessionBytes: 32 << 20})
 	var want []streamable.Event
 	for n := range 700 {
@@ -113,7 +114,7 @@ func TestLongStreams(t *testing.T) {
 
 // A full stream loses the oldest events of all sessions, but no opening, and writes go on.
 func TestFullStreamLosesOldestEvents(t *testing.T) {
-	js := connect(t, serve(t, 1))
+	js := natstest.Run(t, 1).JetStream(t)
 	s := open(t, js, jetstreamstore.Options{MaxBytes: 1 << 20, MaxSessionBytes: 100 << 10})
 	opening := streamable.Opening{Principal: "ann", Client: []byte(`{}`)}
 	for n := range 50 {
@@ -139,7 +140,7 @@ func TestFullStreamLosesOldestEvents(t *testing.T) {
 
 // The ids of requests count for the size of a session until the last event of their stream.
 func TestUnansweredRequestsCount(t *testing.T) {
-	js := connect(t, serve(t, 1))
+	js := natstest.Run(t, 1).JetStream(t)
 	s := open(t, js, jetstreamstore.Options{MaxSessionBytes: 64 << 10})
 	add(t, s, "s", "0", streamable.Event{Number: 1, Text: []byte("first")})
 	for n := range 20 {
@@ -170,7 +171,7 @@ func TestUnansweredRequestsCount(t *testing.T) {
 }
 
 func TestStreamIsConfiguredAndUpgraded(t *testing.T) {
-	js := connect(t, serve(t, 1))
+	js := natstest.Run(t, 1).JetStream(t)
 	open(t, js, jetstreamstore.Options{})
 	open(t, js, jetstreamstore.Options{MaxBytes: 1 << 20, MaxAge: time.Minute})
 	stream, err := js.Stream(t.Context(), jetstreamstore.DefaultName)
@@ -195,7 +196,7 @@ func TestStreamIsConfiguredAndUpgraded(t *testing.T) {
 
 // JetStream deletes old messages. Those of sessions in use are written again before.
 func TestSessionsInUseDoNotExpire(t *testing.T) {
-	js := connect(t, serve(t, 1))
+	js := natstest.Run(t, 1).JetStream(t)
 	s := open(t, js, jetstreamstore.Options{MaxAge: time.Hour})
 	stream, err := js.Stream(t.Context(), jetstreamstore.DefaultName)
 	if err != nil {
@@ -248,8 +249,8 @@ func TestServerFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	servers := serve(t, 3)
-	js := connect(t, servers)
+	servers := natstest.Run(t, 3)
+	js := servers.JetStream(t)
 	s := open(t, js, jetstreamstore.Options{Replicas: 3})
 	if err := s.PersistOpening(t.Context(), "s", streamable.Opening{Principal: "ann"}); err != nil {
 		t.Fatal(err)
@@ -263,16 +264,7 @@ func TestServerFails(t *testing.T) {
 	for range 20 {
 		next()
 	}
-	stream, err := js.Stream(t.Context(), jetstreamstore.DefaultName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leader := stream.CachedInfo().Cluster.Leader
-	for _, server := range servers {
-		if server.Name() == leader {
-			server.Shutdown()
-		}
-	}
+	servers.Kill(servers.Leader(jetstreamstore.DefaultName))
 	for range 20 {
 		next()
 	}
@@ -282,5 +274,15 @@ func TestServerFails(t *testing.T) {
 	_, streams, err := open(t, js, jetstreamstore.Options{Replicas: 3}).Load(t.Context(), "s")
 	if err != nil || len(streams) != 1 || streams[0].Last.Number != 40 {
 		t.Errorf("%+v, %v", streams, err)
+	}
+}
+
+// wait waits until done returns true.
+func wait(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no " + what)
+		}
 	}
 }
