@@ -10,13 +10,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// proof is a test function that names requirements.
+// proof is a test function, or a case of a test suite, that names requirements.
 type proof struct {
 	Package string // its folder, relative to the root of the module
-	Name    string // the name of the function
+	Name    string // the name of the function, or that of the case in quotes
 }
 
 var (
@@ -59,11 +60,11 @@ func inFile(name, folder string, found map[string][]proof) error {
 	}
 	for _, group := range f.Comments {
 		for _, m := range proves.FindAllStringSubmatch(group.Text(), -1) {
-			fn := around(f, group)
-			if fn == nil {
-				return fmt.Errorf("%s: proof outside a function", fset.Position(group.Pos()))
+			name := around(f, group)
+			if name == "" {
+				return fmt.Errorf("%s: proof outside a function and a case", fset.Position(group.Pos()))
 			}
-			p := proof{path.Clean(folder), fn.Name.Name}
+			p := proof{path.Clean(folder), name}
 			for _, id := range id.FindAllString(m[1], -1) {
 				if !slices.Contains(found[id], p) {
 					found[id] = append(found[id], p)
@@ -74,13 +75,45 @@ func inFile(name, folder string, found map[string][]proof) error {
 	return nil
 }
 
-// around returns the function that contains the comment or follows it.
-func around(f *ast.File, group *ast.CommentGroup) *ast.FuncDecl {
+// around returns the name of the function that contains the comment or follows it, or that of the
+// case that contains it: a composite literal with a field "name" in a table of the package. It
+// returns "" if there is none.
+func around(f *ast.File, group *ast.CommentGroup) (name string) {
 	for _, d := range f.Decls {
-		fn, ok := d.(*ast.FuncDecl)
-		if ok && (fn.Doc == group || fn.Pos() <= group.Pos() && group.End() <= fn.End()) {
-			return fn
+		inside := d.Pos() <= group.Pos() && group.End() <= d.End()
+		if fn, ok := d.(*ast.FuncDecl); ok && (inside || fn.Doc == group) {
+			return fn.Name.Name
+		}
+		if !inside {
+			continue
+		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			if n == nil || n.Pos() > group.Pos() || group.End() > n.End() {
+				return false
+			}
+			if literal, ok := n.(*ast.CompositeLit); ok && name == "" {
+				name = caseName(literal)
+			}
+			return true
+		})
+	}
+	return name
+}
+
+// caseName returns the field "name" of a composite literal in quotes, or "".
+func caseName(literal *ast.CompositeLit) string {
+	for _, e := range literal.Elts {
+		field, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		key, ok := field.Key.(*ast.Ident)
+		value, isText := field.Value.(*ast.BasicLit)
+		if ok && isText && key.Name == "name" && value.Kind == token.STRING {
+			if text, err := strconv.Unquote(value.Value); err == nil {
+				return strconv.Quote(text)
+			}
 		}
 	}
-	return nil
+	return ""
 }

@@ -73,6 +73,17 @@ func TestA(t *testing.T) {
 	}
 	// It Proves D-5. This proves E-6.
 }
+
+var cases = []testCase{
+	{name: "one", run: func(c *check) {
+		// Proves A-1.
+	}},
+	{name: "two", run: func(c *check) {
+		for _, row := range []row{{name: "inner"}} {
+			// Proves F-7.
+		}
+	}},
+}
 `
 	if err := os.WriteFile(filepath.Join(dir, "p_test.go"), []byte(src), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,8 +95,8 @@ func TestA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := []proof{{".", "TestA"}}
-	if diff := cmp.Diff(map[string][]proof{"A-1": a, "M-A-2": a, "B-03": a, "C-4": a}, got); diff != "" {
+	a, one, two := proof{".", "TestA"}, proof{".", `"one"`}, proof{".", `"two"`}
+	if diff := cmp.Diff(map[string][]proof{"A-1": {a, one}, "M-A-2": {a}, "B-03": {a}, "C-4": {a}, "F-7": {two}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

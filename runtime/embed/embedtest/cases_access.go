@@ -75,6 +75,7 @@ var accessCases = []testCase{
 		}
 	}},
 	{name: "Mcp-Name must match", transports: "http", era: "modern", run: func(c *check) {
+		// Proves XTASK-51.
 		id := c.peer().task("echo", `{}`)
 		body := `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":` + withMeta(ofTask(id), everything("modern"), "") + `}`
 		for name, want := range map[string]int{id: http.StatusOK, "other": http.StatusBadRequest, "": http.StatusBadRequest} {
@@ -159,6 +160,8 @@ func (c *check) send(r *http.Request) (status int, header http.Header, text stri
 }
 
 // separate checks that a principal cannot reach the tasks of another one.
+//
+// Proves XTASK-64.
 func separate(c *check) {
 	ada, eve := c.peerAs("ada"), c.peerAs("eve")
 	id := ada.task("gate", keyed("k"))

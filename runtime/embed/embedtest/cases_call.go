@@ -68,6 +68,7 @@ var callCases = []testCase{
 		}
 	}},
 	{name: "extension in a session is ignored", era: "session", run: func(c *check) {
+		// Proves XTASK-59.
 		p := c.peer()
 		more := `,"_meta":{"io.modelcontextprotocol/clientCapabilities":{` + withExtension + `}}`
 		c.equal("outcome", outcome(p.call("tools/call", call("greet", `{"name":"Ada"}`, more))), "Hello, Ada")
@@ -88,6 +89,7 @@ var callCases = []testCase{
 		p.fails("tasks/get", ofTask("unknown"), jsonrpc.CodeMethodNotFound)
 	}},
 	{name: "task parameter is ignored", era: "modern", run: func(c *check) {
+		// Proves XTASK-57.
 		p := c.peer()
 		created := p.result("tools/call", call("echo", `{}`, `,"task":{"ttl":5000}`))
 		p.taskOf(created)
@@ -149,6 +151,7 @@ var callCases = []testCase{
 		}
 	}},
 	{name: "capabilities are declared", run: func(c *check) {
+		// Proves XTASK-01 and XTASK-02.
 		capabilities := part(c.peer().initialize, "capabilities")
 		ofSession, extension := part(capabilities, "tasks"), part(capabilities, "extensions", "io.modelcontextprotocol/tasks")
 		if c.era == "modern" {
@@ -164,6 +167,7 @@ var callCases = []testCase{
 		c.equal("extension", extension, "")
 	}},
 	{name: "methods of the other era do not exist", run: func(c *check) {
+		// Proves XTASK-56.
 		p := c.peer()
 		id := p.task("echo", `{}`)
 		methods := []string{"tasks/update"}

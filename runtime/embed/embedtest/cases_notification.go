@@ -55,6 +55,7 @@ var notificationCases = []testCase{
 		}
 	}},
 	{name: "extension task has no progress", era: "modern", run: func(c *check) {
+		// Proves XTASK-49.
 		p := c.peer()
 		params := withMeta(call("count", keyed("k"), ""), p.capabilities, `,"progressToken":"t","io.modelcontextprotocol/logLevel":"debug"`)
 		id := p.taskOf(p.result("tools/call", params))
@@ -86,6 +87,7 @@ var notificationCases = []testCase{
 		})
 	}},
 	{name: "subscription reports a task", era: "modern", run: func(c *check) {
+		// Proves XTASK-45 and XTASK-46.
 		p := c.peer()
 		id := p.task("gate", keyed("k"))
 		request, _ := p.start("subscriptions/listen", fmt.Sprintf(`{"notifications":{"taskIds":[%q,"unknown"]}}`, id))

@@ -12,6 +12,7 @@ import (
 // States of tasks.
 var taskCases = []testCase{
 	{name: "status and poll interval", run: func(c *check) {
+		// Proves XTASK-15, XTASK-16 and XTASK-23.
 		p := c.peer()
 		created := p.create("gate", keyed("k"))
 		id := p.taskOf(created)
@@ -46,6 +47,7 @@ var taskCases = []testCase{
 		c.equal("events", p.events("k", 2), "[run cancelled]")
 	}},
 	{name: "unknown task", run: func(c *check) {
+		// Proves XTASK-53.
 		p := c.peer()
 		methods := []string{"tasks/get", "tasks/cancel", "tasks/result"}
 		if c.era == "modern" {
@@ -78,6 +80,7 @@ var taskCases = []testCase{
 		c.equal("status", p.status(id), "completed")
 	}},
 	{name: "cancel reaches the handler", run: func(c *check) {
+		// Proves XTASK-26.
 		p := c.peer()
 		id := p.task("gate", keyed("k"))
 		p.events("k", 1)
@@ -139,6 +142,7 @@ var taskCases = []testCase{
 		c.equal("events", p.events("k", 2), "[run passed]")
 	}},
 	{name: "tool error", run: func(c *check) {
+		// Proves XTASK-54.
 		p := c.peer()
 		c.equal("outcome of the plain call", p.plain("fail", `{}`), "failure: it is broken")
 		id := p.task("fail", `{}`)
