@@ -190,6 +190,14 @@ func (p *process) connect(conn transport.Conn, o client.Options) *client.Client 
 	return c
 }
 
+// end closes a client and waits until its session was reported.
+func end(c *client.Client) {
+	ended := make(chan bool)
+	c.Session().AfterDone(func() { close(ended) }) // runs after the function of the Telemetry
+	c.Close()
+	<-ended
+}
+
 // in calls f in a span of the caller.
 func (p *process) in(name string, f func(ctx context.Context)) {
 	ctx, span := p.provider.Tracer("test").Start(p.t.Context(), name)

@@ -108,7 +108,7 @@ func TestNames(t *testing.T) {
 		c.ReadResource(ctx, "x:z")
 		c.AttachTool("missing").Result(ctx)
 		c.Session().Call(ctx, strings.Repeat("x", 2000), nil) // too long
-		c.Close()
+		end(c)
 		s.Close()
 		for _, span := range p.exporter.GetSpans() {
 			name := span.SpanKind.String() + ": " + span.Name

@@ -339,10 +339,7 @@ func TestSessionsAndRequestsInFlight(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	c.Close()
-	ended := make(chan bool)
-	c.Session().AfterDone(func() { close(ended) }) // after the function of the telemetry
-	<-ended
+	end(c)
 	s.Close()
 	check(here, "client", 0, 0)
 	check(there, "server", 0, 0)
