@@ -32,6 +32,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
@@ -40,9 +41,9 @@ import (
 
 // options are the flags of a process.
 type options struct {
-	nats, http, url, debug, tools, name, secret string
-	replicas                                    int
-	lease                                       time.Duration
+	nats, http, url, debug, tools, name, secret, file string
+	replicas                                          int
+	lease                                             time.Duration
 }
 
 func main() {
@@ -55,6 +56,7 @@ func main() {
 	flag.StringVar(&o.tools, "tools", "all", "run the tasks of these tools: all, none or `NAMES` separated by commas")
 	flag.StringVar(&o.name, "name", "", "`NAME` of the process for operators (default host name and process id)")
 	flag.StringVar(&o.secret, "secret", os.Getenv("FLEET_SECRET"), "32 bytes or more of `SECRET`, the same in all processes that serve (default $FLEET_SECRET)")
+	flag.StringVar(&o.file, "import", "", "copy the tasks of a bolt `FILE` to the servers, and end")
 	flag.IntVar(&o.replicas, "replicas", 1, "replicas of new streams: `N` of 1, 3 or 5")
 	flag.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which a process that has died is replaced")
 	demonstrate := flag.Bool("demo", false, "run the demo")
@@ -63,6 +65,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	run := o.run
+	if o.file != "" {
+		run = o.load
+	}
 	if *demonstrate {
 		run = func(ctx context.Context) error {
 			drawing, err := demo(ctx, os.Stdout, 100)
@@ -75,6 +80,32 @@ func main() {
 	if err := run(ctx); err != nil {
 		log.Fatal("fleet: ", err)
 	}
+}
+
+// load copies the tasks of a bolt file to the servers. The fleet must not have started.
+func (o *options) load(ctx context.Context) error {
+	nc, err := nats.Connect(o.nats)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		return err
+	}
+	store, err := jetstream.Open(ctx, js, jetstream.Options{Name: "fleet", Replicas: o.replicas})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	old, err := bolt.Open(o.file)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	n, err := jetstream.Import(ctx, store, old)
+	log.Printf("copied %d tasks", n)
+	return err
 }
 
 // run runs the process until ctx ends.

@@ -2,9 +2,17 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
 
 // TestMain runs the program in place of the tests if the demo has started it as a worker.
@@ -29,6 +37,44 @@ func TestDemo(t *testing.T) {
 	t.Log(out.String())
 	if n := strings.Count(string(drawing), "<rect"); n < orders*items {
 		t.Errorf("the drawing has %d bars for %d items", n, orders*items)
+	}
+}
+
+// The tasks of a bolt file are in the store of the fleet after an import.
+func TestImport(t *testing.T) {
+	url, stop, err := startNATS(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	file := filepath.Join(t.TempDir(), "tasks.db")
+	old, err := bolt.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.Create(t.Context(), task.Record{ID: "x", Owner: "alice", Status: mcp.TaskStatusCompleted, Created: time.Now(), TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := &options{nats: url, file: file, tools: "all"}
+	if err := o.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	s, store, err := o.start(t.Context(), nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	defer s.Close()
+	if r, err := store.Get(t.Context(), "x"); err != nil || r.Owner != "alice" {
+		t.Errorf("got %+v, %v", r, err)
 	}
 }
 
