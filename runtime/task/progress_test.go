@@ -259,6 +259,7 @@ func TestFailedCancellationDoesNotRestartProgress(t *testing.T) {
 		}
 		store.setError(nil)
 		values <- 1
+		synctest.Wait() // until the work has reported it
 		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
 			t.Error(err)
 		}

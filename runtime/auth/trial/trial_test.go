@@ -330,7 +330,7 @@ func TestRegistration(t *testing.T) {
 	}
 	for name, form := range map[string]url.Values{
 		"no secret":    {"client_id": {id}},
-		"wrong secret": {"client_id": {id}, "client_secret": {"x" + secret[1:]}},
+		"wrong secret": {"client_id": {id}, "client_secret": {"x" + secret}},
 		"forged id":    {"client_id": {"x" + id}, "client_secret": {secret}},
 	} {
 		form.Set("grant_type", "authorization_code")
