@@ -295,6 +295,7 @@ func TestFleetSurvivesFaults(t *testing.T) {
 					mu.Lock()
 					refused++
 					mu.Unlock()
+					time.Sleep(20 * time.Millisecond) // the front end joins the fleet again
 					continue
 				}
 				results := finish(t, front, created.TaskID)
@@ -365,7 +366,8 @@ func finish(t *testing.T, m *task.Manager, id string) []string {
 			t.Errorf("task %s has not ended: %+v, %v", id, state, failed)
 			return nil
 		case err != nil:
-			continue // the store was out of reach
+			time.Sleep(20 * time.Millisecond) // the store is out of reach
+			continue
 		case out.Error != nil:
 			t.Errorf("task %s: %v", id, out.Error)
 			return nil
