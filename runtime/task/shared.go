@@ -2,6 +2,8 @@ package task
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"time"
 )
 
@@ -42,6 +44,22 @@ type Member struct {
 
 // DefaultLease is the default of [Member].Lease.
 const DefaultLease = 20 * time.Second
+
+// WithDefaults returns the member with the defaults of Name and Lease. Join of a [Shared] store calls
+// it.
+func (m Member) WithDefaults() Member {
+	if m.Lease == 0 {
+		m.Lease = DefaultLease
+	}
+	if m.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		m.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	return m
+}
 
 // Events are the callbacks of a member. They may be called concurrently and must return at once.
 type Events struct {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,18 +94,9 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
-	if self.Lease == 0 {
-		self.Lease = task.DefaultLease
-	}
+	self = self.WithDefaults()
 	if self.Lease < minLease {
 		return nil, fmt.Errorf("jetstream: join: lease of %v is too short (must be at least %v)", self.Lease, minLease)
-	}
-	if self.Name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		self.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
 	self.ID, self.Joined = rand.Text(), time.Now().UTC().Truncate(time.Millisecond)
 	data, err := json.Marshal(wireMember{self.Name, self.Tools, self.Lease.Milliseconds(), self.Joined})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -224,13 +223,7 @@ func (s *FleetStore) Join(ctx context.Context, m task.Member, e task.Events) (ta
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	if m.Name == "" {
-		host, _ := os.Hostname()
-		m.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
-	}
-	if m.Lease == 0 {
-		m.Lease = task.DefaultLease
-	}
+	m = m.WithDefaults()
 	m.Joined = time.Now()
 	f := s.fleet
 	f.mu.Lock()
