@@ -9,8 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -98,42 +102,78 @@ func BenchmarkCall(b *testing.B) {
 }
 
 // BenchmarkSide measures what telemetry adds to a call at one side, without the call itself and the
-// bytes that it adds to the message.
+// bytes that it adds to the message. Its floor is the same use of OpenTelemetry without this package:
+// a span with the attributes that the conventions require, its context in the message, and a
+// duration.
 func BenchmarkSide(b *testing.B) {
-	for name, sampler := range map[string]sdktrace.Sampler{"unsampled": sdktrace.NeverSample(), "recording": sdktrace.AlwaysSample()} {
+	for _, sampling := range []string{"unsampled", "recorded"} {
+		sampler := sdktrace.NeverSample()
+		if sampling == "recorded" {
+			sampler = sdktrace.AlwaysSample()
+		}
 		tracers := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithBatcher(discard{}))
 		defer tracers.Shutdown(context.Background())
-		t, err := otel.New(otel.Options{
-			TracerProvider: tracers, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
-		})
+		meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+		t, err := otel.New(otel.Options{TracerProvider: tracers, MeterProvider: meters})
 		if err != nil {
 			b.Fatal(err)
 		}
+		tracer := tracers.Tracer("floor")
+		durations, err := meters.Meter("floor").Float64Histogram("floor")
+		if err != nil {
+			b.Fatal(err)
+		}
+		attrs := []attribute.KeyValue{
+			attribute.String("mcp.method.name", mcp.MethodToolsCall), attribute.String("gen_ai.tool.name", "add"),
+			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("mcp.protocol.version", string(eras["sessions"][0])),
+		}
+		record := []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))}
+		propagator := propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+		const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		params := &mcp.CallToolRequestParams{Name: "add"}
+		result := &mcp.CallToolResult{}
 		var cfg session.Config
 		t.Session(&cfg)
-		ctx := b.Context()
-		b.Run(name+" client", func(b *testing.B) {
-			send := cfg.Sending[0](func(context.Context, *session.Call) (json.RawMessage, error) {
-				return json.RawMessage(`{"content":[]}`), nil
-			})
-			params := &mcp.CallToolRequestParams{Name: "add"}
-			b.ReportAllocs()
-			before := processorTime(b)
-			for b.Loop() {
+		send := cfg.Sending[0](func(_ context.Context, call *session.Call) (json.RawMessage, error) {
+			call.ID = codec.IntScalar(1)
+			return json.RawMessage(`{"content":[]}`), nil
+		})
+		receive := cfg.Receiving[0](func(context.Context, *session.Request) (codec.Encoder, error) { return result, nil })
+		req := session.NewRequest(codec.IntScalar(1), mcp.MethodToolsCall, json.RawMessage(`{"_meta":{"traceparent":"`+parent+`"},"name":"add","arguments":{"A":1,"B":2}}`), eras["sessions"][0])
+		for _, bench := range []struct {
+			name string
+			f    func(ctx context.Context)
+		}{
+			{"client/floor", func(ctx context.Context) {
+				started := time.Now()
+				ctx, span := tracer.Start(ctx, "tools/call add", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+				propagator.Inject(ctx, propagation.MapCarrier{})
+				span.SetAttributes(attribute.String("jsonrpc.request.id", "1"))
+				span.End()
+				durations.Record(ctx, time.Since(started).Seconds(), record...)
+			}},
+			{"client/telemetry", func(ctx context.Context) {
 				send(ctx, &session.Call{Method: mcp.MethodToolsCall, Params: params})
-			}
-			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
-		})
-		b.Run(name+" server", func(b *testing.B) {
-			result := &mcp.CallToolResult{}
-			receive := cfg.Receiving[0](func(context.Context, *session.Request) (codec.Encoder, error) { return result, nil })
-			req := session.NewRequest(codec.IntScalar(1), mcp.MethodToolsCall, json.RawMessage(`{"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},"name":"add","arguments":{"A":1,"B":2}}`), eras["sessions"][0])
-			b.ReportAllocs()
-			before := processorTime(b)
-			for b.Loop() {
-				receive(ctx, req)
-			}
-			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
-		})
+			}},
+			{"server/floor", func(ctx context.Context) {
+				started := time.Now()
+				ctx = propagator.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
+				all := append(attrs[:len(attrs):len(attrs)], attribute.String("jsonrpc.request.id", "1"))
+				ctx, span := tracer.Start(ctx, "tools/call add", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(all...))
+				span.End()
+				durations.Record(ctx, time.Since(started).Seconds(), record...)
+			}},
+			{"server/telemetry", func(ctx context.Context) { receive(ctx, req) }},
+		} {
+			b.Run(sampling+"/"+bench.name, func(b *testing.B) {
+				ctx := b.Context()
+				b.ReportAllocs()
+				before := processorTime(b)
+				for b.Loop() {
+					bench.f(ctx)
+				}
+				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+			})
+		}
 	}
 }

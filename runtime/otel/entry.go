@@ -24,13 +24,14 @@ type kind struct {
 
 // entry holds what all operations of a kind share, so that it is made once.
 type entry struct {
-	server  bool
-	span    string
-	options []trace.SpanStartOption
-	attrs   []attribute.KeyValue // of spans and of metrics
-	active  *atomic.Int64        // the operations of the method
-	success []metric.RecordOption
-	failure copied[string, []metric.RecordOption] // by error.type
+	server   bool
+	span     string
+	options  []trace.SpanStartOption // spanKind and attrs
+	spanKind trace.SpanStartOption
+	attrs    []attribute.KeyValue // of spans and of metrics
+	active   *atomic.Int64        // the operations of the method
+	success  []metric.RecordOption
+	faults   copied[fault, []metric.RecordOption]
 }
 
 // copied is a map whose readers take no lock: each change copies it. It holds at most a given number
@@ -79,8 +80,8 @@ func (c *copied[K, V]) each(f func(K, V)) {
 
 // Limits of the numbers of attribute sets.
 const (
-	maxKinds      = 2000 // kinds of operations
-	maxErrorTypes = 50   // of one kind
+	maxKinds  = 2000 // kinds of operations
+	maxFaults = 50   // of one kind
 )
 
 // entryOf returns the entry of a kind. If there are too many kinds, it returns that of a kind with
@@ -116,11 +117,11 @@ func (t *Telemetry) newEntry(k kind) *entry {
 		e.attrs = append(e.attrs, keyOperation.String("execute_tool"))
 	}
 	e.attrs = append(e.attrs, connection(k.revision, k.info)...)
-	spanKind := trace.SpanKindClient
+	e.spanKind = trace.WithSpanKind(trace.SpanKindClient)
 	if k.server {
-		spanKind = trace.SpanKindServer
+		e.spanKind = trace.WithSpanKind(trace.SpanKindServer)
 	}
-	e.options = []trace.SpanStartOption{trace.WithSpanKind(spanKind), trace.WithAttributes(e.attrs...)}
+	e.options = []trace.SpanStartOption{e.spanKind, trace.WithAttributes(e.attrs...)}
 	e.success = recordOptions(e.attrs)
 	e.active, _ = t.active[side(k.server)].get(k.method, maxKinds+1, func() *atomic.Int64 { return new(atomic.Int64) })
 	return e
@@ -147,23 +148,23 @@ func recordOptions(attrs []attribute.KeyValue) []metric.RecordOption {
 	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))}
 }
 
-// record returns the options for the metric of an operation that has ended with an error.type, or
-// with "" for success. code is set if the error.type is a code of JSON-RPC.
-func (e *entry) record(errorType string, code bool) []metric.RecordOption {
-	if errorType == "" {
+// record returns the options for the metric of an operation that has ended with f, which is zero for
+// success.
+func (e *entry) record(f fault) []metric.RecordOption {
+	if f == (fault{}) {
 		return e.success
 	}
+	return e.failed(f)
+}
+
+func (e *entry) failed(f fault) []metric.RecordOption {
 	add := func() []metric.RecordOption {
-		attrs := append(e.attrs[:len(e.attrs):len(e.attrs)], keyErrorType.String(errorType))
-		if code {
-			attrs = append(attrs, keyStatusCode.String(errorType))
-		}
-		return recordOptions(attrs)
+		return recordOptions(append(e.attrs[:len(e.attrs):len(e.attrs)], f.attributes()...))
 	}
-	options, ok := e.failure.get(errorType, maxErrorTypes, add)
+	options, ok := e.faults.get(f, maxFaults, add)
 	if !ok {
-		errorType, code = other, false
-		options, _ = e.failure.get(errorType, maxErrorTypes+1, add)
+		f = fault{errorType: other}
+		options, _ = e.faults.get(f, maxFaults+1, add)
 	}
 	return options
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,10 +38,15 @@ type operation struct {
 
 // outcome is how an operation has ended.
 type outcome struct {
+	fault
+	message string // of the error
+	result  string // the kind of a result that is not the final one, such as "task"
+}
+
+// fault is the error of an outcome, without its message.
+type fault struct {
 	errorType string // "" for success
-	code      bool   // errorType is the code of an error answer
-	message   string // of the error
-	result    string // the kind of a result that is not the final one, such as "task"
+	code      string // of an error answer, or ""
 }
 
 // silent reports whether messages of a method are not observed. A call may send hundreds of them,
@@ -103,22 +109,31 @@ func (t *Telemetry) beginReceived(ctx context.Context, req *session.Request, has
 	if k.info.Protocol != "" {
 		_, address = transport.HTTP(ctx)
 	}
+	names, values := [...]string{"_meta", described(k.method)}, [2][]byte{}
+	n := len(names)
+	if names[1] == "" {
+		n = 1
+	}
+	codec.ReadPart(req.Params, func(r *wire.Reader) { r.PeekRaws(names[:n], values[:n]) })
+	uri := ""
 	switch k.method {
 	case mcp.MethodToolsCall:
-		k.target = knownName(req.Params, server.KindTool, has)
+		k.target = known(text(values[1]), server.KindTool, has)
 	case mcp.MethodPromptsGet:
-		k.target = knownName(req.Params, server.KindPrompt, has)
+		k.target = known(text(values[1]), server.KindPrompt, has)
+	default:
+		uri = text(values[1])
 	}
 	e := t.entryOf(k)
-	withParent, ambient := t.extract(ctx, req.Params)
-	options := e.options
+	i := t.carriers.Get().(*incoming)
+	defer t.release(i)
+	withParent, ambient := t.extract(ctx, i, values[0])
+	i.attrs = single(append(i.attrs[:0], e.attrs...), req.ID, uri, address)
+	i.options = append(i.options[:0], e.spanKind, trace.WithAttributes(i.attrs...))
 	if ambient.IsValid() {
-		options = append(options[:len(options):len(options)], trace.WithLinks(trace.Link{SpanContext: ambient}))
+		i.options = append(i.options, trace.WithLinks(trace.Link{SpanContext: ambient}))
 	}
-	started, span := t.tracer.Start(withParent, e.span, options...)
-	if span.IsRecording() {
-		t.describe(span, req.ID, resourceOf(k.method, req.Params), address)
-	}
+	started, span := t.tracer.Start(withParent, e.span, i.options...)
 	e.active.Add(1)
 	return started, operation{e, started, span, t.now()}
 }
@@ -134,10 +149,16 @@ func (t *Telemetry) endReceived(ctx context.Context, op *operation, req *session
 	case err == nil:
 		out = received(result)
 	case ctx.Err() != nil && req.Session != nil && errors.Is(context.Cause(ctx), session.ErrCancelled):
-		out = outcome{errorType: "cancelled", message: "cancelled by the peer"}
+		out = outcome{fault: fault{errorType: "cancelled"}, message: "cancelled by the peer"}
 	default:
 		failure := req.Failure(err)
-		out = outcome{errorType: codeText(failure.Code), code: !req.IsNotification(), message: failure.Message}
+		out = outcome{fault: fault{errorType: codeText(failure.Code)}, message: failure.Message}
+		if !req.IsNotification() {
+			out.code = out.errorType
+		}
+		if faultOfSender(failure.Code) {
+			out.errorType = ""
+		}
 	}
 	t.end(op, &out)
 }
@@ -235,16 +256,19 @@ func (t *Telemetry) beginSent(ctx context.Context, call *session.Call) (derived 
 	case *mcp.ResourceUpdatedNotificationParams:
 		uri = p.URI
 	case session.Raw:
-		if k.method == mcp.MethodToolsCall || k.method == mcp.MethodPromptsGet {
-			k.target = member(json.RawMessage(p), "name")
+		switch name := described(k.method); name {
+		case "name":
+			k.target = member(json.RawMessage(p), name)
+		case "uri":
+			uri = member(json.RawMessage(p), name)
 		}
-		uri = resourceOf(k.method, json.RawMessage(p))
 	}
 	e := t.entryOf(k)
-	started, span := t.tracer.Start(ctx, e.span, e.options...)
-	if span.IsRecording() {
-		t.describe(span, jsonrpc.ID{}, uri, "")
+	options := e.options
+	if uri != "" {
+		options = []trace.SpanStartOption{e.spanKind, trace.WithAttributes(single(slices.Clip(e.attrs), call.ID, uri, "")...)}
 	}
+	started, span := t.tracer.Start(ctx, e.span, options...)
 	t.propagator.Inject(started, outgoing{call})
 	e.active.Add(1)
 	return started, operation{e, started, span, t.now()}
@@ -283,57 +307,69 @@ func (t *Telemetry) end(op *operation, out *outcome) {
 	e.active.Add(-1)
 	took := t.now().Sub(op.started)
 	if op.span.IsRecording() {
-		if out.errorType != "" {
-			fail(op.span, out)
-		}
+		fail(op.span, out)
 		if out.result != "" {
 			op.span.SetAttributes(keyResult.String(out.result))
 		}
 	}
 	op.span.End()
-	t.durations[side(e.server)].Record(op.ctx, took.Seconds(), e.record(out.errorType, out.code)...)
+	t.durations[side(e.server)].Record(op.ctx, took.Seconds(), e.record(out.fault)...)
 }
 
 // maxMessage is the length in bytes up to which a span has the message of an error.
 const maxMessage = 1024
 
-// fail marks a span as failed.
+// fail adds the error of an outcome, if there is one, to a span.
 func fail(span trace.Span, out *outcome) {
-	span.SetStatus(codes.Error, boundary.Text(out.message, maxMessage))
-	span.SetAttributes(keyErrorType.String(out.errorType))
-	if out.code {
-		span.SetAttributes(keyStatusCode.String(out.errorType))
+	if out.errorType != "" {
+		span.SetStatus(codes.Error, boundary.Text(out.message, maxMessage))
 	}
+	if attrs := out.attributes(); attrs != nil {
+		span.SetAttributes(attrs...)
+	}
+}
+
+// attributes returns those of a span and of a metric.
+func (f fault) attributes() (attrs []attribute.KeyValue) {
+	if f.errorType != "" {
+		attrs = append(attrs, keyErrorType.String(f.errorType))
+	}
+	if f.code != "" {
+		attrs = append(attrs, keyStatusCode.String(f.code))
+	}
+	return attrs
+}
+
+// faultOfSender reports whether an error answer means that the receiver cannot serve the request as
+// it was sent. The conventions do not count that as an error of the receiver.
+func faultOfSender(code int64) bool {
+	switch code {
+	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, server.CodeResourceNotFound:
+		return true
+	}
+	return false
 }
 
 // maxURI is the length in bytes up to which a span has a URI.
 const maxURI = 2048
 
-// describe adds the attributes of a single operation to its span.
-func (t *Telemetry) describe(span trace.Span, id jsonrpc.ID, uri, address string) {
-	var attrs [4]attribute.KeyValue
-	n := 0
+// single appends the attributes of a single operation.
+func single(attrs []attribute.KeyValue, id jsonrpc.ID, uri, address string) []attribute.KeyValue {
 	if !id.IsZero() {
-		attrs[n] = keyRequestID.String(idText(id))
-		n++
+		attrs = append(attrs, keyRequestID.String(idText(id)))
 	}
 	if uri != "" {
-		attrs[n] = keyResource.String(boundary.Text(uri, maxURI))
-		n++
+		attrs = append(attrs, keyResource.String(boundary.Text(uri, maxURI)))
 	}
 	if address != "" {
 		if host, port, err := net.SplitHostPort(address); err == nil {
-			attrs[n] = keyClientAddress.String(host)
-			n++
+			attrs = append(attrs, keyClientAddress.String(host))
 			if number, err := strconv.Atoi(port); err == nil {
-				attrs[n] = keyClientPort.Int(number)
-				n++
+				attrs = append(attrs, keyClientPort.Int(number))
 			}
 		}
 	}
-	if n > 0 {
-		span.SetAttributes(attrs[:n]...)
-	}
+	return attrs
 }
 
 // recovered logs a panic of the goroutine. It must be deferred directly.
@@ -343,33 +379,29 @@ func (t *Telemetry) recovered() {
 	}
 }
 
-// knownName returns the name of the feature that params are for, or other if the server does not
-// have it.
-func knownName(params json.RawMessage, kind server.Kind, has func(server.Feature) bool) string {
-	name := member(params, "name")
+// known returns the name of a feature, or other if the server does not have it.
+func known(name string, kind server.Kind, has func(server.Feature) bool) string {
 	if has == nil || !has(server.Feature{Kind: kind, Name: name}) {
 		return other
 	}
 	return name
 }
 
-// member returns a member of params that is a string, or "".
-func member(params json.RawMessage, name string) (text string) {
-	codec.ReadPart(params, func(r *wire.Reader) {
-		if value, kind, ok := r.PeekMember(name); ok && kind == wire.KindString {
-			text = value
-		}
-	})
-	return text
-}
-
-// resourceOf returns the URI that the params of a method name, or "".
-func resourceOf(method string, params json.RawMessage) string {
+// described returns the member of the params of a method that spans have, or "" for none.
+func described(method string) string {
 	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		return "name"
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodNotificationsResourcesUpdated:
-		return member(params, "uri")
+		return "uri"
 	}
 	return ""
+}
+
+// member returns a member of params that is a string, or "".
+func member(params json.RawMessage, name string) string {
+	value, _ := codec.Member(params, name)
+	return text(value)
 }
 
 // idText returns the text of an id, without quotes.
@@ -383,30 +415,31 @@ func idText(id jsonrpc.ID) string {
 // codeText returns the error.type for a code.
 func codeText(code int64) string { return strconv.FormatInt(code, 10) }
 
-// classify returns the error.type of an error. code is set if it is that of an error answer.
-func classify(ctx context.Context, err error) (errorType string, code bool) {
+// classify returns the error.type of an error, and its code if it is an error answer.
+func classify(ctx context.Context, err error) (errorType, code string) {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
-		return codeText(e.Code), true
+		code = codeText(e.Code)
+		return code, code
 	}
 	if _, ok := errors.AsType[*session.CapabilityError](err); ok {
-		return "capability", false
+		return "capability", ""
 	}
 	if _, ok := errors.AsType[*transport.DeliveryError](err); ok {
-		return "delivery", false
+		return "delivery", ""
 	}
 	switch {
 	case errors.Is(err, session.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return "timeout", false
+		return "timeout", ""
 	case errors.Is(err, task.ErrCancelled), errors.Is(err, session.ErrCancelled), errors.Is(err, context.Canceled), ctx.Err() != nil:
-		return "cancelled", false
+		return "cancelled", ""
 	case errors.Is(err, task.ErrExpired):
-		return "expired", false
+		return "expired", ""
 	case errors.Is(err, session.ErrUnresponsive):
-		return "unresponsive", false
+		return "unresponsive", ""
 	case errors.Is(err, session.ErrClosed), errors.Is(err, task.ErrClosed), errors.Is(err, transport.ErrClosed):
-		return "closed", false
+		return "closed", ""
 	case err == errPanicked:
-		return "panic", false
+		return "panic", ""
 	}
-	return other, false
+	return other, ""
 }

@@ -1,10 +1,12 @@
 package otel
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -33,10 +35,15 @@ func (o outgoing) Set(key, value string) {
 // Keys implements [propagation.TextMapCarrier].
 func (outgoing) Keys() []string { return nil }
 
-// incoming is a carrier with the fields of a received message.
+// incoming is a carrier with the fields of a received message, and memory for the beginning of its
+// span.
 type incoming struct {
 	names  []string // of the propagator
+	raw    [][]byte // as JSON, in the same order; nil if the message does not have the field
 	values []string // in the same order; "" if the message does not have the field
+
+	attrs   []attribute.KeyValue
+	options []trace.SpanStartOption
 }
 
 var _ propagation.TextMapCarrier = (*incoming)(nil)
@@ -66,41 +73,48 @@ func (i *incoming) Keys() (keys []string) {
 
 // carriers returns a pool of *incoming for the fields of a propagator.
 func carriers(names []string) *sync.Pool {
-	return &sync.Pool{New: func() any { return &incoming{names, make([]string, len(names))} }}
+	return &sync.Pool{New: func() any {
+		return &incoming{names: names, raw: make([][]byte, len(names)), values: make([]string, len(names))}
+	}}
+}
+
+// release returns i to the pool, without references to the message.
+func (t *Telemetry) release(i *incoming) {
+	clear(i.raw)
+	clear(i.values)
+	clear(i.attrs)
+	clear(i.options)
+	t.carriers.Put(i)
 }
 
 // read sets the fields that are in a _meta, and reports whether there are any.
 func (i *incoming) read(meta json.RawMessage) (found bool) {
-	clear(i.values)
-	codec.ReadPart(meta, func(r *wire.Reader) {
-		r.Object()
-		for key, more := r.NextKey(); more; key, more = r.NextKey() {
-			n := 0
-			for n < len(i.names) && i.names[n] != string(key) {
-				n++
-			}
-			if n == len(i.names) || r.Kind() != wire.KindString {
-				r.Skip()
-				continue
-			}
-			if text := r.Text(); len(text) <= maxField {
-				i.values[n], found = text, true
-			}
+	codec.ReadPart(meta, func(r *wire.Reader) { r.PeekRaws(i.names, i.raw) })
+	for n, raw := range i.raw {
+		if raw != nil && len(raw) <= maxField {
+			i.values[n] = text(raw)
+			found = found || i.values[n] != ""
 		}
-	})
+	}
 	return found
 }
 
-// extract returns ctx with what the sender of a message has put into its params. The span context
-// of the sender, if there is one, replaces that of ctx, which is returned as ambient.
-func (t *Telemetry) extract(ctx context.Context, params json.RawMessage) (remote context.Context, ambient trace.SpanContext) {
-	meta, ok := codec.Member(params, "_meta")
-	if !ok {
-		return ctx, ambient
+// text returns the string that a part of a message is, or "" if it is something else.
+func text(raw []byte) (s string) {
+	switch {
+	case len(raw) < 2 || raw[0] != '"':
+		return ""
+	case bytes.IndexByte(raw, '\\') < 0:
+		return string(raw[1 : len(raw)-1])
 	}
-	i := t.carriers.Get().(*incoming)
-	defer t.carriers.Put(i)
-	if !i.read(meta) {
+	codec.ReadPart(raw, func(r *wire.Reader) { s = r.Text() })
+	return s
+}
+
+// extract returns ctx with what the sender of a message has put into its _meta, which i reads. The
+// span context of the sender, if there is one, replaces that of ctx, which is returned as ambient.
+func (t *Telemetry) extract(ctx context.Context, i *incoming, meta json.RawMessage) (remote context.Context, ambient trace.SpanContext) {
+	if meta == nil || !i.read(meta) {
 		return ctx, ambient
 	}
 	before := trace.SpanContextFromContext(ctx)

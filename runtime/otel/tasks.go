@@ -120,7 +120,7 @@ func ran(ctx context.Context, result codec.Encoder, err error) (out outcome, wor
 		return out, "interrupted" // it may run again elsewhere
 	}
 	failure := boundary.WireError(err)
-	return outcome{errorType: codeText(failure.Code), message: failure.Message}, "failed"
+	return outcome{fault: fault{errorType: codeText(failure.Code)}, message: failure.Message}, "failed"
 }
 
 // Wait implements [task.Observer].

@@ -135,20 +135,44 @@ func TestErrors(t *testing.T) {
 	for era, revisions := range eras {
 		t.Run(era, func(t *testing.T) {
 			here, there := newProcess(t), newProcess(t)
-			s := there.newServer(server.Config{}, addFeatures)
+			s := there.newServer(server.Config{}, func(s *server.Server) {
+				addFeatures(s)
+				server.AddTool(s, "panic", "", func(context.Context, *server.Call, struct{}) (string, error) { panic("tool") })
+			})
 			c := here.connect(transports["in-memory"](t, s), client.Options{Session: session.Config{Revisions: revisions}})
 			missing := "-32002"
 			if era == "requests" {
 				missing = "-32602"
 			}
 			c.CallTool(t.Context(), "fail", nil)
+			c.CallTool(t.Context(), "panic", nil)
 			c.ReadResource(t.Context(), "x:z")
-			for span, want := range map[string][2]string{"tools/call fail": {"tool_error", ""}, "resources/read": {missing, missing}} {
-				for side, p := range map[string]*process{"client": here, "server": there} {
-					got := p.span(span)
-					if got.Status.Code != codes.Error || value(got.Attributes, "error.type") != want[0] || value(got.Attributes, "rpc.response.status_code") != want[1] {
-						t.Errorf("%s at the %s: status %v, attributes %v", span, side, got.Status, got.Attributes)
-					}
+			// What the client asked for wrongly is no error of the server.
+			for _, want := range []struct {
+				side, span      string
+				status          codes.Code
+				errorType, code string
+			}{
+				{"client", "tools/call fail", codes.Error, "tool_error", ""},
+				{"server", "tools/call fail", codes.Error, "tool_error", ""},
+				{"client", "tools/call panic", codes.Error, "-32603", "-32603"},
+				{"server", "tools/call panic", codes.Error, "-32603", "-32603"},
+				{"client", "resources/read", codes.Error, missing, missing},
+				{"server", "resources/read", codes.Unset, "", missing},
+			} {
+				p := map[string]*process{"client": here, "server": there}[want.side]
+				got := p.span(want.span)
+				if got.Status.Code != want.status || value(got.Attributes, "error.type") != want.errorType || value(got.Attributes, "rpc.response.status_code") != want.code {
+					t.Errorf("%s at the %s: status %v, attributes %v", want.span, want.side, got.Status, got.Attributes)
+				}
+				found := false
+				for set := range p.metrics()["mcp."+want.side+".operation.duration"] {
+					attrs := set.ToSlice()
+					name := strings.TrimSpace(value(attrs, "mcp.method.name") + " " + value(attrs, "gen_ai.tool.name"))
+					found = found || name == want.span && value(attrs, "error.type") == want.errorType && value(attrs, "rpc.response.status_code") == want.code
+				}
+				if !found {
+					t.Errorf("%s at the %s: no such metric", want.span, want.side)
 				}
 			}
 		})
