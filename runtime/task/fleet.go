@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,7 @@ type fleet struct {
 	membership Membership
 	followed   map[string]*followed // by task id
 	changes    []string             // ids of tasks to inspect
+	doubts     map[string]Claim     // see doubt; by task id
 	inspecting int                  // number of goroutines that inspect tasks
 }
 
@@ -71,7 +73,7 @@ type followed struct {
 
 // joinFleet makes a Manager a member of the fleet of its store.
 func (m *Manager) joinFleet(ctx context.Context, store Shared) error {
-	f := &fleet{m: m, store: store, scans: make(chan struct{}, 1), followed: map[string]*followed{}}
+	f := &fleet{m: m, store: store, scans: make(chan struct{}, 1), followed: map[string]*followed{}, doubts: map[string]Claim{}}
 	m.fleet = f
 	membership, err := f.join(ctx)
 	f.mu.Lock()
@@ -442,40 +444,13 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 		left = left || failed.Load()
 	}()
 	workers := make(chan struct{}, recoveryWorkers)
-	dead := map[string]bool{"": true}
-	for r, err := range f.m.store.scan(f.m.lifetime) {
-		if err != nil {
-			f.m.logFault("scan tasks", err)
-			return f.m.lifetime.Err() == nil
+	adopt := func(r Record) {
+		if r.expired(time.Now()) {
+			return
 		}
-		job := r.Job != "" && r.Status == mcp.TaskStatusCancelled
-		if r.terminal() && !job || r.expired(time.Now()) {
-			continue
-		}
-		// The acknowledgement of a claim may have been lost.
-		own := r.Claim.Member == self.ID && f.m.findRun(r.ID) == nil
-		gone, known := dead[r.Claim.Member]
-		if own {
-			gone, known = true, true
-		}
-		if !known {
-			var err error
-			if gone, err = f.departed(membership, members, r.Claim.Member); err != nil {
-				f.m.logFault("look up member", err)
-				return f.m.lifetime.Err() == nil
-			}
-			dead[r.Claim.Member] = gone
-		}
-		if !gone || !serves(&self, r.Name) {
-			continue
-		}
-		if mine := own || designated(members, &r) == self.ID; !mine && !all {
-			left = true
-			continue
-		}
-		if job {
+		if r.terminal() {
 			f.m.cancelLeftoverJob(r)
-			continue
+			return
 		}
 		workers <- struct{}{}
 		group.Go(func() { // ends with the claim
@@ -485,18 +460,68 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 			}
 		})
 	}
+	own, open := f.ownOrphans(&self)
+	left = open
+	for _, r := range own {
+		adopt(r)
+	}
+	for r, err := range orphans(f.m.lifetime, membership) {
+		if errors.Is(err, ErrCorrupt) {
+			f.m.logFault("read orphans", err) // the others were yielded
+			break
+		}
+		if err != nil {
+			f.m.logFault("read orphans", err)
+			return f.m.lifetime.Err() == nil
+		}
+		if !serves(&self, r.Name) {
+			continue
+		}
+		if !all && designated(members, &r) != self.ID {
+			left = true
+			continue
+		}
+		adopt(r)
+	}
 	f.placeAgain()
 	return left
 }
 
-// departed reports whether a member is no longer alive.
-func (f *fleet) departed(membership Membership, members []Member, id string) (gone bool, err error) {
-	if slices.ContainsFunc(members, func(m Member) bool { return m.ID == id }) {
-		return false, nil
+// orphans calls Orphans of a membership and returns its panics as errors.
+func orphans(ctx context.Context, membership Membership) iter.Seq2[Record, error] {
+	return safely(func() iter.Seq2[Record, error] { return membership.Orphans(ctx) })
+}
+
+// doubt makes adoptOrphans look whether this member holds a task without a run. From is the claim
+// that a write whose outcome is unknown may still replace, or the zero Claim.
+func (f *fleet) doubt(id string, from Claim) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.doubts[id] = from
+}
+
+// ownOrphans returns the briefs of the tasks that this member holds without a run. It reports
+// whether this member may still come to hold others.
+func (f *fleet) ownOrphans(self *Member) (briefs []Record, open bool) {
+	f.mu.Lock()
+	doubts := f.doubts
+	f.doubts = map[string]Claim{}
+	f.mu.Unlock()
+	for id, from := range doubts {
+		var r Record
+		err := f.m.store.get(f.m.lifetime, id, &r)
+		switch {
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt), err == nil && !r.NeedsHolder():
+		case err == nil && r.Claim.Member == self.ID:
+			if f.m.findRun(id) == nil {
+				briefs = append(briefs, r.Brief())
+			}
+		case err != nil, r.Claim == from:
+			f.doubt(id, from)
+			open = true
+		}
 	}
-	defer boundary.Catch(&err)
-	alive, err := membership.Alive(f.m.lifetime, id)
-	return !alive, err
+	return briefs, open
 }
 
 // adopt takes over one task. It fails if the task may need a holder nevertheless: with ErrExists if
@@ -514,11 +539,18 @@ func (f *fleet) adopt(brief Record) error {
 }
 
 // claim claims a task and runs its work. It fails with errTaken if another member was faster.
-func (f *fleet) claim(brief Record) error {
+func (f *fleet) claim(brief Record) (err error) {
+	from := brief.Claim
 	if brief.parked() && f.m.cfg.Recover != nil {
-		return f.m.recoverParked(f.m.lifetime, &brief)
+		err = f.m.recoverParked(f.m.lifetime, &brief)
+	} else {
+		err = f.m.recoverTask(f.m.lifetime, brief)
 	}
-	return f.m.recoverTask(f.m.lifetime, brief)
+	_, ended := errors.AsType[*MoveError](err)
+	if err != nil && !ended && err != errUnknownWork && !expectedError(err) {
+		f.doubt(brief.ID, from) // the acknowledgement may have been lost
+	}
+	return err
 }
 
 // offered takes over a task that another member offers.

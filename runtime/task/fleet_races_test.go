@@ -29,7 +29,7 @@ type racingStore struct {
 // hooks are functions that are called where another member may be faster, or where the store may
 // fail. Those that are nil are not called.
 type hooks struct {
-	afterScan    func(r task.Record) // with each brief
+	afterOrphan  func(r task.Record) // with each brief
 	afterGet     func(r task.Record) error
 	beforeCreate func()
 	offer        func() error
@@ -46,19 +46,6 @@ func (s *racingStore) get() hooks {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hooks
-}
-
-func (s *racingStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
-	return func(yield func(task.Record, error) bool) {
-		for r, err := range s.FleetStore.Scan(ctx) {
-			if f := s.get().afterScan; f != nil && err == nil {
-				f(r)
-			}
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
 }
 
 func (s *racingStore) Get(ctx context.Context, id string) (task.Record, error) {
@@ -92,6 +79,19 @@ func (s *racingStore) Join(ctx context.Context, m task.Member, e task.Events) (t
 type racingMembership struct {
 	task.Membership
 	store *racingStore
+}
+
+func (m racingMembership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		for r, err := range m.Membership.Orphans(ctx) {
+			if f := m.store.get().afterOrphan; f != nil && err == nil {
+				f(r)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
 }
 
 func (m racingMembership) Offer(ctx context.Context, member, id string) error {
@@ -128,7 +128,7 @@ func once(f func()) func() {
 // A member that looks for orphans does not take a task that a living member has claimed since.
 func TestTakeoverSparesLivingMember(t *testing.T) {
 	for name, at := range map[string]func(claim func()) hooks{
-		"before the record is read": func(claim func()) hooks { return hooks{afterScan: func(task.Record) { claim() }} },
+		"before the record is read": func(claim func()) hooks { return hooks{afterOrphan: func(task.Record) { claim() }} },
 		"after the record is read": func(claim func()) hooks {
 			return hooks{afterGet: func(task.Record) error { claim(); return nil }}
 		},
@@ -174,7 +174,7 @@ func TestTakeoverIsRetried(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		store.set(hooks{afterScan: func(task.Record) { claim() }})
+		store.set(hooks{afterOrphan: func(task.Record) { claim() }})
 		a.cut(t)
 		time.Sleep(5 * time.Minute)
 		if r := b.record(t, id); r.Claim.Epoch != 3 || b.runs.Load() != 1 {

@@ -626,7 +626,7 @@ func TestHealthOfMember(t *testing.T) {
 	})
 }
 
-// A task may end between the scan of its brief and the claim.
+// A task may end between the read of its brief and the claim.
 func TestOrphanThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
@@ -644,20 +644,28 @@ func TestOrphanThatHasEnded(t *testing.T) {
 	})
 }
 
-// endingStore cancels a task after each scan.
+// endingStore cancels a task before it is yielded as an orphan.
 type endingStore struct {
 	*memory.FleetStore
 	m  *member
 	id string
 }
 
-func (s *endingStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+func (s *endingStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
+	membership, err := s.FleetStore.Join(ctx, m, e)
+	return endingMembership{membership, s}, err
+}
+
+type endingMembership struct {
+	task.Membership
+	store *endingStore
+}
+
+func (m endingMembership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {
-		for r, err := range s.FleetStore.Scan(ctx) {
-			if alive := s.m.Health() == nil; !alive {
-				s.m.store.Heal()
-				s.m.CancelForOperator(ctx, s.id)
-			}
+		for r, err := range m.Membership.Orphans(ctx) {
+			m.store.m.store.Heal()
+			m.store.m.CancelForOperator(ctx, m.store.id)
 			if !yield(r, err) {
 				return
 			}

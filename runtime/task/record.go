@@ -137,6 +137,12 @@ func (r *Record) expired(now time.Time) bool {
 // terminal reports whether the status of the task is terminal.
 func (r *Record) terminal() bool { return Terminal(r.Status) }
 
+// NeedsHolder reports whether a member of a fleet should hold the task: it is not terminal, or it was
+// cancelled and its Job may still run. Only its status and its Job decide, not its claim.
+func (r *Record) NeedsHolder() bool {
+	return !r.terminal() || r.Status == mcp.TaskStatusCancelled && r.Job != ""
+}
+
 // openInputRequests returns the number of input requests without an answer.
 func (r *Record) openInputRequests() (n int) {
 	for i := range r.InputRequests {

@@ -174,7 +174,8 @@ func (m *Manager) removeRun(run *Run) {
 		m.fleet.unfollow(run.id)
 		m.limits.forget(&run.usage)
 		if fenced {
-			m.fleet.scan() // the task may still have the claim of this member
+			m.fleet.doubt(run.id, Claim{}) // the task may still have the claim of this member
+			m.fleet.scan()
 		}
 	}
 	m.group.Done()

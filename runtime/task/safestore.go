@@ -66,10 +66,15 @@ func (g safeStore) sweep(now time.Time, limit int) (dropped []Record, next time.
 }
 
 func (g safeStore) scan(ctx context.Context) iter.Seq2[Record, error] {
+	return safely(func() iter.Seq2[Record, error] { return g.store.Scan(ctx) })
+}
+
+// safely iterates over what f returns, and yields a panic as an error.
+func safely(f func() iter.Seq2[Record, error]) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		more := true
 		err := boundary.Run(func() error {
-			for r, err := range g.store.Scan(ctx) {
+			for r, err := range f() {
 				if more = yield(r, err); !more {
 					break
 				}

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"time"
 )
@@ -14,8 +15,8 @@ import (
 // Each process opens the store once and uses it with one Manager. A Shared store is not
 // [Exclusive]. Package storetest tests this contract, too.
 //
-// Reads are never out of date: Get, Journal and Scan return what was written, by any member, before
-// they were called.
+// Reads are never out of date: Get, Journal, Scan and [Membership.Orphans] return what was written,
+// by any member, before they were called.
 type Shared interface {
 	Store
 
@@ -80,6 +81,12 @@ type Membership interface {
 	// Alive reports whether a member is alive. Unlike Members, it is never out of date: a member
 	// that is reported dead never becomes alive again.
 	Alive(ctx context.Context, id string) (bool, error)
+	// Orphans iterates over the briefs of the tasks that need a holder and that no living member
+	// holds; see [Record.NeedsHolder]. It yields each task that is one of them during the whole
+	// iteration exactly once, in no particular order. Its cost depends on the number of tasks that
+	// departed members held, not on the number of tasks in the store. It stops after the first
+	// error.
+	Orphans(ctx context.Context) iter.Seq2[Record, error]
 	// Expired returns a channel that is closed when the lease of this member has ended. Other
 	// members may have taken over its tasks. By the clock of this process, it is closed no later
 	// than other members can find this one dead.

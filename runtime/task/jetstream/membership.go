@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -394,6 +395,33 @@ func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
 	}
 	member, err := m.read(ctx, id)
 	return member != nil, err
+}
+
+// Orphans implements [task.Membership].
+func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		alive := map[string]bool{"": false, m.self.ID: true}
+		for r, err := range m.s.Scan(ctx) {
+			if err != nil {
+				yield(task.Record{}, err)
+				return
+			}
+			if !r.NeedsHolder() {
+				continue
+			}
+			lives, known := alive[r.Claim.Member]
+			if !known {
+				if lives, err = m.Alive(ctx, r.Claim.Member); err != nil {
+					yield(task.Record{}, err)
+					return
+				}
+				alive[r.Claim.Member] = lives
+			}
+			if !lives && !yield(r, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Expired implements [task.Membership].

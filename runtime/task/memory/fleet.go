@@ -27,7 +27,11 @@ type Fleet struct {
 }
 
 // NewFleet returns an empty Fleet.
-func NewFleet() *Fleet { return &Fleet{store: New(), followers: map[string][]*follower{}} }
+func NewFleet() *Fleet {
+	f := &Fleet{store: New(), followers: map[string][]*follower{}}
+	f.store.held = map[string]map[*entry]struct{}{}
+	return f
+}
 
 // Store returns a store for one Manager. All stores of a Fleet have the same records.
 func (f *Fleet) Store() *FleetStore { return &FleetStore{fleet: f, records: f.store} }
@@ -307,6 +311,29 @@ func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(m.Members(), func(each task.Member) bool { return each.ID == id }), nil
+}
+
+// Orphans implements [task.Membership].
+func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		f := m.store.fleet
+		f.mu.Lock()
+		briefs := m.store.records.heldByOthers(f.members)
+		f.mu.Unlock()
+		for i := 0; ; i++ {
+			err := m.store.reachable()
+			if err == nil {
+				err = ctx.Err()
+			}
+			switch {
+			case err != nil:
+				yield(task.Record{}, err)
+				return
+			case i == len(briefs) || !yield(briefs[i], nil):
+				return
+			}
+		}
+	}
 }
 
 // Expired implements [task.Membership].

@@ -24,10 +24,13 @@ type Store struct {
 	journals map[string][]task.Entry
 	owners   map[string]*series
 	expiry   expiries
-	seq      uint64
-	closed   bool
-	hub      watch.Hub
-	use      claim.Claim
+	// held holds the tasks that need a holder, by the member that holds them. It is nil if the store
+	// is not that of a Fleet.
+	held   map[string]map[*entry]struct{}
+	seq    uint64
+	closed bool
+	hub    watch.Hub
+	use    claim.Claim
 }
 
 var _ interface {
@@ -63,6 +66,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) 
 	r.Seq, r.Revision = s.seq, 1
 	e := &entry{r}
 	s.byID[r.ID] = e
+	s.hold(e)
 	ownerTasks := s.owners[r.Owner]
 	if ownerTasks == nil {
 		ownerTasks = new(series)
@@ -170,8 +174,47 @@ func (s *Store) swap(r *task.Record) error {
 	}
 	r.ID, r.Owner, r.Seq, r.Created, r.TTL = e.ID, e.Owner, e.Seq, e.Created, e.TTL
 	r.Revision++
+	s.release(e)
 	e.Record = *r
+	s.hold(e)
 	return nil
+}
+
+// hold adds an entry to those of its holder. The caller holds the lock.
+func (s *Store) hold(e *entry) {
+	if s.held == nil || !e.NeedsHolder() {
+		return
+	}
+	if s.held[e.Claim.Member] == nil {
+		s.held[e.Claim.Member] = map[*entry]struct{}{}
+	}
+	s.held[e.Claim.Member][e] = struct{}{}
+}
+
+// release undoes hold, before the entry is changed or dropped. The caller holds the lock.
+func (s *Store) release(e *entry) {
+	if s.held == nil {
+		return
+	}
+	tasks := s.held[e.Claim.Member]
+	if delete(tasks, e); len(tasks) == 0 {
+		delete(s.held, e.Claim.Member)
+	}
+}
+
+// heldByOthers returns the briefs of the tasks that need a holder, except those of some members.
+func (s *Store) heldByOthers(members []*membership) (briefs []task.Record) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for id, tasks := range s.held {
+		if slices.ContainsFunc(members, func(m *membership) bool { return m.self.ID == id }) {
+			continue
+		}
+		for e := range tasks {
+			briefs = append(briefs, e.Brief())
+		}
+	}
+	return briefs
 }
 
 // Wait implements [task.Store].
@@ -238,6 +281,7 @@ func (s *Store) drop(now time.Time, limit int, dropped []*entry) (_ []*entry, ne
 		}
 		s.expiry.removeFirst()
 		delete(s.byID, e.ID)
+		s.release(e)
 		if e.Durable != nil {
 			delete(s.journals, e.ID)
 		}
