@@ -1,5 +1,11 @@
-// Package natstest runs NATS servers with JetStream inside a test process, on loopback and on free
-// ports, and lets a test stop and restart each of them.
+// Package natstest runs NATS servers with JetStream for tests, on loopback and on free ports. A test
+// can stop and restart each of them.
+//
+// [Run] runs the servers inside the test process, [RunProcesses] in processes of their own. These
+// can also stall and have a clock that is wrong. A [Disk] can be full.
+//
+// A test binary that imports this package runs a server, or holds a disk, in place of its tests if
+// the environment asks for it. The package starts itself in this way.
 package natstest
 
 import (
@@ -27,7 +33,7 @@ const patience = time.Minute
 type Cluster struct {
 	t     testing.TB
 	nodes []*node
-	mu    sync.Mutex // guards node.server
+	mu    sync.Mutex // guards node.running
 }
 
 // route forwards connections between the nodes of a cluster to one of them. Its address stays the
@@ -40,11 +46,11 @@ func (c *Cluster) route(l net.Listener, i int) {
 		}
 		go func() {
 			defer in.Close()
-			s := c.Server(i)
-			if s == nil || s.ClusterAddr() == nil {
+			running := c.running(i)
+			if running == nil || running.routes() == "" {
 				return
 			}
-			out, err := net.Dial("tcp", s.ClusterAddr().String())
+			out, err := net.Dial("tcp", running.routes())
 			if err != nil {
 				return
 			}
@@ -62,13 +68,79 @@ func (c *Cluster) route(l net.Listener, i int) {
 // node is a server of a cluster. A restarted server has the same name and the same files.
 type node struct {
 	options server.Options
-	server  *server.Server // nil while the node is stopped
+	process bool     // the server runs in a process of its own
+	clock   *Clock   // of the process; nil if it cannot be set
+	running instance // nil while the node is stopped
+}
+
+// instance is a running server.
+type instance interface {
+	clients() string // address for clients
+	routes() string  // address for other servers; "" if it does not listen for them
+	is(q question) bool
+	stop()
+}
+
+// question asks whether a server leads a stream or the cluster.
+type question struct {
+	// Stream is the name of a stream; "" stands for the cluster.
+	Stream string
+	// Current asks whether the server has all data of the stream, instead of whether it leads it.
+	Current bool
+	// Peers is the number of servers that the cluster must have; 0 if there is one server.
+	Peers int
+}
+
+// embedded is a server in the test process.
+type embedded struct{ *server.Server }
+
+func (s embedded) clients() string { return s.Addr().String() }
+
+func (s embedded) routes() string {
+	if s.ClusterAddr() == nil {
+		return ""
+	}
+	return s.ClusterAddr().String()
+}
+
+func (s embedded) is(q question) bool {
+	switch {
+	case q.Stream == "":
+		return q.Peers == 0 || s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == q.Peers
+	case q.Current:
+		return s.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, q.Stream)
+	}
+	return s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, q.Stream)
+}
+
+func (s embedded) stop() {
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+// start starts a server in this process and returns once it accepts connections.
+func start(o *server.Options) (embedded, error) {
+	s, err := server.NewServer(o)
+	if err != nil {
+		return embedded{}, err
+	}
+	s.Start()
+	if !s.ReadyForConnections(patience) {
+		return embedded{}, fmt.Errorf("server %q is not ready", o.ServerName)
+	}
+	return embedded{s}, nil
 }
 
 // Run starts n servers and stops them when the test ends. Their files are in a folder that the test
 // removes. One server is not clustered. Run returns once the servers accept requests for streams.
 // Each function in configure may change the options of a server before it starts.
 func Run(t testing.TB, n int, configure ...func(*server.Options)) *Cluster {
+	t.Helper()
+	return run(t, n, false, configure)
+}
+
+// run is Run and RunProcesses.
+func run(t testing.TB, n int, processes bool, configure []func(*server.Options)) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
 	for i := range n {
@@ -88,7 +160,11 @@ func Run(t testing.TB, n int, configure ...func(*server.Options)) *Cluster {
 		for _, f := range configure {
 			f(&o)
 		}
-		c.nodes = append(c.nodes, &node{options: o})
+		each := &node{options: o, process: processes}
+		if processes && canSetClock() {
+			each.clock = NewClock(t)
+		}
+		c.nodes = append(c.nodes, each)
 	}
 	t.Cleanup(func() {
 		for i := range c.nodes {
@@ -98,15 +174,22 @@ func Run(t testing.TB, n int, configure ...func(*server.Options)) *Cluster {
 	for i := range c.nodes {
 		c.Restart(i)
 	}
-	c.until("the cluster elects a leader", func() bool {
-		for i := range c.nodes {
-			if s := c.Server(i); n == 1 || s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == n {
-				return true
-			}
-		}
-		return false
-	})
+	peers := n
+	if n == 1 {
+		peers = 0
+	}
+	c.until("the cluster elects a leader", func() bool { return c.find(question{Peers: peers}) >= 0 })
 	return c
+}
+
+// find returns the first running node to which q applies, or -1.
+func (c *Cluster) find(q question) int {
+	for i := range c.nodes {
+		if running := c.running(i); running != nil && running.is(q) {
+			return i
+		}
+	}
+	return -1
 }
 
 // until waits until a condition of the servers holds. The servers have no events for it.
@@ -119,22 +202,28 @@ func (c *Cluster) until(what string, holds func() bool) {
 	}
 }
 
-// Server returns a running server, or nil if it is stopped.
-func (c *Cluster) Server(i int) *server.Server {
+// running returns the instance of a node, or nil if it is stopped.
+func (c *Cluster) running(i int) instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.nodes[i].server
+	return c.nodes[i].running
 }
 
-// Kill stops a server if it runs, and returns once it has ended.
+// Server returns a running server, or nil if it is stopped or runs in a process of its own.
+func (c *Cluster) Server(i int) *server.Server {
+	s, _ := c.running(i).(embedded)
+	return s.Server
+}
+
+// Kill stops a server if it runs, and returns once it has ended. A process is killed, and a server
+// in the test process is shut down.
 func (c *Cluster) Kill(i int) {
 	c.mu.Lock()
-	s := c.nodes[i].server
-	c.nodes[i].server = nil
+	running := c.nodes[i].running
+	c.nodes[i].running = nil
 	c.mu.Unlock()
-	if s != nil {
-		s.Shutdown()
-		s.WaitForShutdown()
+	if running != nil {
+		running.stop()
 	}
 }
 
@@ -142,36 +231,34 @@ func (c *Cluster) Kill(i int) {
 // connections.
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()
-	o := c.nodes[i].options // the ports are free ones each time
+	n := c.nodes[i]
+	o := n.options // the ports are free ones each time
 	for j, other := range c.nodes {
 		if j != i {
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: other.options.Cluster.Advertise})
 		}
 	}
-	s, err := server.NewServer(&o)
+	var running instance
+	var err error
+	if n.process {
+		running, err = startProcess(&o, n.clock)
+	} else {
+		running, err = start(&o)
+	}
 	if err != nil {
-		c.t.Fatalf("natstest: %v", err)
+		c.t.Fatalf("natstest: node %d: %v", i, err)
 	}
-	s.Start()
 	c.mu.Lock()
-	c.nodes[i].server = s // for route
+	c.nodes[i].running = running // for route
 	c.mu.Unlock()
-	if !s.ReadyForConnections(patience) {
-		c.t.Fatalf("natstest: node %d is not ready", i)
-	}
 }
 
 // Leader returns the number of the node that leads a stream, and waits until there is one.
 func (c *Cluster) Leader(stream string) (leader int) {
 	c.t.Helper()
 	c.until("stream "+stream+" has a leader", func() bool {
-		for i := range c.nodes {
-			if s := c.Server(i); s != nil && s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
-				leader = i
-				return true
-			}
-		}
-		return false
+		leader = c.find(question{Stream: stream})
+		return leader >= 0
 	})
 	return leader
 }
@@ -181,7 +268,7 @@ func (c *Cluster) Current(stream string) {
 	c.t.Helper()
 	c.until("all nodes are current", func() bool {
 		for i := range c.nodes {
-			if s := c.Server(i); s != nil && !s.JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, stream) {
+			if running := c.running(i); running != nil && !running.is(question{Stream: stream, Current: true}) {
 				return false
 			}
 		}
@@ -197,11 +284,11 @@ func (c *Cluster) Dial(network, address string) (net.Conn, error) {
 	if err != nil || i >= len(c.nodes) {
 		return nil, fmt.Errorf("natstest: no node %q", address)
 	}
-	s := c.Server(i)
-	if s == nil {
+	running := c.running(i)
+	if running == nil {
 		return nil, fmt.Errorf("natstest: node %d is stopped", i)
 	}
-	return net.Dial(network, s.Addr().String())
+	return net.Dial(network, running.clients())
 }
 
 // Connect returns a connection that the test closes when it ends. It connects to the given nodes,

@@ -3,6 +3,8 @@ package natstest_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -59,5 +61,84 @@ func TestServerKeepsDataOverRestart(t *testing.T) {
 	<-connected
 	if m, err := s.GetMsg(t.Context(), 1); err != nil || string(m.Data) != "kept" {
 		t.Errorf("read %v, %v", m, err)
+	}
+}
+
+// A server in a process of its own keeps its data when it is killed, and stalls while it is paused.
+func TestProcesses(t *testing.T) {
+	c := natstest.RunProcesses(t, 3)
+	js := c.JetStream(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, "s", []byte("kept")); err != nil {
+		t.Fatal(err)
+	}
+	leader := c.Leader("S")
+	c.Pause(leader)
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	if _, err := s.GetMsg(short, 1); err == nil {
+		t.Error("a paused leader answers")
+	}
+	c.Resume(leader)
+	for i := range 3 {
+		c.Kill(i)
+		c.Restart(i)
+	}
+	c.Current("S")
+	for {
+		attempt, cancel := context.WithTimeout(ctx, time.Second)
+		m, err := s.GetMsg(attempt, 1)
+		cancel()
+		if err == nil {
+			if string(m.Data) != "kept" {
+				t.Errorf("read %q", m.Data)
+			}
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The time of a message is that of the clock of its server.
+func TestStepClock(t *testing.T) {
+	c := natstest.RunProcesses(t, 1)
+	js := c.JetStream(t)
+	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, each := range []struct{ step, want time.Duration }{{0, 0}, {time.Hour, time.Hour}, {-2 * time.Hour, -time.Hour}, {time.Hour, 0}} {
+		c.StepClock(0, each.step)
+		ack, err := js.Publish(t.Context(), "s", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.GetMsg(t.Context(), ack.Sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off := time.Until(m.Time) - each.want; off.Abs() > time.Minute {
+			t.Errorf("after a step of %v, the clock is off by %v", each.step, off)
+		}
+	}
+}
+
+func TestDisk(t *testing.T) {
+	d := natstest.NewDisk(t, 1<<20)
+	name := filepath.Join(d.Dir, "file")
+	d.Fill()
+	if err := os.WriteFile(name, []byte("x"), 0o600); err == nil {
+		t.Error("a full disk accepts a file")
+	}
+	d.Free()
+	if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
+		t.Error(err)
 	}
 }

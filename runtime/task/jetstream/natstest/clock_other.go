@@ -1,0 +1,9 @@
+//go:build !(linux && amd64)
+
+package natstest
+
+import "errors"
+
+func canSetClock() bool { return false }
+
+func useClock(string) error { return errors.ErrUnsupported }
