@@ -143,6 +143,7 @@ func Run(t testing.TB, n int, configure ...func(*server.Options)) *Cluster {
 func run(t testing.TB, n int, processes bool, configure []func(*server.Options)) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
+	var routes []net.Listener
 	for i := range n {
 		o := server.Options{
 			ServerName: fmt.Sprint("node-", i), Host: "127.0.0.1", Port: server.RANDOM_PORT,
@@ -154,7 +155,7 @@ func run(t testing.TB, n int, processes bool, configure []func(*server.Options))
 				t.Fatalf("natstest: %v", err)
 			}
 			t.Cleanup(func() { l.Close() })
-			go c.route(l, i)
+			routes = append(routes, l)
 			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: server.RANDOM_PORT, Advertise: l.Addr().String(), NoAdvertise: true}
 		}
 		for _, f := range configure {
@@ -165,6 +166,9 @@ func run(t testing.TB, n int, processes bool, configure []func(*server.Options))
 			each.clock = NewClock(t)
 		}
 		c.nodes = append(c.nodes, each)
+	}
+	for i, l := range routes {
+		go c.route(l, i) // ends with l
 	}
 	t.Cleanup(func() {
 		for i := range c.nodes {
