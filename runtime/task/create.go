@@ -164,6 +164,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 	}
 	if m.fleet != nil {
 		m.fleet.note(r)
+		run.setLatest(r)
 	}
 	run.seq = r.Seq
 	m.limits.commit(&run.usage, r, 0)

@@ -29,6 +29,10 @@ func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputR
 }
 
 func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []InputRequest, err error) {
+	// Only the holder of a task adds entries and input requests.
+	if r := run.latest.Load(); r != nil && (r.Durable == nil || r.Durable.Recorded == 0) && len(r.InputRequests) == 0 && ctx.Err() == nil {
+		return nil, nil, nil
+	}
 	var r Record
 	if err := run.m.store.get(ctx, run.id, &r); err != nil {
 		return nil, nil, run.m.logFault("read task", err)
@@ -57,7 +61,7 @@ func (run *Run) Record(ctx context.Context, e Entry) error {
 	}
 	searched := -1 // number of entries that do not include e, once a write has failed
 	for {
-		_, err := run.change(ctx, func(r *Record) error {
+		add := func(r *Record) error {
 			if r.terminal() {
 				return ErrCancelled
 			}
@@ -69,7 +73,11 @@ func (run *Run) Record(ctx context.Context, e Entry) error {
 			}
 			r.Durable, r.Reruns = r.Durable.with([]Entry{e}), 0
 			return run.m.checkJournal(r)
-		})
+		}
+		_, done, err := run.replaceLatest(ctx, add)
+		if !done {
+			_, err = run.change(ctx, add)
+		}
 		if err != errJournalGrown && !run.outlasts(ctx, err) {
 			return err
 		}

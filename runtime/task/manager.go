@@ -298,14 +298,56 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 	}
 	m.setWriteError(err)
 	if err != nil {
+		if run != nil {
+			run.latest.Store(nil)
+		}
 		m.limits.reserve(r.Owner, -reserved, true)
 		return m.logFault("write task", err)
 	}
 	if m.fleet != nil {
 		m.fleet.note(r)
+		if run != nil {
+			run.setLatest(r)
+		}
 	}
 	m.afterChange(run, from, r, reserved)
 	return nil
+}
+
+// maxLatest is the size in bytes of the payloads up to which a run keeps its latest record.
+const maxLatest = 16 << 10
+
+// setLatest sets the latest record that this member of a fleet has written, unless it is large or
+// needs no write of running work.
+func (run *Run) setLatest(r *Record) {
+	payloads := r.Bytes
+	if r.Durable != nil {
+		payloads -= r.Durable.RecordedBytes
+	}
+	if payloads > maxLatest || r.terminal() || r.parked() || r.Claim != run.claim {
+		run.latest.Store(nil)
+		return
+	}
+	latest := *r
+	run.latest.Store(&latest)
+}
+
+// replaceLatest applies f to the latest record that this member of a fleet has written, and stores
+// the result. It reads nothing. It returns false if there is no such record, if f fails, or if the
+// record may be out of date: then nothing was written. F must not change what the record points to.
+func (run *Run) replaceLatest(ctx context.Context, f func(r *Record) error) (r Record, done bool, err error) {
+	latest := run.latest.Load()
+	if latest == nil || ctx.Err() != nil {
+		return r, false, nil
+	}
+	r = *latest
+	if f(&r) != nil {
+		return r, false, nil
+	}
+	err = run.m.replace(latest.Status, &r)
+	_, move := errors.AsType[*MoveError](err)
+	_, limit := errors.AsType[*LimitError](err)
+	return r, !move && !limit && !errors.Is(err, ErrConflict), err
 }
 
 // confirmWrite returns nil if the store has written r although Update failed with err. Otherwise it

@@ -69,6 +69,13 @@ func (m *Manager) retryPublish(run *Run, end finalState, err error) {
 
 // storeOutcome stores an outcome in the record of a task, unless the record is already terminal.
 func (m *Manager) storeOutcome(run *Run, end finalState) error {
+	_, done, err := run.replaceLatest(context.Background(), func(r *Record) error {
+		r.setOutcome(end.status, end.message, end.out)
+		return nil
+	})
+	if done {
+		return err
+	}
 	for {
 		var r Record
 		err := m.store.get(context.Background(), run.id, &r)

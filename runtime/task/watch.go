@@ -41,19 +41,19 @@ func (m *Manager) Watch(ctx context.Context, principal string, ids []string, cha
 	}
 	w = &Watch{m: m, principal: principal, changed: changed, ids: map[string]struct{}{}}
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		w.add(id) // before the read, so that no change after it is missed
 		var r Record
 		if m.read(ctx, principal, id, &r) != nil {
+			w.Remove(id)
 			if ctx.Err() != nil {
 				w.Close()
 				return nil, nil, context.Cause(ctx)
 			}
 			continue
 		}
-		w.add(r.ID)
-		known = append(known, r.ID)
-		// The Watch has not reported a change between the read and add.
-		if m.read(ctx, principal, r.ID, &r) != nil || r.Status != mcp.TaskStatusWorking {
-			changed(r.ID)
+		known = append(known, id)
+		if r.Status != mcp.TaskStatusWorking {
+			changed(id)
 		}
 	}
 	return w, known, nil

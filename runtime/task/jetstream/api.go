@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -202,14 +203,18 @@ func (s *Store) call(ctx context.Context, subject string, request, response any)
 	if err != nil {
 		return err
 	}
-	var failed struct {
-		Error *apiError `json:"error"`
-	}
-	if err := json.Unmarshal(reply.Data, &failed); err != nil {
-		return err
-	}
-	if failed.Error != nil {
-		return failed.Error
+	// Decoding takes long compared with the search. The quotes cannot be in the data of a message,
+	// which is encoded as Base64.
+	if bytes.Contains(reply.Data, []byte(`"error"`)) {
+		var failed struct {
+			Error *apiError `json:"error"`
+		}
+		if err := json.Unmarshal(reply.Data, &failed); err != nil {
+			return err
+		}
+		if failed.Error != nil {
+			return failed.Error
+		}
 	}
 	return json.Unmarshal(reply.Data, response)
 }
