@@ -6,6 +6,7 @@ replace (
 	github.com/mcpwire/mcpwire => ../..
 	github.com/mcpwire/mcpwire/runtime/embed/gosdk => ../../runtime/embed/gosdk
 	github.com/mcpwire/mcpwire/runtime/embed/mcpgo => ../../runtime/embed/mcpgo
+	github.com/mcpwire/mcpwire/runtime/task/jetstream => ../../runtime/task/jetstream
 )
 
 require (
@@ -18,28 +19,39 @@ require (
 	github.com/mcpwire/mcpwire v0.0.0-00010101000000-000000000000
 	github.com/mcpwire/mcpwire/runtime/embed/gosdk v0.0.0-00010101000000-000000000000
 	github.com/mcpwire/mcpwire/runtime/embed/mcpgo v0.0.0-00010101000000-000000000000
+	github.com/mcpwire/mcpwire/runtime/task/jetstream v0.0.0-00010101000000-000000000000
 	github.com/modelcontextprotocol/go-sdk v1.8.0
+	github.com/nats-io/nats-server/v2 v2.15.2
+	github.com/nats-io/nats.go v1.55.0
 	github.com/segmentio/encoding v0.5.4
 	go.etcd.io/bbolt v1.5.0
 )
 
 require (
+	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/bytedance/sonic/loader v0.5.3 // indirect
 	github.com/cloudwego/base64x v0.1.6 // indirect
 	github.com/go-faster/errors v0.7.1 // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/klauspost/cpuid/v2 v2.2.9 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	golang.org/x/arch v0.0.0-20210923205945-b76863e36670 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/oauth2 v0.35.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.14.0 // indirect
-	golang.org/x/time v0.15.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 )
