@@ -89,7 +89,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now().UTC().Truncate(time.Microsecond)
+	now := m.later().UTC().Truncate(time.Microsecond)
 	*r = Record{
 		Claim: claim,
 		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: statusText(q.StatusMessage),

@@ -37,15 +37,16 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 	m.mu.Unlock()
 	// The Manager's lifetime does not bound the sweep: the Manager must learn which tasks were
 	// dropped.
-	dropped, next, err := m.store.sweep(time.Now(), sweepBatch)
+	m.checkClock()
+	dropped, next, err := m.store.sweep(m.earlier(), sweepBatch)
 	for i := range dropped {
 		m.handleExpired(&dropped[i])
 	}
 	if err != nil && m.lifetime.Err() == nil {
 		m.logFault("drop expired tasks", err)
-		next = time.Now().Add(time.Second)
+		next = m.earlier().Add(time.Second)
 	}
-	sweepAt := time.Now().Add(maxSweepInterval)
+	sweepAt := m.earlier().Add(maxSweepInterval)
 	if !next.IsZero() && next.Before(sweepAt) {
 		sweepAt = next
 	}
@@ -68,7 +69,8 @@ func (m *Manager) waitForSweep(timer *time.Timer, pause time.Duration) (ok bool)
 		m.mu.Lock()
 		sweepAt := m.nextSweep
 		m.mu.Unlock()
-		timer.Reset(max(time.Until(sweepAt), time.Until(earliest)))
+		// The clock may have been set back since sweepAt was computed.
+		timer.Reset(max(min(sweepAt.Sub(m.earlier()), maxSweepInterval), time.Until(earliest)))
 		select {
 		case <-timer.C:
 			return true

@@ -445,7 +445,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 	}()
 	workers := make(chan struct{}, recoveryWorkers)
 	adopt := func(r Record) {
-		if r.expired(time.Now()) {
+		if r.expired(f.m.earlier()) {
 			return
 		}
 		if r.terminal() {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
 )
@@ -42,7 +41,7 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 		records = records[:m.cfg.PageSize]
 		next = formatCursor(principal, records[len(records)-1].Seq)
 	}
-	now := time.Now()
+	now := m.earlier()
 	tasks = make([]mcp.Task, 0, len(records))
 	for i := range records {
 		if !records[i].expired(now) {

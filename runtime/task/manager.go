@@ -27,6 +27,7 @@ type Manager struct {
 	store   safeStore
 	release func() // releases the store
 	fleet   *fleet // nil if the store is not Shared
+	clock   Clock  // nil if the store has none
 	started time.Time
 	audit   audit
 
@@ -38,6 +39,8 @@ type Manager struct {
 	limits      limiter
 	expiredIDs  expiredSet
 	watches     watches
+
+	skewed bool // whether checkClock has logged a difference
 
 	lastWaiter   atomic.Uint64         // number of the latest call that began to wait for a result
 	unstored     atomic.Int64          // outcomes that wait to be stored because the store has failed
@@ -92,6 +95,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
 	if isShared {
+		m.clock, _ = cfg.Store.(Clock)
 		if err := m.joinFleet(ctx, shared); err != nil {
 			m.endLifetime(ErrClosed)
 			return nil, err
@@ -187,7 +191,7 @@ func (m *Manager) read(ctx context.Context, principal, id string, r *Record) err
 	if err == nil && r.Owner != principal {
 		err = errForeign
 	}
-	if err == nil && r.expired(time.Now()) {
+	if err == nil && r.expired(m.earlier()) {
 		err = ErrExpired
 	}
 	if errors.Is(err, ErrNotFound) && m.expiredIDs.contains(principal, id) {
@@ -280,7 +284,7 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 		run.saveProgress(r)
 	}
 	before := r.Bytes
-	r.Updated = laterThan(r.Updated)
+	r.Updated = m.laterThan(r.Updated)
 	r.Bytes = r.size()
 	reserved := max(0, r.Bytes-before)
 	if reserved > 0 {
@@ -370,9 +374,9 @@ func wasWritten(stored, r *Record) bool {
 		stored.StatusMessage == r.StatusMessage && stored.Bytes == r.Bytes && len(stored.InputRequests) == len(r.InputRequests)
 }
 
-// laterThan returns the current time, or the microsecond after t if the clock has not passed t.
-func laterThan(t time.Time) time.Time {
-	now := time.Now().UTC().Truncate(time.Microsecond)
+// laterThan returns the present time, or the microsecond after t if the clock has not passed t.
+func (m *Manager) laterThan(t time.Time) time.Time {
+	now := m.now().UTC().Truncate(time.Microsecond)
 	if !now.After(t) {
 		now = t.Add(time.Microsecond)
 	}

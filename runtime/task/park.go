@@ -50,7 +50,7 @@ func (m *Manager) park(run *Run) Work {
 	}
 	for {
 		_, err := run.change(context.Background(), func(r *Record) error {
-			if r.terminal() || r.Durable == nil || r.anyAnswered(inputs) || !wake.IsZero() && !wake.After(time.Now()) {
+			if r.terminal() || r.Durable == nil || r.anyAnswered(inputs) || !wake.IsZero() && !wake.After(m.now()) {
 				return errUnchanged
 			}
 			d := *r.Durable
@@ -81,7 +81,7 @@ func (m *Manager) pause(d time.Duration) bool {
 func (m *Manager) resume(run *Run) Work {
 	for m.renew(run) {
 		r, err := run.change(context.Background(), func(r *Record) error {
-			if r.terminal() || !r.due(time.Now()) {
+			if r.terminal() || !r.due(m.now()) {
 				return errUnchanged
 			}
 			r.unpark()
@@ -100,7 +100,7 @@ func (m *Manager) resume(run *Run) Work {
 			m.removeRun(run)
 			return nil
 		case err != nil:
-			wake = time.Now().Add(wakeRetry)
+			wake = m.now().Add(wakeRetry)
 		case r.parked():
 			wake = r.Durable.Wake
 		default:
@@ -227,7 +227,7 @@ func (m *Manager) wakeDue() {
 	if m.closed {
 		return
 	}
-	now := time.Now().UnixMicro()
+	now := m.now().UnixMicro()
 	for n := 0; n < maxWakes && len(m.wakes) > 0 && m.wakes[0].wake <= now; n++ {
 		run := m.wakes[0]
 		m.endRest(run)
@@ -245,7 +245,7 @@ func (m *Manager) setWakeTimer() {
 		return
 	}
 	// Look again after maxSweepInterval, because the wall clock may be changed.
-	wait := min(max(time.Until(time.UnixMicro(m.wakes[0].wake)), minSweepInterval), maxSweepInterval)
+	wait := min(max(time.UnixMicro(m.wakes[0].wake).Sub(m.now()), minSweepInterval), maxSweepInterval)
 	if m.wakeTimer == nil {
 		m.wakeTimer = time.AfterFunc(wait, m.wakeDue)
 	} else {

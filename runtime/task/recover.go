@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -49,7 +48,7 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 			return err
 		}
 		m.limits.addExisting(r.Owner, r.Bytes, !r.terminal())
-		expired := r.expired(time.Now())
+		expired := r.expired(m.earlier())
 		if r.Job != "" && (r.Status == mcp.TaskStatusCancelled || expired && !r.terminal()) {
 			m.cancelLeftoverJob(r)
 		}

@@ -145,7 +145,7 @@ func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 	until = until.Round(0) // drop the monotonic clock: other processes share only the wall clock
 	run.checkExpiry(ctx, until)
 	for {
-		left := time.Until(until)
+		left := until.Sub(run.m.now())
 		if left <= 0 {
 			return nil
 		}
@@ -165,7 +165,7 @@ func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 
 // checkExpiry logs a warning if the task expires before a long sleep ends.
 func (run *Run) checkExpiry(ctx context.Context, until time.Time) {
-	if time.Until(until) < maxSweepInterval {
+	if until.Sub(run.m.now()) < maxSweepInterval {
 		return
 	}
 	var r Record

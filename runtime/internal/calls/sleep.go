@@ -25,12 +25,20 @@ func (r *Run) Sleep(ctx context.Context, name string, f func() time.Time) error 
 	if r.err != nil {
 		return r.err
 	}
-	err := r.recorder.Sleep(ctx, name, f, func(until time.Time) error { return r.wait(ctx, until) })
+	err := r.recorder.Sleep(ctx, name, func() time.Time { return r.shared(f()) }, func(until time.Time) error { return r.wait(ctx, until) })
 	if errors.Is(err, task.ErrParked) {
 		r.recorder.Suspend()
 		err = replay.ErrSuspended
 	}
 	return r.failed(err, "")
+}
+
+// shared converts a time of this process to that of all processes that may run the task.
+func (r *Run) shared(until time.Time) time.Time {
+	if t := r.current(); t != nil {
+		return t.SharedTime(until)
+	}
+	return until
 }
 
 // wait waits until a time, or returns the cause of ctx. If a plain call becomes a task during the

@@ -33,6 +33,7 @@ const (
 	headerBatchSeq = "Nats-Batch-Sequence"
 	headerCommit   = "Nats-Batch-Commit"
 	headerSequence = "Nats-Sequence"
+	headerTime     = "Nats-Time-Stamp"
 )
 
 // Error codes of the server.
@@ -296,7 +297,7 @@ func (s *Store) readBatch(ctx context.Context, stream, subject string, from uint
 		if err != nil {
 			return nil, err
 		}
-		at, _ := time.Parse(time.RFC3339Nano, reply.Header.Get("Nats-Time-Stamp"))
+		at, _ := time.Parse(time.RFC3339Nano, reply.Header.Get(headerTime))
 		list = append(list, message{Subject: reply.Header.Get("Nats-Subject"), Seq: seq, Data: reply.Data, Time: at})
 	}
 }

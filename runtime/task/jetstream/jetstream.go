@@ -68,6 +68,7 @@ type Store struct {
 	sweepPortion int
 
 	cache    cache
+	clock    clock
 	hub      watch.Hub
 	watches  watches
 	lifetime context.Context
@@ -187,6 +188,7 @@ func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config j
 	what := "open stream " + config.Name
 	var present *jetstream.StreamInfo
 	err := s.retry(ctx, what, func(ctx context.Context) error {
+		begun := time.Now()
 		stream, err := js.Stream(ctx, config.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			stream, err = js.CreateStream(ctx, config)
@@ -198,6 +200,7 @@ func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config j
 			return unavailable(err)
 		}
 		present = stream.CachedInfo()
+		s.clock.sample(begun, present.TimeStamp)
 		return nil
 	})
 	if err != nil {

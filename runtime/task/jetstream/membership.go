@@ -42,7 +42,8 @@ const minLease = time.Second
 type membership struct {
 	s       *Store
 	self    task.Member
-	data    []byte // self as JSON
+	started time.Time // with a monotonic reading
+	data    []byte    // self as JSON
 	events  task.Events
 	expired chan struct{}
 	left    chan struct{} // closed by Leave
@@ -99,13 +100,13 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 	if self.Lease < minLease {
 		return nil, fmt.Errorf("jetstream: join: lease of %v is too short (must be at least %v)", self.Lease, minLease)
 	}
-	self.ID, self.Joined = rand.Text(), time.Now().UTC().Truncate(time.Millisecond)
+	self.ID, self.Joined = rand.Text(), s.Now().UTC().Truncate(time.Millisecond)
 	data, err := json.Marshal(wireMember{self.Name, self.Tools, self.Lease.Milliseconds(), self.Joined})
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: join: %w", err)
 	}
 	m := &membership{
-		s: s, self: self, data: data, events: e, expired: make(chan struct{}), left: make(chan struct{}), renewed: make(chan struct{}),
+		s: s, self: self, started: time.Now(), data: data, events: e, expired: make(chan struct{}), left: make(chan struct{}), renewed: make(chan struct{}),
 		messages: make(chan *nats.Msg, hintQueue), members: map[string]task.Member{self.ID: self}, followed: map[string]*followed{},
 	}
 	begun := time.Now()
@@ -171,6 +172,7 @@ func (m *membership) write(ctx context.Context, lifetime time.Duration, left boo
 	m.mu.Unlock()
 	msg := newMessage(m.s.memberKey(m.self.ID), m.data, lifetime)
 	msg.Header.Set(headerExpect, strconv.FormatUint(before, 10))
+	msg.Header.Set(headerBegun, time.Since(m.started).String())
 	if left {
 		msg.Header.Set(headerLeft, "1")
 	}
@@ -356,6 +358,7 @@ func (m *membership) process(msg *nats.Msg) {
 // processMember applies a change of a member.
 func (m *membership) processMember(id string, header nats.Header) {
 	if id == m.self.ID {
+		m.sampleRenewal(header)
 		return
 	}
 	if header.Get(headerLeft) != "" || header.Get(headerMarker) != "" {

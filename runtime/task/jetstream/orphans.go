@@ -47,7 +47,7 @@ func (s *Store) removeOrphanEntries(ctx context.Context, partition int, age time
 		orphans := make([]bool, len(entries))
 		err = parallel(len(entries), readers, func(n int) error {
 			id := string(entries[n].Data)
-			if !validID(id) || time.Since(entries[n].Time) < age {
+			if !validID(id) || age > 0 && s.earlier().Sub(entries[n].Time) < age {
 				return nil
 			}
 			r, err := s.load(ctx, id)

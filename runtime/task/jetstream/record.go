@@ -375,8 +375,8 @@ const tombstone = 10 * time.Second
 // messages returns the messages that make the change, if the last message of the record is expect.
 // The message of the record is the last. Rest are the subjects of dropped parts that do not fit into
 // the batch.
-func (c *change) messages(subject string, expect uint64) (list []*nats.Msg, rest []string) {
-	ttl := ttlOf(&c.next.record, time.Now())
+func (c *change) messages(subject string, expect uint64, now time.Time) (list []*nats.Msg, rest []string) {
+	ttl := ttlOf(&c.next.record, now)
 	for _, part := range c.added {
 		list = append(list, newMessage(part.subject, part.data, ttl))
 	}

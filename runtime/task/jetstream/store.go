@@ -129,7 +129,7 @@ func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *s
 			}
 		}
 		var messages []*nats.Msg
-		messages, rest = c.messages(at.record, expect)
+		messages, rest = c.messages(at.record, expect, s.earlier())
 		seq, err := s.publish(ctx, messages...)
 		switch {
 		case err == nil:
@@ -435,7 +435,7 @@ type indexed struct {
 func (s *Store) addToIndexes(ctx context.Context, r *task.Record) (index indexed, err error) {
 	stream, prefix, owner := s.ownerPlace(r.Owner)
 	index.stream = stream
-	ttl := ttlOf(r, time.Now())
+	ttl := ttlOf(r, s.earlier())
 	var dueErr error
 	var group sync.WaitGroup
 	if r.TTL != 0 {

@@ -176,7 +176,7 @@ func (s *Store) drop(ctx context.Context, d *due) (*task.Record, error) {
 		}
 		if r == nil || !r.record.Expires().Equal(d.expires) {
 			// The task was dropped, but not its entry, or it is being created, or never was.
-			if time.Since(d.written) < orphanAge {
+			if s.earlier().Sub(d.written) < orphanAge {
 				return nil, s.hint(at)
 			}
 			return nil, s.forget(ctx, at, d)

@@ -1,0 +1,76 @@
+package task
+
+import (
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+)
+
+// Clock is a [Shared] store with a clock that all processes share, such as that of its servers. The
+// wall clocks of processes may be wrong, and may be set while they run. So a [Manager] uses a Clock
+// for the times in records and for the end of sleeps. A task expires once both clocks have reached
+// the end of its TTL, and its creation has the later time of both: a task is dropped too early only
+// if both clocks are wrong.
+//
+// The Manager logs a warning while the clocks differ by more than 5 seconds.
+type Clock interface {
+	// Now returns the present time. It returns at once, and may be wrong by some seconds.
+	Now() time.Time
+}
+
+// maxSkew is the difference of two clocks that are right.
+const maxSkew = 5 * time.Second
+
+// now returns the time of the store or, if it has no clock, of this process.
+func (m *Manager) now() time.Time {
+	now := time.Now()
+	if m.clock != nil {
+		boundary.Run(func() error { now = m.clock.Now().Round(0); return nil })
+	}
+	return now
+}
+
+// earlier returns the time of the store or of this process, whichever is earlier. Tasks expire by
+// it.
+func (m *Manager) earlier() time.Time {
+	now := m.now()
+	if m.clock == nil || now.Before(time.Now()) {
+		return now
+	}
+	return time.Now()
+}
+
+// later returns the time of the store or of this process, whichever is later.
+func (m *Manager) later() time.Time {
+	now := m.now()
+	if m.clock == nil || now.After(time.Now()) {
+		return now
+	}
+	return time.Now()
+}
+
+// checkClock logs when the clock of this process begins or ceases to differ from that of the store.
+// Only sweepLoop calls it.
+func (m *Manager) checkClock() {
+	ahead := -time.Until(m.now())
+	switch skewed := ahead.Abs() > maxSkew; {
+	case skewed == m.skewed:
+		return
+	case skewed:
+		m.cfg.Logger.Warn("clock differs from that of the store", "ahead", ahead.Round(time.Second))
+	default:
+		m.cfg.Logger.Info("clock agrees with that of the store again")
+	}
+	m.skewed = !m.skewed
+}
+
+// SharedTime converts a time that was computed with the clock of this process to the clock that all
+// processes of the store share; see [Clock]. Without one, and unless the clocks differ by seconds,
+// it returns t.
+func (run *Run) SharedTime(t time.Time) time.Time {
+	now := run.m.now()
+	if ahead := -time.Until(now); ahead.Abs() > maxSkew {
+		return t.Round(0).Add(-ahead)
+	}
+	return t
+}

@@ -1,0 +1,134 @@
+package task_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// clockStore is a store of a fleet whose clock is ahead of that of the process.
+type clockStore struct {
+	*memory.FleetStore
+	ahead atomic.Int64 // in nanoseconds
+}
+
+func (s *clockStore) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+// withClock returns a Manager whose store has a clock that is ahead.
+func withClock(t *testing.T, ahead time.Duration, cfg task.Config) (*task.Manager, *clockStore) {
+	t.Helper()
+	s := &clockStore{FleetStore: memory.NewFleet().Store()}
+	s.ahead.Store(int64(ahead))
+	cfg.Store = s
+	return newManager(t, cfg), s
+}
+
+// A task lives for its TTL by the clock that is behind, and from its creation by the clock that is
+// ahead. So a wrong clock never drops it early.
+func TestTaskOutlivesWrongClock(t *testing.T) {
+	const ttl = 10 * time.Minute
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			m, s := withClock(t, ahead, task.Config{DefaultTTL: ttl})
+			// Processes whose clock is right create one task with each of both clocks.
+			for id, created := range map[string]time.Time{"local": time.Now(), "store": s.Now()} {
+				_, err := s.Create(t.Context(), task.Record{ID: id, Owner: "alice", Status: mcp.TaskStatusWorking, Created: created, Updated: created, TTL: ttl})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			own := start(t, m, untilDone).TaskID
+			if r, err := s.Get(t.Context(), own); err != nil || r.Created.Before(time.Now()) || r.Created.Before(s.Now()) {
+				t.Errorf("store ahead by %v: the task was created at %v, %v", ahead, r.Created, err)
+			}
+			time.Sleep(ttl - time.Second)
+			for _, id := range []string{"local", "store", own} {
+				if _, err := m.Get(t.Context(), "alice", id, nil); err != nil {
+					t.Errorf("store ahead by %v: task %s before the end of its TTL: %v", ahead, id, err)
+				}
+			}
+			time.Sleep(2*time.Hour + time.Minute)
+			for _, id := range []string{"local", "store", own} {
+				if _, err := m.Get(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrExpired) {
+					t.Errorf("store ahead by %v: task %s long after the end of its TTL: %v", ahead, id, err)
+				}
+				if _, err := s.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
+					t.Errorf("store ahead by %v: task %s was not dropped: %v", ahead, id, err)
+				}
+			}
+		})
+	}
+}
+
+// Work sleeps by the clock of the store, whether it is parked or not.
+func TestSleepEndsByClockOfStore(t *testing.T) {
+	for _, park := range []time.Duration{-1, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			var until time.Time
+			work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				if until.IsZero() {
+					until = run.SharedTime(time.Now().Add(time.Hour))
+				}
+				return raw(`{}`), run.Sleep(ctx, until)
+			}
+			m, s := withClock(t, -3*time.Hour, task.Config{Unlimited: true, ParkAfter: park, Recover: func(task.Record) task.Work { return work }})
+			begun := time.Now()
+			id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
+			time.Sleep(59 * time.Minute)
+			if r, err := s.Get(t.Context(), id); err != nil || r.Status != mcp.TaskStatusWorking {
+				t.Errorf("the task has ended before the sleep: %v, %v", r.Status, err)
+			}
+			result(t, m, id)
+			if took := time.Since(begun).Round(time.Second); took != time.Hour {
+				t.Errorf("a sleep of an hour took %v", took)
+			}
+		})
+	}
+}
+
+// The end of a sleep follows a correction of the clock of the store within a minute.
+func TestSleepFollowsClockOfStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			return raw(`{}`), run.Sleep(ctx, begun.Add(2*time.Hour))
+		}
+		m, s := withClock(t, 0, task.Config{Unlimited: true, Recover: func(task.Record) task.Work { return work }})
+		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
+		time.Sleep(time.Hour)
+		s.ahead.Store(int64(time.Hour))
+		result(t, m, id)
+		if took := time.Since(begun); took > time.Hour+time.Minute {
+			t.Errorf("the sleep took %v", took)
+		}
+	})
+}
+
+func TestClockSkewIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		_, s := withClock(t, 0, task.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		var counts []int
+		for _, ahead := range []time.Duration{0, -time.Hour, -time.Hour, 0} {
+			s.ahead.Store(int64(ahead))
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			counts = append(counts, strings.Count(log.String(), "clock"))
+		}
+		checkEqual(t, "logged lines", []int{0, 1, 1, 2}, counts)
+		if !strings.Contains(log.String(), "ahead=1h0m0s") {
+			t.Errorf("logged %s", log.String())
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package jetstream
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The clock follows the servers. If their time jumps, the clock of the process decides whether the
+// present or the earlier time is right.
+func TestClockOfServers(t *testing.T) {
+	for _, each := range []struct {
+		name    string
+		servers []time.Duration // how far the servers are ahead of this process, minute by minute
+		want    time.Duration
+	}{
+		{"no sample", nil, 0},
+		{"local clock behind", []time.Duration{time.Hour}, time.Hour},
+		{"local clock ahead", []time.Duration{-time.Hour, -time.Hour}, -time.Hour},
+		{"drift", []time.Duration{time.Hour, time.Hour + time.Second, time.Hour + 2*time.Second, time.Hour + 3*time.Second}, time.Hour + 3*time.Second},
+		{"servers jump forward", []time.Duration{0, time.Hour}, 0},
+		{"servers jump back", []time.Duration{0, -time.Hour, -time.Hour}, 0},
+		{"servers are put right", []time.Duration{time.Hour, 0}, 0},
+		{"local clock wrong and servers jump", []time.Duration{time.Hour, 3 * time.Hour}, time.Hour},
+	} {
+		t.Run(each.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var c clock
+				for _, ahead := range each.servers {
+					time.Sleep(time.Minute)
+					begun := time.Now()
+					time.Sleep(time.Second)
+					c.sample(begun, begun.Add(time.Second/2+ahead))
+				}
+				time.Sleep(time.Minute)
+				if got := time.Until(c.now()); got != each.want {
+					t.Errorf("the clock is %v ahead, want %v", got, each.want)
+				}
+			})
+		})
+	}
+}
+
+// A response that arrived long ago says nothing about the present time.
+func TestClockIgnoresLateSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock
+		begun := time.Now()
+		time.Sleep(attemptTimeout + 1)
+		c.sample(begun, begun.Add(time.Hour))
+		if off := time.Until(c.now()); off != 0 {
+			t.Errorf("the clock is %v ahead", off)
+		}
+	})
+}
