@@ -32,6 +32,7 @@ const (
 	keyOutcome   = attribute.Key("mcpwire.task.outcome")    // of a run
 	keyStatus    = attribute.Key("mcpwire.task.status")     // terminal status of a task, or "expired"
 	keyState     = attribute.Key("mcpwire.task.state")      // "running", "parked" or "unstored"
+	keyStream    = attribute.Key("mcpwire.stream.type")     // "get" or "listen"
 	keyStep      = attribute.Key("mcpwire.step.name")       // of the span of a step
 	keyStoreCall = attribute.Key("mcpwire.store.operation") // method of a task.Store
 )
@@ -50,6 +51,7 @@ const (
 	serverActive   = "mcpwire.server.active_requests"
 	clientSessions = "mcpwire.client.active_sessions"
 	serverSessions = "mcpwire.server.active_sessions"
+	serverStreams  = "mcpwire.server.active_streams"
 	rejected       = "mcpwire.server.rejected_requests"
 	tasksActive    = "mcpwire.tasks.active"
 	tasksWaiting   = "mcpwire.tasks.waiting_calls"
@@ -58,6 +60,9 @@ const (
 	tasksRefused   = "mcpwire.tasks.rejected_calls"
 	runDuration    = "mcpwire.task.run.duration"
 	storeDuration  = "mcpwire.task.store.duration"
+	fleetMembers   = "mcpwire.fleet.members"
+	fleetTakenOver = "mcpwire.fleet.taken_over"
+	fleetLapsed    = "mcpwire.fleet.lapsed_leases"
 )
 
 // Names of the spans of tasks. That of a run is followed by the name of the tool, and that of an

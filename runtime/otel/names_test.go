@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -45,7 +46,11 @@ var (
 		"mcpwire.server.active_requests":   "mcp.method.name",
 		"mcpwire.client.active_sessions":   "",
 		"mcpwire.server.active_sessions":   "",
+		"mcpwire.server.active_streams":    "mcpwire.stream.type",
 		"mcpwire.server.rejected_requests": "error.type mcp.method.name",
+		"mcpwire.fleet.members":            "",
+		"mcpwire.fleet.taken_over":         "",
+		"mcpwire.fleet.lapsed_leases":      "",
 		"mcpwire.tasks.active":             "mcpwire.task.state",
 		"mcpwire.tasks.waiting_calls":      "",
 		"mcpwire.tasks.created":            "",
@@ -82,8 +87,8 @@ func TestNames(t *testing.T) {
 	usedSpans, usedMetrics := map[string][]string{}, map[string][]string{}
 	for _, era := range slices.Sorted(maps.Keys(eras)) {
 		p := newProcess(t)
-		store := memory.New()
-		s := p.newServer(server.Config{TaskStore: store}, addFeatures)
+		fail := func(context.Context, *session.Request) (codec.Encoder, error) { return nil, errors.New("failed") }
+		s := p.newServer(server.Config{TaskStore: memory.NewFleet().Store(), Methods: map[string]session.Handler{"x/fail": fail}}, addFeatures)
 		c := p.connect(transports["HTTP"](t, s), client.Options{
 			Fill: fill, Session: session.Config{Revisions: eras[era]},
 		})
@@ -107,7 +112,9 @@ func TestNames(t *testing.T) {
 		c.ReadResource(ctx, "x:y")
 		c.ReadResource(ctx, "x:z")
 		c.AttachTool("missing").Result(ctx)
+		c.Session().Call(ctx, "x/fail", nil)
 		c.Session().Call(ctx, strings.Repeat("x", 2000), nil) // too long
+		p.metrics()                                           // of the open Manager
 		end(c)
 		s.Close()
 		for _, span := range p.exporter.GetSpans() {

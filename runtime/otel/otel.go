@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/server"
@@ -56,7 +57,15 @@ type Telemetry struct {
 	opened sync.Map // when a *session.Session was opened, a time.Time
 
 	mu       sync.Mutex
-	managers []func() *task.Manager
+	observed []observed
+	closed   task.Stats // sums of the counters of Managers that are closed
+	isFleet  bool       // see reading
+}
+
+// observed is what callbacks of the meter read.
+type observed struct {
+	manager func() *task.Manager // returns nil before its server has started
+	streams func() int           // nil for none
 }
 
 // New returns a Telemetry. It fails if the meter rejects one of the metrics.
@@ -95,6 +104,11 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 		faults = append(faults, err)
 		return c
 	}
+	total := func(name, unit, description string) metric.Int64ObservableCounter {
+		c, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+		faults = append(faults, err)
+		return c
+	}
 	level := func(name, unit, description string) metric.Int64ObservableUpDownCounter {
 		c, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 		faults = append(faults, err)
@@ -123,49 +137,87 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 		level(clientActive, "{request}", "Requests that wait for their answer."),
 		level(serverActive, "{request}", "Requests that are being handled."),
 	}
+	streams := level(serverStreams, "{stream}", "Streams that clients have opened for notifications.")
 	byState := level(tasksActive, "{task}", "Tasks that this process runs or holds, by state.")
 	waiting := level(tasksWaiting, "{call}", "Calls that wait for the result of a task.")
+	members := level(fleetMembers, "{member}", "Living members of the fleet, as this process sees them.")
+	takenOver := total(fleetTakenOver, "{task}", "Tasks that this process has taken over from other members of the fleet.")
+	lapsed := total(fleetLapsed, "{lease}", "Leases of this process in the fleet that have ended.")
 	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for i := range active {
 			t.active[i].each(func(method string, n *atomic.Int64) {
 				o.ObserveInt64(active[i], n.Load(), metric.WithAttributes(keyMethod.String(method)))
 			})
 		}
-		var sum task.Stats
-		for _, m := range t.openManagers() {
-			stats := m.Stats()
-			sum.Running += stats.Running
-			sum.Parked += stats.Parked
-			sum.Unstored += stats.Unstored
-			sum.Waiting += stats.Waiting
+		t.active[side(true)].each(func(method string, n *atomic.Int64) {
+			if method == mcp.MethodSubscriptionsListen {
+				o.ObserveInt64(streams, n.Load(), metric.WithAttributes(keyStream.String("listen")))
+			}
+		})
+		sum := t.read()
+		if sum.hasStreams {
+			o.ObserveInt64(streams, int64(sum.streams), metric.WithAttributes(keyStream.String("get")))
 		}
 		for state, n := range map[string]int{"running": sum.Running, "parked": sum.Parked, "unstored": sum.Unstored} {
 			o.ObserveInt64(byState, int64(n), metric.WithAttributes(keyState.String(state)))
 		}
 		o.ObserveInt64(waiting, int64(sum.Waiting))
+		if sum.isFleet {
+			o.ObserveInt64(members, int64(sum.members))
+			o.ObserveInt64(takenOver, int64(sum.TakenOver))
+			o.ObserveInt64(lapsed, int64(sum.Lapsed))
+		}
 		return nil
-	}, active[0], active[1], byState, waiting)
+	}, active[0], active[1], streams, byState, waiting, members, takenOver, lapsed)
 	return errors.Join(append(faults, err)...)
 }
 
-// openManagers returns the Managers that are not closed, and forgets the others.
-func (t *Telemetry) openManagers() (open []*task.Manager) {
+// reading is what callbacks of the meter report.
+type reading struct {
+	task.Stats
+	members    int  // of the largest fleet
+	isFleet    bool // a Manager is or was a member of a fleet
+	streams    int
+	hasStreams bool // there is a server
+}
+
+// read reads everything that is observed, and forgets Managers that are closed.
+func (t *Telemetry) read() (sum reading) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rest := t.managers[:0]
-	for _, get := range t.managers {
-		m := get()
+	rest := t.observed[:0]
+	for _, each := range t.observed {
+		m := each.manager()
 		if m != nil && m.Health() == task.ErrClosed {
+			stats := m.Stats()
+			t.closed.TakenOver += stats.TakenOver
+			t.closed.Lapsed += stats.Lapsed
 			continue
 		}
-		rest = append(rest, get)
-		if m != nil { // otherwise its server has not started
-			open = append(open, m)
+		rest = append(rest, each)
+		if each.streams != nil {
+			sum.hasStreams = true
+			sum.streams += each.streams()
 		}
+		if m == nil {
+			continue
+		}
+		stats := m.Stats()
+		sum.Running += stats.Running
+		sum.Parked += stats.Parked
+		sum.Unstored += stats.Unstored
+		sum.Waiting += stats.Waiting
+		sum.TakenOver += stats.TakenOver
+		sum.Lapsed += stats.Lapsed
+		sum.members = max(sum.members, len(m.Members()))
 	}
-	clear(t.managers[len(rest):])
-	t.managers = rest
-	return open
+	clear(t.observed[len(rest):])
+	t.observed = rest
+	sum.TakenOver += t.closed.TakenOver
+	sum.Lapsed += t.closed.Lapsed
+	t.isFleet = t.isFleet || sum.members+int(sum.TakenOver+sum.Lapsed) > 0
+	sum.isFleet = t.isFleet
+	return sum
 }
 
 // Server makes the server of a configuration report its requests, its sessions, its steps and its
@@ -176,7 +228,7 @@ func (t *Telemetry) Server(cfg *server.Config) {
 	inner, methods := cfg.Middleware, cfg.Methods
 	cfg.Middleware = func(s *server.Server) session.Middleware {
 		receive := t.receiving(s.Has, func(method string) bool { return methods[method] != nil })
-		t.addManager(s.Tasks)
+		t.observe(observed{s.Tasks, s.Streams})
 		if inner == nil {
 			return receive
 		}
@@ -239,12 +291,14 @@ func (t *Telemetry) Tasks(cfg *task.Config) {
 }
 
 // Observe reports the numbers of tasks of a Manager until it is closed.
-func (t *Telemetry) Observe(m *task.Manager) { t.addManager(func() *task.Manager { return m }) }
+func (t *Telemetry) Observe(m *task.Manager) {
+	t.observe(observed{manager: func() *task.Manager { return m }})
+}
 
-func (t *Telemetry) addManager(get func() *task.Manager) {
+func (t *Telemetry) observe(o observed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.managers = append(t.managers, get)
+	t.observed = append(t.observed, o)
 }
 
 // guard calls f and logs its panic.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -20,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	nooptrace "go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/otel"
@@ -367,6 +370,105 @@ func TestSessionsAndRequestsInFlight(t *testing.T) {
 	s.Close()
 	check(here, "client", 0, 0)
 	check(there, "server", 0, 0)
+}
+
+// The metrics of a fleet say how many members live, and count the tasks that they take over and the
+// leases that end. They do not decrease when a Manager is closed.
+func TestMetricsOfFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := memory.NewFleet()
+		type member struct {
+			*process
+			*task.Manager
+			store *memory.FleetStore
+		}
+		work := func(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		join := func() member {
+			p, store := newProcess(t), fleet.Store()
+			cfg := task.Config{Store: store, Recover: func(task.Record) task.Work { return work }, Logger: slog.New(slog.DiscardHandler)}
+			p.Tasks(&cfg)
+			m, err := task.New(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Observe(m)
+			return member{p, m, store}
+		}
+		check := func(m member, name string, members, takenOver, lapsed int64) {
+			t.Helper()
+			for metric, want := range map[string]int64{"members": members, "taken_over": takenOver, "lapsed_leases": lapsed} {
+				points := m.metrics()["mcpwire.fleet."+metric]
+				if got := points[*attribute.EmptySet()]; got != want {
+					t.Errorf("%s: %s is %d, want %d", name, metric, got, want)
+				}
+			}
+		}
+		a, b := join(), join()
+		if _, err := a.Create(t.Context(), task.Request{Principal: "ada", Method: "tools/call", Restartable: true, Work: work}); err != nil {
+			t.Fatal(err)
+		}
+		check(a, "at first", 2, 0, 0)
+		a.store.Cut()
+		time.Sleep(task.DefaultLease + time.Second)
+		synctest.Wait()
+		check(b, "the survivor", 1, 1, 0)
+		a.store.Heal()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		check(a, "the member that has joined again", 2, 0, 1)
+		check(b, "the survivor", 2, 1, 0)
+		for _, m := range []member{a, b} {
+			if err := m.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		check(b, "after the end", 0, 1, 0)
+	})
+}
+
+// updates receives a value for each update of a resource.
+type updates struct {
+	mcp.UnimplementedClientNotificationHandler
+	c chan bool
+}
+
+func (u updates) ResourceUpdated(context.Context, *mcp.ResourceUpdatedNotificationParams) error {
+	u.c <- true
+	return nil
+}
+
+// Open streams for notifications are counted in both eras.
+func TestOpenStreams(t *testing.T) {
+	for era, kind := range map[string]string{"sessions": "get", "requests": "listen"} {
+		t.Run(era, func(t *testing.T) {
+			p := newProcess(t)
+			s := p.newServer(server.Config{}, addFeatures)
+			updated := updates{c: make(chan bool, 1)}
+			c, err := client.Connect(t.Context(), transports["HTTP"](t, s), &client.Options{
+				Session: session.Config{Revisions: eras[era]}, Notifications: updated,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Subscribe(t.Context(), "x:y"); err != nil {
+				t.Fatal(err)
+			}
+			s.ResourceUpdated("x:y")
+			<-updated.c // over the stream
+			set := attribute.NewSet(attribute.String("mcpwire.stream.type", kind))
+			if n := p.metrics()["mcpwire.server.active_streams"][set]; n != 1 {
+				t.Errorf("%d open streams, want 1", n)
+			}
+			end(c)
+			s.Close()
+			if n := p.metrics()["mcpwire.server.active_streams"][set]; n != 0 {
+				t.Errorf("%d open streams after the end", n)
+			}
+		})
+	}
 }
 
 func TestLogHandlerAddsSpan(t *testing.T) {

@@ -149,6 +149,17 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 	return h
 }
 
+// Streams returns the number of open event streams of the server's HTTP handlers; see
+// [streamable.Handler.Streams].
+func (s *Server) Streams() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.handlers {
+		n += h.Streams()
+	}
+	return n
+}
+
 // ListenOptions configures [Server.ListenAndServe]. The zero value is useful.
 type ListenOptions struct {
 	// HandlerOptions configure the handler. With Auth, the server also serves its resource metadata;

@@ -38,6 +38,10 @@ type Event struct {
 // Stats holds counters since the Manager was created, and current levels.
 type Stats struct {
 	Created, Completed, Failed, Cancelled, Expired, Recovered uint64
+	// TakenOver counts the tasks that this member of a fleet has taken over from other members that
+	// have died or left, or by [Manager.TakeOver]. Recovered counts those of them whose work can run
+	// again. Lapsed counts how often the lease of this member has ended.
+	TakenOver, Lapsed uint64
 	// Reads counts successful calls of tasks/get, tasks/result and tasks/list. Refused counts
 	// failed calls of all methods. Foreign counts the refused calls about a task of another
 	// principal.
@@ -60,7 +64,7 @@ func (m *Manager) Stats() Stats {
 	a := &m.audit
 	return Stats{
 		Created: a.nCreated.Load(), Completed: a.nCompleted.Load(), Failed: a.nFailed.Load(), Cancelled: a.nCancelled.Load(),
-		Expired: a.nExpired.Load(), Recovered: a.nRecovered.Load(),
+		Expired: a.nExpired.Load(), Recovered: a.nRecovered.Load(), TakenOver: a.nTakenOver.Load(), Lapsed: a.nLapsed.Load(),
 		Reads: a.nRead.Load(), Refused: a.nRefused.Load(), Foreign: a.nForeign.Load(),
 		Running: running, Parked: parked, Waiting: int(a.waiting.Load()), Unstored: int(m.unstored.Load()),
 	}
@@ -71,8 +75,8 @@ type audit struct {
 	hook func(Event)
 	log  *slog.Logger
 
-	nCreated, nCompleted, nFailed, nCancelled, nExpired, nRecovered, nRead, nRefused, nForeign atomic.Uint64
-	waiting                                                                                    atomic.Int64
+	nCreated, nCompleted, nFailed, nCancelled, nExpired, nRecovered, nTakenOver, nLapsed, nRead, nRefused, nForeign atomic.Uint64
+	waiting                                                                                                         atomic.Int64
 }
 
 // emit sends an event to the hook and the log.

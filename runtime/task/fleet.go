@@ -155,6 +155,7 @@ func (f *fleet) scan() {
 // rejoin ends all work after the lease has ended, and joins the fleet again.
 func (f *fleet) rejoin() {
 	m := f.m
+	m.audit.nLapsed.Add(1)
 	m.cfg.Logger.Warn("lease ended", "member", f.current().Self().ID)
 	m.mu.Lock()
 	runs := make([]*Run, 0, len(m.runs))
@@ -545,6 +546,9 @@ func (f *fleet) claim(brief Record) (err error) {
 		err = f.m.recoverParked(f.m.lifetime, &brief)
 	} else {
 		err = f.m.recoverTask(f.m.lifetime, brief)
+	}
+	if err == nil && from.Member != "" && from.Member != f.current().Self().ID {
+		f.m.audit.nTakenOver.Add(1)
 	}
 	_, ended := errors.AsType[*MoveError](err)
 	if err != nil && !ended && err != errUnknownWork && !expectedError(err) {

@@ -124,6 +124,9 @@ func TestMemberTakesOverTask(t *testing.T) {
 		if b.runs.Load() != 1 || r.Claim.Member == first.Claim.Member || r.Claim.Epoch != first.Claim.Epoch+1 || r.Reruns != 1 {
 			t.Errorf("%d runs, claim %v after %v, %d reruns", b.runs.Load(), r.Claim, first.Claim, r.Reruns)
 		}
+		if of, other := b.Stats(), a.Stats(); of.TakenOver != 1 || of.Lapsed != 0 || other.TakenOver != 0 || other.Lapsed != 1 {
+			t.Errorf("the survivor has %+v, the other member %+v", of, other)
+		}
 		close(proceed)
 		if got := found(t, result(t, b.Manager, id)); got != "1" {
 			t.Errorf("the second run found %s entries", got)
@@ -562,6 +565,9 @@ func TestTakeOver(t *testing.T) {
 		}
 		if a.runs.Load() != 3 || b.runs.Load() != 1 {
 			t.Errorf("%d and %d runs", a.runs.Load(), b.runs.Load())
+		}
+		if a.Stats().TakenOver != 1 || b.Stats().TakenOver != 1 {
+			t.Errorf("%d and %d tasks were taken over", a.Stats().TakenOver, b.Stats().TakenOver)
 		}
 		if err := b.TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
 			t.Errorf("after %d re-runs: %v", a.record(t, id).Reruns, err)

@@ -284,9 +284,10 @@ type Handler struct {
 	empty     chan struct{}            // closed when draining and no conn and answerer is left
 	emptied   bool                     // empty is closed
 
-	draining atomic.Bool // set with mu held
-	closed   atomic.Bool // Close was called
-	warned   atomic.Bool // see warnNoFlush
+	streams  atomic.Int64 // number of GETs whose streams are open
+	draining atomic.Bool  // set with mu held
+	closed   atomic.Bool  // Close was called
+	warned   atomic.Bool  // see warnNoFlush
 }
 
 // NewHandler returns a Handler that calls open for every conversation, with its first request. Open
@@ -351,6 +352,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // hasSessions reports whether the Handler has sessions, which GET and DELETE belong to.
 func (h *Handler) hasSessions() bool { return !h.o.Stateless && !h.modernOnly }
+
+// Streams returns the number of event streams that clients have opened with GET and that are still
+// open. A client of a session has one of them, and one for each stream that it resumes.
+func (h *Handler) Streams() int { return int(h.streams.Load()) }
 
 // Drain rejects further sessions and requests with status 503, and returns at once. Sessions go on
 // with the requests that are being served, and so do modern requests. Shutdown and Close call

@@ -93,6 +93,8 @@ func (h *Handler) get(ctx context.Context, w http.ResponseWriter, r *http.Reques
 			return
 		}
 	}
+	h.streams.Add(1)
+	defer h.streams.Add(-1)
 	h.serveStream(w, r, c, st, k, after, upTo)
 }
 
