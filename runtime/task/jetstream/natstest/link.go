@@ -2,7 +2,9 @@ package natstest
 
 import (
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -24,6 +26,22 @@ func (c *Cluster) ConnectLinked(t testing.TB, nodes ...int) (*nats.Conn, *Link) 
 	t.Helper()
 	l := &Link{cluster: c, conns: make(map[*linked]bool)}
 	return c.connect(t, l, nodes), l
+}
+
+// Listen returns the URLs, separated by commas, at which another process reaches the nodes over a
+// link that the test controls.
+func (c *Cluster) Listen() (urls string, l *Link) {
+	c.t.Helper()
+	l = &Link{cluster: c, conns: make(map[*linked]bool)}
+	var list []string
+	for i := range c.nodes {
+		list = append(list, "nats://"+c.serve(func(in net.Conn) {
+			if out, err := l.Dial("tcp", fmt.Sprintf("node-%d:4222", i)); err == nil {
+				forward(in, out)
+			}
+		}))
+	}
+	return strings.Join(list, ","), l
 }
 
 // Cut breaks the link until [Link.Heal]: connections end, and new ones fail.

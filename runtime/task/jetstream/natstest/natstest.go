@@ -11,7 +11,6 @@ package natstest
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"strconv"
@@ -31,38 +30,10 @@ const patience = time.Minute
 // Cluster is a server or a cluster of servers. Its methods may be called concurrently, except for
 // Kill and Restart of the same node.
 type Cluster struct {
-	t     testing.TB
-	nodes []*node
-	mu    sync.Mutex // guards node.running
-}
-
-// route forwards connections between the nodes of a cluster to one of them. Its address stays the
-// same when the node restarts with another port.
-func (c *Cluster) route(l net.Listener, i int) {
-	for { // ends when the test closes l
-		in, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer in.Close()
-			running := c.running(i)
-			if running == nil || running.routes() == "" {
-				return
-			}
-			out, err := net.Dial("tcp", running.routes())
-			if err != nil {
-				return
-			}
-			go func() { // ends with in or out
-				defer out.Close()
-				defer in.Close()
-				io.Copy(out, in)
-			}()
-			defer out.Close()
-			io.Copy(in, out)
-		}()
-	}
+	t       testing.TB
+	nodes   []*node
+	network network
+	mu      sync.Mutex // guards node.running, and nodes until Run returns
 }
 
 // node is a server of a cluster. A restarted server has the same name and the same files.
@@ -142,21 +113,22 @@ func Run(t testing.TB, n int, configure ...func(*server.Options)) *Cluster {
 // run is Run and RunProcesses.
 func run(t testing.TB, n int, processes bool, configure []func(*server.Options)) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t}
-	var routes []net.Listener
+	c := &Cluster{t: t, network: network{isolated: map[int]bool{}, conns: map[*routeConn]bool{}}}
+	c.mu.Lock() // the routes are served already
 	for i := range n {
 		o := server.Options{
 			ServerName: fmt.Sprint("node-", i), Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 		}
 		if n > 1 {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatalf("natstest: %v", err)
+			// All routes are configured: what a node tells the others about itself leads nowhere.
+			refuse := c.serve(func(net.Conn) {})
+			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: server.RANDOM_PORT, Advertise: refuse, NoAdvertise: true}
+			for j := range n {
+				if j != i {
+					o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: c.listenRoute(i, j)})
+				}
 			}
-			t.Cleanup(func() { l.Close() })
-			routes = append(routes, l)
-			o.Cluster = server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: server.RANDOM_PORT, Advertise: l.Addr().String(), NoAdvertise: true}
 		}
 		for _, f := range configure {
 			f(&o)
@@ -167,9 +139,7 @@ func run(t testing.TB, n int, processes bool, configure []func(*server.Options))
 		}
 		c.nodes = append(c.nodes, each)
 	}
-	for i, l := range routes {
-		go c.route(l, i) // ends with l
-	}
+	c.mu.Unlock()
 	t.Cleanup(func() {
 		for i := range c.nodes {
 			c.Kill(i)
@@ -237,11 +207,6 @@ func (c *Cluster) Restart(i int) {
 	c.t.Helper()
 	n := c.nodes[i]
 	o := n.options // the ports are free ones each time
-	for j, other := range c.nodes {
-		if j != i {
-			o.Routes = append(o.Routes, &url.URL{Scheme: "nats", Host: other.options.Cluster.Advertise})
-		}
-	}
 	var running instance
 	var err error
 	if n.process {

@@ -142,3 +142,48 @@ func TestDisk(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The others go on without a node that is cut off from them. It catches up when it is back.
+func TestIsolatedNodeCatchesUp(t *testing.T) {
+	c := natstest.Run(t, 3)
+	js := c.JetStream(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	config := jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Replicas: 3, AllowDirect: true}
+	if _, err := js.CreateStream(ctx, config); err != nil {
+		t.Fatal(err)
+	}
+	// try repeats f, which fails while there is no leader.
+	try := func(f func(context.Context) error) {
+		t.Helper()
+		for {
+			attempt, cancel := context.WithTimeout(ctx, time.Second)
+			err := f(attempt)
+			cancel()
+			if err == nil {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	leader := c.Leader("S")
+	majority, minority := c.JetStream(t, (leader+1)%3, (leader+2)%3), c.Connect(t, leader)
+	c.Isolate(leader)
+	try(func(ctx context.Context) error {
+		_, err := majority.Publish(ctx, "s", []byte("meanwhile"), jetstream.WithMsgID("one"))
+		return err
+	})
+	if n := c.Server(leader).NumRoutes(); n > 0 {
+		t.Errorf("the isolated node has %d routes", n)
+	}
+	c.Rejoin(leader)
+	try(func(ctx context.Context) error {
+		m, err := minority.RequestWithContext(ctx, "$JS.API.DIRECT.GET.S.s", nil)
+		if err == nil && string(m.Data) != "meanwhile" {
+			err = fmt.Errorf("read %q", m.Data)
+		}
+		return err
+	})
+}
