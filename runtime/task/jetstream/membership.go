@@ -177,16 +177,18 @@ func (m *membership) write(ctx context.Context, lifetime time.Duration, left boo
 		msg.Header.Set(headerLeft, "1")
 	}
 	seq, err := m.s.publish(ctx, msg)
-	if hasCode(err, codeWrongSequence) {
+	if hasCode(err, codeWrongSequence, codeSequenceInProcess) {
 		// An earlier attempt may have written it although its acknowledgement was lost. No other
 		// process writes the message.
 		var present *message
 		if present, err = m.s.read(ctx, m.s.memberStream(), getRequest{Last: msg.Subject}); err == nil {
-			if present == nil || len(present.Data) == 0 {
-				return task.ErrConflict
-			}
-			if seq = present.Seq; seq == before {
+			switch {
+			case present == nil && before == 0, present != nil && present.Seq == before:
 				err = nats.ErrTimeout // a write is still under way
+			case present == nil || len(present.Data) == 0:
+				return task.ErrConflict
+			default:
+				seq = present.Seq
 			}
 		}
 	}

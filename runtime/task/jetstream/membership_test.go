@@ -93,6 +93,29 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// A member joins although an earlier attempt of its own to write its message is still under way, as
+// after an acknowledgement that was lost.
+func TestJoinWaitsForPendingWrite(t *testing.T) {
+	c := natstest.Run(t, 1)
+	nc := c.Connect(t)
+	s := open(t, over(t, nc), jetstream.Options{})
+	account := c.Server(0).GlobalAccount()
+	subject := s.Name() + ".members.m.*"
+	if _, err := nc.Subscribe("pending", func(m *nats.Msg) {
+		account.RemoveMapping(subject)
+		m.Respond([]byte(`{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}`))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := account.AddMapping(subject, "pending"); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := join(t, s, "a", time.Minute)
+	if !alive(t, a, a.Self().ID) {
+		t.Error("the member is not alive")
+	}
+}
+
 // A member that does not reach the servers any longer notices the end of its lease itself. The
 // others learn of it from the servers.
 func TestLeaseEnds(t *testing.T) {
