@@ -358,8 +358,9 @@ func (m *Manager) inspectRun(run *Run, r *Record) {
 
 // fence ends a run whose task another member may hold.
 func (m *Manager) fence(run *Run) {
+	run.lost.Store(true)      // before the context ends, which renew may replace
+	run.endContext(ErrFenced) // before progress ends: a failure of Report is not the work's
 	run.abortProgress()
-	run.endContext(ErrFenced)
 	m.unpark(run.id, true)
 }
 

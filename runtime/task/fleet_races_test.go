@@ -393,3 +393,34 @@ func TestInputRequestSurvivesLostClaim(t *testing.T) {
 		}
 	})
 }
+
+// The lease of a member ends while the member parks work. The work does not run again with the old
+// claim.
+func TestLeaseEndsWhileWorkIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wake := time.Now().Add(10 * time.Minute)
+		a, store := joinRacing(t, memory.NewFleet(), task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if err := run.Sleep(ctx, wake); err != nil {
+				return nil, err
+			}
+			return raw(`{"found":1}`), run.Report(task.Progress{Value: 1})
+		})
+		store.set(hooks{afterUpdate: func(r task.Record) error {
+			if r.Durable.Parked && r.Claim.Epoch == 1 {
+				store.set(hooks{})
+				store.Cut()
+				time.Sleep(task.DefaultLease + time.Second)
+				store.Heal()
+			}
+			return nil
+		}})
+		id := a.create(t, nil)
+		time.Sleep(5 * time.Minute)
+		if r := a.record(t, id); !r.Durable.Parked || r.Claim.Epoch != 2 {
+			t.Errorf("the record of the sleeping task is %+v", r)
+		}
+		if got := found(t, result(t, a.Manager, id)); got != "1" {
+			t.Errorf("got %s", got)
+		}
+	})
+}

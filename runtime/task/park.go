@@ -79,7 +79,7 @@ func (m *Manager) pause(d time.Duration) bool {
 // resume returns the work of a run that is neither running nor resting, if its record is not parked
 // or is due. Otherwise it returns nil: the run rests, or has been removed.
 func (m *Manager) resume(run *Run) Work {
-	for m.renew(run) {
+	for m.renew(run) && !run.lost.Load() {
 		r, err := run.change(context.Background(), func(r *Record) error {
 			if r.terminal() || !r.due(m.now()) {
 				return errUnchanged
@@ -118,6 +118,9 @@ func (m *Manager) resume(run *Run) Work {
 		if m.rest(run, wake) {
 			return nil
 		}
+	}
+	if run.lost.Load() {
+		m.limits.workReturned(&run.usage)
 	}
 	m.removeRun(run)
 	return nil

@@ -82,6 +82,8 @@ type Run struct {
 	// claiming is set until the record has the claim. A change that another member makes meanwhile
 	// sets missed.
 	claiming, missed atomic.Bool
+	// lost is set when another member may hold the task. It stays set, whatever the run does next.
+	lost atomic.Bool
 
 	held        bool // this member of a fleet holds the task; never changes
 	recoverable bool // the next Manager recovers the task; never changes
@@ -168,7 +170,6 @@ func (run *Run) ending() error {
 
 // removeRun ends the context of a run and removes the run from the Manager.
 func (m *Manager) removeRun(run *Run) {
-	fenced := run.ending() == ErrFenced
 	run.endContext(context.Canceled)
 	m.mu.Lock()
 	delete(m.runs, run.id)
@@ -176,7 +177,7 @@ func (m *Manager) removeRun(run *Run) {
 	if m.fleet != nil {
 		m.fleet.unfollow(run.id)
 		m.limits.forget(&run.usage)
-		if fenced {
+		if run.lost.Load() {
 			m.fleet.doubt(run.id, Claim{}) // the task may still have the claim of this member
 			m.fleet.scan()
 		}
