@@ -1,0 +1,338 @@
+//go:build unix
+
+package jetstreamstore_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable/jetstreamstore"
+)
+
+// program is a process of the fleet under test: a front end or a worker. It is a child of the test,
+// which passes it as JSON in the environment.
+type program struct {
+	Name  string
+	NATS  string // URLs of the servers
+	Front bool   // serves the protocol, and runs no tasks
+	Log   string // file of what the tasks have done; see logLine
+
+	log io.Writer
+}
+
+const (
+	envProgram  = "JETSTREAMSTORE_TEST_PROGRAM"
+	fleetName   = "faults" // of the store of tasks
+	fleetLease  = 2 * time.Second
+	sessionAge  = 5 * time.Minute
+	taskTTL     = 2 * time.Hour
+	parkAfter   = 300 * time.Millisecond
+	jobSteps    = 4
+	servingLine = "serving " // the line with the URL that a front end prints
+	readyLine   = "ready"    // the line that a worker prints
+)
+
+// TestMain runs a program in place of the tests if the environment asks for one.
+func TestMain(m *testing.M) {
+	text := os.Getenv(envProgram)
+	if text == "" {
+		os.Exit(m.Run())
+	}
+	var p program
+	err := json.Unmarshal([]byte(text), &p)
+	if err == nil {
+		err = p.main()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, err)
+		os.Exit(1)
+	}
+}
+
+// main runs the program until it gets SIGTERM, and then fails if a goroutine is left. Before it
+// serves, it tries again until the servers respond. It exits when the test ends.
+func (p *program) main() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	file, err := os.OpenFile(p.Log, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	p.log = file
+	for {
+		started, err := p.run(ctx)
+		if started || ctx.Err() != nil {
+			return cmp.Or(err, leftGoroutines())
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// leftGoroutines waits until no goroutine of the module is left, except for those of tests. It
+// returns an error with their stacks if they do not end.
+func leftGoroutines() error {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		stacks := make([]byte, 16<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		var left []string
+		for _, stack := range strings.Split(string(stacks), "\n\n") {
+			for line := range strings.Lines(stack) {
+				if strings.HasPrefix(line, "github.com/mcpwire/mcpwire/") && !strings.Contains(line, "_test.") && !strings.Contains(line, "/natstest.") {
+					left = append(left, stack)
+					break
+				}
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
+		}
+	}
+}
+
+// run runs the program until ctx ends. Started tells whether it has begun to serve.
+func (p *program) run(ctx context.Context) (started bool, err error) {
+	nc, err := nats.Connect(p.NATS, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.IgnoreDiscoveredServers(),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		return false, err
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		return false, err
+	}
+	store, err := jetstream.Open(ctx, js, jetstream.Options{Name: fleetName, Replicas: 3, Timeout: 10 * time.Second})
+	if err != nil {
+		return false, err
+	}
+	defer store.Close()
+	s := p.server(store)
+	defer s.Close()
+	if !p.Front {
+		if err := s.Start(ctx); err != nil {
+			return false, err
+		}
+		fmt.Println(readyLine)
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		p.report(s.Shutdown(end))
+		return true, nil
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return false, err
+	}
+	defer listener.Close()
+	address := "http://" + listener.Addr().String() + "/mcp"
+	sessions, err := jetstreamstore.Open(ctx, js, jetstreamstore.Options{Replicas: 3, MaxAge: sessionAge})
+	if err != nil {
+		return false, err
+	}
+	locator, err := sessions.Join(ctx, jetstreamstore.LocatorOptions{URL: address, Lease: fleetLease})
+	if err != nil {
+		return false, err
+	}
+	defer locator.Close()
+	if err := s.Start(ctx); err != nil {
+		return false, err
+	}
+	forward := &http.Transport{}
+	defer forward.CloseIdleConnections()
+	handler := s.Handler(&streamable.HandlerOptions{
+		Store: sessions, Locator: locator, ForwardTransport: forward, Retry: 50 * time.Millisecond,
+		Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", handler)
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- web.Serve(listener) }() // ends with Shutdown
+	fmt.Println(servingLine + address)
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	p.report(errors.Join(s.Shutdown(end), handler.Shutdown(end), web.Shutdown(end))) // in this order
+	web.Close()
+	return true, err
+}
+
+// report prints the error of a shutdown. It is not a failure: the servers may be out of reach.
+func (p *program) report(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: shut down: %v\n", p.Name, err)
+	}
+}
+
+// server returns the server of the program with its tools.
+func (p *program) server(store task.Store) *server.Server {
+	member := task.Member{Name: p.Name, Lease: fleetLease}
+	if p.Front {
+		member.Tools = []string{}
+	}
+	s := server.New("fleet", "1", &server.Config{
+		TaskStore: store, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))},
+		Tasks: task.Config{
+			Member: member, DefaultTTL: taskTTL, MaxTTL: taskTTL, ParkAfter: parkAfter, MaxReruns: -1,
+			Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, Observer: lives{},
+		},
+	})
+	// A result with a record of the work is not to be had any sooner: each call is a task at once.
+	server.AddTool(s, "job", "", p.job, server.Tasks(receiver.Support{Restartable: true, After: -1}))
+	server.AddTool(s, "echo", "", func(_ context.Context, _ *server.Call, in named) (string, error) { return in.Name, nil })
+	server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, in named) (string, error) {
+		key, err := server.Step(ctx, c, "key", func(context.Context) (string, error) { return in.Name, nil })
+		if err != nil {
+			return "", err
+		}
+		var form answer
+		_, err = server.Elicit(ctx, c, in.Name, &form)
+		return key + " " + form.Answer, err
+	})
+	return s
+}
+
+// named is the input of all tools.
+type named struct{ Name string }
+
+// answer is the form of all input requests. Their message is the name of the call.
+type answer struct{ Answer string }
+
+// jobResult is the result of a job.
+type jobResult struct {
+	Name, Answer string
+	Steps        []string
+}
+
+// job runs steps with random results, asks once, and sleeps once. It logs what it does.
+func (p *program) job(ctx context.Context, c *server.Call, in named) (out jobResult, err error) {
+	run, ok := c.Task()
+	if !ok {
+		return out, errors.New("call this tool as a task")
+	}
+	l := ctx.Value(lifeKey{}).(life)
+	note := func(event logEvent, step int, value string) { logLine{event, run.ID(), l, step, value}.write(p.log) }
+	note(logBegin, 0, "")
+	out.Name = in.Name
+	for i := range jobSteps {
+		switch i {
+		case 1:
+			var form answer
+			action, err := server.Elicit(ctx, c, in.Name, &form)
+			if err != nil {
+				return out, err
+			}
+			out.Answer = form.Answer
+			note(logAnswer, 0, fmt.Sprint(action, "/", form.Answer))
+		case 2:
+			if err := server.Sleep(ctx, c, "nap", func() time.Time { return time.Now().Add(2 * parkAfter) }); err != nil {
+				return out, err
+			}
+		}
+		result, err := server.Step(ctx, c, fmt.Sprint("step ", i), func(ctx context.Context) (string, error) {
+			note(logRun, i, "")
+			select {
+			case <-time.After(time.Duration(mathrand.IntN(150)) * time.Millisecond):
+				return rand.Text(), nil
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
+		})
+		if err != nil {
+			return out, err
+		}
+		note(logRecorded, i, result)
+		out.Steps = append(out.Steps, result)
+		if err := c.Progress(float64(i+1), jobSteps, ""); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// life is one run of the work of a task.
+type life struct {
+	Epoch uint64 // of the claim of the task
+	ID    string // random
+}
+
+type lifeKey struct{}
+
+// lives is a [task.Observer] that adds the life to the context of work.
+type lives struct{}
+
+func (lives) Trace(context.Context) string { return "" }
+
+func (lives) Run(ctx context.Context, r task.Record) (context.Context, func(codec.Encoder, error)) {
+	return context.WithValue(ctx, lifeKey{}, life{r.Claim.Epoch, rand.Text()}), nil
+}
+
+func (lives) Wait(context.Context, *task.Run, string) func(error) { return nil }
+
+// logEvent is what a run of a job has done.
+type logEvent string
+
+const (
+	logBegin    logEvent = "begin"    // the function of the tool begins
+	logAnswer   logEvent = "answer"   // it has got an answer
+	logRun      logEvent = "run"      // the function of a step begins
+	logRecorded logEvent = "recorded" // it has got the result of a step
+)
+
+// logLine is a line of the file in which all programs log what their jobs do.
+type logLine struct {
+	event logEvent
+	task  string
+	life  life
+	step  int
+	value string
+}
+
+func (l logLine) write(w io.Writer) {
+	fmt.Fprintf(w, "%s %s %d %s %d %s\n", l.event, l.task, l.life.Epoch, l.life.ID, l.step, l.value)
+}
+
+func parseLine(text string) (l logLine, err error) {
+	fields := strings.SplitN(text, " ", 6)
+	if len(fields) != 6 {
+		return l, fmt.Errorf("invalid line %q", text)
+	}
+	l.event, l.task, l.life.ID, l.value = logEvent(fields[0]), fields[1], fields[3], fields[5]
+	_, err = fmt.Sscan(fields[2]+" "+fields[4], &l.life.Epoch, &l.step)
+	return l, err
+}
