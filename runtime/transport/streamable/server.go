@@ -279,7 +279,7 @@ type Handler struct {
 	usages    map[string]*usage        // of places by principal
 	forwards  int                      // number of requests that are being forwarded
 	answerers *answerer                // head of the list of modern requests that are being served
-	loading   map[string]chan struct{} // sessions being loaded from the store; closed when done
+	loading   map[string]*loading      // sessions being loaded from the store
 	sweep     *time.Timer              // calls sweepIdle; nil while there is no session
 	empty     chan struct{}            // closed when draining and no conn and answerer is left
 	emptied   bool                     // empty is closed
@@ -310,7 +310,7 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 		conns:    map[*serverConn]struct{}{},
 		counts:   map[string]int{},
 		usages:   map[string]*usage{},
-		loading:  map[string]chan struct{}{},
+		loading:  map[string]*loading{},
 		empty:    make(chan struct{}),
 	}
 	if o.Auth != nil && o.Principal != nil {
@@ -391,11 +391,14 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-h.empty:
+		if h.forwarder != nil {
+			h.forwarder.close()
+		}
 		return nil
 	case <-ctx.Done():
 	}
 	if h.forwarder != nil {
-		h.forwarder.endAll()
+		h.forwarder.close()
 	}
 	for _, a := range h.openAnswerers() {
 		go a.close() // ends when the client has accepted the answer, or after FlushTimeout
@@ -424,8 +427,7 @@ func (h *Handler) closeConns() {
 	var wait sync.WaitGroup
 	h.Drain()
 	if h.forwarder != nil {
-		h.forwarder.endGets()
-		h.forwarder.endAll()
+		h.forwarder.close()
 	}
 	conns := h.openConns()
 	h.touch(conns)
@@ -454,6 +456,7 @@ func (h *Handler) openConns() []*serverConn {
 var (
 	errDraining        = errors.New("the server is shutting down")
 	errStore           = errors.New("the session cannot be loaded")
+	errNotDeleted      = errors.New("the session cannot be deleted")
 	errMoved           = errors.New("the process that holds the session cannot be reached")
 	errTooMany         = errors.New("too many sessions")
 	errFull            = errors.New("too many requests are being served")

@@ -233,6 +233,11 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		c.journal.begin(ctx, st.id, requests)
 	}
 	persistErr := c.journal.append(ctx, st.id, e, answers)
+	if errors.Is(persistErr, ErrNotHeld) && !m.Answer {
+		// The process that holds the session now sends another event with this number.
+		c.out.release(room)
+		return nil, transport.ErrClosed
+	}
 	st.last = e.Number
 	if e.Last {
 		// Before the client receives the answer: its next request may need the place.

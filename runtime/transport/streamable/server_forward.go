@@ -3,6 +3,7 @@ package streamable
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,15 +13,15 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/httpcore"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
 // headerForwarded marks a request that another process has forwarded. A client that sets it only
 // prevents that its request is forwarded.
 const headerForwarded = "Mcp-Session-Forwarded"
 
-// heldError says that another process, with this URL, holds a session.
-type heldError string
+// heldError says that another process holds a session.
+type heldError Holder
 
 func (heldError) Error() string { return "another process holds the session" }
 
@@ -60,9 +61,14 @@ func (g guardedLocator) Open(ctx context.Context, session string, lost func()) (
 	return g.locator.Open(ctx, session, lost)
 }
 
-func (g guardedLocator) Claim(ctx context.Context, session string, lost func()) (holder string, err error) {
+func (g guardedLocator) Claim(ctx context.Context, session string, lost func()) (holder Holder, err error) {
 	defer boundary.Catch(&err)
 	return g.locator.Claim(ctx, session, lost)
+}
+
+func (g guardedLocator) Alive(ctx context.Context, holder Holder) (alive bool, err error) {
+	defer boundary.Catch(&err)
+	return g.locator.Alive(ctx, holder)
 }
 
 func (g guardedLocator) Release(ctx context.Context, session string) (err error) {
@@ -97,7 +103,7 @@ func (h *Handler) claim(ctx context.Context, id string) (*claimed, error) {
 	case err != nil:
 		h.o.Logger.Error("session not claimed", logged(id), "error", err)
 		return nil, errStore
-	case holder != "":
+	case holder != Holder{}:
 		return nil, heldError(holder)
 	}
 	return x, nil
@@ -115,28 +121,50 @@ func (h *Handler) release(id string) {
 
 // forwarder forwards requests to the processes that hold their sessions.
 type forwarder struct {
+	locator   Locator
 	transport http.RoundTripper
-	buffers   sync.Pool // of []byte; see Get
+	idle      interface{ CloseIdleConnections() } // the transport if it belongs to the forwarder, else nil
+	buffers   sync.Pool                           // of []byte; see Get
 
 	getsEnd, allEnd context.Context // end the forwarded GETs, and all forwarded requests
 	endGets, endAll context.CancelFunc
+
+	mu      sync.Mutex
+	holders map[Holder]*followed // those with forwarded requests
+}
+
+// followed is a process to which requests are being forwarded.
+type followed struct {
+	forwards int
+	dead     context.Context // ends when the process counts as dead
+	end      context.CancelFunc
 }
 
 func newForwarder(o *HandlerOptions) *forwarder {
-	f := &forwarder{transport: o.ForwardTransport}
+	f := &forwarder{locator: o.Locator, transport: o.ForwardTransport, holders: map[Holder]*followed{}}
 	if f.transport == nil {
 		// Each stream needs a connection of its own. The environment may name a proxy, which is meant
 		// for other hosts.
-		f.transport = &http.Transport{
+		own := &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 			MaxIdleConnsPerHost: 256,
 			IdleConnTimeout:     90 * time.Second,
 			DisableCompression:  true,
 		}
+		f.transport, f.idle = own, own
 	}
 	f.getsEnd, f.endGets = context.WithCancel(context.Background())
 	f.allEnd, f.endAll = context.WithCancel(context.Background())
 	return f
+}
+
+// close ends all forwarded requests, and the connections to other processes.
+func (f *forwarder) close() {
+	f.endGets()
+	f.endAll()
+	if f.idle != nil {
+		f.idle.CloseIdleConnections()
+	}
 }
 
 // Get and Put implement [httputil.BufferPool].
@@ -149,14 +177,147 @@ func (f *forwarder) Get() []byte {
 
 func (f *forwarder) Put(b []byte) { f.buffers.Put(&b) }
 
+// aliveInterval is the time between two calls of Alive for a process. A process that has stopped
+// without closing its connections would otherwise hold up the requests that wait for it.
+const aliveInterval = 5 * time.Second
+
+// follow counts a request that is forwarded to a process. dead ends when the process counts as dead.
+// The caller calls release at the end of the request.
+func (f *forwarder) follow(holder Holder) (dead context.Context, release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x := f.holders[holder]
+	if x == nil {
+		x = &followed{}
+		x.dead, x.end = context.WithCancel(f.allEnd)
+		f.holders[holder] = x
+		time.AfterFunc(aliveInterval, func() { f.check(holder, x) }) // its goroutine ends by itself
+	}
+	x.forwards++
+	return x.dead, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		x.forwards--
+	}
+}
+
+// check asks the Locator about a process, and does so again until no request is forwarded to it, or
+// until it is dead.
+func (f *forwarder) check(holder Holder, x *followed) {
+	f.mu.Lock()
+	unused := x.forwards == 0
+	if unused {
+		delete(f.holders, holder)
+	}
+	f.mu.Unlock()
+	if unused {
+		x.end() // releases its memory
+		return
+	}
+	alive, err := f.locator.Alive(f.allEnd, holder)
+	if err != nil || alive {
+		time.AfterFunc(aliveInterval, func() { f.check(holder, x) }) // its goroutine ends by itself
+		return
+	}
+	f.mu.Lock()
+	delete(f.holders, holder)
+	f.mu.Unlock()
+	x.end()
+}
+
+// forwardBody is the body of a forwarded request. It must arrive within ReadTimeout, as at the
+// process that serves it.
+type forwardBody struct {
+	io.ReadCloser
+	length int64 // negative if unknown
+
+	mu       sync.Mutex
+	stopped  bool  // the transport must not send the rest
+	read     int64 // number of bytes
+	complete bool  // the transport has the whole body: the other process may receive it
+	err      error // of the client's connection
+}
+
+var errStopped = errors.New("request has failed")
+
+func (b *forwardBody) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return 0, errStopped
+	}
+	b.read += int64(n)
+	switch {
+	case err == io.EOF, b.read == b.length:
+		b.complete = true
+	case err != nil && err != http.ErrBodyReadAfterClose:
+		b.err = err
+	}
+	return n, err
+}
+
+// stop lets the transport read nothing more. It returns whether it has read all, and otherwise the
+// error with which the client's connection has failed, if it has.
+func (b *forwardBody) stop() (complete bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	return b.complete, b.err
+}
+
+// forwardWriter writes the response to a forwarded request. Its client may accept no data.
+type forwardWriter struct {
+	stallWriter
+	progress progress
+
+	mu    sync.Mutex
+	ended bool // package http may use the connection for another request
+}
+
+// interrupt ends the write that waits for the client, and later ones.
+func (w *forwardWriter) interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		w.progress.interrupted.Store(true)
+		w.conn.SetWriteDeadline(time.Now())
+	}
+}
+
+// end limits the time in which package http writes the end of the response.
+func (w *forwardWriter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.limitWrite()
+}
+
+// Header implements [http.ResponseWriter].
+func (w *forwardWriter) Header() http.Header { return w.w.Header() }
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *forwardWriter) WriteHeader(status int) { w.w.WriteHeader(status) }
+
+// Write writes and flushes p.
+func (w *forwardWriter) Write(p []byte) (int, error) {
+	if err := w.write(p); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// FlushError writes the header, if that was not written.
+func (w *forwardWriter) FlushError() error { return w.write() }
+
 // forward passes a request on to the process that holds its session, and the response back. That
 // process admits the request again: the header has the credentials of the client.
-func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id, holder string) {
+func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, holder Holder) {
 	if r.Header.Get(headerForwarded) != "" { // the holder has changed meanwhile
 		refuse(w, errMoved)
 		return
 	}
-	target, err := url.Parse(holder)
+	target, err := url.Parse(holder.URL)
 	if err != nil {
 		h.o.Logger.Error("request not forwarded", logged(id), "error", err)
 		refuse(w, errMoved)
@@ -167,23 +328,32 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id, holder str
 		return
 	}
 	defer h.endForward()
+	dead, release := h.forwarder.follow(holder)
+	defer release()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	end := h.forwarder.allEnd
+	defer context.AfterFunc(dead, cancel)()
 	if r.Method == http.MethodGet { // the client resumes the stream
-		end = h.forwarder.getsEnd
+		defer context.AfterFunc(h.forwarder.getsEnd, cancel)()
 	}
-	defer context.AfterFunc(end, cancel)()
-	conn := http.NewResponseController(w)
-	conn.SetWriteDeadline(time.Time{}) // a stream has no end; the holder cuts slow connections
+	out := &forwardWriter{}
+	out.stallWriter = newStallWriter(w, h.o.StallTimeout, &out.progress)
+	defer out.end()
+	defer context.AfterFunc(h.forwarder.allEnd, out.interrupt)()
+	out.conn.SetWriteDeadline(time.Time{}) // a stream has no end
 	// Otherwise package http closes the body when the response begins, and the transport, which
 	// looks for the end of the body at that time, takes that for a failure.
-	conn.EnableFullDuplex()
+	out.conn.EnableFullDuplex()
+	body := &forwardBody{ReadCloser: r.Body, length: r.ContentLength}
+	r = r.WithContext(ctx)
+	if r.ContentLength != 0 {
+		out.conn.SetReadDeadline(time.Now().Add(h.o.ReadTimeout)) // package http removes it at the end of the body
+		r.Body = body
+	}
 	proxy := httputil.ReverseProxy{
-		Transport:     h.forwarder.transport,
-		FlushInterval: -1,
-		BufferPool:    h.forwarder,
-		ErrorLog:      slog.NewLogLogger(h.o.Logger.Handler(), slog.LevelDebug), // broken connections
+		Transport:  h.forwarder.transport,
+		BufferPool: h.forwarder,
+		ErrorLog:   slog.NewLogLogger(h.o.Logger.Handler(), slog.LevelDebug), // broken connections
 		Rewrite: func(p *httputil.ProxyRequest) {
 			query := p.Out.URL.RawQuery
 			p.Out.URL = target
@@ -207,14 +377,17 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id, holder str
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			h.o.Logger.Warn("request not forwarded", logged(id), "error", err)
-			// With status 503, the client sends the request again. The holder may have received it.
-			if r.Method == http.MethodPost && !httpcore.Unreached(err) {
+			switch complete, err := body.stop(); {
+			case err != nil:
+				guard.RefuseIncomplete(w, err)
+			case complete: // with status 503, the client would send it again
 				panic(http.ErrAbortHandler)
+			default: // the other process has not received it, or the method is not POST
+				refuse(w, errMoved)
 			}
-			refuse(w, errMoved)
 		},
 	}
-	proxy.ServeHTTP(w, r.WithContext(ctx))
+	proxy.ServeHTTP(out, r)
 }
 
 // beginForward counts a forwarded request. It returns false if the handler is shutting down.

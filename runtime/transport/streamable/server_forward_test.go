@@ -1,9 +1,11 @@
 package streamable_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable/boltstore"
@@ -28,6 +31,51 @@ type fleet struct {
 	lost   map[string]func()        // by session
 	header map[string][]http.Header // of the forwarded requests by process
 	fail   error                    // of forwarded requests, after they were sent
+	hangs  map[string]bool          // processes that do not respond
+	forget error                    // of the store
+	claim  func() error             // called by Claim; may be nil
+}
+
+// fenced is the store of a process. It accepts writes of the holder only.
+type fenced struct {
+	*boltstore.Store
+	member
+}
+
+func (s fenced) check(session string) error {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	if holder := s.f.holder[session]; holder != s.name {
+		return fmt.Errorf("held by %q: %w", holder, streamable.ErrNotHeld)
+	}
+	return nil
+}
+
+func (s fenced) Append(ctx context.Context, session, stream string, e streamable.Event) error {
+	if err := s.check(session); err != nil {
+		return err
+	}
+	return s.Store.Append(ctx, session, stream, e)
+}
+
+func (s fenced) Begin(ctx context.Context, session, stream string, requests []byte) error {
+	if err := s.check(session); err != nil {
+		return err
+	}
+	return s.Store.Begin(ctx, session, stream, requests)
+}
+
+func (s fenced) Forget(ctx context.Context, session string) error {
+	s.f.mu.Lock()
+	err := s.f.forget
+	s.f.mu.Unlock()
+	if err == nil {
+		err = s.check(session)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Store.Forget(ctx, session)
 }
 
 // member is the Locator of a process, and its transport to the others.
@@ -43,18 +91,32 @@ func (m member) Open(_ context.Context, session string, lost func()) error {
 	return nil
 }
 
-func (m member) Claim(_ context.Context, session string, lost func()) (string, error) {
+func (m member) Claim(_ context.Context, session string, lost func()) (streamable.Holder, error) {
+	m.f.mu.Lock()
+	claim := m.f.claim
+	m.f.mu.Unlock()
+	if claim != nil {
+		if err := claim(); err != nil {
+			return streamable.Holder{}, err
+		}
+	}
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
 	holder, ok := m.f.holder[session]
 	switch {
 	case !ok:
-		return "", streamable.ErrUnknown
+		return streamable.Holder{}, streamable.ErrUnknown
 	case holder != "" && holder != m.name && !m.f.dead[holder]:
-		return "http://" + holder + "/internal", nil
+		return streamable.Holder{URL: "http://" + holder + "/internal", Process: holder}, nil
 	}
 	m.f.holder[session], m.f.lost[session] = m.name, lost
-	return "", nil
+	return streamable.Holder{}, nil
+}
+
+func (m member) Alive(_ context.Context, holder streamable.Holder) (bool, error) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	return !m.f.dead[holder.Process], nil
 }
 
 func (m member) Release(_ context.Context, session string) error {
@@ -73,8 +135,15 @@ func (m member) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	m.f.mu.Lock()
 	m.f.header[r.URL.Host] = append(m.f.header[r.URL.Host], r.Header)
-	fail := m.f.fail
+	fail, hangs := m.f.fail, m.f.hangs[r.URL.Host]
 	m.f.mu.Unlock()
+	if hangs {
+		if r.Body != nil {
+			io.Copy(io.Discard, r.Body)
+		}
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	resp, err := m.f.servers[r.URL.Host].http.Transport.RoundTrip(r)
 	if fail != nil && err == nil {
 		resp.Body.Close()
@@ -92,11 +161,12 @@ func startFleet(t *testing.T, path string, o streamable.HandlerOptions) *fleet {
 	}
 	f := &fleet{
 		servers: map[string]*testServer{}, store: store,
-		dead: map[string]bool{}, holder: map[string]string{}, lost: map[string]func(){}, header: map[string][]http.Header{},
+		dead: map[string]bool{}, holder: map[string]string{}, lost: map[string]func(){}, header: map[string][]http.Header{}, hangs: map[string]bool{},
 	}
 	for _, name := range []string{"a", "b"} {
 		o := o
-		o.Store, o.Locator, o.ForwardTransport = store, member{f, name}, member{f, name}
+		m := member{f, name}
+		o.Store, o.Locator, o.ForwardTransport = fenced{store, m}, m, m
 		f.servers[name] = serve(t, o)
 	}
 	return f
@@ -291,10 +361,11 @@ func TestClaimLostWhileSessionOpens(t *testing.T) {
 type losing struct{}
 
 func (losing) Open(_ context.Context, _ string, lost func()) error { lost(); return nil }
-func (losing) Claim(context.Context, string, func()) (string, error) {
+func (losing) Claim(context.Context, string, func()) (streamable.Holder, error) {
 	panic("not called")
 }
-func (losing) Release(context.Context, string) error { return nil }
+func (losing) Alive(context.Context, streamable.Holder) (bool, error) { panic("not called") }
+func (losing) Release(context.Context, string) error                  { return nil }
 
 // A request that may have reached the holder is not answered with a status with which the client
 // sends it again.
@@ -304,12 +375,7 @@ func TestBrokenForwardIsNotRepeated(t *testing.T) {
 		f.mu.Lock()
 		f.fail = errors.New("connection broken")
 		f.mu.Unlock()
-		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://localhost/mcp", strings.NewReader(call(1, "echo")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header = http.Header{"Mcp-Session-Id": {id}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-		if resp, err := b.http.Do(r); err == nil {
+		if resp, err := b.send("POST", strings.NewReader(call(1, "echo")), id); err == nil {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 		if n := a.tools.calls.Load(); n != 1 {
@@ -317,6 +383,227 @@ func TestBrokenForwardIsNotRepeated(t *testing.T) {
 		}
 		if got := b.status("GET", "", "MCP-Session-Id", id); got != 503 {
 			t.Errorf("GET: %d", got)
+		}
+	})
+}
+
+// send sends a request, whose response may be a broken connection.
+func (s *testServer) send(method string, body io.Reader, id string) (*http.Response, error) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://localhost/mcp", body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header = http.Header{"Mcp-Session-Id": {id}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	resp, err := s.http.Do(r)
+	if err == nil {
+		s.t.Cleanup(func() { resp.Body.Close() })
+	}
+	return resp, err
+}
+
+// Requests that wait for a process that hangs end soon after it counts as dead: calls without a
+// response, because the process may have served them.
+func TestHangingHolder(t *testing.T) {
+	inFleet(t, streamable.HandlerOptions{}, func(t *testing.T, f *fleet, a, b *testServer) {
+		id := a.openSession(initialize)
+		standing := b.events("GET", "", "MCP-Session-Id", id)
+		standing.next()
+		f.mu.Lock()
+		f.hangs["a"] = true
+		f.mu.Unlock()
+		ended := make(chan error)
+		go func() { // ends with the request
+			_, err := b.send("POST", strings.NewReader(call(1, "echo")), id)
+			ended <- err
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-ended:
+			t.Fatalf("the call has ended while the process counts as alive: %v", err)
+		default:
+		}
+		f.mu.Lock()
+		f.dead["a"] = true
+		f.mu.Unlock()
+		start := time.Now()
+		if err := <-ended; err == nil {
+			t.Error("the call has a response")
+		}
+		standing.messagesUntilCut()
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("the requests have ended after %v", d)
+		}
+		if got := b.text(call(2, "echo"), "MCP-Session-Id", id); got != result(2) {
+			t.Errorf("the next call: %s", got)
+		}
+	})
+}
+
+// A client that reads no response to a forwarded request does not hold it up forever.
+func TestForwardToStalledClient(t *testing.T) {
+	inFleet(t, streamable.HandlerOptions{StallTimeout: 10 * time.Second}, func(t *testing.T, f *fleet, a, b *testServer) {
+		id := a.openSession(initialize)
+		long := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":%q}}}`, strings.Repeat("n", 1<<20))
+		if _, err := b.send("POST", strings.NewReader(long), id); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := b.handler.Shutdown(testContext(t)); err != nil || time.Since(start) > 15*time.Second {
+			t.Errorf("Shutdown after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
+// Close does not wait for a client that reads no response to a forwarded request.
+func TestCloseWithStalledForward(t *testing.T) {
+	inFleet(t, streamable.HandlerOptions{StallTimeout: time.Hour}, func(t *testing.T, f *fleet, a, b *testServer) {
+		id := a.openSession(initialize)
+		long := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":%q}}}`, strings.Repeat("n", 1<<20))
+		if _, err := b.send("POST", strings.NewReader(long), id); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		start := time.Now()
+		if b.handler.Close(); time.Since(start) > 10*time.Second {
+			t.Errorf("Close has waited %v", time.Since(start))
+		}
+	})
+}
+
+// The body of a forwarded request must arrive within ReadTimeout. Then the connection is closed.
+func TestForwardOfSlowBody(t *testing.T) {
+	inFleet(t, streamable.HandlerOptions{ReadTimeout: 10 * time.Second}, func(t *testing.T, f *fleet, a, b *testServer) {
+		id := a.openSession(initialize)
+		conn, err := b.http.Transport.(*http.Transport).DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: 100\r\n\r\n{", id)
+		start := time.Now()
+		conn.SetReadDeadline(start.Add(time.Hour))
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != 408 {
+			t.Errorf("%+v, %v", resp, err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil || time.Since(start) > 20*time.Second {
+			t.Errorf("the connection is open after %v, %v", time.Since(start), err)
+		}
+
+		in, out := io.Pipe()
+		go func() { // ends when it is read
+			for _, part := range []string{call(1, "slow")[:20], call(1, "slow")[20:]} {
+				out.Write([]byte(part))
+				time.Sleep(4 * time.Second)
+			}
+			out.Close()
+		}()
+		resp, err = b.send("POST", in, id) // the handler sleeps longer than the rest of the timeout
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(text), `{\"n\":1}`) {
+			t.Errorf("a request that arrives in time: %q, %v", text, err)
+		}
+	})
+}
+
+// A process that has lost a session sends no event with a number that the new holder uses for
+// another one.
+func TestLostHolderSendsNoEvent(t *testing.T) {
+	inFleet(t, streamable.HandlerOptions{}, func(t *testing.T, f *fleet, a, b *testServer) {
+		id := a.openSession(initialize)
+		standing := a.events("GET", "", "MCP-Session-Id", id)
+		a.changeList()
+		standing.message()
+		f.mu.Lock()
+		f.dead["a"] = true // it does not know
+		f.mu.Unlock()
+		last := standing.id
+		if got := b.text(call(1, "echo"), "MCP-Session-Id", id); got != result(1) {
+			t.Fatalf("a call at the new holder: %s", got)
+		}
+		if err := a.tools.last().Notify(t.Context(), "notifications/message", &mcp.LoggingMessageNotificationParams{Level: "info", Data: []byte(`"late"`)}); err == nil {
+			t.Error("the old holder has sent a message")
+		}
+		b.changeList()
+		again := b.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", last)
+		if got := again.message(); got != listChanged {
+			t.Errorf("the event of the new holder: %s", got)
+		}
+		a.stop()
+		if e, err := standing.next(); err == nil {
+			t.Errorf("the old holder has sent event %s: %s", e.ID, e.Data)
+		}
+	})
+}
+
+// DELETE is successful only if the session is deleted: in the store, and at the process that holds
+// it.
+func TestDeleteThatFails(t *testing.T) {
+	inFleet(t, streamable.HandlerOptions{}, func(t *testing.T, f *fleet, a, b *testServer) {
+		id := a.openSession(initialize)
+		f.mu.Lock()
+		f.forget = errors.New("no connection")
+		f.mu.Unlock()
+		if got := b.status("DELETE", "", "MCP-Session-Id", id); got != 503 {
+			t.Errorf("without a store: %d", got)
+		}
+		f.mu.Lock()
+		f.forget, f.dead["a"] = nil, true
+		f.mu.Unlock()
+		if got := b.text(call(1, "echo"), "MCP-Session-Id", id); got != result(1) {
+			t.Fatalf("a call at another process: %s", got)
+		}
+		f.mu.Lock()
+		f.dead["a"] = false
+		f.mu.Unlock()
+		for _, want := range []int{204, 404} {
+			if got := a.status("DELETE", "", "MCP-Session-Id", id); got != want {
+				t.Errorf("DELETE: %d, want %d", got, want)
+			}
+		}
+		held := a.openSession(initialize)
+		f.mu.Lock()
+		f.dead["a"] = true // it does not know
+		f.mu.Unlock()
+		if got := b.text(call(1, "echo"), "MCP-Session-Id", held); got != result(1) {
+			t.Fatalf("a call at another process: %s", got)
+		}
+		for _, want := range []int{503, 204} {
+			if got := a.status("DELETE", "", "MCP-Session-Id", held); got != want {
+				t.Errorf("DELETE at the old holder: %d, want %d", got, want)
+			}
+		}
+		if got := b.status("POST", call(2, "echo"), "MCP-Session-Id", held); got != 404 {
+			t.Errorf("the deleted session: %d", got)
+		}
+	})
+}
+
+// Concurrent requests of a session wait for the Locator together, not one after the other.
+func TestRequestsWhileLocatorFails(t *testing.T) {
+	inFleet(t, streamable.HandlerOptions{}, func(t *testing.T, f *fleet, a, b *testServer) {
+		id := a.openSession(initialize)
+		f.mu.Lock()
+		f.claim = func() error {
+			time.Sleep(5 * time.Second)
+			return errors.New("no connection")
+		}
+		f.mu.Unlock()
+		start := time.Now()
+		var wg sync.WaitGroup
+		for n := range 20 {
+			wg.Go(func() {
+				if got := b.status("POST", call(n, "echo"), "MCP-Session-Id", id); got != 503 {
+					t.Errorf("call %d: %d", n, got)
+				}
+			})
+		}
+		wg.Wait()
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("the calls have taken %v", d)
 		}
 	})
 }

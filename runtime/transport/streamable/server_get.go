@@ -30,7 +30,7 @@ func (h *Handler) sessionOf(ctx context.Context, w http.ResponseWriter, r *http.
 	principal, _ := transport.Principal(ctx)
 	c, err := h.find(ctx, r, id, principal)
 	if held, ok := errors.AsType[heldError](err); ok {
-		h.forward(w, r, id, string(held))
+		h.forward(w, r, id, Holder(held))
 		return nil, false
 	}
 	if err != nil {
@@ -54,8 +54,10 @@ func (h *Handler) delete(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if over { // Close may have left the session in the store
 		err = c.journal.forget(ctx)
 	}
-	if err != nil {
+	if err != nil { // the session may still be there
 		h.o.Logger.Error("session not deleted from the store", logged(c.id), "error", err)
+		refuse(w, errNotDeleted)
+		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -43,7 +43,7 @@ func (j *journal) append(ctx context.Context, stream string, e Event, answers js
 		return nil
 	}
 	j.o.Logger.Error("event not persisted", logged(j.id), "stream", stream, "bytes", len(e.Text), "error", err)
-	if !answers.IsZero() { // for a client that resumes the stream to receive the answer
+	if !answers.IsZero() && !errors.Is(err, ErrNotHeld) { // for a client that resumes the stream to receive the answer
 		lost := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer is lost: the server could not store it"}
 		if text, err := errorResponse(answers, lost); err == nil {
 			e.Text = text

@@ -62,6 +62,12 @@ func (h *Handler) touch(conns []*serverConn) {
 	}
 }
 
+// loading is a session that is being loaded.
+type loading struct {
+	done chan struct{} // closed at the end
+	err  error         // set before; nil unless it concerns other requests of the session, too
+}
+
 // load restores a session from the store and returns its connection. Concurrent calls for the same
 // session load it once.
 func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore, id, principal string) (*serverConn, error) {
@@ -69,14 +75,18 @@ func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore,
 		h.mu.Lock()
 		c, busy := h.sessions[id], h.loading[id]
 		if c == nil && busy == nil {
-			busy = make(chan struct{})
+			busy = &loading{done: make(chan struct{})}
 			h.loading[id] = busy
 			h.mu.Unlock()
 			c, err := h.loadNow(ctx, r, store, id, principal)
+			// Other errors depend on the principal.
+			if _, held := errors.AsType[heldError](err); held || err == errStore {
+				busy.err = err
+			}
 			h.mu.Lock()
 			delete(h.loading, id)
 			h.mu.Unlock()
-			close(busy)
+			close(busy.done)
 			return c, err
 		}
 		h.mu.Unlock()
@@ -84,7 +94,10 @@ func (h *Handler) load(ctx context.Context, r *http.Request, store SessionStore,
 			return c, nil
 		}
 		select {
-		case <-busy:
+		case <-busy.done:
+			if busy.err != nil {
+				return nil, busy.err
+			}
 		case <-r.Context().Done():
 			return nil, errStore
 		}

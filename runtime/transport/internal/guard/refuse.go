@@ -162,6 +162,14 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 		Refuse(w, http.StatusTooManyRequests, share.Code, err.Error())
 		return nil, false
 	}
+	RefuseIncomplete(w, err)
+	return nil, false
+}
+
+// RefuseIncomplete answers a request whose body could not be read: with status 408 if err is a
+// timeout, otherwise 400.
+func RefuseIncomplete(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
 	status := http.StatusBadRequest
 	if timed, ok := errors.AsType[interface {
 		error
@@ -170,7 +178,6 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 		status = http.StatusRequestTimeout
 	}
 	Refuse(w, status, jsonrpc.CodeParseError, "incomplete message")
-	return nil, false
 }
 
 // FailAnswer returns an error response that fails the call of a rejected response. Without it, the

@@ -10,10 +10,17 @@ import (
 // SetClock replaces the clock that decides when a Store writes what has become old again.
 func (s *Store) SetClock(now func() time.Time) { s.now = now }
 
-// ExpireLease deletes the lease of a process, as JetStream does when it is not renewed.
-func ExpireLease(ctx context.Context, stream jetstream.Stream, l *Locator) error {
+// ExpireLease deletes the lease of a process, as JetStream does when it is not renewed. processes is
+// the stream of processes, over a connection of another process.
+func ExpireLease(ctx context.Context, processes jetstream.Stream, l *Locator) error {
 	l.mu.Lock()
 	process := l.process
 	l.mu.Unlock()
-	return stream.Purge(ctx, jetstream.WithPurgeSubject(l.s.processSubject(process)))
+	return processes.Purge(ctx, jetstream.WithPurgeSubject(l.s.processSubject(process)))
+}
+
+// ExtendNewLease joins again, and returns a function that renews that lease as the process does.
+func ExtendNewLease(ctx context.Context, l *Locator) (extend func(context.Context) error, err error) {
+	a, err := l.join(ctx)
+	return func(ctx context.Context) error { return l.extend(ctx, a) }, err
 }

@@ -304,11 +304,7 @@ func expireOf(t *testing.T, nodes []*node, victim *node) {
 		if n == victim {
 			continue
 		}
-		stream, err := n.js.Stream(t.Context(), jetstreamstore.DefaultName)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := jetstreamstore.ExpireLease(t.Context(), stream, victim.Locator); err != nil {
+		if err := jetstreamstore.ExpireLease(t.Context(), processes(t, n.js), victim.Locator); err != nil {
 			t.Fatal(err)
 		}
 		return

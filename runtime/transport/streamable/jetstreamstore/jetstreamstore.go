@@ -7,7 +7,7 @@
 // A [Store] is a [streamable.SessionStore]. All sessions of a fleet are in one stream of JetStream,
 // which [Open] creates: with [Options].Replicas copies, a size limit, and a maximum age. Its
 // metadata has the version of the schema. Subjects contain a hash of the session id, not the id,
-// which is a secret.
+// which is a secret. A second stream has a short message for each process that has joined.
 //
 // Append returns when a majority of the replicas has the event. With one replica, a crash of the
 // machine may lose the events of the last two minutes, because the engine synchronizes with the
@@ -45,15 +45,11 @@ import (
 // stream of this package.
 var ErrSchema = errors.New("jetstreamstore: unknown schema")
 
-// ErrNotHeld is returned for a write to a session that another process holds, or no process. See
-// [Store.Join].
-var ErrNotHeld = errors.New("jetstreamstore: session is not held by this process")
-
 // Options configures a [Store]. The zero value means the defaults.
 type Options struct {
 	// Name is the name of the stream, and the first token of its subjects; default [DefaultName].
-	// The Stores of a fleet have the same name, and other fleets have others. It has letters,
-	// digits, - and _.
+	// The stream of processes is called Name-processes. The Stores of a fleet have the same name,
+	// and other fleets have others. It has letters, digits, - and _.
 	Name string
 
 	// Replicas is the number of servers that store each message: 1, 3 or 5; default 1. With 3, any
@@ -211,8 +207,8 @@ func (s *Store) limitTime(ctx context.Context) (context.Context, context.CancelF
 }
 
 // The subjects of a session are NAME.s.TOKEN.KIND, those of its streams NAME.s.TOKEN.KIND.STREAM.
-// The subject of a process is NAME.p.PROCESS. Openings, states, claims and processes have one
-// message each, the newest.
+// Openings, states and claims have one message each, the newest. See processSubject for the other
+// stream.
 const (
 	kindOpening = "o" // Opening, as JSON
 	kindState   = "k" // the state of its owner

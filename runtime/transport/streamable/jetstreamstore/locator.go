@@ -37,11 +37,13 @@ const DefaultLease = 20 * time.Second
 // Locator is a [streamable.Locator] that stores claims in the stream of a [Store]. [Store.Join]
 // makes one; end it with Close.
 //
-// The process has a message that JetStream deletes when the lease ends. If the process cannot renew
+// The process has a message that JetStream deletes when the lease ends. It is in a stream of its own,
+// so that a process can renew its lease when sessions fill the other one. If the process cannot renew
 // its lease in time, it loses all sessions, and then joins the fleet again as a new process.
 type Locator struct {
-	s *Store
-	o LocatorOptions
+	s         *Store
+	o         LocatorOptions
+	processes jetstream.Stream
 
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the process has left
@@ -54,8 +56,8 @@ type Locator struct {
 var _ streamable.Locator = (*Locator)(nil)
 
 // Join makes this process a member of the fleet: it can hold sessions. From then on, the Store
-// writes only to the sessions that this process holds, and fails with [ErrNotHeld] for others. A
-// Store can join once.
+// writes only to the sessions that this process holds, and fails with [streamable.ErrNotHeld] for
+// others. A Store can join once.
 func (s *Store) Join(ctx context.Context, o LocatorOptions) (*Locator, error) {
 	if u, err := url.Parse(o.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("jetstreamstore: URL %q is not an absolute HTTP URL", o.URL)
@@ -74,7 +76,7 @@ func (s *Store) Join(ctx context.Context, o LocatorOptions) (*Locator, error) {
 	if joined {
 		return nil, errors.New("jetstreamstore: store has already joined")
 	}
-	lease, err := l.join(ctx)
+	lease, err := l.start(ctx)
 	if err != nil {
 		s.mu.Lock()
 		s.locator = nil
@@ -106,7 +108,30 @@ type processRecord struct {
 	URL string `json:"url"`
 }
 
-func (s *Store) processSubject(process string) string { return s.o.Name + ".p." + process }
+// processStream returns the name of the stream of processes.
+func (s *Store) processStream() string { return s.o.Name + "-processes" }
+
+// processSubject returns the subject of the message of a process.
+func (s *Store) processSubject(process string) string { return s.processStream() + "." + process }
+
+// start creates the stream of processes, if there is none, and joins.
+func (l *Locator) start(ctx context.Context) (*lease, error) {
+	limited, cancel := l.s.limitTime(ctx)
+	defer cancel()
+	var err error
+	l.processes, err = l.s.js.CreateOrUpdateStream(limited, jetstream.StreamConfig{
+		Name:              l.s.processStream(),
+		Description:       "Processes that serve MCP Streamable HTTP",
+		Subjects:          []string{l.s.processSubject("*")},
+		Replicas:          l.s.o.Replicas,
+		MaxMsgsPerSubject: 1,
+		AllowMsgTTL:       true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("jetstreamstore: stream %q: %w", l.s.processStream(), err)
+	}
+	return l.join(ctx)
+}
 
 // join writes the message of a new process.
 func (l *Locator) join(ctx context.Context) (*lease, error) {
@@ -142,7 +167,6 @@ func (l *Locator) renew(ctx context.Context, a *lease) error {
 	}
 	m := nats.NewMsg(l.s.processSubject(a.process))
 	m.Data = text
-	m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	now := time.Now()
 	ack, err := l.s.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(a.seq), jetstream.WithMsgTTL(l.o.Lease))
 	if err != nil {
@@ -168,19 +192,14 @@ func (l *Locator) keep(ctx context.Context, a *lease) {
 		if a == nil {
 			next, err := l.join(ctx)
 			if err != nil {
+				l.s.o.Logger.Warn("not joined again", "error", err)
 				continue
 			}
 			a = next
 			l.s.o.Logger.Info("joined again", "process", a.process)
 			continue
 		}
-		attempt, cancel := context.WithDeadline(ctx, a.renewed.Add(l.o.Lease))
-		err := l.renew(attempt, a)
-		if isConflict(err) {
-			err = l.confirm(attempt, a)
-		}
-		cancel()
-		if ctx.Err() == nil && (errors.Is(err, ErrNotJoined) || time.Since(a.renewed) >= l.o.Lease) {
+		if err := l.extend(ctx, a); err != nil && ctx.Err() == nil {
 			l.s.o.Logger.Warn("lease lost", "process", a.process, "error", err)
 			a = nil
 			l.lose()
@@ -188,17 +207,38 @@ func (l *Locator) keep(ctx context.Context, a *lease) {
 	}
 }
 
-// confirm tells whether the message of the process is there. It may be newer than this process
-// knows, if the answer to its last attempt was lost.
-func (l *Locator) confirm(ctx context.Context, a *lease) error {
-	m, err := l.s.newest(ctx, l.s.processSubject(a.process))
+// extend renews the lease. It tries again until the lease ends: the answer to an attempt is lost if
+// the leader of the stream dies.
+func (l *Locator) extend(ctx context.Context, a *lease) error {
+	ctx, cancel := context.WithDeadline(ctx, a.renewed.Add(l.o.Lease))
+	defer cancel()
+	for began := time.Now(); ; {
+		attempt, cancel := context.WithTimeout(ctx, min(l.s.o.Timeout, l.o.Lease)/3)
+		err := l.renew(attempt, a)
+		if isConflict(err) {
+			err = l.confirm(attempt, a, began)
+		}
+		cancel()
+		if err == nil || errors.Is(err, ErrNotJoined) || !sleep(ctx) {
+			return err
+		}
+	}
+}
+
+// confirm is called if the message of the process is not the one that the process knows. It fails
+// with [ErrNotJoined] if there is none. Otherwise an attempt after the time began has written it.
+func (l *Locator) confirm(ctx context.Context, a *lease, began time.Time) error {
+	m, err := l.s.get(ctx, l.s.processStream(), map[string]any{"last_by_subj": l.s.processSubject(a.process)})
 	switch {
 	case errors.Is(err, errNoMessage):
 		return ErrNotJoined
-	case err == nil:
-		a.seq = m.Seq
+	case err != nil:
+		return err
+	case m.Seq == a.seq: // the write is still pending
+		return nats.ErrTimeout
 	}
-	return err
+	a.seq, a.renewed = m.Seq, began
+	return nil
 }
 
 // leave deletes the message of the process.
@@ -209,7 +249,7 @@ func (l *Locator) leave(a *lease) {
 	ctx, cancel := l.s.limitTime(context.Background())
 	defer cancel()
 	l.lose()
-	if err := l.s.stream.Purge(ctx, jetstream.WithPurgeSubject(l.s.processSubject(a.process))); err != nil {
+	if err := l.processes.Purge(ctx, jetstream.WithPurgeSubject(l.s.processSubject(a.process))); err != nil {
 		l.s.o.Logger.Warn("lease not ended", "process", a.process, "error", err)
 	}
 }
@@ -266,7 +306,7 @@ func (l *Locator) Open(ctx context.Context, session string, lost func()) error {
 }
 
 // Claim implements [streamable.Locator].
-func (l *Locator) Claim(ctx context.Context, session string, lost func()) (holder string, err error) {
+func (l *Locator) Claim(ctx context.Context, session string, lost func()) (holder streamable.Holder, err error) {
 	ctx, cancel := l.s.limitTime(ctx)
 	defer cancel()
 	key := token(session)
@@ -277,43 +317,57 @@ func (l *Locator) Claim(ctx context.Context, session string, lost func()) (holde
 		case errors.Is(err, errNoMessage): // opened without a Locator, or unknown
 			m = &message{}
 			if _, err := l.s.newest(ctx, l.s.subject(key, kindOpening)); errors.Is(err, errNoMessage) {
-				return "", streamable.ErrUnknown
+				return streamable.Holder{}, streamable.ErrUnknown
 			} else if err != nil {
-				return "", err
+				return streamable.Holder{}, err
 			}
 		case err != nil:
-			return "", err
+			return streamable.Holder{}, err
 		default:
 			if err := json.Unmarshal(m.Data, &current); err != nil {
-				return "", fmt.Errorf("jetstreamstore: claim of a session: %w", err)
+				return streamable.Holder{}, fmt.Errorf("jetstreamstore: claim of a session: %w", err)
 			}
 		}
 		if current.Deleted {
-			return "", streamable.ErrUnknown
+			return streamable.Holder{}, streamable.ErrUnknown
 		}
 		c, err := l.newClaim(current.Epoch + 1)
 		if err != nil {
-			return "", err
+			return streamable.Holder{}, err
 		}
 		if current.Process != "" && current.Process != c.Process {
-			holder, err := l.s.address(ctx, current.Process)
-			if !errors.Is(err, errNoMessage) {
-				return holder, err
+			url, err := l.s.address(ctx, current.Process)
+			switch {
+			case err == nil:
+				return streamable.Holder{URL: url, Process: current.Process}, nil
+			case !errors.Is(err, errNoMessage):
+				return streamable.Holder{}, err
 			}
 		}
 		seq, err := l.s.writeClaim(ctx, key, c, m.Seq)
 		switch {
 		case err == nil:
-			return "", l.hold(key, c, seq, lost)
-		case !errors.Is(err, ErrNotHeld): // another process was faster
-			return "", err
+			return streamable.Holder{}, l.hold(key, c, seq, lost)
+		case !errors.Is(err, streamable.ErrNotHeld): // another process was faster
+			return streamable.Holder{}, err
 		}
 	}
 }
 
-// address returns the URL of a living process.
+// Alive implements [streamable.Locator].
+func (l *Locator) Alive(ctx context.Context, holder streamable.Holder) (bool, error) {
+	ctx, cancel := l.s.limitTime(ctx)
+	defer cancel()
+	_, err := l.s.address(ctx, holder.Process)
+	if errors.Is(err, errNoMessage) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// address returns the URL of a living process. It fails with errNoMessage for others.
 func (s *Store) address(ctx context.Context, process string) (string, error) {
-	m, err := s.newest(ctx, s.processSubject(process))
+	m, err := s.get(ctx, s.processStream(), map[string]any{"last_by_subj": s.processSubject(process)})
 	if err != nil {
 		return "", err
 	}
@@ -354,14 +408,14 @@ func (l *Locator) Release(ctx context.Context, session string) error {
 	x.mu.Lock() // waits for a pending write
 	defer x.mu.Unlock()
 	_, err := l.s.writeClaim(ctx, key, claim{Epoch: x.epoch}, x.claim)
-	if errors.Is(err, ErrNotHeld) {
+	if errors.Is(err, streamable.ErrNotHeld) {
 		return nil
 	}
 	return err
 }
 
 // writeClaim writes a claim if the newest one has the sequence expected. Otherwise it fails with
-// [ErrNotHeld].
+// [streamable.ErrNotHeld].
 func (s *Store) writeClaim(ctx context.Context, key string, c claim, expected uint64) (seq uint64, err error) {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -388,7 +442,7 @@ func (s *Store) writeClaim(ctx context.Context, key string, c claim, expected ui
 				return last.Seq, nil
 			}
 			if last.Seq != expected {
-				return 0, ErrNotHeld
+				return 0, streamable.ErrNotHeld
 			}
 		case isFull(err):
 			if err := s.makeRoom(ctx); err != nil {
@@ -415,7 +469,7 @@ func (s *Store) renewClaim(ctx context.Context, key string, x *entry) error {
 	}
 	seq, err := s.writeClaim(ctx, key, c, x.claim)
 	switch {
-	case errors.Is(err, ErrNotHeld):
+	case errors.Is(err, streamable.ErrNotHeld):
 		s.drop(key, x)
 		return nil
 	case err == nil:
@@ -427,7 +481,7 @@ func (s *Store) renewClaim(ctx context.Context, key string, x *entry) error {
 // endClaim records that a session is being deleted. The mu of x must be held.
 func (s *Store) endClaim(ctx context.Context, key string, x *entry) error {
 	_, err := s.writeClaim(ctx, key, claim{Epoch: x.epoch, Deleted: true}, x.claim)
-	if errors.Is(err, ErrNotHeld) {
+	if errors.Is(err, streamable.ErrNotHeld) {
 		s.drop(key, x)
 	}
 	return err

@@ -2,6 +2,7 @@ package jetstreamstore_test
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,13 +39,19 @@ func join(t *testing.T, js jetstream.JetStream, url string, lease time.Duration)
 // expire deletes the leases of all processes, as JetStream does with those that are not renewed.
 func expire(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	stream, err := js.Stream(t.Context(), jetstreamstore.DefaultName)
-	if err == nil {
-		err = stream.Purge(t.Context(), jetstream.WithPurgeSubject(jetstreamstore.DefaultName+".p.>"))
+	if err := processes(t, js).Purge(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+}
+
+// processes returns the stream of processes.
+func processes(t *testing.T, js jetstream.JetStream) jetstream.Stream {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), jetstreamstore.DefaultName+"-processes")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return stream
 }
 
 func (p *process) open(t *testing.T, session string) {
@@ -61,7 +68,7 @@ func (p *process) open(t *testing.T, session string) {
 func (p *process) claims(t *testing.T, session, holder string) {
 	t.Helper()
 	got, err := p.Claim(t.Context(), session, func() { p.lost.Add(1) })
-	if got != holder || err != nil {
+	if got.URL != holder || err != nil {
 		t.Errorf("claim of %s: %q, %v, want %q", session, got, err, holder)
 	}
 }
@@ -72,7 +79,7 @@ func TestOneProcessHoldsSession(t *testing.T) {
 	servers := natstest.Run(t, 1)
 	a, b := join(t, servers.JetStream(t), "http://a.example/mcp", noExpiry), join(t, servers.JetStream(t), "http://b.example/mcp", noExpiry)
 	a.open(t, "s")
-	if err := b.Locator.Open(t.Context(), "s", func() {}); !errors.Is(err, jetstreamstore.ErrNotHeld) {
+	if err := b.Locator.Open(t.Context(), "s", func() {}); !errors.Is(err, streamable.ErrNotHeld) {
 		t.Errorf("a second session with the same id: %v", err)
 	}
 	b.claims(t, "s", "http://a.example/mcp")
@@ -84,7 +91,7 @@ func TestOneProcessHoldsSession(t *testing.T) {
 		"PersistState":   b.PersistState(t.Context(), "s", nil),
 		"Forget":         b.Forget(t.Context(), "s"),
 	} {
-		if !errors.Is(err, jetstreamstore.ErrNotHeld) {
+		if !errors.Is(err, streamable.ErrNotHeld) {
 			t.Errorf("%s by another process: %v", name, err)
 		}
 	}
@@ -97,7 +104,13 @@ func TestOneProcessHoldsSession(t *testing.T) {
 	}
 	a.claims(t, "s", "http://b.example/mcp")
 	add(t, b, "s", "1", streamable.Event{Number: 2, Text: []byte("two")})
-	b.Locator.Close()
+	holder, err := a.Claim(t.Context(), "s", func() {})
+	for _, want := range []bool{true, false} {
+		if alive, aliveErr := a.Alive(t.Context(), holder); alive != want || aliveErr != nil || err != nil {
+			t.Errorf("%+v is alive: %v, %v, %v", holder, alive, aliveErr, err)
+		}
+		b.Locator.Close()
+	}
 	a.claims(t, "s", "")
 	if err := a.Forget(t.Context(), "s"); err != nil {
 		t.Error(err)
@@ -134,7 +147,7 @@ func TestReplacedProcessCannotWrite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := write(a.Store); !errors.Is(err, jetstreamstore.ErrNotHeld) {
+			if err := write(a.Store); !errors.Is(err, streamable.ErrNotHeld) {
 				t.Errorf("the write has the error %v", err)
 			}
 			wait(t, "call of lost", func() bool { return a.lost.Load() == 1 })
@@ -169,11 +182,7 @@ func TestWriteOverPartition(t *testing.T) {
 		late <- a.Append(t.Context(), "s", "1", streamable.Event{Number: 2, Text: []byte("late")})
 	}()
 	b := join(t, servers.JetStream(t), "http://b.example/mcp", noExpiry)
-	stream, err := b.js.Stream(t.Context(), jetstreamstore.DefaultName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := jetstreamstore.ExpireLease(t.Context(), stream, a.Locator); err != nil {
+	if err := jetstreamstore.ExpireLease(t.Context(), processes(t, b.js), a.Locator); err != nil {
 		t.Fatal(err)
 	}
 	b.claims(t, "s", "")
@@ -182,7 +191,7 @@ func TestWriteOverPartition(t *testing.T) {
 	}
 	add(t, b, "s", "1", streamable.Event{Number: 2, Text: []byte("two"), Last: true})
 	link.Heal()
-	if err := <-late; !errors.Is(err, jetstreamstore.ErrNotHeld) {
+	if err := <-late; !errors.Is(err, streamable.ErrNotHeld) {
 		t.Errorf("the late write: %v", err)
 	}
 	wait(t, "call of lost", func() bool { return a.lost.Load() == 1 })
@@ -202,7 +211,7 @@ func TestLeaseExpires(t *testing.T) {
 	wait(t, "call of lost", func() bool { return a.lost.Load() == 1 })
 	wait(t, "claim of the other process", func() bool {
 		holder, err := b.Claim(t.Context(), "s", func() {})
-		return holder == "" && err == nil
+		return holder.URL == "" && err == nil
 	})
 	if err := a.Locator.Open(t.Context(), "new", func() {}); !errors.Is(err, jetstreamstore.ErrNotJoined) {
 		t.Errorf("a new session without a lease: %v", err)
@@ -216,13 +225,81 @@ func TestProcessJoinsAgain(t *testing.T) {
 	a.open(t, "s")
 	expire(t, a.js)
 	wait(t, "call of lost", func() bool { return a.lost.Load() > 0 })
-	if err := a.Append(t.Context(), "s", "1", streamable.Event{Number: 1}); !errors.Is(err, jetstreamstore.ErrNotHeld) {
+	if err := a.Append(t.Context(), "s", "1", streamable.Event{Number: 1}); !errors.Is(err, streamable.ErrNotHeld) {
 		t.Errorf("a write to a lost session: %v", err)
 	}
 	wait(t, "claim", func() bool {
 		holder, err := a.Claim(t.Context(), "s", func() {})
-		return holder == "" && err == nil
+		return holder.URL == "" && err == nil
 	})
+}
+
+// Processes join and renew their leases while sessions fill the stream.
+func TestFullStreamKeepsLeases(t *testing.T) {
+	servers := natstest.Run(t, 1)
+	a := &process{js: servers.JetStream(t)}
+	a.Store = open(t, a.js, jetstreamstore.Options{MaxBytes: 64 << 10})
+	var err error
+	if a.Locator, err = a.Join(t.Context(), jetstreamstore.LocatorOptions{URL: "http://a.example/mcp", Lease: noExpiry}); err != nil {
+		t.Fatal(err)
+	}
+	defer a.Locator.Close()
+	a.open(t, "s")
+	for n := 0; err == nil; n++ {
+		if err = a.Locator.Open(t.Context(), fmt.Sprint(n), func() {}); err == nil {
+			err = a.PersistOpening(t.Context(), fmt.Sprint(n), streamable.Opening{Client: text(n, 4<<10)})
+		}
+	}
+	extend, err := jetstreamstore.ExtendNewLease(t.Context(), a.Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := extend(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process keeps its lease if the answer to a renewal is lost.
+func TestRenewalWithLostAnswer(t *testing.T) {
+	servers := natstest.Run(t, 1)
+	nc, link := servers.ConnectLinked(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := jetstreamstore.Open(t.Context(), js, jetstreamstore.Options{Timeout: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: "http://a.example/mcp", Lease: noExpiry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	extend, err := jetstreamstore.ExtendNewLease(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := processes(t, servers.JetStream(t))
+	newest := func() uint64 {
+		info, err := stream.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.LastSeq
+	}
+	before := newest()
+	link.Deafen()
+	done := make(chan error)
+	go func() { done <- extend(t.Context()) }() // ends when the link is healed
+	wait(t, "renewal", func() bool { return newest() > before })
+	link.Heal()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := extend(t.Context()); err != nil {
+		t.Errorf("the next renewal: %v", err)
+	}
 }
 
 // Claims of unknown sessions write nothing, because clients may send any id.

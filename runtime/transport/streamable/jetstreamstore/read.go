@@ -33,7 +33,7 @@ func (s *Store) request(ctx context.Context, subject string, req any) ([]byte, e
 	}
 	for {
 		attempt, cancel := s.attempt(ctx)
-		resp, err := s.js.Conn().RequestWithContext(attempt, s.api+subject+"."+s.o.Name, text)
+		resp, err := s.js.Conn().RequestWithContext(attempt, s.api+subject, text)
 		cancel()
 		if err == nil {
 			return resp.Data, nil
@@ -44,10 +44,10 @@ func (s *Store) request(ctx context.Context, subject string, req any) ([]byte, e
 	}
 }
 
-// get returns the message that a request describes, as its leader knows it. Replicas that follow
-// may be behind.
-func (s *Store) get(ctx context.Context, req map[string]any) (*message, error) {
-	text, err := s.request(ctx, "STREAM.MSG.GET", req)
+// get returns the message of a stream that a request describes, as its leader knows it. Replicas
+// that follow may be behind.
+func (s *Store) get(ctx context.Context, stream string, req map[string]any) (*message, error) {
+	text, err := s.request(ctx, "STREAM.MSG.GET."+stream, req)
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,9 @@ func (s *Store) get(ctx context.Context, req map[string]any) (*message, error) {
 	return &resp.Message, nil
 }
 
-// newest returns the newest message with a subject, which may have wildcards.
+// newest returns the newest message with a subject of the sessions, which may have wildcards.
 func (s *Store) newest(ctx context.Context, subject string) (*message, error) {
-	return s.get(ctx, map[string]any{"last_by_subj": subject})
+	return s.get(ctx, s.o.Name, map[string]any{"last_by_subj": subject})
 }
 
 // A batch of reads has at most so many messages, and ends after so many bytes.

@@ -93,8 +93,8 @@ func (x *entry) answered(name string) (begin uint64) {
 	return begin
 }
 
-// entry returns the entry of a session for a write. It fails with [ErrNotHeld] if there must be a
-// claim, and there is none.
+// entry returns the entry of a session for a write. It fails with [streamable.ErrNotHeld] if there
+// must be a claim, and there is none.
 func (s *Store) entry(key string) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Store) entry(key string) (*entry, error) {
 	case x != nil:
 		x.used = s.now()
 	case s.locator != nil:
-		return nil, ErrNotHeld
+		return nil, streamable.ErrNotHeld
 	default:
 		x = newEntry(s.now())
 		s.addEntry(key, x)
@@ -223,8 +223,8 @@ func isFull(err error) bool {
 const maxRoomAttempts = 8
 
 // put writes a message of a session, and returns its sequence. replace deletes the earlier messages
-// with its subject. It fails with [ErrNotHeld] if the claim of x is not the newest one. The mu of x
-// must be held.
+// with its subject. It fails with [streamable.ErrNotHeld] if the claim of x is not the newest one.
+// The mu of x must be held.
 func (s *Store) put(ctx context.Context, key string, x *entry, subject string, data []byte, replace bool) (seq uint64, err error) {
 	m := nats.NewMsg(subject)
 	m.Data = data
@@ -247,7 +247,7 @@ func (s *Store) put(ctx context.Context, key string, x *entry, subject string, d
 			last, err := s.newest(ctx, s.subject(key, kindClaim))
 			if errors.Is(err, errNoMessage) || err == nil && last.Seq != x.claim {
 				s.drop(key, x)
-				return 0, ErrNotHeld
+				return 0, streamable.ErrNotHeld
 			}
 			if err != nil {
 				return 0, err
@@ -283,7 +283,7 @@ func (s *Store) drop(key string, x *entry) {
 // makeRoom deletes the oldest events of all sessions: those among the oldest 64th of all messages.
 func (s *Store) makeRoom(ctx context.Context) error {
 	events := s.subject("*", kindEvent) + ".>"
-	oldest, err := s.get(ctx, map[string]any{"seq": 1, "next_by_subj": events})
+	oldest, err := s.get(ctx, s.o.Name, map[string]any{"seq": 1, "next_by_subj": events})
 	if err != nil {
 		return fmt.Errorf("jetstreamstore: stream is full: %w", err)
 	}
@@ -422,7 +422,7 @@ func (s *Store) deleteBegin(seq uint64) {
 // does not delete it.
 func (s *Store) Touch(ctx context.Context, sessions []string) error {
 	for _, session := range sessions {
-		if err := s.touch(ctx, token(session)); err != nil && !errors.Is(err, ErrNotHeld) {
+		if err := s.touch(ctx, token(session)); err != nil && !errors.Is(err, streamable.ErrNotHeld) {
 			return err // the others would wait for JetStream, too
 		}
 	}
@@ -473,7 +473,7 @@ func (s *Store) touch(ctx context.Context, key string) error {
 // Forget deletes a session with all of its streams.
 func (s *Store) Forget(ctx context.Context, session string) error {
 	err := s.forget(ctx, session)
-	if errors.Is(err, ErrNotHeld) {
+	if errors.Is(err, streamable.ErrNotHeld) {
 		ctx, cancel := s.limitTime(ctx)
 		defer cancel()
 		if _, err := s.newest(ctx, s.subject(token(session), ">")); errors.Is(err, errNoMessage) {
