@@ -343,30 +343,39 @@ func (s *Store) remove(ctx context.Context, stream string, seq uint64) (existed 
 	return err == nil && response.Success, err
 }
 
-// subjects returns the numbers of messages of the subjects that match a filter, from the leader. It
-// makes one attempt.
-func (s *Store) subjects(ctx context.Context, stream, filter string) (map[string]uint64, error) {
-	all := make(map[string]uint64)
-	for {
+// list returns the subjects that match a filter and have messages, from the leader, in no particular
+// order.
+func (s *Store) list(ctx context.Context, stream, filter string) (subjects []string, err error) {
+	seen := make(map[string]bool)
+	for offset, total := 0, 0; ; {
 		var response struct {
 			Total int `json:"total"`
 			State struct {
 				Subjects map[string]uint64 `json:"subjects"`
 			} `json:"state"`
 		}
-		err := s.call(ctx, "STREAM.INFO."+stream, struct {
-			Filter string `json:"subjects_filter"`
-			Offset int    `json:"offset,omitempty"`
-		}{filter, len(all)}, &response)
+		err := s.retry(ctx, "read "+stream, func(ctx context.Context) error {
+			return s.call(ctx, "STREAM.INFO."+stream, struct {
+				Filter string `json:"subjects_filter"`
+				Offset int    `json:"offset,omitempty"`
+			}{filter, offset}, &response)
+		})
 		if err != nil {
 			return nil, err
 		}
-		before := len(all)
-		for subject, n := range response.State.Subjects {
-			all[subject] = n
+		for subject := range response.State.Subjects {
+			if !seen[subject] {
+				seen[subject] = true
+				subjects = append(subjects, subject)
+			}
 		}
-		if len(all) == before || len(all) >= response.Total {
-			return all, nil
+		if offset > 0 && response.Total < total {
+			offset, total = 0, 0 // subjects were removed meanwhile, so others have moved to earlier pages
+			continue
+		}
+		offset, total = offset+len(response.State.Subjects), response.Total
+		if offset >= total || len(response.State.Subjects) == 0 {
+			return subjects, nil
 		}
 	}
 }

@@ -32,12 +32,13 @@
 //
 //	TASKS.n.r.ID             record of a task, with its small payloads and the last entries of its journal
 //	TASKS.n.p.ID.BLOB.i      part i of larger payloads, or of earlier entries
+//	TASKS.n.h.MEMBER.ID      one message for each unfinished task that a member holds, or "=" none
 //	TASKS.n.o.OWNER          one message for each task of an owner; its sequence is the Seq of the record
 //	TASKS.n.d.SHIFT.PERIOD   one message for each task that expires in a period
 //	TASKS.n.w.ID             announcements of changes; not stored
 //
 // ID is the id of the task, encoded if it contains other characters than letters, digits, "-" and
-// "_". OWNER is a digest of the owner. The first two subjects are in TASKS-n, where n is a hash of
+// "_". OWNER is a digest of the owner. The first three subjects are in TASKS-n, where n is a hash of
 // the id; the next two are in TASKS-n-index, where n is a hash of the owner. Records and parts are
 // written in one atomic batch. A record with 4 KB of entries moves them to a part. So an entry is
 // written a few times at most, whatever the length of the journal, and a step of the work usually
@@ -45,6 +46,13 @@
 //
 // A task is added to the indexes before its record is written, and removed from them after its
 // record. An entry without a record, which a crash may leave, is skipped by all readers.
+//
+// The index of holders, with "h", lets [task.Membership.Orphans] find the tasks of members that have
+// ended at a cost that depends on the number of these tasks only. A claim adds its entry after the
+// record was read and before the record is replaced. An entry that is not needed any longer is removed
+// later; until then, readers compare it with the record. A reader removes such an entry of a member
+// that has ended only after it has replaced the record by an equal one, so that a claim that the
+// member may still be making fails.
 //
 // # Expiry
 //
@@ -58,14 +66,20 @@
 // [Store.Join] makes a process a member of the fleet of the store; see [task.Shared]. Members are in
 // the stream TASKS-members, with these subjects:
 //
-//	TASKS.members.m.ID   the member, a message that expires with its lease
+//	TASKS.members.l.ID   the member, a message that expires with its lease
+//	TASKS.members.h.ID   one message for each member that may hold tasks, alive or not
 //	TASKS.members.w.ID   announcements of members that join and end; not stored
 //	TASKS.members.o.ID   offers of tasks to a member; not stored
+//
+// The messages with "h" are the roster: [task.Membership.Orphans] reads the indexes of the members of
+// the roster that are not alive, and removes those whose index is empty.
 //
 // A member renews its message by compare-and-set. So a member whose message has expired cannot come
 // back, and the others may rely on its end once they have seen it. The servers count the lease, in whole seconds.
 // The member counts it, too, from the beginning of the latest renewal that was acknowledged, so that
-// it notices the end no later than the servers, unless its own clock is slow.
+// it notices the end no later than the servers, unless its own clock is slow. Each renewal is announced
+// to all members. A member that has not been announced for two leases is looked up; so its end is
+// noticed although servers may lose announcements.
 //
 // Messages of [task.Membership.Send] use the subject of the announcements of the task. A member that
 // follows a task has a subscription to it.
@@ -88,5 +102,6 @@
 // # Schema
 //
 // The metadata of each stream has the version of the schema. [Open] upgrades older versions and
-// refuses newer ones with [ErrSchema].
+// refuses newer ones with [ErrSchema]. It refuses to upgrade version 1 while members of that version
+// are alive; stop them first. It reads all records for that upgrade, once.
 package jetstream

@@ -2,7 +2,13 @@ package jetstream
 
 import (
 	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"testing"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -17,3 +23,52 @@ func (s *Store) RemoveAllOrphans(ctx context.Context) (int, error) { return s.re
 
 // SetSweepPortion sets the number of entries of a bucket that are read at once.
 func (s *Store) SetSweepPortion(n int) { s.sweepPortion = n }
+
+// Downgrade writes a record without large payloads as version 1 of the format.
+func (s *Store) Downgrade(ctx context.Context, id string) error {
+	r, err := s.get(ctx, id)
+	if err != nil {
+		return err
+	}
+	at := s.place(id)
+	body := taskcode.AppendBody(nil, recordKey(&r.record), &r.record)
+	r.held = 0
+	data := r.encode(at.record, body)
+	r.held = 1
+	other := r.encode(at.record, body)
+	position := 5 // after the checksum and the version
+	for data[position] == other[position] {
+		position++
+	}
+	data = slices.Delete(data, position, position+1)
+	data[4] = 1
+	binary.LittleEndian.PutUint32(data, crc32.Update(crc32.Checksum([]byte(at.record), castagnoli), castagnoli, data[4:]))
+	m := newMessage(at.record, data, 0)
+	m.Header.Set(headerExpect, strconv.FormatUint(r.seq, 10))
+	_, err = s.publish(ctx, m)
+	s.cache.drop(id)
+	return err
+}
+
+// Entries returns the number of entries in the index of holders.
+func Entries(t testing.TB, s *Store) (n int) {
+	t.Helper()
+	for partition := range s.partitions {
+		list, err := s.list(t.Context(), s.recordStream(partition), s.prefix(partition)+".h.*.*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(list)
+	}
+	return n
+}
+
+// Roster returns the number of members in the roster.
+func Roster(t testing.TB, s *Store) int {
+	t.Helper()
+	list, err := s.list(t.Context(), s.memberStream(), s.rosterSubject("*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}

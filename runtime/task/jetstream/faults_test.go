@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -454,8 +455,108 @@ func TestOpenChecksSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config := stream.CachedInfo().Config; config.Metadata[key] != "1" || !config.AllowAtomicPublish || config.RePublish == nil {
+	if config := stream.CachedInfo().Config; config.Metadata[key] != "2" || !config.AllowAtomicPublish || config.RePublish == nil {
 		t.Errorf("upgraded to %+v", config)
+	}
+}
+
+// A store of version 1 of the schema is upgraded once none of its members is alive. Its unfinished
+// tasks are found then.
+func TestUpgradeBuildsIndexOfHolders(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	js := c.JetStream(t)
+	s := open(t, js, jetstream.Options{Storage: natsjs.MemoryStorage, Partitions: 2})
+	var want []string
+	for i := range 20 {
+		r := record(fmt.Sprint("task ", i))
+		if i%2 == 0 {
+			r.Claim = task.Claim{Member: fmt.Sprint("OLD", i%4), Epoch: 1}
+		}
+		if i%5 == 0 {
+			r.Status = mcp.TaskStatusCompleted
+		} else {
+			want = append(want, r.ID)
+		}
+		create(t, s, r)
+		if err := s.Downgrade(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(want)
+	old := func(name string, subjects ...string) {
+		t.Helper()
+		stream, err := js.Stream(t.Context(), name)
+		if err == nil {
+			err = stream.Purge(t.Context(), natsjs.WithPurgeSubject(s.Name()+".*.h.>"))
+		}
+		if err == nil {
+			config := stream.CachedInfo().Config
+			config.Metadata["mcpwire_schema"] = "1"
+			delete(config.Metadata, "mcpwire_holders")
+			if len(subjects) > 0 {
+				config.Subjects = subjects
+			}
+			_, err = js.UpdateStream(t.Context(), config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []string{"0", "1"} {
+		prefix := s.Name() + "." + n
+		old(s.Name()+"-"+n, prefix+".r.*", prefix+".p.*.*.*")
+		old(s.Name() + "-" + n + "-index")
+	}
+	members := s.Name() + ".members."
+	old(s.Name()+"-members", members+"m.*")
+	if _, err := js.Publish(t.Context(), members+"m.OLD", []byte(`{"name":"old one"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Open(t.Context(), js, same(s)); !errors.Is(err, jetstream.ErrSchema) || !strings.Contains(err.Error(), "old one") {
+		t.Errorf("upgrade while an older member is alive: %v", err)
+	}
+	if _, err := js.Publish(t.Context(), members+"m.OLD", nil); err != nil { // it has left
+		t.Fatal(err)
+	}
+	upgraded := open(t, js, same(s))
+	if _, err := js.Publish(t.Context(), members+"m.OLD2", []byte(`{}`)); err == nil {
+		t.Error("an older member can join after the upgrade")
+	}
+	m, _ := join(t, upgraded, "a", time.Minute)
+	orphans := func() (ids []string) {
+		t.Helper()
+		for r, err := range m.Orphans(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, r.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	if got := orphans(); !slices.Equal(got, want) {
+		t.Errorf("orphans are %v, want %v", got, want)
+	}
+	for i, id := range want {
+		r, err := upgraded.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Claim = task.Claim{Member: m.Self().ID, Epoch: 2}
+		if r = update(t, upgraded, r); i%2 == 0 {
+			r.Status = mcp.TaskStatusCompleted
+			update(t, upgraded, r)
+		}
+	}
+	for range 3 {
+		if got := orphans(); len(got) > 0 {
+			t.Errorf("orphans are %v after they were claimed", got)
+		}
+	}
+	again := open(t, js, same(s)) // which upgrades nothing
+	if n := jetstream.Entries(t, again); n != len(want)/2 {
+		t.Errorf("%d entries in the index", n)
 	}
 }
 

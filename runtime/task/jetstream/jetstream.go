@@ -67,6 +67,7 @@ type Store struct {
 	// sweepPortion is the number of entries of a bucket that are read at once.
 	sweepPortion int
 
+	member   atomic.Pointer[membership] // the latest; nil before the first Join
 	cache    cache
 	clock    clock
 	hub      watch.Hub
@@ -87,7 +88,8 @@ var _ interface {
 const (
 	metaSchema     = "mcpwire_schema"
 	metaPartitions = "mcpwire_partitions"
-	schema         = 1
+	metaHolders    = "mcpwire_holders" // set once the index of holders is complete
+	schema         = 2
 )
 
 // Open opens the store of the given name and creates its streams if they do not exist. It fails
@@ -160,34 +162,46 @@ func (s *Store) streams(partition int) []jetstream.StreamConfig {
 		base.MaxBytes = s.options.MaxBytes
 	}
 	records, index := base, base
-	records.Name, records.Subjects = s.recordStream(partition), []string{prefix + ".r.*", prefix + ".p.*.*.*"}
+	records.Name, records.Subjects = s.recordStream(partition), []string{prefix + ".r.*", prefix + ".p.*.*.*", prefix + ".h.*.*"}
 	records.Description = "Records of tasks"
 	records.MaxMsgsPerSubject, records.AllowAtomicPublish = 1, true
+	records.Metadata = maps.Clone(base.Metadata)
+	records.Metadata[metaHolders] = "1"
 	records.RePublish = &jetstream.RePublish{Source: prefix + ".r.*", Destination: prefix + ".w.{{wildcard(1)}}", HeadersOnly: true}
 	index.Name, index.Subjects = s.indexStream(partition), []string{prefix + ".o.*", prefix + ".d.*.*"}
 	index.Description = "Owners and expiries of tasks"
 	return []jetstream.StreamConfig{records, index}
 }
 
-// openStreams creates, checks or updates the streams.
+// openStreams creates, checks or updates the streams. The stream of members is the first, because its
+// upgrade keeps out older versions.
 func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
 	s.partitions = max(s.options.Partitions, 1)
+	if _, err := s.openStream(ctx, js, s.membersConfig()); err != nil {
+		return err
+	}
 	for partition := 0; partition < s.partitions; partition++ {
 		for _, config := range s.streams(partition) {
-			if err := s.openStream(ctx, js, config); err != nil {
+			opened, err := s.openStream(ctx, js, config)
+			if err != nil {
 				return err
+			}
+			if config.Metadata[metaHolders] != "" && opened.Metadata[metaHolders] == "" {
+				if err := s.indexHolders(ctx, js, partition, opened); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return s.openStream(ctx, js, s.membersConfig())
+	return nil
 }
 
 // openStream creates, checks or updates one stream. The first that exists decides the number of
 // partitions.
-func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) error {
+func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) (opened jetstream.StreamConfig, err error) {
 	what := "open stream " + config.Name
 	var present *jetstream.StreamInfo
-	err := s.retry(ctx, what, func(ctx context.Context) error {
+	err = s.retry(ctx, what, func(ctx context.Context) error {
 		begun := time.Now()
 		stream, err := js.Stream(ctx, config.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -204,18 +218,23 @@ func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config j
 		return nil
 	})
 	if err != nil {
-		return err
+		return opened, err
 	}
 	meta := present.Config.Metadata
 	version, err := strconv.Atoi(meta[metaSchema])
 	if err != nil {
-		return fmt.Errorf("%w: stream %q has none, so another program has created it", ErrSchema, config.Name)
+		return opened, fmt.Errorf("%w: stream %q has none, so another program has created it", ErrSchema, config.Name)
 	}
 	if version > schema {
-		return fmt.Errorf("%w: stream %q has version %d, and this program supports %d", ErrSchema, config.Name, version, schema)
+		return opened, fmt.Errorf("%w: stream %q has version %d, and this program supports %d", ErrSchema, config.Name, version, schema)
 	}
 	if s.partitions, err = strconv.Atoi(meta[metaPartitions]); err != nil || s.partitions < 1 {
-		return fmt.Errorf("%w: stream %q has %q partitions", ErrSchema, config.Name, meta[metaPartitions])
+		return opened, fmt.Errorf("%w: stream %q has %q partitions", ErrSchema, config.Name, meta[metaPartitions])
+	}
+	if version < schema && config.Name == s.memberStream() {
+		if err := s.checkMembers(ctx); err != nil {
+			return opened, err
+		}
 	}
 	// An update changes what Options state and what the schema needs, and keeps everything else.
 	updated := present.Config
@@ -231,10 +250,15 @@ func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config j
 	updated.Metadata = maps.Clone(meta)
 	updated.Metadata[metaSchema] = strconv.Itoa(schema)
 	if version == schema && sameConfig(&updated, &present.Config) {
-		return nil
+		return present.Config, nil
 	}
-	return s.retry(ctx, what, func(ctx context.Context) error {
-		_, err := js.UpdateStream(ctx, updated)
+	return updated, s.update(ctx, js, updated)
+}
+
+// update updates the configuration of a stream.
+func (s *Store) update(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) error {
+	return s.retry(ctx, "update stream "+config.Name, func(ctx context.Context) error {
+		_, err := js.UpdateStream(ctx, config)
 		return unavailable(err)
 	})
 }

@@ -6,8 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
+	mathrand "math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +23,8 @@ import (
 const (
 	// headerStore identifies the Store that has published a message, so that it can ignore its own.
 	headerStore = "Mcpwire-Store"
+	// headerWrite identifies the write of a record.
+	headerWrite = "Mcpwire-Write"
 	// headerMessage marks a message of Send among the hints of a task.
 	headerMessage = "Mcpwire-Message"
 	// headerLeft marks the last message of a member that has left.
@@ -47,6 +48,7 @@ type membership struct {
 	events  task.Events
 	expired chan struct{}
 	left    chan struct{} // closed by Leave
+	lost    chan struct{} // closed by lose
 	once    sync.Once     // closes left
 	renewed chan struct{} // closed when the goroutine that renews the lease has ended
 
@@ -55,15 +57,25 @@ type membership struct {
 	status   chan nats.Status
 
 	mu       sync.Mutex
-	seq      uint64 // of the latest message of the member
-	members  map[string]task.Member
+	seq      uint64    // of the latest message of the member
+	until    time.Time // end of the lease by the clock of this process
+	members  map[string]known
 	followed map[string]*followed // by subject of its hints
+}
+
+// known is a living member.
+type known struct {
+	task.Member
+	heard time.Time // when it was announced or read last
 }
 
 // followed holds the calls of Follow for one task.
 type followed struct {
 	sub   *nats.Subscription
 	calls []*task.Follower
+	// failed are the writes of this Store that may have happened although it has returned an error,
+	// since the latest one that succeeded.
+	failed []writeID
 }
 
 // wireMember is the JSON of a member.
@@ -74,15 +86,16 @@ type wireMember struct {
 	Joined time.Time `json:"joined"`
 }
 
-func (s *Store) memberStream() string          { return s.options.Name + "-members" }
-func (s *Store) memberKey(id string) string    { return s.options.Name + ".members.m." + id }
-func (s *Store) memberHint(id string) string   { return s.options.Name + ".members.w." + id }
-func (s *Store) offerSubject(id string) string { return s.options.Name + ".members.o." + id }
+func (s *Store) memberStream() string           { return s.options.Name + "-members" }
+func (s *Store) memberKey(id string) string     { return s.options.Name + ".members.l." + id }
+func (s *Store) rosterSubject(id string) string { return s.options.Name + ".members.h." + id }
+func (s *Store) memberHint(id string) string    { return s.options.Name + ".members.w." + id }
+func (s *Store) offerSubject(id string) string  { return s.options.Name + ".members.o." + id }
 
 // membersConfig returns the configuration of the stream of members.
 func (s *Store) membersConfig() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: s.memberStream(), Description: "Members of the fleet", Subjects: []string{s.memberKey("*")},
+		Name: s.memberStream(), Description: "Members of the fleet", Subjects: []string{s.memberKey("*"), s.rosterSubject("*")},
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: s.options.Storage,
 		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: 1, Replicas: max(s.options.Replicas, 1),
 		AllowDirect: true, AllowMsgTTL: true, SubjectDeleteMarkerTTL: time.Minute,
@@ -106,11 +119,15 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 		return nil, fmt.Errorf("jetstream: join: %w", err)
 	}
 	m := &membership{
-		s: s, self: self, started: time.Now(), data: data, events: e, expired: make(chan struct{}), left: make(chan struct{}), renewed: make(chan struct{}),
-		messages: make(chan *nats.Msg, hintQueue), members: map[string]task.Member{self.ID: self}, followed: map[string]*followed{},
+		s: s, self: self, started: time.Now(), data: data, events: e, expired: make(chan struct{}), left: make(chan struct{}), lost: make(chan struct{}), renewed: make(chan struct{}),
+		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}}, followed: map[string]*followed{},
 	}
-	begun := time.Now()
+	m.until = time.Now().Add(self.Lease)
 	if err := s.retry(ctx, "join", m.renew); err != nil {
+		return nil, err
+	}
+	// After the member is alive, because members that have ended are removed from the roster.
+	if err := s.enroll(ctx, self.ID); err != nil {
 		return nil, err
 	}
 	if err := m.subscribe(); err != nil {
@@ -121,8 +138,9 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 		m.unsubscribe()
 		return nil, err
 	}
+	s.member.Store(m)
 	s.running.Go(m.receive) // both end with the membership or with the store
-	s.running.Go(func() { m.keep(begun) })
+	s.running.Go(m.keep)
 	return m, nil
 }
 
@@ -201,51 +219,74 @@ func (m *membership) write(ctx context.Context, lifetime time.Duration, left boo
 	return nil
 }
 
-// keep renews the lease until the membership ends. Renewed is when the latest renewal began.
-func (m *membership) keep(renewed time.Time) {
+// keep renews the lease until the membership ends.
+func (m *membership) keep() {
 	defer close(m.renewed)
 	timer := time.NewTimer(m.self.Lease / 3)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
+		case <-m.lost:
 		case <-m.left:
 			return
 		case <-m.s.lifetime.Done():
 			return
 		}
-		begun := time.Now()
-		limited, cancel := context.WithDeadline(m.s.lifetime, renewed.Add(m.self.Lease))
+		begun, until := time.Now(), m.lease()
+		limited, cancel := context.WithDeadline(m.s.lifetime, until)
 		err := m.s.retry(limited, "renew lease", m.renew)
 		cancel()
+		// A renewal that is acknowledged late may have been replaced by the marker of the end.
+		late := !time.Now().Before(until)
 		switch {
-		case err == nil:
-			renewed = begun
 		case m.s.lifetime.Err() != nil:
 			return
-		case errors.Is(err, task.ErrConflict), !time.Now().Before(renewed.Add(m.self.Lease)):
+		case late || errors.Is(err, task.ErrConflict):
 			m.unsubscribe()
 			close(m.expired)
 			return
+		case err == nil:
+			until = begun.Add(m.self.Lease)
+			m.mu.Lock()
+			if !m.until.IsZero() {
+				m.until = until
+			}
+			m.mu.Unlock()
 		}
-		timer.Reset(min(m.self.Lease/3, max(time.Until(renewed.Add(m.self.Lease)), minPause)))
+		timer.Reset(min(m.self.Lease/3, max(time.Until(until), minPause)))
+	}
+}
+
+// lease returns when the lease ends by the clock of this process.
+func (m *membership) lease() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.until
+}
+
+// lapsed reports whether other members may find this one dead.
+func (m *membership) lapsed() bool {
+	select {
+	case <-m.left:
+		return true
+	case <-m.expired:
+		return true
+	default:
+		return !time.Now().Before(m.lease())
 	}
 }
 
 // load reads all members. Those that are not there any longer have departed.
 func (m *membership) load(ctx context.Context) error {
 	s := m.s
-	var subjects map[string]uint64
-	err := s.retry(ctx, "read members", func(ctx context.Context) (err error) {
-		subjects, err = s.subjects(ctx, s.memberStream(), s.memberKey("*"))
-		return err
-	})
+	prefix := s.memberKey("")
+	ids, err := s.list(ctx, s.memberStream(), prefix+"*")
 	if err != nil {
 		return err
 	}
-	ids := make([]string, 0, len(subjects))
-	for subject := range subjects {
-		ids = append(ids, strings.TrimPrefix(subject, s.memberKey("")))
+	for i := range ids {
+		ids[i] = strings.TrimPrefix(ids[i], prefix)
 	}
 	found := make([]*task.Member, len(ids))
 	err = parallel(len(ids), readers, func(i int) error {
@@ -256,10 +297,10 @@ func (m *membership) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	members := map[string]task.Member{m.self.ID: m.self}
+	members := map[string]known{m.self.ID: {Member: m.self}}
 	for _, member := range found {
 		if member != nil {
-			members[member.ID] = *member
+			members[member.ID] = known{*member, time.Now()}
 		}
 	}
 	m.mu.Lock()
@@ -288,8 +329,16 @@ func (m *membership) read(ctx context.Context, id string) (member *task.Member, 
 
 // receive processes messages until the membership ends.
 func (m *membership) receive() {
+	silence := time.NewTimer(m.self.Lease)
+	defer silence.Stop()
 	for {
 		select {
+		case <-silence.C:
+			// Jitter spreads the reads of many members that miss the same announcement.
+			silence.Reset(m.self.Lease/2 + mathrand.N(m.self.Lease))
+			if len(m.messages) == 0 {
+				m.checkSilent()
+			}
 		case msg := <-m.messages:
 			// The client drops messages while the queue is full.
 			if len(m.messages) >= hintQueue-1 || strings.HasPrefix(msg.Subject, electionPrefix) {
@@ -339,12 +388,10 @@ func (m *membership) process(msg *nats.Msg) {
 		m.processMember(id, msg.Header)
 		return
 	}
-	if msg.Header.Get(headerStore) == s.id {
-		return
-	}
+	own := msg.Header.Get(headerStore) == s.id
 	m.mu.Lock()
 	var calls []*task.Follower
-	if f := m.followed[msg.Subject]; f != nil {
+	if f := m.followed[msg.Subject]; f != nil && (!own || f.hasFailed(msg.Header.Get(headerWrite))) {
 		calls = slices.Clone(f.calls)
 	}
 	m.mu.Unlock()
@@ -357,29 +404,105 @@ func (m *membership) process(msg *nats.Msg) {
 	}
 }
 
-// processMember applies a change of a member.
-func (m *membership) processMember(id string, header nats.Header) {
-	if id == m.self.ID {
-		m.sampleRenewal(header)
+// hasFailed reports whether a write is one of those that may have happened. The caller holds the lock.
+func (f *followed) hasFailed(write string) bool {
+	return slices.ContainsFunc(f.failed, func(id writeID) bool { return id.String() == write })
+}
+
+// wrote applies the outcome of a write of this Store: a write that has failed, but may have happened,
+// is reported as if another member had made it.
+func (m *membership) wrote(subject string, write writeID, err error) {
+	m.mu.Lock()
+	f := m.followed[subject]
+	if f == nil {
+		m.mu.Unlock()
 		return
 	}
-	if header.Get(headerLeft) != "" || header.Get(headerMarker) != "" {
-		m.mu.Lock()
-		delete(m.members, id)
+	if err == nil {
+		f.failed = nil
 		m.mu.Unlock()
-		m.events.Departed()
+		return
+	}
+	f.failed = append(f.failed[max(0, len(f.failed)-maxEarlier+1):], write)
+	calls := slices.Clone(f.calls)
+	m.mu.Unlock()
+	for _, f := range calls {
+		f.Changed() // its announcement may have come before
+	}
+}
+
+// processMember applies a change of a member.
+func (m *membership) processMember(id string, header nats.Header) {
+	ended := header.Get(headerLeft) != "" || header.Get(headerMarker) != ""
+	if id == m.self.ID {
+		if ended {
+			m.lose()
+		} else {
+			m.sampleRenewal(header)
+		}
 		return
 	}
 	m.mu.Lock()
-	_, known := m.members[id]
+	member, listed := m.members[id]
+	if ended {
+		delete(m.members, id)
+	} else if listed {
+		member.heard = time.Now()
+		m.members[id] = member
+	}
 	m.mu.Unlock()
-	if known {
+	if ended {
+		m.events.Departed()
+		return
+	}
+	if listed {
 		return
 	}
 	if member, err := m.read(m.s.lifetime, id); err == nil && member != nil {
 		m.mu.Lock()
-		m.members[id] = *member
+		m.members[id] = known{*member, time.Now()}
 		m.mu.Unlock()
+	}
+}
+
+// lose makes keep end the membership.
+func (m *membership) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.until.IsZero() {
+		m.until = time.Time{}
+		close(m.lost)
+	}
+}
+
+// checkSilent reads the members that have not been announced for two of their leases: servers may
+// lose announcements among themselves.
+func (m *membership) checkSilent() {
+	m.mu.Lock()
+	var silent []string
+	for id, member := range m.members {
+		if id != m.self.ID && time.Since(member.heard) > 2*member.Lease {
+			silent = append(silent, id)
+		}
+	}
+	m.mu.Unlock()
+	departed := false
+	for _, id := range silent {
+		member, err := m.read(m.s.lifetime, id)
+		if err != nil {
+			return
+		}
+		if member != nil {
+			m.missed() // its announcements were lost, and maybe others
+			return
+		}
+		m.mu.Lock()
+		delete(m.members, id)
+		m.mu.Unlock()
+		departed = true
+	}
+	if departed {
+		m.events.Departed()
 	}
 }
 
@@ -390,7 +513,12 @@ func (m *membership) Self() task.Member { return m.self }
 func (m *membership) Members() []task.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.SortedFunc(maps.Values(m.members), func(a, b task.Member) int { return strings.Compare(a.ID, b.ID) })
+	list := make([]task.Member, 0, len(m.members))
+	for _, member := range m.members {
+		list = append(list, member.Member)
+	}
+	slices.SortFunc(list, func(a, b task.Member) int { return strings.Compare(a.ID, b.ID) })
+	return list
 }
 
 // Alive implements [task.Membership].
@@ -400,33 +528,6 @@ func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
 	}
 	member, err := m.read(ctx, id)
 	return member != nil, err
-}
-
-// Orphans implements [task.Membership].
-func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
-	return func(yield func(task.Record, error) bool) {
-		alive := map[string]bool{"": false, m.self.ID: true}
-		for r, err := range m.s.Scan(ctx) {
-			if err != nil {
-				yield(task.Record{}, err)
-				return
-			}
-			if !r.NeedsHolder() {
-				continue
-			}
-			lives, known := alive[r.Claim.Member]
-			if !known {
-				if lives, err = m.Alive(ctx, r.Claim.Member); err != nil {
-					yield(task.Record{}, err)
-					return
-				}
-				alive[r.Claim.Member] = lives
-			}
-			if !lives && !yield(r, nil) {
-				return
-			}
-		}
-	}
 }
 
 // Expired implements [task.Membership].

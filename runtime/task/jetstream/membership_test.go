@@ -3,9 +3,8 @@ package jetstream_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+	"github.com/mcpwire/mcpwire/runtime/task/storetest"
 )
 
 // raw is JSON text that implements codec.Encoder.
@@ -26,71 +26,27 @@ type raw string
 
 func (r raw) EncodeJSON(w *wire.Writer) { w.Raw(json.RawMessage(r)) }
 
-// events records what a membership reports. Its channels have room for all of it.
-type events struct {
-	departed chan struct{}
-	offered  chan string
-}
-
-func newEvents() (*events, task.Events) {
-	e := &events{make(chan struct{}, 1000), make(chan string, 1000)}
-	return e, task.Events{Departed: func() { e.departed <- struct{}{} }, Offered: func(id string) { e.offered <- id }}
-}
-
-func join(t *testing.T, s *jetstream.Store, name string, lease time.Duration) (task.Membership, *events) {
+func join(t *testing.T, s *jetstream.Store, name string, lease time.Duration) (m task.Membership, departed chan struct{}) {
 	t.Helper()
-	e, callbacks := newEvents()
-	m, err := s.Join(t.Context(), task.Member{Name: name, Tools: []string{name}, Lease: lease}, callbacks)
+	departed = make(chan struct{}, 1000)
+	m, err := s.Join(t.Context(), task.Member{Name: name, Lease: lease}, task.Events{
+		Departed: func() { departed <- struct{}{} }, Offered: func(string) {},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Leave(context.Background()) })
-	return m, e
+	return m, departed
 }
 
-func names(members []task.Member) (list []string) {
-	for _, m := range members {
-		list = append(list, m.Name)
-	}
-	slices.Sort(list)
-	return list
-}
-
-func alive(t *testing.T, m task.Membership, id string) bool {
-	t.Helper()
-	yes, err := m.Alive(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return yes
-}
-
-func TestMembers(t *testing.T) {
+func TestFleetOnOneNode(t *testing.T) {
 	c := natstest.Run(t, 1)
-	first := open(t, c.JetStream(t), jetstream.Options{})
-	second := open(t, c.JetStream(t), jetstream.Options{Name: first.Name()})
-	a, ea := join(t, first, "a", time.Minute)
-	b, eb := join(t, second, "b", time.Minute)
-	if got := names(b.Members()); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("the second member sees %v", got)
-	}
-	// A third member makes the first one see changes: its own messages keep their order.
-	if !alive(t, a, b.Self().ID) || !alive(t, b, a.Self().ID) || alive(t, a, "other") || alive(t, a, "*") {
-		t.Error("the wrong members are alive")
-	}
-	if err := a.Offer(t.Context(), b.Self().ID, "task-1"); err != nil {
-		t.Fatal(err)
-	}
-	if id := <-eb.offered; id != "task-1" {
-		t.Errorf("offered %q", id)
-	}
-	if err := b.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	<-ea.departed
-	if got := names(a.Members()); !slices.Equal(got, []string{"a"}) || alive(t, a, b.Self().ID) {
-		t.Errorf("the first member sees %v after the second has left", got)
-	}
+	fleetSuite(t, c, jetstream.Options{Storage: natsjs.MemoryStorage, Partitions: 2})
+}
+
+func TestFleetOnThreeNodes(t *testing.T) {
+	c := natstest.Run(t, 3)
+	fleetSuite(t, c, jetstream.Options{Replicas: 3})
 }
 
 // A member joins although an earlier attempt of its own to write its message is still under way, as
@@ -100,7 +56,7 @@ func TestJoinWaitsForPendingWrite(t *testing.T) {
 	nc := c.Connect(t)
 	s := open(t, over(t, nc), jetstream.Options{})
 	account := c.Server(0).GlobalAccount()
-	subject := s.Name() + ".members.m.*"
+	subject := s.Name() + ".members.l.*"
 	if _, err := nc.Subscribe("pending", func(m *nats.Msg) {
 		account.RemoveMapping(subject)
 		m.Respond([]byte(`{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}`))
@@ -111,86 +67,45 @@ func TestJoinWaitsForPendingWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, _ := join(t, s, "a", time.Minute)
-	if !alive(t, a, a.Self().ID) {
-		t.Error("the member is not alive")
+	if alive, err := a.Alive(t.Context(), a.Self().ID); !alive {
+		t.Errorf("the member is not alive: %v", err)
 	}
 }
 
-// A member that does not reach the servers any longer notices the end of its lease itself. The
-// others learn of it from the servers.
-func TestLeaseEnds(t *testing.T) {
-	c := natstest.Run(t, 1)
-	first := open(t, c.JetStream(t), jetstream.Options{})
-	a, ea := join(t, first, "a", time.Minute)
-	nc := c.Connect(t)
-	second := open(t, over(t, nc), jetstream.Options{Name: first.Name()})
-	b, _ := join(t, second, "b", 2*time.Second)
-	nc.Close()
-	<-b.Expired()
-	<-ea.departed
-	if got := names(a.Members()); !slices.Equal(got, []string{"a"}) || alive(t, a, b.Self().ID) {
-		t.Errorf("the first member sees %v", got)
+// fleetSuite runs the suite for stores that are shared. Each store has a connection of its own.
+func fleetSuite(t *testing.T, c *natstest.Cluster, options jetstream.Options) {
+	links := make(map[task.Shared]*natstest.Link)
+	var mu sync.Mutex
+	link := func(s task.Shared) *natstest.Link {
+		mu.Lock()
+		defer mu.Unlock()
+		return links[s]
 	}
-}
-
-// follower returns the callbacks of a follower that writes to channels.
-func follower() (changed chan struct{}, messages chan string, f task.Follower) {
-	changed, messages = make(chan struct{}, 1000), make(chan string, 1000)
-	return changed, messages, task.Follower{
-		Changed: func() { changed <- struct{}{} },
-		Message: func(data []byte) { messages <- string(data) },
-	}
-}
-
-func TestFollow(t *testing.T) {
-	c := natstest.Run(t, 1)
-	first := open(t, c.JetStream(t), jetstream.Options{})
-	second := open(t, c.JetStream(t), jetstream.Options{Name: first.Name()})
-	a, _ := join(t, first, "a", time.Minute)
-	b, _ := join(t, second, "b", time.Minute)
-	r, err := first.Create(t.Context(), task.Record{ID: "x", Owner: "o", Status: mcp.TaskStatusWorking, Created: time.Now(), TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	changedA, _, fa := follower()
-	changedB, messagesB, fb := follower()
-	stopA, stopB := a.Follow("x", fa), b.Follow("x", fb)
-	defer stopA()
-	// A request over the connection follows the subscription.
-	alive(t, a, "other")
-	alive(t, b, "other")
-	if r, err = first.Update(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	<-changedB
-	for i := range 3 {
-		if err := a.Send(t.Context(), "x", fmt.Append(nil, i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range 3 {
-		if got := <-messagesB; got != fmt.Sprint(i) {
-			t.Errorf("message %d is %q", i, got)
-		}
-	}
-	if _, err = second.Update(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	<-changedA
-	if len(changedA) > 0 {
-		t.Error("a member is told of its own change")
-	}
-	if _, _, err := first.Sweep(t.Context(), time.Now().Add(2*time.Hour), 10); err != nil {
-		t.Fatal(err)
-	}
-	<-changedB
-	stopB()
-	a.Send(t.Context(), "x", []byte("late"))
-	alive(t, a, "other")
-	alive(t, b, "other")
-	if len(messagesB) > 0 {
-		t.Error("a message arrived after the end of Follow")
-	}
+	storetest.RunFleet(t, storetest.Fleet{
+		Open: func(t *testing.T, n int) (stores []task.Shared) {
+			options := options
+			for i := range n {
+				nc, l := c.ConnectLinked(t)
+				s := open(t, over(t, nc), options)
+				if i == 0 {
+					options.Name = s.Name()
+				}
+				mu.Lock()
+				links[s] = l
+				mu.Unlock()
+				stores = append(stores, s)
+			}
+			return stores
+		},
+		Cut: func(t *testing.T, s task.Shared) (heal func()) {
+			link(s).Cut()
+			return link(s).Heal
+		},
+		LoseAcknowledgements: func(t *testing.T, s task.Shared) (end func()) {
+			link(s).Drop(func(subject string) bool { return strings.HasPrefix(subject, nats.InboxPrefix) })
+			return func() { link(s).Drop(nil) }
+		},
+	})
 }
 
 // manager returns a Manager of the fleet whose restartable work is work.

@@ -11,7 +11,8 @@ import (
 // RemoveOrphans removes what crashes of writers have left: entries of indexes that are a day old and
 // have no task, and parts that no record refers to. Nothing that remains is ever listed, and what
 // belongs to tasks with a TTL vanishes by itself, so it suffices to call RemoveOrphans now and then,
-// in one process. It reads all records and returns the number of messages that it has removed.
+// in one process. It reads all records and returns the number of messages that it has removed. It also
+// repairs the index of holders.
 func (s *Store) RemoveOrphans(ctx context.Context) (removed int, err error) {
 	return s.removeOrphans(ctx, 24*time.Hour)
 }
@@ -51,7 +52,13 @@ func (s *Store) removeOrphanEntries(ctx context.Context, partition int, age time
 				return nil
 			}
 			r, err := s.load(ctx, id)
-			if err != nil || r != nil && r.record.Seq == entries[n].Seq {
+			if err != nil {
+				return err
+			}
+			if r != nil && r.record.Seq == entries[n].Seq {
+				if r.record.NeedsHolder() {
+					err = s.repair(ctx, &r.record)
+				}
 				return err
 			}
 			orphans[n] = true
@@ -77,16 +84,12 @@ func (s *Store) removeOrphanEntries(ctx context.Context, partition int, age time
 func (s *Store) removeOrphanParts(ctx context.Context, partition int) (removed int, err error) {
 	prefix := s.prefix(partition) + ".p."
 	stream := s.recordStream(partition)
-	var subjects map[string]uint64
-	err = s.retry(ctx, "read parts", func(ctx context.Context) (err error) {
-		subjects, err = s.subjects(ctx, stream, prefix+"*.*.*")
-		return err
-	})
+	subjects, err := s.list(ctx, stream, prefix+"*.*.*")
 	if err != nil {
 		return 0, err
 	}
 	blobs := make(map[string][]string) // parts by token and generation
-	for subject := range subjects {
+	for _, subject := range subjects {
 		rest := strings.TrimPrefix(subject, prefix)
 		if i := strings.LastIndexByte(rest, '.'); i > 0 {
 			blobs[rest[:i]] = append(blobs[rest[:i]], subject)

@@ -12,6 +12,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,6 +46,16 @@ func token(id string) string {
 	return "=" + base64.RawURLEncoding.EncodeToString([]byte(id))
 }
 
+// untoken undoes token. It returns "" for what token never returns.
+func untoken(token string) string {
+	encoded, ok := strings.CutPrefix(token, "=")
+	if !ok {
+		return token
+	}
+	id, _ := base64.RawURLEncoding.DecodeString(encoded)
+	return string(id)
+}
+
 // stored is what the message of a record contains.
 type stored struct {
 	record task.Record
@@ -53,8 +64,11 @@ type stored struct {
 	// earlier are the ids of earlier writes, the latest first. A writer whose acknowledgement was
 	// lost recognises its write by them after others have written, too.
 	earlier []writeID
-	body    blob     // the payloads, if they are in parts
-	digest  [16]byte // of the payloads, if they are in parts
+	// held is the sequence of the entry in the index of the holder. It is 0 if there is none, and if
+	// the entry was added by an upgrade.
+	held   uint64
+	body   blob     // the payloads, if they are in parts
+	digest [16]byte // of the payloads, if they are in parts
 
 	// The journal consists of the entries in parts, followed by those of tail.
 	journal blob
@@ -64,6 +78,9 @@ type stored struct {
 
 // writeID is random. It identifies a write of a record.
 type writeID [8]byte
+
+// String returns the id as a header field.
+func (id writeID) String() string { return hex.EncodeToString(id[:]) }
 
 // maxEarlier is the maximum number of ids of earlier writes in a record.
 const maxEarlier = 16
@@ -81,8 +98,8 @@ type blob struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// format is the version of the encoding, the first byte after the checksum.
-const format = 1
+// format is the version of the encoding, the first byte after the checksum. Version 1 has no held.
+const format = 2
 
 // recordKey returns the key of a record for package taskcode.
 func recordKey(r *task.Record) []byte { return binary.BigEndian.AppendUint64(nil, r.Seq) }
@@ -105,6 +122,7 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	}
 	b = s.journal.append(b)
 	b = binary.AppendUvarint(b, uint64(s.flushed))
+	b = binary.AppendUvarint(b, s.held)
 	b = appendBytes(b, head)
 	if s.body.parts == 0 {
 		b = appendBytes(b, body)
@@ -159,7 +177,8 @@ func decode(m *message) (*stored, error) {
 		return nil, corrupt(m, taskcode.ErrDamaged)
 	}
 	p := parser{rest: m.Data[4:]}
-	if version := p.cut(1)[0]; version != format {
+	version := p.cut(1)[0]
+	if version < 1 || version > format {
 		return nil, fmt.Errorf("jetstream: message %d has format %d (this version reads %d)", m.Seq, version, format)
 	}
 	s := &stored{seq: m.Seq}
@@ -174,6 +193,9 @@ func decode(m *message) (*stored, error) {
 	}
 	s.journal = p.blob()
 	s.flushed = int(p.uint())
+	if version > 1 {
+		s.held = p.uint()
+	}
 	head := p.cut(p.uint())
 	var body []byte
 	if s.body.parts == 0 {
@@ -297,10 +319,11 @@ func (b *blob) subjects(prefix, token string) (list []string) {
 var errSize = errors.New("record is too large")
 
 // prepare returns the change from before to the record r, whose constant fields and Revision are
-// set. Before is nil for a new record. The function journal returns the first n entries of before.
-func (s *Store) prepare(before *stored, r task.Record, journal func(n int) ([]task.Entry, error)) (*change, error) {
+// set. Before is nil for a new record. Held is the sequence of the entry in the index of its holder.
+// The function journal returns the first n entries of before.
+func (s *Store) prepare(before *stored, r task.Record, held uint64, journal func(n int) ([]task.Entry, error)) (*change, error) {
 	at := s.place(r.ID)
-	next := &stored{record: r}
+	next := &stored{record: r, held: held}
 	rand.Read(next.write[:])
 	c := &change{store: s.id, next: next}
 	if before == nil {
@@ -386,6 +409,7 @@ func (c *change) messages(subject string, expect uint64, now time.Time) (list []
 	}
 	m := newMessage(subject, c.value, ttl)
 	m.Header.Set(headerStore, c.store)
+	m.Header.Set(headerWrite, c.next.write.String())
 	m.Header.Set(headerExpect, strconv.FormatUint(expect, 10))
 	return append(list, m), c.dropped[n:]
 }

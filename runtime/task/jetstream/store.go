@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -146,6 +147,9 @@ func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *s
 		return err
 	})
 	s.report(err)
+	if m := s.member.Load(); m != nil && !errors.Is(err, errMoved) {
+		m.wrote(at.hints(), c.next.write, err)
+	}
 	if err != nil {
 		return present, err
 	}
@@ -194,7 +198,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (created task.Record,
 		return task.Record{}, err
 	}
 	r.Seq = index.owner
-	c, err := s.prepare(nil, r, nil)
+	c, err := s.prepare(nil, r, index.held, nil)
 	if err == nil {
 		_, err = s.write(ctx, c, 0)
 	}
@@ -316,7 +320,7 @@ func parallel(n, limit int, f func(n int) error) error {
 				}
 				if err := f(i); err != nil {
 					mu.Lock()
-					failed = cmpOr(failed, err)
+					failed = cmp.Or(failed, err)
 					mu.Unlock()
 				}
 			}
@@ -324,13 +328,6 @@ func parallel(n, limit int, f func(n int) error) error {
 	}
 	group.Wait()
 	return failed
-}
-
-func cmpOr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // Journal implements [task.Store].
@@ -401,7 +398,13 @@ func (s *Store) Update(ctx context.Context, r task.Record) (updated task.Record,
 		next := r
 		next.Owner, next.Seq, next.Created, next.TTL = present.record.Owner, present.record.Seq, present.record.Created, present.record.TTL
 		next.Revision++
-		c, err := s.prepare(present, next, func(n int) ([]task.Entry, error) {
+		held, err := s.hold(ctx, present, &next)
+		if err != nil {
+			s.report(err)
+			return task.Record{}, err
+		}
+		before := present
+		c, err := s.prepare(present, next, held, func(n int) ([]task.Entry, error) {
 			if n == 0 {
 				return nil, nil
 			}
@@ -415,6 +418,7 @@ func (s *Store) Update(ctx context.Context, r task.Record) (updated task.Record,
 			present, err = s.write(ctx, c, present.seq)
 		}
 		if err == nil {
+			s.release(before, c.next)
 			s.published(c.next)
 			return c.next.record, nil
 		}
@@ -427,17 +431,22 @@ func (s *Store) Update(ctx context.Context, r task.Record) (updated task.Record,
 
 // indexed is the place of a task in the indexes.
 type indexed struct {
-	stream     string
+	stream     string // of owner and due
 	owner, due uint64 // sequences; due is 0 for a task that never expires
+	held       uint64 // sequence of the entry of its holder; 0 if the task needs none
 }
 
-// addToIndexes publishes the entries of a task in the indexes of its owner and of expiries.
+// addToIndexes publishes the entries of a task in the indexes of its owner, of expiries and of its
+// holder.
 func (s *Store) addToIndexes(ctx context.Context, r *task.Record) (index indexed, err error) {
 	stream, prefix, owner := s.ownerPlace(r.Owner)
 	index.stream = stream
 	ttl := ttlOf(r, s.earlier())
-	var dueErr error
+	var dueErr, heldErr error
 	var group sync.WaitGroup
+	if r.NeedsHolder() {
+		group.Go(func() { index.held, heldErr = s.addHeld(ctx, r) })
+	}
 	if r.TTL != 0 {
 		entry := encodeDue(r.Expires(), r.ID)
 		subject := prefix + ".d." + bucketOf(r.TTL, r.Expires()).token()
@@ -454,7 +463,7 @@ func (s *Store) addToIndexes(ctx context.Context, r *task.Record) (index indexed
 	})
 	group.Wait()
 	if err == nil {
-		err = dueErr
+		err = cmp.Or(dueErr, heldErr)
 	}
 	if err != nil {
 		s.removeFromIndexes(ctx, index)
@@ -462,7 +471,8 @@ func (s *Store) addToIndexes(ctx context.Context, r *task.Record) (index indexed
 	return index, err
 }
 
-// removeFromIndexes removes entries. Those that remain after a failure are skipped by readers.
+// removeFromIndexes removes entries. Those that remain after a failure are skipped by readers. The
+// entry of the holder stays: it may be that of an earlier task with this id.
 func (s *Store) removeFromIndexes(ctx context.Context, index indexed) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

@@ -62,25 +62,19 @@ func (s *Store) expiries(ctx context.Context, now time.Time) (*expiries, error) 
 	e := &expiries{s: s, now: now}
 	for partition := range s.partitions {
 		stream, prefix := s.indexStream(partition), s.prefix(partition)+".d."
-		err := s.retry(ctx, "read index", func(ctx context.Context) error {
-			subjects, err := s.subjects(ctx, stream, prefix+"*.*")
-			if err != nil {
-				return err
-			}
-			for subject := range subjects {
-				shift, index, _ := strings.Cut(strings.TrimPrefix(subject, prefix), ".")
-				b := dueBucket{stream: stream, subject: subject}
-				var err1, err2 error
-				b.shift, err1 = strconv.Atoi(shift)
-				b.index, err2 = strconv.ParseInt(index, 10, 64)
-				if err1 == nil && err2 == nil && b.shift >= 0 && b.shift < 63 {
-					e.buckets = append(e.buckets, b)
-				}
-			}
-			return nil
-		})
+		subjects, err := s.list(ctx, stream, prefix+"*.*")
 		if err != nil {
 			return nil, err
+		}
+		for _, subject := range subjects {
+			shift, index, _ := strings.Cut(strings.TrimPrefix(subject, prefix), ".")
+			b := dueBucket{stream: stream, subject: subject}
+			var err1, err2 error
+			b.shift, err1 = strconv.Atoi(shift)
+			b.index, err2 = strconv.ParseInt(index, 10, 64)
+			if err1 == nil && err2 == nil && b.shift >= 0 && b.shift < 63 {
+				e.buckets = append(e.buckets, b)
+			}
 		}
 	}
 	slices.SortFunc(e.buckets, func(a, b dueBucket) int { return a.start().Compare(b.start()) })
@@ -205,6 +199,7 @@ func (s *Store) drop(ctx context.Context, d *due) (*task.Record, error) {
 			_, err := s.remove(ctx, stream, brief.Seq)
 			return err
 		})
+		s.discard(at.stream, r.held)
 		s.forget(ctx, at, d) // the next Sweep repeats it if it fails
 		return &brief, nil
 	}

@@ -11,3 +11,20 @@ import (
 func TestStore(t *testing.T) {
 	storetest.Run(t, storetest.Subject{Open: func(t *testing.T) task.Store { return memory.New() }})
 }
+
+func TestFleet(t *testing.T) {
+	storetest.RunFleet(t, storetest.Fleet{
+		Open: func(t *testing.T, n int) (stores []task.Shared) {
+			f := memory.NewFleet()
+			for range n {
+				stores = append(stores, f.Store())
+			}
+			return stores
+		},
+		Cut: func(t *testing.T, s task.Shared) (heal func()) {
+			s.(*memory.FleetStore).Cut()
+			return s.(*memory.FleetStore).Heal
+		},
+		InMemory: true,
+	})
+}

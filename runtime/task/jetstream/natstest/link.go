@@ -1,9 +1,12 @@
 package natstest
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +21,7 @@ type Link struct {
 	mu    sync.Mutex
 	cut   bool
 	deaf  chan struct{} // closed by the end of deafness; nil if the connection hears
+	drop  func(subject string) bool
 	conns map[*linked]bool
 }
 
@@ -79,6 +83,22 @@ func (l *Link) Deafen() {
 	}
 }
 
+// Drop loses the messages to the connection for whose subject f returns true, without breaking the
+// link. Nil loses none.
+func (l *Link) Drop(f func(subject string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop = f
+}
+
+// drops reports whether a message to the connection is lost.
+func (l *Link) drops(subject string) bool {
+	l.mu.Lock()
+	f := l.drop
+	l.mu.Unlock()
+	return f != nil && f(subject)
+}
+
 // Dial implements [nats.CustomDialer].
 func (l *Link) Dial(network, address string) (net.Conn, error) {
 	conn, err := l.cluster.Dial(network, address)
@@ -91,7 +111,7 @@ func (l *Link) Dial(network, address string) (net.Conn, error) {
 		conn.Close()
 		return nil, errors.New("natstest: link is cut")
 	}
-	c := &linked{conn, l}
+	c := &linked{Conn: conn, link: l, in: bufio.NewReader(conn)}
 	l.conns[c] = true
 	return c, nil
 }
@@ -100,10 +120,15 @@ func (l *Link) Dial(network, address string) (net.Conn, error) {
 type linked struct {
 	net.Conn
 	link *Link
+	in   *bufio.Reader
+	rest []byte // of the frame that is being read
 }
 
 func (c *linked) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	var err error
+	for len(c.rest) == 0 && err == nil {
+		c.rest, err = c.frame()
+	}
 	c.link.mu.Lock()
 	deaf := c.link.deaf
 	c.link.mu.Unlock()
@@ -111,7 +136,31 @@ func (c *linked) Read(b []byte) (int, error) {
 		<-deaf
 		return 0, net.ErrClosed
 	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
 	return n, err
+}
+
+// frame reads a line of the protocol, with the message that follows it. It returns nil if the message
+// is lost.
+func (c *linked) frame() ([]byte, error) {
+	frame, err := c.in.ReadBytes('\n')
+	fields := strings.Fields(string(frame))
+	if err != nil || len(fields) < 4 || fields[0] != "MSG" && fields[0] != "HMSG" {
+		return frame, err
+	}
+	size, err := strconv.Atoi(fields[len(fields)-1])
+	if err != nil {
+		return nil, err
+	}
+	message := make([]byte, size+len("\r\n"))
+	if _, err := io.ReadFull(c.in, message); err != nil {
+		return nil, err
+	}
+	if c.link.drops(fields[1]) {
+		return nil, nil
+	}
+	return append(frame, message...), nil
 }
 
 func (c *linked) Close() error {

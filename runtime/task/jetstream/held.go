@@ -1,0 +1,296 @@
+package jetstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// The index of holders has an entry for each task that needs a holder, under the member of its claim.
+// An entry is written after the record was read that the claim replaces, and before the claim. So
+// none is missing, but one may be left: that of a claim that failed, or whose member ended before it
+// removed the entry. A reader removes such an entry only once the claim that it may belong to can no
+// longer succeed.
+
+// heldSubject returns the subject of the entry of a task in the index of a member.
+func (p place) heldSubject(member string) string {
+	return p.prefix + ".h." + token(member) + "." + p.token
+}
+
+// addHeld adds a task to the index of its holder and returns the sequence of the entry.
+func (s *Store) addHeld(ctx context.Context, r *task.Record) (seq uint64, err error) {
+	subject := s.place(r.ID).heldSubject(r.Claim.Member)
+	err = s.retry(ctx, "index task", func(ctx context.Context) (err error) {
+		seq, err = s.publish(ctx, newMessage(subject, nil, ttlOf(r, s.earlier())))
+		return err
+	})
+	return seq, err
+}
+
+// hold prepares the index of holders for a write that replaces before. It returns the sequence of the
+// entry that the new record has.
+func (s *Store) hold(ctx context.Context, before *stored, next *task.Record) (seq uint64, err error) {
+	switch {
+	case !next.NeedsHolder():
+		return 0, nil
+	case before.record.NeedsHolder() && before.record.Claim.Member == next.Claim.Member:
+		return before.held, nil
+	}
+	return s.addHeld(ctx, next)
+}
+
+// release removes the entry that is no longer needed after a write. If another member has claimed
+// the task, that member must be alive: otherwise readers of orphans may already have read its index.
+func (s *Store) release(before, after *stored) {
+	if before.held == after.held {
+		return
+	}
+	if after.held != 0 {
+		m := s.member.Load()
+		if m == nil || m.self.ID != after.record.Claim.Member || m.lapsed() {
+			return
+		}
+	}
+	s.discard(s.place(after.record.ID).stream, before.held)
+}
+
+// discard deletes a message without waiting. If that fails, the entry is left for readers. It does
+// nothing if seq is 0.
+func (s *Store) discard(stream string, seq uint64) {
+	if seq != 0 {
+		s.nc.Publish(s.api+"STREAM.MSG.DELETE."+stream, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq))
+	}
+}
+
+// Orphans implements [task.Membership]. It reads the indexes of the members that have ended, and that
+// of unclaimed tasks.
+func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		o := &orphans{m: m, alive: map[string]bool{"": false}, yielded: map[string]bool{}}
+		err := m.s.begin(ctx)
+		var departed []string
+		if err == nil {
+			departed, err = o.departed(ctx)
+		}
+		for _, member := range append(departed, "") {
+			empty := true
+			for partition := range m.s.partitions {
+				if err != nil {
+					break
+				}
+				var ids []string
+				ids, err = m.s.heldBy(ctx, partition, member)
+				empty = empty && len(ids) == 0
+				for some := range slices.Chunk(ids, portion) {
+					var briefs []task.Record
+					if briefs, err = o.read(ctx, member, some); err != nil {
+						break
+					}
+					for i := range briefs {
+						if !yield(briefs[i], nil) {
+							return
+						}
+					}
+				}
+			}
+			if empty && err == nil && member != "" {
+				err = m.s.strike(ctx, member)
+			}
+		}
+		if err = cmp.Or(err, o.damaged); err != nil {
+			yield(task.Record{}, err)
+		}
+	}
+}
+
+// orphans is an iteration over the tasks without a living holder.
+type orphans struct {
+	m       *membership
+	yielded map[string]bool // by id of the task
+
+	mu      sync.Mutex
+	alive   map[string]bool // by ID of the member
+	damaged error           // the first damaged record
+}
+
+// departed returns the members of the roster that have ended.
+func (o *orphans) departed(ctx context.Context) (ids []string, err error) {
+	s := o.m.s
+	prefix := s.rosterSubject("")
+	subjects, err := s.list(ctx, s.memberStream(), prefix+"*")
+	for _, subject := range subjects {
+		id := untoken(strings.TrimPrefix(subject, prefix))
+		lives, err := o.lives(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if !lives {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+// lives reports whether a member is alive. A member that has ended since the latest announcement may
+// count as alive: its end will be announced.
+func (o *orphans) lives(ctx context.Context, id string) (bool, error) {
+	o.mu.Lock()
+	lives, known := o.alive[id]
+	o.mu.Unlock()
+	if known {
+		return lives, nil
+	}
+	o.m.mu.Lock()
+	_, lives = o.m.members[id]
+	o.m.mu.Unlock()
+	if !lives {
+		var err error
+		if lives, err = o.m.Alive(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.alive[id] = lives
+	return lives, nil
+}
+
+// read returns the briefs of those tasks in the index of a member that are orphans, and were not
+// returned before. It removes entries that are no longer needed.
+func (o *orphans) read(ctx context.Context, member string, ids []string) (briefs []task.Record, err error) {
+	found := make([]*task.Record, len(ids))
+	err = parallel(len(ids), readers, func(i int) error {
+		r, err := o.m.s.load(ctx, ids[i])
+		if errors.Is(err, task.ErrCorrupt) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.damaged = cmp.Or(o.damaged, err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if r != nil && r.record.NeedsHolder() {
+			// The claim of a member that ended meanwhile may have followed, so the index does not decide.
+			lives, err := o.lives(ctx, r.record.Claim.Member)
+			if err != nil {
+				return err
+			}
+			if !lives {
+				found[i] = new(r.record.Brief())
+				return nil
+			}
+		}
+		return o.m.clean(ctx, member, ids[i])
+	})
+	for _, r := range found {
+		if r != nil && !o.yielded[r.ID] {
+			o.yielded[r.ID] = true
+			briefs = append(briefs, *r)
+		}
+	}
+	return briefs, err
+}
+
+// heldBy returns the ids of the tasks in the index of a member.
+func (s *Store) heldBy(ctx context.Context, partition int, member string) ([]string, error) {
+	prefix := s.prefix(partition) + ".h." + token(member) + "."
+	ids, err := s.list(ctx, s.recordStream(partition), prefix+"*")
+	for i := range ids {
+		ids[i] = untoken(strings.TrimPrefix(ids[i], prefix))
+	}
+	return ids, err
+}
+
+// clean removes an entry from the index of a member that has ended, unless it is needed. A claim of
+// that member may be under way that has read the record as it is: clean replaces the record by
+// itself, so that the claim fails. A task that is being created has no record yet: its entry stays for
+// an hour.
+func (m *membership) clean(ctx context.Context, member, id string) error {
+	s, at := m.s, m.s.place(id)
+	return s.retry(ctx, "remove entry", func(ctx context.Context) error {
+		entry, err := s.read(ctx, at.stream, getRequest{Last: at.heldSubject(member)})
+		if err != nil || entry == nil {
+			return err
+		}
+		msg, err := s.read(ctx, at.stream, getRequest{Last: at.record}) // after the entry
+		if err != nil || msg == nil && s.earlier().Sub(entry.Time) < orphanAge {
+			return err
+		}
+		if msg != nil {
+			r, err := decode(msg)
+			if err != nil {
+				return nil // Orphans reports it
+			}
+			if r.record.NeedsHolder() {
+				// A holder that has ended may have claimed the task after its index was read.
+				lives, err := m.Alive(ctx, r.record.Claim.Member)
+				if err != nil || !lives || r.record.Claim.Member == member {
+					return err
+				}
+				if err := s.touch(ctx, at, msg, &r.record); err != nil {
+					return err
+				}
+			}
+		}
+		s.discard(at.stream, entry.Seq)
+		return nil
+	})
+}
+
+// touch replaces the message of a record by an equal one. It makes one attempt, and fails if the
+// record has changed.
+func (s *Store) touch(ctx context.Context, at place, m *message, r *task.Record) error {
+	msg := newMessage(at.record, m.Data, ttlOf(r, s.earlier()))
+	msg.Header.Set(headerExpect, strconv.FormatUint(m.Seq, 10))
+	_, err := s.publish(ctx, msg)
+	if hasCode(err, codeWrongSequence, codeSequenceInProcess) {
+		return errRepeat{err}
+	}
+	return err
+}
+
+// repair adds a task to the index of its holder if its entry is missing.
+func (s *Store) repair(ctx context.Context, r *task.Record) error {
+	at := s.place(r.ID)
+	subject := at.heldSubject(r.Claim.Member)
+	var entry *message
+	err := s.retry(ctx, "index task", func(ctx context.Context) (err error) {
+		entry, err = s.read(ctx, at.stream, getRequest{Last: subject})
+		return err
+	})
+	if err == nil && entry == nil {
+		_, err = s.addHeld(ctx, r)
+	}
+	if err == nil && r.Claim.Member != "" {
+		err = s.enroll(ctx, r.Claim.Member)
+	}
+	return err
+}
+
+// enroll adds a member to the roster, before its first claim.
+func (s *Store) enroll(ctx context.Context, member string) error {
+	return s.retry(ctx, "join", func(ctx context.Context) error {
+		_, err := s.publish(ctx, newMessage(s.rosterSubject(token(member)), nil, 0))
+		return err
+	})
+}
+
+// strike removes a member that has ended, and whose index is empty, from the roster.
+func (s *Store) strike(ctx context.Context, member string) error {
+	return s.retry(ctx, "remove member", func(ctx context.Context) error {
+		m, err := s.read(ctx, s.memberStream(), getRequest{Last: s.rosterSubject(token(member))})
+		if err == nil && m != nil {
+			s.discard(s.memberStream(), m.Seq)
+		}
+		return err
+	})
+}

@@ -1,0 +1,525 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Fleet is the implementation of [task.Shared] under test.
+type Fleet struct {
+	// Open returns n stores with the same records, as n processes would open them, and registers
+	// their cleanup with t. They have no records and no members.
+	Open func(t *testing.T, n int) []task.Shared
+	// Cut cuts a store off from the others until heal is called.
+	Cut func(t *testing.T, s task.Shared) (heal func())
+	// LoseAcknowledgements makes the calls of a store time out, although its writes happen and
+	// announcements arrive, until end is called. It is nil if that cannot happen.
+	LoseAcknowledgements func(t *testing.T, s task.Shared) (end func())
+	// InMemory runs each subtest in its own [synctest] bubble.
+	InMemory bool
+}
+
+// RunFleet tests what [task.Shared] demands in addition to [task.Store].
+func RunFleet(t *testing.T, fleet Fleet) {
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, Fleet)
+	}{
+		{"members join and leave", membersJoin},
+		{"a lease ends", leaseEnds},
+		{"changes by other members are reported", changesReported},
+		{"changes during a lost connection are reported", changesWhileCut},
+		{"changes by failed writes are reported", failedWriteReported},
+		{"messages arrive in order", messagesInOrder},
+		{"tasks are offered to one member", offers},
+		{"tasks without a living holder are orphans", orphans},
+		{"orphans are found among other tasks", orphansAmongOthers},
+		{"a late claim is found", lateClaim},
+		{"a closed store has no members", closedFleet},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if fleet.InMemory {
+				synctest.Test(t, func(t *testing.T) { tt.test(t, fleet) })
+			} else {
+				tt.test(t, fleet)
+			}
+		})
+	}
+}
+
+// member is a member of a fleet. Its channels have room for everything that is reported.
+type member struct {
+	task.Membership
+	store    task.Shared
+	departed chan struct{}
+	offered  chan string
+}
+
+func join(t *testing.T, s task.Shared, m task.Member) *member {
+	t.Helper()
+	joined := &member{store: s, departed: make(chan struct{}, 10_000), offered: make(chan string, 10_000)}
+	var err error
+	joined.Membership, err = s.Join(t.Context(), m, task.Events{
+		Departed: func() { joined.departed <- struct{}{} }, Offered: func(id string) { joined.offered <- id },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { joined.Leave(context.Background()) })
+	return joined
+}
+
+// joinAll opens n stores and joins with each of them.
+func joinAll(t *testing.T, fleet Fleet, n int) (members []*member) {
+	t.Helper()
+	for i, s := range fleet.Open(t, n) {
+		members = append(members, join(t, s, task.Member{Name: fmt.Sprint("member ", i), Lease: time.Minute}))
+	}
+	return members
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for !holds() {
+		if t.Context().Err() != nil {
+			t.Fatalf("the test ended before %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// lives reports whether a member is alive according to another one.
+func (m *member) lives(t *testing.T, other *member) bool {
+	t.Helper()
+	alive, err := m.Alive(t.Context(), other.Self().ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return alive
+}
+
+// lists reports whether a member is in the list of another one.
+func (m *member) lists(other *member) bool {
+	return slices.ContainsFunc(m.Members(), func(each task.Member) bool { return each.ID == other.Self().ID })
+}
+
+func membersJoin(t *testing.T, fleet Fleet) {
+	stores := fleet.Open(t, 2)
+	a := join(t, stores[0], task.Member{})
+	if self := a.Self(); self.ID == "" || self.Name == "" || self.Tools != nil || self.Lease != task.DefaultLease || self.Joined.IsZero() {
+		t.Errorf("joined as %+v", self)
+	}
+	b := join(t, stores[1], task.Member{Name: "b", Tools: []string{"x", "y"}, Lease: time.Minute})
+	if !b.lists(a) {
+		t.Error("the second member does not know the first")
+	}
+	eventually(t, "the first member knew the second", func() bool { return a.lists(b) })
+	for _, m := range a.Members() {
+		if m.ID == b.Self().ID && (m.Name != "b" || !slices.Equal(m.Tools, []string{"x", "y"}) || m.Lease != time.Minute) {
+			t.Errorf("the second member is %+v", m)
+		}
+	}
+	if !slices.IsSortedFunc(a.Members(), func(a, b task.Member) int { return strings.Compare(a.ID, b.ID) }) || len(a.Members()) != 2 {
+		t.Errorf("members are %v", a.Members())
+	}
+	if !a.lives(t, b) || !b.lives(t, a) || !a.lives(t, a) {
+		t.Error("a member is dead")
+	}
+	for _, id := range []string{"", "other", "*", "a.b"} {
+		if alive, err := a.Alive(t.Context(), id); alive || err != nil {
+			t.Errorf("member %q: %v, %v", id, alive, err)
+		}
+	}
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-a.departed
+	if a.lists(b) || a.lives(t, b) {
+		t.Error("the second member is alive after it has left")
+	}
+	if err := b.Leave(t.Context()); err != nil {
+		t.Errorf("left again: %v", err)
+	}
+	c := join(t, stores[1], task.Member{Name: "b"})
+	if c.Self().ID == b.Self().ID || a.lives(t, b) || !a.lives(t, c) {
+		t.Error("a member came back")
+	}
+}
+
+func leaseEnds(t *testing.T, fleet Fleet) {
+	stores := fleet.Open(t, 2)
+	a := join(t, stores[0], task.Member{Lease: time.Minute})
+	b := join(t, stores[1], task.Member{Lease: 2 * time.Second})
+	eventually(t, "the first member knew the second", func() bool { return a.lists(b) })
+	create(t, stores[1], held("x", b))
+	heal := fleet.Cut(t, stores[1])
+	<-b.Expired()
+	<-a.departed
+	if a.lists(b) || a.lives(t, b) {
+		t.Error("the second member is alive after its lease has ended")
+	}
+	equal(t, "orphans", []string{"x"}, a.orphans(t))
+	heal()
+	var again *member
+	eventually(t, "the second member joined again", func() bool {
+		membership, err := stores[1].Join(t.Context(), task.Member{}, task.Events{Departed: func() {}, Offered: func(string) {}})
+		again = &member{Membership: membership, store: stores[1]}
+		return err == nil
+	})
+	if a.lives(t, b) || !a.lives(t, again) || again.Self().ID == b.Self().ID {
+		t.Error("a member came back")
+	}
+	equal(t, "orphans", []string{"x"}, again.orphans(t))
+	again.Leave(t.Context())
+}
+
+// follower returns callbacks that write to channels.
+func follower() (changed chan struct{}, messages chan string, f task.Follower) {
+	changed, messages = make(chan struct{}, 10_000), make(chan string, 10_000)
+	return changed, messages, task.Follower{
+		Changed: func() { changed <- struct{}{} }, Message: func(data []byte) { messages <- string(data) },
+	}
+}
+
+func changesReported(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 2)
+	a, b := members[0], members[1]
+	r := plain("x", "o")
+	r.TTL = time.Hour
+	r = create(t, a.store, r)
+	changedA, _, fa := follower()
+	changedB, _, fb := follower()
+	defer a.Follow("x", fa)()
+	stop := b.Follow("x", fb)
+	second, _, fb2 := follower()
+	stop2 := b.Follow("x", fb2)
+	b.lives(t, a) // so that the other members know that b follows
+	r = update(t, a.store, r)
+	<-changedB
+	<-second
+	stop2()
+	r = update(t, b.store, r)
+	<-changedA
+	if len(changedA) > 0 || len(changedB) > 0 {
+		t.Error("a member was told of its own change")
+	}
+	update(t, a.store, r)
+	<-changedB
+	if len(second) > 0 {
+		t.Error("a change was reported after the end of Follow")
+	}
+	if dropped, _, err := a.store.Sweep(t.Context(), start.Add(2*time.Hour), 10); err != nil || len(dropped) != 1 {
+		t.Fatalf("%d tasks dropped, %v", len(dropped), err)
+	}
+	<-changedB
+	stop()
+	stop()
+}
+
+func changesWhileCut(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 2)
+	a, b := members[0], members[1]
+	r := create(t, a.store, plain("x", "o"))
+	changed, _, f := follower()
+	defer b.Follow("x", f)()
+	b.lives(t, a)
+	heal := fleet.Cut(t, b.store)
+	for len(changed) > 0 {
+		<-changed
+	}
+	update(t, a.store, r)
+	heal()
+	<-changed
+	<-b.departed
+	eventually(t, "the change was read", func() bool {
+		r, err := b.store.Get(t.Context(), "x")
+		return err == nil && r.Revision == 2
+	})
+}
+
+func failedWriteReported(t *testing.T, fleet Fleet) {
+	if fleet.LoseAcknowledgements == nil {
+		t.Skip("writes that happen are acknowledged")
+	}
+	members := joinAll(t, fleet, 2)
+	a, b := members[0], members[1]
+	r := create(t, a.store, plain("x", "o"))
+	changed, _, f := follower()
+	defer a.Follow("x", f)()
+	changedB, _, fb := follower()
+	defer b.Follow("x", fb)()
+	a.lives(t, b)
+	b.lives(t, a)
+	end := fleet.LoseAcknowledgements(t, a.store)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := a.store.Update(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the update returned %v", err)
+	}
+	end()
+	<-changedB // the write has happened
+	<-changed
+	for {
+		r, err := a.store.Get(t.Context(), "x")
+		if err == nil && r.Revision == 2 {
+			break
+		}
+		<-changed // a later report follows the write
+	}
+	r = get(t, a.store, "x")
+	update(t, a.store, r)
+	<-changedB
+	if len(changed) > 1 {
+		t.Errorf("%d reports", len(changed))
+	}
+}
+
+func messagesInOrder(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 3)
+	a, b, c := members[0], members[1], members[2]
+	create(t, a.store, plain("x", "o"))
+	_, own, fa := follower()
+	_, messages, fb := follower()
+	_, others, fc := follower()
+	defer a.Follow("x", fa)()
+	stop := b.Follow("x", fb)
+	defer b.Follow("x", task.Follower{Changed: func() {}})()
+	defer c.Follow("y", fc)()
+	for _, m := range members {
+		m.lives(t, a)
+	}
+	const n = 100
+	for i := range n {
+		if err := a.Send(t.Context(), "x", fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		if got := <-messages; got != fmt.Sprint(i) {
+			t.Fatalf("message %d is %q", i, got)
+		}
+	}
+	stop()
+	defer b.Follow("z", fb)()
+	b.lives(t, a)
+	a.Send(t.Context(), "x", []byte("late"))
+	a.Send(t.Context(), "z", []byte("last"))
+	if got := <-messages; got != "last" || len(own) > 0 || len(others) > 0 {
+		t.Errorf("got %q, %d own messages, %d of other tasks", got, len(own), len(others))
+	}
+}
+
+func offers(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 3)
+	a, b, c := members[0], members[1], members[2]
+	for _, id := range []string{"x", "an id with spaces"} {
+		if err := a.Offer(t.Context(), b.Self().ID, id); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-b.offered; got != id {
+			t.Errorf("offered %q", got)
+		}
+	}
+	if err := a.Offer(t.Context(), a.Self().ID, "own"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-a.offered; got != "own" {
+		t.Errorf("offered %q", got)
+	}
+	b.Leave(t.Context())
+	a.Offer(t.Context(), b.Self().ID, "lost") // must not block
+	if len(c.offered) > 0 {
+		t.Error("a task was offered to another member")
+	}
+}
+
+// held returns a record that a member holds.
+func held(id string, m *member) task.Record {
+	r := plain(id, "o")
+	if m != nil {
+		r.Claim = task.Claim{Member: m.Self().ID, Epoch: 1}
+	}
+	return r
+}
+
+// orphans returns the ids of the orphans in ascending order, each as often as it is yielded.
+func (m *member) orphans(t *testing.T) (ids []string) {
+	t.Helper()
+	for r, err := range m.Orphans(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Params != nil || r.Result != nil || r.Error != nil || r.InputRequests != nil {
+			t.Errorf("task %q has payloads", r.ID)
+		}
+		ids = append(ids, r.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// claim makes a member hold a task.
+func (m *member) claim(t *testing.T, id string) task.Record {
+	t.Helper()
+	r := get(t, m.store, id)
+	r.Claim = task.Claim{Member: m.Self().ID, Epoch: r.Claim.Epoch + 1}
+	return update(t, m.store, r)
+}
+
+// end moves a task to a status.
+func (m *member) end(t *testing.T, id string, status mcp.TaskStatus) {
+	t.Helper()
+	r := get(t, m.store, id)
+	r.Status = status
+	update(t, m.store, r)
+}
+
+func orphans(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 3)
+	a, b, c := members[0], members[1], members[2]
+	equal(t, "orphans of an empty store", []string(nil), b.orphans(t))
+	create(t, a.store, held("unclaimed", nil))
+	for _, id := range []string{"working", "asking", "completed", "failed", "cancelled", "job", "asks and ends", "moved", "expires"} {
+		r := held(id, a)
+		r.Params, r.TTL = []byte(`{}`), 10*time.Hour
+		switch id {
+		case "job", "completed":
+			r.Job, r.Runner = "j", "runner"
+		case "expires":
+			r.TTL = time.Hour
+		case "asking":
+			r.Status = mcp.TaskStatusInputRequired
+		}
+		create(t, a.store, r)
+	}
+	a.end(t, "completed", mcp.TaskStatusCompleted)
+	a.end(t, "failed", mcp.TaskStatusFailed)
+	b.end(t, "cancelled", mcp.TaskStatusCancelled)
+	b.end(t, "job", mcp.TaskStatusCancelled)
+	b.end(t, "asks and ends", mcp.TaskStatusInputRequired)
+	b.claim(t, "moved")
+	ended := held("created at its end", a)
+	ended.Status = mcp.TaskStatusCompleted
+	create(t, a.store, ended)
+	equal(t, "orphans while all members live", []string{"unclaimed"}, b.orphans(t))
+	if err := a.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-b.departed
+	<-c.departed
+	left := []string{"asking", "asks and ends", "expires", "job", "unclaimed", "working"}
+	for range 2 { // what was found is found again until it is claimed
+		equal(t, "orphans after a member has left", left, b.orphans(t))
+	}
+	equal(t, "orphans at another member", left, c.orphans(t))
+	for range b.Orphans(t.Context()) {
+		break
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, err := range b.Orphans(ctx) {
+		fails(t, "orphans with an ended context", context.Canceled, err)
+	}
+	b.claim(t, "asking")
+	b.end(t, "asks and ends", mcp.TaskStatusCompleted)
+	b.claim(t, "unclaimed")
+	c.claim(t, "working")
+	if _, _, err := c.store.Sweep(t.Context(), start.Add(2*time.Hour), 10); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		equal(t, "orphans after they were claimed", []string{"job"}, c.orphans(t))
+	}
+	if err := c.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-b.departed
+	equal(t, "orphans after the second member has left", []string{"job", "working"}, b.orphans(t))
+	b.claim(t, "working")
+	b.claim(t, "moved") // again
+	equal(t, "orphans at last", []string{"job"}, b.orphans(t))
+}
+
+func orphansAmongOthers(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 3)
+	var want []string
+	for i := range 60 {
+		r := held(fmt.Sprintf("task %02d", i), members[i%3])
+		create(t, members[(i+1)%3].store, r)
+		if i%3 != 0 {
+			want = append(want, r.ID)
+		}
+	}
+	members[1].Leave(t.Context())
+	members[2].Leave(t.Context())
+	<-members[0].departed
+	<-members[0].departed
+	equal(t, "orphans", want, members[0].orphans(t))
+	for _, id := range want {
+		members[0].end(t, id, mcp.TaskStatusCompleted)
+	}
+	for range 3 {
+		equal(t, "orphans after they have ended", []string(nil), members[0].orphans(t))
+	}
+}
+
+// A member that has ended, but does not know it, claims a task, or creates one.
+func lateClaim(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 3)
+	a, b, c := members[0], members[1], members[2]
+	create(t, a.store, held("x", a))
+	create(t, a.store, held("y", c))
+	a.Leave(t.Context())
+	b.Leave(t.Context())
+	<-c.departed
+	<-c.departed
+	for range 3 { // nothing is left of b
+		equal(t, "orphans", []string{"x"}, c.orphans(t))
+	}
+	b.claim(t, "x")
+	create(t, b.store, held("unacknowledged", b)) // may be found or not
+	if got := c.orphans(t); !slices.Contains(got, "x") {
+		t.Errorf("orphans after a late claim: %v", got)
+	}
+	c.claim(t, "x")
+	for range 3 {
+		if got := c.orphans(t); slices.Contains(got, "x") || slices.Contains(got, "y") {
+			t.Errorf("orphans after the task was claimed again: %v", got)
+		}
+	}
+	if r := get(t, c.store, "x"); r.Claim.Epoch != 3 || r.Revision != 3 {
+		t.Errorf("claim %v, revision %d", r.Claim, r.Revision)
+	}
+	update(t, c.store, get(t, c.store, "x"))
+}
+
+func closedFleet(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 2)
+	a, b := members[0], members[1]
+	create(t, a.store, held("x", a))
+	a.store.Close()
+	_, err := a.store.Join(t.Context(), task.Member{}, task.Events{})
+	fails(t, "join", task.ErrClosed, err)
+	yielded := 0
+	for _, err := range a.Orphans(t.Context()) {
+		fails(t, "orphans", task.ErrClosed, err)
+		yielded++
+	}
+	if yielded != 1 {
+		t.Errorf("yielded %d times", yielded)
+	}
+	if !b.lives(t, b) {
+		t.Error("a member of another store has ended")
+	}
+}
