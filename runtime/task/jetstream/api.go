@@ -125,7 +125,8 @@ func (s *Store) retry(ctx context.Context, what string, attempt func(ctx context
 		case !transient(err):
 			return wrap(what, err)
 		case time.Now().Add(pause).After(deadline):
-			return fmt.Errorf("jetstream: %s: %w after %v: %w", what, ErrUnavailable, s.options.Timeout, err)
+			// The cause may be the end of the context of an attempt, not of that of the caller.
+			return fmt.Errorf("jetstream: %s: %w after %v: %v", what, ErrUnavailable, s.options.Timeout, err)
 		}
 		select {
 		case <-time.After(pause):

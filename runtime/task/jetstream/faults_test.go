@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -382,6 +383,20 @@ func TestFullStream(t *testing.T) {
 	create(t, s, r)
 	if err := s.Health(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A failure to reach the servers is not that of a context, which work does not outlast.
+func TestUnavailableIsNoEndOfContext(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc, link := c.ConnectLinked(t)
+	o := overMemory
+	o.Timeout = time.Second
+	s := open(t, newJetStream(t, nc), o)
+	link.Cut()
+	if _, err := s.Create(t.Context(), record("a")); !errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }
 
