@@ -17,7 +17,8 @@
 // and shown under a content security policy that allows no scripts and no frames, and only forms
 // that lead to the page itself.
 //
-// The list, and the view of a task that is not terminal, refresh themselves every 5 seconds. Each
-// list scans the whole store once and keeps one page of tasks in memory. The history holds a
-// fixed number of events. On a busy receiver it covers only minutes.
+// The list, and the view of a task that is not terminal, refresh themselves every 5 seconds. A list
+// reads at most Config.MaxTasks tasks; if there are 1000 or more, all lists of the next 5 seconds use
+// them. The history holds a fixed number of events of this process. On a busy receiver it covers only
+// minutes.
 package debugpage

@@ -127,8 +127,9 @@ func (g *group) add(r *task.Record) {
 	}
 }
 
-// survey is the result of a scan of the store.
+// survey is what a view of the list shows.
 type survey struct {
+	partial  bool // the sums are over the first MaxTasks tasks of the store
 	all      group
 	byStatus map[mcp.TaskStatus]*group
 	byOwner  map[string]*group
@@ -138,31 +139,95 @@ type survey struct {
 	more     bool           // there are further pages
 }
 
-// scan scans the store and returns the page of at most size tasks that q selects.
-func scan(ctx context.Context, store task.Store, q query, size int) (*survey, error) {
-	s := &survey{byStatus: map[mcp.TaskStatus]*group{}, byOwner: map[string]*group{}, held: map[string]int{}}
-	for r, err := range store.Scan(ctx) {
+// snapshot is what a scan of the store has found.
+type snapshot struct {
+	tasks []task.Record // briefs
+	more  bool          // the store has further tasks
+	at    time.Time
+}
+
+// sharedSize is the number of tasks from which on all views share a snapshot for a while.
+const sharedSize = 1000
+
+// snapshot returns the tasks of the store, at most MaxTasks. Only one view scans the store at a time,
+// and the views of the next seconds use the result if it is large.
+func (p *page) snapshot(ctx context.Context) (*snapshot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.latest; s != nil && len(s.tasks) >= sharedSize && time.Since(s.at) < refresh*time.Second {
+		return s, nil
+	}
+	s := new(snapshot)
+	for r, err := range p.Store.Scan(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		s.all.add(&r)
-		groupOf(s.byStatus, r.Status).add(&r)
-		groupOf(s.byOwner, r.Owner).add(&r)
+		if len(s.tasks) == p.MaxTasks {
+			s.more = true
+			break
+		}
+		s.tasks = append(s.tasks, r)
+	}
+	s.at = time.Now()
+	p.latest = s
+	return s, nil
+}
+
+// portion is the number of tasks of an owner that are read at once.
+const portion = 256
+
+// tasksOf returns the tasks of an owner, at most MaxTasks.
+func (p *page) tasksOf(ctx context.Context, owner string) (tasks []task.Record, err error) {
+	for after := uint64(0); ; {
+		list, err := p.Store.List(ctx, owner, after, portion)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, list...)
+		if len(list) < portion || len(tasks) >= p.MaxTasks {
+			return tasks, nil
+		}
+		after = list[len(list)-1].Seq
+	}
+}
+
+// survey returns the sums over a snapshot of the store and the page of at most PageSize tasks that q
+// selects.
+func (p *page) survey(ctx context.Context, q query) (*survey, error) {
+	found, err := p.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &survey{byStatus: map[mcp.TaskStatus]*group{}, byOwner: map[string]*group{}, held: map[string]int{}, partial: found.more}
+	for i := range found.tasks {
+		r := &found.tasks[i]
+		s.all.add(r)
+		groupOf(s.byStatus, r.Status).add(r)
+		groupOf(s.byOwner, r.Owner).add(r)
 		if !task.Terminal(r.Status) {
 			s.held[r.Claim.Member]++
 		}
-		if !q.matches(&r) {
+	}
+	tasks := found.tasks
+	if found.more && q.owner != nil { // the snapshot may not have all of them
+		if tasks, err = p.tasksOf(ctx, *q.owner); err != nil {
+			return nil, err
+		}
+	}
+	for i := range tasks {
+		r := &tasks[i]
+		if !q.matches(r) {
 			continue
 		}
 		s.matching++
-		if q.after == nil || q.compare(positionOf(&r), *q.after) > 0 {
-			s.page = append(s.page, r)
+		if q.after == nil || q.compare(positionOf(r), *q.after) > 0 {
+			s.page = append(s.page, *r)
 		}
-		if len(s.page) >= 4*size {
-			s.trim(q, size)
+		if len(s.page) >= 4*p.PageSize {
+			s.trim(q, p.PageSize)
 		}
 	}
-	s.trim(q, size)
+	s.trim(q, p.PageSize)
 	return s, nil
 }
 

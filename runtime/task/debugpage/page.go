@@ -14,14 +14,18 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// DefaultPageSize is the default number of tasks on a page of the list.
-const DefaultPageSize = 100
+// Defaults of [Config].
+const (
+	DefaultPageSize = 100
+	DefaultMaxTasks = 10_000
+)
 
 const (
 	maxOwners   = 20   // owners in the table of owners
@@ -52,6 +56,10 @@ type Config struct {
 	Hosts []string
 	// PageSize is the number of tasks on a page of the list. The default is [DefaultPageSize].
 	PageSize int
+	// MaxTasks is the maximum number of tasks that a list reads, and its sums count. If the store has
+	// more, the page says so; those of one owner, and single tasks, are found nevertheless. The default
+	// is [DefaultMaxTasks], for which the page holds a few megabytes.
+	MaxTasks int
 }
 
 // New returns a handler that serves the page. All views have the same URL with different queries.
@@ -68,11 +76,10 @@ func New(cfg Config) http.Handler {
 	if cfg.PageSize <= 0 {
 		cfg.PageSize = DefaultPageSize
 	}
-	p := &page{Config: cfg, policy: policy + "form-action 'none'", template: template.Must(template.New("").Funcs(functions).Parse(text))}
-	if cfg.Cancel != nil || cfg.TakeOver != nil {
-		p.policy = policy + "form-action 'self'"
+	if cfg.MaxTasks <= 0 {
+		cfg.MaxTasks = DefaultMaxTasks
 	}
-	return p
+	return &page{Config: cfg, template: template.Must(template.New("").Funcs(functions).Parse(text))}
 }
 
 //go:embed page.html
@@ -81,20 +88,22 @@ var text string
 //go:embed page.css
 var style []byte
 
-// policy is the beginning of the content security policy.
-const policy = "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
+// policy is the content security policy.
+const policy = "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 
 type page struct {
 	Config
-	policy   string
 	template *template.Template
 	origin   http.CrossOriginProtection
+
+	mu     sync.Mutex
+	latest *snapshot // nil before the first list
 }
 
 // ServeHTTP implements [http.Handler].
 func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", p.policy)
+	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin") // with "no-referrer", forms would have no Origin
 	h.Set("Cache-Control", "no-store")
@@ -189,6 +198,7 @@ type listView struct {
 	Refresh  bool   // the page refreshes itself
 	Other    string // link to the same view with the other value of Refresh
 	Matching int
+	Partial  int // number of tasks that were read if the store has more; otherwise 0
 	Tasks    []row
 	First    string // link to the first page; "" on the first page
 	Next     string // link to the next page; "" on the last page
@@ -239,7 +249,7 @@ type counter struct {
 }
 
 func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
-	s, err := scan(r.Context(), p.Store, q, p.PageSize)
+	s, err := p.survey(r.Context(), q)
 	if err != nil {
 		http.Error(w, "store failed: "+err.Error(), http.StatusInternalServerError)
 		return
@@ -247,6 +257,9 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 	v := listView{
 		Now: time.Now(), Changes: p.Cancel != nil || p.TakeOver != nil, Members: p.members(s), All: s.all, Owner: q.owner, AllLink: q.withOwner(nil).link(), Matching: s.matching,
 		Order: choice{Name: "newest first", Link: q.withOrder(!q.newest).link()}, Refresh: !q.paused, Other: q.withPause(!q.paused).link(),
+	}
+	if s.partial {
+		v.Partial = s.all.Count
 	}
 	if q.newest {
 		v.Order.Name = "oldest first"
@@ -303,6 +316,7 @@ type taskView struct {
 	Changes    bool         // tasks can be changed
 	Cancel     string       // the URL to post to; "" if the task cannot be cancelled
 	TakeOver   string       // the URL to post to; "" if the task cannot be taken over
+	Confirm    string       // "cancel" or "takeover" if the view asks for the confirmation of that
 	Journal    []task.Entry
 	HasHistory bool // Config.History is set
 	History    []entry
@@ -329,6 +343,10 @@ func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
 		if d := record.Durable; d != nil && d.Recorded > 0 {
 			v.Journal, _ = p.Store.Journal(r.Context(), id) // the record shows that there is one
 		}
+	}
+	switch confirm := r.URL.Query().Get("confirm"); {
+	case confirm == "cancel" && v.Cancel != "", confirm == "takeover" && v.TakeOver != "":
+		v.Confirm = confirm
 	}
 	if v.HasHistory {
 		v.History = p.History.taskEvents(id)

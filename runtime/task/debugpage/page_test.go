@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"iter"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -217,7 +219,7 @@ func TestPostCancelsTask(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			created := create(t, m, "alice", "", wait)
 			target := "/tasks?cancel=" + created.id
-			if f := form.FindStringSubmatch(get(t, test.page, "/tasks?task="+created.id, http.StatusOK)); (f != nil) != (test.page == writable) {
+			if f := form.FindStringSubmatch(get(t, test.page, "/tasks?confirm=cancel&task="+created.id, http.StatusOK)); (f != nil) != (test.page == writable) {
 				t.Fatalf("form %q", f)
 			} else if f != nil {
 				target = "/tasks" + f[1]
@@ -369,6 +371,88 @@ func TestForeignHostNamesAreRefused(t *testing.T) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(addr))))
 		if w.Code != test.want {
 			t.Errorf("%q at %s: status %d, want %d", test.host, test.local, w.Code, test.want)
+		}
+	}
+}
+
+// scans counts the scans of a store, and the tasks that they read.
+type scans struct {
+	task.Store
+	count, tasks int
+}
+
+func (s *scans) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	s.count++
+	return func(yield func(task.Record, error) bool) {
+		for r, err := range s.Store.Scan(ctx) {
+			s.tasks++
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// The views of a large store read a limited number of tasks, once for all, and nevertheless find the
+// tasks of an owner and single tasks.
+func TestLargeStoreIsNotScannedByEachView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total, limit = 3000, 1200
+		store := &scans{Store: memory.New()}
+		for i := range total {
+			owner := fmt.Sprint("owner", i%100)
+			if _, err := store.Create(t.Context(), task.Record{ID: fmt.Sprintf("task-%04d", i), Owner: owner, Status: mcp.TaskStatusWorking, Created: time.Now()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := debugpage.New(debugpage.Config{Store: store, MaxTasks: limit})
+		for range 10 {
+			if list := get(t, h, "/", http.StatusOK); !strings.Contains(list, "The store has more than 1200 tasks") {
+				t.Fatalf("the list does not say that it is not complete:\n%s", list)
+			}
+		}
+		if store.count != 1 || store.tasks > limit+1 {
+			t.Errorf("10 views made %d scans of %d tasks in all", store.count, store.tasks)
+		}
+		owned := get(t, h, "/?owner=owner7", http.StatusOK)
+		if n := len(rows(t, owned, "tasks")); n != total/100 {
+			t.Errorf("%d tasks of an owner, want %d", n, total/100)
+		}
+		for i := range total {
+			if i%500 == 0 {
+				get(t, h, fmt.Sprintf("/?task=task-%04d", i), http.StatusOK)
+			}
+		}
+		time.Sleep(6 * time.Second)
+		get(t, h, "/", http.StatusOK)
+		if store.count != 2 {
+			t.Errorf("%d scans after 6 seconds, want 2", store.count)
+		}
+	})
+}
+
+// A task changes only after a confirmation, in a view that does not refresh itself.
+func TestChangesAreConfirmed(t *testing.T) {
+	store := memory.New()
+	if _, err := store.Create(t.Context(), task.Record{ID: "one", Owner: "ada", Status: mcp.TaskStatusWorking, Restartable: true, Created: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	h := debugpage.New(debugpage.Config{
+		Store: store, TakeOver: func(context.Context, string) error { return nil },
+		Cancel: func(context.Context, string) (mcp.Task, error) { return mcp.Task{}, nil },
+	})
+	view := get(t, h, "/?task=one", http.StatusOK)
+	if strings.Contains(view, "<form") || !strings.Contains(view, "http-equiv") {
+		t.Errorf("the view changes the task without confirmation:\n%s", view)
+	}
+	for _, change := range []string{"cancel", "takeover"} {
+		link := "?task=one&amp;confirm=" + change
+		if !strings.Contains(view, link) {
+			t.Errorf("no link to %s:\n%s", link, view)
+		}
+		confirmation := get(t, h, "/"+strings.ReplaceAll(link, "&amp;", "&"), http.StatusOK)
+		if strings.Count(confirmation, "<form") != 1 || !strings.Contains(confirmation, `action="?`+change+`=one"`) || strings.Contains(confirmation, "http-equiv") {
+			t.Errorf("the confirmation of %s:\n%s", change, confirmation)
 		}
 	}
 }
