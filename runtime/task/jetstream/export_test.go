@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -72,3 +73,6 @@ func Roster(t testing.TB, s *Store) int {
 	}
 	return len(list)
 }
+
+// SetTimeout sets Options.Timeout. The store must not be in use.
+func (s *Store) SetTimeout(d time.Duration) { s.options.Timeout = d }
