@@ -110,7 +110,8 @@ func (o *options) load(ctx context.Context) error {
 
 // run runs the process until ctx ends.
 func (o *options) run(ctx context.Context) error {
-	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1))
+	// A server that stalls does not close its connections: ping it more often than the lease ends.
+	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1), nats.PingInterval(task.DefaultLease/4))
 	if err != nil {
 		return err
 	}

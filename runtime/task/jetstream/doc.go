@@ -8,6 +8,10 @@
 // them is lost, or if all servers lose power before they write to their disks: set sync_interval to
 // "always" on servers that share a power supply, and on a single one.
 //
+// A server whose disk is full disables JetStream until it is restarted with free space. While most of
+// the servers have none, all calls fail with [ErrUnavailable], and [Store.Health] reports it once a
+// write has failed.
+//
 // [Store.Update] is a compare-and-set: a message is accepted only if the sequence of the last one of
 // its subject is that of the message that it replaces. So writers need no locks, and clocks decide
 // nothing. A write whose acknowledgement was lost is repeated; the store recognises its own write.
@@ -60,6 +64,19 @@
 // within a 2,048th of their TTL, it may drop these in the order of their creation. In addition, the servers remove
 // all messages of a task a day after it has expired. So nothing is left of tasks that no process
 // sweeps, and of crashes.
+//
+// # Clocks
+//
+// Processes and servers may have wrong clocks. [Store.Now] is the time of the servers: [Open] and each
+// renewal of a lease compare it with the monotonic clock of the process. If it jumps, the store
+// follows it only if that brings it closer to the wall clock of the process. A [task.Manager] uses
+// it for the times of records and for sleeps, and drops a task once the clocks of both the process
+// and the servers have reached its expiry.
+//
+// The servers count lifetimes of messages by their wall clocks. If the clock of the leader of
+// TASKS-members is set forward, leases end early. If it is set back, the lease of a member that ends
+// before its next renewal lasts longer by that step. A clock that is set forward by more than a day
+// makes a server remove the messages of a task early.
 //
 // # Fleet
 //
