@@ -61,9 +61,9 @@
 // # Expiry
 //
 // [Store.Sweep] drops expired tasks in the order of their expiry. If more than 1,024 tasks expire
-// within a 2,048th of their TTL, it may drop these in the order of their creation. In addition, the servers remove
-// all messages of a task a day after it has expired. So nothing is left of tasks that no process
-// sweeps, and of crashes.
+// within a 2,048th of their TTL, it may drop these in the order of their creation. In addition, the
+// servers remove all messages of a task a day after it has expired. So nothing is left of tasks that
+// no process sweeps, and of crashes.
 //
 // # Clocks
 //
@@ -92,8 +92,8 @@
 // the roster that are not alive, and removes those whose index is empty.
 //
 // A member renews its message by compare-and-set. So a member whose message has expired cannot come
-// back, and the others may rely on its end once they have seen it. The servers count the lease, in whole seconds.
-// The member counts it, too, from the beginning of the latest renewal that was acknowledged, so that
+// back, and the others may rely on its end once they have seen it. The servers count the lease, in
+// whole seconds. The member counts it, too, from the beginning of the latest renewal that was acknowledged, so that
 // it notices the end no later than the servers, unless its own clock is slow. Each renewal is announced
 // to all members. A member that has not been announced for two leases is looked up; so its end is
 // noticed although servers may lose announcements.
@@ -113,8 +113,8 @@
 // An id has at most 128 bytes. A record needs at most 900 parts of 128 KB, or of max_payload less 4
 // KB if that is smaller. A server accepts 50 atomic batches per stream at a time by default
 // (max_batch_inflight_per_stream); the store repeats those that it rejects. A single server with
-// files takes some milliseconds more for an atomic batch, because it writes it to a file of its own
-// first.
+// files takes some milliseconds more for an atomic batch, because it first writes it to a
+// separate file.
 //
 // # Schema
 //
