@@ -228,42 +228,81 @@ func (f *forwarder) check(holder Holder, x *followed) {
 // forwardBody is the body of a forwarded request. It must arrive within ReadTimeout, as at the
 // process that serves it.
 type forwardBody struct {
-	io.ReadCloser
-	length int64 // negative if unknown
+	body   io.Reader
+	length int64 // 0 for no body; negative if unknown
+	conn   *http.ResponseController
 
-	mu       sync.Mutex
-	stopped  bool  // the transport must not send the rest
-	read     int64 // number of bytes
-	complete bool  // the transport has the whole body: the other process may receive it
-	err      error // of the client's connection
+	reading sync.Mutex // held while the body is read
+
+	mu      sync.Mutex
+	stopped bool  // the transport must not send the rest
+	read    int64 // number of bytes
+	whole   bool  // the transport has the whole body: the other process may receive it
+	err     error // of the client's connection
 }
 
-var errStopped = errors.New("request has failed")
+var errStopped = errors.New("request has ended")
 
 func (b *forwardBody) Read(p []byte) (n int, err error) {
-	n, err = b.ReadCloser.Read(p)
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	b.mu.Lock()
+	stopped := b.stopped
+	b.mu.Unlock()
+	if stopped {
+		return 0, errStopped
+	}
+	n, err = b.body.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopped {
 		return 0, errStopped
 	}
 	b.read += int64(n)
-	switch {
-	case err == io.EOF, b.read == b.length:
-		b.complete = true
-	case err != nil && err != http.ErrBodyReadAfterClose:
+	if err == io.EOF || b.read == b.length {
+		b.whole = true
+	} else if err != nil {
 		b.err = err
 	}
 	return n, err
 }
 
-// stop lets the transport read nothing more. It returns whether it has read all, and otherwise the
-// error with which the client's connection has failed, if it has.
-func (b *forwardBody) stop() (complete bool, err error) {
+// Close lets the transport read nothing more. Package http closes the body itself.
+func (b *forwardBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
-	return b.complete, b.err
+	return nil
+}
+
+// maxSkip is how many bytes of a body are skipped that the other process does not read, so that the
+// connection can be used again.
+const maxSkip = 256 << 10
+
+// end lets the transport read nothing more, and waits until it does not. It skips the rest of the
+// body: package http allows no reads after the handler, and its own skip is not compatible with
+// EnableFullDuplex. end returns whether the transport has read the whole body, and otherwise the
+// error with which the client's connection has failed, if it has. w is the response, which must not
+// have begun if the body may have a rest.
+func (b *forwardBody) end(w http.ResponseWriter) (whole bool, err error) {
+	b.mu.Lock()
+	b.stopped = true
+	whole, err = b.whole, b.err
+	b.mu.Unlock()
+	if whole || b.length == 0 {
+		return whole, err
+	}
+	if b.conn.SetReadDeadline(time.Now()) != nil {
+		return whole, err // without deadlines, the wait could be long
+	}
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	b.conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, skipErr := io.CopyN(io.Discard, b.body, maxSkip); skipErr != io.EOF {
+		b.conn.SetReadDeadline(time.Now())
+		w.Header().Set("Connection", "close") // the rest is no request
+	}
+	return whole, err
 }
 
 // forwardWriter writes the response to a forwarded request. Its client may accept no data.
@@ -344,7 +383,8 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, hol
 	// Otherwise package http closes the body when the response begins, and the transport, which
 	// looks for the end of the body at that time, takes that for a failure.
 	out.conn.EnableFullDuplex()
-	body := &forwardBody{ReadCloser: r.Body, length: r.ContentLength}
+	body := &forwardBody{body: r.Body, length: r.ContentLength, conn: &out.conn}
+	defer body.end(w) // if the client has disconnected
 	r = r.WithContext(ctx)
 	if r.ContentLength != 0 {
 		out.conn.SetReadDeadline(time.Now().Add(h.o.ReadTimeout)) // package http removes it at the end of the body
@@ -373,14 +413,16 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, hol
 			for name := range w.Header() { // those of CORS are already set
 				resp.Header.Del(name)
 			}
+			body.end(w)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			h.o.Logger.Warn("request not forwarded", logged(id), "error", err)
-			switch complete, err := body.stop(); {
+			whole, err := body.end(w)
+			switch {
 			case err != nil:
 				guard.RefuseIncomplete(w, err)
-			case complete: // with status 503, the client would send it again
+			case whole: // with status 503, the client would send it again
 				panic(http.ErrAbortHandler)
 			default: // the other process has not received it, or the method is not POST
 				refuse(w, errMoved)
