@@ -79,3 +79,73 @@ func TestBus(t *testing.T) {
 		t.Errorf("also received %q", <-received)
 	}
 }
+
+// Subscribers are told that messages may be lost if the connection of the sender breaks before the
+// server has them.
+func TestBusReportsUnconfirmedMessages(t *testing.T) {
+	servers := natstest.Run(t, 1)
+	a, link := servers.ConnectLinked(t)
+	received := make(chan string, 100)
+	bus := jetstreamstore.NewBus(a, "")
+	for name, b := range map[string]*jetstreamstore.Bus{"a": bus, "b": jetstreamstore.NewBus(servers.Connect(t), "")} {
+		stop, err := b.Subscribe(func(message []byte) {
+			if name == "b" {
+				received <- string(message)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+	}
+	link.Cut()
+	wait(t, "disconnect", func() bool { return !a.IsConnected() })
+	if err := bus.Publish(t.Context(), []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	link.Heal()
+	for lost := false; !lost; {
+		lost = <-received == ""
+	}
+}
+
+// A subscriber that is too slow is told that messages are lost, after the last lost one, too.
+func TestBusReportsDroppedMessages(t *testing.T) {
+	servers := natstest.Run(t, 1)
+	nc := servers.Connect(t)
+	begun, release, lost := make(chan bool, 1), make(chan bool), make(chan bool, 1)
+	stop, err := jetstreamstore.NewBus(nc, "").Subscribe(func(message []byte) {
+		if message == nil {
+			select {
+			case lost <- true:
+			default:
+			}
+			return
+		}
+		select {
+		case begun <- true:
+		default:
+		}
+		<-release
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	sender := servers.Connect(t)
+	bus := jetstreamstore.NewBus(sender, "")
+	for range 10_000 {
+		if err := bus.Publish(t.Context(), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sender.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := nc.Flush(); err != nil { // the connection has received all
+		t.Fatal(err)
+	}
+	close(release)
+	<-lost
+}
