@@ -462,7 +462,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 			}
 		})
 	}
-	own, open := f.ownOrphans(&self)
+	own, open := f.ownOrphans(membership)
 	left = open
 	for _, r := range own {
 		adopt(r)
@@ -502,9 +502,11 @@ func (f *fleet) doubt(id string, from Claim) {
 	f.doubts[id] = from
 }
 
-// ownOrphans returns the briefs of the tasks that this member holds without a run. It reports
-// whether this member may still come to hold others.
-func (f *fleet) ownOrphans(self *Member) (briefs []Record, open bool) {
+// ownOrphans returns the briefs of the tasks that this member holds without a run, and of those that
+// a member which has ended has taken from it. It reports whether this member may still come to hold
+// others.
+func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
+	self, members := membership.Self(), membership.Members()
 	f.mu.Lock()
 	doubts := f.doubts
 	f.doubts = map[string]Claim{}
@@ -512,15 +514,25 @@ func (f *fleet) ownOrphans(self *Member) (briefs []Record, open bool) {
 	for id, from := range doubts {
 		var r Record
 		err := f.m.store.get(f.m.lifetime, id, &r)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || err == nil && !r.NeedsHolder() {
+			continue
+		}
+		held := r.Claim.Member != self.ID
+		if err == nil && held {
+			held = slices.ContainsFunc(members, func(m Member) bool { return m.ID == r.Claim.Member })
+		}
+		if err == nil && !held && r.Claim.Member != self.ID && r.Claim != from {
+			err = boundary.Run(func() (err error) {
+				held, err = membership.Alive(f.m.lifetime, r.Claim.Member)
+				return err
+			})
+		}
 		switch {
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt), err == nil && !r.NeedsHolder():
-		case err == nil && r.Claim.Member == self.ID:
-			if f.m.findRun(id) == nil {
-				briefs = append(briefs, r.Brief())
-			}
-		case err != nil, r.Claim == from:
+		case err != nil, r.Claim == from && r.Claim.Member != self.ID:
 			f.doubt(id, from)
 			open = true
+		case !held && f.m.findRun(id) == nil:
+			briefs = append(briefs, r.Brief())
 		}
 	}
 	return briefs, open

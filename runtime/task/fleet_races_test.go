@@ -30,6 +30,7 @@ type racingStore struct {
 // fail. Those that are nil are not called.
 type hooks struct {
 	afterOrphan  func(r task.Record) // with each brief
+	noOrphans    bool                // Orphans yields nothing
 	afterGet     func(r task.Record) error
 	beforeCreate func()
 	offer        func() error
@@ -84,6 +85,9 @@ type racingMembership struct {
 func (m racingMembership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {
 		for r, err := range m.Membership.Orphans(ctx) {
+			if m.store.get().noOrphans {
+				return
+			}
 			if f := m.store.get().afterOrphan; f != nil && err == nil {
 				f(r)
 			}
@@ -179,6 +183,31 @@ func TestTakeoverIsRetried(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		if r := b.record(t, id); r.Claim.Epoch != 3 || b.runs.Load() != 1 {
 			t.Errorf("claim %v, %d runs", r.Claim, b.runs.Load())
+		}
+	})
+}
+
+// A member that has ended claims a task of a living one, and dies: the living one takes it back, even
+// if it is not among the orphans.
+func TestTaskIsTakenBackFromDeadMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a, store := joinRacing(t, f, task.Config{}, untilDone)
+		store.set(hooks{noOrphans: true})
+		id := a.create(t, nil)
+		synctest.Wait()
+		zombie := f.Store()
+		r, err := zombie.Get(t.Context(), id)
+		if err == nil {
+			r.Claim = task.Claim{Member: "dead", Epoch: r.Claim.Epoch + 1}
+			_, err = zombie.Update(t.Context(), r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if r := a.record(t, id); r.Claim.Epoch != 3 || a.runs.Load() != 2 {
+			t.Errorf("claim %v, %d runs", r.Claim, a.runs.Load())
 		}
 	})
 }

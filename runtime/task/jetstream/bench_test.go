@@ -1,11 +1,14 @@
 package jetstream_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -112,6 +115,64 @@ func BenchmarkStore(b *testing.B) {
 					})
 				})
 			}
+		})
+	}
+}
+
+// BenchmarkEndOfMember measures what a member reads when another one has ended that held 100 of many
+// tasks: the index of holders, and, for comparison, all briefs.
+func BenchmarkEndOfMember(b *testing.B) {
+	for _, tasks := range []int{2_000, 20_000, 200_000} {
+		b.Run(fmt.Sprint(tasks, " tasks"), func(b *testing.B) {
+			c := natstest.Run(b, 1)
+			s := open(b, c.JetStream(b), jetstream.Options{Storage: natsjs.MemoryStorage})
+			other := open(b, c.JetStream(b), same(s))
+			join := func(s *jetstream.Store) task.Membership {
+				m, err := s.Join(b.Context(), task.Member{Lease: time.Hour}, task.Events{Departed: func() {}, Offered: func(string) {}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				return m
+			}
+			m, ended := join(s), join(other)
+			var next atomic.Int64
+			var group sync.WaitGroup
+			for range 64 {
+				group.Go(func() {
+					for i := int(next.Add(1)); i <= tasks; i = int(next.Add(1)) {
+						r := record(fmt.Sprint("task-", i))
+						r.Owner, r.Claim = fmt.Sprint("owner ", i%100), task.Claim{Member: m.Self().ID, Epoch: 1}
+						if i <= 100 {
+							r.Claim.Member = ended.Self().ID
+						}
+						if _, err := s.Create(b.Context(), r); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			group.Wait()
+			ended.Leave(b.Context())
+			measure := func(name string, iterate func(ctx context.Context) iter.Seq2[task.Record, error]) {
+				b.Run(name, func(b *testing.B) {
+					for b.Loop() {
+						n := 0
+						for r, err := range iterate(b.Context()) {
+							if err != nil {
+								b.Fatal(err)
+							}
+							if r.Claim.Member == ended.Self().ID {
+								n++
+							}
+						}
+						if n != 100 {
+							b.Fatalf("%d orphans", n)
+						}
+					}
+				})
+			}
+			measure("Orphans", m.Orphans)
+			measure("Scan", s.Scan)
 		})
 	}
 }

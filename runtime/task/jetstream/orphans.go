@@ -48,7 +48,7 @@ func (s *Store) removeOrphanEntries(ctx context.Context, partition int, age time
 		orphans := make([]bool, len(entries))
 		err = parallel(len(entries), readers, func(n int) error {
 			id := string(entries[n].Data)
-			if !validID(id) || age > 0 && s.earlier().Sub(entries[n].Time) < age {
+			if !validID(id) {
 				return nil
 			}
 			r, err := s.load(ctx, id)
@@ -60,6 +60,9 @@ func (s *Store) removeOrphanEntries(ctx context.Context, partition int, age time
 					err = s.repair(ctx, &r.record)
 				}
 				return err
+			}
+			if age > 0 && s.earlier().Sub(entries[n].Time) < age {
+				return nil
 			}
 			orphans[n] = true
 			return s.retry(ctx, "remove orphan", func(ctx context.Context) error {

@@ -1,0 +1,278 @@
+package jetstream
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+)
+
+// openHeld opens a store and joins its fleet with a lease of a minute.
+func openHeld(t *testing.T, nc *nats.Conn, name string) (*Store, *membership) {
+	t.Helper()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), js, Options{Name: name, Storage: natsjs.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	m, err := s.Join(t.Context(), task.Member{Lease: time.Minute}, task.Events{Departed: func() {}, Offered: func(string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, m.(*membership)
+}
+
+func createHeld(t *testing.T, s *Store, id, member string) task.Record {
+	t.Helper()
+	r, err := s.Create(t.Context(), task.Record{ID: id, Status: mcp.TaskStatusWorking, Created: time.Now(), Claim: task.Claim{Member: member, Epoch: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func orphanIDs(t *testing.T, m *membership) (ids []string) {
+	t.Helper()
+	for r, err := range m.Orphans(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// settled waits until the index of holders has n entries. Entries are removed in the background.
+func settled(t *testing.T, s *Store, entries, roster int) {
+	t.Helper()
+	for Entries(t, s) != entries || Roster(t, s) != roster {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A member that has ended has read a record, and has added its entry, but not replaced the record.
+// Once a reader has removed the entry, the claim fails. When it is repeated, it has an entry again.
+func TestLateClaimHasEntry(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s, m := openHeld(t, c.Connect(t), "S")
+	createHeld(t, s, "x", m.self.ID)
+	if err := s.enroll(t.Context(), "LATE"); err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.load(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := before.record
+	next.Claim = task.Claim{Member: "LATE", Epoch: 2}
+	next.Revision++
+	held, err := s.hold(t.Context(), before, &next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := s.prepare(before, next, held, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled(t, s, 2, 2)
+	if got := orphanIDs(t, m); len(got) > 0 {
+		t.Errorf("orphans are %v", got)
+	}
+	settled(t, s, 1, 2)
+	if got := orphanIDs(t, m); len(got) > 0 {
+		t.Errorf("orphans are %v", got)
+	}
+	settled(t, s, 1, 1)
+	if _, err := s.write(t.Context(), claim, before.seq); !errors.Is(err, errMoved) {
+		t.Fatalf("the claim has no entry, and returned %v", err)
+	}
+	// The holder notices nothing.
+	held2 := before.record
+	held2.StatusMessage = "by the holder"
+	if held2, err = s.Update(t.Context(), held2); err != nil || held2.Revision != 2 {
+		t.Errorf("update by the holder: revision %d, %v", held2.Revision, err)
+	}
+	// A claim that replaces a record which was replaced by an equal one adds its entry again.
+	if err := s.enroll(t.Context(), "LATE"); err != nil {
+		t.Fatal(err)
+	}
+	held2.Claim = next.Claim
+	if _, err := s.Update(t.Context(), held2); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := orphanIDs(t, m); !slices.Equal(got, []string{"x"}) {
+			t.Errorf("orphans are %v", got)
+		}
+	}
+}
+
+// The entry of a task that is being created stays while its member may still write the record.
+func TestEntryOfUnwrittenRecordStays(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s, m := openHeld(t, c.Connect(t), "S")
+	if err := s.enroll(t.Context(), "LATE"); err != nil {
+		t.Fatal(err)
+	}
+	r := task.Record{ID: "x", Status: mcp.TaskStatusWorking, Claim: task.Claim{Member: "LATE", Epoch: 1}}
+	if _, err := s.addHeld(t.Context(), &r); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if got := orphanIDs(t, m); len(got) > 0 {
+			t.Errorf("orphans are %v", got)
+		}
+	}
+	settled(t, s, 1, 2)
+	createHeld(t, s, "x", "LATE")
+	if got := orphanIDs(t, m); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("orphans are %v", got)
+	}
+}
+
+// What is lost of the index of holders is repaired.
+func TestRemoveOrphansRepairsIndexOfHolders(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s, m := openHeld(t, c.Connect(t), "S")
+	createHeld(t, s, "x", "LOST")
+	r, err := s.load(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.discard(s.place("x").stream, r.held)
+	settled(t, s, 0, 1)
+	if got := orphanIDs(t, m); len(got) > 0 {
+		t.Errorf("orphans are %v", got)
+	}
+	if _, err := s.RemoveOrphans(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := orphanIDs(t, m); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("orphans are %v", got)
+	}
+}
+
+// A damaged record does not hide other orphans.
+func TestOrphansBesideDamagedRecord(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s, m := openHeld(t, c.Connect(t), "S")
+	for _, id := range []string{"a", "b", "c"} {
+		createHeld(t, s, id, "")
+	}
+	if err := s.nc.Publish(s.place("b").record, []byte("damaged")); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	var failed error
+	for r, err := range m.Orphans(t.Context()) {
+		if err != nil {
+			failed = err
+			continue
+		}
+		ids = append(ids, r.ID)
+	}
+	if slices.Sort(ids); !slices.Equal(ids, []string{"a", "c"}) || !errors.Is(failed, task.ErrCorrupt) {
+		t.Errorf("orphans are %v, %v", ids, failed)
+	}
+}
+
+// Subjects are listed completely although others are removed between two pages.
+func TestListWhileSubjectsAreRemoved(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc := c.Connect(t)
+	s, _ := openHeld(t, nc, "S")
+	page := 0
+	pages := []string{
+		`{"total":4,"state":{"subjects":{"a":1,"b":1}}}`, `{"total":3,"state":{"subjects":{"d":1}}}`, // "a" was removed
+		`{"total":3,"state":{"subjects":{"b":1,"c":1}}}`, `{"total":3,"state":{"subjects":{"d":1}}}`,
+	}
+	if _, err := nc.Subscribe("pages", func(m *nats.Msg) {
+		m.Respond([]byte(pages[page]))
+		page++
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Server(0).GlobalAccount().AddMapping("$JS.API.STREAM.INFO.S-0", "pages"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.list(t.Context(), "S-0", "*")
+	if slices.Sort(got); err != nil || !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+		t.Errorf("listed %v, %v", got, err)
+	}
+}
+
+// The end of a member is noticed although the servers lose the announcement, and so are other changes
+// that may have been lost with it.
+func TestLostAnnouncements(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	other, d := openHeld(t, c.Connect(t), "S")
+	nc, link := c.ConnectLinked(t)
+	s, m := openHeld(t, nc, "S")
+	departed := make(chan struct{}, 1000)
+	m.events.Departed = func() { departed <- struct{}{} }
+	r := createHeld(t, other, "x", "")
+	changed := make(chan struct{}, 1000)
+	defer m.Follow("x", task.Follower{Changed: func() { changed <- struct{}{} }})()
+	link.Drop(func(subject string) bool {
+		return subject == s.place("x").hints() || subject == s.memberHint(d.self.ID)
+	})
+	silence := func() {
+		t.Helper()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		member, listed := m.members[d.self.ID]
+		if !listed {
+			t.Fatal("the member is not listed")
+		}
+		member.heard = member.heard.Add(-2 * time.Minute)
+		m.members[d.self.ID] = member
+	}
+	if m.checkSilent(); len(departed) > 0 {
+		t.Error("a member that was announced is looked up")
+	}
+	if _, err := other.Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	silence()
+	if m.checkSilent(); len(changed) != 1 || len(departed) != 1 {
+		t.Errorf("%d changes and %d departures are reported while the member is alive", len(changed), len(departed))
+	}
+	if err := d.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	silence()
+	if m.checkSilent(); len(departed) != 2 || len(m.Members()) != 1 {
+		t.Errorf("%d departures are reported, members are %v", len(departed), m.Members())
+	}
+}
+
+// A member whose message has expired ends at once, not at its next renewal.
+func TestMarkerEndsMembership(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s, m := openHeld(t, c.Connect(t), "S")
+	marker := nats.NewMsg(s.memberHint(m.self.ID))
+	marker.Header.Set(headerMarker, "MaxAge")
+	if err := s.nc.PublishMsg(marker); err != nil {
+		t.Fatal(err)
+	}
+	<-m.Expired()
+}
