@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"unsafe"
@@ -25,6 +26,9 @@ func canSetClock() bool { return kernelClock() != 0 }
 
 // useClock makes the wall clock of this process that of a [Clock], whose file is at path.
 func useClock(path string) error {
+	if clockGettimeReal = kernelClock(); clockGettimeReal == 0 || clockOffset != nil {
+		return errors.ErrUnsupported
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -34,7 +38,7 @@ func useClock(path string) error {
 	if err != nil {
 		return err
 	}
-	clockOffset, clockGettimeReal = (*int64)(unsafe.Pointer(&memory[0])), kernelClock()
+	clockOffset = (*int64)(unsafe.Pointer(&memory[0]))
 	replaceClock()
 	return nil
 }
