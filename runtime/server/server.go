@@ -90,8 +90,8 @@ type Config struct {
 	// principal. [Server.Shutdown] and [Server.Close] close the Manager, but not the store: close
 	// it afterwards, or let the process end.
 	TaskStore task.Store
-	// Tasks configures the tasks. Its Store must be nil. Its Recover is called for tasks whose tool
-	// the server does not have.
+	// Tasks configures the tasks. Its Store must be nil. Its Recover and its ToolLimit are called for
+	// tasks whose tool the server does not have; see [MaxRunning] for the others.
 	Tasks task.Config
 
 	// Types are the schemas of Go types, wherever the server infers schemas: of arguments and

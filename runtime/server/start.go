@@ -176,6 +176,16 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 		}
 		return other(r)
 	}
+	otherLimit := cfg.ToolLimit
+	cfg.ToolLimit = func(tool string) int {
+		if e, ok := s.tools.find(tool); ok {
+			return e.value.maxRunning
+		}
+		if otherLimit == nil {
+			return 0
+		}
+		return otherLimit(tool)
+	}
 	return task.New(ctx, cfg)
 }
 

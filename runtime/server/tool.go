@@ -36,7 +36,7 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
-// [DefineType], [Durable], [Tasks], [PartialResults], [RequireScopes], [RequireScopesFor],
+// [DefineType], [Durable], [Tasks], [MaxRunning], [PartialResults], [RequireScopes], [RequireScopesFor],
 // [VisibleTo], [WrapTool] or several of them as [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
@@ -114,6 +114,15 @@ func Tasks(support receiver.Support) ToolOption {
 	return toolOption(func(t *tool) { t.support = support })
 }
 
+// MaxRunning limits how many calls of the tool run at once. The limit holds for all processes of a
+// fleet together, and for this process if the store of the tasks is not [task.Shared]. Further
+// tasks wait without a goroutine; see [task.Config].ToolLimit. Further plain calls wait, too, until
+// the client cancels them. The principals that wait have turns. A call with the Tasks extension is a
+// task from its beginning. It needs [Config].TaskStore.
+func MaxRunning(n int) ToolOption {
+	return toolOption(func(t *tool) { t.limited, t.maxRunning = true, n })
+}
+
 // PartialResults announces that the tool may return partial results. It sets the member
 // [partial.PartialResultsMeta] in the _meta of the tool's description, so that clients know before
 // a call that they can request further parts by token. Build the parts with [partial.PartFrom];
@@ -143,10 +152,13 @@ type tool struct {
 	// version is that of the function, and accepted are others that it continues from.
 	version  string
 	accepted []string
-	types    []TypeDefinition   // of the options
-	in, out  *toolschema.Schema // out is nil if the tool has no output schema
-	fields   []modern.Field     // the arguments that clients over HTTP repeat in header fields
-	plain    bool               // its function returns output that is not an object
+	// limited is set by the option MaxRunning, which also sets maxRunning.
+	limited    bool
+	maxRunning int
+	types      []TypeDefinition   // of the options
+	in, out    *toolschema.Schema // out is nil if the tool has no output schema
+	fields     []modern.Field     // the arguments that clients over HTTP repeat in header fields
+	plain      bool               // its function returns output that is not an object
 	// wrapping has the output schema for sessions. It is nil if they have the same as modern
 	// revisions.
 	wrapping *wrapping
@@ -269,6 +281,12 @@ func (s *Server) declareTool(def mcp.Tool, options []ToolOption) (tool, error) {
 	}
 	if t.support.Mode != "" && t.support.Mode != mcp.TaskSupportForbidden && s.cfg.TaskStore == nil {
 		return tool{}, fmt.Errorf("server: tool %q: tasks need Config.TaskStore", def.Name)
+	}
+	switch {
+	case t.limited && t.maxRunning < 1:
+		return tool{}, fmt.Errorf("server: tool %q: MaxRunning (%d) is less than 1", def.Name, t.maxRunning)
+	case t.limited && s.cfg.TaskStore == nil:
+		return tool{}, fmt.Errorf("server: tool %q: MaxRunning needs Config.TaskStore", def.Name)
 	}
 	return t, nil
 }
@@ -476,6 +494,17 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 	if ok {
 		if faults := t.in.Check(arguments); faults != "" {
 			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
+		}
+	}
+	if t.limited {
+		_, isTask := c.Task()
+		if _, begun := receiver.PendingFrom(ctx); begun || !isTask {
+			limited, release, err := c.p.s.Tasks().Acquire(ctx, c.Principal(), t.def.Name)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			ctx = limited
 		}
 	}
 	return t.call(ctx, c, arguments)

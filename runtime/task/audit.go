@@ -48,6 +48,7 @@ type Stats struct {
 	Reads, Refused, Foreign uint64
 
 	Running int // tasks whose work is running in this process
+	Queued  int // tasks whose work waits for room; see Config.MaxRunning and Config.ToolLimit
 	Parked  int // tasks whose work is parked; see Config.ParkAfter
 	Waiting int // calls blocked in tasks/result
 	// Unstored is the number of outcomes that wait to be stored because the store has failed. The
@@ -61,12 +62,14 @@ func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	running, parked := len(m.runs)-m.resting, m.resting
 	m.mu.Unlock()
+	queued := min(m.scheduler.queued(), running)
+	running -= queued
 	a := &m.audit
 	return Stats{
 		Created: a.nCreated.Load(), Completed: a.nCompleted.Load(), Failed: a.nFailed.Load(), Cancelled: a.nCancelled.Load(),
 		Expired: a.nExpired.Load(), Recovered: a.nRecovered.Load(), TakenOver: a.nTakenOver.Load(), Lapsed: a.nLapsed.Load(),
 		Reads: a.nRead.Load(), Refused: a.nRefused.Load(), Foreign: a.nForeign.Load(),
-		Running: running, Parked: parked, Waiting: int(a.waiting.Load()), Unstored: int(m.unstored.Load()),
+		Running: running, Queued: queued, Parked: parked, Waiting: int(a.waiting.Load()), Unstored: int(m.unstored.Load()),
 	}
 }
 

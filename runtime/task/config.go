@@ -43,6 +43,19 @@ type Config struct {
 	// holds, and no others.
 	Limits Limits
 
+	// MaxRunning is the maximum number of tasks whose work runs in this process at once, without
+	// jobs. Further ones wait: their status is working, and they take no goroutine. The principals
+	// that wait have turns. Work that waits for input or sleeps counts until it is parked. A call
+	// that becomes a task while it runs counts, but does not wait. 0 means no maximum.
+	MaxRunning int
+	// ToolLimit returns the maximum number of calls of a tool that run at once in the fleet of a
+	// [Shared] store, or in this process with another store; 0 means no maximum. It gets the
+	// [Request].Name of a task, and the name that [Manager.Acquire] is called with for other calls.
+	// Further tasks wait as with MaxRunning. A member that has died counts until its lease has
+	// ended; then the contexts of its work have ended, too. ToolLimit must be fast. It is called
+	// concurrently.
+	ToolLimit func(tool string) int
+
 	// Quiet switches notifications/tasks/status off.
 	Quiet bool
 
@@ -141,6 +154,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.PageSize < 0 {
 		return c, fmt.Errorf("task: negative PageSize (%d)", c.PageSize)
+	}
+	if c.MaxRunning < 0 {
+		return c, fmt.Errorf("task: negative MaxRunning (%d)", c.MaxRunning)
 	}
 	c.PollInterval = wholeMilliseconds(orDefault(c.PollInterval, DefaultPollInterval))
 	c.ProgressInterval = orDefault(c.ProgressInterval, DefaultProgressInterval)

@@ -31,7 +31,8 @@ type Request struct {
 	Restartable bool
 
 	// Begun declares that Work continues what has begun in this process. So this process holds the
-	// task, even if it does not run the tasks of the tool; see [Manager.Runs].
+	// task, even if it does not run the tasks of the tool; see [Manager.Runs]. It does not wait for
+	// room; see [Manager.Acquire].
 	Begun bool
 
 	// Protocol is the protocol revision of the request; "" means one with sessions.
@@ -113,7 +114,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 		if membership != nil && r.Restartable && !q.Begun && !m.Runs(r.Name) {
 			err = m.createElsewhere(membership, r, q.Via)
 		} else {
-			err = m.storeAndStart(ctx, membership, r, q.Via, work)
+			err = m.storeAndStart(ctx, membership, r, q.Via, q.Begun, work)
 		}
 		if !errors.Is(err, ErrExists) {
 			return err
@@ -123,7 +124,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 
 // storeAndStart stores a task and starts its work. It registers the run before it stores the task,
 // so that an early cancellation reaches the work. Membership is nil if the store is not Shared.
-func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *Record, via Requestor, work Work) error {
+func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *Record, via Requestor, begun bool, work Work) error {
 	run, err := m.newRun(ctx, r, via)
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 			m.setWriteError(err)
 			run.seq = 0
 			run.endClaiming()
-			go m.runWork(run, notCreated) // ends when the store works again or the Manager closes
+			go m.runWork(run, notCreated, nil) // ends when the store works again or the Manager closes
 			return m.logFault("create task", err)
 		}
 	}
@@ -151,7 +152,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 		err = errNotMember
 		run.seq = r.Seq
 		run.endClaiming()
-		go m.runWork(run, notCreated) // ends when the outcome is stored
+		go m.runWork(run, notCreated, nil) // ends when the outcome is stored
 		return err
 	}
 	run.endClaiming()
@@ -170,7 +171,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 	m.limits.commit(&run.usage, r, 0)
 	m.audit.created(r)
 	m.scheduleSweep(r.Expires())
-	go m.runWork(run, m.observed(r, work)) // ends with the work; calls removeRun
+	m.start(run, r, begun, m.observed(r, work))
 	return nil
 }
 

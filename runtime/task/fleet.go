@@ -86,7 +86,8 @@ func (m *Manager) joinFleet(ctx context.Context, store Shared) error {
 func (f *fleet) join(ctx context.Context) (membership Membership, err error) {
 	defer boundary.Catch(&err)
 	return f.store.Join(ctx, f.m.cfg.Member, Events{
-		Departed: f.scan,
+		Departed: func() { f.scan(); f.m.scheduler.departed() },
+		Shared:   f.m.scheduler.shared,
 		Offered:  func(id string) { f.m.spawn(func() { f.offered(id) }) },
 	})
 }
@@ -123,13 +124,14 @@ func (f *fleet) run() {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	again := false
+	fenced := f.watchLease(f.current())
 	for {
-		membership := f.current()
 		select {
 		case <-f.m.lifetime.Done():
 			return
-		case <-membership.Expired():
+		case <-fenced:
 			f.rejoin()
+			fenced = f.watchLease(f.current())
 			again = false
 		case <-f.scans:
 			again = false
@@ -152,11 +154,26 @@ func (f *fleet) scan() {
 	}
 }
 
-// rejoin ends all work after the lease has ended, and joins the fleet again.
-func (f *fleet) rejoin() {
+// watchLease ends all work once the lease of a membership has ended, and then closes the channel
+// that it returns. It waits for nothing else, such as a store that does not answer.
+func (f *fleet) watchLease(membership Membership) <-chan struct{} {
+	fenced := make(chan struct{})
+	f.m.spawn(func() { // ends with the membership or the Manager
+		select {
+		case <-f.m.lifetime.Done():
+		case <-membership.Expired():
+			f.fenceAll(membership)
+			close(fenced)
+		}
+	})
+	return fenced
+}
+
+// fenceAll ends all work after the lease of a membership has ended.
+func (f *fleet) fenceAll(membership Membership) {
 	m := f.m
 	m.audit.nLapsed.Add(1)
-	m.cfg.Logger.Warn("lease ended", "member", f.current().Self().ID)
+	m.cfg.Logger.Warn("lease ended", "member", membership.Self().ID)
 	m.mu.Lock()
 	runs := make([]*Run, 0, len(m.runs))
 	for _, run := range m.runs {
@@ -166,6 +183,12 @@ func (f *fleet) rejoin() {
 	for _, run := range runs {
 		m.fence(run)
 	}
+	m.scheduler.fence()
+}
+
+// rejoin joins the fleet again after the lease has ended.
+func (f *fleet) rejoin() {
+	m := f.m
 	var membership Membership
 	for {
 		var err error
@@ -185,6 +208,7 @@ func (f *fleet) rejoin() {
 		ids = append(ids, id)
 	}
 	f.mu.Unlock()
+	m.scheduler.rejoined()
 	for _, id := range ids {
 		f.changed(id)
 	}

@@ -34,6 +34,7 @@ type hooks struct {
 	afterGet     func(r task.Record) error
 	beforeCreate func()
 	offer        func() error
+	reserve      func() error // after the quota was written
 	afterUpdate  func(r task.Record) error
 }
 
@@ -105,6 +106,14 @@ func (m racingMembership) Offer(ctx context.Context, member, id string) error {
 		}
 	}
 	return m.Membership.Offer(ctx, member, id)
+}
+
+func (m racingMembership) Reserve(ctx context.Context, quota string, r task.Reservation) error {
+	err := m.Membership.Reserve(ctx, quota, r)
+	if f := m.store.get().reserve; f != nil && err == nil {
+		err = f()
+	}
+	return err
 }
 
 // joinRacing is join with a racingStore.

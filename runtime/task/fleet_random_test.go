@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -25,7 +26,8 @@ var (
 
 // Tasks with random steps, sleeps and input requests end with the results that their journals give,
 // although the members of the fleet are cut off, die, close and join again at random: each step is
-// recorded once, each input request has one answer, and the outcome is the same at all members.
+// recorded once, each input request has one answer, and the outcome is the same at all members. The
+// limit of the tool holds at any time.
 func TestRandomFaultsOfFleet(t *testing.T) {
 	rounds := *fleetRounds
 	if testing.Short() {
@@ -48,6 +50,8 @@ type randomFleet struct {
 	cfg      task.Config
 	frontEnd bool     // the first process runs no work
 	programs sync.Map // by task id
+	gauge    *gauge
+	limit    int // of tasks that run at once; 0 for none
 
 	mu        sync.Mutex
 	processes []*member // the living ones
@@ -62,6 +66,11 @@ func newRandomFleet(t *testing.T, seed uint64) *randomFleet {
 		Limits: task.Limits{Rate: -1}, Unlimited: true, MaxReruns: -1, Member: task.Member{Lease: randomLease},
 		ParkAfter: time.Duration(f.random.IntN(3000)+1) * time.Millisecond,
 	}
+	f.gauge = newGauge()
+	if f.limit = f.random.IntN(4); f.limit > 0 {
+		f.cfg.ToolLimit = limitTo("tool", f.limit)
+	}
+	f.cfg.MaxRunning = max(f.random.IntN(5)-2, 0)
 	for i := range 2 + f.random.IntN(3) {
 		f.processes = append(f.processes, nil)
 		f.start(i)
@@ -80,12 +89,12 @@ func (f *randomFleet) start(i int) {
 	store.set(f.failures())
 	cfg.Store = store
 	cfg.Recover = func(r task.Record) task.Work {
-		p, ok := f.programs.Load(r.Name)
+		p, ok := f.programs.Load(r.Durable.Version)
 		if !ok {
-			f.t.Errorf("unknown program %q", r.Name)
+			f.t.Errorf("unknown program %q", r.Durable.Version)
 			return nil
 		}
-		return p.(*program).work
+		return f.counted(p.(*program))
 	}
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	var err error
@@ -111,6 +120,15 @@ func (f *randomFleet) failures() hooks {
 		afterGet:    func(task.Record) error { return fails() },
 		afterUpdate: func(task.Record) error { return fails() },
 		offer:       fails,
+		reserve:     fails,
+	}
+}
+
+// counted returns the work of a program, which counts in the gauge.
+func (f *randomFleet) counted(p *program) task.Work {
+	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		defer f.gauge.begin(ctx, run.ID())()
+		return p.work(ctx, run)
 	}
 }
 
@@ -159,11 +177,14 @@ func (f *randomFleet) test() {
 	time.Sleep(10 * time.Minute) // work that was replaced returns
 	for r, err := range f.fleet.Store().Scan(f.t.Context()) {
 		if err != nil || !task.Terminal(r.Status) && f.acknowledged(r.ID) {
-			f.t.Errorf("left: %v %s %s, %v", r.Claim, r.Status, r.Name, err)
+			f.t.Errorf("left: %v %s %s, %v", r.Claim, r.Status, r.Durable.Version, err)
 		}
 	}
+	if f.limit > 0 && f.gauge.greatest > f.limit {
+		f.t.Errorf("%d tasks at once, the limit is %d", f.gauge.greatest, f.limit)
+	}
 	for i, m := range f.processes {
-		if s := m.Stats(); s.Running+s.Parked != 0 {
+		if s := m.Stats(); s.Running+s.Queued+s.Parked != 0 {
 			f.t.Errorf("process %d at the end: %+v", i, s)
 		}
 	}
@@ -221,7 +242,7 @@ func (f *randomFleet) request(random *rand.Rand, p *program, name string) {
 	pause(5000)
 	var id string
 	for id == "" {
-		q := task.Request{Principal: "alice", Method: "tools/call", Name: name, Restartable: true, Work: p.work}
+		q := task.Request{Principal: "alice", Method: "tools/call", Name: "tool", Version: name, Restartable: true, Work: f.counted(p)}
 		if created, err := f.any(random).Create(t.Context(), q); err == nil {
 			id = created.TaskID
 		} else if p = (&program{seed: p.seed, t: t}); true { // the task may exist nevertheless

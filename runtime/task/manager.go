@@ -39,6 +39,7 @@ type Manager struct {
 	limits      limiter
 	expiredIDs  expiredSet
 	watches     watches
+	scheduler   scheduler
 
 	skewed bool // whether checkClock has logged a difference
 
@@ -93,6 +94,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		runs:        map[string]*Run{},
 		claims:      map[inputRequestID]*claim{},
 	}
+	m.scheduler = scheduler{m: m, max: cfg.MaxRunning, pools: map[string]*pool{}, turns: map[string]*turn{}, calls: map[*ticket]context.CancelCauseFunc{}}
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
 	if isShared {
 		m.clock, _ = cfg.Store.(Clock)

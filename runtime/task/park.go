@@ -59,7 +59,8 @@ func (m *Manager) park(run *Run) Work {
 			return nil
 		})
 		if err == nil || expectedError(err) || !m.pause(wakeRetry) {
-			return m.resume(run)
+			work, _ := m.resume(run)
+			return work
 		}
 	}
 }
@@ -76,11 +77,12 @@ func (m *Manager) pause(d time.Duration) bool {
 	}
 }
 
-// resume returns the work of a run that is neither running nor resting, if its record is not parked
-// or is due. Otherwise it returns nil: the run rests, or has been removed.
-func (m *Manager) resume(run *Run) Work {
+// resume returns the work of a run that is neither running nor resting, and its record, if that is
+// not parked or is due. Otherwise it returns nil: the run rests, or has been removed.
+func (m *Manager) resume(run *Run) (work Work, r Record) {
 	for m.renew(run) && !run.lost.Load() {
-		r, err := run.change(context.Background(), func(r *Record) error {
+		var err error
+		r, err = run.change(context.Background(), func(r *Record) error {
 			if r.terminal() || !r.due(m.now()) {
 				return errUnchanged
 			}
@@ -91,39 +93,39 @@ func (m *Manager) resume(run *Run) Work {
 		switch {
 		case errors.Is(err, ErrCorrupt):
 			m.failParked(run, "the stored record of the task is damaged")
-			return nil
+			return nil, r
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrFenced), err == nil && r.terminal():
 			if err == nil {
 				m.limits.commit(&run.usage, &r, 0) // in case that recheck has called unpark
 			}
 			m.limits.workReturned(&run.usage)
 			m.removeRun(run)
-			return nil
+			return nil, r
 		case err != nil:
 			wake = m.now().Add(wakeRetry)
 		case r.parked():
 			wake = r.Durable.Wake
 		default:
-			work, err := m.recoveredWork(r)
+			work, err = m.recoveredWork(r)
 			if boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID); err != nil || work == nil {
 				m.failParked(run, "the receiver can no longer run the task")
-				return nil
+				return nil, r
 			}
 			m.limits.setRequest(&run.usage, int64(len(r.Params)))
 			m.mu.Lock()
 			run.wakePending = false // set by the change above
 			m.mu.Unlock()
-			return m.observed(&r, work)
+			return m.observed(&r, work), r
 		}
 		if m.rest(run, wake) {
-			return nil
+			return nil, r
 		}
 	}
 	if run.lost.Load() {
 		m.limits.workReturned(&run.usage)
 	}
 	m.removeRun(run)
-	return nil
+	return nil, r
 }
 
 // failParked fails the task of a run that cannot be resumed, and removes the run.
@@ -214,8 +216,13 @@ func (m *Manager) recheck(r *Record) {
 
 // resumeAndRun resumes a run whose rest has ended.
 func (m *Manager) resumeAndRun(run *Run) {
-	if work := m.resume(run); work != nil {
-		m.runWork(run, work)
+	work, r := m.resume(run)
+	switch {
+	case work == nil:
+	case m.mayWait(&r):
+		m.start(run, &r, false, work)
+	default:
+		m.runWork(run, work, nil)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
@@ -110,7 +111,8 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	if err != nil {
 		return err
 	}
-	run.preparing, run.isRerun = true, rerun
+	counted := rerun && !m.mayWait(&r) // otherwise once it starts
+	run.preparing, run.isRerun = true, counted
 	from := m.prepareClaim(run, &r)
 	r, err = m.change(ctx, r.ID, func(r *Record) error {
 		if err := run.take(r, from); err != nil {
@@ -119,7 +121,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 		if !rerun && r.InputRequests == nil && m.fleet == nil {
 			return errUnchanged
 		}
-		if rerun {
+		if counted {
 			r.Reruns++ // before the work, which may kill the process
 		}
 		// The work that waited for the answers to these input requests has ended with its process.
@@ -135,8 +137,27 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	run.preparing = false
 	run.endClaiming()
 	m.audit.recovered(&r)
-	go m.runWork(run, m.observed(&r, work)) // ends with the work; calls removeRun
+	if work = m.observed(&r, work); rerun && !counted {
+		work = countRerun(work)
+	}
+	m.start(run, &r, false, work)
 	return nil
+}
+
+// countRerun returns work that counts a re-run before it begins.
+func countRerun(work Work) Work {
+	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
+		for {
+			_, err := run.change(ctx, func(r *Record) error { r.Reruns++; return nil })
+			if err == nil {
+				run.isRerun = true
+				return work(ctx, run)
+			}
+			if !run.outlasts(ctx, err) {
+				return nil, err
+			}
+		}
+	}
 }
 
 // recoverParked makes the run of a parked task rest. Its brief suffices for that.

@@ -214,11 +214,13 @@ func FromContext(ctx context.Context) (run *Run, ok bool) {
 // ID returns the id of the task.
 func (run *Run) ID() string { return run.id }
 
-// runWork runs the work of a task and publishes its outcome, unless the work is parked.
-func (m *Manager) runWork(run *Run, work Work) {
+// runWork runs the work of a task and publishes its outcome, unless the work is parked. It releases
+// the ticket of the work, which may be nil.
+func (m *Manager) runWork(run *Run, work Work, t *ticket) {
 	var end finalState
 	err := boundary.ErrGoexit // stays so if the work calls runtime.Goexit
 	defer func() {
+		t.release()
 		if work == nil { // parked
 			return
 		}

@@ -69,6 +69,9 @@ type Events struct {
 	Departed func()
 	// Offered is called with the id of a task that [Membership.Offer] offers to this member.
 	Offered func(id string)
+	// Shared is called with the name of a quota in which this member has a share, after another
+	// member has changed the quota, and when that may have been missed.
+	Shared func(quota string)
 }
 
 // Membership is the place of one member in a fleet. Its methods may be called concurrently.
@@ -101,6 +104,20 @@ type Membership interface {
 	Send(ctx context.Context, id string, message []byte) error
 	// Offer reports an unclaimed task to a member. The offer may be lost.
 	Offer(ctx context.Context, member, id string) error
+
+	// Reserve replaces what this member uses of a quota, and wants of it; then Share returns its
+	// share. Free permits are granted to the members that want more than they have, in turns. If
+	// other members wait, the member gives back what it does not use, and waits behind them. Those
+	// that are granted, and those that are used although they are not, are at most
+	// [Reservation].Max, unless more are used. A member that has departed has no share. A member
+	// that neither uses nor wants permits has no part in the quota.
+	//
+	// If Reserve fails, the share is unknown until a later call succeeds: the member keeps what it
+	// uses, and may lose the rest. Calls for one quota must not overlap.
+	Reserve(ctx context.Context, quota string, r Reservation) error
+	// Share returns the latest known share of this member. It is zero if the member has no part in
+	// the quota.
+	Share(quota string) Share
 
 	// Leave ends the membership: other members take over its tasks.
 	Leave(ctx context.Context) error

@@ -98,6 +98,14 @@
 // to all members. A member that has not been announced for two leases is looked up; so its end is
 // noticed although servers may lose announcements.
 //
+// Quotas, such as that of a tool with a limit, are in the stream TASKS-quotas, with these subjects:
+//
+//	TASKS.quotas.q.DIGEST   shares of the members, by the digest of the name of the quota
+//	TASKS.quotas.w.DIGEST   announcements of changes, with the shares; not stored
+//
+// A member writes its share by compare-and-set. It subscribes to the quotas in which it has a share
+// or waits for one. A quota that no member uses is removed after a second.
+//
 // Messages of [task.Membership.Send] use the subject of the announcements of the task. A member that
 // follows a task has a subscription to it.
 //

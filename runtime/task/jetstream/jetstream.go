@@ -193,7 +193,8 @@ func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
 			}
 		}
 	}
-	return nil
+	_, err := s.openStream(ctx, js, s.quotasConfig())
+	return err
 }
 
 // openStream creates, checks or updates one stream. The first that exists decides the number of

@@ -61,6 +61,8 @@ type membership struct {
 	until    time.Time // end of the lease by the clock of this process
 	members  map[string]known
 	followed map[string]*followed // by subject of its hints
+	// quotas holds the quotas in which the member has a part, by subject of their announcements.
+	quotas map[string]*quotaView
 }
 
 // known is a living member.
@@ -120,7 +122,7 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 	}
 	m := &membership{
 		s: s, self: self, started: time.Now(), data: data, events: e, expired: make(chan struct{}), left: make(chan struct{}), lost: make(chan struct{}), renewed: make(chan struct{}),
-		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}}, followed: map[string]*followed{},
+		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}}, followed: map[string]*followed{}, quotas: map[string]*quotaView{},
 	}
 	m.until = time.Now().Add(self.Lease)
 	if err := s.retry(ctx, "join", m.renew); err != nil {
@@ -148,7 +150,7 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 // which changes may be lost.
 func (m *membership) subscribe() error {
 	s := m.s
-	subjects := []string{s.memberHint("*"), s.offerSubject(m.self.ID), electionPrefix + s.memberStream()}
+	subjects := []string{s.memberHint("*"), s.offerSubject(m.self.ID), electionPrefix + s.memberStream(), electionPrefix + s.quotaStream()}
 	for partition := range s.partitions {
 		subjects = append(subjects, electionPrefix+s.recordStream(partition))
 	}
@@ -171,6 +173,9 @@ func (m *membership) unsubscribe() {
 	}
 	for _, f := range m.followed {
 		f.sub.Unsubscribe()
+	}
+	for _, view := range m.quotas {
+		view.sub.Unsubscribe()
 	}
 	if m.status != nil {
 		m.s.nc.RemoveStatusListener(m.status)
@@ -374,6 +379,7 @@ func (m *membership) missed() {
 	for _, f := range all {
 		f.Changed()
 	}
+	m.missedQuotas()
 	m.events.Departed()
 }
 
@@ -386,6 +392,10 @@ func (m *membership) process(msg *nats.Msg) {
 	}
 	if id, ok := strings.CutPrefix(msg.Subject, s.memberHint("")); ok {
 		m.processMember(id, msg.Header)
+		return
+	}
+	if strings.HasPrefix(msg.Subject, s.quotaHint("")) {
+		m.processQuota(msg)
 		return
 	}
 	own := msg.Header.Get(headerStore) == s.id

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
 )
 
 // Fleet is a memory that the Managers of one process share as if they were processes of their own.
@@ -24,11 +25,12 @@ type Fleet struct {
 	members []*membership // living members, in the order of joining
 	// followers holds the followers of all members by task, also of those that are cut off.
 	followers map[string][]*follower
+	quotas    map[string]quota.State // those in which a member has a part
 }
 
 // NewFleet returns an empty Fleet.
 func NewFleet() *Fleet {
-	f := &Fleet{store: New(), followers: map[string][]*follower{}}
+	f := &Fleet{store: New(), followers: map[string][]*follower{}, quotas: map[string]quota.State{}}
 	f.store.held = map[string]map[*entry]struct{}{}
 	return f
 }
@@ -91,12 +93,16 @@ func (s *FleetStore) Heal() {
 			}
 		}
 	}
+	quotas := m.refresh()
 	f.mu.Unlock()
 	if !alive {
 		return
 	}
 	for _, each := range mine {
 		each.Changed()
+	}
+	for _, name := range quotas {
+		m.events.Shared(name)
 	}
 	m.events.Departed()
 }
@@ -214,6 +220,9 @@ type membership struct {
 	events  task.Events
 	expired chan struct{}
 	expiry  *time.Timer // ends the lease while the store is cut off; guarded by the store's mu
+	// seen holds the latest states of quotas that were reported to the member. It is guarded by the
+	// mu of the fleet.
+	seen map[string]quota.State
 }
 
 // follower is a call of Follow.
@@ -233,7 +242,7 @@ func (s *FleetStore) Join(ctx context.Context, m task.Member, e task.Events) (ta
 	f.mu.Lock()
 	f.joined++
 	m.ID = fmt.Sprintf("member-%06d", f.joined)
-	member := &membership{store: s, self: m, events: e, expired: make(chan struct{})}
+	member := &membership{store: s, self: m, events: e, expired: make(chan struct{}), seen: map[string]quota.State{}}
 	f.members = append(f.members, member)
 	f.mu.Unlock()
 	s.mu.Lock()

@@ -125,7 +125,7 @@ func (o ExtensionOptions) serveRequest(ctx context.Context, m *task.Manager, req
 		return next(ctx, req)
 	case support.Runner != "":
 		return createExtension(ctx, m, req, support, next)
-	case required || support.After < 0 || support.Restartable && !m.Runs(support.Name):
+	case required || support.After < 0 || support.Restartable && !m.Runs(support.Name) || m.Limited(support.Name):
 		if _, ok := codec.Member(req.Params, "requestState"); !ok {
 			return createExtension(ctx, m, req, support, next)
 		}

@@ -62,8 +62,9 @@ type Support struct {
 
 	// After is how long a request of a client with the Tasks extension runs before it becomes a
 	// task; see [Extension]. A request that finishes earlier stays a plain one. 0 means
-	// [DefaultAfter]. With a negative value, and if Mode is required or Runner is set, the request
-	// is a task from its beginning; if it continues the input rounds of a plain request, it becomes
+	// [DefaultAfter]. With a negative value, if Mode is required or Runner is set, and if the number
+	// of calls is limited (see [task.Config].ToolLimit), the request is a task from its beginning; if
+	// it continues the input rounds of a plain request, it becomes
 	// a task after a millisecond. In sessions, clients ask for tasks, and After has no effect.
 	After time.Duration
 

@@ -1,0 +1,102 @@
+package quota_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
+)
+
+// What members use, as long as they use what they are granted, is within the quota. Every member
+// that waits gets a permit when the others have used theirs.
+func TestQuotaIsNeverExceeded(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		limit := 1 + random.Int64N(5)
+		ids, used := []string{"a", "b", "c", "d"}, map[string]int64{}
+		dead := map[string]bool{}
+		var state quota.State
+		for range 200 {
+			id := ids[random.IntN(len(ids))]
+			if random.IntN(20) == 0 { // it dies, and another one takes its place
+				dead[id] = true
+				used[id] = 0
+				for i := range ids {
+					if ids[i] == id {
+						ids[i] += "'"
+					}
+				}
+				continue
+			}
+			granted := state.Share(id, func(string) bool { return true }).Granted
+			used[id] = random.Int64N(granted + 1)
+			r := task.Reservation{Used: used[id], Want: used[id] + random.Int64N(4), Max: limit}
+			state = state.Reserve(id, r, func(id string) bool { return dead[id] })
+			sum := int64(0)
+			for _, e := range state {
+				if !dead[e.Member] {
+					sum += max(e.Granted, used[e.Member])
+				}
+			}
+			if sum > limit {
+				t.Fatalf("seed %d: %d of %d permits: %+v", seed, sum, limit, state)
+			}
+		}
+		for _, id := range ids {
+			state = state.Reserve(id, task.Reservation{Want: 1, Max: limit}, func(id string) bool { return dead[id] })
+		}
+		for range 3 {
+			for _, id := range ids {
+				granted := state.Share(id, func(string) bool { return true }).Granted
+				if granted == 0 {
+					continue
+				}
+				state = state.Reserve(id, task.Reservation{Max: limit}, func(id string) bool { return dead[id] })
+			}
+		}
+		if len(state) != 0 {
+			t.Fatalf("seed %d: members still wait: %+v", seed, state)
+		}
+	}
+}
+
+// What is used although it is not granted is not granted later, as long as there is no room for it.
+func TestUseAboveQuotaIsNotGranted(t *testing.T) {
+	alive := func(string) bool { return false }
+	known := func(string) bool { return true }
+	state := quota.State{}.Reserve("a", task.Reservation{Used: 0, Want: 2, Max: 2}, alive)
+	state = state.Reserve("b", task.Reservation{Used: 1, Want: 1, Max: 2}, alive)
+	if got := state.Share("b", known); got.Granted != 0 || got.Contended {
+		t.Errorf("got %+v", got)
+	}
+	if got := state.Share("a", known); got.Granted != 2 || got.Contended {
+		t.Errorf("got %+v", got)
+	}
+	state = state.Reserve("a", task.Reservation{Used: 1, Want: 1, Max: 2}, alive)
+	if got := state.Share("b", known); got.Granted != 1 {
+		t.Errorf("got %+v after there is room", got)
+	}
+}
+
+// Members that wait have turns.
+func TestMembersHaveTurns(t *testing.T) {
+	alive := func(string) bool { return false }
+	var state quota.State
+	order := ""
+	for _, id := range []string{"a", "b", "c"} {
+		state = state.Reserve(id, task.Reservation{Want: 2, Max: 1}, alive)
+	}
+	for range 7 {
+		for _, e := range state {
+			if e.Granted > 0 {
+				order += e.Member
+				state = state.Reserve(e.Member, task.Reservation{Want: 2, Max: 1}, alive)
+				break
+			}
+		}
+	}
+	if want := "abcabca"; order != want {
+		t.Errorf("order %s, want %s", order, want)
+	}
+}

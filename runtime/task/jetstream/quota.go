@@ -1,0 +1,221 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
+)
+
+// wireQuota is the JSON of a quota.
+type wireQuota struct {
+	Name   string      `json:"name"`
+	Shares quota.State `json:"shares"`
+}
+
+// quotaView is the latest known state of a quota in which a member has a part.
+type quotaView struct {
+	name  string
+	sub   *nats.Subscription
+	state quota.State
+	seq   uint64 // of the message; 0 if there is none
+}
+
+func (s *Store) quotaStream() string         { return s.options.Name + "-quotas" }
+func (s *Store) quotaKey(key string) string  { return s.options.Name + ".quotas.q." + key }
+func (s *Store) quotaHint(key string) string { return s.options.Name + ".quotas.w." + key }
+
+// quotaDigest returns the token of a subject that stands for the name of a quota.
+func quotaDigest(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// quotasConfig returns the configuration of the stream of quotas. Announcements carry the quota, so
+// that the members that wait for permits need not read it.
+func (s *Store) quotasConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: s.quotaStream(), Description: "Quotas of the fleet", Subjects: []string{s.quotaKey("*")},
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Storage: s.options.Storage,
+		MaxConsumers: -1, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: -1, MaxMsgsPerSubject: 1, Replicas: max(s.options.Replicas, 1),
+		AllowDirect: true, AllowMsgTTL: true,
+		RePublish: &jetstream.RePublish{Source: s.quotaKey("*"), Destination: s.quotaHint("{{wildcard(1)}}")},
+		Metadata:  map[string]string{metaSchema: strconv.Itoa(schema), metaPartitions: strconv.Itoa(s.partitions)},
+	}
+}
+
+// Reserve implements [task.Membership].
+func (m *membership) Reserve(ctx context.Context, name string, r task.Reservation) error {
+	view, err := m.viewQuota(name)
+	if err != nil {
+		return wrap("reserve", err)
+	}
+	m.mu.Lock()
+	known := view.seq > 0
+	m.mu.Unlock()
+	err = m.s.retry(ctx, "reserve", func(ctx context.Context) error {
+		if !known {
+			if err := m.readQuota(ctx, view); err != nil {
+				return err
+			}
+		}
+		known = false // after a failure
+		return m.writeQuota(ctx, view, r)
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && !view.state.Has(m.self.ID) && m.quotas[view.sub.Subject] == view {
+		delete(m.quotas, view.sub.Subject)
+		view.sub.Unsubscribe() // fails only if the connection is closed
+	}
+	return err
+}
+
+// Share implements [task.Membership].
+func (m *membership) Share(name string) task.Share {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	view := m.quotas[m.s.quotaHint(quotaDigest(name))]
+	if view == nil {
+		return task.Share{}
+	}
+	return view.state.Share(m.self.ID, func(id string) bool { _, known := m.members[id]; return known })
+}
+
+// viewQuota returns the view of a quota, which announcements keep up to date.
+func (m *membership) viewQuota(name string) (*quotaView, error) {
+	subject := m.s.quotaHint(quotaDigest(name))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if view := m.quotas[subject]; view != nil {
+		return view, nil
+	}
+	sub, err := m.s.nc.ChanSubscribe(subject, m.messages)
+	if err != nil {
+		return nil, err
+	}
+	view := &quotaView{name: name, sub: sub}
+	m.quotas[subject] = view
+	return view, nil
+}
+
+// readQuota reads a quota from the leader, once.
+func (m *membership) readQuota(ctx context.Context, view *quotaView) error {
+	msg, err := m.s.read(ctx, m.s.quotaStream(), getRequest{Last: m.s.quotaKey(quotaDigest(view.name))})
+	if err != nil {
+		return err
+	}
+	if msg == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		view.state, view.seq = nil, 0
+		return nil
+	}
+	_, err = m.seeQuota(view, msg.Seq, msg.Data)
+	return err
+}
+
+// seeQuota applies a message of a quota. It returns false if a later one was seen.
+func (m *membership) seeQuota(view *quotaView, seq uint64, data []byte) (newer bool, err error) {
+	var wire wireQuota
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return false, fmt.Errorf("quota %q: %w", view.name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if newer = seq > view.seq; newer {
+		view.state, view.seq = wire.Shares, seq
+	}
+	return newer, nil
+}
+
+// writeQuota writes a reservation by compare-and-set, once. It writes even if nothing changes, so
+// that no earlier write whose acknowledgement was lost can follow.
+func (m *membership) writeQuota(ctx context.Context, view *quotaView, r task.Reservation) error {
+	m.mu.Lock()
+	state, seq := view.state, view.seq
+	m.mu.Unlock()
+	dead := map[string]bool{}
+	for i := range state {
+		id := state[i].Member
+		m.mu.Lock()
+		_, known := m.members[id]
+		m.mu.Unlock()
+		if known {
+			continue
+		}
+		alive, err := m.Alive(ctx, id)
+		if err != nil {
+			return err
+		}
+		dead[id] = !alive
+	}
+	select {
+	case <-m.expired:
+		return task.ErrClosed
+	default:
+	}
+	state = state.Reserve(m.self.ID, r, func(id string) bool { return dead[id] })
+	data, err := json.Marshal(wireQuota{view.name, state})
+	if err != nil {
+		return err
+	}
+	ttl := time.Duration(0)
+	if len(state) == 0 {
+		ttl = time.Second // nothing is left of a quota that is not used
+	}
+	msg := newMessage(m.s.quotaKey(quotaDigest(view.name)), data, ttl)
+	msg.Header.Set(headerExpect, strconv.FormatUint(seq, 10))
+	msg.Header.Set(headerStore, m.s.id)
+	written, err := m.s.publish(ctx, msg)
+	if hasCode(err, codeWrongSequence, codeSequenceInProcess) {
+		return errRepeat{err} // another member was faster
+	}
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if written > view.seq {
+		view.state, view.seq = state, written
+	}
+	return nil
+}
+
+// processQuota applies an announcement of a quota.
+func (m *membership) processQuota(msg *nats.Msg) {
+	m.mu.Lock()
+	view := m.quotas[msg.Subject]
+	m.mu.Unlock()
+	seq, err := strconv.ParseUint(msg.Header.Get(headerSequence), 10, 64)
+	if view == nil || err != nil {
+		return
+	}
+	if newer, err := m.seeQuota(view, seq, msg.Data); err == nil && newer && msg.Header.Get(headerStore) != m.s.id {
+		m.events.Shared(view.name)
+	}
+}
+
+// missedQuotas reads all quotas in which the member has a part.
+func (m *membership) missedQuotas() {
+	m.mu.Lock()
+	views := slices.Collect(maps.Values(m.quotas))
+	m.mu.Unlock()
+	for _, view := range views {
+		err := m.s.retry(m.s.lifetime, "read quota", func(ctx context.Context) error { return m.readQuota(ctx, view) })
+		if err == nil {
+			m.events.Shared(view.name)
+		}
+	}
+}

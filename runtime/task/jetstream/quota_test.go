@@ -1,0 +1,145 @@
+package jetstream_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
+	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
+)
+
+// events records what a membership reports. Its channels have room for all of it.
+type events struct {
+	departed chan struct{}
+	shared   chan string
+}
+
+func joinQuotas(t *testing.T, s *jetstream.Store, name string, lease time.Duration) (task.Membership, *events) {
+	t.Helper()
+	e := &events{make(chan struct{}, 1000), make(chan string, 1000)}
+	m, err := s.Join(t.Context(), task.Member{Name: name, Lease: lease}, task.Events{
+		Departed: func() { e.departed <- struct{}{} },
+		Offered:  func(string) {},
+		Shared:   func(quota string) { e.shared <- quota },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Leave(context.Background()) })
+	return m, e
+}
+
+// share waits until the share of a member is want.
+func share(t *testing.T, m task.Membership, shared <-chan string, quota string, want task.Share) {
+	t.Helper()
+	for m.Share(quota) != want {
+		select {
+		case <-shared:
+		case <-time.After(time.Minute):
+			t.Fatalf("the share is %+v, want %+v", m.Share(quota), want)
+		}
+	}
+}
+
+func TestQuota(t *testing.T) {
+	c := natstest.Run(t, 1)
+	first := open(t, c.JetStream(t), jetstream.Options{})
+	second := open(t, c.JetStream(t), jetstream.Options{Name: first.Name()})
+	a, ea := joinQuotas(t, first, "a", time.Minute)
+	b, eb := joinQuotas(t, second, "b", time.Minute)
+	reserve := func(m task.Membership, used, want int64) {
+		t.Helper()
+		if err := m.Reserve(t.Context(), "tool x.y", task.Reservation{Used: used, Want: want, Max: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reserve(a, 0, 5)
+	share(t, a, ea.shared, "tool x.y", task.Share{Granted: 3})
+	reserve(b, 0, 2)
+	share(t, b, eb.shared, "tool x.y", task.Share{Contended: true})
+	share(t, a, ea.shared, "tool x.y", task.Share{Granted: 3, Contended: true})
+	reserve(a, 1, 5) // it gives two permits back, and gets one of them in its turn
+	share(t, b, eb.shared, "tool x.y", task.Share{Granted: 1, Contended: true})
+	reserve(a, 1, 1)
+	share(t, b, eb.shared, "tool x.y", task.Share{Granted: 2})
+	reserve(b, 2, 3)
+	share(t, b, eb.shared, "tool x.y", task.Share{Granted: 2})
+	if err := a.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-eb.departed
+	if got := b.Share("tool x.y"); !got.Stale {
+		t.Errorf("after a member has left: %+v", got)
+	}
+	reserve(b, 2, 3)
+	share(t, b, eb.shared, "tool x.y", task.Share{Granted: 3})
+	reserve(b, 0, 0)
+	if got := b.Share("tool x.y"); got != (task.Share{}) {
+		t.Errorf("in the end: %+v", got)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		stream, err := c.JetStream(t).Stream(t.Context(), first.Name()+"-quotas")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stream.CachedInfo().State.Msgs == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a quota that is not used stays in its stream")
+		}
+	}
+}
+
+// Members change a quota at the same time. No permit is granted twice.
+func TestQuotaUnderContention(t *testing.T) {
+	c := natstest.Run(t, 1)
+	first := open(t, c.JetStream(t), jetstream.Options{})
+	stores := []*jetstream.Store{first}
+	for range 3 {
+		stores = append(stores, open(t, c.JetStream(t), jetstream.Options{Name: first.Name()}))
+	}
+	const limit = 5
+	var mu sync.Mutex
+	used, greatest := int64(0), int64(0)
+	var group sync.WaitGroup
+	for i, s := range stores {
+		m, e := joinQuotas(t, s, fmt.Sprint(i), time.Minute)
+		group.Go(func() {
+			for range 25 {
+				if err := m.Reserve(t.Context(), "q", task.Reservation{Want: 3, Max: limit}); err != nil {
+					t.Error(err)
+					return
+				}
+				for m.Share("q").Granted == 0 {
+					select {
+					case <-e.shared:
+					case <-time.After(time.Minute):
+						t.Errorf("no permit: %+v", m.Share("q"))
+						return
+					}
+				}
+				n := m.Share("q").Granted
+				mu.Lock()
+				used += n
+				greatest = max(greatest, used)
+				mu.Unlock()
+				mu.Lock()
+				used -= n
+				mu.Unlock()
+				if err := m.Reserve(t.Context(), "q", task.Reservation{Max: limit}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if greatest > limit || greatest < 3 {
+		t.Errorf("%d permits at once", greatest)
+	}
+}

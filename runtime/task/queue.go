@@ -1,0 +1,64 @@
+package task
+
+import "container/list"
+
+// ticket is the place of work in the [scheduler].
+type ticket struct {
+	s         *scheduler
+	principal string
+	pool      *pool  // nil if the work does not count there
+	slot      bool   // it is the work of a task, which counts against Config.MaxRunning
+	number    uint64 // orders the tickets
+	start     func() // called once the work may start; must return at once
+
+	place    *list.Element // in its line; nil unless waiting
+	released bool
+}
+
+// queue holds the tickets that wait for a pool. It returns those of different principals in turns,
+// and those of one principal in the order in which they were added.
+type queue struct {
+	lines map[string]*line // by principal
+	turns list.List        // of *line; the next one first
+	size  int              // number of tickets
+}
+
+// line holds the tickets of one principal.
+type line struct {
+	turn    *list.Element // in turns
+	tickets list.List     // of *ticket
+}
+
+func (q *queue) push(t *ticket) {
+	l := q.lines[t.principal]
+	if l == nil {
+		if q.lines == nil {
+			q.lines = map[string]*line{}
+		}
+		l = new(line)
+		l.turn = q.turns.PushBack(l)
+		q.lines[t.principal] = l
+	}
+	t.place = l.tickets.PushBack(t)
+	q.size++
+}
+
+// first returns the ticket that is next. The queue is not empty.
+func (q *queue) first() *ticket {
+	return q.turns.Front().Value.(*line).tickets.Front().Value.(*ticket)
+}
+
+// remove removes a ticket. Its principal has had its turn if it was the first.
+func (q *queue) remove(t *ticket) {
+	l := q.lines[t.principal]
+	if l.turn == q.turns.Front() && t.place == l.tickets.Front() {
+		q.turns.MoveToBack(l.turn)
+	}
+	l.tickets.Remove(t.place)
+	t.place = nil
+	if l.tickets.Len() == 0 {
+		q.turns.Remove(l.turn)
+		delete(q.lines, t.principal)
+	}
+	q.size--
+}

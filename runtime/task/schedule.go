@@ -1,0 +1,409 @@
+package task
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+)
+
+// reserveTimeout bounds a call of [Membership.Reserve], so that it is repeated in a new membership.
+const reserveTimeout = 10 * time.Second
+
+// scheduler starts work once there is room for it: below [Config].MaxRunning in this process, and
+// below [Config].ToolLimit in the fleet. Until then, the work waits without a goroutine.
+type scheduler struct {
+	m   *Manager
+	max int // Config.MaxRunning; 0 means no limit
+
+	mu      sync.Mutex
+	running int              // number of tickets that have started and count against max
+	waiting int              // number of tasks that wait
+	pools   map[string]*pool // by tool; that of "" is for tools without a limit
+	turns   map[string]*turn // by principal; those with tickets that wait
+	clock   uint64           // number of the latest ticket or turn
+	calls   map[*ticket]context.CancelCauseFunc
+}
+
+// turn says when a principal was last served, to choose among the first tickets of several pools.
+type turn struct {
+	tickets int
+	served  uint64
+}
+
+// pool holds the permits of a tool that this process may use.
+type pool struct {
+	tool  string
+	max   int64 // in the fleet; 0 means no limit
+	inUse int64
+	queue queue
+
+	// granted is the number of permits of this process. In a fleet, it is never more than what the
+	// quota says.
+	granted int64
+	// The others are used in a fleet only. declared is what the quota says that this member wants,
+	// and contended and stale are those of its Share. While dirty is set, the quota must be written,
+	// because what it says is unknown or is more than granted.
+	declared                int64
+	contended, stale, dirty bool
+	syncing                 bool // a goroutine writes the quota
+}
+
+// quota returns the name of the pool's quota.
+func (p *pool) quota() string { return "tool " + p.tool }
+
+// apply sets the latest share.
+func (p *pool) apply(share Share) {
+	p.granted, p.contended = share.Granted, share.Contended
+}
+
+// start starts the work of a task, at once or when there is room for it. The caller must not use
+// the run again.
+func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
+	if !m.mayWait(r) {
+		go m.runWork(run, work, nil) // ends with the work; calls removeRun
+		return
+	}
+	s := &m.scheduler
+	t := &ticket{s: s, principal: r.Owner, slot: true}
+	ctx := run.ctx.Load()
+	t.start = func() {
+		if ctx.Err() != nil {
+			work = ended
+		}
+		go m.runWork(run, work, t) // ends with the work; calls removeRun
+	}
+	if begun {
+		s.begin(t)
+	} else if !s.enter(t, r.Name) {
+		context.AfterFunc(ctx, func() {
+			if s.withdraw(t) {
+				m.runWork(run, ended, nil)
+			}
+		})
+	}
+}
+
+// mayWait reports whether the work of a task may have to wait for room. The external system of a job
+// has limits of its own.
+func (m *Manager) mayWait(r *Record) bool {
+	return r.Runner == "" && (m.cfg.MaxRunning > 0 || m.toolLimit(r.Name) > 0)
+}
+
+// Limited reports whether [Config].ToolLimit limits a tool.
+func (m *Manager) Limited(tool string) bool { return m.toolLimit(tool) > 0 }
+
+// ended is the work of a task whose work was to start after its context has ended.
+func ended(ctx context.Context, _ *Run) (codec.Encoder, error) { return nil, context.Cause(ctx) }
+
+// Acquire waits until a call of a tool may run below [Config].ToolLimit. Use it for calls that are
+// not tasks, and for those whose task is created with [Request].Begun. The call uses the returned
+// context, which also ends with [ErrFenced] if this process loses its place in the fleet, and calls
+// release when it has returned. The principals that wait have turns. Acquire fails with the cause of
+// ctx, or with [ErrClosed].
+func (m *Manager) Acquire(ctx context.Context, principal, tool string) (_ context.Context, release func(), err error) {
+	s := &m.scheduler
+	if m.toolLimit(tool) == 0 {
+		return ctx, func() {}, nil
+	}
+	ready := make(chan struct{})
+	t := &ticket{s: s, principal: principal, start: func() { close(ready) }}
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	s.calls[t] = cancel
+	s.mu.Unlock()
+	release = func() {
+		cancel(context.Canceled)
+		s.mu.Lock()
+		delete(s.calls, t)
+		s.mu.Unlock()
+		t.release()
+	}
+	s.enter(t, tool)
+	select {
+	case <-ready:
+		return ctx, release, nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-m.lifetime.Done():
+		err = ErrClosed
+	}
+	s.withdraw(t)
+	release()
+	return nil, nil, err
+}
+
+// toolLimit returns the maximum number of calls of a tool at once; 0 means no limit.
+func (m *Manager) toolLimit(tool string) (limit int) {
+	if m.cfg.ToolLimit == nil {
+		return 0
+	}
+	err := boundary.Run(func() error { limit = m.cfg.ToolLimit(tool); return nil })
+	boundary.Report(m.cfg.Logger, "Config.ToolLimit panicked", err, "tool", tool)
+	return max(limit, 0)
+}
+
+// enter starts a ticket if there is room for it, and returns true. Otherwise the ticket waits.
+func (s *scheduler) enter(t *ticket, tool string) (started bool) {
+	limit := s.m.toolLimit(tool)
+	if limit == 0 {
+		tool = ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pools[tool]
+	if p == nil {
+		p = &pool{tool: tool}
+		s.pools[tool] = p
+	}
+	if p.max != int64(limit) {
+		p.dirty = p.max != 0 // the quota may have room now
+		p.max = int64(limit)
+	}
+	if s.m.fleet == nil {
+		p.granted = p.max
+	}
+	t.pool = p
+	p.queue.push(t)
+	if t.slot {
+		s.waiting++
+	}
+	s.clock++
+	t.number = s.clock
+	of := s.turns[t.principal]
+	if of == nil {
+		of = &turn{served: s.clock}
+		s.turns[t.principal] = of
+	}
+	of.tickets++
+	s.dispatch()
+	return t.place == nil
+}
+
+// begin starts a ticket regardless of the limits.
+func (s *scheduler) begin(t *ticket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running++
+	t.start()
+}
+
+// withdraw removes a ticket that waits. It returns false if the ticket has started.
+func (s *scheduler) withdraw(t *ticket) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.place == nil {
+		return false
+	}
+	s.remove(t)
+	t.released = true
+	s.dispatch() // the fleet need not wait for what nothing wants any longer
+	return true
+}
+
+// remove removes a ticket from its queue. The caller holds mu.
+func (s *scheduler) remove(t *ticket) {
+	t.pool.queue.remove(t)
+	if t.slot {
+		s.waiting--
+	}
+	of := s.turns[t.principal]
+	if of.tickets--; of.tickets == 0 {
+		delete(s.turns, t.principal)
+	}
+}
+
+// release ends a ticket that has started, once. It does nothing for nil.
+func (t *ticket) release() {
+	if t == nil {
+		return
+	}
+	s := t.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.released {
+		return
+	}
+	t.released = true
+	if t.slot {
+		s.running--
+	}
+	if p := t.pool; p != nil {
+		if p.inUse--; p.contended && p.granted > p.inUse {
+			p.granted, p.dirty = p.inUse, true // it is the turn of another member
+		}
+	}
+	s.dispatch()
+}
+
+// full reports whether the process has no room for another ticket with a slot.
+func (s *scheduler) full() bool { return s.max > 0 && s.running >= s.max }
+
+// next returns the next ticket that can start, or nil. If the lease has ended, no tickets of tools
+// with a limit can start. The caller holds mu.
+func (s *scheduler) next(leaseEnded bool) *ticket {
+	var best *ticket
+	for _, p := range s.pools {
+		if p.queue.size == 0 || p.max > 0 && (p.inUse >= p.granted || leaseEnded) {
+			continue
+		}
+		t := p.queue.first()
+		if t.slot && s.full() {
+			continue
+		}
+		if best == nil || s.before(t, best) {
+			best = t
+		}
+	}
+	return best
+}
+
+// before reports whether ticket a is to start before ticket b of another pool. The caller holds mu.
+func (s *scheduler) before(a, b *ticket) bool {
+	if a.principal == b.principal {
+		return a.number < b.number
+	}
+	return s.turns[a.principal].served < s.turns[b.principal].served
+}
+
+// dispatch starts the tickets for which there is room, and has the quotas written that need it. The
+// caller holds mu.
+func (s *scheduler) dispatch() {
+	leaseEnded := s.m.fleet != nil && lapsed(s.m.fleet.current())
+	for t := s.next(leaseEnded); t != nil; t = s.next(leaseEnded) {
+		s.clock++
+		s.turns[t.principal].served = s.clock
+		s.remove(t)
+		if t.pool.inUse++; t.slot {
+			s.running++
+		}
+		t.start()
+	}
+	if s.m.fleet == nil {
+		return
+	}
+	for _, p := range s.pools {
+		if !p.syncing && s.unsettled(p) {
+			p.syncing = s.m.spawn(func() { s.sync(p) }) // ends when nothing is left to write
+		}
+	}
+}
+
+// wants returns the number of permits that a pool can use now. The caller holds mu.
+func (s *scheduler) wants(p *pool) int64 {
+	more := int64(p.queue.size)
+	if s.max > 0 {
+		more = min(more, int64(max(s.max-s.running, 0)))
+	}
+	return max(p.inUse, min(p.inUse+more, p.max))
+}
+
+// unsettled reports whether the quota of a pool must be written. The caller holds mu.
+func (s *scheduler) unsettled(p *pool) bool {
+	if p.max == 0 {
+		return p.dirty
+	}
+	want := s.wants(p)
+	return p.dirty ||
+		want > p.granted && (p.stale || p.declared <= p.granted) || // it does not wait yet
+		want <= p.granted && p.declared > p.granted || // it waits no longer
+		p.contended && p.granted > p.inUse
+}
+
+// sync writes the quota of a pool until what it says is right.
+func (s *scheduler) sync(p *pool) {
+	for {
+		membership := s.m.fleet.current()
+		s.mu.Lock()
+		if !s.unsettled(p) {
+			p.syncing = false
+			s.mu.Unlock()
+			return
+		}
+		r := Reservation{Used: p.inUse, Want: s.wants(p), Max: p.max}
+		// Reserve may give back the rest. What work of an earlier membership uses is not granted.
+		p.granted, p.dirty = min(p.granted, p.inUse), true
+		p.stale = false // unless a member departs meanwhile
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(s.m.lifetime, reserveTimeout)
+		err := boundary.Run(func() error { return membership.Reserve(ctx, p.quota(), r) })
+		cancel()
+		s.mu.Lock()
+		if err == nil && s.m.fleet.current() == membership && !lapsed(membership) {
+			p.dirty, p.declared = false, r.Want
+			p.apply(membership.Share(p.quota()))
+			s.dispatch()
+		}
+		s.mu.Unlock()
+		if err == nil {
+			continue
+		}
+		s.m.cfg.Logger.Warn("quota not reserved", "quota", p.quota(), "error", err, "retry_in", wakeRetry)
+		if !s.m.pause(wakeRetry) {
+			return
+		}
+	}
+}
+
+// shared applies a quota that other members have changed.
+func (s *scheduler) shared(quota string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pools {
+		if p.quota() == quota {
+			s.reapply(p)
+		}
+	}
+	s.dispatch()
+}
+
+// departed takes back what members have used that are no longer alive.
+func (s *scheduler) departed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pools {
+		s.reapply(p)
+	}
+	s.dispatch()
+}
+
+// reapply applies the latest share of a pool, unless it is unknown. The caller holds mu.
+func (s *scheduler) reapply(p *pool) {
+	membership := s.m.fleet.current()
+	if p.max == 0 || membership == nil || lapsed(membership) {
+		return
+	}
+	share := membership.Share(p.quota())
+	if p.stale = share.Stale; !p.dirty {
+		p.apply(share)
+	}
+}
+
+// fence forgets the shares of a membership whose lease has ended, and ends the contexts of the calls
+// of Acquire. Work that has not returned counts in the next membership.
+func (s *scheduler) fence() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pools {
+		p.granted, p.declared, p.contended, p.stale, p.dirty = 0, 0, false, false, p.inUse > 0
+	}
+	for _, cancel := range s.calls {
+		cancel(ErrFenced)
+	}
+}
+
+// rejoined reserves permits in a new membership.
+func (s *scheduler) rejoined() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dispatch()
+}
+
+// queued returns the number of tasks that wait.
+func (s *scheduler) queued() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
+}
