@@ -2,6 +2,7 @@ package task
 
 import (
 	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -14,6 +15,8 @@ const (
 	// minSweepInterval is the minimum time between two sweeps, unless the last one reached
 	// sweepBatch. Tasks that expire shortly after one another then share a sweep.
 	minSweepInterval = time.Millisecond
+	// memberSweepInterval is the same for several members of a fleet together, on average.
+	memberSweepInterval = 100 * time.Millisecond
 	// maxSweepInterval is the maximum time between two sweeps, because the wall clock may be
 	// changed.
 	maxSweepInterval = time.Minute
@@ -58,7 +61,19 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 	if len(dropped) == sweepBatch {
 		return 0
 	}
-	return minSweepInterval
+	return m.sweepPause()
+}
+
+// sweepPause returns the minimum time until the next sweep. The members of a fleet sweep the same
+// tasks. So each pauses longer the more there are, for a random time, so that one of them sweeps
+// about every memberSweepInterval.
+func (m *Manager) sweepPause() time.Duration {
+	n := len(m.Members())
+	if n < 2 {
+		return minSweepInterval
+	}
+	pause := time.Duration(n) * memberSweepInterval
+	return pause/2 + rand.N(pause)
 }
 
 // waitForSweep returns true when the next sweep is due, but not before pause has passed. It returns

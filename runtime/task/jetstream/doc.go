@@ -25,8 +25,8 @@
 // reads the record from the leader when an announcement comes. It sends nothing while it waits. All
 // tasks that are waited for are read again when the connection was lost, when a stream has a new
 // leader, and when announcements had to be dropped. An announcement that servers lose among
-// themselves, while no connection breaks and no leader changes, is not noticed. A waiter costs about
-// a kilobyte, and a waited task a subscription.
+// themselves, while no connection breaks and no leader changes, is not noticed. A waited task
+// costs a subscription, and a waiter its goroutine.
 //
 // # Streams
 //
