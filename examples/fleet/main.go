@@ -49,16 +49,7 @@ type options struct {
 func main() {
 	log.SetFlags(0)
 	var o options
-	flag.StringVar(&o.nats, "nats", nats.DefaultURL, "connect to the NATS servers at `URL`, several separated by commas")
-	flag.StringVar(&o.http, "http", "", "serve the protocol at `ADDRESS`, such as localhost:8080")
-	flag.StringVar(&o.url, "url", "", "`URL` at which the other processes reach this one (default from -http)")
-	flag.StringVar(&o.debug, "debug", "", "serve the operators' page at `ADDRESS`")
-	flag.StringVar(&o.tools, "tools", "all", "run the tasks of these tools: all, none or `NAMES` separated by commas")
-	flag.StringVar(&o.name, "name", "", "`NAME` of the process for operators (default host name and process id)")
-	flag.StringVar(&o.secret, "secret", os.Getenv("FLEET_SECRET"), "32 bytes or more of `SECRET`, the same in all processes that serve (default $FLEET_SECRET)")
-	flag.StringVar(&o.file, "import", "", "copy the tasks of a bolt `FILE` to the servers, and end")
-	flag.IntVar(&o.replicas, "replicas", 1, "replicas of new streams: `N` of 1, 3 or 5")
-	flag.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which a process that has died is replaced")
+	o.flags(flag.CommandLine)
 	demonstrate := flag.Bool("demo", false, "run the demo")
 	diagram := flag.String("diagram", "", "draw the demo to `FILE`, an SVG")
 	flag.Parse()
@@ -80,6 +71,20 @@ func main() {
 	if err := run(ctx); err != nil {
 		log.Fatal("fleet: ", err)
 	}
+}
+
+// flags defines the flags of a process.
+func (o *options) flags(set *flag.FlagSet) {
+	set.StringVar(&o.nats, "nats", nats.DefaultURL, "connect to the NATS servers at `URL`, several separated by commas")
+	set.StringVar(&o.http, "http", "", "serve the protocol at `ADDRESS`, such as localhost:8080")
+	set.StringVar(&o.url, "url", "", "`URL` at which the other processes reach this one (default from -http)")
+	set.StringVar(&o.debug, "debug", "", "serve the operators' page at `ADDRESS`")
+	set.StringVar(&o.tools, "tools", "all", "run the tasks of these tools: all, none or `NAMES` separated by commas")
+	set.StringVar(&o.name, "name", "", "`NAME` of the process for operators (default host name and process id)")
+	set.StringVar(&o.secret, "secret", os.Getenv("FLEET_SECRET"), "32 bytes or more of `SECRET`, the same in all processes that serve (default $FLEET_SECRET)")
+	set.StringVar(&o.file, "import", "", "copy the tasks of a bolt `FILE` to the servers, and end")
+	set.IntVar(&o.replicas, "replicas", 1, "replicas of new streams: `N` of 1, 3 or 5")
+	set.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which a process that has died is replaced")
 }
 
 // load copies the tasks of a bolt file to the servers. The fleet must not have started.
@@ -110,8 +115,7 @@ func (o *options) load(ctx context.Context) error {
 
 // run runs the process until ctx ends.
 func (o *options) run(ctx context.Context) error {
-	// A server that stalls does not close its connections: ping it more often than the lease ends.
-	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1), nats.PingInterval(task.DefaultLease/4))
+	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1))
 	if err != nil {
 		return err
 	}
