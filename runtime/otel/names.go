@@ -31,7 +31,7 @@ const (
 	keyReruns    = attribute.Key("mcpwire.task.reruns")     // see task.Record
 	keyOutcome   = attribute.Key("mcpwire.task.outcome")    // of a run
 	keyStatus    = attribute.Key("mcpwire.task.status")     // terminal status of a task, or "expired"
-	keyState     = attribute.Key("mcpwire.task.state")      // "running", "parked" or "unstored"
+	keyState     = attribute.Key("mcpwire.task.state")      // "running", "queued", "parked" or "unstored"
 	keyStream    = attribute.Key("mcpwire.stream.type")     // "get" or "listen"
 	keyStep      = attribute.Key("mcpwire.step.name")       // of the span of a step
 	keyStoreCall = attribute.Key("mcpwire.store.operation") // method of a task.Store

@@ -158,7 +158,7 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 		if sum.hasStreams {
 			o.ObserveInt64(streams, int64(sum.streams), metric.WithAttributes(keyStream.String("get")))
 		}
-		for state, n := range map[string]int{"running": sum.Running, "parked": sum.Parked, "unstored": sum.Unstored} {
+		for state, n := range map[string]int{"running": sum.Running, "queued": sum.Queued, "parked": sum.Parked, "unstored": sum.Unstored} {
 			o.ObserveInt64(byState, int64(n), metric.WithAttributes(keyState.String(state)))
 		}
 		o.ObserveInt64(waiting, int64(sum.Waiting))
@@ -204,6 +204,7 @@ func (t *Telemetry) read() (sum reading) {
 		}
 		stats := m.Stats()
 		sum.Running += stats.Running
+		sum.Queued += stats.Queued
 		sum.Parked += stats.Parked
 		sum.Unstored += stats.Unstored
 		sum.Waiting += stats.Waiting

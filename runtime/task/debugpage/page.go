@@ -302,7 +302,7 @@ func counters(s task.Stats) []counter {
 	return []counter{
 		{"created", s.Created}, {"completed", s.Completed}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
 		{"expired", s.Expired}, {"recovered", s.Recovered}, {"reads", s.Reads}, {"refused calls", s.Refused},
-		{"of those for foreign tasks", s.Foreign}, {"work running now", uint64(s.Running)}, {"work parked now", uint64(s.Parked)}, {"calls waiting now", uint64(s.Waiting)},
+		{"of those for foreign tasks", s.Foreign}, {"work running now", uint64(s.Running)}, {"work queued now", uint64(s.Queued)}, {"work parked now", uint64(s.Parked)}, {"calls waiting now", uint64(s.Waiting)},
 	}
 }
 
