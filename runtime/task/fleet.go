@@ -364,6 +364,17 @@ func (f *fleet) note(r *Record) {
 	}
 }
 
+// revision returns the revision of the latest record of a followed task that was read or written
+// here; 0 if there is none.
+func (f *fleet) revision(id string) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if each := f.followed[id]; each != nil {
+		return each.revision
+	}
+	return 0
+}
+
 // inspectRun applies a record that another member may have written to the run of its task.
 func (m *Manager) inspectRun(run *Run, r *Record) {
 	switch {

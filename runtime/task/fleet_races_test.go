@@ -462,3 +462,56 @@ func TestLeaseEndsWhileWorkIsParked(t *testing.T) {
 		}
 	})
 }
+
+// outdatedStore returns an empty journal while outdated is set, and the first record if records is
+// set.
+type outdatedStore struct {
+	*memory.FleetStore
+	records  bool
+	first    task.Record
+	outdated atomic.Bool
+}
+
+func (s *outdatedStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if s.records && s.outdated.Load() {
+		return s.first, nil
+	}
+	return s.FleetStore.Get(ctx, id)
+}
+
+func (s *outdatedStore) Journal(ctx context.Context, id string) ([]task.Entry, error) {
+	if s.outdated.Load() {
+		return nil, nil
+	}
+	return s.FleetStore.Journal(ctx, id)
+}
+
+// Work does not repeat a step because a server of the store that was cut off returns an old journal.
+func TestOutdatedJournalIsReadAgain(t *testing.T) {
+	for _, records := range []bool{false, true} {
+		t.Run(fmt.Sprint("record too: ", records), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &member{store: memory.NewFleet().Store()}
+				store := &outdatedStore{FleetStore: m.store, records: records}
+				m.work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					var err error
+					if store.first, err = store.Get(ctx, run.ID()); err != nil {
+						return nil, err
+					}
+					if err := run.Record(ctx, task.Entry{Key: "a", Occurrence: 1}); err != nil {
+						return nil, err
+					}
+					store.outdated.Store(true)
+					time.AfterFunc(10*time.Second, func() { store.outdated.Store(false) })
+					entries, _, err := run.Journal(ctx)
+					return raw(fmt.Sprintf(`{"found":%d}`, len(entries))), err
+				}
+				m.Manager = newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return m.run }})
+				id := m.create(t, nil)
+				if got := found(t, result(t, m.Manager, id)); got != "1" {
+					t.Errorf("found %s entries", got)
+				}
+			})
+		})
+	}
+}

@@ -37,6 +37,9 @@ func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []In
 	if err := run.m.store.get(ctx, run.id, &r); err != nil {
 		return nil, nil, run.m.logFault("read task", err)
 	}
+	if run.m.fleet != nil && r.Revision < run.m.fleet.revision(run.id) {
+		return nil, nil, run.m.logFault("read task", errOutdated)
+	}
 	if r.Durable == nil {
 		return nil, nil, nil
 	}
@@ -44,9 +47,17 @@ func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []In
 		if entries, err = run.m.store.journal(ctx, run.id); err != nil {
 			return nil, nil, run.m.logFault("read journal", err)
 		}
+		if len(entries) < r.Durable.Recorded {
+			return nil, nil, run.m.logFault("read journal", errOutdated)
+		}
 	}
 	return entries, r.InputRequests, nil
 }
+
+// errOutdated reports that the store has returned an earlier record than the one that this process
+// has written, or fewer entries. A server that was cut off from the others may do so until it
+// notices. Without the latest entries, work would repeat steps.
+var errOutdated = errors.New("task: the store has returned outdated data")
 
 // Record adds an entry to the journal of restartable work. When it returns, the entry is stored,
 // durably if the store is durable, and the work may use it. If the process dies before that, a
