@@ -610,6 +610,8 @@ func (p *followPeriod) classify(ctx context.Context, err error) (retryable bool,
 	switch refusal, _ := errors.AsType[*jsonrpc.Error](failed); {
 	case failed == nil && !task.Terminal(state.Status):
 		return true, err
+	case failed == nil && state.Status == mcp.TaskStatusCompleted:
+		return false, err // its outcome is no error
 	case failed == nil:
 	case refusal == nil, temporary(refusal.Code):
 		return true, err

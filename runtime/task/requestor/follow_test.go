@@ -169,6 +169,23 @@ func TestRepeatedTemporaryErrorOfFailedTaskIsReturned(t *testing.T) {
 	})
 }
 
+// An error is not the outcome of a completed task: the process that responds may end, for example.
+func TestErrorIsNoOutcomeOfCompletedTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedReceiver{get: always(taskJSON("completed", "")), result: func(_ context.Context, n int) (codec.Encoder, error) {
+			if n == 1 {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "context canceled"}
+			}
+			return text("done"), nil
+		}}
+		r, err := s.start(t).Result(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "result", "done", content(t, r))
+	})
+}
+
 // Result fails if responses leave the state of the task unclear.
 func TestUnclearResponsesAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
