@@ -898,19 +898,25 @@ func (f *faultRun) verifyNothingLeft() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if n := f.messages(ctx, fleetName+"-0", ">"); n > 0 {
+	prefix := fleetName + ".0."
+	if n := f.messages(ctx, fleetName+"-0", prefix+"r.>") + f.messages(ctx, fleetName+"-0", prefix+"p.>"); n > 0 {
 		f.t.Errorf("%d messages of tasks are left", n)
 	}
-	// Entries without a task may be those of a task that is being created. They are removed later.
+	// Entries without a task may be those of a task that is being created or claimed. They are removed
+	// later.
 	entries := f.messages(ctx, fleetName+"-0-index", ">")
 	if entries > 2*f.unsure {
 		f.t.Errorf("%d entries of indexes are left, and %d creations have failed", entries, f.unsure)
+	}
+	held := f.messages(ctx, fleetName+"-0", prefix+"h.>") - f.messages(ctx, fleetName+"-0", prefix+"h._.*")
+	if held > f.unsure+total(f.faults) {
+		f.t.Errorf("%d entries of holders are left, and %d creations have failed", held, f.unsure)
 	}
 	open := f.messages(ctx, jetstreamstore.DefaultName, jetstreamstore.DefaultName+".s.*.o")
 	if open > f.unclosed {
 		f.t.Errorf("%d sessions are left, and clients have left %d open at most", open, f.unclosed)
 	}
-	f.t.Logf("left until they expire: %d parts of records, %d entries of indexes, %d sessions", orphans, entries, open)
+	f.t.Logf("left until they expire: %d messages of the store, %d entries of indexes, %d entries of holders, %d sessions", orphans, entries, held, open)
 	if _, err := jetstreamstore.Open(ctx, f.js, jetstreamstore.Options{Replicas: 3, MaxAge: time.Second}); err != nil {
 		f.t.Fatal(err)
 	}
