@@ -27,13 +27,16 @@ const (
 
 // Headers of published messages.
 const (
-	headerExpect   = "Nats-Expected-Last-Subject-Sequence"
-	headerTTL      = "Nats-TTL"
-	headerBatch    = "Nats-Batch-Id"
-	headerBatchSeq = "Nats-Batch-Sequence"
-	headerCommit   = "Nats-Batch-Commit"
-	headerSequence = "Nats-Sequence"
-	headerTime     = "Nats-Time-Stamp"
+	headerExpect = "Nats-Expected-Last-Subject-Sequence"
+	// headerExpectSubject is the subject that headerExpect refers to, with wildcards, if it is not that
+	// of the message.
+	headerExpectSubject = "Nats-Expected-Last-Subject-Sequence-Subject"
+	headerTTL           = "Nats-TTL"
+	headerBatch         = "Nats-Batch-Id"
+	headerBatchSeq      = "Nats-Batch-Sequence"
+	headerCommit        = "Nats-Batch-Commit"
+	headerSequence      = "Nats-Sequence"
+	headerTime          = "Nats-Time-Stamp"
 )
 
 // Error codes of the server.

@@ -102,7 +102,9 @@ func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] 
 				}
 			}
 			if empty && err == nil && member != "" {
-				err = m.s.strike(ctx, member)
+				if err = m.s.confirmEmpty(ctx, member); err == nil {
+					err = m.s.strike(ctx, member)
+				}
 			}
 		}
 		if err = cmp.Or(err, o.damaged); err != nil {
@@ -283,6 +285,32 @@ func (s *Store) enroll(ctx context.Context, member string) error {
 		return err
 	})
 }
+
+// confirmEmpty fails unless the index of a member is empty. Unlike a read, its answer is never that of
+// a server that was cut off from the others and takes itself for the leader: it publishes messages,
+// which are accepted only if there is no entry.
+func (s *Store) confirmEmpty(ctx context.Context, member string) error {
+	for partition := range s.partitions {
+		prefix := s.prefix(partition) + ".h."
+		err := s.retry(ctx, "read index", func(ctx context.Context) error {
+			m := newMessage(prefix+"_."+token(member), nil, tombstone) // no member has this ID
+			m.Header.Set(headerExpect, "0")
+			m.Header.Set(headerExpectSubject, prefix+token(member)+".*")
+			_, err := s.publish(ctx, m)
+			return err
+		})
+		if hasCode(err, codeWrongSequence, codeSequenceInProcess) {
+			return fmt.Errorf("jetstream: index of member %q: %w", member, errOutdated)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errOutdated reports that a server has answered with outdated data.
+var errOutdated = errors.New("outdated data was read")
 
 // strike removes a member that has ended, and whose index is empty, from the roster.
 func (s *Store) strike(ctx context.Context, member string) error {

@@ -276,3 +276,22 @@ func TestMarkerEndsMembership(t *testing.T) {
 	}
 	<-m.Expired()
 }
+
+// A member whose index is not empty stays on the roster, even if a server has said that it is empty.
+func TestConfirmEmpty(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 3)
+	s, m := openHeld(t, c.Connect(t), "S")
+	if err := s.confirmEmpty(t.Context(), m.self.ID); err != nil {
+		t.Error(err)
+	}
+	createHeld(t, s, "x", m.self.ID)
+	for range 2 {
+		if err := s.confirmEmpty(t.Context(), m.self.ID); !errors.Is(err, errOutdated) {
+			t.Errorf("got %v", err)
+		}
+		if err := s.confirmEmpty(t.Context(), "OTHER"); err != nil {
+			t.Error(err)
+		}
+	}
+}
