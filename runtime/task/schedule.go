@@ -43,10 +43,10 @@ type pool struct {
 	// granted is the number of permits of this process. In a fleet, it is never more than what the
 	// quota says.
 	granted int64
-	// The others are used in a fleet only. declared is what the quota says that this member wants,
-	// and contended and stale are those of its Share. While dirty is set, the quota must be written,
-	// because what it says is unknown or is more than granted.
-	declared                int64
+	// The others are used in a fleet only. reported and declared are what the quota says that this
+	// member uses and wants, and contended and stale are those of its Share. While dirty is set, the
+	// quota must be written, because what it says is unknown or is more than granted.
+	reported, declared      int64
 	contended, stale, dirty bool
 	syncing                 bool // a goroutine writes the quota
 }
@@ -305,10 +305,11 @@ func (s *scheduler) unsettled(p *pool) bool {
 	if p.max == 0 {
 		return p.dirty
 	}
-	want := s.wants(p)
+	want, has, had := s.wants(p), max(p.granted, p.inUse), max(p.granted, p.reported)
 	return p.dirty ||
-		want > p.granted && (p.stale || p.declared <= p.granted) || // it does not wait yet
-		want <= p.granted && p.declared > p.granted || // it waits no longer
+		want > has && (p.stale || p.declared <= had) || // it does not wait yet
+		want <= has && p.declared > had || // it waits no longer
+		p.reported > p.granted && p.inUse < p.reported || // work of an earlier membership has returned
 		p.contended && p.granted > p.inUse
 }
 
@@ -332,7 +333,7 @@ func (s *scheduler) sync(p *pool) {
 		cancel()
 		s.mu.Lock()
 		if err == nil && s.m.fleet.current() == membership && !lapsed(membership) {
-			p.dirty, p.declared = false, r.Want
+			p.dirty, p.reported, p.declared = false, r.Used, r.Want
 			p.apply(membership.Share(p.quota()))
 			s.dispatch()
 		}
@@ -387,7 +388,7 @@ func (s *scheduler) fence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.pools {
-		p.granted, p.declared, p.contended, p.stale, p.dirty = 0, 0, false, false, p.inUse > 0
+		p.granted, p.reported, p.declared, p.contended, p.stale, p.dirty = 0, 0, 0, false, false, p.inUse > 0
 	}
 	for _, cancel := range s.calls {
 		cancel(ErrFenced)

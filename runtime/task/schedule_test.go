@@ -434,6 +434,82 @@ func TestAcquireIsFenced(t *testing.T) {
 	})
 }
 
+// Work that returns after its lease has ended used what was not granted any longer. Then the member
+// asks for a permit like any other.
+func TestMemberWaitsAfterLateWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, g := memory.NewFleet(), newGauge()
+		late := make(chan struct{})
+		first := true
+		a := join(t, f, task.Config{ToolLimit: limitTo("tool", 1)}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if first {
+				first = false
+				<-late
+			}
+			return g.lasts("a", time.Second)(ctx, run)
+		})
+		b := gauged(t, f, g, 1, time.Second)
+		id := a.create(t, nil)
+		synctest.Wait()
+		a.store.Cut()
+		result(t, b.Manager, id) // b keeps the permit
+		a.store.Heal()
+		time.Sleep(task.DefaultLease)
+		id = a.create(t, nil)
+		time.Sleep(time.Second)
+		if s := a.Stats(); s.Queued != 1 {
+			t.Errorf("%+v", s)
+		}
+		close(late)
+		time.Sleep(time.Minute)
+		if s := get(t, a.Manager, id).Status; s != mcp.TaskStatusCompleted || g.greatest != 1 {
+			t.Errorf("status %s, %d at once", s, g.greatest)
+		}
+	})
+}
+
+// A member with many tasks gives each permit back while another one waits.
+func TestMembersHaveTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, g := memory.NewFleet(), newGauge()
+		a, b := gauged(t, f, g, 1, time.Second), gauged(t, f, g, 1, time.Second)
+		for range 10 {
+			a.create(t, nil)
+		}
+		synctest.Wait()
+		start := time.Now()
+		id := b.create(t, nil)
+		if result(t, b.Manager, id); time.Since(start) > 3*time.Second {
+			t.Errorf("the task of the other member took %v", time.Since(start))
+		}
+	})
+}
+
+// While it is unknown whether a permit was given back, it is not used.
+func TestUnknownPermitIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, g := memory.NewFleet(), newGauge()
+		a, store := joinRacing(t, f, task.Config{ToolLimit: limitTo("tool", 2)}, g.lasts("a", time.Minute))
+		b := gauged(t, f, g, 2, time.Hour)
+		a.create(t, nil)
+		first := a.create(t, nil)
+		time.Sleep(time.Second)
+		if _, err := a.Cancel(t.Context(), "alice", first, nil); err != nil { // a keeps its permit
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		store.set(hooks{reserve: func() error { return memory.ErrCut }})
+		b.create(t, nil) // a gives the permit back, and learns nothing of it
+		time.Sleep(time.Second / 2)
+		a.create(t, nil)
+		time.Sleep(10 * time.Second)
+		if running, started := g.now(); running != 2 || started != 3 || g.greatest != 2 {
+			t.Errorf("%d of %d run, %d at once", running, started, g.greatest)
+		}
+		store.set(hooks{})
+	})
+}
+
 // A member uses its permits again without a write while no other member waits.
 func TestPermitsAreUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
