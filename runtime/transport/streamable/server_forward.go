@@ -275,6 +275,13 @@ func (b *forwardBody) Close() error {
 	return nil
 }
 
+// begun reports whether the transport has read a part of the body.
+func (b *forwardBody) begun() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.read > 0 || b.whole || b.err != nil
+}
+
 // maxSkip is how many bytes of a body are skipped that the other process does not read, so that the
 // connection can be used again.
 const maxSkip = 256 << 10
@@ -303,6 +310,12 @@ func (b *forwardBody) end(w http.ResponseWriter) (whole bool, err error) {
 		w.Header().Set("Connection", "close") // the rest is no request
 	}
 	return whole, err
+}
+
+// skipBody skips the body of a request that was not forwarded; see end.
+func skipBody(w http.ResponseWriter, r *http.Request) {
+	body := forwardBody{body: r.Body, length: r.ContentLength, conn: http.NewResponseController(w)}
+	body.end(w)
 }
 
 // forwardWriter writes the response to a forwarded request. Its client may accept no data.
@@ -349,22 +362,47 @@ func (w *forwardWriter) Write(p []byte) (int, error) {
 // FlushError writes the header, if that was not written.
 func (w *forwardWriter) FlushError() error { return w.write() }
 
+// A request waits at most reachTimeout for a process that cannot be reached: until it can be, or until
+// it counts as dead. Some clients do not send requests again after status 503, and give up a stream
+// after a few seconds.
+const (
+	reachTimeout  = 30 * time.Second
+	reachInterval = time.Second
+)
+
+// awaitHolder waits before the next attempt to forward a request. It returns false if there is none.
+func (h *Handler) awaitHolder(r *http.Request, start time.Time) bool {
+	if time.Since(start) >= reachTimeout || r.Context().Err() != nil {
+		return false
+	}
+	timer := h.timers.start(reachInterval)
+	defer h.timers.stop(timer)
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+	case <-h.forwarder.getsEnd.Done(): // the Handler shuts down
+	}
+	return false
+}
+
 // forward passes a request on to the process that holds its session, and the response back. That
-// process admits the request again: the header has the credentials of the client.
-func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, holder Holder) {
+// process admits the request again: the header has the credentials of the client. forward returns
+// false if the process has not been reached. Otherwise it has answered the request.
+func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, holder Holder) (ok bool) {
 	if r.Header.Get(headerForwarded) != "" { // the holder has changed meanwhile
 		refuse(w, errMoved)
-		return
+		return true
 	}
 	target, err := url.Parse(holder.URL)
 	if err != nil {
 		h.o.Logger.Error("request not forwarded", logged(id), "error", err)
 		refuse(w, errMoved)
-		return
+		return true
 	}
 	if !h.beginForward() {
 		refuse(w, errDraining)
-		return
+		return true
 	}
 	defer h.endForward()
 	dead, release := h.forwarder.follow(holder)
@@ -384,7 +422,12 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, hol
 	// looks for the end of the body at that time, takes that for a failure.
 	out.conn.EnableFullDuplex()
 	body := &forwardBody{body: r.Body, length: r.ContentLength, conn: &out.conn}
-	defer body.end(w) // if the client has disconnected
+	defer func() {
+		if ok {
+			body.end(w) // if the client has disconnected
+		}
+	}()
+	ok = true
 	r = r.WithContext(ctx)
 	if r.ContentLength != 0 {
 		out.conn.SetReadDeadline(time.Now().Add(h.o.ReadTimeout)) // package http removes it at the end of the body
@@ -418,18 +461,23 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, id string, hol
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			h.o.Logger.Warn("request not forwarded", logged(id), "error", err)
+			if !body.begun() {
+				ok = false
+				return
+			}
 			whole, err := body.end(w)
 			switch {
 			case err != nil:
 				guard.RefuseIncomplete(w, err)
 			case whole: // with status 503, the client would send it again
 				panic(http.ErrAbortHandler)
-			default: // the other process has not received it, or the method is not POST
+			default: // the other process has not received it
 				refuse(w, errMoved)
 			}
 		},
 	}
 	proxy.ServeHTTP(out, r)
+	return ok
 }
 
 // beginForward counts a forwarded request. It returns false if the handler is shutting down.

@@ -440,6 +440,35 @@ func TestHangingHolder(t *testing.T) {
 	})
 }
 
+// Requests to a process that cannot be reached wait until it counts as dead, and are then served once,
+// elsewhere.
+func TestRequestsWaitForUnreachableHolder(t *testing.T) {
+	inFleet(t, streamable.HandlerOptions{}, func(t *testing.T, f *fleet, a, b *testServer) {
+		id := a.openSession(initialize)
+		a.stop()
+		f.mu.Lock()
+		f.holder[id] = "a" // as if it was killed
+		f.mu.Unlock()
+		time.AfterFunc(20*time.Second, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.dead["a"] = true
+		})
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if got := b.text(call(1, "echo"), "MCP-Session-Id", id); got != result(1) {
+				t.Errorf("the call: %s", got)
+			}
+		})
+		b.events("GET", "", "MCP-Session-Id", id).next()
+		wg.Wait()
+		if d := time.Since(start); d < 20*time.Second || d > 22*time.Second || b.tools.calls.Load() != 1 {
+			t.Errorf("%d calls after %v", b.tools.calls.Load(), d)
+		}
+	})
+}
+
 // A client that reads no response to a forwarded request does not hold it up forever.
 func TestForwardToStalledClient(t *testing.T) {
 	inFleet(t, streamable.HandlerOptions{StallTimeout: 10 * time.Second}, func(t *testing.T, f *fleet, a, b *testServer) {

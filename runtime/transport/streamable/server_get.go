@@ -28,16 +28,28 @@ func (h *Handler) sessionOf(ctx context.Context, w http.ResponseWriter, r *http.
 		return nil, false
 	}
 	principal, _ := transport.Principal(ctx)
-	c, err := h.find(ctx, r, id, principal)
-	if held, ok := errors.AsType[heldError](err); ok {
-		h.forward(w, r, id, Holder(held))
-		return nil, false
+	forwarded := false
+	for start := time.Now(); ; {
+		c, err := h.find(ctx, r, id, principal)
+		if held, ok := errors.AsType[heldError](err); ok {
+			if h.forward(w, r, id, Holder(held)) {
+				return nil, false
+			}
+			forwarded = true
+			if h.awaitHolder(r, start) {
+				continue
+			}
+			err = errMoved
+		}
+		if err != nil {
+			if forwarded {
+				skipBody(w, r)
+			}
+			refuse(w, err)
+			return nil, false
+		}
+		return c, checkProtocol(w, r, c)
 	}
-	if err != nil {
-		refuse(w, err)
-		return nil, false
-	}
-	return c, checkProtocol(w, r, c)
 }
 
 // delete ends a session.
