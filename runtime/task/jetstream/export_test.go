@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +60,11 @@ func Entries(t testing.TB, s *Store) (n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += len(list)
+		for _, subject := range list {
+			if !strings.Contains(subject, ".h._.") { // see confirmEmpty
+				n++
+			}
+		}
 	}
 	return n
 }
