@@ -124,6 +124,7 @@ func (f *fleet) run() {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	again := false
+	looks := 2 // that are left; a server that was cut off may answer the first with an old index
 	fenced := f.watchLease(f.current())
 	for {
 		select {
@@ -132,15 +133,15 @@ func (f *fleet) run() {
 		case <-fenced:
 			f.rejoin()
 			fenced = f.watchLease(f.current())
-			again = false
+			again, looks = false, 2
 		case <-f.scans:
-			again = false
+			again, looks = false, 2
 		case <-retry.C:
 		}
 		retry.Stop()
-		if left := f.adoptOrphans(again); left {
-			// Members may disagree about who takes over a task, and the store may fail.
-			again = true
+		looks--
+		// Members may disagree about who takes over a task, and the store may fail.
+		if again = f.adoptOrphans(again); again || looks > 0 {
 			retry.Reset(f.current().Self().Lease)
 		}
 	}

@@ -221,6 +221,32 @@ func TestTaskIsTakenBackFromDeadMember(t *testing.T) {
 	})
 }
 
+// A task is taken over although the first look after the end of its holder finds nothing, as if the
+// server that answered were cut off from the others.
+func TestOrphanMissedByFirstLookIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a := join(t, f, task.Config{}, untilDone)
+		b, store := joinRacing(t, f, task.Config{}, untilDone)
+		time.Sleep(5 * time.Minute) // b has looked after it has joined
+		id := a.create(t, nil)
+		synctest.Wait()
+		store.set(hooks{noOrphans: true})
+		a.cut(t)
+		time.Sleep(task.DefaultLease + time.Second)
+		synctest.Wait()
+		store.set(hooks{})
+		if n := b.runs.Load(); n != 0 {
+			t.Fatalf("%d runs after the first look", n)
+		}
+		time.Sleep(task.DefaultLease)
+		synctest.Wait()
+		if r := b.record(t, id); r.Claim.Epoch != 2 || b.runs.Load() != 1 {
+			t.Errorf("claim %v, %d runs", r.Claim, b.runs.Load())
+		}
+	})
+}
+
 // A member has read a record before it has claimed the task, and looks at it afterwards.
 func TestOldRecordDoesNotEndNewRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -301,6 +327,7 @@ func TestOfferIsRepeated(t *testing.T) {
 		f := memory.NewFleet()
 		front, store := joinRacing(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
 		worker := join(t, f, task.Config{}, returns(`{"found":1}`))
+		time.Sleep(time.Hour) // the worker looks for tasks only after it has joined
 		var offers atomic.Int64
 		store.set(hooks{offer: func() error {
 			if offers.Add(1) < 3 {
