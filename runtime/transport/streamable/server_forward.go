@@ -246,11 +246,8 @@ var errStopped = errors.New("request has ended")
 func (b *forwardBody) Read(p []byte) (n int, err error) {
 	b.reading.Lock()
 	defer b.reading.Unlock()
-	b.mu.Lock()
-	stopped := b.stopped
-	b.mu.Unlock()
-	if stopped {
-		return 0, errStopped
+	if err := b.ended(); err != nil {
+		return 0, err
 	}
 	n, err = b.body.Read(p)
 	b.mu.Lock()
@@ -265,6 +262,20 @@ func (b *forwardBody) Read(p []byte) (n int, err error) {
 		b.err = err
 	}
 	return n, err
+}
+
+// ended returns the error of a read that must not read the body, or nil. The transport reads once
+// more after the whole body, and takes another error than io.EOF for a failure of the request.
+func (b *forwardBody) ended() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.whole:
+		return io.EOF
+	case b.stopped:
+		return errStopped
+	}
+	return nil
 }
 
 // Close lets the transport read nothing more. Package http closes the body itself.
