@@ -29,16 +29,15 @@ func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputR
 }
 
 func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []InputRequest, err error) {
-	// Only the holder of a task adds entries and input requests.
-	if r := run.latest.Load(); r != nil && (r.Durable == nil || r.Durable.Recorded == 0) && len(r.InputRequests) == 0 && ctx.Err() == nil {
-		return nil, nil, nil
-	}
 	var r Record
 	if err := run.m.store.get(ctx, run.id, &r); err != nil {
 		return nil, nil, run.m.logFault("read task", err)
 	}
 	if run.m.fleet != nil && r.Revision < run.m.fleet.revision(run.id) {
 		return nil, nil, run.m.logFault("read task", errOutdated)
+	}
+	if run.fenced(&r) {
+		return nil, nil, ErrFenced
 	}
 	if r.Durable == nil {
 		return nil, nil, nil
