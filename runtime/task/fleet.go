@@ -203,6 +203,9 @@ func (f *fleet) rejoin() {
 	}
 	f.mu.Lock()
 	f.membership = membership
+	if m.draining.Load() {
+		drain(membership)
+	}
 	ids := make([]string, 0, len(f.followed))
 	for id, each := range f.followed {
 		each.stop = f.follower(id)
@@ -501,7 +504,15 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 	own, open := f.ownOrphans(membership)
 	left = open
 	for _, r := range own {
-		adopt(r)
+		switch {
+		case !f.m.draining.Load():
+			adopt(r)
+		case r.Claim.Member != self.ID: // the others find it, too
+		case r.Restartable && f.othersServe(r.Name):
+			f.giveUp(&r)
+		default:
+			adopt(r)
+		}
 	}
 	for r, err := range orphans(f.m.lifetime, membership) {
 		if errors.Is(err, ErrCorrupt) {
@@ -608,7 +619,7 @@ func (f *fleet) claim(brief Record) (err error) {
 
 // offered takes over a task that another member offers.
 func (f *fleet) offered(id string) {
-	if f.current() == nil {
+	if f.current() == nil || f.m.draining.Load() {
 		return // run looks for tasks once this process has joined
 	}
 	var r Record
@@ -620,9 +631,9 @@ func (f *fleet) offered(id string) {
 	}
 }
 
-// serves reports whether a member runs the tasks of a tool.
+// serves reports whether a member runs the tasks of a tool that it does not hold yet.
 func serves(member *Member, tool string) bool {
-	return member.Tools == nil || slices.Contains(member.Tools, tool)
+	return !member.Draining && (member.Tools == nil || slices.Contains(member.Tools, tool))
 }
 
 // designated returns the ID of the member that should take over a task, or "" if none serves it.
@@ -675,8 +686,11 @@ func (run *Run) endClaiming() {
 }
 
 // Runs reports whether this process runs the restartable tasks of a tool that it creates. It returns
-// false if [Config].Member leaves the tool to other members of the fleet.
-func (m *Manager) Runs(tool string) bool { return m.fleet == nil || serves(&m.cfg.Member, tool) }
+// false if [Config].Member leaves the tool to other members of the fleet, and while this member drains
+// and another one runs the tool.
+func (m *Manager) Runs(tool string) bool {
+	return m.fleet == nil || serves(&m.cfg.Member, tool) && !(m.draining.Load() && m.fleet.othersServe(tool))
+}
 
 // Members returns the living members of the fleet, this one included, in ascending order of their
 // IDs. The list may be out of date. It is nil if the store is not [Shared].
@@ -710,6 +724,8 @@ func (m *Manager) TakeOver(ctx context.Context, id string) error {
 		return &MoveError{r.Status, mcp.TaskStatusWorking}
 	case m.fleet == nil || !r.Restartable:
 		return ErrNotMovable
+	case m.draining.Load():
+		return fmt.Errorf("%w: this member drains", ErrNotMovable)
 	case m.cfg.MaxReruns > 0 && r.Reruns >= m.cfg.MaxReruns:
 		return fmt.Errorf("%w: the task was re-run %d times without progress", ErrNotMovable, r.Reruns)
 	}

@@ -41,7 +41,8 @@ type Manager struct {
 	watches     watches
 	scheduler   scheduler
 
-	skewed bool // whether checkClock has logged a difference
+	skewed   bool        // whether checkClock has logged a difference
+	draining atomic.Bool // Drain was called
 
 	lastWaiter   atomic.Uint64         // number of the latest call that began to wait for a result
 	unstored     atomic.Int64          // outcomes that wait to be stored because the store has failed
@@ -56,6 +57,7 @@ type Manager struct {
 	resting   int                       // number of runs that rest
 	wakes     wakes                     // resting runs that have a time to wake
 	wakeTimer *time.Timer               // calls wakeDue; nil until first used
+	idle      chan struct{}             // see idleSignal; nil if nothing waits for it
 }
 
 // inputRequestID identifies an input request among those of all tasks.
@@ -112,7 +114,8 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close refuses new calls, ends blocked calls with [ErrClosed], and ends the contexts of all work.
+// Close refuses new calls, ends blocked calls with [ErrClosed], and ends the contexts of all work;
+// call [Manager.Drain] before to let work finish.
 // It then waits until the work has returned or ctx ends. If ctx has already ended, like the context
 // of [os/signal.NotifyContext] after the signal, Close does not wait, and outcomes are lost if the
 // store is closed next.

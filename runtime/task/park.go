@@ -168,6 +168,10 @@ func (m *Manager) rest(run *Run, wake time.Time) bool {
 		heap.Push(&m.wakes, run)
 		m.setWakeTimer()
 	}
+	if m.draining.Load() && m.fleet != nil {
+		m.group.Go(func() { m.fleet.handOverParked(run) }) // ends with the write
+	}
+	m.checkIdle()
 	m.group.Done()
 	return true
 }

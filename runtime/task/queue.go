@@ -8,6 +8,8 @@ type ticket struct {
 	principal string
 	pool      *pool  // nil if the work does not count there
 	slot      bool   // it is the work of a task, which counts against Config.MaxRunning
+	run       *Run   // of that task; nil for calls of Acquire
+	tool      string // name of its tool
 	number    uint64 // orders the tickets
 	start     func() // called once the work may start; must return at once
 

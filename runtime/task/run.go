@@ -148,7 +148,7 @@ func (m *Manager) setContext(run *Run, ctx context.Context) {
 	both.values, both.run = ctx, run
 	run.ctx.Store(&both.workContext)
 	if m.cfg.ParkAfter > 0 && m.cfg.Recover != nil {
-		both.parkAfter = m.cfg.ParkAfter
+		both.parkAfter = m.parkAfter()
 		run.waits.Store(&both.waits)
 	}
 }
@@ -173,6 +173,7 @@ func (m *Manager) removeRun(run *Run) {
 	run.endContext(context.Canceled)
 	m.mu.Lock()
 	delete(m.runs, run.id)
+	m.checkIdle()
 	m.mu.Unlock()
 	if m.fleet != nil {
 		m.fleet.unfollow(run.id)

@@ -67,7 +67,7 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 		return
 	}
 	s := &m.scheduler
-	t := &ticket{s: s, principal: r.Owner, slot: true}
+	t := &ticket{s: s, principal: r.Owner, slot: true, run: run, tool: r.Name}
 	ctx := run.ctx.Load()
 	t.start = func() {
 		if ctx.Err() != nil {
@@ -201,6 +201,29 @@ func (s *scheduler) withdraw(t *ticket) bool {
 	t.released = true
 	s.dispatch() // the fleet need not wait for what nothing wants any longer
 	return true
+}
+
+// withdrawAll withdraws the tickets of restartable work whose tool the function accepts. It returns
+// the runs of the tasks. The caller must remove them.
+func (s *scheduler) withdrawAll(accepts func(tool string) bool) (runs []*Run) {
+	var tickets []*ticket
+	s.mu.Lock()
+	for _, p := range s.pools {
+		for _, l := range p.queue.lines {
+			for e := l.tickets.Front(); e != nil; e = e.Next() {
+				if t := e.Value.(*ticket); t.run != nil && t.run.durable {
+					tickets = append(tickets, t)
+				}
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range tickets {
+		if accepts(t.tool) && s.withdraw(t) {
+			runs = append(runs, t.run)
+		}
+	}
+	return runs
 }
 
 // remove removes a ticket from its queue. The caller holds mu.

@@ -41,6 +41,9 @@ type Member struct {
 	Lease time.Duration
 	// Joined is when the member has joined. Join sets it.
 	Joined time.Time
+	// Draining is set once the member takes over no more tasks. [Membership.Drain] sets it, and Join
+	// resets it.
+	Draining bool
 }
 
 // DefaultLease is the default of [Member].Lease.
@@ -65,7 +68,7 @@ func (m Member) WithDefaults() Member {
 // Events are the callbacks of a member. They may be called concurrently and must return at once.
 type Events struct {
 	// Departed is called when another member has left or died, and when that may have been missed.
-	// Members does not list that member any longer.
+	// Members does not list that member any longer. It is also called when another member drains.
 	Departed func()
 	// Offered is called with the id of a task that [Membership.Offer] offers to this member.
 	Offered func(id string)
@@ -119,6 +122,9 @@ type Membership interface {
 	// the quota.
 	Share(quota string) Share
 
+	// Drain sets Draining of this member, at once in what Self and Members of this member return, and
+	// soon in what Members of the others return. It may be called again, and returns at once.
+	Drain()
 	// Leave ends the membership: other members take over its tasks.
 	Leave(ctx context.Context) error
 }

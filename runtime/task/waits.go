@@ -87,6 +87,20 @@ func (w *waits) check() {
 	w.ended.Cancel(ErrParked)
 }
 
+// hurry lowers the time after which the waits end with ErrParked.
+func (w *waits) hurry(parkAfter time.Duration) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.parkAfter = min(w.parkAfter, parkAfter)
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = time.AfterFunc(w.parkAfter, w.check)
+	}
+}
+
 // stop stops the timer once the work has returned.
 func (w *waits) stop() {
 	if w == nil {

@@ -47,15 +47,16 @@ func (s *Store) hold(ctx context.Context, before *stored, next *task.Record) (se
 	return s.addHeld(ctx, next)
 }
 
-// release removes the entry that is no longer needed after a write. If another member has claimed
-// the task, that member must be alive: otherwise readers of orphans may already have read its index.
+// release removes the entry that is no longer needed after a write. If a member has claimed the task,
+// or has given it up, that member must be alive: otherwise readers of orphans may already have read
+// the index that has the other entry.
 func (s *Store) release(before, after *stored) {
 	if before.held == after.held {
 		return
 	}
 	if after.held != 0 {
 		m := s.member.Load()
-		if m == nil || m.self.ID != after.record.Claim.Member || m.lapsed() {
+		if m == nil || m.self.ID != cmp.Or(after.record.Claim.Member, before.record.Claim.Member) || m.lapsed() {
 			return
 		}
 	}

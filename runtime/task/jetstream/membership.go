@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -29,6 +30,8 @@ const (
 	headerMessage = "Mcpwire-Message"
 	// headerLeft marks the last message of a member that has left.
 	headerLeft = "Mcpwire-Left"
+	// headerDraining marks the messages of a member that drains.
+	headerDraining = "Mcpwire-Draining"
 	// headerMarker marks a message that the server writes when another one has expired.
 	headerMarker = "Nats-Marker-Reason"
 )
@@ -42,13 +45,13 @@ const minLease = time.Second
 // message by compare-and-set, so that a member that the others have seen dead stays dead.
 type membership struct {
 	s       *Store
-	self    task.Member
-	started time.Time // with a monotonic reading
-	data    []byte    // self as JSON
+	self    task.Member // Draining is guarded by mu
+	started time.Time   // with a monotonic reading
 	events  task.Events
 	expired chan struct{}
 	left    chan struct{} // closed by Leave
 	lost    chan struct{} // closed by lose
+	drained chan struct{} // closed by Drain
 	once    sync.Once     // closes left
 	renewed chan struct{} // closed when the goroutine that renews the lease has ended
 
@@ -86,6 +89,13 @@ type wireMember struct {
 	Tools  []string  `json:"tools"` // null stands for all
 	Lease  int64     `json:"leaseMs"`
 	Joined time.Time `json:"joined"`
+	// Draining is absent in the messages of versions that do not drain.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// encodeMember returns the JSON of a member.
+func encodeMember(m task.Member) ([]byte, error) {
+	return json.Marshal(wireMember{m.Name, m.Tools, m.Lease.Milliseconds(), m.Joined, m.Draining})
 }
 
 func (s *Store) memberStream() string           { return s.options.Name + "-members" }
@@ -115,13 +125,9 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 	if self.Lease < minLease {
 		return nil, fmt.Errorf("jetstream: join: lease of %v is too short (must be at least %v)", self.Lease, minLease)
 	}
-	self.ID, self.Joined = rand.Text(), s.Now().UTC().Truncate(time.Millisecond)
-	data, err := json.Marshal(wireMember{self.Name, self.Tools, self.Lease.Milliseconds(), self.Joined})
-	if err != nil {
-		return nil, fmt.Errorf("jetstream: join: %w", err)
-	}
+	self.ID, self.Joined, self.Draining = rand.Text(), s.Now().UTC().Truncate(time.Millisecond), false
 	m := &membership{
-		s: s, self: self, started: time.Now(), data: data, events: e, expired: make(chan struct{}), left: make(chan struct{}), lost: make(chan struct{}), renewed: make(chan struct{}),
+		s: s, self: self, started: time.Now(), events: e, expired: make(chan struct{}), left: make(chan struct{}), lost: make(chan struct{}), drained: make(chan struct{}), renewed: make(chan struct{}),
 		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}}, followed: map[string]*followed{}, quotas: map[string]*quotaView{},
 	}
 	m.until = time.Now().Add(self.Lease)
@@ -191,13 +197,23 @@ func (m *membership) renew(ctx context.Context) error {
 // write writes the message of the member, with a lifetime. Left marks the last one.
 func (m *membership) write(ctx context.Context, lifetime time.Duration, left bool) error {
 	m.mu.Lock()
-	before := m.seq
+	before, self := m.seq, m.self
 	m.mu.Unlock()
-	msg := newMessage(m.s.memberKey(m.self.ID), m.data, lifetime)
+	var data []byte
+	if !left {
+		var err error
+		if data, err = encodeMember(self); err != nil {
+			return err
+		}
+	}
+	msg := newMessage(m.s.memberKey(self.ID), data, lifetime)
 	msg.Header.Set(headerExpect, strconv.FormatUint(before, 10))
 	msg.Header.Set(headerBegun, time.Since(m.started).String())
 	if left {
 		msg.Header.Set(headerLeft, "1")
+	}
+	if self.Draining {
+		msg.Header.Set(headerDraining, "1")
 	}
 	seq, err := m.s.publish(ctx, msg)
 	if hasCode(err, codeWrongSequence, codeSequenceInProcess) {
@@ -212,16 +228,16 @@ func (m *membership) write(ctx context.Context, lifetime time.Duration, left boo
 				return task.ErrConflict
 			default:
 				seq = present.Seq
+				if !bytes.Equal(present.Data, data) {
+					err = nats.ErrTimeout // the member has changed since that attempt
+				}
 			}
 		}
-	}
-	if err != nil {
-		return err
 	}
 	m.mu.Lock()
 	m.seq = max(m.seq, seq)
 	m.mu.Unlock()
-	return nil
+	return err
 }
 
 // keep renews the lease until the membership ends.
@@ -229,9 +245,12 @@ func (m *membership) keep() {
 	defer close(m.renewed)
 	timer := time.NewTimer(m.self.Lease / 3)
 	defer timer.Stop()
+	drained := m.drained
 	for {
 		select {
 		case <-timer.C:
+		case <-drained:
+			drained = nil
 		case <-m.lost:
 		case <-m.left:
 			return
@@ -302,7 +321,7 @@ func (m *membership) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	members := map[string]known{m.self.ID: {Member: m.self}}
+	members := make(map[string]known, len(found)+1)
 	for _, member := range found {
 		if member != nil {
 			members[member.ID] = known{*member, time.Now()}
@@ -310,6 +329,7 @@ func (m *membership) load(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	members[m.self.ID] = known{Member: m.self}
 	m.members = members
 	return nil
 }
@@ -326,7 +346,7 @@ func (m *membership) read(ctx context.Context, id string) (member *task.Member, 
 		if err := json.Unmarshal(msg.Data, &wire); err != nil {
 			return fmt.Errorf("member %q: %w", id, err)
 		}
-		member = &task.Member{ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined}
+		member = &task.Member{ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining}
 		return nil
 	})
 	return member, err
@@ -454,14 +474,16 @@ func (m *membership) processMember(id string, header nats.Header) {
 	}
 	m.mu.Lock()
 	member, listed := m.members[id]
+	drains := listed && !ended && !member.Draining && header.Get(headerDraining) != ""
 	if ended {
 		delete(m.members, id)
 	} else if listed {
 		member.heard = time.Now()
+		member.Draining = member.Draining || drains
 		m.members[id] = member
 	}
 	m.mu.Unlock()
-	if ended {
+	if ended || drains {
 		m.events.Departed()
 		return
 	}
@@ -517,7 +539,11 @@ func (m *membership) checkSilent() {
 }
 
 // Self implements [task.Membership].
-func (m *membership) Self() task.Member { return m.self }
+func (m *membership) Self() task.Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.self
+}
 
 // Members implements [task.Membership].
 func (m *membership) Members() []task.Member {
@@ -595,6 +621,18 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 	return nil
 }
 
+// Drain implements [task.Membership]. The next renewal, which follows at once, announces it.
+func (m *membership) Drain() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.self.Draining {
+		return
+	}
+	m.self.Draining = true
+	m.members[m.self.ID] = known{Member: m.self}
+	close(m.drained)
+}
+
 // Leave implements [task.Membership].
 func (m *membership) Leave(ctx context.Context) error {
 	m.once.Do(func() { close(m.left) })
@@ -606,9 +644,6 @@ func (m *membership) Leave(ctx context.Context) error {
 	}
 	m.unsubscribe()
 	// The others take the message for the end at once. The server removes it soon.
-	m.mu.Lock()
-	m.data = nil
-	m.mu.Unlock()
 	err := m.s.retry(ctx, "leave", func(ctx context.Context) error { return m.write(ctx, minLease, true) })
 	if errors.Is(err, task.ErrConflict) {
 		return nil // an earlier attempt has succeeded, or the lease has ended

@@ -216,7 +216,7 @@ func (s *FleetStore) Close() error {
 // membership is a member of a Fleet.
 type membership struct {
 	store   *FleetStore
-	self    task.Member
+	self    task.Member // Draining is guarded by the mu of the fleet
 	events  task.Events
 	expired chan struct{}
 	expiry  *time.Timer // ends the lease while the store is cut off; guarded by the store's mu
@@ -237,7 +237,7 @@ func (s *FleetStore) Join(ctx context.Context, m task.Member, e task.Events) (ta
 		return nil, err
 	}
 	m = m.WithDefaults()
-	m.Joined = time.Now()
+	m.Joined, m.Draining = time.Now(), false
 	f := s.fleet
 	f.mu.Lock()
 	f.joined++
@@ -266,9 +266,14 @@ func (f *Fleet) remove(m *membership) {
 	}
 	f.mu.Unlock()
 	close(m.expired)
-	for _, other := range others {
-		if other.store.reachable() == nil {
-			other.events.Departed()
+	departed(others)
+}
+
+// departed reports a change to those members whose stores are reachable.
+func departed(members []*membership) {
+	for _, m := range members {
+		if m.store.reachable() == nil {
+			m.events.Departed()
 		}
 	}
 }
@@ -300,7 +305,12 @@ func (f *Fleet) changed(id string, by *FleetStore) {
 }
 
 // Self implements [task.Membership].
-func (m *membership) Self() task.Member { return m.self }
+func (m *membership) Self() task.Member {
+	f := m.store.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return m.self
+}
 
 // Members implements [task.Membership].
 func (m *membership) Members() []task.Member {
@@ -393,6 +403,19 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 		to.events.Offered(id)
 	}
 	return nil
+}
+
+// Drain implements [task.Membership].
+func (m *membership) Drain() {
+	f := m.store.fleet
+	f.mu.Lock()
+	again := m.self.Draining
+	m.self.Draining = true
+	others := slices.DeleteFunc(slices.Clone(f.members), func(each *membership) bool { return each == m })
+	f.mu.Unlock()
+	if !again {
+		departed(others)
+	}
 }
 
 // Leave implements [task.Membership].

@@ -1,0 +1,206 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+)
+
+// drainParkAfter is the maximum of [Config].ParkAfter while a Manager drains.
+const drainParkAfter = time.Second
+
+// Drain prepares the end of the process. Call it before [Manager.Close], which ends the contexts of
+// work that still runs. Drain waits until no work runs, and returns nil. If ctx ends first, it
+// returns the cause of ctx; if the Manager is closed, [ErrClosed]. Work that only waits is parked
+// after a second, if it can be parked. The Manager continues to serve calls. Draining cannot be
+// undone. Drain may be called again.
+//
+// A member of a fleet that drains takes over no more tasks. It hands over restartable work that
+// waits for room or is parked, and leaves new tasks to other members, as a member that does not run
+// their tool. Both happen only if another member that does not drain runs the tool. Otherwise the
+// tasks stay here, and the next member that runs their tool takes them over once the Manager is
+// closed.
+func (m *Manager) Drain(ctx context.Context) error {
+	m.draining.Store(true)
+	handed := make(chan struct{})
+	if !m.spawn(func() { // ends when everything is handed over, or the Manager closes
+		defer close(handed)
+		m.parkSoon()
+		if m.fleet != nil {
+			drain(m.fleet.current())
+			m.fleet.handOver()
+		}
+	}) {
+		return ErrClosed
+	}
+	for _, done := range []func() <-chan struct{}{func() <-chan struct{} { return handed }, m.idleSignal} {
+		select {
+		case <-done():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-m.lifetime.Done():
+			return ErrClosed
+		}
+	}
+	return nil
+}
+
+// idleSignal returns a channel that is closed once no work runs or waits for room.
+func (m *Manager) idleSignal() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.idle == nil {
+		m.idle = make(chan struct{})
+	}
+	idle := m.idle
+	m.checkIdle()
+	return idle
+}
+
+// checkIdle closes the channel of idleSignal if no work runs or waits for room. The caller holds mu.
+func (m *Manager) checkIdle() {
+	if m.idle != nil && len(m.runs) == m.resting {
+		close(m.idle)
+		m.idle = nil
+	}
+}
+
+// parkSoon parks work that only waits within drainParkAfter.
+func (m *Manager) parkSoon() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, run := range m.runs {
+		run.waits.Load().hurry(m.parkAfter())
+	}
+}
+
+// parkAfter returns the time after which work that only waits is parked.
+func (m *Manager) parkAfter() time.Duration {
+	if m.draining.Load() {
+		return min(m.cfg.ParkAfter, drainParkAfter)
+	}
+	return m.cfg.ParkAfter
+}
+
+// drain calls Drain of a membership.
+func drain(membership Membership) {
+	boundary.Run(func() error { membership.Drain(); return nil })
+}
+
+// othersServe reports whether another member runs the tasks of a tool.
+func (f *fleet) othersServe(tool string) bool {
+	self := f.current().Self().ID
+	return slices.ContainsFunc(f.m.Members(), func(member Member) bool { return member.ID != self && serves(&member, tool) })
+}
+
+// handOver hands over the tasks whose work is parked or waits for room.
+func (f *fleet) handOver() {
+	m := f.m
+	var group sync.WaitGroup
+	defer group.Wait()
+	workers := make(chan struct{}, recoveryWorkers)
+	start := func(handOver func(*Run), run *Run) {
+		workers <- struct{}{}
+		group.Go(func() { // ends with the write
+			defer func() { <-workers }()
+			handOver(run)
+		})
+	}
+	// The tickets are withdrawn before the first write, so that their work does not start.
+	for _, run := range m.scheduler.withdrawAll(f.othersServe) {
+		start(f.handOverQueued, run)
+	}
+	m.mu.Lock()
+	var parked []*Run
+	for _, run := range m.runs {
+		if run.resting {
+			parked = append(parked, run)
+		}
+	}
+	m.mu.Unlock()
+	for _, run := range parked {
+		start(f.handOverParked, run)
+	}
+}
+
+// handOverQueued hands over the task of a run whose ticket was withdrawn, and removes the run.
+func (f *fleet) handOverQueued(run *Run) {
+	m := f.m
+	r, err := f.disclaim(run.id, run.claim, func(*Record) bool { return true })
+	if err == nil && !r.terminal() {
+		f.attendForeign(run, &r)
+	}
+	if err == nil {
+		m.limits.commit(&run.usage, &r, 0) // in case that it is terminal
+	}
+	m.limits.workReturned(&run.usage)
+	m.removeRun(run)
+	if err == nil && !r.terminal() {
+		f.placeForeign(&r)
+	}
+}
+
+// handOverParked hands over the task of a run that rests, and removes the run. It does nothing if the
+// work runs again, or if no other member runs its tool.
+func (f *fleet) handOverParked(run *Run) {
+	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(r.Name) })
+	if err == nil && r.Claim.Member == "" {
+		f.attendForeign(run, &r)
+		f.m.unpark(run.id, true)
+		f.placeForeign(&r)
+	}
+}
+
+// disclaim removes the holder from the record of an unfinished task, and returns the record. It does
+// nothing if ready returns false. It fails with ErrFenced if the claim is not the given one. If the
+// store fails, disclaim tries again until the Manager closes.
+func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r Record, err error) {
+	for {
+		r, err = f.m.change(context.Background(), id, func(r *Record) error {
+			if r.Claim != claim {
+				return ErrFenced
+			}
+			if r.terminal() || !ready(r) {
+				return errUnchanged
+			}
+			r.Claim.Member = ""
+			return nil
+		})
+		if err == nil || expectedError(err) || errors.Is(err, ErrCorrupt) || !f.m.pause(wakeRetry) {
+			return r, err
+		}
+	}
+}
+
+// attendForeign prepares a task that this member has disclaimed like one that createElsewhere has
+// created: it is offered again until a member has claimed it, and its requestor in this process
+// receives what the work sends.
+func (f *fleet) attendForeign(run *Run, r *Record) {
+	attendant := f.attend(r)
+	via := run.Requestor()
+	if _, elsewhere := via.(remote); !elsewhere {
+		attendant.setLastSeen(via)
+	}
+	f.mu.Lock()
+	each := f.followed[r.ID]
+	each.placing, each.stored = true, true
+	f.mu.Unlock()
+}
+
+// placeForeign offers a task after attendForeign, once its run is removed.
+func (f *fleet) placeForeign(r *Record) {
+	f.changed(r.ID) // for a claim before placing was set
+	f.place(r)
+	f.placeLater(r.ID)
+}
+
+// giveUp leaves a task that this member holds without a run to another member.
+func (f *fleet) giveUp(brief *Record) {
+	if r, err := f.disclaim(brief.ID, brief.Claim, func(*Record) bool { return true }); err == nil && !r.terminal() {
+		f.place(&r)
+	}
+}

@@ -1,0 +1,416 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// drain makes a member drain for at most a minute. The channel has the error of Drain.
+func (m *member) drain(t *testing.T) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	go func() { // ends with Drain
+		defer cancel()
+		done <- m.Drain(ctx)
+	}()
+	synctest.Wait()
+	return done
+}
+
+// drained waits until Drain returns.
+func drained(t *testing.T, done <-chan error) {
+	t.Helper()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// isHeld fails unless tasks are held by the member with an ID.
+func (m *member) isHeld(t *testing.T, id string, tasks ...string) {
+	t.Helper()
+	synctest.Wait()
+	for _, each := range tasks {
+		if r := m.record(t, each); r.Claim.Member != id {
+			t.Errorf("the task with status %s is held by %q, want %q", r.Status, r.Claim.Member, id)
+		}
+	}
+}
+
+// atOnce fails unless f takes no time.
+func atOnce(t *testing.T, f func()) {
+	t.Helper()
+	start := time.Now()
+	f()
+	if d := time.Since(start); d != 0 {
+		t.Errorf("it took %v", d)
+	}
+}
+
+// joinBoth is join for two kinds of work: that of steps, and that of tasks of createAsking.
+func joinBoth(t *testing.T, f *memory.Fleet, cfg task.Config, proceed <-chan struct{}) (*member, *racingStore) {
+	t.Helper()
+	m := &member{store: f.Store(), work: steps(proceed)}
+	store := &racingStore{FleetStore: m.store}
+	cfg.Store = store
+	cfg.Recover = func(r task.Record) task.Work {
+		if r.Durable.Version == "asks" {
+			return asks
+		}
+		return m.run
+	}
+	m.Manager = newManager(t, cfg)
+	synctest.Wait()
+	return m, store
+}
+
+// createAsking creates a restartable task of alice that asks once.
+func (m *member) createAsking(t *testing.T) string {
+	t.Helper()
+	return create(t, m.Manager, task.Request{Restartable: true, Work: asks, Version: "asks", Name: "tool"}).TaskID
+}
+
+// answers returns a requestor that gives one answer.
+func answers(answer string) *peer {
+	return &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(answer), nil
+	}}
+}
+
+func TestRunningWorkFinishesDuringDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		proceed := make(chan struct{})
+		a, b := join(t, f, task.Config{}, steps(proceed)), join(t, f, task.Config{}, steps(proceed))
+		id := a.create(t, nil)
+		done := a.drain(t)
+		start := time.Now()
+		time.AfterFunc(30*time.Second, func() { close(proceed) })
+		drained(t, done)
+		if d := time.Since(start); d != 30*time.Second {
+			t.Errorf("Drain returned after %v", d)
+		}
+		if status := get(t, b.Manager, id).Status; status != mcp.TaskStatusCompleted || b.runs.Load() != 0 {
+			t.Errorf("the task is %s after %d runs at the other member", status, b.runs.Load())
+		}
+	})
+}
+
+func TestUnfinishedWorkIsHandedOverAfterDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		proceed := make(chan struct{})
+		a, b := join(t, f, task.Config{}, steps(proceed)), join(t, f, task.Config{}, steps(proceed))
+		id := a.create(t, nil)
+		done := a.drain(t)
+		start := time.Now()
+		if err := <-done; !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute || b.runs.Load() != 0 {
+			t.Errorf("Drain returned after %v: %v; %d runs at the other member", time.Since(start), err, b.runs.Load())
+		}
+		atOnce(t, func() {
+			if err := a.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			close(proceed)
+			if got := found(t, result(t, b.Manager, id)); got != "1" || b.runs.Load() != 1 {
+				t.Errorf("found %s entries in %d runs", got, b.runs.Load())
+			}
+		})
+		if err := a.Drain(t.Context()); !errors.Is(err, task.ErrClosed) {
+			t.Errorf("drained after the end: %v", err)
+		}
+	})
+}
+
+// Tasks that are queued or parked move at once. Their work goes on at the other member, and their
+// requestor at the first one still receives what the work sends.
+func TestDrainHandsOverQueuedAndParkedTasks(t *testing.T) {
+	for name, limits := range map[string]task.Config{"running": {MaxRunning: 1}, "tool": {ToolLimit: limitTo("tool", 1)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := memory.NewFleet()
+				proceed := make(chan struct{})
+				limits.ParkAfter = time.Second
+				a, _ := joinBoth(t, f, limits, proceed)
+				via := &peer{}
+				parked := a.createAsking(t)
+				time.Sleep(time.Minute)
+				running, queued := a.create(t, nil), a.create(t, via)
+				b, _ := joinBoth(t, f, limits, proceed)
+				if s := a.Stats(); s.Running != 1 || s.Queued != 1 || s.Parked != 1 {
+					t.Fatalf("before: %+v", s)
+				}
+				members := a.Members()
+				var done <-chan error
+				atOnce(t, func() {
+					done = a.drain(t)
+					b.isHeld(t, members[1].ID, parked, queued)
+				})
+				b.isHeld(t, members[0].ID, running)
+				if s := a.Stats(); s.Running != 1 || s.Queued+s.Parked != 0 {
+					t.Errorf("the first member: %+v", s)
+				}
+				if s := b.Stats(); s.Running+s.Queued != 1 || s.Parked != 1 {
+					t.Errorf("the second member: %+v", s)
+				}
+				if r := b.record(t, queued); r.Claim.Epoch != 2 {
+					t.Errorf("claim %+v", r.Claim)
+				}
+				close(proceed)
+				drained(t, done)
+				p := answers(`"yes"`)
+				for id, want := range map[string]string{running: "0", queued: "0", parked: `"yes"`} {
+					out, err := b.Result(t.Context(), "alice", id, p)
+					if err != nil || found(t, out) != want {
+						t.Errorf("got %v, %v, want %s", out, err, want)
+					}
+				}
+				synctest.Wait()
+				if s := a.Stats(); s.Running+s.Queued+s.Parked != 0 {
+					t.Errorf("the first member at the end: %+v", s)
+				}
+				if len(via.received()) == 0 {
+					t.Error("the requestor received nothing")
+				}
+			})
+		})
+	}
+}
+
+// Work that only waits is parked soon during a drain, and then handed over.
+func TestDrainParksWaitingWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a, b := join(t, f, task.Config{ParkAfter: time.Hour}, asks), join(t, f, task.Config{}, asks)
+		id := a.create(t, nil)
+		start, done := time.Now(), a.drain(t)
+		drained(t, done)
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("Drain returned after %v", d)
+		}
+		b.isHeld(t, b.Members()[1].ID, id)
+		if s := b.Stats(); s.Parked != 1 {
+			t.Errorf("the other member: %+v", s)
+		}
+	})
+}
+
+// A member that drains gets neither new tasks nor those of members that have ended.
+func TestDrainingMemberIsOfferedNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a, b := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{}, untilDone)
+		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		c := join(t, f, task.Config{}, untilDone)
+		drained(t, a.drain(t))
+		if members := b.Members(); !members[0].Draining || members[1].Draining || a.Runs("tool") || !b.Runs("tool") {
+			t.Errorf("members are %+v", members)
+		}
+		for range 30 {
+			front.create(t, nil)
+			c.create(t, nil)
+		}
+		for range 30 {
+			a.create(t, nil) // as at a front end
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if a.runs.Load() != 0 || b.Stats().Running != 90 {
+			t.Errorf("%d runs at the member that drains, %+v at the other", a.runs.Load(), b.Stats())
+		}
+		id := a.create(t, nil)
+		if err := a.TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
+			t.Errorf("taken over: %v", err)
+		}
+	})
+}
+
+func TestTwoMembersDrainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		cfg := task.Config{MaxRunning: 1, ParkAfter: time.Second}
+		proceed := make(chan struct{})
+		a, _ := joinBoth(t, f, cfg, proceed)
+		b, _ := joinBoth(t, f, cfg, proceed)
+		c, _ := joinBoth(t, f, task.Config{}, proceed)
+		var ids []string
+		for _, m := range []*member{a, b} {
+			for range 20 {
+				ids = append(ids, m.createAsking(t))
+				time.Sleep(time.Minute)
+			}
+			m.create(t, nil) // runs
+			for range 20 {
+				ids = append(ids, m.create(t, nil))
+			}
+		}
+		atOnce(t, func() {
+			errs := make(chan error, 2)
+			for _, m := range []*member{a, b} {
+				go func() { errs <- m.Drain(t.Context()) }()
+			}
+			c.isHeld(t, c.Members()[2].ID, ids...)
+			close(proceed)
+			drained(t, errs)
+			drained(t, errs)
+			synctest.Wait()
+		})
+		if s := c.Stats(); s.Parked != 40 || s.Completed != 40 {
+			t.Errorf("the third member: %+v", s)
+		}
+	})
+}
+
+// If no other member runs the tool, tasks stay where they are, and new ones run. The next member takes
+// them over.
+func TestLastMemberDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		cfg := task.Config{MaxRunning: 1, ParkAfter: time.Second}
+		proceed := make(chan struct{})
+		a, _ := joinBoth(t, f, cfg, proceed)
+		other := join(t, f, task.Config{Member: task.Member{Tools: []string{"other"}}}, nil)
+		parked := a.createAsking(t)
+		time.Sleep(time.Minute)
+		ids := []string{parked, a.create(t, nil), a.create(t, nil)}
+		drained(t, other.drain(t))
+		done := a.drain(t)
+		ids = append(ids, a.create(t, nil))
+		a.isHeld(t, a.Members()[0].ID, ids...)
+		if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain returned %v", err)
+		}
+		if s := a.Stats(); s.Running != 1 || s.Queued != 2 || s.Parked != 1 {
+			t.Errorf("after the drain: %+v", s)
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		atOnce(t, func() {
+			b, _ := joinBoth(t, f, task.Config{}, proceed)
+			b.isHeld(t, b.Members()[1].ID, ids...)
+			if s := b.Stats(); s.Running != 3 || s.Parked != 1 {
+				t.Errorf("the next member: %+v", s)
+			}
+		})
+	})
+}
+
+func TestCancellationDuringDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a, b := join(t, f, task.Config{MaxRunning: 1}, untilDone), join(t, f, task.Config{MaxRunning: 1}, untilDone)
+		running, queued := a.create(t, nil), a.create(t, nil)
+		atOnce(t, func() {
+			done := a.drain(t)
+			for _, id := range []string{running, queued} {
+				if _, err := b.Cancel(t.Context(), "alice", id, nil); err != nil {
+					t.Error(err)
+				}
+			}
+			drained(t, done)
+			synctest.Wait()
+		})
+		if s := b.Stats(); s.Running+s.Queued != 0 {
+			t.Errorf("the other member: %+v", s)
+		}
+	})
+}
+
+// A member that has lost its lease while it drains still drains after it has joined again.
+func TestDrainOutlastsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a, b := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{}, untilDone)
+		id := a.create(t, nil)
+		done := a.drain(t)
+		a.store.Cut()
+		time.Sleep(task.DefaultLease + time.Second)
+		a.store.Heal()
+		drained(t, done)
+		time.Sleep(time.Minute)
+		members := b.Members()
+		if len(members) != 2 || members[0].Draining || !members[1].Draining || a.runs.Load() != 1 {
+			t.Errorf("members are %+v; %d runs", members, a.runs.Load())
+		}
+		b.isHeld(t, members[0].ID, id)
+	})
+}
+
+// A task is handed over although the store fails, or has written although it reports a failure.
+func TestHandOverOutlastsFailuresOfStore(t *testing.T) {
+	for name, lost := range map[string]bool{"write fails": false, "acknowledgement is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := memory.NewFleet()
+				cfg := task.Config{MaxRunning: 1, ParkAfter: time.Second}
+				proceed := make(chan struct{})
+				a, store := joinBoth(t, f, cfg, proceed)
+				parked := a.createAsking(t)
+				time.Sleep(time.Minute)
+				running, queued := a.create(t, nil), a.create(t, nil)
+				b, _ := joinBoth(t, f, task.Config{}, proceed)
+				members := b.Members()
+				fails := func(r task.Record) error {
+					if time.Since(members[1].Joined) < 3*time.Second {
+						return errors.New("the store fails")
+					}
+					return nil
+				}
+				if lost {
+					store.set(hooks{afterUpdate: fails, afterGet: fails})
+				} else {
+					store.set(hooks{afterGet: fails})
+				}
+				done := a.drain(t)
+				time.Sleep(10 * time.Second)
+				b.isHeld(t, members[1].ID, parked, queued)
+				close(proceed)
+				drained(t, done)
+				if s := a.Stats(); s.Running+s.Queued+s.Parked != 0 || s.Completed != 1 {
+					t.Errorf("the first member: %+v", s)
+				}
+				for _, id := range []string{running, queued} {
+					result(t, b.Manager, id)
+				}
+			})
+		})
+	}
+}
+
+// Without a fleet, running work finishes, work that only waits is parked, and nothing moves.
+func TestDrainWithoutFleet(t *testing.T) {
+	proceed := make(chan struct{})
+	runInBubble(t, task.Config{Recover: func(task.Record) task.Work { return asks }}, func(t *testing.T, m *task.Manager) {
+		proceed = make(chan struct{})
+		running := start(t, m, func(context.Context, *task.Run) (codec.Encoder, error) {
+			<-proceed
+			return raw(`{"found":1}`), nil
+		}).TaskID
+		waiting := create(t, m, task.Request{Restartable: true, Work: asks}).TaskID
+		began := time.Now()
+		time.AfterFunc(5*time.Second, func() { close(proceed) })
+		if err := m.Drain(t.Context()); err != nil || time.Since(began) != 5*time.Second {
+			t.Errorf("drained after %v: %v", time.Since(began), err)
+		}
+		if s := m.Stats(); s.Running != 0 || s.Parked != 1 || s.Completed != 1 || !m.Runs("tool") {
+			t.Errorf("after the drain: %+v", s)
+		}
+		found(t, result(t, m, running))
+		out, err := m.Result(t.Context(), "alice", waiting, answers(`"yes"`))
+		if err != nil || found(t, out) != `"yes"` {
+			t.Errorf("got %v, %v", out, err)
+		}
+	})
+}
