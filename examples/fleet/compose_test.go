@@ -27,6 +27,10 @@ func TestCompose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	period, err := time.ParseDuration(regexp.MustCompile(`(?m)^  stop_grace_period: (\S+)`).FindStringSubmatch(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
 	servers := 0
 	var front *options
 	var workers []*options
@@ -51,6 +55,9 @@ func TestCompose(t *testing.T) {
 		}
 		if o.name != name || !slices.Equal(hosts, names[:servers]) || o.replicas != servers {
 			t.Errorf("%s has the options %+v", name, o)
+		}
+		if least := o.drain + grace; period <= least {
+			t.Errorf("stop_grace_period is %v, must be more than %v", period, least)
 		}
 		o.secret = strings.Repeat("s", 32)
 		if o.http == "" {

@@ -43,8 +43,11 @@ import (
 type options struct {
 	nats, http, url, debug, tools, name, secret, file string
 	replicas                                          int
-	lease                                             time.Duration
+	lease, drain                                      time.Duration
 }
+
+// grace is how long calls and the end of work may take when the process ends, in addition to the drain.
+const grace = 5 * time.Second
 
 func main() {
 	log.SetFlags(0)
@@ -84,6 +87,7 @@ func (o *options) flags(set *flag.FlagSet) {
 	set.StringVar(&o.secret, "secret", os.Getenv("FLEET_SECRET"), "32 bytes or more of `SECRET`, the same in all processes that serve (default $FLEET_SECRET)")
 	set.StringVar(&o.file, "import", "", "copy the tasks of a bolt `FILE` to the servers, and end")
 	set.IntVar(&o.replicas, "replicas", 1, "replicas of new streams: `N` of 1, 3 or 5")
+	set.DurationVar(&o.drain, "drain", 10*time.Second, "`TIME` that tasks have to finish when the process ends; other processes continue the rest")
 	set.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which a process that has died is replaced")
 }
 
@@ -135,7 +139,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	if o.http == "" {
 		<-ctx.Done()
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.drain+grace)
 		defer cancel()
 		return s.Shutdown(end)
 	}
@@ -157,6 +161,7 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 		return nil, nil, err
 	}
 	cfg := &server.Config{TaskStore: store}
+	cfg.Drain = o.drain
 	if o.secret != "" {
 		cfg.StateKeys = [][]byte{[]byte(o.secret)}
 	}
@@ -205,7 +210,7 @@ func (o *options) serve(ctx context.Context, s *server.Server, listener net.List
 	case err = <-failed:
 	case <-ctx.Done():
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.drain+grace)
 	defer cancel()
 	return errors.Join(err, s.Shutdown(end), handler.Shutdown(end), web.Shutdown(end)) // in this order
 }

@@ -27,9 +27,9 @@ const localPrincipal = "local"
 
 // ServeStdio serves one client over standard input and output, until the client ends the session,
 // ctx ends, or the process receives SIGINT or SIGTERM. Running calls then have 5 seconds to finish,
-// or the Grace of [session.Config] if the client has ended the session. ServeStdio shuts down the
-// server, as [Server.Shutdown] does. It waits at most 5 seconds for handlers that ignore the end of
-// their context. A second signal ends the process at once.
+// in addition to [Config].Drain, or the Grace of [session.Config] if the client has ended the
+// session. ServeStdio shuts down the server, as [Server.Shutdown] does. It waits at most as long for
+// handlers that ignore the end of their context. A second signal ends the process at once.
 //
 // The process serves one user. The session therefore has the principal "local", unless
 // [Config].Session names another, so that the client can list its tasks. ServeStdio sets
@@ -61,7 +61,7 @@ func (s *Server) serveOnly(ctx context.Context, stop func(), conn transport.Conn
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace+s.cfg.Drain)
 	defer cancel()
 	err = s.shutdown(grace)
 	select {
@@ -104,7 +104,7 @@ func unlessEnded(ctx context.Context, err error) error {
 // shutdown is [Server.Shutdown], but ignores the errors of sessions and modern requests, such as that
 // ctx has ended.
 func (s *Server) shutdown(ctx context.Context) error {
-	return s.endAll(ctx, func(sess *session.Session) error {
+	return s.endAll(ctx, s.cfg.Drain, func(sess *session.Session) error {
 		sess.Shutdown(ctx)
 		return nil
 	}, func() error {
@@ -178,8 +178,8 @@ type ListenOptions struct {
 // ListenAndServe serves clients over Streamable HTTP at a TCP address, such as "localhost:8080",
 // until ctx ends, or the process receives SIGINT or SIGTERM. Options may be nil. The URL of the
 // endpoint is logged at level info, to [slog.Default] if the server has no Logger. Running calls
-// then have 5 seconds to finish; the server, the handler and the connections end in this order. A
-// second signal ends the process at once.
+// then have 5 seconds to finish, in addition to [Config].Drain; the server, the handler and the
+// connections end in this order. A second signal ends the process at once.
 //
 // The header of a request may take 10 seconds to arrive. For other limits, other endpoints and
 // middleware, use [Server.Handler] with an [http.Server].
@@ -245,7 +245,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	case <-ctx.Done():
 	}
 	stop() // a second signal ends the process
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace+s.cfg.Drain)
 	defer cancel()
 	err = errors.Join(err, s.shutdown(grace))
 	handler.Shutdown(grace)

@@ -94,6 +94,13 @@ type Config struct {
 	// tasks whose tool the server does not have; see [MaxRunning] for the others.
 	Tasks task.Config
 
+	// Drain is the maximum time for which [Server.Shutdown] lets the work of tasks finish before it
+	// ends the contexts of the work; see [task.Manager.Drain]. It begins with the shutdown, at the same
+	// time as the end of the sessions. In a fleet, tasks that do not run move to other processes at
+	// once. Give the context of Shutdown some seconds more, so that outcomes are stored. The default is
+	// 0: the contexts of the work end once the sessions have ended.
+	Drain time.Duration
+
 	// Types are the schemas of Go types, wherever the server infers schemas: of arguments and
 	// output of tools, of arguments of prompts, and of the forms of [Elicit]. See [DefineType].
 	Types []TypeDefinition
@@ -328,6 +335,10 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 	if cfg.Debounce < 0 {
 		mistakes = append(mistakes, fmt.Errorf("server: negative Debounce (%v)", cfg.Debounce))
 		cfg.Debounce = 0
+	}
+	if cfg.Drain < 0 {
+		mistakes = append(mistakes, fmt.Errorf("server: negative Drain (%v)", cfg.Drain))
+		cfg.Drain = 0
 	}
 	mistakes = append(mistakes, cfg.Caching.check()...)
 	if cfg.CallRate < 0 {
@@ -575,21 +586,22 @@ func suspend(conn transport.Conn) {
 // continue after a restart. It does not close the store of the tasks. A connection that is a
 // [transport.Suspender] preserves its session for another process. A handler must not call Close.
 func (s *Server) Close() error {
-	return s.endAll(context.Background(), func(sess *session.Session) error { return sess.Close() }, s.responder.Close)
+	return s.endAll(context.Background(), 0, func(sess *session.Session) error { return sess.Close() }, s.responder.Close)
 }
 
 // Shutdown ends all sessions in order, see [session.Session.Shutdown], and modern requests, see
 // [session.Responder.Shutdown], and waits for their handlers. Each open subscriptions/listen ends
-// with its result. Then it closes the task.Manager of the server. If ctx ends first, Shutdown stops
+// with its result. Meanwhile, the work of tasks has the time of [Config].Drain to finish. Then it
+// closes the task.Manager of the server. If ctx ends first, Shutdown stops
 // waiting for handlers and tasks that ignore the end of their context. Connections preserve their
 // sessions as with Close.
 func (s *Server) Shutdown(ctx context.Context) error {
-	return s.endAll(ctx, func(sess *session.Session) error { return sess.Shutdown(ctx) }, func() error { return s.responder.Shutdown(ctx) })
+	return s.endAll(ctx, s.cfg.Drain, func(sess *session.Session) error { return sess.Shutdown(ctx) }, func() error { return s.responder.Shutdown(ctx) })
 }
 
 // endAll ends all sessions with end and the modern requests with endModern, and waits for their
-// handlers until ctx ends. Then it closes the Manager.
-func (s *Server) endAll(ctx context.Context, end func(*session.Session) error, endModern func() error) error {
+// handlers until ctx ends, and for the work of tasks as long as drain. Then it closes the Manager.
+func (s *Server) endAll(ctx context.Context, drain time.Duration, end func(*session.Session) error, endModern func() error) error {
 	s.mu.Lock()
 	s.closed = true
 	handlers := s.handlers
@@ -616,6 +628,9 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error, e
 		group.Go(func() { note(end(sess)) })
 	}
 	group.Go(func() { note(endModern()) })
+	if drain > 0 {
+		group.Go(func() { s.drainTasks(ctx, drain) })
+	}
 	group.Wait()
 	left := make(chan struct{})
 	go func() { // ends when the last handler has returned
@@ -638,6 +653,18 @@ func (s *Server) endAll(ctx context.Context, end func(*session.Session) error, e
 		failed = errors.Join(failed, m.Close(ctx))
 	}
 	return failed
+}
+
+// drainTasks drains the Manager for a time, unless ctx ends first.
+func (s *Server) drainTasks(ctx context.Context, limit time.Duration) {
+	s.starting.Lock() // a Manager may be being made
+	m := s.tasks.Load()
+	s.starting.Unlock()
+	if m != nil {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		m.Drain(ctx) // what is left over ends with Close
+	}
 }
 
 // Sessions returns the sessions that are open, in no particular order.

@@ -127,6 +127,13 @@ func (f *fleet) handOver() {
 	}
 }
 
+// handOverTicket hands over the task of a ticket that waits, unless no other member runs its tool.
+func (f *fleet) handOverTicket(t *ticket) {
+	if t.run.durable && f.othersServe(t.tool) && f.m.scheduler.withdraw(t) {
+		f.handOverQueued(t.run)
+	}
+}
+
 // handOverQueued hands over the task of a run whose ticket was withdrawn, and removes the run.
 func (f *fleet) handOverQueued(run *Run) {
 	m := f.m

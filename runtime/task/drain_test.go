@@ -167,6 +167,7 @@ func TestDrainHandsOverQueuedAndParkedTasks(t *testing.T) {
 				}
 				close(proceed)
 				drained(t, done)
+				synctest.Wait()
 				p := answers(`"yes"`)
 				for id, want := range map[string]string{running: "0", queued: "0", parked: `"yes"`} {
 					out, err := b.Result(t.Context(), "alice", id, p)

@@ -25,7 +25,7 @@ var (
 )
 
 // Tasks with random steps, sleeps and input requests end with the results that their journals give,
-// although the members of the fleet are cut off, die, close and join again at random: each step is
+// although the members of the fleet are cut off, die, drain, close and join again at random: each step is
 // recorded once, each input request has one answer, and the outcome is the same at all members. The
 // limit of the tool holds at any time.
 func TestRandomFaultsOfFleet(t *testing.T) {
@@ -207,6 +207,13 @@ func (f *randomFleet) fault() {
 		m.store.Cut()
 		time.AfterFunc(time.Duration(f.random.Int64N(int64(3*randomLease))), m.store.Heal)
 	case 2: // closed, and started again
+		if limit := time.Duration(f.random.IntN(8000)-4000) * time.Millisecond; limit > 0 {
+			ctx, cancel := context.WithTimeout(f.t.Context(), limit)
+			if err := m.Drain(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				f.t.Error(err)
+			}
+			cancel()
+		}
 		f.close(m)
 		f.start(i)
 	case 3: // dead, and started again; its work notices nothing for a while

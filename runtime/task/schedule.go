@@ -83,6 +83,9 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 				m.runWork(run, ended, nil)
 			}
 		})
+		if m.draining.Load() && m.fleet != nil { // handOver may have missed the ticket
+			m.spawn(func() { m.fleet.handOverTicket(t) }) // ends with the write
+		}
 	}
 }
 

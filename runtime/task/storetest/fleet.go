@@ -35,6 +35,7 @@ func RunFleet(t *testing.T, fleet Fleet) {
 		test func(*testing.T, Fleet)
 	}{
 		{"members join and leave", membersJoin},
+		{"a member drains", memberDrains},
 		{"a lease ends", leaseEnds},
 		{"changes by other members are reported", changesReported},
 		{"changes during a lost connection are reported", changesWhileCut},
@@ -154,6 +155,35 @@ func membersJoin(t *testing.T, fleet Fleet) {
 	c := join(t, stores[1], task.Member{Name: "b"})
 	if c.Self().ID == b.Self().ID || a.lives(t, b) || !a.lives(t, c) {
 		t.Error("a member came back")
+	}
+}
+
+func memberDrains(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 2)
+	a, b := members[0], members[1]
+	draining := func(list []task.Member, of *member) bool {
+		return slices.ContainsFunc(list, func(m task.Member) bool { return m.ID == of.Self().ID && m.Draining })
+	}
+	eventually(t, "the first member knew the second", func() bool { return a.lists(b) })
+	if a.Self().Draining || draining(a.Members(), b) {
+		t.Error("a member drains from the start")
+	}
+	b.Drain()
+	b.Drain()
+	if !b.Self().Draining || !draining(b.Members(), b) {
+		t.Errorf("the member that drains is %+v", b.Self())
+	}
+	eventually(t, "the first member knew that the second drains", func() bool { return draining(a.Members(), b) })
+	<-a.departed
+	if !a.lives(t, b) || draining(b.Members(), a) {
+		t.Error("the second member is dead, or the first one drains")
+	}
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := join(t, b.store, task.Member{Draining: true})
+	if c.Self().Draining {
+		t.Error("a member drains that has just joined")
 	}
 }
 
