@@ -203,15 +203,15 @@ func (f *fleet) rejoin() {
 	}
 	f.mu.Lock()
 	f.membership = membership
-	if m.draining.Load() {
-		drain(membership)
-	}
 	ids := make([]string, 0, len(f.followed))
 	for id, each := range f.followed {
 		each.stop = f.follower(id)
 		ids = append(ids, id)
 	}
 	f.mu.Unlock()
+	if m.draining.Load() { // after the membership is set, because Drain sets draining first
+		drain(membership)
+	}
 	m.scheduler.rejoined()
 	for _, id := range ids {
 		f.changed(id)
