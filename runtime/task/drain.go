@@ -168,10 +168,11 @@ func (f *fleet) handOverParked(run *Run) {
 func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r Record, err error) {
 	for {
 		r, err = f.m.change(context.Background(), id, func(r *Record) error {
-			if r.Claim != claim {
+			disclaimed := r.Claim == Claim{Epoch: claim.Epoch} // by a write whose acknowledgement was lost
+			if r.Claim != claim && !disclaimed {
 				return ErrFenced
 			}
-			if r.terminal() || !ready(r) {
+			if disclaimed || r.terminal() || !ready(r) {
 				return errUnchanged
 			}
 			r.Claim.Member = ""

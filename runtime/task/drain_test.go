@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -363,14 +364,28 @@ func TestHandOverOutlastsFailuresOfStore(t *testing.T) {
 				running, queued := a.create(t, nil), a.create(t, nil)
 				b, _ := joinBoth(t, f, task.Config{}, proceed)
 				members := b.Members()
-				fails := func(r task.Record) error {
-					if time.Since(members[1].Joined) < 3*time.Second {
-						return errors.New("the store fails")
+				var mu sync.Mutex
+				until, writes := members[1].Joined.Add(3*time.Second), 0
+				failure := errors.New("the store fails")
+				fails := func(task.Record) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if time.Now().Before(until) {
+						return failure
 					}
 					return nil
 				}
 				if lost {
-					store.set(hooks{afterUpdate: fails, afterGet: fails})
+					until = time.Time{}
+					store.set(hooks{afterGet: fails, afterUpdate: func(r task.Record) error {
+						mu.Lock()
+						defer mu.Unlock()
+						if writes++; writes > 2 {
+							return nil
+						}
+						until = time.Now().Add(time.Second / 2) // nor can the write be confirmed
+						return failure
+					}})
 				} else {
 					store.set(hooks{afterGet: fails})
 				}
