@@ -49,10 +49,13 @@ func (m *Manager) later() time.Time {
 	return time.Now()
 }
 
+// ahead returns by how much the clock of this process is ahead of that of the store.
+func (m *Manager) ahead() time.Duration { return -time.Until(m.now()) }
+
 // checkClock logs when the clock of this process begins or ceases to differ from that of the store.
 // Only sweepLoop calls it.
 func (m *Manager) checkClock() {
-	ahead := -time.Until(m.now())
+	ahead := m.ahead()
 	switch skewed := ahead.Abs() > maxSkew; {
 	case skewed == m.skewed:
 		return
@@ -68,8 +71,7 @@ func (m *Manager) checkClock() {
 // processes of the store share; see [Clock]. Without one, and unless the clocks differ by seconds,
 // it returns t.
 func (run *Run) SharedTime(t time.Time) time.Time {
-	now := run.m.now()
-	if ahead := -time.Until(now); ahead.Abs() > maxSkew {
+	if ahead := run.m.ahead(); ahead.Abs() > maxSkew {
 		return t.Round(0).Add(-ahead)
 	}
 	return t

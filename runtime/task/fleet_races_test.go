@@ -138,6 +138,20 @@ func once(f func()) func() {
 	}
 }
 
+// claimAsDead claims a task as a member that has ended.
+func claimAsDead(t *testing.T, f *memory.Fleet, id string) {
+	t.Helper()
+	s := f.Store()
+	r, err := s.Get(t.Context(), id)
+	if err == nil {
+		r.Claim = task.Claim{Member: "dead", Epoch: r.Claim.Epoch + 1}
+		_, err = s.Update(t.Context(), r)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // A member that looks for orphans does not take a task that a living member has claimed since.
 func TestTakeoverSparesLivingMember(t *testing.T) {
 	for name, at := range map[string]func(claim func()) hooks{
@@ -176,17 +190,7 @@ func TestTakeoverIsRetried(t *testing.T) {
 		a := join(t, f, task.Config{}, untilDone)
 		id := a.create(t, nil)
 		b, store := joinRacing(t, f, task.Config{}, untilDone)
-		zombie := f.Store()
-		claim := once(func() {
-			r, err := zombie.Get(t.Context(), id)
-			if err == nil {
-				r.Claim = task.Claim{Member: "dead", Epoch: r.Claim.Epoch + 1}
-				_, err = zombie.Update(t.Context(), r)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+		claim := once(func() { claimAsDead(t, f, id) })
 		store.set(hooks{afterOrphan: func(task.Record) { claim() }})
 		a.cut(t)
 		time.Sleep(5 * time.Minute)
@@ -205,15 +209,7 @@ func TestTaskIsTakenBackFromDeadMember(t *testing.T) {
 		store.set(hooks{noOrphans: true})
 		id := a.create(t, nil)
 		synctest.Wait()
-		zombie := f.Store()
-		r, err := zombie.Get(t.Context(), id)
-		if err == nil {
-			r.Claim = task.Claim{Member: "dead", Epoch: r.Claim.Epoch + 1}
-			_, err = zombie.Update(t.Context(), r)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		claimAsDead(t, f, id)
 		time.Sleep(5 * time.Minute)
 		if r := a.record(t, id); r.Claim.Epoch != 3 || a.runs.Load() != 2 {
 			t.Errorf("claim %v, %d runs", r.Claim, a.runs.Load())

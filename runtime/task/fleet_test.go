@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -638,43 +637,17 @@ func TestOrphanThatHasEnded(t *testing.T) {
 		f := memory.NewFleet()
 		a := join(t, f, task.Config{}, untilDone)
 		id := a.create(t, nil)
-		b := &endingStore{f.Store(), a, id}
-		a.store.Cut()
 		var log bytes.Buffer
-		newManager(t, task.Config{Store: b, Logger: slog.New(slog.NewTextHandler(&log, nil)), Recover: func(task.Record) task.Work { return untilDone }})
+		_, store := joinRacing(t, f, task.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, untilDone)
+		store.set(hooks{afterOrphan: func(task.Record) {
+			a.store.Heal()
+			a.CancelForOperator(t.Context(), id)
+		}})
+		a.store.Cut()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if r := a.record(t, id); r.Status != mcp.TaskStatusCancelled || strings.Contains(log.String(), "ERROR") {
 			t.Errorf("the task is %s:\n%s", r.Status, &log)
 		}
 	})
-}
-
-// endingStore cancels a task before it is yielded as an orphan.
-type endingStore struct {
-	*memory.FleetStore
-	m  *member
-	id string
-}
-
-func (s *endingStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
-	membership, err := s.FleetStore.Join(ctx, m, e)
-	return endingMembership{membership, s}, err
-}
-
-type endingMembership struct {
-	task.Membership
-	store *endingStore
-}
-
-func (m endingMembership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
-	return func(yield func(task.Record, error) bool) {
-		for r, err := range m.Membership.Orphans(ctx) {
-			m.store.m.store.Heal()
-			m.store.m.CancelForOperator(ctx, m.store.id)
-			if !yield(r, err) {
-				return
-			}
-		}
-	}
 }
