@@ -245,6 +245,15 @@ func (s *Store) read(ctx context.Context, stream string, which getRequest) (*mes
 	return response.Message, err
 }
 
+// last returns the last message of a subject from the leader of its stream, or nil if there is none.
+func (s *Store) last(ctx context.Context, operation, stream, subject string) (m *message, err error) {
+	err = s.retry(ctx, operation, func(ctx context.Context) (err error) {
+		m, err = s.read(ctx, stream, getRequest{Last: subject})
+		return err
+	})
+	return m, err
+}
+
 // readAnywhere returns the last message of a subject from any replica, or nil if the replica has
 // none. It makes one attempt.
 func (s *Store) readAnywhere(ctx context.Context, stream, subject string) (*message, error) {

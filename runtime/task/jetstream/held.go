@@ -21,9 +21,10 @@ import (
 // longer succeed.
 
 // heldSubject returns the subject of the entry of a task in the index of a member.
-func (p place) heldSubject(member string) string {
-	return p.prefix + ".h." + token(member) + "." + p.token
-}
+func (p place) heldSubject(member string) string { return heldPrefix(p.prefix, member) + p.token }
+
+// heldPrefix returns the part of the subjects of the index of a member that its entries share.
+func heldPrefix(prefix, member string) string { return prefix + ".h." + token(member) + "." }
 
 // addHeld adds a task to the index of its holder and returns the sequence of the entry.
 func (s *Store) addHeld(ctx context.Context, r *task.Record) (seq uint64, err error) {
@@ -205,7 +206,7 @@ func (o *orphans) read(ctx context.Context, member string, ids []string) (briefs
 
 // heldBy returns the ids of the tasks in the index of a member.
 func (s *Store) heldBy(ctx context.Context, partition int, member string) ([]string, error) {
-	prefix := s.prefix(partition) + ".h." + token(member) + "."
+	prefix := heldPrefix(s.prefix(partition), member)
 	ids, err := s.list(ctx, s.recordStream(partition), prefix+"*")
 	for i := range ids {
 		ids[i] = untoken(strings.TrimPrefix(ids[i], prefix))
@@ -264,12 +265,7 @@ func (s *Store) touch(ctx context.Context, at place, m *message, r *task.Record)
 // repair adds a task to the index of its holder if its entry is missing.
 func (s *Store) repair(ctx context.Context, r *task.Record) error {
 	at := s.place(r.ID)
-	subject := at.heldSubject(r.Claim.Member)
-	var entry *message
-	err := s.retry(ctx, "index task", func(ctx context.Context) (err error) {
-		entry, err = s.read(ctx, at.stream, getRequest{Last: subject})
-		return err
-	})
+	entry, err := s.last(ctx, "index task", at.stream, at.heldSubject(r.Claim.Member))
 	if err == nil && entry == nil {
 		_, err = s.addHeld(ctx, r)
 	}
@@ -292,11 +288,11 @@ func (s *Store) enroll(ctx context.Context, member string) error {
 // which are accepted only if there is no entry.
 func (s *Store) confirmEmpty(ctx context.Context, member string) error {
 	for partition := range s.partitions {
-		prefix := s.prefix(partition) + ".h."
+		prefix := s.prefix(partition)
 		err := s.retry(ctx, "read index", func(ctx context.Context) error {
-			m := newMessage(prefix+"_."+token(member), nil, tombstone) // no member has this ID
+			m := newMessage(prefix+".h._."+token(member), nil, tombstone) // no member has this ID
 			m.Header.Set(headerExpect, "0")
-			m.Header.Set(headerExpectSubject, prefix+token(member)+".*")
+			m.Header.Set(headerExpectSubject, heldPrefix(prefix, member)+"*")
 			_, err := s.publish(ctx, m)
 			return err
 		})
@@ -315,11 +311,9 @@ var errOutdated = errors.New("outdated data was read")
 
 // strike removes a member that has ended, and whose index is empty, from the roster.
 func (s *Store) strike(ctx context.Context, member string) error {
-	return s.retry(ctx, "remove member", func(ctx context.Context) error {
-		m, err := s.read(ctx, s.memberStream(), getRequest{Last: s.rosterSubject(token(member))})
-		if err == nil && m != nil {
-			s.discard(s.memberStream(), m.Seq)
-		}
-		return err
-	})
+	m, err := s.last(ctx, "remove member", s.memberStream(), s.rosterSubject(token(member)))
+	if err == nil && m != nil {
+		s.discard(s.memberStream(), m.Seq)
+	}
+	return err
 }

@@ -100,11 +100,7 @@ func (s *Store) removeOrphanParts(ctx context.Context, partition int) (removed i
 	}
 	for name, parts := range blobs {
 		token, generation, _ := strings.Cut(name, ".")
-		var m *message
-		err := s.retry(ctx, "read task", func(ctx context.Context) (err error) {
-			m, err = s.read(ctx, stream, getRequest{Last: s.prefix(partition) + ".r." + token})
-			return err
-		})
+		m, err := s.last(ctx, "read task", stream, s.prefix(partition)+".r."+token)
 		if err != nil {
 			return removed, err
 		}

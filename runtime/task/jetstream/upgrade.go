@@ -23,11 +23,7 @@ import (
 func (s *Store) olderMembers(ctx context.Context) (names []string, err error) {
 	subjects, err := s.list(ctx, s.memberStream(), s.options.Name+".members.m.*")
 	for _, subject := range subjects {
-		var m *message
-		err := s.retry(ctx, "read member", func(ctx context.Context) (err error) {
-			m, err = s.read(ctx, s.memberStream(), getRequest{Last: subject})
-			return err
-		})
+		m, err := s.last(ctx, "read member", s.memberStream(), subject)
 		if err != nil {
 			return nil, err
 		}
