@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/processor"
 )
 
 // plan configures a measurement.
@@ -18,11 +20,8 @@ type plan struct {
 // clock returns a function for processor time. If the system does not report that, or wall is set,
 // it returns one for clock time, whose results do not hold on a machine with other load.
 func clock(wall bool) (now func() time.Duration, name string) {
-	if _, ok := processTime(); ok && !wall {
-		return func() time.Duration {
-			spent, _ := processTime()
-			return spent
-		}, "CPU time"
+	if processor.Time() > 0 && !wall {
+		return processor.Time, "CPU time"
 	}
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }, "wall time"

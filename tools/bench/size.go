@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/processor"
 )
 
 const (
@@ -207,7 +209,7 @@ func goTool(cache string, args ...string) (out string, seconds float64, err erro
 		return "", 0, fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.String())
 	}
 	took := time.Since(start)
-	if _, ok := processTime(); ok { // includes the compilers that go has started
+	if processor.Time() > 0 { // includes the compilers that go has started
 		took = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	}
 	return string(text), took.Seconds(), nil

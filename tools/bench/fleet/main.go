@@ -43,6 +43,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+	"github.com/mcpwire/mcpwire/tools/bench/internal/processor"
 )
 
 func main() {
@@ -183,7 +184,7 @@ type usage struct {
 }
 
 func (f *fleet) used(ctx context.Context) (u usage, err error) {
-	u.clients = processorTime()
+	u.clients = processor.Time()
 	for _, p := range f.members {
 		r, err := p.do(command{})
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"runtime/pprof"
 	"time"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/processor"
 )
 
 // childFlag makes the program a child process. The next argument is its role, a JSON object.
@@ -167,7 +169,7 @@ func child(ctx context.Context, arg string, in io.Reader, out io.Writer) error {
 		if err != nil {
 			answer.Error = err.Error()
 		}
-		answer.Processor = processorTime()
+		answer.Processor = processor.Time()
 		if err := respond.Encode(answer); err != nil {
 			return errors.Join(err, end())
 		}
