@@ -140,7 +140,7 @@ func (f *fleet) run() {
 		}
 		retry.Stop()
 		looks--
-		// Members may disagree about who takes over a task, and the store may fail.
+		// Members may differ in which of them takes over a task, and the store may fail.
 		if again = f.adoptOrphans(again); again || looks > 0 {
 			retry.Reset(f.current().Self().Lease)
 		}

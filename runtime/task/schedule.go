@@ -90,7 +90,7 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 }
 
 // mayWait reports whether the work of a task may have to wait for room. The external system of a job
-// has limits of its own.
+// has its own limits.
 func (m *Manager) mayWait(r *Record) bool {
 	return r.Runner == "" && (m.cfg.MaxRunning > 0 || m.toolLimit(r.Name) > 0)
 }

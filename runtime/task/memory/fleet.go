@@ -14,7 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
 )
 
-// Fleet is a memory that the Managers of one process share as if they were processes of their own.
+// Fleet is a memory that the Managers of one process share as if they ran in separate processes.
 // It is for tests of programs that run as a fleet: [FleetStore.Cut] cuts a Manager off. Create one
 // with [NewFleet]. It may be used concurrently.
 type Fleet struct {

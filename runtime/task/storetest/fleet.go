@@ -242,7 +242,7 @@ func changesReported(t *testing.T, fleet Fleet) {
 	r = update(t, b.store, r)
 	<-changedA
 	if len(changedA) > 0 || len(changedB) > 0 {
-		t.Error("a member was told of its own change")
+		t.Error("a member received a hint of its own change")
 	}
 	update(t, a.store, r)
 	<-changedB

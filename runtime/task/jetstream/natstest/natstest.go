@@ -1,7 +1,7 @@
 // Package natstest runs NATS servers with JetStream for tests, on loopback and on free ports. A test
 // can stop and restart each of them.
 //
-// [Run] runs the servers inside the test process, [RunProcesses] in processes of their own. These
+// [Run] runs the servers inside the test process, [RunProcesses] in separate processes. These
 // can also stall and have a clock that is wrong. A [Disk] can be full.
 //
 // A test binary that imports this package runs a server, or holds a disk, in place of its tests if
@@ -39,7 +39,7 @@ type Cluster struct {
 // node is a server of a cluster. A restarted server has the same name and the same files.
 type node struct {
 	options server.Options
-	process bool     // the server runs in a process of its own
+	process bool     // the server runs in a separate process
 	clock   *Clock   // of the process; nil if it cannot be set
 	running instance // nil while the node is stopped
 }
@@ -183,7 +183,7 @@ func (c *Cluster) running(i int) instance {
 	return c.nodes[i].running
 }
 
-// Server returns a running server, or nil if it is stopped or runs in a process of its own.
+// Server returns a running server, or nil if it is stopped or runs in a separate process.
 func (c *Cluster) Server(i int) *server.Server {
 	s, _ := c.running(i).(embedded)
 	return s.Server
@@ -288,7 +288,7 @@ func (c *Cluster) connect(t testing.TB, dialer nats.CustomDialer, nodes []int) *
 	return nc
 }
 
-// JetStream returns JetStream over a connection of its own; see [Cluster.Connect].
+// JetStream returns JetStream over a new connection; see [Cluster.Connect].
 func (c *Cluster) JetStream(t testing.TB, nodes ...int) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(c.Connect(t, nodes...))

@@ -64,7 +64,7 @@ func TestServerKeepsDataOverRestart(t *testing.T) {
 	}
 }
 
-// A server in a process of its own keeps its data when it is killed, and stalls while it is paused.
+// A server in a separate process keeps its data when it is killed, and stalls while it is paused.
 func TestProcesses(t *testing.T) {
 	c := natstest.RunProcesses(t, 3)
 	js := c.JetStream(t)

@@ -67,7 +67,7 @@ type settings struct {
 // addresses are the addresses of a server.
 type addresses struct{ Clients, Routes string }
 
-// process is a server in a process of its own.
+// process is a server in a separate process.
 type process struct {
 	cmd       *exec.Cmd
 	addresses addresses
@@ -196,7 +196,7 @@ func (c *Cluster) signal(i int, f func(*os.Process) error) {
 	case *process:
 		f(running.cmd.Process) // fails if the process has ended
 	case embedded:
-		c.t.Fatalf("natstest: node %d has no process of its own", i)
+		c.t.Fatalf("natstest: node %d is not a separate process", i)
 	}
 }
 
