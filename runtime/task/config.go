@@ -46,7 +46,8 @@ type Config struct {
 	// MaxRunning is the maximum number of tasks whose work runs in this process at once, without
 	// jobs. Further ones wait: their status is working, and they take no goroutine. The principals
 	// that wait have turns. Work that waits for input or sleeps counts until it is parked. A call
-	// that becomes a task while it runs counts, but does not wait. 0 means no maximum.
+	// that becomes a task while it runs counts, but does not wait. Work that waits for other tasks
+	// counts, too, so tasks that all wait for further ones would wait for ever. 0 means no maximum.
 	MaxRunning int
 	// ToolLimit returns the maximum number of calls of a tool that run at once in the fleet of a
 	// [Shared] store, or in this process with another store; 0 means no maximum. It gets the

@@ -33,6 +33,7 @@ type hooks struct {
 	noOrphans    bool                // Orphans yields nothing
 	afterGet     func(r task.Record) error
 	beforeCreate func()
+	afterJoin    func(e task.Events) // before Join returns
 	offer        func() error
 	reserve      func() error // after the quota was written
 	afterUpdate  func(r task.Record) error
@@ -75,6 +76,9 @@ func (s *racingStore) Update(ctx context.Context, r task.Record) (task.Record, e
 
 func (s *racingStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
 	membership, err := s.FleetStore.Join(ctx, m, e)
+	if f := s.get().afterJoin; f != nil {
+		f(e)
+	}
 	return racingMembership{membership, s}, err
 }
 

@@ -19,12 +19,12 @@ type scheduler struct {
 	max int // Config.MaxRunning; 0 means no limit
 
 	mu      sync.Mutex
-	running int              // number of tickets that have started and count against max
-	waiting int              // number of tasks that wait
-	pools   map[string]*pool // by tool; that of "" is for tools without a limit
-	turns   map[string]*turn // by principal; those with tickets that wait
-	clock   uint64           // number of the latest ticket or turn
-	calls   map[*ticket]context.CancelCauseFunc
+	running int                                 // number of tickets that have started and count against max
+	waiting int                                 // number of tasks that wait
+	pools   map[string]*pool                    // by tool; that of "" is for tools without a limit
+	turns   map[string]*turn                    // by principal; those with tickets that wait
+	clock   uint64                              // number of the latest ticket or turn
+	calls   map[*ticket]context.CancelCauseFunc // those of Acquire that run
 }
 
 // turn says when a principal was last served, to choose among the first tickets of several pools.
@@ -38,7 +38,9 @@ type pool struct {
 	tool  string
 	max   int64 // in the fleet; 0 means no limit
 	inUse int64
-	queue queue
+	// tasks and calls hold the tickets that wait. Calls need no slot, so tasks that wait for one do not
+	// delay them.
+	tasks, calls queue
 
 	// granted is the number of permits of this process. In a fleet, it is never more than what the
 	// quota says.
@@ -49,6 +51,14 @@ type pool struct {
 	reported, declared      int64
 	contended, stale, dirty bool
 	syncing                 bool // a goroutine writes the quota
+}
+
+// queue returns the queue of a ticket.
+func (t *ticket) queue() *queue {
+	if t.slot {
+		return &t.pool.tasks
+	}
+	return &t.pool.calls
 }
 
 // quota returns the name of the pool's quota.
@@ -112,11 +122,12 @@ func (m *Manager) Acquire(ctx context.Context, principal, tool string) (_ contex
 		return ctx, func() {}, nil
 	}
 	ready := make(chan struct{})
-	t := &ticket{s: s, principal: principal, start: func() { close(ready) }}
+	t := &ticket{s: s, principal: principal}
 	ctx, cancel := context.WithCancelCause(ctx)
-	s.mu.Lock()
-	s.calls[t] = cancel
-	s.mu.Unlock()
+	t.start = func() {
+		s.calls[t] = cancel
+		close(ready)
+	}
 	release = func() {
 		cancel(context.Canceled)
 		s.mu.Lock()
@@ -169,7 +180,7 @@ func (s *scheduler) enter(t *ticket, tool string) (started bool) {
 		p.granted = p.max
 	}
 	t.pool = p
-	p.queue.push(t)
+	t.queue().push(t)
 	if t.slot {
 		s.waiting++
 	}
@@ -212,9 +223,9 @@ func (s *scheduler) withdrawAll(accepts func(tool string) bool) (runs []*Run) {
 	var tickets []*ticket
 	s.mu.Lock()
 	for _, p := range s.pools {
-		for _, l := range p.queue.lines {
+		for _, l := range p.tasks.lines {
 			for e := l.tickets.Front(); e != nil; e = e.Next() {
-				if t := e.Value.(*ticket); t.run != nil && t.run.durable {
+				if t := e.Value.(*ticket); t.run.durable {
 					tickets = append(tickets, t)
 				}
 			}
@@ -231,7 +242,7 @@ func (s *scheduler) withdrawAll(accepts func(tool string) bool) (runs []*Run) {
 
 // remove removes a ticket from its queue. The caller holds mu.
 func (s *scheduler) remove(t *ticket) {
-	t.pool.queue.remove(t)
+	t.queue().remove(t)
 	if t.slot {
 		s.waiting--
 	}
@@ -272,21 +283,22 @@ func (s *scheduler) full() bool { return s.max > 0 && s.running >= s.max }
 func (s *scheduler) next(leaseEnded bool) *ticket {
 	var best *ticket
 	for _, p := range s.pools {
-		if p.queue.size == 0 || p.max > 0 && (p.inUse >= p.granted || leaseEnded) {
+		if p.max > 0 && (p.inUse >= min(p.granted, p.max) || leaseEnded) {
 			continue
 		}
-		t := p.queue.first()
-		if t.slot && s.full() {
-			continue
-		}
-		if best == nil || s.before(t, best) {
-			best = t
+		for _, q := range []*queue{&p.tasks, &p.calls} {
+			if q.size == 0 || q == &p.tasks && s.full() {
+				continue
+			}
+			if t := q.first(); best == nil || s.before(t, best) {
+				best = t
+			}
 		}
 	}
 	return best
 }
 
-// before reports whether ticket a is to start before ticket b of another pool. The caller holds mu.
+// before reports whether ticket a is to start before ticket b of another queue. The caller holds mu.
 func (s *scheduler) before(a, b *ticket) bool {
 	if a.principal == b.principal {
 		return a.number < b.number
@@ -297,7 +309,14 @@ func (s *scheduler) before(a, b *ticket) bool {
 // dispatch starts the tickets for which there is room, and has the quotas written that need it. The
 // caller holds mu.
 func (s *scheduler) dispatch() {
-	leaseEnded := s.m.fleet != nil && lapsed(s.m.fleet.current())
+	leaseEnded := false
+	if s.m.fleet != nil {
+		membership := s.m.fleet.current()
+		if membership == nil {
+			return // an event came before Join has returned; nothing waits yet
+		}
+		leaseEnded = lapsed(membership)
+	}
 	for t := s.next(leaseEnded); t != nil; t = s.next(leaseEnded) {
 		s.clock++
 		s.turns[t.principal].served = s.clock
@@ -319,11 +338,11 @@ func (s *scheduler) dispatch() {
 
 // wants returns the number of permits that a pool can use now. The caller holds mu.
 func (s *scheduler) wants(p *pool) int64 {
-	more := int64(p.queue.size)
+	more := p.tasks.size
 	if s.max > 0 {
-		more = min(more, int64(max(s.max-s.running, 0)))
+		more = min(more, max(s.max-s.running, 0))
 	}
-	return max(p.inUse, min(p.inUse+more, p.max))
+	return max(p.inUse, min(p.inUse+int64(more+p.calls.size), p.max))
 }
 
 // unsettled reports whether the quota of a pool must be written. The caller holds mu.
@@ -409,7 +428,7 @@ func (s *scheduler) reapply(p *pool) {
 }
 
 // fence forgets the shares of a membership whose lease has ended, and ends the contexts of the calls
-// of Acquire. Work that has not returned counts in the next membership.
+// that run after Acquire. Work that has not returned counts in the next membership.
 func (s *scheduler) fence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

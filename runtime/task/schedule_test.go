@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -554,6 +555,108 @@ func TestLostReservations(t *testing.T) {
 		}
 		if g.greatest != 3 {
 			t.Errorf("%d at once", g.greatest)
+		}
+	})
+}
+
+// Calls that are not tasks do not wait for tasks that run or wait, as long as their tool has room.
+func TestCallsDoNotWaitForTasks(t *testing.T) {
+	for name, open := range map[string]func() task.Store{
+		"process": func() task.Store { return memory.New() },
+		"fleet":   func() task.Store { return memory.NewFleet().Store() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newManager(t, task.Config{Store: open(), MaxRunning: 1, ToolLimit: limitTo("tool", 2)})
+				create(t, m, task.Request{Name: "other", Work: untilDone})
+				synctest.Wait()
+				for range 2 {
+					create(t, m, task.Request{Name: "tool", Work: untilDone})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for range 2 {
+					if _, _, err := m.Acquire(ctx, "alice", "tool"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if s := m.Stats(); s.Running != 1 || s.Queued != 2 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// A limit that has become lower holds for all work that starts from then on.
+func TestLowerLimitHoldsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var limit atomic.Int64
+		limit.Store(3)
+		cfg := task.Config{ToolLimit: func(string) int { return int(limit.Load()) }}
+		a := join(t, memory.NewFleet(), cfg, untilDone)
+		var releases []func()
+		for range 3 {
+			_, release, err := a.Acquire(t.Context(), "alice", "tool")
+			if err != nil {
+				t.Fatal(err)
+			}
+			releases = append(releases, release)
+		}
+		releases[0]()
+		releases[1]()
+		limit.Store(1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, _, err := a.Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second call runs: %v", err)
+		}
+		releases[2]()
+		if _, _, err := a.Acquire(t.Context(), "alice", "tool"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A call that waits for a permit continues to wait after the lease has ended.
+func TestWaitingCallOutlastsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		cfg := task.Config{ToolLimit: limitTo("tool", 1)}
+		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
+		_, release, err := b.Acquire(t.Context(), "alice", "tool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() { // ends once b has released its permit
+			_, _, err := a.Acquire(t.Context(), "alice", "tool")
+			got <- err
+		}()
+		synctest.Wait()
+		a.store.Cut()
+		time.Sleep(2 * task.DefaultLease)
+		a.store.Heal()
+		time.Sleep(time.Minute)
+		release()
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Other members may depart or change a quota before Join has returned.
+func TestEventsDuringJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &racingStore{FleetStore: memory.NewFleet().Store()}
+		store.set(hooks{afterJoin: func(e task.Events) {
+			e.Departed()
+			e.Shared("tool tool")
+			e.Offered("id")
+		}})
+		m := newManager(t, task.Config{Store: store, ToolLimit: limitTo("tool", 1)})
+		if _, _, err := m.Acquire(t.Context(), "alice", "tool"); err != nil {
+			t.Error(err)
 		}
 	})
 }
