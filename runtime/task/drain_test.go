@@ -430,3 +430,34 @@ func TestDrainWithoutFleet(t *testing.T) {
 		}
 	})
 }
+
+// A member that begins to drain while it takes tasks over leaves the rest to others.
+func TestDrainEndsTakingOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		dead := join(t, f, task.Config{}, untilDone)
+		for range 20 {
+			dead.create(t, nil)
+		}
+		a, store := joinRacing(t, f, task.Config{}, untilDone)
+		seen := 0
+		store.set(hooks{afterOrphan: func(task.Record) {
+			if seen++; seen == 5 {
+				ended, cancel := context.WithCancel(t.Context())
+				cancel()
+				a.Drain(ended)
+			}
+		}})
+		if err := dead.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := a.runs.Load(); n != 4 {
+			t.Errorf("%d runs, want 4", n)
+		}
+		b := join(t, f, task.Config{}, untilDone)
+		if n := b.runs.Load(); n != 16 {
+			t.Errorf("%d runs at the next member, want 16", n)
+		}
+	})
+}

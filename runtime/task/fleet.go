@@ -523,7 +523,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 			f.m.logFault("read orphans", err)
 			return f.m.lifetime.Err() == nil
 		}
-		if !serves(&self, r.Name) {
+		if !serves(&self, r.Name) || f.m.draining.Load() {
 			continue
 		}
 		if !all && designated(members, &r) != self.ID {

@@ -100,7 +100,6 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	if r.Durable != nil {
 		run = new(Run)
 		run.durable = true
-		m.setContext(run, ctx)
 	} else {
 		both := new(struct {
 			Run
@@ -128,6 +127,9 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	}
 	if m.runs[r.ID] != nil {
 		return nil, ErrExists
+	}
+	if run.durable {
+		m.setContext(run, ctx) // while mu is held, so that parkSoon finds the run or Drain was called before
 	}
 	if m.fleet != nil {
 		run.claim, run.held = r.Claim, true
