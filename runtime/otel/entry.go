@@ -22,9 +22,18 @@ type kind struct {
 	info     transport.Info
 }
 
+// hash returns a number that few kinds share. It takes less time than a hash of everything.
+func (k *kind) hash() int {
+	n := 2*len(k.method) + side(k.server)
+	if last := len(k.target) - 1; last >= 0 {
+		n += 31*last + 7*int(k.target[last])
+	}
+	return n
+}
+
 // entry holds what all operations of a kind share, so that it is made once.
 type entry struct {
-	server   bool
+	kind     kind
 	span     string
 	options  []trace.SpanStartOption // spanKind and attrs
 	spanKind trace.SpanStartOption
@@ -87,8 +96,13 @@ const (
 // entryOf returns the entry of a kind. If there are too many kinds, it returns that of a kind with
 // fewer attributes.
 func (t *Telemetry) entryOf(k kind) *entry {
+	recent := &t.recent[k.hash()%len(t.recent)]
+	if e := recent.Load(); e != nil && e.kind == k {
+		return e
+	}
 	e, ok := t.entries.get(k, maxKinds, func() *entry { return t.newEntry(k) })
 	if ok {
+		recent.Store(e)
 		return e
 	}
 	rest := kind{server: k.server, method: k.method}
@@ -104,7 +118,7 @@ func (t *Telemetry) entryOf(k kind) *entry {
 }
 
 func (t *Telemetry) newEntry(k kind) *entry {
-	e := &entry{server: k.server, span: k.method, attrs: []attribute.KeyValue{keyMethod.String(k.method)}}
+	e := &entry{kind: k, span: k.method, attrs: []attribute.KeyValue{keyMethod.String(k.method)}}
 	if k.target != "" {
 		key := keyPrompt
 		if k.method == mcp.MethodToolsCall {

@@ -115,27 +115,38 @@ func (t *Telemetry) beginReceived(ctx context.Context, req *session.Request, has
 		n = 1
 	}
 	codec.ReadPart(req.Params, func(r *wire.Reader) { r.PeekRaws(names[:n], values[:n]) })
+	i := t.carriers.Get().(*incoming)
+	defer t.release(i)
 	uri := ""
 	switch k.method {
 	case mcp.MethodToolsCall:
-		k.target = known(text(values[1]), server.KindTool, has)
+		k.target = known(i.name(values[1]), server.KindTool, has)
 	case mcp.MethodPromptsGet:
-		k.target = known(text(values[1]), server.KindPrompt, has)
+		k.target = known(i.name(values[1]), server.KindPrompt, has)
 	default:
 		uri = text(values[1])
 	}
 	e := t.entryOf(k)
-	i := t.carriers.Get().(*incoming)
-	defer t.release(i)
 	withParent, ambient := t.extract(ctx, i, values[0])
-	i.attrs = single(append(i.attrs[:0], e.attrs...), req.ID, uri, address)
-	i.options = append(i.options[:0], e.spanKind, trace.WithAttributes(i.attrs...))
+	options := i.begin(e, req.ID, uri, address)
 	if ambient.IsValid() {
-		i.options = append(i.options, trace.WithLinks(trace.Link{SpanContext: ambient}))
+		options = append(slices.Clip(options), trace.WithLinks(trace.Link{SpanContext: ambient}))
 	}
-	started, span := t.tracer.Start(withParent, e.span, i.options...)
+	return t.begin(withParent, e, options)
+}
+
+// begin begins an operation with a span.
+func (t *Telemetry) begin(ctx context.Context, e *entry, options []trace.SpanStartOption) (derived context.Context, op operation) {
+	derived, span := t.tracer.Start(ctx, e.span, options...)
+	op = operation{entry: e, ctx: derived, span: span}
+	// A recorded span has read the clock.
+	if recorded, ok := span.(interface{ StartTime() time.Time }); ok {
+		op.started = recorded.StartTime()
+	} else {
+		op.started = time.Now()
+	}
 	e.active.Add(1)
-	return started, operation{e, started, span, t.now()}
+	return derived, op
 }
 
 // endReceived ends what beginReceived has begun.
@@ -268,10 +279,9 @@ func (t *Telemetry) beginSent(ctx context.Context, call *session.Call) (derived 
 	if uri != "" {
 		options = []trace.SpanStartOption{e.spanKind, trace.WithAttributes(single(slices.Clip(e.attrs), call.ID, uri, "")...)}
 	}
-	started, span := t.tracer.Start(ctx, e.span, options...)
-	t.propagator.Inject(started, outgoing{call})
-	e.active.Add(1)
-	return started, operation{e, started, span, t.now()}
+	derived, op = t.begin(ctx, e, options)
+	t.propagator.Inject(derived, outgoing{call})
+	return derived, op
 }
 
 // endSent ends what beginSent has begun.
@@ -305,15 +315,15 @@ func (t *Telemetry) endSent(ctx context.Context, op *operation, call *session.Ca
 func (t *Telemetry) end(op *operation, out *outcome) {
 	e := op.entry
 	e.active.Add(-1)
-	took := t.now().Sub(op.started)
-	if op.span.IsRecording() {
+	took := time.Since(op.started)
+	if *out != (outcome{}) && op.span.IsRecording() {
 		fail(op.span, out)
 		if out.result != "" {
 			op.span.SetAttributes(keyResult.String(out.result))
 		}
 	}
 	op.span.End()
-	t.durations[side(e.server)].Record(op.ctx, took.Seconds(), e.record(out.fault)...)
+	t.durations[side(e.kind.server)].Record(op.ctx, took.Seconds(), e.record(out.fault)...)
 }
 
 // maxMessage is the length in bytes up to which a span has the message of an error.

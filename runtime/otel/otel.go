@@ -44,9 +44,9 @@ type Telemetry struct {
 	propagator propagation.TextMapPropagator
 	carriers   *sync.Pool // of *incoming
 	log        *slog.Logger
-	now        func() time.Time
 
 	entries copied[kind, *entry]
+	recent  [64]atomic.Pointer[entry]        // some of entries, by the hash of their kind
 	active  [2]copied[string, *atomic.Int64] // open operations by method; see side
 
 	durations, sessionDurations           [2]metric.Float64Histogram // see side
@@ -81,7 +81,7 @@ func New(o Options) (*Telemetry, error) {
 	}
 	t := &Telemetry{
 		tracer: o.TracerProvider.Tracer(scope), propagator: o.Propagator, carriers: carriers(o.Propagator.Fields()),
-		log: boundary.Logger(o.Logger), now: time.Now,
+		log: boundary.Logger(o.Logger),
 	}
 	return t, t.instruments(o.MeterProvider.Meter(scope))
 }
@@ -319,7 +319,7 @@ func (t *Telemetry) requestRejected(method string, err *jsonrpc.Error) {
 
 // sessionOpened counts a session that has opened.
 func (t *Telemetry) sessionOpened(s *session.Session) {
-	if _, known := t.opened.LoadOrStore(s, t.now()); !known {
+	if _, known := t.opened.LoadOrStore(s, time.Now()); !known {
 		t.guard(func() { t.sessions[side(s.Role() == session.RoleServer)].Add(context.Background(), 1) })
 	}
 }
@@ -338,6 +338,6 @@ func (t *Telemetry) sessionClosed(s *session.Session, cause error) {
 			class, _ := classify(ctx, cause)
 			attrs = append(attrs, keyErrorType.String(class))
 		}
-		t.sessionDurations[end].Record(ctx, t.now().Sub(opened.(time.Time)).Seconds(), metric.WithAttributeSet(attribute.NewSet(attrs...)))
+		t.sessionDurations[end].Record(ctx, time.Since(opened.(time.Time)).Seconds(), metric.WithAttributeSet(attribute.NewSet(attrs...)))
 	})
 }

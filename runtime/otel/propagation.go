@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
@@ -36,14 +37,43 @@ func (o outgoing) Set(key, value string) {
 func (outgoing) Keys() []string { return nil }
 
 // incoming is a carrier with the fields of a received message, and memory for the beginning of its
-// span.
+// span. It is used again for later messages, mostly of the same kind.
 type incoming struct {
 	names  []string // of the propagator
 	raw    [][]byte // as JSON, in the same order; nil if the message does not have the field
 	values []string // in the same order; "" if the message does not have the field
 
-	attrs   []attribute.KeyValue
-	options []trace.SpanStartOption
+	entry   *entry                                     // whose attributes attrs begins with; nil for none
+	attrs   [maxAttributes]attribute.KeyValue          // the span copies them
+	used    int                                        // the number of attributes in attrs
+	options [maxAttributes + 1][]trace.SpanStartOption // by the number of attributes; nil if not used yet
+}
+
+// maxAttributes is not less than the number of attributes that a span of a received message begins
+// with: up to eight of an entry, and four of [single].
+const maxAttributes = 12
+
+// name returns text(raw), without a copy of the name that the message before had.
+func (i *incoming) name(raw []byte) string {
+	if i.entry != nil && len(raw) == len(i.entry.kind.target)+2 && raw[0] == '"' &&
+		string(raw[1:len(raw)-1]) == i.entry.kind.target && bytes.IndexByte(raw, '\\') < 0 {
+		return i.entry.kind.target
+	}
+	return text(raw)
+}
+
+// begin returns the options for the span of a message. They are valid until i is released.
+func (i *incoming) begin(e *entry, id jsonrpc.ID, uri, address string) []trace.SpanStartOption {
+	if i.entry != e {
+		copy(i.attrs[:], e.attrs)
+		i.entry = e
+	}
+	i.used = len(single(i.attrs[:len(e.attrs)], id, uri, address))
+	n := i.used
+	if i.options[n] == nil {
+		i.options[n] = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(i.attrs[:n]...)}
+	}
+	return i.options[n]
 }
 
 var _ propagation.TextMapCarrier = (*incoming)(nil)
@@ -82,8 +112,9 @@ func carriers(names []string) *sync.Pool {
 func (t *Telemetry) release(i *incoming) {
 	clear(i.raw)
 	clear(i.values)
-	clear(i.attrs)
-	clear(i.options)
+	if i.entry != nil {
+		clear(i.attrs[len(i.entry.attrs):i.used])
+	}
 	t.carriers.Put(i)
 }
 

@@ -77,7 +77,7 @@ func (s *measured) record(operation string, start time.Time, err error) {
 			}
 			return recordOptions(attrs)
 		})
-		s.t.storeDuration.Record(context.Background(), s.t.now().Sub(start).Seconds(), options...)
+		s.t.storeDuration.Record(context.Background(), time.Since(start).Seconds(), options...)
 	})
 }
 
@@ -106,7 +106,7 @@ func storeError(err error) string {
 
 // Create implements [task.Store].
 func (s *measured) Create(ctx context.Context, r task.Record) (stored task.Record, err error) {
-	start := s.t.now()
+	start := time.Now()
 	stored, err = s.Store.Create(ctx, r)
 	s.record("create", start, err)
 	return stored, err
@@ -114,7 +114,7 @@ func (s *measured) Create(ctx context.Context, r task.Record) (stored task.Recor
 
 // Get implements [task.Store].
 func (s *measured) Get(ctx context.Context, id string) (r task.Record, err error) {
-	start := s.t.now()
+	start := time.Now()
 	r, err = s.Store.Get(ctx, id)
 	s.record("get", start, err)
 	return r, err
@@ -122,7 +122,7 @@ func (s *measured) Get(ctx context.Context, id string) (r task.Record, err error
 
 // Journal implements [task.Store].
 func (s *measured) Journal(ctx context.Context, id string) (entries []task.Entry, err error) {
-	start := s.t.now()
+	start := time.Now()
 	entries, err = s.Store.Journal(ctx, id)
 	s.record("journal", start, err)
 	return entries, err
@@ -130,7 +130,7 @@ func (s *measured) Journal(ctx context.Context, id string) (entries []task.Entry
 
 // Update implements [task.Store].
 func (s *measured) Update(ctx context.Context, r task.Record) (stored task.Record, err error) {
-	start := s.t.now()
+	start := time.Now()
 	stored, err = s.Store.Update(ctx, r)
 	s.record("update", start, err)
 	return stored, err
@@ -138,7 +138,7 @@ func (s *measured) Update(ctx context.Context, r task.Record) (stored task.Recor
 
 // List implements [task.Store].
 func (s *measured) List(ctx context.Context, owner string, after uint64, limit int) (briefs []task.Record, err error) {
-	start := s.t.now()
+	start := time.Now()
 	briefs, err = s.Store.List(ctx, owner, after, limit)
 	s.record("list", start, err)
 	return briefs, err
@@ -146,7 +146,7 @@ func (s *measured) List(ctx context.Context, owner string, after uint64, limit i
 
 // Sweep implements [task.Store].
 func (s *measured) Sweep(ctx context.Context, now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
-	start := s.t.now()
+	start := time.Now()
 	dropped, next, err = s.Store.Sweep(ctx, now, limit)
 	s.record("sweep", start, err)
 	return dropped, next, err

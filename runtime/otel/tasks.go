@@ -3,6 +3,7 @@ package otel
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -75,7 +76,7 @@ func (o *observer) Run(ctx context.Context, r task.Record) (context.Context, fun
 			end = inner
 		}
 	}
-	t, begun := o.t, o.t.now()
+	t, begun := o.t, time.Now()
 	name, attrs := spanRun, []attribute.KeyValue{keyMethod.String(r.Method)}
 	if r.Name != "" {
 		name += " " + r.Name
@@ -97,7 +98,7 @@ func (o *observer) Run(ctx context.Context, r task.Record) (context.Context, fun
 		span.SetAttributes(keyOutcome.String(word))
 		span.End()
 		attrs = append(attrs, keyOutcome.String(word))
-		t.runDuration.Record(trace.ContextWithSpan(context.Background(), span), t.now().Sub(begun).Seconds(), metric.WithAttributes(attrs...))
+		t.runDuration.Record(trace.ContextWithSpan(context.Background(), span), time.Since(begun).Seconds(), metric.WithAttributes(attrs...))
 	}
 }
 
