@@ -89,14 +89,43 @@ func joinAll(t *testing.T, fleet Fleet, n int) (members []*member) {
 	return members
 }
 
+// patience bounds all waits. Only a test that fails reaches it.
+const patience = time.Minute
+
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for !holds() {
-		if t.Context().Err() != nil {
-			t.Fatalf("the test ended before %s", what)
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// receive waits for a value of a channel, or for its end.
+func receive[T any](t *testing.T, what string, from <-chan T) (value T) {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case value = <-from:
+	case <-timer.C:
+		t.Fatalf("waited in vain until %s", what)
+	}
+	return value
+}
+
+// reach repeats send until something arrives, because what is sent to a member may be lost until the
+// servers know where the member is. It returns once nothing more of it can arrive.
+func reach(t *testing.T, what string, arrived <-chan string, send func(message string)) {
+	t.Helper()
+	n := 0
+	eventually(t, what, func() bool {
+		n++
+		send(fmt.Sprint("attempt ", n))
+		return len(arrived) > 0
+	})
+	for last := fmt.Sprint("attempt ", n); receive(t, what, arrived) != last; {
 	}
 }
 
@@ -145,7 +174,7 @@ func membersJoin(t *testing.T, fleet Fleet) {
 	if err := b.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-a.departed
+	receive(t, "the departure was reported", a.departed)
 	if a.lists(b) || a.lives(t, b) {
 		t.Error("the second member is alive after it has left")
 	}
@@ -174,7 +203,7 @@ func memberDrains(t *testing.T, fleet Fleet) {
 		t.Errorf("the member that drains is %+v", b.Self())
 	}
 	eventually(t, "the first member knew that the second drains", func() bool { return draining(a.Members(), b) })
-	<-a.departed
+	receive(t, "the draining was reported", a.departed)
 	if !a.lives(t, b) || draining(b.Members(), a) {
 		t.Error("the second member is dead, or the first one drains")
 	}
@@ -194,8 +223,8 @@ func leaseEnds(t *testing.T, fleet Fleet) {
 	eventually(t, "the first member knew the second", func() bool { return a.lists(b) })
 	create(t, stores[1], held("x", b))
 	heal := fleet.Cut(t, stores[1])
-	<-b.Expired()
-	<-a.departed
+	receive(t, "the lease ended", b.Expired())
+	receive(t, "the end of the lease was reported", a.departed)
 	if a.lists(b) || a.lives(t, b) {
 		t.Error("the second member is alive after its lease has ended")
 	}
@@ -236,23 +265,23 @@ func changesReported(t *testing.T, fleet Fleet) {
 	stop2 := b.Follow("x", fb2)
 	b.lives(t, a) // so that the other members know that b follows
 	r = update(t, a.store, r)
-	<-changedB
-	<-second
+	receive(t, "the change was reported", changedB)
+	receive(t, "the change was reported again", second)
 	stop2()
 	r = update(t, b.store, r)
-	<-changedA
+	receive(t, "the change of the other member was reported", changedA)
 	if len(changedA) > 0 || len(changedB) > 0 {
 		t.Error("a member received a hint of its own change")
 	}
 	update(t, a.store, r)
-	<-changedB
+	receive(t, "the second change was reported", changedB)
 	if len(second) > 0 {
 		t.Error("a change was reported after the end of Follow")
 	}
 	if dropped, _, err := a.store.Sweep(t.Context(), start.Add(2*time.Hour), 10); err != nil || len(dropped) != 1 {
 		t.Fatalf("%d tasks dropped, %v", len(dropped), err)
 	}
-	<-changedB
+	receive(t, "the drop was reported", changedB)
 	stop()
 	stop()
 }
@@ -270,8 +299,8 @@ func changesWhileCut(t *testing.T, fleet Fleet) {
 	}
 	update(t, a.store, r)
 	heal()
-	<-changed
-	<-b.departed
+	receive(t, "the change was reported", changed)
+	receive(t, "departures were reported", b.departed)
 	eventually(t, "the change was read", func() bool {
 		r, err := b.store.Get(t.Context(), "x")
 		return err == nil && r.Revision == 2
@@ -298,18 +327,18 @@ func failedWriteReported(t *testing.T, fleet Fleet) {
 		t.Fatalf("the update returned %v", err)
 	}
 	end()
-	<-changedB // the write has happened
-	<-changed
+	receive(t, "the write had happened", changedB)
+	receive(t, "the write that has failed was reported", changed)
 	for {
 		r, err := a.store.Get(t.Context(), "x")
 		if err == nil && r.Revision == 2 {
 			break
 		}
-		<-changed // a later report follows the write
+		receive(t, "the write was reported once it had happened", changed)
 	}
 	r = get(t, a.store, "x")
 	update(t, a.store, r)
-	<-changedB
+	receive(t, "the next write was reported", changedB)
 	if len(changed) > 1 {
 		t.Errorf("%d reports", len(changed))
 	}
@@ -326,26 +355,30 @@ func messagesInOrder(t *testing.T, fleet Fleet) {
 	stop := b.Follow("x", fb)
 	defer b.Follow("x", task.Follower{Changed: func() {}})()
 	defer c.Follow("y", fc)()
-	for _, m := range members {
-		m.lives(t, a)
-	}
-	const n = 100
-	for i := range n {
-		if err := a.Send(t.Context(), "x", fmt.Append(nil, i)); err != nil {
-			t.Fatal(err)
+	send := func(id string) func(string) {
+		return func(message string) {
+			t.Helper()
+			if err := a.Send(t.Context(), id, []byte(message)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	reach(t, "a message arrived", messages, send("x"))
+	const n = 100
 	for i := range n {
-		if got := <-messages; got != fmt.Sprint(i) {
+		send("x")(fmt.Sprint(i))
+	}
+	for i := range n {
+		if got := receive(t, "the message arrived", messages); got != fmt.Sprint(i) {
 			t.Fatalf("message %d is %q", i, got)
 		}
 	}
 	stop()
 	defer b.Follow("z", fb)()
-	b.lives(t, a)
-	a.Send(t.Context(), "x", []byte("late"))
-	a.Send(t.Context(), "z", []byte("last"))
-	if got := <-messages; got != "last" || len(own) > 0 || len(others) > 0 {
+	reach(t, "a message of the other task arrived", messages, send("z"))
+	send("x")("late")
+	send("z")("last")
+	if got := receive(t, "the last message arrived", messages); got != "last" || len(own) > 0 || len(others) > 0 {
 		t.Errorf("got %q, %d own messages, %d of other tasks", got, len(own), len(others))
 	}
 }
@@ -353,18 +386,23 @@ func messagesInOrder(t *testing.T, fleet Fleet) {
 func offers(t *testing.T, fleet Fleet) {
 	members := joinAll(t, fleet, 3)
 	a, b, c := members[0], members[1], members[2]
-	for _, id := range []string{"x", "an id with spaces"} {
-		if err := a.Offer(t.Context(), b.Self().ID, id); err != nil {
-			t.Fatal(err)
+	offer := func(to *member) func(string) {
+		return func(id string) {
+			t.Helper()
+			if err := a.Offer(t.Context(), to.Self().ID, id); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if got := <-b.offered; got != id {
+	}
+	reach(t, "an offer arrived", b.offered, offer(b))
+	for _, id := range []string{"x", "an id with spaces"} {
+		offer(b)(id)
+		if got := receive(t, "the offer arrived", b.offered); got != id {
 			t.Errorf("offered %q", got)
 		}
 	}
-	if err := a.Offer(t.Context(), a.Self().ID, "own"); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-a.offered; got != "own" {
+	offer(a)("own")
+	if got := receive(t, "the own offer arrived", a.offered); got != "own" {
 		t.Errorf("offered %q", got)
 	}
 	b.Leave(t.Context())
@@ -446,8 +484,8 @@ func orphans(t *testing.T, fleet Fleet) {
 	if err := a.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-b.departed
-	<-c.departed
+	receive(t, "the departure was reported", b.departed)
+	receive(t, "the departure was reported to the third member", c.departed)
 	left := []string{"asking", "asks and ends", "expires", "job", "unclaimed", "working"}
 	for range 2 { // what was found is found again until it is claimed
 		equal(t, "orphans after a member has left", left, b.orphans(t))
@@ -474,7 +512,7 @@ func orphans(t *testing.T, fleet Fleet) {
 	if err := c.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-b.departed
+	receive(t, "the second departure was reported", b.departed)
 	equal(t, "orphans after the second member has left", []string{"job", "working"}, b.orphans(t))
 	b.claim(t, "working")
 	b.claim(t, "moved") // again
@@ -493,8 +531,9 @@ func orphansAmongOthers(t *testing.T, fleet Fleet) {
 	}
 	members[1].Leave(t.Context())
 	members[2].Leave(t.Context())
-	<-members[0].departed
-	<-members[0].departed
+	for range 2 {
+		receive(t, "the departures were reported", members[0].departed)
+	}
 	equal(t, "orphans", want, members[0].orphans(t))
 	for _, id := range want {
 		members[0].end(t, id, mcp.TaskStatusCompleted)
@@ -512,8 +551,9 @@ func lateClaim(t *testing.T, fleet Fleet) {
 	create(t, a.store, held("y", c))
 	a.Leave(t.Context())
 	b.Leave(t.Context())
-	<-c.departed
-	<-c.departed
+	for range 2 {
+		receive(t, "the departures were reported", c.departed)
+	}
 	for range 3 { // nothing is left of b
 		equal(t, "orphans", []string{"x"}, c.orphans(t))
 	}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"sync/atomic"
 	"testing"
@@ -49,15 +50,16 @@ func blocked(t *testing.T, s task.Store, n int) {
 		synctest.Wait()
 		return
 	}
-	for waiting := -1; waiting != n; time.Sleep(time.Millisecond) {
-		waiting = 0
+	eventually(t, fmt.Sprint(n, " calls of Wait were blocked"), func() bool {
+		if t.Failed() {
+			t.FailNow()
+		}
+		waiting := 0
 		for _, s := range several.stores {
 			waiting += several.waiters(s)
 		}
-		if t.Context().Err() != nil || t.Failed() {
-			t.FailNow()
-		}
-	}
+		return waiting == n
+	})
 }
 
 // next returns the store for the next call.
@@ -80,6 +82,8 @@ func (s *shared) Update(ctx context.Context, r task.Record) (task.Record, error)
 }
 
 func (s *shared) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	return s.next().Wait(ctx, id, revision)
 }
 
