@@ -19,11 +19,13 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// racingStore is a store of a member that calls hooks.
+// racingStore is a store of a member that calls hooks. As task.Membership demands, it reports a
+// write for which it has returned an error.
 type racingStore struct {
 	*memory.FleetStore
-	mu    sync.Mutex
-	hooks hooks
+	mu       sync.Mutex
+	hooks    hooks
+	followed map[*task.Follower]string // by call of Follow, the id of the task
 }
 
 // hooks are functions that are called where another member may be faster, or where the store may
@@ -69,9 +71,26 @@ func (s *racingStore) Create(ctx context.Context, r task.Record) (task.Record, e
 func (s *racingStore) Update(ctx context.Context, r task.Record) (task.Record, error) {
 	stored, err := s.FleetStore.Update(ctx, r)
 	if f := s.get().afterUpdate; f != nil && err == nil {
-		err = f(r)
+		if err = f(r); err != nil {
+			s.report(r.ID)
+		}
 	}
 	return stored, err
+}
+
+// report reports a change of a task to those that follow it through this store.
+func (s *racingStore) report(id string) {
+	s.mu.Lock()
+	var calls []func()
+	for f, followed := range s.followed {
+		if followed == id {
+			calls = append(calls, f.Changed)
+		}
+	}
+	s.mu.Unlock()
+	for _, changed := range calls {
+		changed()
+	}
 }
 
 func (s *racingStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
@@ -100,6 +119,23 @@ func (m racingMembership) Orphans(ctx context.Context) iter.Seq2[task.Record, er
 				return
 			}
 		}
+	}
+}
+
+func (m racingMembership) Follow(id string, f task.Follower) (stop func()) {
+	s := m.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.followed == nil {
+		s.followed = map[*task.Follower]string{}
+	}
+	s.followed[&f] = id
+	end := m.Membership.Follow(id, f)
+	return func() {
+		end()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.followed, &f)
 	}
 }
 
@@ -488,6 +524,49 @@ func TestLeaseEndsWhileWorkIsParked(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	})
+}
+
+// A change of parked work at its holder whose acknowledgement was lost reaches the work, because the
+// store reports it.
+func TestLostChangeReachesParkedWorkOfHolder(t *testing.T) {
+	for name, change := range map[string]func(m *member, id string) error{
+		"answer": func(m *member, id string) error {
+			return m.Update(context.Background(), "alice", id, "tasks/update", func(*task.InputRequest) (json.RawMessage, error) { return raw(`1`).bytes(), nil })
+		},
+		"cancellation": func(m *member, id string) error {
+			_, err := m.Cancel(context.Background(), "alice", id, nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, store := joinRacing(t, memory.NewFleet(), task.Config{ParkAfter: time.Second}, asks)
+				id := m.create(t, nil)
+				time.Sleep(time.Minute)
+				lost := false
+				store.set(hooks{
+					afterUpdate: func(task.Record) error { lost = true; return memory.ErrCut },
+					afterGet: func(task.Record) error {
+						if lost {
+							return memory.ErrCut
+						}
+						return nil
+					},
+				})
+				if err := change(m, id); err == nil {
+					t.Error("no error")
+				}
+				store.set(hooks{})
+				time.Sleep(time.Minute)
+				if r := m.record(t, id); !task.Terminal(r.Status) {
+					t.Errorf("the task is %s", r.Status)
+				}
+				if s := m.Stats(); s.Parked+s.Running != 0 {
+					t.Errorf("in the end: %+v", s)
+				}
+			})
+		})
+	}
 }
 
 // outdatedStore returns an empty journal while outdated is set, and the first record if records is

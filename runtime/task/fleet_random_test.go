@@ -35,10 +35,14 @@ func TestRandomFaultsOfFleet(t *testing.T) {
 	}
 	for round := range rounds {
 		seed := *fleetSeed + uint64(round)
-		synctest.Test(t, func(t *testing.T) { newRandomFleet(t, seed).test() })
-		if t.Failed() {
-			t.Fatalf("-fleetseed %d", seed)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(func() { // a failure ends the outer test at once
+				if t.Failed() {
+					t.Logf("-fleetseed %d", seed)
+				}
+			})
+			newRandomFleet(t, seed).test()
+		})
 	}
 }
 

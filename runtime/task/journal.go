@@ -18,6 +18,9 @@ func (run *Run) Durable() bool { return run.durable }
 // the input requests that they have made, answered or not. The work returns each recorded result
 // instead of obtaining it again, and makes its input requests with [Run.Ask]. The slices must not
 // be changed. For other work, Journal returns nothing.
+//
+// Journal fails with [ErrCancelled] if the task has ended, and with [ErrFenced] if another member of
+// the fleet holds it.
 func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputRequest, err error) {
 	if !run.durable {
 		return nil, nil, nil
@@ -36,10 +39,12 @@ func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []In
 	if run.m.fleet != nil && r.Revision < run.m.fleet.revision(run.id) {
 		return nil, nil, run.m.logFault("read task", errOutdated)
 	}
-	if run.fenced(&r) {
+	switch {
+	case run.fenced(&r):
 		return nil, nil, ErrFenced
-	}
-	if r.Durable == nil {
+	case r.terminal(): // the entries are gone
+		return nil, nil, ErrCancelled
+	case r.Durable == nil:
 		return nil, nil, nil
 	}
 	if r.Durable.Recorded > 0 {

@@ -81,6 +81,37 @@ func TestJournalSurvivesRestart(t *testing.T) {
 	})
 }
 
+// A terminal task has no entries any longer. Work whose context has not ended yet must not take its
+// journal for an empty one, and repeat its steps.
+func TestJournalOfTerminalTaskFails(t *testing.T) {
+	stored, read := make(chan struct{}), make(chan struct{})
+	store := &hookedStore{Store: memory.New(), afterUpdate: func(r task.Record) {
+		if task.Terminal(r.Status) {
+			close(stored)
+			<-read // before Cancel ends the work
+		}
+	}}
+	m := newManager(t, task.Config{Store: store, Quiet: true})
+	recorded := make(chan struct{})
+	created := create(t, m, task.Request{Restartable: true, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		defer close(read)
+		if err := run.Record(ctx, step(0, 10)); err != nil {
+			t.Error(err)
+		}
+		close(recorded)
+		<-stored
+		entries, _, err := run.Journal(ctx)
+		if ctx.Err() != nil || !errors.Is(err, task.ErrCancelled) {
+			t.Errorf("%d entries, %v", len(entries), err)
+		}
+		return nil, err
+	}})
+	<-recorded
+	if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // A step takes one write of the record and no read of the journal.
 func TestStepIsOneWrite(t *testing.T) {
 	var writes atomic.Int64
