@@ -727,7 +727,10 @@ func TestTaskOutlastsTemporaryFailures(t *testing.T) {
 		failures := 0
 		f.refuse = func(method string) *jsonrpc.Error {
 			if failures++; method != "tools/call" && failures%3 != 0 {
-				return &jsonrpc.Error{Code: -31050, Message: "overloaded"}
+				if failures%3 == 1 {
+					return &jsonrpc.Error{Code: -31050, Message: "overloaded"}
+				}
+				return &jsonrpc.Error{Code: -32603, Message: "tasks are not available", Data: json.RawMessage(`{"retryAfter":1000}`)}
 			}
 			if method == "tasks/update" {
 				f.states["a"] = []string{working, done}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
@@ -23,11 +24,20 @@ const (
 )
 
 // IsTemporary reports whether err is an error response of the peer that says that the same request
-// may succeed later: CodeOverloaded or CodeClosing, or the codes that modern requests have instead.
+// may succeed later: CodeOverloaded or CodeClosing, or the codes that modern requests have instead,
+// or an internal error whose data has a member retryAfter. Servers of this module send such an
+// internal error while their store of tasks cannot be reached.
 func IsTemporary(err error) bool {
-	switch jsonrpc.CodeOf(err) {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || e == nil {
+		return false
+	}
+	switch e.Code {
 	case CodeOverloaded, CodeClosing, modern.CodeOverloaded, modern.CodeClosing:
 		return true
+	case jsonrpc.CodeInternalError:
+		_, temporary := codec.Member(e.Data, "retryAfter")
+		return temporary
 	}
 	return false
 }

@@ -31,6 +31,7 @@ const (
 	CodeCancelled = -32800
 	// CodeTooManyTasks, CodeTooManyBytes and CodeTooManyCalls report that a limit of the principal
 	// is reached. The data of CodeTooManyCalls has a member retryAfter, in milliseconds.
+	// [WireError] adds the same member to some internal errors.
 	CodeTooManyTasks = -32060
 	CodeTooManyBytes = -32061
 	CodeTooManyCalls = -32062
@@ -83,8 +84,14 @@ func (e *missingError) message() string {
 	return fmt.Sprintf("%v: %q", kind, boundary.Text(e.id, maxAuditedID)) // the peer chooses the id
 }
 
+// unavailableRetry is the time after which a peer may repeat a request that has failed because the
+// store or the Manager was not available.
+const unavailableRetry = time.Second
+
 // WireError returns the JSON-RPC error that the peer receives for an error of a [Manager] (MCP
-// tasks, "Protocol Errors"). Failures of the receiver become an internal error without details.
+// tasks, "Protocol Errors"). Failures of the receiver become an internal error without details. Its
+// data has a member retryAfter, a number of milliseconds, if the request may succeed later: the
+// store has failed, or the Manager is closed. It is absent if the store has panicked or is corrupt.
 func WireError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
 		return e
@@ -92,7 +99,7 @@ func WireError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*LimitError](err); ok {
 		wire := &jsonrpc.Error{Code: e.Code, Message: e.Error()}
 		if e.RetryAfter > 0 {
-			wire.Data = json.RawMessage(`{"retryAfter":` + strconv.FormatInt(e.RetryAfter.Milliseconds()+1, 10) + `}`)
+			wire.Data = retryAfter(e.RetryAfter + time.Millisecond)
 		}
 		return wire
 	}
@@ -107,8 +114,17 @@ func WireError(err error) *jsonrpc.Error {
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: known.Error()}
 		}
 	}
+	wire := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: tasks are not available"}
 	if errors.Is(err, ErrClosed) {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the receiver of tasks is shutting down"}
+		wire.Message = "internal error: the receiver of tasks is shutting down"
 	}
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: tasks are not available"}
+	if _, panicked := errors.AsType[*boundary.Panic](err); !panicked && !errors.Is(err, ErrCorrupt) {
+		wire.Data = retryAfter(unavailableRetry)
+	}
+	return wire
+}
+
+// retryAfter returns the data of an error of a request that may succeed after d.
+func retryAfter(d time.Duration) json.RawMessage {
+	return json.RawMessage(`{"retryAfter":` + strconv.FormatInt(d.Milliseconds(), 10) + `}`)
 }

@@ -457,7 +457,7 @@ func TestStoreFailure(t *testing.T) {
 		_, cancelErr := m.Cancel(t.Context(), "alice", created.TaskID, nil)
 		_, _, listErr := m.List(t.Context(), "alice", "")
 		for _, err := range []error{createErr, getErr, resultErr, cancelErr, listErr} {
-			checkEqual(t, "wire error", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available"}, task.WireError(err))
+			checkEqual(t, "wire error", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available", Data: json.RawMessage(`{"retryAfter":1000}`)}, task.WireError(err))
 		}
 		close(end)
 		time.Sleep(5 * time.Second)
@@ -494,8 +494,11 @@ func TestClose(t *testing.T) {
 			t.Errorf("Result: %v", err)
 		}
 		_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
-		if !errors.Is(err, task.ErrClosed) || wireCode(err) != jsonrpc.CodeInternalError {
+		if !errors.Is(err, task.ErrClosed) || wireCode(err) != jsonrpc.CodeInternalError || string(task.WireError(err).Data) != `{"retryAfter":1000}` {
 			t.Errorf("Create: %v", err)
+		}
+		if wire := task.WireError(task.ErrCorrupt); wire.Code != jsonrpc.CodeInternalError || wire.Data != nil {
+			t.Errorf("a corrupt store: %v", wire)
 		}
 		close(finish)
 		if err := m.Close(t.Context()); err != nil {

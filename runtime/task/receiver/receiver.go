@@ -111,9 +111,13 @@ func (o Options) receive(next session.Handler) session.Handler {
 }
 
 // wireError converts an error for the peer. An error of a cancelled request is not sent and stays
-// as it is.
+// as it is, except for that of a context without its cause: on shutdown, the cause tells the peer
+// so.
 func wireError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if ended := ctx.Err(); ended != nil {
+		if errors.Is(err, ended) {
+			return context.Cause(ctx)
+		}
 		return err
 	}
 	return task.WireError(err)

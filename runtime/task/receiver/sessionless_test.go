@@ -265,3 +265,31 @@ func TestRequestWithoutSession(t *testing.T) {
 		t.Error("the _meta of the request is not read")
 	}
 }
+
+// endingStore fails to read a task, as a store does whose context has ended.
+type endingStore struct{ task.Store }
+
+func (s endingStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return task.Record{}, err
+	}
+	return s.Store.Get(ctx, id)
+}
+
+// A request that ends because the session shuts down fails with the error that says so.
+func TestRequestFailsWithCauseOfItsEnd(t *testing.T) {
+	m, err := task.New(t.Context(), task.Config{Store: endingStore{memory.New()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(t.Context())
+	h := receiver.Sessions(receiver.Options{Manager: m})(func(context.Context, *session.Request) (codec.Encoder, error) {
+		return nil, nil
+	})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(&jsonrpc.Error{Code: session.CodeClosing, Message: "session is shutting down"})
+	_, err = h(ctx, session.NewRequest(codec.IntScalar(1), mcp.MethodTasksGet, json.RawMessage(`{"taskId":"x"}`), session.Revisions()[0]))
+	if jsonrpc.CodeOf(err) != session.CodeClosing {
+		t.Errorf("got %v", err)
+	}
+}

@@ -483,14 +483,9 @@ func temporaryExtension(err error) bool {
 		return !lost.Refused
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return temporary(e.Code) || modernTemporary(e.Code)
+		return temporary(e)
 	}
 	return errors.Is(err, session.ErrTimeout)
-}
-
-// modernTemporary is temporary for the codes of revisions without sessions.
-func modernTemporary(code int64) bool {
-	return code == modern.CodeOverloaded || code == modern.CodeClosing || code == modern.MapCode(task.CodeTooManyCalls)
 }
 
 // backoff returns how long to wait after a number of failed requests.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -599,7 +600,7 @@ func (p *followPeriod) classify(ctx context.Context, err error) (retryable bool,
 	if _, lost := errors.AsType[*transport.DeliveryError](err); lost {
 		return true, err
 	}
-	if answered && temporary(e.Code) {
+	if answered && temporary(e) {
 		// The error may be the outcome of a failed task whose status message has another text.
 		return f.lastState().Status != mcp.TaskStatusFailed, err
 	}
@@ -613,7 +614,7 @@ func (p *followPeriod) classify(ctx context.Context, err error) (retryable bool,
 	case failed == nil && state.Status == mcp.TaskStatusCompleted:
 		return false, err // its outcome is no error
 	case failed == nil:
-	case refusal == nil, temporary(refusal.Code):
+	case refusal == nil, temporary(refusal):
 		return true, err
 	case refusal.Code != jsonrpc.CodeInvalidParams:
 		return false, err
@@ -630,8 +631,8 @@ func (p *followPeriod) classify(ctx context.Context, err error) (retryable bool,
 }
 
 // temporary reports whether an error of a receiver is temporary.
-func temporary(code int64) bool {
-	return code == session.CodeOverloaded || code == session.CodeClosing || code == task.CodeTooManyCalls
+func temporary(e *jsonrpc.Error) bool {
+	return session.IsTemporary(e) || e.Code == task.CodeTooManyCalls || e.Code == modern.MapCode(task.CodeTooManyCalls)
 }
 
 // pause waits before a request is sent again, longer with each failure. If the state becomes
