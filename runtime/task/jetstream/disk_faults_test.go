@@ -150,7 +150,11 @@ func outlasts(t *testing.T, c *natstest.Cluster, fail, mend func()) {
 			}
 			if n == 0 {
 				recorded <- struct{}{}
-				<-failed
+				select {
+				case <-failed:
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
 			}
 		}
 		return raw(`{"done":true}`), nil
@@ -167,18 +171,12 @@ func outlasts(t *testing.T, c *natstest.Cluster, fail, mend func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-recorded
+	natstest.Receive(t, "the first step was recorded", recorded)
 	fail()
 	close(failed)
-	for m.Health() == nil {
-		time.Sleep(10 * time.Millisecond) // until a write has failed
-	}
+	natstest.Until(t, "a write has failed", func() bool { return m.Health() != nil })
 	mend()
-	out, err := m.Result(t.Context(), "alice", created.TaskID, nil)
-	for err != nil && t.Context().Err() == nil { // the servers elect leaders
-		time.Sleep(20 * time.Millisecond)
-		out, err = m.Result(t.Context(), "alice", created.TaskID, nil)
-	}
+	out := ended(t, m, created.TaskID, nil)
 	if value, _ := codec.Member(out.Result, "done"); string(value) != "true" || runs != 1 {
 		t.Errorf("got %s, %v after %d runs", out.Result, out.Error, runs)
 	}

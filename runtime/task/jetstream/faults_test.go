@@ -78,12 +78,12 @@ func wait(t testing.TB, s *jetstream.Store, id string, revision uint64) <-chan o
 		r, err := s.Wait(t.Context(), id, revision)
 		done <- outcome{r, err}
 	}()
-	for jetstream.Waiters(s) == before {
-		if t.Context().Err() != nil || len(done) > 0 {
+	natstest.Until(t, "the call blocked", func() bool {
+		if len(done) > 0 {
 			t.Fatal("the call does not block")
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return jetstream.Waiters(s) != before
+	})
 	return done
 }
 
@@ -100,7 +100,7 @@ func TestStoreSurvivesLossOfLeader(t *testing.T) {
 		c.Kill(leader)
 		r.StatusMessage += "changed "
 		r = update(t, first, r)
-		if got := <-waiting; got.err != nil || !cmp.Equal(r, got.record) {
+		if got := natstest.Receive(t, "the waiter returned", waiting); got.err != nil || !cmp.Equal(r, got.record) {
 			t.Errorf("woken with %v, %v", got.record, got.err)
 		}
 		create(t, second, record(fmt.Sprint("after ", r.Revision)))
@@ -128,9 +128,9 @@ func TestLostAcknowledgement(t *testing.T) {
 		r, err := s.Update(t.Context(), r)
 		done <- outcome{r, err}
 	}()
-	written := <-waiting // the write has arrived
+	written := natstest.Receive(t, "the write arrived", waiting)
 	link.Heal()
-	got := <-done
+	got := natstest.Receive(t, "the update returned", done)
 	if got.err != nil || !cmp.Equal(written.record, got.record) || got.record.Revision != 2 {
 		t.Errorf("the update returned %+v, %v; stored is %+v", got.record, got.err, written.record)
 	}
@@ -157,12 +157,12 @@ func TestLostAcknowledgementBeforeOtherWrites(t *testing.T) {
 		r, err := s.Update(t.Context(), r)
 		done <- outcome{r, err}
 	}()
-	latest := (<-waiting).record
+	latest := natstest.Receive(t, "the write arrived", waiting).record
 	for range 3 {
 		latest = update(t, other, latest)
 	}
 	link.Heal()
-	got := <-done
+	got := natstest.Receive(t, "the update returned", done)
 	if got.err != nil || got.record.Revision != 2 {
 		t.Errorf("the update returned revision %d, %v", got.record.Revision, got.err)
 	}
@@ -191,7 +191,7 @@ func TestWaiterSurvivesReconnect(t *testing.T) {
 		t.Error("the waiter returned while the link was cut")
 	}
 	link.Heal()
-	if got := <-waiting; got.err != nil || !cmp.Equal(r, got.record) {
+	if got := natstest.Receive(t, "the waiter returned", waiting); got.err != nil || !cmp.Equal(r, got.record) {
 		t.Errorf("woken with %+v, %v", got.record, got.err)
 	}
 }
@@ -214,7 +214,7 @@ func TestWaitDoesNotPoll(t *testing.T) {
 		b = update(t, other, b)
 	}
 	update(t, other, a)
-	if got := <-waiting; got.err != nil {
+	if got := natstest.Receive(t, "the waiter returned", waiting); got.err != nil {
 		t.Error(got.err)
 	}
 	if sent := nc.Stats().OutMsgs - before; sent > 2 {
@@ -414,7 +414,7 @@ func TestHealthReportsLostConnection(t *testing.T) {
 		t.Error(err)
 	}
 	link.Cut()
-	<-status
+	natstest.Receive(t, "the connection was lost", status)
 	if err := s.Health(); err == nil {
 		t.Error("health without a connection")
 	}
@@ -422,10 +422,7 @@ func TestHealthReportsLostConnection(t *testing.T) {
 		t.Errorf("create without a connection: %v", err)
 	}
 	link.Heal()
-	for s := range status {
-		if s == nats.CONNECTED {
-			break
-		}
+	for natstest.Receive(t, "the connection was back", status) != nats.CONNECTED {
 	}
 	create(t, s, record("c"))
 	if err := s.Health(); err != nil {

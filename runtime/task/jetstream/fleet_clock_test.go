@@ -50,9 +50,7 @@ func (f *faultFleet) start(t *testing.T, ahead time.Duration) *natstest.Clock {
 	clock.Step(ahead)
 	before := len(f.front.Members())
 	t.Cleanup(startWorker(t, f.cluster, f.log, clock.Env(), envLease+"="+f.lease.String()))
-	for len(f.front.Members()) == before {
-		time.Sleep(10 * time.Millisecond)
-	}
+	natstest.Until(t, "the worker joined", func() bool { return len(f.front.Members()) > before })
 	return clock
 }
 
@@ -67,19 +65,16 @@ func (f *faultFleet) ids() (ids []string) {
 // create creates a task that a worker runs.
 func (f *faultFleet) create(t *testing.T, tool string, ttl time.Duration) string {
 	t.Helper()
-	for {
-		created, err := f.front.Create(t.Context(), task.Request{
+	var created mcp.Task
+	natstest.Until(t, "a task was created", func() bool { // the front end may have to join the fleet again
+		var err error
+		created, err = f.front.Create(t.Context(), task.Request{
 			Principal: "alice", Method: mcp.MethodToolsCall, Name: tool, Restartable: true, Task: &mcp.TaskMetadata{TTL: new(ttl.Milliseconds())},
 			Work: func(context.Context, *task.Run) (codec.Encoder, error) { panic("a worker runs the task") },
 		})
-		if err == nil {
-			return created.TaskID
-		}
-		if t.Context().Err() != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond) // the front end joins the fleet again
-	}
+		return err == nil
+	})
+	return created.TaskID
 }
 
 // check waits until a task has ended, and compares its results with the steps that were recorded.

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -57,9 +58,9 @@ func orphanIDs(t *testing.T, m *membership) (ids []string) {
 // settled waits until the index of holders has n entries. Entries are removed in the background.
 func settled(t *testing.T, s *Store, entries, roster int) {
 	t.Helper()
-	for Entries(t, s) != entries || Roster(t, s) != roster {
-		time.Sleep(time.Millisecond)
-	}
+	natstest.Until(t, fmt.Sprintf("the index had %d entries, and the roster %d", entries, roster), func() bool {
+		return Entries(t, s) == entries && Roster(t, s) == roster
+	})
 }
 
 // A member that has ended has read a record, and has added its entry, but not replaced the record.
@@ -175,7 +176,7 @@ func TestOrphansBesideDamagedRecord(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		createHeld(t, s, id, "")
 	}
-	if err := s.nc.Publish(s.place("b").record, []byte("damaged")); err != nil {
+	if _, err := s.nc.RequestWithContext(natstest.Context(t), s.place("b").record, []byte("damaged")); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
@@ -274,7 +275,7 @@ func TestMarkerEndsMembership(t *testing.T) {
 	if err := s.nc.PublishMsg(marker); err != nil {
 		t.Fatal(err)
 	}
-	<-m.Expired()
+	natstest.Receive(t, "the membership ended", m.Expired())
 }
 
 // A member whose index is not empty stays on the roster, even if a server has said that it is empty.

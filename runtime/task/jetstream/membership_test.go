@@ -167,17 +167,17 @@ func TestManagersTakeOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name := <-started; name != "a" {
+	if name := natstest.Receive(t, "the task ran", started); name != "a" {
 		t.Fatalf("the task runs at %s", name)
 	}
 	nc.Close()
 	c.Kill(c.Leader(first.Name() + "-0"))
-	if name := <-started; name != "b" {
+	if name := natstest.Receive(t, "the task ran again", started); name != "b" {
 		t.Fatalf("the task runs at %s", name)
 	}
-	out, err := b.Result(t.Context(), "alice", created.TaskID, answers{})
-	if err != nil || out.Error != nil {
-		t.Fatal(out.Error, err)
+	out := ended(t, b, created.TaskID, answers{})
+	if out.Error != nil {
+		t.Fatal(out.Error)
 	}
 	if value, _ := codec.Member(out.Result, "answer"); string(value) != `"yes"` || recorded != 1 {
 		t.Errorf("got %s after the step has run %d times", out.Result, recorded)

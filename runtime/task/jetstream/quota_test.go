@@ -37,11 +37,7 @@ func joinQuotas(t *testing.T, s *jetstream.Store, name string, lease time.Durati
 func share(t *testing.T, m task.Membership, shared <-chan string, quota string, want task.Share) {
 	t.Helper()
 	for m.Share(quota) != want {
-		select {
-		case <-shared:
-		case <-time.After(time.Minute):
-			t.Fatalf("the share is %+v, want %+v", m.Share(quota), want)
-		}
+		natstest.Receive(t, fmt.Sprintf("the share %+v is %+v", m.Share(quota), want), shared)
 	}
 }
 
@@ -71,7 +67,7 @@ func TestQuota(t *testing.T) {
 	if err := a.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-eb.departed
+	natstest.Receive(t, "the departure was reported", eb.departed)
 	if got := b.Share("tool x.y"); !got.Stale {
 		t.Errorf("after a member has left: %+v", got)
 	}
@@ -81,18 +77,14 @@ func TestQuota(t *testing.T) {
 	if got := b.Share("tool x.y"); got != (task.Share{}) {
 		t.Errorf("in the end: %+v", got)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		stream, err := c.JetStream(t).Stream(t.Context(), first.Name()+"-quotas")
+	js := c.JetStream(t)
+	natstest.Until(t, "the quota that is not used was removed", func() bool {
+		stream, err := js.Stream(t.Context(), first.Name()+"-quotas")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stream.CachedInfo().State.Msgs == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("a quota that is not used stays in its stream")
-		}
-	}
+		return stream.CachedInfo().State.Msgs == 0
+	})
 }
 
 // Members change a quota at the same time. No permit is granted twice.

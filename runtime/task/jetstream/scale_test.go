@@ -247,9 +247,7 @@ func TestManyWaiters(t *testing.T) {
 				}
 			}
 		}
-		for jetstream.Waiters(s) < n {
-			time.Sleep(10 * time.Millisecond)
-		}
+		natstest.Until(t, "all calls blocked", func() bool { return jetstream.Waiters(s) >= n })
 		per[i] = (int64(inUse()) - int64(before)) / int64(n)
 		// One change wakes one waiter.
 		r, err := s.Get(t.Context(), name(n/2))
@@ -260,7 +258,7 @@ func TestManyWaiters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if id := <-woken; id != r.ID {
+		if id := natstest.Receive(t, "a waiter returned", woken); id != r.ID {
 			t.Errorf("the waiter of %s was woken, want %s", id, r.ID)
 		}
 		cancel()

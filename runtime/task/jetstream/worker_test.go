@@ -154,35 +154,41 @@ func startWorker(t *testing.T, c *natstest.Cluster, log string, env ...string) (
 }
 
 // finish waits until a task has ended, answers its input request, and returns its results.
-func finish(t *testing.T, m *task.Manager, id string) []string {
+func finish(t *testing.T, m *task.Manager, id string) (list []string) {
+	t.Helper()
+	out := ended(t, m, id, answerID(id))
+	if out.Error != nil {
+		t.Errorf("task %s: %v", id, out.Error)
+		return nil
+	}
+	var result struct {
+		Results []json.RawMessage `json:"results"`
+	}
+	if err := json.Unmarshal(out.Result, &result); err != nil {
+		t.Errorf("task %s: %v in %s", id, err, out.Result)
+	}
+	for _, r := range result.Results {
+		list = append(list, string(r))
+	}
+	return list
+}
+
+// ended waits until a task has ended, although the store may be out of reach meanwhile. It fails the
+// test after two minutes.
+func ended(t *testing.T, m *task.Manager, id string, via task.Requestor) task.Outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		out, err := m.Result(ctx, "alice", id, answerID(id))
-		ended := ctx.Err() != nil
-		cancel()
-		switch {
-		case ended:
+		out, err := m.Result(ctx, "alice", id, via)
+		if err == nil {
+			return out
+		}
+		if ctx.Err() != nil {
 			state, failed := m.Get(t.Context(), "alice", id, nil)
-			t.Errorf("task %s has not ended: %+v, %v", id, state, failed)
-			return nil
-		case err != nil:
-			time.Sleep(20 * time.Millisecond) // the store is out of reach
-			continue
-		case out.Error != nil:
-			t.Errorf("task %s: %v", id, out.Error)
-			return nil
+			t.Fatalf("task %s has not ended: %v; its state is %+v, %v", id, err, state, failed)
 		}
-		var result struct {
-			Results []json.RawMessage `json:"results"`
-		}
-		if err := json.Unmarshal(out.Result, &result); err != nil {
-			t.Errorf("task %s: %v in %s", id, err, out.Result)
-		}
-		var list []string
-		for _, r := range result.Results {
-			list = append(list, string(r))
-		}
-		return list
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 

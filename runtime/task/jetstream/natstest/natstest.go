@@ -48,6 +48,7 @@ type node struct {
 type instance interface {
 	clients() string // address for clients
 	routes() string  // address for other servers; "" if it does not listen for them
+	awake() bool     // neither ended nor paused
 	is(q question) bool
 	stop()
 }
@@ -73,6 +74,8 @@ func (s embedded) routes() string {
 	}
 	return s.ClusterAddr().String()
 }
+
+func (s embedded) awake() bool { return true }
 
 func (s embedded) is(q question) bool {
 	switch {
@@ -152,28 +155,48 @@ func run(t testing.TB, n int, processes bool, configure []func(*server.Options))
 	if n == 1 {
 		peers = 0
 	}
-	c.until("the cluster elects a leader", func() bool { return c.find(question{Peers: peers}) >= 0 })
+	Until(t, "the cluster has a leader", func() bool { return len(c.find(question{Peers: peers})) > 0 })
 	return c
 }
 
-// find returns the first running node to which q applies, or -1.
-func (c *Cluster) find(q question) int {
+// find returns the running nodes to which q applies.
+func (c *Cluster) find(q question) (found []int) {
 	for i := range c.nodes {
 		if running := c.running(i); running != nil && running.is(q) {
-			return i
+			found = append(found, i)
 		}
 	}
-	return -1
+	return found
 }
 
-// until waits until a condition of the servers holds. The servers have no events for it.
-func (c *Cluster) until(what string, holds func() bool) {
-	c.t.Helper()
+// Until waits until a condition holds for which there is no event. It fails the test after a minute.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("natstest: waited in vain until %s", what)
+			t.Fatalf("waited in vain until %s", what)
 		}
 	}
+}
+
+// Receive waits for a value of a channel, or for its end. It fails the test after a minute.
+func Receive[T any](t testing.TB, what string, from <-chan T) (value T) {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case value = <-from:
+	case <-timer.C:
+		t.Fatalf("waited in vain until %s", what)
+	}
+	return value
+}
+
+// Context returns a context that ends after a minute, or with the test.
+func Context(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // running returns the instance of a node, or nil if it is stopped.
@@ -222,26 +245,30 @@ func (c *Cluster) Restart(i int) {
 	c.mu.Unlock()
 }
 
-// Leader returns the number of the node that leads a stream, and waits until there is one.
-func (c *Cluster) Leader(stream string) (leader int) {
+// Leader returns the number of the node that leads a stream. It waits until exactly one of the nodes
+// that run and are not paused takes itself for the leader: an earlier leader may do so for a while.
+func (c *Cluster) Leader(stream string) int {
 	c.t.Helper()
-	c.until("stream "+stream+" has a leader", func() bool {
-		leader = c.find(question{Stream: stream})
-		return leader >= 0
+	var leaders []int
+	Until(c.t, "stream "+stream+" has one leader", func() bool {
+		leaders = c.find(question{Stream: stream})
+		return len(leaders) == 1
 	})
-	return leader
+	return leaders[0]
 }
 
-// Current waits until all running nodes have the data of a stream.
+// Current waits until all nodes that run and are not paused have the data of a stream, and exactly
+// one of them takes itself for its leader.
 func (c *Cluster) Current(stream string) {
 	c.t.Helper()
-	c.until("all nodes are current", func() bool {
+	Until(c.t, "all nodes have the data of stream "+stream+", which has one leader", func() bool {
+		awake := 0
 		for i := range c.nodes {
-			if running := c.running(i); running != nil && !running.is(question{Stream: stream, Current: true}) {
-				return false
+			if running := c.running(i); running != nil && running.awake() {
+				awake++
 			}
 		}
-		return true
+		return len(c.find(question{Stream: stream, Current: true})) == awake && len(c.find(question{Stream: stream})) == 1
 	})
 }
 

@@ -58,7 +58,7 @@ func TestServerKeepsDataOverRestart(t *testing.T) {
 	connected := js.Conn().StatusChanged(1) // nats.CONNECTED
 	c.Kill(0)
 	c.Restart(0)
-	<-connected
+	natstest.Receive(t, "the connection was back", connected)
 	if m, err := s.GetMsg(t.Context(), 1); err != nil || string(m.Data) != "kept" {
 		t.Errorf("read %v, %v", m, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,6 +76,12 @@ type process struct {
 	mu     sync.Mutex // guards the pipes
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
+	// deadline sets the time until which a read of stdout waits.
+	deadline func(time.Time) error
+	failed   error // of the first question without an answer
+
+	pausing sync.Mutex  // guards the signals
+	paused  atomic.Bool // see Cluster.Pause
 }
 
 // startProcess starts a server in a process and returns once it accepts connections.
@@ -104,7 +111,7 @@ func startProcess(o *server.Options, clock *Clock) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.stdout = bufio.NewReader(stdout)
+	p.stdout, p.deadline = bufio.NewReader(stdout), stdout.(*os.File).SetReadDeadline
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -115,11 +122,22 @@ func startProcess(o *server.Options, clock *Clock) (*process, error) {
 	return p, nil
 }
 
-// ask sends a line to the process and decodes the answer.
+// ask sends a line to the process and decodes the answer. Once it has failed, it always fails,
+// because the answer to an earlier question may come late.
 func (p *process) ask(request, response any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.failed == nil {
+		p.failed = p.askOnce(request, response)
+	}
+	return p.failed
+}
+
+func (p *process) askOnce(request, response any) error {
 	if err := json.NewEncoder(p.stdin).Encode(request); err != nil {
+		return err
+	}
+	if err := p.deadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	line, err := p.stdout.ReadBytes('\n')
@@ -132,9 +150,28 @@ func (p *process) ask(request, response any) error {
 func (p *process) clients() string { return p.addresses.Clients }
 func (p *process) routes() string  { return p.addresses.Routes }
 
-// is waits for the answer while the process is paused, and returns false if it has ended.
+func (p *process) awake() bool { return !p.paused.Load() }
+
+// is returns false if the process is paused or has ended. If it is paused during the question, is
+// waits for the answer.
 func (p *process) is(q question) (yes bool) {
-	return p.ask(q, &yes) == nil && yes
+	return p.awake() && p.ask(q, &yes) == nil && yes
+}
+
+// pause stops the process, and returns once it has stopped or ended.
+func (p *process) pause() error {
+	p.pausing.Lock()
+	defer p.pausing.Unlock()
+	p.paused.Store(true)
+	return pauseProcess(p.cmd.Process)
+}
+
+func (p *process) resume() error {
+	p.pausing.Lock()
+	defer p.pausing.Unlock()
+	err := resumeProcess(p.cmd.Process)
+	p.paused.Store(false)
+	return err
 }
 
 func (p *process) stop() {
@@ -184,17 +221,19 @@ func serve(in io.Reader, out io.Writer) error {
 
 // Pause stops the process of a node, as a machine does whose disk or hypervisor stalls: connections
 // stay open, and nothing is answered until [Cluster.Resume] or [Cluster.Kill].
-func (c *Cluster) Pause(i int) { c.signal(i, pauseProcess) }
+//
+// On Linux, Pause returns once the process has stopped.
+func (c *Cluster) Pause(i int) { c.signal(i, (*process).pause) }
 
 // Resume undoes [Cluster.Pause].
-func (c *Cluster) Resume(i int) { c.signal(i, resumeProcess) }
+func (c *Cluster) Resume(i int) { c.signal(i, (*process).resume) }
 
 // signal applies f to the process of a node if it runs.
-func (c *Cluster) signal(i int, f func(*os.Process) error) {
+func (c *Cluster) signal(i int, f func(*process) error) {
 	c.t.Helper()
 	switch running := c.running(i).(type) {
 	case *process:
-		f(running.cmd.Process) // fails if the process has ended
+		f(running) // fails if the process has ended
 	case embedded:
 		c.t.Fatalf("natstest: node %d is not a separate process", i)
 	}

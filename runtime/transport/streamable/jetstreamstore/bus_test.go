@@ -33,7 +33,7 @@ func TestBus(t *testing.T) {
 		t.Helper()
 		got := map[string]bool{}
 		for range want {
-			got[<-received] = true
+			got[natstest.Receive(t, "a message arrived", received)] = true
 		}
 		for _, w := range want {
 			if !got[w] {
@@ -86,8 +86,8 @@ func TestBusReportsUnconfirmedMessages(t *testing.T) {
 	servers := natstest.Run(t, 1)
 	a, link := servers.ConnectLinked(t)
 	received := make(chan string, 100)
-	bus := jetstreamstore.NewBus(a, "")
-	for name, b := range map[string]*jetstreamstore.Bus{"a": bus, "b": jetstreamstore.NewBus(servers.Connect(t), "")} {
+	bus, other := jetstreamstore.NewBus(a, ""), servers.Connect(t)
+	for name, b := range map[string]*jetstreamstore.Bus{"a": bus, "b": jetstreamstore.NewBus(other, "")} {
 		stop, err := b.Subscribe(func(message []byte) {
 			if name == "b" {
 				received <- string(message)
@@ -98,14 +98,16 @@ func TestBusReportsUnconfirmedMessages(t *testing.T) {
 		}
 		defer stop()
 	}
+	if err := other.Flush(); err != nil { // the subscription has reached the server
+		t.Fatal(err)
+	}
 	link.Cut()
 	wait(t, "disconnect", func() bool { return !a.IsConnected() })
 	if err := bus.Publish(t.Context(), []byte("one")); err != nil {
 		t.Fatal(err)
 	}
 	link.Heal()
-	for lost := false; !lost; {
-		lost = <-received == ""
+	for natstest.Receive(t, "the loss was reported", received) != "" {
 	}
 }
 
@@ -132,6 +134,9 @@ func TestBusReportsDroppedMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
+	if err := nc.Flush(); err != nil { // the subscription has reached the server
+		t.Fatal(err)
+	}
 	sender := servers.Connect(t)
 	bus := jetstreamstore.NewBus(sender, "")
 	for range 10_000 {
@@ -142,10 +147,10 @@ func TestBusReportsDroppedMessages(t *testing.T) {
 	if err := sender.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	<-begun
+	natstest.Receive(t, "a message arrived", begun)
 	if err := nc.Flush(); err != nil { // the connection has received all
 		t.Fatal(err)
 	}
 	close(release)
-	<-lost
+	natstest.Receive(t, "the loss was reported", lost)
 }

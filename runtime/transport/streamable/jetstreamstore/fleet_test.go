@@ -189,7 +189,10 @@ func dial(t *testing.T, b *balancer) (*client.Client, updates) {
 	return c, u
 }
 
+// call calls a tool, and waits at most two minutes.
 func call(ctx context.Context, c *client.Client, tool string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
 	result, err := c.CallTool(ctx, tool, nil)
 	if err != nil {
 		return "", err
@@ -257,22 +260,22 @@ func TestFleet(t *testing.T) {
 		for _, n := range byName { // an update at any process reaches the sessions of all
 			n.server.ResourceUpdated("news://today")
 			for _, u := range all {
-				<-u.resources
+				natstest.Receive(t, "the update of "+n.name+" arrived", u.resources)
 			}
 		}
 	}
 	check("before")
 	victim := byName[holder(clients[0])]
-	stuck := make(chan error)
+	stuck := make(chan error, 1)
 	go func() { // ends with the answer
 		_, err := call(t.Context(), clients[0], "wait")
 		stuck <- err
 	}()
-	<-victim.waiting
+	natstest.Receive(t, "the call began", victim.waiting)
 	b.remove(victim)
 	victim.kill(t)
 	expireOf(t, nodes, victim)
-	if err := <-stuck; err == nil || !strings.Contains(err.Error(), "restarted") {
+	if err := natstest.Receive(t, "the call ended", stuck); err == nil || !strings.Contains(err.Error(), "restarted") {
 		t.Errorf("the call that the killed process has served: %v", err)
 	}
 	delete(byName, victim.name)
@@ -339,7 +342,7 @@ func TestPartitionedHolder(t *testing.T) {
 		}
 	}
 	b.server.ResourceUpdated("news://today")
-	<-u.resources
+	natstest.Receive(t, "the update arrived", u.resources)
 	both.mu.Lock()
 	both.nodes = []*node{a, b}
 	both.mu.Unlock()

@@ -177,7 +177,7 @@ func TestWriteOverPartition(t *testing.T) {
 	a.open(t, "s")
 	add(t, a, "s", "1", streamable.Event{Number: 1, Text: []byte("one")})
 	link.Cut()
-	late := make(chan error)
+	late := make(chan error, 1)
 	go func() { // ends when the link is healed
 		late <- a.Append(t.Context(), "s", "1", streamable.Event{Number: 2, Text: []byte("late")})
 	}()
@@ -191,7 +191,7 @@ func TestWriteOverPartition(t *testing.T) {
 	}
 	add(t, b, "s", "1", streamable.Event{Number: 2, Text: []byte("two"), Last: true})
 	link.Heal()
-	if err := <-late; !errors.Is(err, streamable.ErrNotHeld) {
+	if err := natstest.Receive(t, "the late write returned", late); !errors.Is(err, streamable.ErrNotHeld) {
 		t.Errorf("the late write: %v", err)
 	}
 	wait(t, "call of lost", func() bool { return a.lost.Load() == 1 })
@@ -290,11 +290,11 @@ func TestRenewalWithLostAnswer(t *testing.T) {
 	}
 	before := newest()
 	link.Deafen()
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() { done <- extend(t.Context()) }() // ends when the link is healed
 	wait(t, "renewal", func() bool { return newest() > before })
 	link.Heal()
-	if err := <-done; err != nil {
+	if err := natstest.Receive(t, "the renewal returned", done); err != nil {
 		t.Error(err)
 	}
 	if err := extend(t.Context()); err != nil {
