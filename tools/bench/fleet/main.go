@@ -5,21 +5,20 @@
 //
 // Clients in this process call a durable tool over HTTP on the loopback address, in revision
 // 2026-07-28. Each call is a task from its beginning. The steps of the tool return at once, and each
-// is recorded. The processes of the fleet and the
-// NATS servers are child processes, so that the processor time of each side can be told apart. Each
-// caller calls one process after the other.
+// is recorded. The processes of the fleet and the NATS servers are child processes, so that the
+// processor time of each side is known. Each caller calls one process after the other.
 //
-// Three contestants take turns: the fleet; a single process with a bolt store; and the floor, which
-// publishes as many messages of the same average size as the fleet for a task, one after the other,
-// with the client of NATS alone, from the same number of processes and callers. Each message of the
-// floor is acknowledged before the next. The fleet writes the first two messages of a task side by
-// side.
+// Three contestants take turns: the fleet; a single process with a bolt store; and the floor. For
+// each task, the floor publishes as many messages of the same average size as the fleet, with the
+// NATS client alone, from the same number of processes and callers. It publishes a message once the
+// message before is acknowledged. The fleet writes the first two messages of a task concurrently.
 //
-// The table has medians over the turns: tasks and steps per second; the duration of calls; the
-// processor time per task of the processes of the fleet, of the servers and of the clients; the
-// messages that are stored for a task, and those that the processes send for it, including requests
-// to read. The last columns are the tasks per second of bolt and of the floor, and in parentheses
-// the ratio of the fleet to them in neighbouring turns.
+// The table has medians over the turns: tasks and steps per second; the duration of calls in
+// milliseconds; the processor time per task in microseconds, of the processes of the fleet, of the
+// servers and of the clients; the messages per task that the servers store; and the messages per
+// task that the processes send, including requests to read. The last columns are the tasks per
+// second of bolt and of the floor. In parentheses is the rate of the fleet divided by theirs, in
+// neighbouring turns.
 package main
 
 import (
@@ -100,7 +99,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		return fmt.Errorf("bolt: %w", err)
 	}
 	defer b.bolt.stop()
-	fmt.Fprintf(out, "| servers | processes | callers | tasks/s | steps/s | p50 ms | p99 ms | processes µs | servers µs | clients µs | stored | sent | bolt | floor |\n"+
+	fmt.Fprintf(out, "| servers | processes | callers | tasks/s | steps/s | p50 ms | p99 ms | processes, µs/task | servers, µs/task | clients, µs/task | messages stored per task | messages sent per task | bolt, tasks/s (ratio) | floor, tasks/s (ratio) |\n"+
 		"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, n := range lists[0] {
 		if err := b.cluster(ctx, n, lists[1], lists[2]); err != nil {
@@ -177,7 +176,7 @@ func (f *fleet) stop() {
 	f.pool.CloseIdleConnections()
 }
 
-// usage is what all processes of each side have used and sent so far.
+// usage holds the processor time that each side has used so far, and the messages sent and stored.
 type usage struct {
 	members, nodes, clients time.Duration
 	messages, bytes, stored float64
@@ -350,7 +349,7 @@ func call(ctx context.Context, c *client.Client, steps int) error {
 	return err
 }
 
-// floor returns how many times per second the members publish what a task needs.
+// floor returns how many times per second the members publish the messages of a task.
 func (f *fleet) floor(callers int, t turn, length time.Duration) (float64, error) {
 	start := time.Now()
 	done, failed := make([]int, len(f.members)), make([]error, len(f.members))

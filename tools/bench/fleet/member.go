@@ -31,10 +31,10 @@ type work struct {
 	Steps int `json:"steps" jsonschema:"number of steps"`
 }
 
-// made is what a step returns, about a hundred bytes.
+// made is the result of a step, about 100 bytes.
 var made = strings.Repeat("made of ten ", 8)
 
-// runWork is the tool. Its steps take no time, so that the rest is measured.
+// runWork is the tool. Its steps return at once, so that the cost of tasks and steps is measured.
 func runWork(ctx context.Context, c *server.Call, in work) (work, error) {
 	for i := range in.Steps {
 		if _, err := server.Step(ctx, c, fmt.Sprintf("step %d", i+1), func(context.Context) (string, error) { return made, nil }); err != nil {
@@ -115,8 +115,8 @@ func (m *member) perform(ctx context.Context, c command) (r report, err error) {
 	return r, err
 }
 
-// floor is the least that a durable store in JetStream can do: it publishes messages of a size, one
-// after the other, each after the acknowledgement of the one before.
+// floor describes the minimal work of a durable store in JetStream: it publishes messages of a given
+// size, each after the acknowledgement of the message before.
 type floor struct {
 	Callers, Messages, Bytes int
 	Time                     time.Duration

@@ -17,7 +17,7 @@ import (
 // childFlag makes the program a child process. The next argument is its role, a JSON object.
 const childFlag = "-child"
 
-// role says what a child process is: a node if Dir is set without Store, and a member otherwise.
+// role is the role of a child process: a node if Dir is set without Store, and a member otherwise.
 type role struct {
 	Dir    string   // of the files of a node or of a bolt store
 	Routes []string // of a node: the other nodes that run
@@ -29,7 +29,7 @@ type role struct {
 	Replicas int
 }
 
-// command is what a child process is told to do.
+// command is a line of JSON that the parent sends to a child process.
 type command struct {
 	// Profile is the file to write a processor profile to, until a command with EndProfile.
 	Profile    string `json:",omitempty"`
