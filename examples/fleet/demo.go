@@ -25,8 +25,8 @@ const (
 	lease   = 2 * time.Second
 )
 
-// demo packs orders in a fleet whose workers are killed, prints what has become of them, and returns
-// a drawing.
+// demo packs orders in a fleet while it kills the workers. It prints a summary to out, and returns an
+// SVG drawing of the lives of the workers and of the orders.
 func demo(ctx context.Context, out io.Writer, orders int) (drawing []byte, err error) {
 	dir, err := os.MkdirTemp("", "fleet")
 	if err != nil {
@@ -169,8 +169,8 @@ type life struct {
 	killed     bool // before the end of the demo
 }
 
-// keepKilling runs workers and kills one of them each second, without a warning, until ctx ends. A
-// new worker replaces it. It returns the lives of all workers; the last ones end with ctx.
+// keepKilling runs workers until ctx ends. Each second, it kills one worker without a warning and
+// starts another one. It returns the lives of all workers; the last ones end with ctx.
 func keepKilling(ctx context.Context, url string) (lives []life) {
 	running := map[int]*exec.Cmd{} // by index in lives
 	begin := func() {

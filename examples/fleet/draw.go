@@ -19,7 +19,7 @@ const (
 var colors = []string{"#4e79a7", "#f28e2b", "#76b7b2", "#e15759", "#59a14f", "#b07aa1", "#edc948", "#9c755f"}
 
 // draw draws the lives of the workers and, below, the orders. Each item of an order has the color of
-// the worker that has packed it, and a thin line joins them.
+// the worker that packed it, and a thin line joins the items.
 func draw(start time.Time, lives []life, orders []parcel) []byte {
 	x := func(at time.Time) int { return left + int(max(at.Sub(start), 0).Seconds()*perSecond) }
 	color := map[string]string{}

@@ -2,12 +2,12 @@
 // their store. Each process serves the protocol over HTTP, runs tasks, or does both.
 //
 //	go run . -demo -diagram demo.svg
-//	go run . -nats nats://localhost:4222 -http localhost:8080             # serves and works
+//	go run . -nats nats://localhost:4222 -http localhost:8080             # serves and runs tasks
 //	go run . -nats nats://localhost:4222 -http localhost:8081 -tools none # only serves
-//	go run . -nats nats://localhost:4222 -tools pack                      # only works
+//	go run . -nats nats://localhost:4222 -tools pack                      # only runs tasks
 //
-// The demo starts a NATS server in its own process and three workers as child processes, kills a
-// worker each second, and lets a client call a tool a hundred times.
+// The demo starts a NATS server in its own process and three workers as child processes. It kills a
+// worker each second while a client calls a tool a hundred times.
 //
 // The example is a separate module, so that mcpwire does not depend on NATS.
 package main
@@ -46,7 +46,7 @@ type options struct {
 	lease, drain                                      time.Duration
 }
 
-// grace is how long calls and the end of work may take when the process ends, in addition to the drain.
+// grace is the time for calls and work to end after the drain.
 const grace = 5 * time.Second
 
 func main() {
@@ -87,8 +87,8 @@ func (o *options) flags(set *flag.FlagSet) {
 	set.StringVar(&o.secret, "secret", os.Getenv("FLEET_SECRET"), "32 bytes or more of `SECRET`, the same in all processes that serve (default $FLEET_SECRET)")
 	set.StringVar(&o.file, "import", "", "copy the tasks of a bolt `FILE` to the servers, and end")
 	set.IntVar(&o.replicas, "replicas", 1, "replicas of new streams: `N` of 1, 3 or 5")
-	set.DurationVar(&o.drain, "drain", 10*time.Second, "`TIME` that tasks have to finish when the process ends; other processes continue the rest")
-	set.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which a process that has died is replaced")
+	set.DurationVar(&o.drain, "drain", 10*time.Second, "`TIME` for running tasks to finish when the process ends; other processes take over the rest")
+	set.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which other processes take over the tasks of a process that has died")
 }
 
 // load copies the tasks of a bolt file to the servers. The fleet must not have started.
@@ -119,7 +119,7 @@ func (o *options) load(ctx context.Context) error {
 
 // run runs the process until ctx ends.
 func (o *options) run(ctx context.Context) error {
-	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1), nats.PingInterval(task.DefaultLease/4))
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 	if o.secret != "" {
 		cfg.StateKeys = [][]byte{[]byte(o.secret)}
 	}
-	cfg.Tasks.MaxReruns = 100 // the demo kills workers all the time
+	cfg.Tasks.MaxReruns = 100 // the demo kills a worker each second
 	cfg.Tasks.Member = task.Member{Name: o.name, Lease: o.lease}
 	switch o.tools {
 	case "all":
@@ -215,12 +215,12 @@ func (o *options) serve(ctx context.Context, s *server.Server, listener net.List
 	return errors.Join(err, s.Shutdown(end), handler.Shutdown(end), web.Shutdown(end)) // in this order
 }
 
-// order is the input of the tool pack.
+// order is the input of tool pack.
 type order struct {
 	Items []string `json:"items" jsonschema:"the items to pack" minItems:"1"`
 }
 
-// parcel is its output.
+// parcel is the output of tool pack.
 type parcel struct {
 	Packed []packed `json:"packed"`
 }
@@ -232,11 +232,11 @@ type packed struct {
 	At   time.Time `json:"at" jsonschema:"when the process was done"`
 }
 
-// packing is how long it takes to pack an item.
+// packing is the time that it takes to pack an item.
 const packing = 200 * time.Millisecond
 
-// pack packs each item in a step, so that no item is packed again once it is recorded, wherever the
-// task runs.
+// pack is the handler of tool pack. It packs each item in a step: once a step is recorded, no process
+// packs its item again.
 func (o *options) pack(ctx context.Context, c *server.Call, in order) (parcel, error) {
 	var out parcel
 	for i, item := range in.Items {
