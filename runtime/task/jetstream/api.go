@@ -319,19 +319,7 @@ func (s *Store) readBatch(ctx context.Context, stream, subject string, from uint
 // It returns up to n of them, and fewer only if the leader has no more.
 func (s *Store) readNext(ctx context.Context, stream, subject string, from uint64, n int) (list []message, err error) {
 	for len(list) < n {
-		var more []message
-		err := s.retry(ctx, "read "+stream, func(ctx context.Context) (err error) {
-			more, err = s.readBatch(ctx, stream, subject, from, n-len(list))
-			if len(more) > 0 || err != nil {
-				return err
-			}
-			// The replica has no more messages. It may lag behind.
-			m, err := s.read(ctx, stream, getRequest{Seq: max(from, 1), Next: subject})
-			if m != nil {
-				more = append(more, *m)
-			}
-			return err
-		})
+		more, err := s.readSome(ctx, stream, subject, from, n-len(list))
 		if err != nil || len(more) == 0 {
 			return list, err
 		}
@@ -339,6 +327,36 @@ func (s *Store) readNext(ctx context.Context, stream, subject string, from uint6
 		from = more[len(more)-1].Seq + 1
 	}
 	return list, nil
+}
+
+// readSome is readNext, but returns any number of messages if there are some.
+func (s *Store) readSome(ctx context.Context, stream, subject string, from uint64, n int) (list []message, err error) {
+	err = s.retry(ctx, "read "+stream, func(ctx context.Context) (err error) {
+		list, err = s.readBatch(ctx, stream, subject, from, n)
+		if len(list) > 0 || err != nil {
+			return err
+		}
+		// The replica has no more messages. It may lag behind.
+		m, err := s.read(ctx, stream, getRequest{Seq: max(from, 1), Next: subject})
+		if m != nil {
+			list = append(list, *m)
+		}
+		return err
+	})
+	return list, err
+}
+
+// lastSequence returns the sequence of the last message of a stream, from the leader.
+func (s *Store) lastSequence(ctx context.Context, stream string) (uint64, error) {
+	var response struct {
+		State struct {
+			Last uint64 `json:"last_seq"`
+		} `json:"state"`
+	}
+	err := s.retry(ctx, "read "+stream, func(ctx context.Context) error {
+		return s.call(ctx, "STREAM.INFO."+stream, struct{}{}, &response)
+	})
+	return response.State.Last, err
 }
 
 // remove deletes a message and reports whether it existed. It makes one attempt.

@@ -74,9 +74,11 @@
 // and the servers have reached its expiry.
 //
 // The servers count lifetimes of messages by their wall clocks. If the clock of the leader of
-// TASKS-members is set forward, leases end early. If it is set back, the lease of a member that ends
-// before its next renewal lasts longer by that step. A clock that is set forward by more than a day
-// makes a server remove the messages of a task early.
+// TASKS-members is set forward, leases end early. If it is set back, the lease of a member that
+// ends before its next renewal lasts longer by that step. The other members end it once they have
+// not heard of the member for two leases by their own clocks; each of them looks at least every one
+// and a half of its own leases. A clock that is set forward by more than a day makes a server
+// remove the messages of a task early.
 //
 // # Fleet
 //
@@ -96,7 +98,8 @@
 // whole seconds. The member counts it, too, from the beginning of the latest renewal that was acknowledged, so that
 // it notices the end no later than the servers, unless its own clock is slow. Each renewal is announced
 // to all members. A member that has not been announced for two leases is looked up; so its end is
-// noticed although servers may lose announcements.
+// noticed although servers may lose announcements. If it has not renewed its message since, the other
+// member replaces that by the last one.
 //
 // Quotas, such as that of a tool with a limit, are in the stream TASKS-quotas, with these subjects:
 //
@@ -104,7 +107,8 @@
 //	TASKS.quotas.w.DIGEST   announcements of changes, with the shares; not stored
 //
 // A member writes its share by compare-and-set. It subscribes to the quotas in which it has a share
-// or waits for one. A quota that no member uses is removed after a second.
+// or waits for one. While it waits, it also reads the quota about once in each lease, because
+// servers may lose announcements. A quota that no member uses is removed after a second.
 //
 // Messages of [task.Membership.Send] use the subject of the announcements of the task. A member that
 // follows a task has a subscription to it.

@@ -219,6 +219,19 @@ func TestListWhileSubjectsAreRemoved(t *testing.T) {
 	}
 }
 
+// silence makes a member seem not to have been announced for two leases of a minute.
+func silence(t *testing.T, m *membership, id string) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	member, listed := m.members[id]
+	if !listed {
+		t.Fatal("the member is not listed")
+	}
+	member.heard = member.heard.Add(-2 * time.Minute)
+	m.members[id] = member
+}
+
 // The end of a member is noticed although the servers lose the announcement, and so are other changes
 // that may have been lost with it.
 func TestLostAnnouncements(t *testing.T) {
@@ -235,33 +248,169 @@ func TestLostAnnouncements(t *testing.T) {
 	link.Drop(func(subject string) bool {
 		return subject == s.place("x").hints() || subject == s.memberHint(d.self.ID)
 	})
-	silence := func() {
-		t.Helper()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		member, listed := m.members[d.self.ID]
-		if !listed {
-			t.Fatal("the member is not listed")
-		}
-		member.heard = member.heard.Add(-2 * time.Minute)
-		m.members[d.self.ID] = member
-	}
 	if m.checkSilent(); len(departed) > 0 {
 		t.Error("a member that was announced is looked up")
 	}
 	if _, err := other.Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	silence()
-	if m.checkSilent(); len(changed) != 1 || len(departed) != 1 {
+	if err := d.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	silence(t, m, d.self.ID)
+	if m.checkSilent() {
+		t.Error("the loss of announcements was not noticed")
+	}
+	if !m.missed() || len(changed) != 1 || len(departed) != 1 {
 		t.Errorf("%d changes and %d departures are reported while the member is alive", len(changed), len(departed))
 	}
 	if err := d.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	silence()
-	if m.checkSilent(); len(departed) != 2 || len(m.Members()) != 1 {
+	silence(t, m, d.self.ID)
+	if !m.checkSilent() || len(departed) != 2 || len(m.Members()) != 1 {
 		t.Errorf("%d departures are reported, members are %v", len(departed), m.Members())
+	}
+}
+
+// addMember writes the message of a member that does not renew it, and that the server keeps for an
+// hour, as if its clock was set back.
+func addMember(t *testing.T, s *Store, id string) {
+	t.Helper()
+	data, err := encodeMember(task.Member{Name: id, Lease: time.Minute})
+	if err == nil {
+		_, err = s.publish(t.Context(), newMessage(s.memberKey(id), data, time.Hour))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A member that does not renew its lease ends for all others, whatever the clocks of the servers say.
+func TestMembersEndSilentMember(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s, m := openHeld(t, c.Connect(t), "S")
+	_, other := openHeld(t, c.Connect(t), "S")
+	departed := make(chan struct{}, 1000)
+	other.events.Departed = func() { departed <- struct{}{} }
+	addMember(t, s, "SILENT")
+	for _, each := range []*membership{m, other} {
+		if !each.missed() {
+			t.Fatal("the members cannot be read")
+		}
+	}
+	if m.checkSilent(); len(m.Members()) != 3 {
+		t.Fatalf("members are %v", m.Members())
+	}
+	silence(t, m, "SILENT")
+	silence(t, m, other.self.ID)
+	if err := other.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		m.mu.Lock()
+		heard := m.members[other.self.ID].heard
+		m.mu.Unlock()
+		if time.Since(heard) < time.Minute {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the renewal was not announced")
+		}
+	}
+	if !m.missed() || !m.checkSilent() || len(m.Members()) != 2 { // the members are not new
+		t.Errorf("members are %v", m.Members())
+	}
+	for len(other.Members()) > 2 {
+		<-departed
+	}
+	if alive, err := other.Alive(t.Context(), "SILENT"); alive || err != nil {
+		t.Errorf("alive: %v, %v", alive, err)
+	}
+}
+
+// The number of requests that read all members does not depend on their number.
+func TestMembersAreReadAtOnce(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc := c.Connect(t)
+	s, m := openHeld(t, nc, "S")
+	const n = portion / 2
+	for i := range n {
+		addMember(t, s, fmt.Sprint("M", i))
+	}
+	if err := s.endMember(t.Context(), "M0", 0); !hasCode(err, codeWrongSequence) {
+		t.Errorf("ended a member that has renewed its lease: %v", err)
+	}
+	for len(m.Members()) <= n { // each was announced, and read
+		time.Sleep(time.Millisecond)
+	}
+	before := nc.Stats().OutMsgs
+	if err := m.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if sent := nc.Stats().OutMsgs - before; sent > 5 || len(m.Members()) != n+1 {
+		t.Errorf("%d requests, %d members", sent, len(m.Members()))
+	}
+}
+
+// A member that cannot read the others reads them again, and then reports what it may have missed.
+func TestMissedIsRepeated(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc := c.Connect(t)
+	s, m := openHeld(t, nc, "S")
+	changed := make(chan struct{}, 1000)
+	defer m.Follow("x", task.Follower{Changed: func() { changed <- struct{}{} }})()
+	account, info := c.Server(0).GlobalAccount(), s.api+"STREAM.INFO."+s.memberStream()
+	if _, err := nc.Subscribe("failing", func(m *nats.Msg) {
+		account.RemoveMapping(info)
+		m.Respond([]byte(`{"error":{"code":500,"err_code":10049,"description":"failure"}}`))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := account.AddMapping(info, "failing"); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Publish(electionPrefix+s.memberStream(), nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changed:
+	case <-time.After(time.Minute):
+		t.Error("nothing was reported")
+	}
+}
+
+// A member that waits for a permit gets it although the servers lose the announcement.
+func TestLostAnnouncementOfQuota(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	_, other := openHeld(t, c.Connect(t), "S")
+	nc, link := c.ConnectLinked(t)
+	s, m := openHeld(t, nc, "S")
+	shared := make(chan string, 1000)
+	m.events.Shared = func(name string) { shared <- name }
+	other.events.Shared = func(string) {}
+	hint := s.quotaHint(quotaDigest("q"))
+	link.Drop(func(subject string) bool { return subject == hint })
+	for _, each := range []*membership{other, m} {
+		if err := each.Reserve(t.Context(), "q", task.Reservation{Want: 1, Max: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.Reserve(t.Context(), "q", task.Reservation{Max: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Share("q").Granted; got != 0 {
+		t.Fatalf("%d permits are known", got)
+	}
+	if !m.checkSilent() || len(shared) != 1 || m.Share("q").Granted != 1 {
+		t.Errorf("%d reports, share %+v", len(shared), m.Share("q"))
+	}
+	if m.checkSilent(); len(shared) != 1 {
+		t.Error("a quota was read that the member does not wait for")
 	}
 }
 

@@ -71,7 +71,8 @@ type membership struct {
 // known is a living member.
 type known struct {
 	task.Member
-	heard time.Time // when it was announced or read last
+	seq   uint64    // of its latest message that was announced or read
+	heard time.Time // when that was announced or read first
 }
 
 // followed holds the calls of Follow for one task.
@@ -304,50 +305,69 @@ func (m *membership) lapsed() bool {
 // load reads all members. Those that are not there any longer have departed.
 func (m *membership) load(ctx context.Context) error {
 	s := m.s
-	prefix := s.memberKey("")
-	ids, err := s.list(ctx, s.memberStream(), prefix+"*")
+	stream, prefix := s.memberStream(), s.memberKey("")
+	last, err := s.lastSequence(ctx, stream)
 	if err != nil {
 		return err
 	}
-	for i := range ids {
-		ids[i] = strings.TrimPrefix(ids[i], prefix)
-	}
-	found := make([]*task.Member, len(ids))
-	err = parallel(len(ids), readers, func(i int) error {
-		member, err := m.read(ctx, ids[i])
-		found[i] = member
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	members := make(map[string]known, len(found)+1)
-	for _, member := range found {
-		if member != nil {
-			members[member.ID] = known{*member, time.Now()}
+	members := make(map[string]known)
+	for from := uint64(1); from <= last; { // renewals that follow are announced
+		messages, err := s.readSome(ctx, stream, prefix+"*", from, portion)
+		if err != nil {
+			return err
 		}
+		if len(messages) == 0 {
+			break
+		}
+		for i := range messages {
+			id := strings.TrimPrefix(messages[i].Subject, prefix)
+			member, err := decodeMember(id, &messages[i])
+			if err != nil {
+				return err
+			}
+			if delete(members, id); member != nil {
+				members[id] = *member
+			}
+		}
+		from = messages[len(messages)-1].Seq + 1
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for id, member := range members {
+		if before, listed := m.members[id]; listed && before.seq == member.seq {
+			member.heard = before.heard
+			members[id] = member
+		}
+	}
 	members[m.self.ID] = known{Member: m.self}
 	m.members = members
 	return nil
 }
 
+// decodeMember decodes the message of a member. It returns nil if the message is the last one of a
+// member that has ended.
+func decodeMember(id string, m *message) (*known, error) {
+	if len(m.Data) == 0 {
+		return nil, nil
+	}
+	var wire wireMember
+	if err := json.Unmarshal(m.Data, &wire); err != nil {
+		return nil, fmt.Errorf("member %q: %w", id, err)
+	}
+	self := task.Member{ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining}
+	return &known{self, m.Seq, time.Now()}, nil
+}
+
 // read reads a member from the leader. It returns nil if the member is not alive.
-func (m *membership) read(ctx context.Context, id string) (member *task.Member, err error) {
+func (m *membership) read(ctx context.Context, id string) (member *known, err error) {
 	s := m.s
 	err = s.retry(ctx, "read member", func(ctx context.Context) error {
 		msg, err := s.read(ctx, s.memberStream(), getRequest{Last: s.memberKey(id)})
-		if err != nil || msg == nil || len(msg.Data) == 0 {
-			return err // markers have no data
+		if err != nil || msg == nil {
+			return err
 		}
-		var wire wireMember
-		if err := json.Unmarshal(msg.Data, &wire); err != nil {
-			return fmt.Errorf("member %q: %w", id, err)
-		}
-		member = &task.Member{ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining}
-		return nil
+		member, err = decodeMember(id, msg)
+		return err
 	})
 	return member, err
 }
@@ -356,24 +376,32 @@ func (m *membership) read(ctx context.Context, id string) (member *task.Member, 
 func (m *membership) receive() {
 	silence := time.NewTimer(m.self.Lease)
 	defer silence.Stop()
+	var again <-chan time.Time // nil unless missed has failed
+	missed := func() {
+		if again = nil; !m.missed() {
+			again = time.After(maxPause + mathrand.N(maxPause))
+		}
+	}
 	for {
 		select {
 		case <-silence.C:
 			// Jitter spreads the reads of many members that miss the same announcement.
 			silence.Reset(m.self.Lease/2 + mathrand.N(m.self.Lease))
-			if len(m.messages) == 0 {
-				m.checkSilent()
+			if len(m.messages) == 0 && !m.checkSilent() {
+				missed()
 			}
+		case <-again:
+			missed()
 		case msg := <-m.messages:
 			// The client drops messages while the queue is full.
 			if len(m.messages) >= hintQueue-1 || strings.HasPrefix(msg.Subject, electionPrefix) {
-				m.missed()
+				missed()
 				continue
 			}
 			m.process(msg)
 		case status, ok := <-m.status:
 			if ok && status == nats.CONNECTED {
-				m.missed()
+				missed()
 			}
 		case <-m.expired:
 			return
@@ -385,10 +413,11 @@ func (m *membership) receive() {
 	}
 }
 
-// missed reports that anything may have changed.
-func (m *membership) missed() {
-	if err := m.load(m.s.lifetime); err != nil {
-		return // the connection is lost again, or the store is closed
+// missed reports that anything may have changed. It returns false if the members or the quotas cannot
+// be read now.
+func (m *membership) missed() bool {
+	if m.load(m.s.lifetime) != nil {
+		return false
 	}
 	m.mu.Lock()
 	var all []*task.Follower
@@ -399,8 +428,9 @@ func (m *membership) missed() {
 	for _, f := range all {
 		f.Changed()
 	}
-	m.missedQuotas()
+	read := m.readQuotas(func(*quotaView) bool { return true })
 	m.events.Departed()
+	return read
 }
 
 // process processes one message.
@@ -478,7 +508,9 @@ func (m *membership) processMember(id string, header nats.Header) {
 	if ended {
 		delete(m.members, id)
 	} else if listed {
-		member.heard = time.Now()
+		if seq, err := strconv.ParseUint(header.Get(headerSequence), 10, 64); err == nil && seq > member.seq {
+			member.seq, member.heard = seq, time.Now()
+		}
 		member.Draining = member.Draining || drains
 		m.members[id] = member
 	}
@@ -492,7 +524,7 @@ func (m *membership) processMember(id string, header nats.Header) {
 	}
 	if member, err := m.read(m.s.lifetime, id); err == nil && member != nil {
 		m.mu.Lock()
-		m.members[id] = known{*member, time.Now()}
+		m.members[id] = *member
 		m.mu.Unlock()
 	}
 }
@@ -507,35 +539,49 @@ func (m *membership) lose() {
 	}
 }
 
-// checkSilent reads the members that have not been announced for two of their leases: servers may
-// lose announcements among themselves.
-func (m *membership) checkSilent() {
+// checkSilent looks for changes whose announcements servers have lost among themselves. It reads the
+// quotas that this member waits for, and the members that have not been announced for two of their
+// leases. It ends a member that has not renewed its lease since: the clock of a server was set back. It
+// returns false if other announcements may have been lost, too.
+func (m *membership) checkSilent() bool {
 	m.mu.Lock()
-	var silent []string
+	silent := make(map[string]known)
 	for id, member := range m.members {
 		if id != m.self.ID && time.Since(member.heard) > 2*member.Lease {
-			silent = append(silent, id)
+			silent[id] = member
 		}
 	}
 	m.mu.Unlock()
-	departed := false
-	for _, id := range silent {
+	for id, before := range silent {
 		member, err := m.read(m.s.lifetime, id)
-		if err != nil {
-			return
+		if err == nil && member != nil {
+			if member.seq != before.seq {
+				return false
+			}
+			err = m.s.endMember(m.s.lifetime, id, member.seq)
 		}
-		if member != nil {
-			m.missed() // its announcements were lost, and maybe others
-			return
+		if err != nil {
+			return false
 		}
 		m.mu.Lock()
 		delete(m.members, id)
 		m.mu.Unlock()
-		departed = true
 	}
-	if departed {
+	if len(silent) > 0 {
 		m.events.Departed()
 	}
+	return m.readQuotas(func(view *quotaView) bool { return view.state.Waits(m.self.ID) })
+}
+
+// endMember replaces the message of a member by the last one, unless the member has renewed its lease.
+func (s *Store) endMember(ctx context.Context, id string, seq uint64) error {
+	return s.retry(ctx, "end lease", func(ctx context.Context) error {
+		msg := newMessage(s.memberKey(id), nil, minLease)
+		msg.Header.Set(headerExpect, strconv.FormatUint(seq, 10))
+		msg.Header.Set(headerLeft, "1")
+		_, err := s.publish(ctx, msg)
+		return err
+	})
 }
 
 // Self implements [task.Membership].

@@ -6,8 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -112,6 +110,9 @@ func (m *membership) viewQuota(name string) (*quotaView, error) {
 
 // readQuota reads a quota from the leader, once.
 func (m *membership) readQuota(ctx context.Context, view *quotaView) error {
+	m.mu.Lock()
+	before := view.seq
+	m.mu.Unlock()
 	msg, err := m.s.read(ctx, m.s.quotaStream(), getRequest{Last: m.s.quotaKey(quotaDigest(view.name))})
 	if err != nil {
 		return err
@@ -119,7 +120,9 @@ func (m *membership) readQuota(ctx context.Context, view *quotaView) error {
 	if msg == nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		view.state, view.seq = nil, 0
+		if view.seq == before { // otherwise a later message was seen meanwhile
+			view.state, view.seq = nil, 0
+		}
 		return nil
 	}
 	_, err = m.seeQuota(view, msg.Seq, msg.Data)
@@ -207,15 +210,24 @@ func (m *membership) processQuota(msg *nats.Msg) {
 	}
 }
 
-// missedQuotas reads all quotas in which the member has a part.
-func (m *membership) missedQuotas() {
+// readQuotas reads those quotas in which the member has a part for which the function returns true. It
+// returns false if one of them cannot be read now. The function is called while mu is held.
+func (m *membership) readQuotas(which func(view *quotaView) bool) (ok bool) {
 	m.mu.Lock()
-	views := slices.Collect(maps.Values(m.quotas))
-	m.mu.Unlock()
-	for _, view := range views {
-		err := m.s.retry(m.s.lifetime, "read quota", func(ctx context.Context) error { return m.readQuota(ctx, view) })
-		if err == nil {
-			m.events.Shared(view.name)
+	var views []*quotaView
+	for _, view := range m.quotas {
+		if which(view) {
+			views = append(views, view)
 		}
 	}
+	m.mu.Unlock()
+	ok = true
+	for _, view := range views {
+		if m.s.retry(m.s.lifetime, "read quota", func(ctx context.Context) error { return m.readQuota(ctx, view) }) != nil {
+			ok = false
+			continue
+		}
+		m.events.Shared(view.name)
+	}
+	return ok
 }

@@ -106,3 +106,8 @@ func (s State) Share(member string, known func(member string) bool) (share task.
 func (s State) Has(member string) bool {
 	return slices.ContainsFunc(s, func(e Entry) bool { return e.Member == member })
 }
+
+// Waits reports whether a member wants more permits than it has.
+func (s State) Waits(member string) bool {
+	return slices.ContainsFunc(s, func(e Entry) bool { return e.Member == member && e.waits() })
+}
