@@ -22,6 +22,10 @@ type Clock struct {
 	offset time.Duration
 }
 
+// CanSetClock reports whether [NewClock] and [Cluster.StepClock] work on this system: on Linux on
+// amd64.
+func CanSetClock() bool { return canSetClock() }
+
 // NewClock returns a clock that is right. It applies to the child processes of the test that have
 // [Clock.Env] in their environment and import this package. It skips the test on systems other than
 // Linux on amd64.

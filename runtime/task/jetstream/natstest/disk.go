@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,10 +30,20 @@ type Disk struct {
 // filler is the name of the file that takes the free space.
 const filler = "filler"
 
-// NewDisk returns an empty disk with the given size in bytes. It is in memory, in a namespace of its
-// own, so that it needs no privileges. NewDisk skips the test if the system does not permit such
-// namespaces.
+// NewDisk returns an empty disk with the given size in bytes; see [TryDisk]. It skips the test if
+// the system does not permit such disks.
 func NewDisk(t testing.TB, size int64) *Disk {
+	t.Helper()
+	d, err := TryDisk(t, size)
+	if err != nil {
+		t.Skip(err)
+	}
+	return d
+}
+
+// TryDisk returns an empty disk with the given size in bytes. It is in memory, in a namespace of its
+// own, so that it needs no privileges. TryDisk fails if the system does not permit such namespaces.
+func TryDisk(t testing.TB, size int64) (*Disk, error) {
 	t.Helper()
 	binary, err := os.Executable()
 	if err != nil {
@@ -42,7 +53,7 @@ func NewDisk(t testing.TB, size int64) *Disk {
 	cmd := exec.Command(binary)
 	cmd.Env = append(os.Environ(), envDisk+"="+dir, envDiskSize+"="+strconv.FormatInt(size, 10))
 	if err := isolate(cmd); err != nil {
-		t.Skipf("natstest: a disk of limited size needs namespaces of Linux: %v", err)
+		return nil, fmt.Errorf("natstest: a disk of limited size needs namespaces of Linux: %w", err)
 	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -53,7 +64,7 @@ func NewDisk(t testing.TB, size int64) *Disk {
 		t.Fatalf("natstest: %v", err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skipf("natstest: the system does not permit namespaces: %v", err)
+		return nil, fmt.Errorf("natstest: the system does not permit namespaces: %w", err)
 	}
 	t.Cleanup(func() {
 		stdin.Close() // ends the process, and so the disk
@@ -61,9 +72,9 @@ func NewDisk(t testing.TB, size int64) *Disk {
 	})
 	// The process writes a byte once the disk is mounted.
 	if n, _ := stdout.Read(make([]byte, 1)); n == 0 {
-		t.Skip("natstest: the system does not permit mounts in namespaces")
+		return nil, errors.New("natstest: the system does not permit mounts in namespaces")
 	}
-	return &Disk{"/proc/" + strconv.Itoa(cmd.Process.Pid) + "/root" + dir, t}
+	return &Disk{"/proc/" + strconv.Itoa(cmd.Process.Pid) + "/root" + dir, t}, nil
 }
 
 // Fill takes the free space of the disk, until [Disk.Free] returns it.
@@ -74,8 +85,8 @@ func (d *Disk) Fill() {
 		d.t.Fatalf("natstest: %v", err)
 	}
 	defer f.Close()
-	for page := make([]byte, 4096); err == nil; {
-		_, err = f.Write(page)
+	for part := make([]byte, 1<<20); err == nil; { // its last write is cut short
+		_, err = f.Write(part)
 	}
 	if !errors.Is(err, errNoSpace) {
 		d.t.Fatalf("natstest: %v", err)
@@ -90,15 +101,20 @@ func (d *Disk) Free() {
 	}
 }
 
-// OnDisks returns a function for [Run] and [RunProcesses], and a disk for each of n servers. The
-// function makes each server store its files on its disk.
+// OnDisks returns a disk for each of n servers, and [StoreOn] of them.
 func OnDisks(t testing.TB, n int, size int64) (disks []*Disk, configure func(*server.Options)) {
 	t.Helper()
 	for range n {
 		disks = append(disks, NewDisk(t, size))
 	}
+	return disks, StoreOn(disks)
+}
+
+// StoreOn returns a function for [Run] and [RunProcesses] that makes each server store its files on
+// its disk.
+func StoreOn(disks []*Disk) (configure func(*server.Options)) {
 	next := 0
-	return disks, func(o *server.Options) {
+	return func(o *server.Options) {
 		o.StoreDir = filepath.Join(disks[next].Dir, "store")
 		next++
 	}

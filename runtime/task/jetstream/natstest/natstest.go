@@ -28,7 +28,7 @@ import (
 const patience = time.Minute
 
 // Cluster is a server or a cluster of servers. Its methods may be called concurrently, except for
-// Kill and Restart of the same node.
+// Kill, Shutdown and Restart of the same node.
 type Cluster struct {
 	t       testing.TB
 	nodes   []*node
@@ -51,10 +51,13 @@ type instance interface {
 	awake() bool     // neither ended nor paused
 	is(q question) bool
 	stop()
+	shutdown()
 }
 
 // question asks whether a server leads a stream or the cluster.
 type question struct {
+	// Shutdown tells the server to end, instead of asking.
+	Shutdown bool
 	// Stream is the name of a stream; "" stands for the cluster.
 	Stream string
 	// Current asks whether the server has all data of the stream, instead of whether it leads it.
@@ -91,6 +94,8 @@ func (s embedded) stop() {
 	s.Shutdown()
 	s.WaitForShutdown()
 }
+
+func (s embedded) shutdown() { s.stop() }
 
 // start starts a server in this process and returns once it accepts connections.
 func start(o *server.Options) (embedded, error) {
@@ -214,13 +219,19 @@ func (c *Cluster) Server(i int) *server.Server {
 
 // Kill stops a server if it runs, and returns once it has ended. A process is killed, and a server
 // in the test process is shut down.
-func (c *Cluster) Kill(i int) {
+func (c *Cluster) Kill(i int) { c.end(i, instance.stop) }
+
+// Shutdown is [Cluster.Kill], but a process, too, shuts its server down. It must not be paused.
+func (c *Cluster) Shutdown(i int) { c.end(i, instance.shutdown) }
+
+// end calls f for a server if it runs.
+func (c *Cluster) end(i int, f func(instance)) {
 	c.mu.Lock()
 	running := c.nodes[i].running
 	c.nodes[i].running = nil
 	c.mu.Unlock()
 	if running != nil {
-		running.stop()
+		f(running)
 	}
 }
 

@@ -99,6 +99,7 @@ func startProcess(o *server.Options, clock *Clock) (*process, error) {
 		return nil, err
 	}
 	p := &process{cmd: exec.Command(binary)}
+	EndWithTest(p.cmd)
 	p.cmd.Env = append(os.Environ(), envNode+"=1")
 	if clock != nil {
 		p.cmd.Env = append(p.cmd.Env, clock.Env())
@@ -179,6 +180,12 @@ func (p *process) stop() {
 	p.cmd.Wait()
 }
 
+func (p *process) shutdown() {
+	var done bool
+	p.ask(question{Shutdown: true}, &done) // fails if the process has ended
+	p.stop()
+}
+
 // serve runs a server and answers questions until in ends.
 func serve(in io.Reader, out io.Writer) error {
 	requests, responses := json.NewDecoder(in), json.NewEncoder(out)
@@ -212,6 +219,10 @@ func serve(in io.Reader, out io.Writer) error {
 		var q question
 		if requests.Decode(&q) != nil {
 			return nil // the test has ended
+		}
+		if q.Shutdown {
+			s.stop()
+			return responses.Encode(true)
 		}
 		if err := responses.Encode(s.is(q)); err != nil {
 			return err

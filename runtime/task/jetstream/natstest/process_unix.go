@@ -4,6 +4,7 @@ package natstest
 
 import (
 	"os"
+	"os/exec"
 	"syscall"
 )
 
@@ -14,6 +15,14 @@ func pauseProcess(p *os.Process) error {
 		return err
 	}
 	return waitUntilStopped(p.Pid)
+}
+
+// EndWithTest makes a child process that is paused end with the test, even if the test is killed. A
+// child that runs ends by itself when its standard input does. Call it before the process starts.
+func EndWithTest(cmd *exec.Cmd) {
+	// When the parent of a process group ends and a process of the group is stopped, the kernel sends
+	// SIGHUP and SIGCONT to the group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
 func resumeProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
