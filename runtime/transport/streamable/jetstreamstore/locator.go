@@ -51,7 +51,18 @@ type Locator struct {
 	mu      sync.Mutex
 	process string // id of this process; "" without a lease
 	writes  uint64 // number of claims that it has tried to write
+	// seen are the latest messages of other processes, by id.
+	seen map[string]seenLease
 }
+
+// seenLease is the message of another process.
+type seenLease struct {
+	seq   uint64
+	since time.Time // when it was read first
+}
+
+// maxSeen limits the number of processes in Locator.seen.
+const maxSeen = 1000
 
 var _ streamable.Locator = (*Locator)(nil)
 
@@ -66,7 +77,7 @@ func (s *Store) Join(ctx context.Context, o LocatorOptions) (*Locator, error) {
 		o.Lease = DefaultLease
 	}
 	o.Lease = max(o.Lease.Truncate(time.Second), time.Second)
-	l := &Locator{s: s, o: o, done: make(chan struct{})}
+	l := &Locator{s: s, o: o, done: make(chan struct{}), seen: map[string]seenLease{}}
 	s.mu.Lock()
 	joined := s.locator != nil
 	if !joined {
@@ -105,7 +116,8 @@ type lease struct {
 
 // processRecord is the content of that message.
 type processRecord struct {
-	URL string `json:"url"`
+	URL   string `json:"url"`
+	Lease int64  `json:"leaseMs,omitempty"` // absent in the messages of earlier versions
 }
 
 // processStream returns the name of the stream of processes.
@@ -161,7 +173,7 @@ func (l *Locator) join(ctx context.Context) (*lease, error) {
 
 // renew writes the message of the process again. It fails if the message has expired.
 func (l *Locator) renew(ctx context.Context, a *lease) error {
-	text, err := json.Marshal(processRecord{URL: l.o.URL})
+	text, err := json.Marshal(processRecord{l.o.URL, l.o.Lease.Milliseconds()})
 	if err != nil {
 		return err
 	}
@@ -336,7 +348,7 @@ func (l *Locator) Claim(ctx context.Context, session string, lost func()) (holde
 			return streamable.Holder{}, err
 		}
 		if current.Process != "" && current.Process != c.Process {
-			url, err := l.s.address(ctx, current.Process)
+			url, err := l.address(ctx, current.Process)
 			switch {
 			case err == nil:
 				return streamable.Holder{URL: url, Process: current.Process}, nil
@@ -358,16 +370,18 @@ func (l *Locator) Claim(ctx context.Context, session string, lost func()) (holde
 func (l *Locator) Alive(ctx context.Context, holder streamable.Holder) (bool, error) {
 	ctx, cancel := l.s.limitTime(ctx)
 	defer cancel()
-	_, err := l.s.address(ctx, holder.Process)
+	_, err := l.address(ctx, holder.Process)
 	if errors.Is(err, errNoMessage) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// address returns the URL of a living process. It fails with errNoMessage for others.
-func (s *Store) address(ctx context.Context, process string) (string, error) {
-	m, err := s.get(ctx, s.processStream(), map[string]any{"last_by_subj": s.processSubject(process)})
+// address returns the URL of a living process. It fails with errNoMessage for others. A process whose
+// message stays the same for two of its leases has ended, whatever the clocks of the servers say.
+func (l *Locator) address(ctx context.Context, process string) (string, error) {
+	subject := l.s.processSubject(process)
+	m, err := l.s.get(ctx, l.s.processStream(), map[string]any{"last_by_subj": subject})
 	if err != nil {
 		return "", err
 	}
@@ -375,7 +389,31 @@ func (s *Store) address(ctx context.Context, process string) (string, error) {
 	if err := json.Unmarshal(m.Data, &record); err != nil || record.URL == "" {
 		return "", fmt.Errorf("jetstreamstore: record of process %q: %w", process, err)
 	}
-	return record.URL, nil
+	lease := time.Duration(record.Lease) * time.Millisecond
+	if since := l.see(process, m.Seq); lease == 0 || time.Since(since) <= 2*lease {
+		return record.URL, nil
+	}
+	// A message that the process writes meanwhile is not removed.
+	if err := l.processes.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(m.Seq+1)); err != nil {
+		return "", fmt.Errorf("jetstreamstore: end lease of process %q: %w", process, err)
+	}
+	return "", errNoMessage
+}
+
+// see returns when the latest message of a process was read first.
+func (l *Locator) see(process string, seq uint64) (since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last, ok := l.seen[process]
+	if ok && last.seq == seq {
+		return last.since
+	}
+	if !ok && len(l.seen) == maxSeen {
+		clear(l.seen) // most of them have ended
+	}
+	now := time.Now()
+	l.seen[process] = seenLease{seq, now}
+	return now
 }
 
 // hold remembers the claim of a session that this process has written.

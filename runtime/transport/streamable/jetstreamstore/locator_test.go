@@ -165,6 +165,28 @@ func TestReplacedProcessCannotWrite(t *testing.T) {
 	}
 }
 
+// The sessions of a process that does not renew its lease can be claimed although the servers, whose
+// clock was set back, do not end it. Those of a process that renews it cannot.
+func TestLeaseThatServersDoNotEnd(t *testing.T) {
+	servers := natstest.Run(t, 1)
+	a, b := join(t, servers.JetStream(t), "http://a.example/mcp", noExpiry), join(t, servers.JetStream(t), "http://b.example/mcp", noExpiry)
+	extend, err := jetstreamstore.ExtendNewLease(t.Context(), a.Locator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.open(t, "s")
+	b.claims(t, "s", "http://a.example/mcp")
+	jetstreamstore.PassTime(b.Locator, 2*noExpiry-time.Minute)
+	b.claims(t, "s", "http://a.example/mcp")
+	jetstreamstore.PassTime(b.Locator, time.Minute)
+	if err := extend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.claims(t, "s", "http://a.example/mcp")
+	jetstreamstore.PassTime(b.Locator, 2*noExpiry)
+	b.claims(t, "s", "")
+}
+
 // A process that comes back after a partition, in the middle of a write, can write nothing more.
 func TestWriteOverPartition(t *testing.T) {
 	servers := natstest.Run(t, 1)
