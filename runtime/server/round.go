@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -189,7 +190,7 @@ func (c *Call) openState(name, sealed string) (*replay.State, error) {
 	if len(sealed) > s.cfg.MaxState {
 		return nil, fmt.Errorf("longer than %d bytes", s.cfg.MaxState)
 	}
-	state, err := s.keys.OpenState(c.stateContext(name), sealed, time.Now())
+	state, err := s.keys.OpenState(c.stateContext(name), sealed, s.now())
 	switch {
 	case errors.Is(err, replay.ErrKey):
 		return nil, errors.New("sealed with a key that this server does not have")
@@ -241,7 +242,7 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 	if cfg.MaxRounds > 0 && c.number >= cfg.MaxRounds {
 		return nil, c.invalidRun(name, fmt.Errorf("the call needs input again after %d rounds, which is the limit", c.number))
 	}
-	state := &replay.State{Call: r.ID(), Version: cfg.Info.Version, Round: c.number + 1, Expires: time.Now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]replay.Asked, len(open))}
+	state := &replay.State{Call: r.ID(), Version: cfg.Info.Version, Round: c.number + 1, Expires: c.p.s.now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]replay.Asked, len(open))}
 	result := &mcp.InputRequiredResult{ResultType: modern.ResultInputRequired, InputRequests: make(mcp.InputRequests, len(open))}
 	for i, o := range open {
 		state.Asked[i] = o.Asked
@@ -262,6 +263,16 @@ func (c *Call) invalidRun(name string, fault error) error {
 	}
 	c.p.s.cfg.Logger.Error("handler not continued", "name", boundary.Text(name, maxQuotedBytes), "error", fault)
 	return internalError("%s", fault)
+}
+
+// now returns the time that sealed texts expire by: that of the task store if it has a clock, because
+// the process that opens a text may not be the one that has sealed it.
+func (s *Server) now() time.Time {
+	now := time.Now()
+	if clock, ok := s.cfg.TaskStore.(task.Clock); ok {
+		boundary.Run(func() error { now = clock.Now(); return nil })
+	}
+	return now
 }
 
 // maxStateTTL is how long a state is valid if [Config.InputTimeout] is not limited.

@@ -520,6 +520,29 @@ func TestInputNeedsCapabilityOfRequest(t *testing.T) {
 	equal(t, "task of the client", "session: revision 2026-07-28 has no sampling/createMessage in this direction", got.text)
 }
 
+// clockStore is a task store with a clock of its own.
+type clockStore struct {
+	*memory.Store
+	now time.Time
+}
+
+func (s clockStore) Now() time.Time { return s.now }
+
+// A state expires by the clock of the task store, which all processes share.
+func TestStateExpiresByClockOfStore(t *testing.T) {
+	now := time.Now()
+	clients := func(ahead time.Duration) *roundClient {
+		s := newServer(t, server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}, TaskStore: clockStore{memory.New(), now.Add(ahead)}})
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") })
+		return connectRoundsAs(t, s, "ann")
+	}
+	const hour = time.Hour // more than a state is valid
+	one := clients(-hour).round("tools/call", do, nil, nil)
+	responses := map[string]string{one.name(t): accept(`{"name":"Ada"}`)}
+	equal(t, "same time", "accept Ada", clients(-hour).round("tools/call", do, one, responses).text)
+	equal(t, "later", "-32602 requestState: expired", clients(0).round("tools/call", do, one, responses).text)
+}
+
 // Proves M-MRTR-09, M-MRTR-10, M-STATE-02, M-STATE-03.
 func TestStateOfOtherRequestIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
