@@ -32,6 +32,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -54,7 +55,7 @@ var (
 const (
 	frontEnds = 2
 	workers   = 3
-	users     = 6
+	users     = 12
 	// callTime limits each call of a client. A call that reaches it has ended without an answer and
 	// without an error, unless it waits for the result of a task.
 	callTime = 2 * time.Minute
@@ -62,13 +63,20 @@ const (
 	taskTime = 5 * time.Minute
 	// rollingEvery is how many faults come between two restarts of everything.
 	rollingEvery = 100
+	// storeSize is the size of the disk of a server. The sessions have a part of it.
+	storeSize = sessionSize + 384<<20
 )
 
-// Tasks and sessions of both eras survive random faults: the end of any server of the cluster and of
-// its leader, partitions of servers and programs, kill -9 of any program, programs that hang for
-// longer than their lease, and a restart of everything. Each acknowledged task ends with one result,
-// no recorded step runs again, one answer to each input request counts, each call ends with an
-// answer or an error, and nothing is left behind.
+// Tasks and sessions of both eras survive random faults: kill -9 and the shutdown of any server of
+// the cluster and of its leader, servers that hang or are slow, full disks of one server and of all,
+// partitions of servers and programs, kill -9 of any program, programs that hang for longer than
+// their lease or drain, clocks that are set, of servers by up to two minutes and of programs by up to
+// two hours, and a restart of everything. Each acknowledged task ends with one result, no recorded step runs again, one answer to
+// each input request counts, each call ends with an answer or an error, and nothing is left behind.
+//
+// The servers and the programs are child processes, which end when the test does. Disks need
+// namespaces of Linux, and clocks need Linux on amd64. Elsewhere, the test logs that it leaves out
+// their faults.
 func TestFleetSurvivesFaults(t *testing.T) {
 	seed, n := *faultSeed, *faultCount
 	if seed == 0 {
@@ -99,6 +107,9 @@ type faultRun struct {
 	t       *testing.T
 	random  *rand.Rand
 	cluster *natstest.Cluster
+	disks   []*natstest.Disk // of the servers; nil if the system does not permit them
+	ahead   [3]time.Duration // what the clocks of the servers are ahead
+	faulty  []string         // kinds of faults that are possible
 	js      natsjs.JetStream
 	store   *jetstream.Store // of the test, which is not a member
 	log     string           // file of what the jobs do
@@ -132,7 +143,7 @@ func newFaultRun(t *testing.T, seed uint64) *faultRun {
 	if err := os.WriteFile(f.log, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.cluster = natstest.Run(t, 3)
+	f.cluster = f.startServers()
 	f.js = f.cluster.JetStream(t)
 	var err error
 	if f.store, err = jetstream.Open(t.Context(), f.js, jetstream.Options{Name: fleetName, Replicas: 3}); err != nil {
@@ -162,6 +173,35 @@ func newFaultRun(t *testing.T, seed uint64) *faultRun {
 	f.balance()
 	f.begun = time.Now()
 	return f
+}
+
+// startServers starts three servers, on disks of their own if that is possible, and finds out which
+// faults are possible.
+func (f *faultRun) startServers() *natstest.Cluster {
+	f.faulty = slices.Concat(nodeFaults, workerFaults, frontFaults)
+	leaveOut := func(kind string, why any) {
+		f.t.Logf("without faults of %ss: %v", kind, why)
+		f.faulty = slices.DeleteFunc(f.faulty, func(each string) bool { return strings.Contains(each, kind) })
+	}
+	if !natstest.CanSetClock() {
+		leaveOut("clock", "the system does not permit to set the clock of a process")
+	}
+	configure := func(o *server.Options) {}
+	for range 3 {
+		disk, err := natstest.TryDisk(f.t, storeSize)
+		if err != nil {
+			f.disks = nil
+			leaveOut("disk", err)
+			break
+		}
+		f.disks = append(f.disks, disk)
+	}
+	if f.disks != nil {
+		configure = natstest.StoreOn(f.disks)
+	}
+	return natstest.RunProcesses(f.t, 3, configure, func(o *server.Options) {
+		o.JetStreamMaxStore = 1 << 40 // the default depends on the free space at the start
+	})
 }
 
 // balance starts a load balancer. It connects each request to the next front end, or to another one
@@ -228,17 +268,32 @@ func total(counters map[string]int) (n int) {
 
 // The kinds of faults, by what they concern.
 var (
-	nodeFaults   = []string{"kill server", "kill leader", "isolate server"}
-	workerFaults = []string{"kill -9 worker", "drain worker", "cut off worker", "pause worker"}
-	frontFaults  = []string{"kill -9 front end", "drain front end", "cut off front end", "pause front end"}
+	nodeFaults = []string{
+		"kill -9 server", "shut down server", "isolate server", "pause server", "slow down server",
+		"fill disk of server", "fill disks of all servers", "set clock of server",
+	}
+	workerFaults = []string{"kill -9 worker", "drain worker", "cut off worker", "pause worker", "set clock of worker"}
+	frontFaults  = []string{"kill -9 front end", "drain front end", "cut off front end", "pause front end", "set clock of front end"}
+)
+
+// leads are the streams whose leader a fault can concern.
+var leads = []string{fleetName + "-0", fleetName + "-0-index", fleetName + "-members", jetstreamstore.DefaultName, jetstreamstore.DefaultName + "-processes"}
+
+// What a clock can be ahead. It is right again after some faults. If the clocks of servers and programs
+// are wrong at the same time, sleeps end later by the difference of two servers.
+var (
+	serverClocks  = []time.Duration{-time.Minute, -20 * time.Second, 0, 20 * time.Second, time.Minute}
+	programClocks = []time.Duration{-time.Hour, -5 * time.Minute, -time.Minute, 0, time.Minute, 5 * time.Minute, time.Hour}
 )
 
 const restartAll = "restart everything"
 
-// cause causes n faults. Those of servers, workers and front ends happen at the same time. All kinds
-// occur about equally often, and the restart of everything after rollingEvery faults, once at least.
+// cause causes n faults. Those of servers, workers and front ends happen at the same time. Kinds that
+// concern programs occur three times as often as those that concern servers, which take longer. After
+// rollingEvery faults, and once at least, everything is restarted.
 func (f *faultRun) cause(n int) {
-	all := slices.Concat(nodeFaults, workerFaults, frontFaults)
+	ofPrograms := slices.DeleteFunc(slices.Clone(f.faulty), func(kind string) bool { return slices.Contains(nodeFaults, kind) })
+	all := slices.Concat(f.faulty, ofPrograms, ofPrograms)
 	for n > 0 {
 		var queues [3][]string // of faults that happen one after the other
 		some := min(n, rollingEvery)
@@ -289,19 +344,48 @@ func (f *faultRun) causeOne(kind string, random *rand.Rand) {
 	if strings.HasSuffix(kind, "front end") {
 		child = front
 	}
-	if kind == "kill leader" {
-		node = f.cluster.Leader(fleetName + "-0")
-	}
 	what := child.p.Name
 	if slices.Contains(nodeFaults, kind) {
-		what = fmt.Sprint("server ", node)
+		what = ""
+		if random.IntN(2) == 0 {
+			stream := leads[random.IntN(len(leads))]
+			node = f.cluster.Leader(stream)
+			what = ", leader of " + stream
+		}
+		what = fmt.Sprint("server ", node, what)
+	}
+	clocks := programClocks
+	if slices.Contains(nodeFaults, kind) {
+		clocks = serverClocks
+	}
+	ahead := clocks[random.IntN(len(clocks))]
+	if strings.HasPrefix(kind, "set clock") {
+		what += fmt.Sprint(" to ", ahead)
 	}
 	f.fault(kind, what)
 	switch kind {
-	case "kill server", "kill leader":
+	case "kill -9 server":
 		f.cluster.Kill(node)
 		time.Sleep(randomTime(random, 0, time.Second))
 		f.cluster.Restart(node)
+	case "shut down server":
+		f.cluster.Shutdown(node)
+		time.Sleep(randomTime(random, 0, time.Second))
+		f.cluster.Restart(node)
+	case "pause server":
+		f.cluster.Pause(node)
+		time.Sleep(randomTime(random, 0, 2*fleetLease))
+		f.cluster.Resume(node)
+	case "slow down server":
+		end := f.cluster.Stutter(node, randomTime(random, 50*time.Millisecond, time.Second), randomTime(random, 10*time.Millisecond, 200*time.Millisecond))
+		time.Sleep(randomTime(random, fleetLease, 2*fleetLease))
+		end()
+	case "fill disk of server":
+		f.fillDisks(random, node)
+	case "fill disks of all servers":
+		f.fillDisks(random, 0, 1, 2)
+	case "set clock of server":
+		f.setClock(node, ahead)
 	case "isolate server":
 		f.cluster.Isolate(node)
 		time.Sleep(randomTime(random, 0, 3*fleetLease))
@@ -322,9 +406,35 @@ func (f *faultRun) causeOne(kind string, random *rand.Rand) {
 		child.signal(syscall.SIGSTOP)
 		time.Sleep(randomTime(random, fleetLease+time.Second, 2*fleetLease))
 		child.signal(syscall.SIGCONT)
+	case "set clock of worker", "set clock of front end":
+		child.clock.Step(ahead - child.ahead)
+		child.ahead = ahead
 	default:
 		panic(kind)
 	}
+}
+
+// fillDisks fills the disks of servers for some time. Then it restarts them, which may have disabled
+// JetStream. A server may be killed while its disk is full.
+func (f *faultRun) fillDisks(random *rand.Rand, nodes ...int) {
+	for _, i := range nodes {
+		f.disks[i].Fill()
+	}
+	time.Sleep(randomTime(random, 0, 2*fleetLease))
+	for _, i := range nodes {
+		if random.IntN(2) == 0 {
+			f.cluster.Kill(i)
+		}
+		f.disks[i].Free()
+		f.cluster.Kill(i)
+		f.cluster.Restart(i)
+	}
+}
+
+// setClock sets the clock of a server.
+func (f *faultRun) setClock(node int, ahead time.Duration) {
+	f.cluster.StepClock(node, ahead-f.ahead[node])
+	f.ahead[node] = ahead
 }
 
 // restartAll restarts all servers, all workers and all front ends, each one after the other.
@@ -341,13 +451,18 @@ func (f *faultRun) restartAll() {
 		})
 	}
 	for i := range 3 {
-		f.cluster.Kill(i)
-		f.cluster.Restart(i)
-		for _, stream := range []string{fleetName + "-0", fleetName + "-0-index", fleetName + "-members", jetstreamstore.DefaultName} {
-			f.cluster.Current(stream)
-		}
+		f.restartServer(i)
 	}
 	group.Wait()
+}
+
+// restartServer restarts a server and waits until it has all data.
+func (f *faultRun) restartServer(i int) {
+	f.cluster.Shutdown(i)
+	f.cluster.Restart(i)
+	for _, stream := range leads {
+		f.cluster.Current(stream)
+	}
 }
 
 // awaitProgress waits until a task ends.
@@ -366,6 +481,9 @@ type child struct {
 	f    *faultRun
 	p    program
 	link *natstest.Link // to the servers
+	// clock is nil if it cannot be set.
+	clock *natstest.Clock
+	ahead time.Duration // what it is ahead
 
 	cmd    *exec.Cmd
 	stdin  io.Closer
@@ -379,6 +497,9 @@ type child struct {
 func (f *faultRun) newChild(name string, front bool) *child {
 	c := &child{f: f, p: program{Name: name, Front: front, Log: f.log}, where: "127.0.0.1:1"}
 	c.p.NATS, c.link = f.cluster.Listen()
+	if natstest.CanSetClock() {
+		c.clock = natstest.NewClock(f.t)
+	}
 	return c
 }
 
@@ -391,7 +512,11 @@ func (c *child) start() {
 		panic(err)
 	}
 	cmd := exec.Command(os.Args[0])
+	natstest.EndWithTest(cmd)
 	cmd.Env = append(os.Environ(), envProgram+"="+string(text))
+	if c.clock != nil {
+		cmd.Env = append(cmd.Env, c.clock.Env())
+	}
 	stderr, err := os.OpenFile(c.errors(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		c.f.t.Error(err)
@@ -917,9 +1042,17 @@ func (f *faultRun) verifyNothingLeft() {
 		f.t.Errorf("%d sessions are left, and clients have left %d open at most", open, f.unclosed)
 	}
 	f.t.Logf("left until they expire: %d messages of the store, %d entries of indexes, %d entries of holders, %d sessions", orphans, entries, held, open)
-	if _, err := jetstreamstore.Open(ctx, f.js, jetstreamstore.Options{Replicas: 3, MaxAge: time.Second}); err != nil {
-		f.t.Fatal(err)
+	// Messages from the time of a clock that was ahead expire now.
+	if f.faults["set clock of server"] > 0 {
+		for i := range 3 {
+			f.setClock(i, 2*time.Hour)
+			f.restartServer(i)
+		}
 	}
+	wait(f.t, "change of the stream of sessions", func() bool { // its leader may be new
+		_, err := jetstreamstore.Open(ctx, f.js, jetstreamstore.Options{Replicas: 3, MaxAge: time.Second, MaxBytes: sessionSize})
+		return err == nil
+	})
 	wait(f.t, "expiry of all messages of sessions", func() bool { return f.messages(ctx, jetstreamstore.DefaultName, ">") == 0 })
 	wait(f.t, "end of all members", func() bool { return f.members(ctx) == 0 })
 	f.store.Close()

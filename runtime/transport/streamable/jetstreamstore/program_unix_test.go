@@ -48,7 +48,9 @@ const (
 	envProgram  = "JETSTREAMSTORE_TEST_PROGRAM"
 	fleetName   = "faults" // of the store of tasks
 	fleetLease  = 2 * time.Second
-	sessionAge  = 5 * time.Minute
+	drainTime   = time.Second
+	sessionAge  = 2 * time.Hour // more than the clocks are wrong
+	sessionSize = 128 << 20
 	taskTTL     = 2 * time.Hour
 	parkAfter   = 300 * time.Millisecond
 	jobSteps    = 4
@@ -124,7 +126,7 @@ func leftGoroutines() error {
 // run runs the program until ctx ends. Started tells whether it has begun to serve.
 func (p *program) run(ctx context.Context) (started bool, err error) {
 	nc, err := nats.Connect(p.NATS, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.IgnoreDiscoveredServers(),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		nats.PingInterval(fleetLease/4), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		return false, err
 	}
@@ -146,7 +148,7 @@ func (p *program) run(ctx context.Context) (started bool, err error) {
 		}
 		fmt.Println(readyLine)
 		<-ctx.Done()
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime+5*time.Second)
 		defer cancel()
 		p.report(s.Shutdown(end))
 		return true, nil
@@ -157,7 +159,7 @@ func (p *program) run(ctx context.Context) (started bool, err error) {
 	}
 	defer listener.Close()
 	address := "http://" + listener.Addr().String() + "/mcp"
-	sessions, err := jetstreamstore.Open(ctx, js, jetstreamstore.Options{Replicas: 3, MaxAge: sessionAge})
+	sessions, err := jetstreamstore.Open(ctx, js, jetstreamstore.Options{Replicas: 3, MaxAge: sessionAge, MaxBytes: sessionSize})
 	if err != nil {
 		return false, err
 	}
@@ -185,7 +187,7 @@ func (p *program) run(ctx context.Context) (started bool, err error) {
 	case err = <-failed:
 	case <-ctx.Done():
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime+5*time.Second)
 	defer cancel()
 	p.report(errors.Join(s.Shutdown(end), handler.Shutdown(end), web.Shutdown(end))) // in this order
 	web.Close()
@@ -206,7 +208,7 @@ func (p *program) server(store task.Store) *server.Server {
 		member.Tools = []string{}
 	}
 	s := server.New("fleet", "1", &server.Config{
-		TaskStore: store, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))},
+		TaskStore: store, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}, Drain: drainTime,
 		Tasks: task.Config{
 			Member: member, DefaultTTL: taskTTL, MaxTTL: taskTTL, ParkAfter: parkAfter, MaxReruns: -1,
 			Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, Observer: lives{},
