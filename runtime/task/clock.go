@@ -18,10 +18,10 @@ type Clock interface {
 	Now() time.Time
 }
 
-// maxSkew is the difference of two clocks that are right.
+// maxSkew is the maximum difference of two clocks that count as equal.
 const maxSkew = 5 * time.Second
 
-// now returns the time of the store or, if it has no clock, of this process.
+// now returns the time of the store's clock or, if the store has none, of this process.
 func (m *Manager) now() time.Time {
 	now := time.Now()
 	if m.clock != nil {
@@ -30,8 +30,8 @@ func (m *Manager) now() time.Time {
 	return now
 }
 
-// earlier returns the time of the store or of this process, whichever is earlier. Tasks expire by
-// it.
+// earlier returns the earlier of the times of the store and of this process. It decides whether a
+// task has expired.
 func (m *Manager) earlier() time.Time {
 	now := m.now()
 	if m.clock == nil || now.Before(time.Now()) {
@@ -40,7 +40,7 @@ func (m *Manager) earlier() time.Time {
 	return time.Now()
 }
 
-// later returns the time of the store or of this process, whichever is later.
+// later returns the later of the times of the store and of this process.
 func (m *Manager) later() time.Time {
 	now := m.now()
 	if m.clock == nil || now.After(time.Now()) {
@@ -49,7 +49,7 @@ func (m *Manager) later() time.Time {
 	return time.Now()
 }
 
-// ahead returns by how much the clock of this process is ahead of that of the store.
+// ahead returns the clock of this process minus the clock of the store.
 func (m *Manager) ahead() time.Duration { return -time.Until(m.now()) }
 
 // checkClock logs when the clock of this process begins or ceases to differ from that of the store.
@@ -60,9 +60,9 @@ func (m *Manager) checkClock() {
 	case skewed == m.skewed:
 		return
 	case skewed:
-		m.cfg.Logger.Warn("clock differs from that of the store", "ahead", ahead.Round(time.Second))
+		m.cfg.Logger.Warn("clock skew detected", "ahead", ahead.Round(time.Second))
 	default:
-		m.cfg.Logger.Info("clock agrees with that of the store again")
+		m.cfg.Logger.Info("clock skew ended")
 	}
 	m.skewed = !m.skewed
 }

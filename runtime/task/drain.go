@@ -20,10 +20,9 @@ const drainParkAfter = time.Second
 // undone. Drain may be called again.
 //
 // A member of a fleet that drains takes over no more tasks. It hands over restartable work that
-// waits for room or is parked, and leaves new tasks to other members, as a member that does not run
-// their tool. Both happen only if another member that does not drain runs the tool. Otherwise the
-// tasks stay here, and the next member that runs their tool takes them over once the Manager is
-// closed.
+// waits for room or is parked, and it leaves new tasks to other members. It does both for a tool
+// only while another member runs the tool and does not drain. Otherwise the tasks stay here. Once
+// the Manager is closed, the next member that runs their tool takes them over.
 func (m *Manager) Drain(ctx context.Context) error {
 	m.draining.Store(true)
 	handed := make(chan struct{})
@@ -142,7 +141,7 @@ func (f *fleet) handOverQueued(run *Run) {
 		f.attendForeign(run, &r)
 	}
 	if err == nil {
-		m.limits.commit(&run.usage, &r, 0) // in case that it is terminal
+		m.limits.commit(&run.usage, &r, 0) // the task may be terminal
 	}
 	m.limits.workReturned(&run.usage)
 	m.removeRun(run)
@@ -162,9 +161,9 @@ func (f *fleet) handOverParked(run *Run) {
 	}
 }
 
-// disclaim removes the holder from the record of an unfinished task, and returns the record. It does
-// nothing if ready returns false. It fails with ErrFenced if the claim is not the given one. If the
-// store fails, disclaim tries again until the Manager closes.
+// disclaim removes the holder from the record of an unfinished task, and returns the record. It
+// returns the record unchanged if ready returns false. It fails with ErrFenced if the record has
+// another claim. If the store fails, disclaim tries again until the Manager closes.
 func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r Record, err error) {
 	for {
 		r, err = f.m.change(context.Background(), id, func(r *Record) error {
@@ -184,9 +183,9 @@ func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r 
 	}
 }
 
-// attendForeign prepares a task that this member has disclaimed like one that createElsewhere has
-// created: it is offered again until a member has claimed it, and its requestor in this process
-// receives what the work sends.
+// attendForeign prepares a task that this member has disclaimed like a task of createElsewhere:
+// this member offers it until another member claims it, and its requestor in this process receives
+// the messages of the work.
 func (f *fleet) attendForeign(run *Run, r *Record) {
 	attendant := f.attend(r)
 	via := run.Requestor()
@@ -206,7 +205,7 @@ func (f *fleet) placeForeign(r *Record) {
 	f.placeLater(r.ID)
 }
 
-// giveUp leaves a task that this member holds without a run to another member.
+// giveUp disclaims a task that this member holds without a run, and offers it to another member.
 func (f *fleet) giveUp(brief *Record) {
 	if r, err := f.disclaim(brief.ID, brief.Claim, func(*Record) bool { return true }); err == nil && !r.terminal() {
 		f.place(&r)

@@ -15,7 +15,8 @@ const (
 	// minSweepInterval is the minimum time between two sweeps, unless the last one reached
 	// sweepBatch. Tasks that expire shortly after one another then share a sweep.
 	minSweepInterval = time.Millisecond
-	// memberSweepInterval is the same for several members of a fleet together, on average.
+	// memberSweepInterval is the average time between two sweeps of all members of a fleet
+	// together.
 	memberSweepInterval = 100 * time.Millisecond
 	// maxSweepInterval is the maximum time between two sweeps, because the wall clock may be
 	// changed.

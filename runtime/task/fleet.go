@@ -16,9 +16,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// ErrFenced wraps [ErrClosed]. It is the cause with which the context of work ends if another
-// member of the fleet may hold the task: the work runs again there, and nothing that it does here
-// is stored any longer.
+// ErrFenced is the cause of the end of the context of work if another member of the fleet may hold
+// the task. The work runs again there, and the store rejects its further writes from here.
+// ErrFenced wraps [ErrClosed].
 var ErrFenced = fmt.Errorf("%w here: another member of the fleet may hold the task", ErrClosed)
 
 // errTaken reports that another member has claimed an orphan first.
@@ -60,12 +60,11 @@ type followed struct {
 	attending int           // number of users of attendant
 	messages  []message     // for the requestors of attendant
 	passed    chan struct{} // closed when the messages are passed on; nil if there are none
-	// placing is set while no member has claimed a task that was created here for others; stored is
-	// set once it is in the store. From then on, created is set until the task is terminal.
+	// placing is set while a task that was created here for other members has no holder; stored is
+	// set once the task is in the store. From then on, created is set until the task is terminal.
 	placing, stored, created bool
 
-	// revision is that of the latest record that was read or written here. The others are its
-	// contents.
+	// revision, status and seen are from the latest record that was read or written here.
 	revision uint64
 	status   mcp.TaskStatus
 	seen     view
@@ -124,7 +123,7 @@ func (f *fleet) run() {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	again := false
-	looks := 2 // that are left; a server that was cut off may answer the first with an old index
+	looks := 2 // remaining; a server that was cut off may answer the first with an outdated index
 	fenced := f.watchLease(f.current())
 	for {
 		select {
@@ -310,7 +309,7 @@ func (f *fleet) inspect(id string) bool {
 	err := m.store.get(m.lifetime, id, &r)
 	run := m.findRun(id)
 	if run != nil && run.claiming.Load() {
-		// The order matters: endClaiming resets claiming before it reads missed.
+		// Set missed before reading claiming: endClaiming resets claiming before it reads missed.
 		run.missed.Store(true)
 		if run.claiming.Load() {
 			run = nil
@@ -417,10 +416,10 @@ func (run *Run) change(ctx context.Context, f func(r *Record) error) (Record, er
 	})
 }
 
-// outlasts waits a while after an operation of the store has failed with err, and returns true if
-// restartable work tries again: the store of a fleet may be out of reach for a time. It returns
-// false if err is no failure of the store, or if ctx or the context of the work ends first. The
-// context ends with the lease.
+// outlasts waits for wakeRetry after an operation of the store has failed with err. It returns true
+// if restartable work shall try the operation again: the store of a fleet may be unreachable for a
+// time. It returns false if err is not a failure of the store, or if ctx or the context of the work
+// ends first. The context of the work ends with the lease.
 func (run *Run) outlasts(ctx context.Context, err error) bool {
 	if err == nil || run.m.fleet == nil || !run.durable || expectedError(err) || errors.Is(err, ErrCorrupt) {
 		return false
@@ -456,8 +455,8 @@ func (m *Manager) newClaim() (membership Membership, claim Claim, err error) {
 	return membership, Claim{membership.Self().ID, 1}, nil
 }
 
-// take claims the record of a run that recovers a task, unless the claim is no longer the given
-// one. It does nothing if the store is not Shared.
+// take writes the claim of a run that recovers a task to the record. It fails with errTaken if the
+// claim of the record is not from. It does nothing if the store is not Shared.
 func (run *Run) take(r *Record, from Claim) error {
 	if run.m.fleet == nil {
 		return nil
@@ -472,9 +471,9 @@ func (run *Run) take(r *Record, from Claim) error {
 	return nil
 }
 
-// adoptOrphans takes over the unfinished tasks that have no living holder. Each of them is left to
-// the member that is designated for it, unless all is set. It reports whether a task was left that
-// this member may have to take over later.
+// adoptOrphans takes over the unfinished tasks that have no living holder: those that designated
+// assigns to this member, or all of them if all is set. It reports whether it left a task that this
+// member may have to take over later.
 func (f *fleet) adoptOrphans(all bool) (left bool) {
 	membership := f.current()
 	self, members := membership.Self(), membership.Members()
@@ -516,7 +515,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 	}
 	for r, err := range orphans(f.m.lifetime, membership) {
 		if errors.Is(err, ErrCorrupt) {
-			f.m.logFault("read orphans", err) // the others were yielded
+			f.m.logFault("read orphans", err) // comes last, after all readable orphans
 			break
 		}
 		if err != nil {
@@ -541,17 +540,17 @@ func orphans(ctx context.Context, membership Membership) iter.Seq2[Record, error
 	return safely(func() iter.Seq2[Record, error] { return membership.Orphans(ctx) })
 }
 
-// doubt makes adoptOrphans look whether this member holds a task without a run. From is the claim
-// that a write whose outcome is unknown may still replace, or the zero Claim.
+// doubt makes adoptOrphans check whether this member holds a task without a run. A write with an
+// unknown outcome may still replace the claim from, which may be the zero Claim.
 func (f *fleet) doubt(id string, from Claim) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doubts[id] = from
 }
 
-// ownOrphans returns the briefs of the tasks that this member holds without a run, and of those that
-// a member which has ended has taken from it. It reports whether this member may still come to hold
-// others.
+// ownOrphans returns the briefs of the tasks that this member holds without a run, and of the tasks
+// that another member has taken from it before that member ended. It reports whether a pending
+// write may still make this member the holder of a task.
 func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
 	self, members := membership.Self(), membership.Members()
 	f.mu.Lock()
@@ -585,9 +584,9 @@ func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
 	return briefs, open
 }
 
-// adopt takes over one task. It fails if the task may need a holder nevertheless: with ErrExists if
-// earlier work has not returned yet, and with errTaken, because the member that has claimed the task
-// may have been dead by then.
+// adopt takes over one task. It fails if the task may still need a holder afterwards: with
+// ErrExists if earlier work has not returned yet, and with errTaken if another member has claimed
+// the task, because that member may be dead already.
 func (f *fleet) adopt(brief Record) error {
 	err := f.claim(brief)
 	if _, ended := errors.AsType[*MoveError](err); ended || errors.Is(err, ErrNotFound) || err == errUnknownWork {
@@ -637,7 +636,7 @@ func serves(member *Member, tool string) bool {
 }
 
 // designated returns the ID of the member that should take over a task, or "" if none serves it.
-// Every member with the same list finds the same one, and the tasks are spread evenly (rendezvous
+// All members with the same list get the same result, and the tasks are spread evenly (rendezvous
 // hashing).
 func designated(members []Member, r *Record) (id string) {
 	var greatest uint64
@@ -664,7 +663,7 @@ func mix(h uint64) uint64 {
 	return h
 }
 
-// prepareClaim sets the claim that a run which recovers a task makes, and returns the one that it
+// prepareClaim sets the claim of a run that recovers a task, and returns the claim that it
 // replaces.
 func (m *Manager) prepareClaim(run *Run, r *Record) (from Claim) {
 	if m.fleet != nil {
@@ -705,13 +704,14 @@ func (m *Manager) Members() (list []Member) {
 // ErrNotMovable reports that [Manager.TakeOver] does not apply to a task.
 var ErrNotMovable = errors.New("task: only restartable work of a fleet can be taken over")
 
-// TakeOver makes this member of a fleet hold an unfinished task, for an operator: the work ends
-// where it runs, and runs again here from its journal. It counts as a re-run, and it is refused once
-// [Config].MaxReruns is reached. If this member holds the task already, TakeOver returns when the
-// work has been told to end, and the next run starts once it has returned.
+// TakeOver makes this member of a fleet the holder of an unfinished task, for an operator: the work
+// ends in the other process, and runs again here from its journal. This counts as a re-run. If this
+// member holds the task already, TakeOver ends the context of the work and returns; the next run
+// starts once the work has returned.
 //
-// TakeOver fails with [ErrNotFound], with [ErrNotMovable], or with a [*MoveError] if the task is
-// terminal.
+// TakeOver fails with [ErrNotFound], with [ErrClosed], with a [*MoveError] if the task is terminal,
+// and with [ErrNotMovable] if the work is not restartable, if this member drains or does not have
+// the tool, or once [Config].MaxReruns is reached.
 func (m *Manager) TakeOver(ctx context.Context, id string) error {
 	var r Record
 	if err := m.store.get(ctx, id, &r); err != nil {

@@ -210,8 +210,8 @@ func (m *Manager) unpark(id string, ended bool) {
 	go m.resumeAndRun(run) // ends with the work
 }
 
-// recheck resumes the run of a task that rests although its record, which has just been read, is no
-// longer parked. This happens if the store has made a change after it had reported a failure.
+// recheck resumes the resting run of a task if the record r, which was just read, is not parked.
+// The store may have made a change after it had reported a failure.
 func (m *Manager) recheck(r *Record) {
 	if r.Durable != nil && !r.parked() {
 		m.unpark(r.ID, false)

@@ -6,10 +6,10 @@ import "container/list"
 type ticket struct {
 	s         *scheduler
 	principal string
-	pool      *pool  // nil if the work does not count there
-	slot      bool   // it is the work of a task, which counts against Config.MaxRunning
-	run       *Run   // of that task; nil for calls of Acquire
-	tool      string // name of its tool
+	pool      *pool  // nil for work that starts regardless of the limits
+	slot      bool   // the work is that of a task and counts against Config.MaxRunning
+	run       *Run   // of the task; nil for calls of Acquire
+	tool      string // name of the tool of the task
 	number    uint64 // orders the tickets
 	start     func() // called once the work may start; must return at once
 
@@ -17,11 +17,11 @@ type ticket struct {
 	released bool
 }
 
-// queue holds the tickets that wait for a pool. It returns those of different principals in turns,
-// and those of one principal in the order in which they were added.
+// queue holds the tickets that wait for a pool. Principals have turns; the tickets of one principal
+// are in the order in which they were added.
 type queue struct {
 	lines map[string]*line // by principal
-	turns list.List        // of *line; the next one first
+	turns list.List        // of *line; the line with the next turn is first
 	size  int              // number of tickets
 }
 
@@ -45,7 +45,7 @@ func (q *queue) push(t *ticket) {
 	q.size++
 }
 
-// first returns the ticket that is next. The queue is not empty.
+// first returns the next ticket. The queue must not be empty.
 func (q *queue) first() *ticket {
 	return q.turns.Front().Value.(*line).tickets.Front().Value.(*ticket)
 }

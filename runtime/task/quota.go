@@ -1,7 +1,7 @@
 package task
 
-// Reservation is what a member of a fleet uses of a quota: a number of permits that all members
-// share.
+// Reservation is the part of a quota that a member of a fleet uses and wants. A quota is a number
+// of permits that all members share.
 type Reservation struct {
 	Used int64 // permits in use; they count even if they are not granted
 	Want int64 // permits that the member could use; at least Used

@@ -21,13 +21,14 @@ type scheduler struct {
 	mu      sync.Mutex
 	running int                                 // number of tickets that have started and count against max
 	waiting int                                 // number of tasks that wait
-	pools   map[string]*pool                    // by tool; that of "" is for tools without a limit
-	turns   map[string]*turn                    // by principal; those with tickets that wait
+	pools   map[string]*pool                    // by tool; the pool of "" serves tools without a limit
+	turns   map[string]*turn                    // by principal; only principals with waiting tickets
 	clock   uint64                              // number of the latest ticket or turn
-	calls   map[*ticket]context.CancelCauseFunc // those of Acquire that run
+	calls   map[*ticket]context.CancelCauseFunc // running calls of Acquire
 }
 
-// turn says when a principal was last served, to choose among the first tickets of several pools.
+// turn records when a principal was last served, to choose among the first tickets of several
+// pools.
 type turn struct {
 	tickets int
 	served  uint64
@@ -42,12 +43,13 @@ type pool struct {
 	// delay them.
 	tasks, calls queue
 
-	// granted is the number of permits of this process. In a fleet, it is never more than what the
-	// quota says.
+	// granted is the number of permits of this process. In a fleet, it is never more than the quota
+	// grants to this member.
 	granted int64
-	// The others are used in a fleet only. reported and declared are what the quota says that this
-	// member uses and wants, and contended and stale are those of its Share. While dirty is set, the
-	// quota must be written, because what it says is unknown or is more than granted.
+	// The fields below are used in a fleet only. reported and declared are the permits that this
+	// member uses and wants according to the quota. contended and stale are fields of its Share.
+	// While dirty is set, the quota must be written, because the permits that it grants are unknown
+	// or more than granted.
 	reported, declared      int64
 	contended, stale, dirty bool
 	syncing                 bool // a goroutine writes the quota
@@ -204,7 +206,7 @@ func (s *scheduler) begin(t *ticket) {
 	t.start()
 }
 
-// withdraw removes a ticket that waits. It returns false if the ticket has started.
+// withdraw removes a waiting ticket. It returns false if the ticket has started.
 func (s *scheduler) withdraw(t *ticket) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,12 +215,12 @@ func (s *scheduler) withdraw(t *ticket) bool {
 	}
 	s.remove(t)
 	t.released = true
-	s.dispatch() // the fleet need not wait for what nothing wants any longer
+	s.dispatch() // gives up permits that only this ticket wanted
 	return true
 }
 
-// withdrawAll withdraws the tickets of restartable work whose tool the function accepts. It returns
-// the runs of the tasks. The caller must remove them.
+// withdrawAll withdraws the tickets of restartable work if accepts returns true for their tool. It
+// returns the runs of the tasks. The caller must remove the runs.
 func (s *scheduler) withdrawAll(accepts func(tool string) bool) (runs []*Run) {
 	var tickets []*ticket
 	s.mu.Lock()
@@ -269,7 +271,7 @@ func (t *ticket) release() {
 	}
 	if p := t.pool; p != nil {
 		if p.inUse--; p.contended && p.granted > p.inUse {
-			p.granted, p.dirty = p.inUse, true // it is the turn of another member
+			p.granted, p.dirty = p.inUse, true // another member has the next turn
 		}
 	}
 	s.dispatch()
@@ -306,14 +308,14 @@ func (s *scheduler) before(a, b *ticket) bool {
 	return s.turns[a.principal].served < s.turns[b.principal].served
 }
 
-// dispatch starts the tickets for which there is room, and has the quotas written that need it. The
-// caller holds mu.
+// dispatch starts the tickets for which there is room, and starts goroutines that write the
+// unsettled quotas. The caller holds mu.
 func (s *scheduler) dispatch() {
 	leaseEnded := false
 	if s.m.fleet != nil {
 		membership := s.m.fleet.current()
 		if membership == nil {
-			return // an event came before Join has returned; nothing waits yet
+			return // Join has not returned yet, so no ticket waits
 		}
 		leaseEnded = lapsed(membership)
 	}
@@ -352,13 +354,13 @@ func (s *scheduler) unsettled(p *pool) bool {
 	}
 	want, has, had := s.wants(p), max(p.granted, p.inUse), max(p.granted, p.reported)
 	return p.dirty ||
-		want > has && (p.stale || p.declared <= had) || // it does not wait yet
-		want <= has && p.declared > had || // it waits no longer
+		want > has && (p.stale || p.declared <= had) || // the quota does not say that the member waits
+		want <= has && p.declared > had || // the quota says that the member waits
 		p.reported > p.granted && p.inUse < p.reported || // work of an earlier membership has returned
 		p.contended && p.granted > p.inUse
 }
 
-// sync writes the quota of a pool until what it says is right.
+// sync writes the quota of a pool until it is settled.
 func (s *scheduler) sync(p *pool) {
 	for {
 		membership := s.m.fleet.current()
@@ -369,7 +371,8 @@ func (s *scheduler) sync(p *pool) {
 			return
 		}
 		r := Reservation{Used: p.inUse, Want: s.wants(p), Max: p.max}
-		// Reserve may give back the rest. What work of an earlier membership uses is not granted.
+		// Reserve may give back the rest. Permits that work of an earlier membership uses are not
+		// granted.
 		p.granted, p.dirty = min(p.granted, p.inUse), true
 		p.stale = false // unless a member departs meanwhile
 		s.mu.Unlock()
@@ -405,7 +408,7 @@ func (s *scheduler) shared(quota string) {
 	s.dispatch()
 }
 
-// departed takes back what members have used that are no longer alive.
+// departed applies the shares of all pools after a member has departed: its permits become free.
 func (s *scheduler) departed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -447,7 +450,7 @@ func (s *scheduler) rejoined() {
 	s.dispatch()
 }
 
-// queued returns the number of tasks that wait.
+// queued returns the number of tasks that wait for room.
 func (s *scheduler) queued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,10 +36,10 @@ type Member struct {
 	// Tools are the names of the tools whose tasks the member runs. If it is nil, the member runs
 	// the tasks of all tools that [Config].Recover accepts.
 	Tools []string
-	// Lease is the time after which a member that the store does not hear from counts as dead. The
+	// Lease is the time after which a member counts as dead if it has not renewed its lease. The
 	// default is [DefaultLease]; the minimum is a second.
 	Lease time.Duration
-	// Joined is when the member has joined. Join sets it.
+	// Joined is the time at which the member joined. Join sets it.
 	Joined time.Time
 	// Draining is set once the member takes over no more tasks. [Membership.Drain] sets it, and Join
 	// resets it.
@@ -67,13 +67,14 @@ func (m Member) WithDefaults() Member {
 
 // Events are the callbacks of a member. They may be called concurrently and must return at once.
 type Events struct {
-	// Departed is called when another member has left or died, and when that may have been missed.
-	// Members does not list that member any longer. It is also called when another member drains.
+	// Departed is called when another member has left or died, and when such an event may have been
+	// missed. Members no longer lists that member. Departed is also called when another member
+	// drains.
 	Departed func()
 	// Offered is called with the id of a task that [Membership.Offer] offers to this member.
 	Offered func(id string)
 	// Shared is called with the name of a quota in which this member has a share, after another
-	// member has changed the quota, and when that may have been missed.
+	// member has changed the quota, and when such a change may have been missed.
 	Shared func(quota string)
 }
 
@@ -108,15 +109,15 @@ type Membership interface {
 	// Offer reports an unclaimed task to a member. The offer may be lost.
 	Offer(ctx context.Context, member, id string) error
 
-	// Reserve replaces what this member uses of a quota, and wants of it; then Share returns its
-	// share. Free permits are granted to the members that want more than they have, in turns. If
-	// other members wait, the member gives back what it does not use, and waits behind them. Those
-	// that are granted, and those that are used although they are not, are at most
-	// [Reservation].Max, unless more are used. A member that has departed has no share. A member
+	// Reserve replaces the numbers of permits of a quota that this member uses and wants. Then
+	// Share returns its share. Free permits are granted to the members that want more permits than
+	// they have, in turns. If other members wait, the member gives back the permits that it does
+	// not use, and waits behind them. The permits that are granted or in use are at most
+	// [Reservation].Max, unless more are in use. A member that has departed has no share. A member
 	// that neither uses nor wants permits has no part in the quota.
 	//
-	// If Reserve fails, the share is unknown until a later call succeeds: the member keeps what it
-	// uses, and may lose the rest. Calls for one quota must not overlap.
+	// If Reserve fails, the share is unknown until a later call succeeds: the member keeps the
+	// permits that it uses, and may lose the others. Calls for one quota must not overlap.
 	Reserve(ctx context.Context, quota string, r Reservation) error
 	// Share returns the latest known share of this member. It is zero if the member has no part in
 	// the quota.
@@ -132,17 +133,17 @@ type Membership interface {
 // Follower are the callbacks of [Membership.Follow]. They may be called concurrently and must
 // return at once.
 type Follower struct {
-	// Changed is called after another member has changed or dropped the record, and when that may
-	// have been missed. It may also be called when nothing has changed.
+	// Changed is called after another member has changed or dropped the record, and when such a
+	// change may have been missed. It may also be called when nothing has changed.
 	Changed func()
 	// Message is called with each message of [Membership.Send]. It may be nil.
 	Message func(message []byte)
 }
 
-// Claim says which member of a fleet holds a task. Only the holder runs its work, and only the work
-// of the latest claim writes its outcome and its journal: each claim has another Epoch, and a
-// [Store] accepts a write only if the record has not changed since it was read. So a member that
-// was replaced can write nothing more, whatever its clock says.
+// Claim names the member of a fleet that holds a task. Only the holder runs the work, and only the
+// work of the latest claim writes the outcome and the journal: each claim has another Epoch, and a
+// [Store] accepts a write only if the record has not changed since it was read. So all writes of a
+// member that was replaced fail, independent of its clock.
 type Claim struct {
 	Member string // ID of the member; "" if no member holds the task
 	Epoch  uint64 // number of claims so far

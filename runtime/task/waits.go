@@ -24,7 +24,7 @@ type waits struct {
 	mu       sync.Mutex
 	waiting  int         // number of current waits
 	holds    int         // number of current holds
-	lastBusy time.Time   // when a wait or a hold began or ended last
+	lastBusy time.Time   // latest begin or end of a wait or a hold
 	timer    *time.Timer // calls check; nil if not running
 	inputs   []uint64    // numbers of the input requests whose wait has ended with ErrParked
 	wake     time.Time   // earliest end of a sleep that has ended with ErrParked, or zero

@@ -14,18 +14,18 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
 )
 
-// Fleet is a memory that the Managers of one process share as if they ran in separate processes.
-// It is for tests of programs that run as a fleet: [FleetStore.Cut] cuts a Manager off. Create one
-// with [NewFleet]. It may be used concurrently.
+// Fleet is memory that the Managers of one process share as if they ran in separate processes. It
+// is for tests of programs that run as a fleet: [FleetStore.Cut] cuts a Manager off. Create a Fleet
+// with [NewFleet]. Its methods may be called concurrently.
 type Fleet struct {
 	store *Store
 
 	mu      sync.Mutex
 	joined  int           // number of members that have ever joined
 	members []*membership // living members, in the order of joining
-	// followers holds the followers of all members by task, also of those that are cut off.
+	// followers holds the followers of all members by task, including members that are cut off.
 	followers map[string][]*follower
-	quotas    map[string]quota.State // those in which a member has a part
+	quotas    map[string]quota.State // only quotas in which a member has a part
 }
 
 // NewFleet returns an empty Fleet.
@@ -38,7 +38,7 @@ func NewFleet() *Fleet {
 // Store returns a store for one Manager. All stores of a Fleet have the same records.
 func (f *Fleet) Store() *FleetStore { return &FleetStore{fleet: f, records: f.store} }
 
-// FleetStore is a store of one Manager of a [Fleet]. It may be used concurrently.
+// FleetStore is the store of one Manager of a [Fleet]. Its methods may be called concurrently.
 type FleetStore struct {
 	fleet   *Fleet
 	records *Store
@@ -54,8 +54,8 @@ var _ task.Shared = (*FleetStore)(nil)
 // ErrCut is the error of a store that was cut off.
 var ErrCut = errors.New("memory: the store is cut off")
 
-// Cut cuts the Manager off from the Fleet until Heal is called: all calls fail with [ErrCut], and
-// nothing is reported to it. Its lease ends after [task.Member].Lease.
+// Cut cuts the Manager off from the Fleet until Heal is called: all its calls fail with [ErrCut],
+// and it receives no events. Its lease ends after [task.Member].Lease.
 func (s *FleetStore) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *FleetStore) Cut() {
 	}
 }
 
-// Heal undoes Cut. If the lease has not ended, everything that the Manager follows is reported to
-// it.
+// Heal undoes Cut. If the lease has not ended, the Manager receives events for all tasks that it
+// follows and all quotas in which it has a part.
 func (s *FleetStore) Heal() {
 	s.mu.Lock()
 	m := s.member
@@ -251,7 +251,7 @@ func (s *FleetStore) Join(ctx context.Context, m task.Member, e task.Events) (ta
 	return member, nil
 }
 
-// remove ends a membership and reports it to the others.
+// remove ends a membership and reports its end to the other members.
 func (f *Fleet) remove(m *membership) {
 	f.mu.Lock()
 	i := slices.Index(f.members, m)
@@ -269,7 +269,7 @@ func (f *Fleet) remove(m *membership) {
 	departed(others)
 }
 
-// departed reports a change to those members whose stores are reachable.
+// departed calls Departed of the members whose stores are reachable.
 func departed(members []*membership) {
 	for _, m := range members {
 		if m.store.reachable() == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// State is the state of a quota. It is a value: its methods return another one. Entries are in the
-// order in which members wait. Each has a part in the quota.
+// State is the state of a quota. It is immutable: its methods return another State. It has an entry
+// for each member with a part in the quota, in the order in which the members wait.
 type State []Entry
 
 // Entry is the part of one member.
@@ -16,7 +16,7 @@ type Entry struct {
 	Member  string `json:"member"`
 	Used    int64  `json:"used"`    // permits in use; possibly more than granted
 	Granted int64  `json:"granted"` // permits that the member may use
-	Want    int64  `json:"want"`    // permits that it could use
+	Want    int64  `json:"want"`    // permits that the member could use
 }
 
 // taken returns the number of permits that other members cannot have.
