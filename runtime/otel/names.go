@@ -22,6 +22,8 @@ const (
 	keyServerPort    = attribute.Key("server.port")
 	keyClientAddress = attribute.Key("client.address")
 	keyClientPort    = attribute.Key("client.port")
+	keyHTTPMethod    = attribute.Key("http.request.method")
+	keyHTTPStatus    = attribute.Key("http.response.status_code")
 )
 
 // Attributes of this package.
@@ -53,6 +55,7 @@ const (
 	serverSessions = "mcpwire.server.active_sessions"
 	serverStreams  = "mcpwire.server.active_streams"
 	rejected       = "mcpwire.server.rejected_requests"
+	httpRejected   = "mcpwire.server.rejected_http_requests"
 	tasksActive    = "mcpwire.tasks.active"
 	tasksWaiting   = "mcpwire.tasks.waiting_calls"
 	tasksCreated   = "mcpwire.tasks.created"

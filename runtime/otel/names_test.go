@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -38,26 +39,27 @@ var (
 		`internal: mcpwire.step`:           "error.type mcpwire.step.name mcpwire.task.id",
 	}
 	metricRows = map[string]string{
-		"mcp.client.operation.duration":    "error.type gen_ai.operation.name gen_ai.prompt.name gen_ai.tool.name mcp.method.name mcp.protocol.version network.protocol.name network.transport rpc.response.status_code server.address server.port",
-		"mcp.server.operation.duration":    "error.type gen_ai.operation.name gen_ai.prompt.name gen_ai.tool.name mcp.method.name mcp.protocol.version network.protocol.name network.transport rpc.response.status_code",
-		"mcp.client.session.duration":      "mcp.protocol.version network.protocol.name network.transport server.address server.port",
-		"mcp.server.session.duration":      "mcp.protocol.version network.protocol.name network.transport",
-		"mcpwire.client.active_requests":   "mcp.method.name",
-		"mcpwire.server.active_requests":   "mcp.method.name",
-		"mcpwire.client.active_sessions":   "",
-		"mcpwire.server.active_sessions":   "",
-		"mcpwire.server.active_streams":    "mcpwire.stream.type",
-		"mcpwire.server.rejected_requests": "error.type mcp.method.name",
-		"mcpwire.fleet.members":            "",
-		"mcpwire.fleet.taken_over":         "",
-		"mcpwire.fleet.lapsed_leases":      "",
-		"mcpwire.tasks.active":             "mcpwire.task.state",
-		"mcpwire.tasks.waiting_calls":      "",
-		"mcpwire.tasks.created":            "",
-		"mcpwire.tasks.ended":              "mcpwire.task.status",
-		"mcpwire.tasks.rejected_calls":     "error.type mcp.method.name",
-		"mcpwire.task.run.duration":        "gen_ai.tool.name mcp.method.name mcpwire.task.outcome",
-		"mcpwire.task.store.duration":      "error.type mcpwire.store.operation",
+		"mcp.client.operation.duration":         "error.type gen_ai.operation.name gen_ai.prompt.name gen_ai.tool.name mcp.method.name mcp.protocol.version network.protocol.name network.transport rpc.response.status_code server.address server.port",
+		"mcp.server.operation.duration":         "error.type gen_ai.operation.name gen_ai.prompt.name gen_ai.tool.name mcp.method.name mcp.protocol.version network.protocol.name network.transport rpc.response.status_code",
+		"mcp.client.session.duration":           "mcp.protocol.version network.protocol.name network.transport server.address server.port",
+		"mcp.server.session.duration":           "mcp.protocol.version network.protocol.name network.transport",
+		"mcpwire.client.active_requests":        "mcp.method.name",
+		"mcpwire.server.active_requests":        "mcp.method.name",
+		"mcpwire.client.active_sessions":        "",
+		"mcpwire.server.active_sessions":        "",
+		"mcpwire.server.active_streams":         "mcpwire.stream.type",
+		"mcpwire.server.rejected_requests":      "error.type mcp.method.name",
+		"mcpwire.server.rejected_http_requests": "http.request.method http.response.status_code",
+		"mcpwire.fleet.members":                 "",
+		"mcpwire.fleet.taken_over":              "",
+		"mcpwire.fleet.lapsed_leases":           "",
+		"mcpwire.tasks.active":                  "mcpwire.task.state",
+		"mcpwire.tasks.waiting_calls":           "",
+		"mcpwire.tasks.created":                 "",
+		"mcpwire.tasks.ended":                   "mcpwire.task.status",
+		"mcpwire.tasks.rejected_calls":          "error.type mcp.method.name",
+		"mcpwire.task.run.duration":             "gen_ai.tool.name mcp.method.name mcpwire.task.outcome",
+		"mcpwire.task.store.duration":           "error.type mcpwire.store.operation",
 	}
 )
 
@@ -114,17 +116,19 @@ func TestNames(t *testing.T) {
 		c.AttachTool("missing").Result(ctx)
 		c.Session().Call(ctx, "x/fail", nil)
 		c.Session().Call(ctx, strings.Repeat("x", 2000), nil) // too long
-		p.metrics()                                           // of the open Manager
+		open := p.metrics()                                   // of the open server
 		end(c)
 		s.Close()
 		for _, span := range p.exporter.GetSpans() {
 			name := span.SpanKind.String() + ": " + span.Name
 			usedSpans[name] = append(usedSpans[name], keys(span.Attributes)...)
 		}
-		for name, points := range p.metrics() {
-			usedMetrics[name] = append(usedMetrics[name], "")
-			for set := range points {
-				usedMetrics[name] = append(usedMetrics[name], keys(set.ToSlice())...)
+		for _, metrics := range []map[string]map[attribute.Set]int64{open, p.metrics()} {
+			for name, points := range metrics {
+				usedMetrics[name] = append(usedMetrics[name], "")
+				for set := range points {
+					usedMetrics[name] = append(usedMetrics[name], keys(set.ToSlice())...)
+				}
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,10 +50,11 @@ type Telemetry struct {
 	recent  [64]atomic.Pointer[entry]        // some of entries, by the hash of their kind
 	active  [2]copied[string, *atomic.Int64] // open operations by method; see side
 
-	durations, sessionDurations           [2]metric.Float64Histogram // see side
-	sessions                              [2]metric.Int64UpDownCounter
-	runDuration, storeDuration            metric.Float64Histogram
-	rejected, created, ended, taskRefused metric.Int64Counter
+	durations, sessionDurations [2]metric.Float64Histogram // see side
+	sessions                    [2]metric.Int64UpDownCounter
+	runDuration, storeDuration  metric.Float64Histogram
+	rejected, httpRejected      metric.Int64Counter
+	created, ended, taskRefused metric.Int64Counter
 
 	opened sync.Map // when a *session.Session was opened, a time.Time
 
@@ -127,6 +129,7 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 		upDown(serverSessions, "{session}", "Open sessions, at the server."),
 	}
 	t.rejected = counter(rejected, "{request}", "Requests that were rejected before they were handled.")
+	t.httpRejected = counter(httpRejected, "{request}", "HTTP requests that were answered with an error status.")
 	t.created = counter(tasksCreated, "{task}", "Tasks that were created.")
 	t.ended = counter(tasksEnded, "{task}", "Tasks that became terminal or expired.")
 	t.taskRefused = counter(tasksRefused, "{call}", "Calls about tasks that failed.")
@@ -253,6 +256,13 @@ func (t *Telemetry) Server(cfg *server.Config) {
 			closed(s, cause)
 		}
 	}
+	rejected := cfg.HTTPRejected
+	cfg.HTTPRejected = func(r *http.Request, status int) {
+		t.httpRequestRejected(r, status)
+		if rejected != nil {
+			rejected(r, status)
+		}
+	}
 	if cfg.TaskStore != nil {
 		cfg.TaskStore = t.Store(cfg.TaskStore)
 		t.observeTasks(&cfg.Tasks)
@@ -314,6 +324,18 @@ func (t *Telemetry) requestRejected(method string, err *jsonrpc.Error) {
 			method = other
 		}
 		t.rejected.Add(context.Background(), 1, metric.WithAttributes(keyMethod.String(method), keyErrorType.String(codeText(err.Code))))
+	})
+}
+
+// httpRequestRejected counts an HTTP request that is answered with an error status.
+func (t *Telemetry) httpRequestRejected(r *http.Request, status int) {
+	t.guard(func() {
+		method := other
+		switch r.Method { // others are unlimited
+		case http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodHead, http.MethodOptions, http.MethodPut:
+			method = r.Method
+		}
+		t.httpRejected.Add(r.Context(), 1, metric.WithAttributes(keyHTTPMethod.String(method), keyHTTPStatus.Int(status)))
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -207,6 +208,60 @@ func TestCardinalityIsBounded(t *testing.T) {
 		if n := len(p.spans("tools/call _OTHER")); n != 300 {
 			t.Errorf("%s: %d spans of unknown tools, want 300", era, n)
 		}
+	}
+}
+
+// HTTP requests that are rejected before a session sees them count by their status. Unknown methods
+// count together.
+func TestRejectedHTTPRequestsCount(t *testing.T) {
+	p, own := newProcess(t), 0
+	s := p.newServer(server.Config{HTTPRejected: func(*http.Request, int) { own++ }}, addFeatures)
+	h := s.Handler(&streamable.HandlerOptions{
+		MaxMessage: 1000, Rejected: func(*http.Request, int) { own++ },
+		Principal: func(r *http.Request) (string, error) {
+			if r.Header.Get("User") == "" {
+				return "", errors.New("no user")
+			}
+			return r.Header.Get("User"), nil
+		},
+	})
+	defer h.Close()
+	for _, x := range []struct {
+		method, body string
+		header       []string
+		status       int
+	}{
+		{"POST", "{}", nil, 401},
+		{"POST", "{}", []string{"User", "ada", "Origin", "https://evil.example"}, 403},
+		{"GET", "", []string{"User", "ada", "Accept", "text/event-stream", "Mcp-Session-Id", "unknown"}, 404},
+		{"POST", strings.Repeat(" ", 2000), []string{"User", "ada", "Content-Type", "application/json"}, 413},
+		{"POST", strings.Repeat(" ", 2000), []string{"User", "ada", "Content-Type", "application/json"}, 413},
+		{"BREW", "", []string{"User", "ada"}, 405},
+		{"STEEP", "", []string{"User", "ada"}, 405},
+	} {
+		r := httptest.NewRequest(x.method, "/", strings.NewReader(x.body))
+		for i := 0; i < len(x.header); i += 2 {
+			r.Header.Set(x.header[i], x.header[i+1])
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != x.status {
+			t.Errorf("%s %v: status %d, want %d: %s", x.method, x.header, w.Code, x.status, w.Body)
+		}
+	}
+	want := map[attribute.Set]int64{}
+	for _, x := range []struct {
+		method string
+		status int
+		n      int64
+	}{{"POST", 401, 1}, {"POST", 403, 1}, {"GET", 404, 1}, {"POST", 413, 2}, {"_OTHER", 405, 2}} {
+		want[attribute.NewSet(attribute.String("http.request.method", x.method), attribute.Int("http.response.status_code", x.status))] = x.n
+	}
+	if got := p.metrics()["mcpwire.server.rejected_http_requests"]; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if own != 14 {
+		t.Errorf("the application's functions were called %d times, want 14", own)
 	}
 }
 

@@ -131,6 +131,14 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 	if o.RequiredScopes == nil {
 		o.RequiredScopes = s.RequiredScopes
 	}
+	if own, all := o.Rejected, s.cfg.HTTPRejected; own == nil {
+		o.Rejected = all
+	} else if all != nil {
+		o.Rejected = func(r *http.Request, status int) {
+			all(r, status)
+			own(r, status)
+		}
+	}
 	if o.Auth != nil { // the results are for those with a token
 		s.protected.Store(true)
 		s.features.Add(1)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -199,6 +200,10 @@ type Config struct {
 	// only modern requests.
 	SessionOpened func(s *session.Session)
 	SessionClosed func(s *session.Session, cause error)
+
+	// HTTPRejected, if set, is called for the HTTP requests that a handler of the server rejects, in
+	// addition to Rejected of [streamable.HandlerOptions], which describes it.
+	HTTPRejected func(r *http.Request, status int)
 
 	// Initialized is called once for each session whose client announces that the handshake is
 	// complete (MCP lifecycle, "Initialization"). It is not called for restored sessions.

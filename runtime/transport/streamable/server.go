@@ -180,6 +180,13 @@ type HandlerOptions struct {
 	// default is [DefaultMaxState].
 	MaxState int
 
+	// Rejected, if set, is called for each request that is answered with a status of 400 or more,
+	// before the status is sent, so it must return soon. Most of these requests are rejected before a
+	// message is handled: without valid credentials, for an unknown session, or above a limit. The
+	// answer to a modern request can have such a status, too. If Locator has forwarded the request,
+	// both processes call it. It must not modify r.
+	Rejected func(r *http.Request, status int)
+
 	// Logger receives events that are not reported to clients, with the beginning of session ids.
 	// If it is nil, warnings and errors go to [slog.Default].
 	Logger *slog.Logger
@@ -333,6 +340,9 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 
 // ServeHTTP serves a request to the endpoint.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.o.Rejected != nil {
+		w = &watchedWriter{w, h, r}
+	}
 	ctx, ok := h.guard.Admit(w, r)
 	if !ok {
 		return
@@ -348,6 +358,27 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", h.guard.Methods)
 		guard.Refuse(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "the method is not one of "+h.guard.Methods)
 	}
+}
+
+// watchedWriter calls Rejected for an error status.
+type watchedWriter struct {
+	http.ResponseWriter
+	h *Handler
+	r *http.Request
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *watchedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *watchedWriter) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		boundary.Report(w.h.o.Logger, "Rejected panicked", boundary.Run(func() error {
+			w.h.o.Rejected(w.r, status)
+			return nil
+		}))
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // hasSessions reports whether the Handler has sessions, which GET and DELETE belong to.
