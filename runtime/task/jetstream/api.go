@@ -18,8 +18,8 @@ import (
 
 // Times of requests.
 const (
-	// attemptTimeout is how long one request waits for its answer. A stream without a leader does
-	// not answer at all.
+	// attemptTimeout is the time for which one request waits for its response. Without a leader, a
+	// stream sends no response.
 	attemptTimeout = 2 * time.Second
 	minPause       = 5 * time.Millisecond // before the second attempt; doubles with each
 	maxPause       = 500 * time.Millisecond
@@ -28,8 +28,8 @@ const (
 // Headers of published messages.
 const (
 	headerExpect = "Nats-Expected-Last-Subject-Sequence"
-	// headerExpectSubject is the subject that headerExpect refers to, with wildcards, if it is not that
-	// of the message.
+	// headerExpectSubject is the subject that headerExpect refers to, possibly with wildcards. The
+	// default is the subject of the message.
 	headerExpectSubject = "Nats-Expected-Last-Subject-Sequence-Subject"
 	headerTTL           = "Nats-TTL"
 	headerBatch         = "Nats-Batch-Id"
@@ -55,7 +55,7 @@ const (
 	codeAccountLimits     = 10002
 )
 
-// apiError is an error that a server has answered.
+// apiError is the error in the response of a server.
 type apiError struct {
 	Code        int    `json:"code"`
 	ErrCode     int    `json:"err_code"`
@@ -153,8 +153,8 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("jetstream: %s: %w", what, err)
 }
 
-// publish publishes messages to one stream, all or none, and returns the sequence of the last. It
-// makes one attempt.
+// publish publishes messages to one stream atomically, and returns the sequence of the last
+// message. It makes one attempt.
 func (s *Store) publish(ctx context.Context, messages ...*nats.Msg) (seq uint64, err error) {
 	last := len(messages) - 1
 	if last > 0 {
@@ -208,8 +208,8 @@ func (s *Store) call(ctx context.Context, subject string, request, response any)
 	if err != nil {
 		return err
 	}
-	// Decoding takes long compared with the search. The quotes cannot be in the data of a message,
-	// which is encoded as Base64.
+	// Decoding takes long compared with the search. Data cannot contain the quotes, because it is
+	// encoded as Base64.
 	if bytes.Contains(reply.Data, []byte(`"error"`)) {
 		var failed struct {
 			Error *apiError `json:"error"`

@@ -2,11 +2,12 @@ package jetstream
 
 import "sync"
 
-// cacheSize is the number of records whose place in the stream a Store remembers.
+// cacheSize is the maximum number of records in a cache.
 const cacheSize = 1024
 
 // cache holds the latest records that this process has written or read, without their payloads. An
-// entry may be out of date: a write that is based on one fails then, and reads the record.
+// entry may be out of date. A write that is based on such an entry fails, and then reads the
+// record.
 type cache struct {
 	mu   sync.Mutex
 	byID map[string]*stored

@@ -59,8 +59,8 @@ var _ task.Clock = (*Store)(nil)
 // lease of a member compare the clocks.
 func (s *Store) Now() time.Time { return s.clock.now() }
 
-// earlier returns the time of the servers or of this process, whichever is earlier. So nothing is
-// removed too early unless both are wrong.
+// earlier returns the earlier of the times of the servers and of this process. So nothing is
+// removed too early unless both clocks are wrong.
 func (s *Store) earlier() time.Time {
 	now := s.clock.now()
 	if local := time.Now(); local.Round(0).Before(now) {

@@ -1,32 +1,33 @@
-// Package jetstream provides a durable task store that many processes share. It keeps tasks in
-// streams of NATS JetStream, which the servers replicate. It needs nats-server 2.12 or newer, and is
-// tested with 2.15.
+// Package jetstream provides a durable task store that many processes share. It stores tasks in
+// streams of NATS JetStream; the servers replicate the streams. It needs nats-server 2.12 or newer,
+// and is tested with 2.15.
 //
 // # Guarantees
 //
 // A write is acknowledged once a majority of the replicas has it. It is lost only if a majority of
-// them is lost, or if all servers lose power before they write to their disks: set sync_interval to
-// "always" on servers that share a power supply, and on a single one.
+// the replicas is lost, or if all servers lose power before they write to their disks. To prevent
+// the latter, set sync_interval to "always" on servers that share a power supply, and on a single
+// server.
 //
-// A server whose disk is full disables JetStream until it is restarted with free space. While most of
-// the servers have none, all calls fail with [ErrUnavailable], and [Store.Health] reports it once a
-// write has failed.
+// A server whose disk is full disables JetStream until it is restarted with free space. While most
+// of the servers have no space, all calls fail with [ErrUnavailable], and [Store.Health] returns an
+// error once a write has failed.
 //
-// [Store.Update] is a compare-and-set: a message is accepted only if the sequence of the last one of
-// its subject is that of the message that it replaces. So writers need no locks, and clocks decide
-// nothing. A write whose acknowledgement was lost is repeated; the store recognises its own write.
-// If a call fails because its context ended, or with [ErrUnavailable], the write may have happened.
+// [Store.Update] is a compare-and-set: the servers accept a message only if the last message of its
+// subject has the expected sequence. So writers need no locks, and clocks decide nothing. If the
+// acknowledgement of a write is lost, the store repeats the write; it recognises its own write. If
+// a call fails because its context ended, or with [ErrUnavailable], the write may have happened.
 //
-// All reads of records are answered by the leader of their stream. A server that was cut off from
-// the others may take itself for the leader for some seconds, and may then answer with an old
-// record. It can accept no writes, so an update that is based on such a record fails.
+// The leader of a stream answers all reads of its records. For some seconds, a server that was cut
+// off from the others may still act as leader, and may answer with an old record. It can accept no
+// writes, so an update that is based on such a record fails.
 //
-// [Store.Wait] subscribes to a subject to which the servers announce each write of the record, and
-// reads the record from the leader when an announcement comes. It sends nothing while it waits. All
-// tasks that are waited for are read again when the connection was lost, when a stream has a new
-// leader, and when announcements had to be dropped. An announcement that servers lose among
-// themselves, while no connection breaks and no leader changes, is not noticed. A waited task
-// costs a subscription, and a waiter its goroutine.
+// [Store.Wait] subscribes to a subject on which the servers announce each write of the record. When
+// an announcement arrives, it reads the record from the leader. It sends nothing while it waits.
+// The store reads all tasks with waiters again after the connection was lost, after the election of
+// a leader, and after it had to drop announcements. It does not notice an announcement that is lost
+// between servers while no connection breaks and no leader changes. Each task with waiters needs a
+// subscription, and each waiter a goroutine.
 //
 // # Streams
 //
@@ -36,42 +37,42 @@
 //
 //	TASKS.n.r.ID             record of a task, with its small payloads and the last entries of its journal
 //	TASKS.n.p.ID.BLOB.i      part i of larger payloads, or of earlier entries
-//	TASKS.n.h.MEMBER.ID      one message for each unfinished task that a member holds, or "=" none
+//	TASKS.n.h.MEMBER.ID      one message for each unfinished task; MEMBER is "=" if it has no holder
 //	TASKS.n.o.OWNER          one message for each task of an owner; its sequence is the Seq of the record
 //	TASKS.n.d.SHIFT.PERIOD   one message for each task that expires in a period
 //	TASKS.n.w.ID             announcements of changes; not stored
 //
 // ID is the id of the task, encoded if it contains other characters than letters, digits, "-" and
-// "_". OWNER is a digest of the owner. The first three subjects are in TASKS-n, where n is a hash of
-// the id; the next two are in TASKS-n-index, where n is a hash of the owner. Records and parts are
-// written in one atomic batch. A record with 4 KB of entries moves them to a part. So an entry is
-// written a few times at most, whatever the length of the journal, and a step of the work usually
-// publishes one message.
+// "_". OWNER is a digest of the owner. The first three subjects are in TASKS-n, where n is a hash
+// of the id; the next two are in TASKS-n-index, where n is a hash of the owner. Records and parts
+// are written in one atomic batch. Once a record has 4 KB of entries, they move to a part. So an
+// entry is written a few times at most, independent of the length of the journal, and a step of the
+// work usually publishes one message.
 //
 // A task is added to the indexes before its record is written, and removed from them after its
-// record. An entry without a record, which a crash may leave, is skipped by all readers.
+// record. A crash may leave an entry without a record; all readers skip it.
 //
-// The index of holders, with "h", lets [task.Membership.Orphans] find the tasks of members that have
-// ended at a cost that depends on the number of these tasks only. A claim adds its entry after the
-// record was read and before the record is replaced. An entry that is not needed any longer is removed
-// later; until then, readers compare it with the record. A reader removes such an entry of a member
-// that has ended only after it has replaced the record by an equal one, so that a claim that the
-// member may still be making fails.
+// The index of holders ("h") lets [task.Membership.Orphans] find the tasks of members that have
+// ended. The cost depends only on the number of these tasks. A claim adds its entry after it has
+// read the record and before it replaces the record. The store removes obsolete entries later;
+// until then, readers compare them with the record. Before a reader removes an obsolete entry of a
+// member that has ended, it replaces the record by an equal one: a pending claim of that member
+// then fails.
 //
 // # Expiry
 //
 // [Store.Sweep] drops expired tasks in the order of their expiry. If more than 1,024 tasks expire
 // within a 2,048th of their TTL, it may drop these in the order of their creation. In addition, the
-// servers remove all messages of a task a day after it has expired. So nothing is left of tasks that
-// no process sweeps, and of crashes.
+// servers remove all messages of a task a day after it has expired: tasks that no process sweeps,
+// and messages that crashes have left.
 //
 // # Clocks
 //
-// Processes and servers may have wrong clocks. [Store.Now] is the time of the servers: [Open] and each
-// renewal of a lease compare it with the monotonic clock of the process. If it jumps, the store
-// follows it only if that brings it closer to the wall clock of the process. A [task.Manager] uses
-// it for the times of records and for sleeps, and drops a task once the clocks of both the process
-// and the servers have reached its expiry.
+// Processes and servers may have wrong clocks. [Store.Now] is the time of the servers: [Open] and
+// each renewal of a lease compare it with the monotonic clock of the process. If the time of the
+// servers jumps, the store accepts the new time only if it is closer to the wall clock of the
+// process. A [task.Manager] uses [Store.Now] for the times of records and for sleeps, and drops a
+// task once the clocks of both the process and the servers have reached its expiry.
 //
 // The servers count lifetimes of messages by their wall clocks. If the clock of the leader of
 // TASKS-members is set forward, leases end early. If it is set back, the lease of a member that
@@ -93,13 +94,13 @@
 // The messages with "h" are the roster: [task.Membership.Orphans] reads the indexes of the members of
 // the roster that are not alive, and removes those whose index is empty.
 //
-// A member renews its message by compare-and-set. So a member whose message has expired cannot come
-// back, and the others may rely on its end once they have seen it. The servers count the lease, in
-// whole seconds. The member counts it, too, from the beginning of the latest renewal that was acknowledged, so that
-// it notices the end no later than the servers, unless its own clock is slow. Each renewal is announced
-// to all members. A member that has not been announced for two leases is looked up; so its end is
-// noticed although servers may lose announcements. If it has not renewed its message since, the other
-// member replaces that by the last one.
+// A member renews its message by compare-and-set. So a member cannot come back after its message
+// has expired, and its end is final for the other members. The servers count the lease, in whole
+// seconds. The member counts it, too, from the beginning of the latest acknowledged renewal. So it
+// notices the end no later than the servers, unless its own clock is slow. The servers announce
+// each renewal to all members. If no renewal of a member was announced for two leases, the other
+// members read its message: they notice its end although announcements may be lost. If it has not
+// renewed its message since, the other member replaces that by the last one.
 //
 // Quotas, such as that of a tool with a limit, are in the stream TASKS-quotas, with these subjects:
 //

@@ -14,16 +14,16 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// The index of holders has an entry for each task that needs a holder, under the member of its claim.
-// An entry is written after the record was read that the claim replaces, and before the claim. So
-// none is missing, but one may be left: that of a claim that failed, or whose member ended before it
-// removed the entry. A reader removes such an entry only once the claim that it may belong to can no
-// longer succeed.
+// The index of holders has an entry for each task that needs a holder, under the member of its
+// claim. A member that claims a task reads the record, then writes the entry, then writes the
+// claim. So no entry is missing. An obsolete entry may remain if the claim failed, or if the member
+// ended before it removed the entry. A reader removes an obsolete entry only once the claim that it
+// may belong to can no longer succeed.
 
 // heldSubject returns the subject of the entry of a task in the index of a member.
 func (p place) heldSubject(member string) string { return heldPrefix(p.prefix, member) + p.token }
 
-// heldPrefix returns the part of the subjects of the index of a member that its entries share.
+// heldPrefix returns the common prefix of the subjects of the entries in the index of a member.
 func heldPrefix(prefix, member string) string { return prefix + ".h." + token(member) + "." }
 
 // addHeld adds a task to the index of its holder and returns the sequence of the entry.
@@ -48,9 +48,9 @@ func (s *Store) hold(ctx context.Context, before *stored, next *task.Record) (se
 	return s.addHeld(ctx, next)
 }
 
-// release removes the entry that is no longer needed after a write. If a member has claimed the task,
-// or has given it up, that member must be alive: otherwise readers of orphans may already have read
-// the index that has the other entry.
+// release removes the entry of before if a write has made it obsolete. If this member has claimed
+// or disclaimed the task, it must be alive: otherwise readers of orphans may already have read the
+// index with the entry of after.
 func (s *Store) release(before, after *stored) {
 	if before.held == after.held {
 		return
@@ -72,8 +72,8 @@ func (s *Store) discard(stream string, seq uint64) {
 	}
 }
 
-// Orphans implements [task.Membership]. It reads the indexes of the members that have ended, and that
-// of unclaimed tasks.
+// Orphans implements [task.Membership]. It reads the indexes of the members that have ended, and
+// the index of unclaimed tasks.
 func (m *membership) Orphans(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {
 		o := &orphans{m: m, alive: map[string]bool{"": false}, yielded: map[string]bool{}}
@@ -167,8 +167,8 @@ func (o *orphans) lives(ctx context.Context, id string) (bool, error) {
 	return lives, nil
 }
 
-// read returns the briefs of those tasks in the index of a member that are orphans, and were not
-// returned before. It removes entries that are no longer needed.
+// read returns the briefs of the orphans among the given tasks in the index of a member, except
+// those that were returned before. It removes obsolete entries.
 func (o *orphans) read(ctx context.Context, member string, ids []string) (briefs []task.Record, err error) {
 	found := make([]*task.Record, len(ids))
 	err = parallel(len(ids), readers, func(i int) error {
@@ -183,7 +183,7 @@ func (o *orphans) read(ctx context.Context, member string, ids []string) (briefs
 			return err
 		}
 		if r != nil && r.record.NeedsHolder() {
-			// The claim of a member that ended meanwhile may have followed, so the index does not decide.
+			// Another member may have claimed the task and ended since the index was read.
 			lives, err := o.lives(ctx, r.record.Claim.Member)
 			if err != nil {
 				return err
@@ -214,10 +214,9 @@ func (s *Store) heldBy(ctx context.Context, partition int, member string) ([]str
 	return ids, err
 }
 
-// clean removes an entry from the index of a member that has ended, unless it is needed. A claim of
-// that member may be under way that has read the record as it is: clean replaces the record by
-// itself, so that the claim fails. A task that is being created has no record yet: its entry stays for
-// an hour.
+// clean removes an obsolete entry from the index of a member that has ended. A claim of that member
+// may still be pending: clean replaces the record by an equal one, so that the claim fails. A task
+// that is being created has no record yet: its entry stays for orphanAge.
 func (m *membership) clean(ctx context.Context, member, id string) error {
 	s, at := m.s, m.s.place(id)
 	return s.retry(ctx, "remove entry", func(ctx context.Context) error {
@@ -283,9 +282,9 @@ func (s *Store) enroll(ctx context.Context, member string) error {
 	})
 }
 
-// confirmEmpty fails unless the index of a member is empty. Unlike a read, its answer is never that of
-// a server that was cut off from the others and takes itself for the leader: it publishes messages,
-// which are accepted only if there is no entry.
+// confirmEmpty fails unless the index of a member is empty. It publishes messages that the servers
+// accept only if there is no entry. Unlike the answer to a read, an accepted write cannot come from
+// a server that was cut off and still acts as leader.
 func (s *Store) confirmEmpty(ctx context.Context, member string) error {
 	for partition := range s.partitions {
 		prefix := s.prefix(partition)

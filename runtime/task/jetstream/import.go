@@ -10,11 +10,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Import copies all tasks of a store, such as a bolt file, to another one, and returns the number of
-// tasks that it has created. It keeps their ids, owners and contents, their journals, and for each
-// owner the order of creation; revisions start anew. Nothing else may use the stores meanwhile. An
-// import that was interrupted can be repeated: it skips tasks that it has copied. It fails with
-// [task.ErrExists] if another task has the same id.
+// Import copies all tasks of store from, such as a bolt file, to store to, and returns the number
+// of tasks that it has created. It keeps their ids, owners, contents and journals, and for each
+// owner the order of creation; revisions start at 1. No other caller may use the stores meanwhile.
+// You can repeat an interrupted import: it skips the tasks that it has copied. It fails with
+// [task.ErrExists] if to has a different task with the same id.
 func Import(ctx context.Context, to, from task.Store) (created int, err error) {
 	type entry struct {
 		owner, id string

@@ -35,20 +35,20 @@ type Options struct {
 	// Name is the first part of the names of all streams and subjects: ASCII letters, digits, "-"
 	// and "_". It is "TASKS" if it is "".
 	Name string
-	// Replicas is the number of replicas of each stream. 0 means that of the existing streams, and
-	// 1 for new ones. Use 3 or 5 to survive the loss of servers.
+	// Replicas is the number of replicas of each stream, 1 to 5. If it is 0, existing streams stay
+	// as they are, and new streams have 1 replica. Use 3 or 5 to survive the loss of servers.
 	Replicas int
 	// Storage is where the servers store new streams: files by default.
 	Storage jetstream.StorageType
-	// Partitions is the number of partitions of new streams. 0 means 1. Each partition consists of
-	// two streams with a leader of their own. The number cannot be changed later, and is ignored if
-	// the streams exist.
+	// Partitions is the number of partitions of a new store, 1 to 1024; the default is 1. Each
+	// partition consists of two streams with a leader each. The number cannot be changed later, and
+	// is ignored if the streams exist.
 	Partitions int
-	// MaxBytes is the maximum size of each stream in bytes. 0 means that of the existing streams,
-	// and no limit for new ones.
+	// MaxBytes is the maximum size of each stream in bytes. If it is 0, existing streams stay as
+	// they are, and new streams have no limit.
 	MaxBytes int64
-	// Timeout is how long a call repeats its requests while the servers do not answer. 0 means 30
-	// seconds. The call fails with ErrUnavailable then.
+	// Timeout is the time for which a call repeats its requests while the servers do not answer.
+	// Then the call fails with ErrUnavailable. The default is 30 seconds.
 	Timeout time.Duration
 	// Observe is called after each call of a method of [task.Store] except Wait, Scan and Close,
 	// with the name of the operation in lower case, its duration and its error. It may be nil. It
@@ -76,7 +76,7 @@ type Store struct {
 	end      context.CancelFunc
 	running  sync.WaitGroup
 	once     sync.Once
-	fault    atomic.Pointer[error] // why the last write failed; nil if it succeeded
+	fault    atomic.Pointer[error] // error of the last write if Health reports it, or nil
 }
 
 var _ interface {
@@ -148,8 +148,8 @@ func (s *Store) recordStream(partition int) string {
 }
 func (s *Store) indexStream(partition int) string { return s.recordStream(partition) + "-index" }
 
-// streams returns the configurations of the streams of a partition, which are complete except for
-// what Options leave open.
+// streams returns the configurations of the streams of a partition. For options that are unset,
+// they have the values of new streams.
 func (s *Store) streams(partition int) []jetstream.StreamConfig {
 	prefix := s.prefix(partition)
 	base := jetstream.StreamConfig{
@@ -173,8 +173,8 @@ func (s *Store) streams(partition int) []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{records, index}
 }
 
-// openStreams creates, checks or updates the streams. The stream of members is the first, because its
-// upgrade keeps out older versions.
+// openStreams creates, checks or updates the streams. It begins with the stream of members, because
+// members of older versions cannot join after the upgrade of that stream.
 func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
 	s.partitions = max(s.options.Partitions, 1)
 	if _, err := s.openStream(ctx, js, s.membersConfig()); err != nil {
@@ -197,8 +197,8 @@ func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
 	return err
 }
 
-// openStream creates, checks or updates one stream. The first that exists decides the number of
-// partitions.
+// openStream creates, checks or updates one stream. It takes the number of partitions from the
+// stream if the stream exists.
 func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) (opened jetstream.StreamConfig, err error) {
 	what := "open stream " + config.Name
 	var present *jetstream.StreamInfo
@@ -237,7 +237,7 @@ func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config j
 			return opened, err
 		}
 	}
-	// An update changes what Options state and what the schema needs, and keeps everything else.
+	// An update changes only the fields of Options and those that the schema needs.
 	updated := present.Config
 	updated.Subjects, updated.RePublish, updated.MaxMsgsPerSubject = config.Subjects, config.RePublish, config.MaxMsgsPerSubject
 	updated.AllowDirect, updated.AllowMsgTTL, updated.AllowAtomicPublish = config.AllowDirect, config.AllowMsgTTL, config.AllowAtomicPublish
@@ -264,7 +264,8 @@ func (s *Store) update(ctx context.Context, js jetstream.JetStream, config jetst
 	})
 }
 
-// sameConfig reports whether two configurations agree in what openStream may change.
+// sameConfig reports whether two configurations have the same values in the fields that openStream
+// may change.
 func sameConfig(a, b *jetstream.StreamConfig) bool {
 	text := func(c *jetstream.StreamConfig) string {
 		var republish jetstream.RePublish
@@ -276,7 +277,7 @@ func sameConfig(a, b *jetstream.StreamConfig) bool {
 	return text(a) == text(b)
 }
 
-// unavailable makes errors of package jetstream transient that are.
+// unavailable converts an API error of package jetstream to an apiError, so that transient works.
 func unavailable(err error) error {
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return &apiError{e.Code, int(e.ErrorCode), e.Description}

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// RemoveOrphans removes what crashes of writers have left: entries of indexes that are a day old and
-// have no task, and parts that no record refers to. Nothing that remains is ever listed, and what
-// belongs to tasks with a TTL vanishes by itself, so it suffices to call RemoveOrphans now and then,
-// in one process. It reads all records and returns the number of messages that it has removed. It also
-// repairs the index of holders.
+// RemoveOrphans removes messages that crashes of writers have left: entries of indexes that are
+// older than a day and have no task, and parts that no record refers to. It returns the number of
+// messages that it has removed. It also repairs the index of holders.
+//
+// Leftover messages only take space, and those of tasks with a TTL expire by themselves. So call
+// RemoveOrphans from time to time, in one process. It reads all records.
 func (s *Store) RemoveOrphans(ctx context.Context) (removed int, err error) {
 	return s.removeOrphans(ctx, 24*time.Hour)
 }

@@ -22,7 +22,7 @@ type wireQuota struct {
 	Shares quota.State `json:"shares"`
 }
 
-// quotaView is the latest known state of a quota in which a member has a part.
+// quotaView holds the latest known state of a quota in which this member has a part.
 type quotaView struct {
 	name  string
 	sub   *nats.Subscription
@@ -129,7 +129,7 @@ func (m *membership) readQuota(ctx context.Context, view *quotaView) error {
 	return err
 }
 
-// seeQuota applies a message of a quota. It returns false if a later one was seen.
+// seeQuota applies a message of a quota. It returns false if the view has a later message.
 func (m *membership) seeQuota(view *quotaView, seq uint64, data []byte) (newer bool, err error) {
 	var wire wireQuota
 	if err := json.Unmarshal(data, &wire); err != nil {
@@ -176,7 +176,7 @@ func (m *membership) writeQuota(ctx context.Context, view *quotaView, r task.Res
 	}
 	ttl := time.Duration(0)
 	if len(state) == 0 {
-		ttl = time.Second // nothing is left of a quota that is not used
+		ttl = time.Second // the servers remove a quota without members
 	}
 	msg := newMessage(m.s.quotaKey(quotaDigest(view.name)), data, ttl)
 	msg.Header.Set(headerExpect, strconv.FormatUint(seq, 10))

@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Sizes of what a record message contains. Anything larger is in parts.
+// Sizes of the contents of a record message. Larger contents are in parts.
 const (
 	maxInlineBody = 16 << 10 // bytes of payloads
 	maxTail       = 4 << 10  // bytes of entries
@@ -46,7 +46,7 @@ func token(id string) string {
 	return "=" + base64.RawURLEncoding.EncodeToString([]byte(id))
 }
 
-// untoken undoes token. It returns "" for what token never returns.
+// untoken returns the id of a token, or "" if the token is invalid.
 func untoken(token string) string {
 	encoded, ok := strings.CutPrefix(token, "=")
 	if !ok {
@@ -56,16 +56,16 @@ func untoken(token string) string {
 	return string(id)
 }
 
-// stored is what the message of a record contains.
+// stored is the content of the message of a record.
 type stored struct {
 	record task.Record
 	seq    uint64 // of the message; 0 before it is published
 	write  writeID
-	// earlier are the ids of earlier writes, the latest first. A writer whose acknowledgement was
-	// lost recognises its write by them after others have written, too.
+	// earlier are the ids of earlier writes, the latest first. By them, a writer whose
+	// acknowledgement was lost recognises its write even after later writes.
 	earlier []writeID
-	// held is the sequence of the entry in the index of the holder. It is 0 if there is none, and if
-	// the entry was added by an upgrade.
+	// held is the sequence of the entry in the index of the holder. It is 0 if there is no entry,
+	// and if an upgrade has added the entry.
 	held   uint64
 	body   blob     // the payloads, if they are in parts
 	digest [16]byte // of the payloads, if they are in parts
@@ -88,7 +88,7 @@ const maxEarlier = 16
 // includes reports whether a write is part of the record.
 func (s *stored) includes(id writeID) bool { return s.write == id || slices.Contains(s.earlier, id) }
 
-// blob is data in parts, each of which is a message. Parts are only added. The zero value has none.
+// blob is data in parts. Each part is a message. Parts are only added. The zero value has no parts.
 type blob struct {
 	generation [8]byte // random; part of the subjects
 	parts      int
@@ -271,8 +271,7 @@ func (p *parser) blob() (b blob) {
 	return b
 }
 
-// change is a write of a record: what replaces the present message, and the parts that it adds and
-// drops.
+// change is a write of a record: the new message, and the parts that it adds and drops.
 type change struct {
 	store string // id of the Store that writes
 	next  *stored
@@ -392,12 +391,12 @@ func (s *Store) prepare(before *stored, r task.Record, held uint64, journal func
 	return c, nil
 }
 
-// tombstone is how long the empty message remains that replaces a part.
+// tombstone is the lifetime of the empty message that replaces a dropped part.
 const tombstone = 10 * time.Second
 
-// messages returns the messages that make the change, if the last message of the record is expect.
-// The message of the record is the last. Rest are the subjects of dropped parts that do not fit into
-// the batch.
+// messages returns the messages of the change; the last one is the message of the record. The
+// servers accept them only if the last message of the record has the sequence expect. Rest are the
+// subjects of dropped parts that do not fit into the batch.
 func (c *change) messages(subject string, expect uint64, now time.Time) (list []*nats.Msg, rest []string) {
 	ttl := ttlOf(&c.next.record, now)
 	for _, part := range c.added {
@@ -423,8 +422,8 @@ func newMessage(subject string, data []byte, ttl time.Duration) *nats.Msg {
 	return m
 }
 
-// ttlOf returns how long the server keeps the messages of a task at most. It is a safety net: it
-// removes what remains of tasks that are no longer swept.
+// ttlOf returns the lifetime of the messages of a task; 0 means no limit. It is a safety net for
+// tasks that no process sweeps.
 func ttlOf(r *task.Record, now time.Time) time.Duration {
 	const longest = 100 * 365 * 24 * time.Hour
 	if r.TTL == 0 {
@@ -437,5 +436,6 @@ func ttlOf(r *task.Record, now time.Time) time.Duration {
 	return left + serverMargin
 }
 
-// serverMargin is how long after its expiry the server keeps a task that no process has swept.
+// serverMargin is the time between the expiry of a task and the removal of its messages by the
+// servers.
 const serverMargin = 24 * time.Hour

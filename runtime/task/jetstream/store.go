@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// place is where the messages of a task are.
+// place has the names of the stream and of the subjects of a task.
 type place struct {
 	stream string // of its record
 	prefix string // of its subjects
@@ -50,7 +50,7 @@ func (s *Store) ownerPlace(owner string) (stream, prefix, token string) {
 // validID reports whether a task may have the id.
 func validID(id string) bool { return len(id) > 0 && len(id) <= maxID }
 
-// begin returns the error of a call that must not begin.
+// begin returns an error if ctx has ended or the store is closed. Each call begins with it.
 func (s *Store) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *Store) observe(operation string, start time.Time, err *error) {
 	}
 }
 
-// errMoved reports that another message than expected is the last of its subject.
+// errMoved reports that the last message of a subject is not the expected one.
 var errMoved = errors.New("another write came first")
 
 // load returns the record of a task from the leader, or nil if there is none. Its payloads are
@@ -97,15 +97,16 @@ func (s *Store) load(ctx context.Context, id string) (r *stored, err error) {
 	return r, nil
 }
 
-// write makes a change to the record whose last message is expect. It returns errMoved if there is
-// another one, which it also returns; nil stands for none. It recognises its own write if the
-// acknowledgement was lost.
+// write makes a change to a record whose last message has the sequence expect. If the last message
+// is another one, write returns errMoved and the present record, or nil if there is no record. It
+// recognises its own write if the acknowledgement was lost.
 func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *stored, err error) {
 	at := s.place(c.next.record.ID)
 	var rest []string
 	unsure := false      // whether an earlier attempt may have written
-	overwritten := false // whether others have written since
-	// settle finds out what became of earlier attempts.
+	overwritten := false // whether another write has followed
+	// settle reads the record after an attempt with an unknown outcome. It sets c.next.seq and
+	// returns true if an attempt has written.
 	settle := func(ctx context.Context) (done bool, err error) {
 		if present, err = s.load(ctx, c.next.record.ID); err != nil {
 			return false, err
@@ -118,7 +119,7 @@ func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *s
 			}
 			return true, nil
 		case present == nil && expect == 0 || present != nil && present.seq == expect:
-			// A write may still be under way. At most one of them succeeds.
+			// Earlier attempts may still be pending. At most one attempt succeeds.
 			return false, nil
 		}
 		return false, errMoved
@@ -168,8 +169,8 @@ type errRepeat struct{ error }
 // Is makes the error transient.
 func (errRepeat) Is(target error) bool { return target == nats.ErrTimeout }
 
-// removeParts replaces parts by empty messages that the server soon removes. If it fails, the parts
-// remain until the server removes them; see [serverMargin].
+// removeParts replaces parts by empty messages that expire after tombstone. If it fails, the parts
+// remain until their own lifetime ends; see ttlOf.
 func (s *Store) removeParts(ctx context.Context, subjects []string) {
 	var messages []*nats.Msg
 	for _, subject := range subjects {
@@ -225,7 +226,7 @@ func (s *Store) Get(ctx context.Context, id string) (r task.Record, err error) {
 	return found.record, nil
 }
 
-// maxRereads is how often a record is read again because its parts were replaced meanwhile.
+// maxRereads is how often a call reads a record again because its parts were replaced meanwhile.
 const maxRereads = 10
 
 // get returns the record of a task with its payloads.
@@ -273,7 +274,7 @@ func (s *Store) readBlob(ctx context.Context, id string, b *blob) ([]byte, error
 	err := parallel(b.parts, readers, func(n int) error {
 		subject := b.subject(at.prefix, at.token, n)
 		return s.retry(ctx, "read part", func(ctx context.Context) error {
-			// Parts never change, so any replica that has one will do.
+			// Parts never change, so any replica that has the part can answer.
 			m, err := s.readAnywhere(ctx, at.stream, subject)
 			if err == nil && (m == nil || len(m.Data) == 0) {
 				m, err = s.read(ctx, at.stream, getRequest{Last: subject})
@@ -297,8 +298,8 @@ func (s *Store) readBlob(ctx context.Context, id string, b *blob) ([]byte, error
 	return data, nil
 }
 
-// parallel calls f for the numbers below n, with at most limit calls at a time. It returns the
-// error of one of them and does not begin calls after that.
+// parallel calls f for the numbers below n, with at most limit calls at a time. After the first
+// error it begins no more calls, and returns that error.
 func parallel(n, limit int, f func(n int) error) error {
 	if n == 1 {
 		return f(0)
@@ -422,7 +423,7 @@ func (s *Store) Update(ctx context.Context, r task.Record) (updated task.Record,
 			s.published(c.next)
 			return c.next.record, nil
 		}
-		// The cached record may be that of a dropped task with the same id and revision.
+		// The cached record may belong to a dropped task with the same id and revision.
 		if !errors.Is(err, errMoved) || n == maxRereads {
 			return task.Record{}, err
 		}
@@ -471,8 +472,8 @@ func (s *Store) addToIndexes(ctx context.Context, r *task.Record) (index indexed
 	return index, err
 }
 
-// removeFromIndexes removes entries. Those that remain after a failure are skipped by readers. The
-// entry of the holder stays: it may be that of an earlier task with this id.
+// removeFromIndexes removes entries. If it fails, entries remain, and readers skip them. The entry
+// of the holder stays: it may belong to an earlier task with this id.
 func (s *Store) removeFromIndexes(ctx context.Context, index indexed) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

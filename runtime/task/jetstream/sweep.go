@@ -47,9 +47,9 @@ type dueBucket struct {
 	from            uint64 // sequence of the next entry to read; 0 before the first
 }
 
-// expiries iterates over the entries of the index of expiries in the order of their expiry. A bucket
-// with many entries that have all expired is read in portions, so that a Sweep does not read entries
-// that it does not drop. Then the order is that of creation within the bucket.
+// expiries iterates over the entries of the index of expiries in the order of their expiry. If all
+// entries of a large bucket have expired, it reads the bucket in portions, so that a Sweep reads
+// only entries that it drops. The order within such a bucket is that of creation.
 type expiries struct {
 	s       *Store
 	now     time.Time
@@ -169,7 +169,7 @@ func (s *Store) drop(ctx context.Context, d *due) (*task.Record, error) {
 			return nil, err
 		}
 		if r == nil || !r.record.Expires().Equal(d.expires) {
-			// The task was dropped, but not its entry, or it is being created, or never was.
+			// The task was dropped without its entry, is being created, or was never created.
 			if s.earlier().Sub(d.written) < orphanAge {
 				return nil, s.hint(at)
 			}
@@ -205,7 +205,7 @@ func (s *Store) drop(ctx context.Context, d *due) (*task.Record, error) {
 	}
 }
 
-// forget tells the waiters of a dropped task and removes its entry from the index of expiries.
+// forget notifies the waiters of a dropped task and removes its entry from the index of expiries.
 func (s *Store) forget(ctx context.Context, at place, d *due) error {
 	return s.retry(ctx, "drop task", func(ctx context.Context) error {
 		if err := s.hint(at); err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // Version 2 of the schema has the index of holders and the roster. Members of version 1 have their
-// messages under other subjects, which the upgrade removes from the stream. So they cannot renew
-// their leases, and others cannot join.
+// messages under other subjects. The upgrade removes these subjects from the stream, so members of
+// version 1 can neither renew their leases nor join.
 
 // olderMembers returns the names of the living members of version 1.
 func (s *Store) olderMembers(ctx context.Context) (names []string, err error) {

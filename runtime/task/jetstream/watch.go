@@ -29,17 +29,16 @@ type watched struct {
 	waiters int
 	sub     *nats.Subscription
 
-	seen    uint64 // sequence of the latest record that waiters were given
-	wanted  uint64 // sequence of the latest record that a hint named
-	pending bool   // a hint came that no read has begun after
+	seen    uint64 // sequence of the latest record that waiters have received
+	wanted  uint64 // sequence of the latest record that a hint has announced
+	pending bool   // no read has begun since the latest hint
 	reading bool   // a goroutine reads
 }
 
 // hints returns the subject on which changes of a task are announced.
 func (p place) hints() string { return p.prefix + ".w." + p.token }
 
-// hintQueue is the number of hints that wait to be processed. If it overflows, all watched tasks
-// are read.
+// hintQueue is the capacity of the queue of hints. If it overflows, all watched tasks are read.
 const hintQueue = 4096
 
 // startWatching starts the goroutine that processes hints. It ends with the lifetime of the store.
@@ -213,8 +212,8 @@ func (s *Store) Wait(ctx context.Context, id string, revision uint64) (task.Reco
 	})
 }
 
-// watch subscribes to the hints of a task. The server gets the subscription before it gets later
-// requests.
+// watch subscribes to the hints of a task. The server receives the subscription before later
+// requests of this connection.
 func (s *Store) watch(hint, id string) error {
 	w := &s.watches
 	w.mu.Lock()
