@@ -44,6 +44,8 @@ type options struct {
 	nats, http, url, debug, tools, name, secret, file string
 	replicas                                          int
 	lease, drain                                      time.Duration
+
+	history *debugpage.History // set by start; the page of each process shows those of all
 }
 
 // grace is the time for calls and work to end after the drain.
@@ -130,10 +132,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	defer store.Close()
 	if o.debug != "" {
-		page := debugpage.New(debugpage.Config{
-			Store: store, Stats: s.Tasks().Stats, Members: s.Tasks().Members, TakeOver: s.Tasks().TakeOver, Cancel: s.Tasks().CancelForOperator,
-		})
-		web := &http.Server{Addr: o.debug, Handler: page, ReadHeaderTimeout: 10 * time.Second}
+		web := &http.Server{Addr: o.debug, Handler: o.page(s, store), ReadHeaderTimeout: 10 * time.Second}
 		go func() { log.Print(web.ListenAndServe()) }() // ends with Close
 		defer web.Close()
 	}
@@ -165,6 +164,8 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 	if o.secret != "" {
 		cfg.StateKeys = [][]byte{[]byte(o.secret)}
 	}
+	o.history = debugpage.NewHistory(0)
+	cfg.Tasks.Audit, cfg.Tasks.Queried = o.history.Add, o.history.Respond
 	cfg.Tasks.MaxReruns = 100 // the demo kills a worker each second
 	cfg.Tasks.Member = task.Member{Name: o.name, Lease: o.lease}
 	switch o.tools {
@@ -181,6 +182,15 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 		return nil, nil, err
 	}
 	return s, store, nil
+}
+
+// page returns the operators' page of the process.
+func (o *options) page(s *server.Server, store *jetstream.Store) http.Handler {
+	tasks := s.Tasks()
+	return debugpage.New(debugpage.Config{
+		Store: store, Stats: tasks.Stats, Members: tasks.Members, TakeOver: tasks.TakeOver, Cancel: tasks.CancelForOperator,
+		History: o.history, Query: tasks.Query,
+	})
 }
 
 // serve serves the protocol on a listener until ctx ends.

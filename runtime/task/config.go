@@ -91,6 +91,10 @@ type Config struct {
 	// occurs, possibly concurrently, and must return quickly. A panic of it is logged. If Audit is
 	// nil, events are only logged.
 	Audit func(Event)
+	// Queried returns the response of this member of a fleet to a request of [Manager.Query]. It is
+	// called concurrently and must return at once. A panic of it is logged. If it is nil, responses
+	// are empty.
+	Queried func(request []byte) (response []byte)
 	// Observer observes the work of tasks; nil for none.
 	Observer Observer
 	// Logger receives the same events, and failures of the store and of work. If it is nil,

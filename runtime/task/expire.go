@@ -55,10 +55,10 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 		sweepAt = next
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.nextSweep.IsZero() || sweepAt.Before(m.nextSweep) {
 		m.nextSweep = sweepAt
 	}
+	m.mu.Unlock()
 	if len(dropped) == sweepBatch {
 		return 0
 	}

@@ -88,6 +88,8 @@ func (f *fleet) join(ctx context.Context) (membership Membership, err error) {
 		Departed: func() { f.scan(); f.m.scheduler.departed() },
 		Shared:   f.m.scheduler.shared,
 		Offered:  func(id string) { f.m.spawn(func() { f.offered(id) }) },
+		Load:     f.m.load,
+		Queried:  f.m.queried,
 	})
 }
 
@@ -692,13 +694,58 @@ func (m *Manager) Runs(tool string) bool {
 }
 
 // Members returns the living members of the fleet, this one included, in ascending order of their
-// IDs. The list may be out of date. It is nil if the store is not [Shared].
+// IDs. The list may be out of date, but for the Load of this member. It is nil if the store is not
+// [Shared].
 func (m *Manager) Members() (list []Member) {
 	if m.fleet == nil {
 		return nil
 	}
-	boundary.Run(func() error { list = m.fleet.current().Members(); return nil })
+	self := ""
+	boundary.Run(func() error {
+		membership := m.fleet.current()
+		self, list = membership.Self().ID, membership.Members()
+		return nil
+	})
+	for i := range list {
+		if list[i].ID == self {
+			list[i].Load = m.load()
+		}
+	}
 	return list
+}
+
+// load returns the load of this member.
+func (m *Manager) load() Load {
+	s := m.Stats()
+	return Load{Running: s.Running, Queued: s.Queued, Parked: s.Parked}
+}
+
+// Query sends a request to all living members of the fleet, this one included, and returns what their
+// [Config].Queried has returned, by the ID of the member. It returns once all have responded, or ctx
+// ends: then those that have not responded are missing, without an error. Requests and responses may
+// be lost. Query returns nil if the store is not [Shared].
+func (m *Manager) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
+	if m.fleet == nil {
+		return nil, nil
+	}
+	err = boundary.Run(func() (err error) {
+		membership := m.fleet.current()
+		if responses, err = membership.Query(ctx, request); err == nil {
+			responses[membership.Self().ID] = m.queried(request)
+		}
+		return err
+	})
+	return responses, err
+}
+
+// queried responds to a request of Query.
+func (m *Manager) queried(request []byte) (response []byte) {
+	if m.cfg.Queried == nil {
+		return nil
+	}
+	err := boundary.Run(func() error { response = m.cfg.Queried(request); return nil })
+	boundary.Report(m.cfg.Logger, "Config.Queried panicked", err)
+	return response
 }
 
 // ErrNotMovable reports that [Manager.TakeOver] does not apply to a task.

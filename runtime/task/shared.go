@@ -44,6 +44,16 @@ type Member struct {
 	// Draining is set once the member takes over no more tasks. [Membership.Drain] sets it, and Join
 	// resets it.
 	Draining bool
+	// Heard is when this process has last heard from the member, by its own clock. The lease ends
+	// about a Lease later, unless the member renews it. Members sets it.
+	Heard time.Time
+	// Load is what the member did when it was heard from. Members sets it.
+	Load Load
+}
+
+// Load counts the tasks of a member by the state of their work; see [Stats].
+type Load struct {
+	Running, Queued, Parked int
 }
 
 // DefaultLease is the default of [Member].Lease.
@@ -76,6 +86,12 @@ type Events struct {
 	// Shared is called with the name of a quota in which this member has a share, after another
 	// member has changed the quota, and when such a change may have been missed.
 	Shared func(quota string)
+	// Load returns the load of this member. It is called before the lease is renewed, which is at least
+	// every third of it, or whenever a member calls Members. It may be nil.
+	Load func() Load
+	// Queried is called with the request of [Membership.Query] of another member, and returns the
+	// response. If it is nil, the response is empty.
+	Queried func(request []byte) (response []byte)
 }
 
 // Membership is the place of one member in a fleet. Its methods may be called concurrently.
@@ -83,7 +99,7 @@ type Membership interface {
 	// Self returns the member, with all defaults.
 	Self() Member
 	// Members returns the living members, this one included, in ascending order of their IDs. The
-	// list may be out of date.
+	// list may be out of date. The caller must not hold locks that Events.Load takes.
 	Members() []Member
 	// Alive reports whether a member is alive. Unlike Members, it is never out of date: a member
 	// that is reported dead never becomes alive again.
@@ -108,6 +124,11 @@ type Membership interface {
 	Send(ctx context.Context, id string, message []byte) error
 	// Offer reports an unclaimed task to a member. The offer may be lost.
 	Offer(ctx context.Context, member, id string) error
+
+	// Query sends a request to all other living members, and returns their responses by the ID of the
+	// member. It returns once all have responded, or ctx ends: then those that have not responded are
+	// missing, without an error. Requests and responses may be lost.
+	Query(ctx context.Context, request []byte) (responses map[string][]byte, err error)
 
 	// Reserve replaces the numbers of permits of a quota that this member uses and wants. Then
 	// Share returns its share. Free permits are granted to the members that want more permits than

@@ -8,6 +8,16 @@
 //		Store: store, Stats: tasks.Stats, History: history, Cancel: tasks.CancelForOperator,
 //	}))
 //
+// In a fleet, the page of each process shows the tasks of all of them, their holders and the members:
+//
+//	history := debugpage.NewHistory(0)
+//	tasks, err := task.New(ctx, task.Config{Store: store, Audit: history.Add, Queried: history.Respond})
+//	…
+//	debug.Handle("/tasks", debugpage.New(debugpage.Config{
+//		Store: store, Stats: tasks.Stats, History: history, Cancel: tasks.CancelForOperator,
+//		Members: tasks.Members, TakeOver: tasks.TakeOver, Query: tasks.Query,
+//	}))
+//
 // The page shows the tasks of every principal, with their ids, and does not authenticate its users.
 // Serve it on a debug port that only operators can reach, never beside the endpoint of the
 // protocol. With Config.Cancel, its users can cancel every task; pages of other sites cannot. The

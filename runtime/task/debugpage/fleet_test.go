@@ -5,10 +5,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/debugpage"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -17,7 +23,7 @@ import (
 // The page of one member shows what the others hold, and takes a task over.
 func TestFleet(t *testing.T) {
 	f := memory.NewFleet()
-	started := make(chan string, 1)
+	started := make(chan string, 10)
 	join := func(name string) (*task.Manager, http.Handler) {
 		store := f.Store()
 		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -32,17 +38,19 @@ func TestFleet(t *testing.T) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}
+		history := debugpage.NewHistory(0)
 		m, err := task.New(t.Context(), task.Config{
 			Store: store, Member: task.Member{Name: name}, Recover: func(task.Record) task.Work { return work }, Logger: slog.New(slog.DiscardHandler),
+			Audit: history.Add, Queried: history.Respond,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { m.Close(context.Background()) })
-		return m, debugpage.New(debugpage.Config{Store: store, Members: m.Members, TakeOver: m.TakeOver})
+		return m, debugpage.New(debugpage.Config{Store: store, Members: m.Members, TakeOver: m.TakeOver, History: history, Query: m.Query})
 	}
 	first, _ := join("first")
-	_, page := join("second")
+	second, page := join("second")
 	work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
 		run.Record(ctx, task.Entry{Key: "fetch", Occurrence: 1, Result: []byte(`"page"`)})
 		started <- "first"
@@ -55,8 +63,22 @@ func TestFleet(t *testing.T) {
 	}
 	<-started
 	holder := first.Members()[0].ID
-	if list := get(t, page, "/", http.StatusOK); !strings.Contains(list, "first") || !strings.Contains(list, "second") {
-		t.Errorf("the list has not both members:\n%s", list)
+	list := get(t, page, "/", http.StatusOK)
+	for i, want := range [][]string{
+		{"first", "alive", "all", "20s of 20s", "1", "0", "0", "1"}, {"second", "alive", "all", "20s of 20s", "0", "0", "0", "0"},
+	} {
+		row := rows(t, list, "members")[i]
+		if got := slices.Concat(row[:3], row[4:9]); !slices.Equal(got, want) {
+			t.Errorf("a member is shown as %q, want %q", got, want)
+		}
+	}
+	if row := rows(t, list, "tasks")[0]; row[3] != "first" {
+		t.Errorf("the task is shown as %q", row)
+	}
+	for id, n := range map[string]int{holder: 1, second.Members()[1].ID: 0, "": 0} {
+		if held := rows(t, get(t, page, "/?status=all&holder="+id, http.StatusOK), "tasks"); len(held) != n {
+			t.Errorf("%d tasks are shown as held by %q, want %d", len(held), id, n)
+		}
 	}
 	view := "/?task=" + created.TaskID
 	if text := get(t, page, view, http.StatusOK); !strings.Contains(text, holder) || !strings.Contains(text, "fetch") {
@@ -70,8 +92,13 @@ func TestFleet(t *testing.T) {
 	if name := <-started; name != "second" {
 		t.Errorf("the task runs at %s", name)
 	}
-	if text := get(t, page, view, http.StatusOK); !strings.Contains(text, "claim 2") {
+	text := get(t, page, view, http.StatusOK)
+	if !strings.Contains(text, "claim 2") {
 		t.Errorf("the holder is the same:\n%s", text)
+	}
+	events := rows(t, text, "history")
+	if len(events) != 2 || events[0][1] != "created" || events[0][3] != "first" || events[1][1] != "recovered" || events[1][3] != "second" {
+		t.Errorf("the history of both members is %q", events)
 	}
 	if _, err := first.CancelForOperator(t.Context(), created.TaskID); err != nil {
 		t.Fatal(err)
@@ -81,4 +108,54 @@ func TestFleet(t *testing.T) {
 	if w.Code != http.StatusSeeOther || strings.Contains(get(t, page, view, http.StatusOK), "takeover") {
 		t.Errorf("a terminal task can be taken over: status %d", w.Code)
 	}
+}
+
+// The page tells a member that drains, one that the store does not hear from, and a holder that is
+// dead from the others, and says whose history is missing.
+func TestFleetInTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		join := func(name string, respond func([]byte) []byte) (*memory.FleetStore, *task.Manager) {
+			store := f.Store()
+			m, err := task.New(t.Context(), task.Config{
+				Store: store, Member: task.Member{Name: name, Tools: []string{"other"}}, Logger: slog.New(slog.DiscardHandler), Queried: respond,
+				Recover: func(task.Record) task.Work { return wait },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { m.Close(context.Background()) })
+			return store, m
+		}
+		history := debugpage.NewHistory(0)
+		store, m := join("watcher", history.Respond)
+		page := debugpage.New(debugpage.Config{Store: store, Members: m.Members, Query: m.Query, History: history, Stats: m.Stats})
+		silent, _ := join("silent", history.Respond)
+		_, draining := join("draining", nil)
+		if err := draining.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		put(t, store, task.Record{ID: "one", Status: mcp.TaskStatusWorking, Created: time.Now(), Claim: task.Claim{Member: "departed", Epoch: 3}})
+		put(t, store, task.Record{ID: "two", Status: mcp.TaskStatusCompleted, Created: time.Now(), Claim: task.Claim{Member: "departed", Epoch: 3}})
+		silent.Cut()
+		time.Sleep(5 * time.Second)
+		list := get(t, page, "/", http.StatusOK)
+		var got [][]string
+		for _, row := range rows(t, list, "members") {
+			got = append(got, []string{row[0], row[1], row[4]})
+		}
+		want := [][]string{{"(unknown)", "not alive", ""}, {"draining", "draining", "20s of 20s"}, {"silent", "alive", "15s of 20s"}, {"watcher", "alive", "20s of 20s"}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("members (-want +got):\n%s", diff)
+		}
+		if row := rows(t, list, "tasks")[0]; row[3] != "departed not alive" {
+			t.Errorf("the task is shown as %q", row)
+		}
+		if text := get(t, page, "/?task=one", http.StatusOK); !strings.Contains(text, "No history from <bdi>silent</bdi>, <bdi>draining</bdi>.") {
+			t.Errorf("the view does not say whose history is missing:\n%s", text)
+		}
+		if text := get(t, page, "/?task=two", http.StatusOK); !strings.Contains(text, "none any longer") {
+			t.Errorf("a terminal task has a holder:\n%s", text)
+		}
+	})
 }

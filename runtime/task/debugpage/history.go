@@ -1,11 +1,13 @@
 package debugpage
 
 import (
+	"encoding/json"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -57,6 +59,45 @@ func (h *History) Add(e task.Event) {
 	} else {
 		h.events.add(stored)
 	}
+}
+
+// maxEvents is the maximum number of events in a response.
+const maxEvents = 1000
+
+// wireEvent is the JSON of an event in a response.
+type wireEvent struct {
+	At   time.Time      `json:"at"`
+	Kind task.EventKind `json:"kind"`
+	From mcp.TaskStatus `json:"from,omitempty"`
+	To   mcp.TaskStatus `json:"to,omitempty"`
+}
+
+// Respond returns the latest events of a task for the page of another member of a fleet. It is meant
+// for the Queried field of [task.Config].
+func (h *History) Respond(request []byte) (response []byte) {
+	events := h.taskEvents(string(request))
+	events = events[max(len(events)-maxEvents, 0):]
+	list := make([]wireEvent, len(events))
+	for i, e := range events {
+		list[i] = wireEvent{e.At, e.Kind, e.From, e.To}
+	}
+	response, err := json.Marshal(list)
+	if err != nil {
+		return nil // a time out of range
+	}
+	return response
+}
+
+// decodeEvents decodes a response. It returns false if that is not one of Respond.
+func decodeEvents(response []byte) (list []entry, ok bool) {
+	var events []wireEvent
+	if json.Unmarshal(response, &events) != nil {
+		return nil, false
+	}
+	for _, e := range events {
+		list = append(list, entry{Event: task.Event{Kind: e.Kind, From: e.From, To: e.To}, At: e.At})
+	}
+	return list, true
 }
 
 // taskEvents returns the events of a task without refused calls, oldest first.

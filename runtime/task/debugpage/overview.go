@@ -27,6 +27,7 @@ var statuses = [...]mcp.TaskStatus{
 type query struct {
 	status string
 	owner  *string   // nil for all owners; "" is an owner, too
+	holder *string   // ID of the member that holds the tasks, "" for none; nil for all
 	newest bool      // newest first
 	paused bool      // the page does not refresh itself
 	after  *position // the page starts after this position; nil for the first page
@@ -57,6 +58,9 @@ func parseQuery(v url.Values) (q query, ok bool) {
 	if v.Has("owner") {
 		q.owner = new(v.Get("owner"))
 	}
+	if v.Has("holder") {
+		q.holder = new(v.Get("holder"))
+	}
 	q.newest = v.Get("order") == "newest"
 	q.paused = v.Get("refresh") == "off"
 	if after := v.Get("after"); after != "" {
@@ -76,6 +80,9 @@ func (q query) link() string {
 	if q.owner != nil {
 		v.Set("owner", *q.owner)
 	}
+	if q.holder != nil {
+		v.Set("holder", *q.holder)
+	}
 	if q.newest {
 		v.Set("order", "newest")
 	}
@@ -91,6 +98,7 @@ func (q query) link() string {
 func (q query) withStatus(s string) query   { q.status, q.after = s, nil; return q }
 func (q query) withPause(paused bool) query { q.paused = paused; return q }
 func (q query) withOwner(o *string) query   { q.owner, q.after = o, nil; return q }
+func (q query) withHolder(h *string) query  { q.holder, q.after = h, nil; return q }
 func (q query) withOrder(newest bool) query {
 	q.newest, q.after = newest, nil
 	return q
@@ -98,6 +106,9 @@ func (q query) withOrder(newest bool) query {
 
 func (q *query) matches(r *task.Record) bool {
 	if q.owner != nil && *q.owner != r.Owner {
+		return false
+	}
+	if q.holder != nil && (*q.holder != r.Claim.Member || task.Terminal(r.Status)) {
 		return false
 	}
 	switch q.status {

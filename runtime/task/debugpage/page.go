@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -29,11 +28,16 @@ const (
 
 const (
 	maxOwners   = 20   // owners in the table of owners
+	maxMembers  = 100  // members in the table of members
 	maxRefusals = 20   // refused calls in the list view
 	listText    = 120  // bytes of a text in the list view
 	taskText    = 4096 // bytes of a text in the view of a task
 	refresh     = 5    // seconds until a view loads itself again
+	maxEntries  = 1000 // entries of a journal in the view of a task
 )
+
+// queryTimeout is how long the view of a task waits for the events of the other members.
+const queryTimeout = time.Second
 
 // Config configures the page.
 type Config struct {
@@ -49,6 +53,10 @@ type Config struct {
 	// Members lists the members of the fleet, see [task.Manager.Members]. If it is nil, or returns
 	// nil, the page shows neither members nor the holders of tasks.
 	Members func() []task.Member
+	// Query gets the events of a task from all members of the fleet, see [task.Manager.Query]. All of
+	// them need [History.Respond] as their [task.Config].Queried. The view of a task waits at most a
+	// second for them. If Query is nil, the view shows the events of this process only.
+	Query func(ctx context.Context, request []byte) (map[string][]byte, error)
 	// TakeOver runs a task again in this process, see [task.Manager.TakeOver]. It may be nil.
 	TakeOver func(ctx context.Context, id string) error
 	// Hosts are the host names, without a port, that requests may have in addition to loopback
@@ -64,9 +72,10 @@ type Config struct {
 
 // New returns a handler that serves the page. All views have the same URL with different queries.
 // It allows GET and HEAD. With cfg.Cancel or cfg.TakeOver, it also allows POST with the query
-// cancel=ID or takeover=ID, from its own pages and from programs that are not browsers. To prevent DNS rebinding, the Host of a request
-// must be an IP address, a loopback name or one of cfg.Hosts. If the request arrives at a loopback
-// address, an IP address as Host must be a loopback address, too, or one of cfg.Hosts.
+// cancel=ID or takeover=ID, from its own pages and from programs that are not browsers. To prevent
+// DNS rebinding, the Host of a request must be an IP address, a loopback name or one of cfg.Hosts. If
+// the request arrives at a loopback address, an IP address as Host must be a loopback address, too,
+// or one of cfg.Hosts.
 //
 // New panics if cfg has no Store.
 func New(cfg Config) http.Handler {
@@ -186,7 +195,11 @@ func linkTo(id string) string { return "?task=" + template.URLQueryEscaper(id) }
 type listView struct {
 	Now      time.Time
 	Changes  bool // tasks can be changed
+	Fleet    bool // the tasks have holders
 	Members  []memberRow
+	Unlisted int     // number of members that are not in Members
+	Holder   *holder // whose tasks are shown; nil for all
+	AnyLink  string  // link to the same view for all holders
 	Counters []counter
 	All      group
 	Statuses []choice
@@ -208,26 +221,61 @@ type listView struct {
 // memberRow is a member of the fleet with the number of unfinished tasks that it holds.
 type memberRow struct {
 	task.Member
-	Tasks int
+	Tasks  int
+	Link   string // link to its tasks
+	Chosen bool
 }
+
+// Alive reports whether the member is alive. The others hold tasks.
+func (m memberRow) Alive() bool { return !m.Joined.IsZero() }
 
 // All reports whether the member runs the tasks of all tools.
 func (m memberRow) All() bool { return m.Tools == nil }
 
-// members returns the members, those that are not alive but hold tasks included.
-func (p *page) members(s *survey) (rows []memberRow) {
+// Left returns the time until the lease of the member ends, unless the member renews it.
+func (m memberRow) Left(now time.Time) time.Duration { return max(m.Heard.Add(m.Lease).Sub(now), 0) }
+
+// memberRows returns the members ordered by their names, after those that are not alive but hold tasks.
+func memberRows(members []task.Member, s *survey, q query) (rows []memberRow) {
+	for _, m := range members {
+		rows = append(rows, memberRow{Member: m, Tasks: s.held[m.ID]})
+		delete(s.held, m.ID)
+	}
+	for id, n := range s.held {
+		rows = append(rows, memberRow{Member: task.Member{ID: id}, Tasks: n})
+	}
+	slices.SortFunc(rows, func(a, b memberRow) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID)) })
+	for i := range rows {
+		id := rows[i].ID
+		rows[i].Link, rows[i].Chosen = q.withHolder(&id).link(), q.holder != nil && *q.holder == id
+	}
+	return rows
+}
+
+// fleet returns the members of the fleet, or nil.
+func (p *page) fleet() []task.Member {
 	if p.Members == nil {
 		return nil
 	}
-	held := s.held
-	for _, m := range p.Members() {
-		rows = append(rows, memberRow{m, held[m.ID]})
-		delete(held, m.ID)
+	return p.Members()
+}
+
+// holder is a member that holds a task.
+type holder struct {
+	ID, Name string // Name is "" unless the member is alive
+}
+
+// holderOf returns the holder of a task.
+func holderOf(members []task.Member, r *task.Record) holder { return memberOf(members, r.Claim.Member) }
+
+// memberOf returns the member with an ID.
+func memberOf(members []task.Member, id string) holder {
+	for i := range members {
+		if members[i].ID == id {
+			return holder{id, members[i].Name}
+		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(held)) {
-		rows = append(rows, memberRow{task.Member{ID: id}, held[id]})
-	}
-	return rows
+	return holder{ID: id}
 }
 
 // choice is a link to another view and the sum over its tasks.
@@ -241,7 +289,11 @@ type choice struct {
 type row struct {
 	task.Record
 	OwnerLink string
+	Holder    holder // of a task that is not terminal
 }
+
+// Live reports whether the task is not terminal.
+func (r *row) Live() bool { return !task.Terminal(r.Status) }
 
 type counter struct {
 	Name  string
@@ -254,9 +306,19 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 		http.Error(w, "store failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
+	members := p.fleet()
 	v := listView{
-		Now: time.Now(), Changes: p.Cancel != nil || p.TakeOver != nil, Members: p.members(s), All: s.all, Owner: q.owner, AllLink: q.withOwner(nil).link(), Matching: s.matching,
+		Now: time.Now(), Changes: p.Cancel != nil || p.TakeOver != nil, Fleet: members != nil, All: s.all, Owner: q.owner,
+		AllLink: q.withOwner(nil).link(), AnyLink: q.withHolder(nil).link(), Matching: s.matching,
 		Order: choice{Name: "newest first", Link: q.withOrder(!q.newest).link()}, Refresh: !q.paused, Other: q.withPause(!q.paused).link(),
+	}
+	if v.Fleet {
+		v.Members = memberRows(members, s, q)
+		v.Unlisted = max(len(v.Members)-maxMembers, 0)
+		v.Members = v.Members[:len(v.Members)-v.Unlisted]
+	}
+	if q.holder != nil {
+		v.Holder = new(memberOf(members, *q.holder))
 	}
 	if s.partial {
 		v.Partial = s.all.Count
@@ -265,7 +327,7 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 		v.Order.Name = "oldest first"
 	}
 	if p.Stats != nil {
-		v.Counters = counters(p.Stats())
+		v.Counters = counters(p.Stats(), v.Fleet)
 	}
 	for _, name := range statuses {
 		c := choice{Name: string(name), Link: q.withStatus(string(name)).link(), Group: s.byStatus[name]}
@@ -283,7 +345,7 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 	}
 	v.Hidden = len(s.byOwner) - len(v.Owners)
 	for _, r := range s.page {
-		v.Tasks = append(v.Tasks, row{r, q.withOwner(&r.Owner).link()})
+		v.Tasks = append(v.Tasks, row{r, q.withOwner(&r.Owner).link(), holderOf(members, &r)})
 	}
 	if q.after != nil {
 		v.First = q.withStatus(q.status).link()
@@ -298,12 +360,17 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 	p.show(w, http.StatusOK, "list", v)
 }
 
-func counters(s task.Stats) []counter {
-	return []counter{
+func counters(s task.Stats, fleet bool) []counter {
+	list := []counter{
 		{"created", s.Created}, {"completed", s.Completed}, {"failed", s.Failed}, {"cancelled", s.Cancelled},
 		{"expired", s.Expired}, {"recovered", s.Recovered}, {"reads", s.Reads}, {"refused calls", s.Refused},
-		{"of those for foreign tasks", s.Foreign}, {"work running now", uint64(s.Running)}, {"work queued now", uint64(s.Queued)}, {"work parked now", uint64(s.Parked)}, {"calls waiting now", uint64(s.Waiting)},
+		{"of those for foreign tasks", s.Foreign},
 	}
+	if fleet {
+		list = append(list, counter{"taken over", s.TakenOver}, counter{"leases that ended", s.Lapsed})
+	}
+	return append(list, counter{"work running now", uint64(s.Running)}, counter{"work queued now", uint64(s.Queued)},
+		counter{"work parked now", uint64(s.Parked)}, counter{"calls waiting now", uint64(s.Waiting)}, counter{"outcomes to store now", uint64(s.Unstored)})
 }
 
 // taskView is the data of the template "task".
@@ -317,13 +384,19 @@ type taskView struct {
 	Cancel     string       // the URL to post to; "" if the task cannot be cancelled
 	TakeOver   string       // the URL to post to; "" if the task cannot be taken over
 	Confirm    string       // "cancel" or "takeover" if the view asks for the confirmation of that
-	Journal    []task.Entry
-	HasHistory bool // Config.History is set
-	History    []entry
+	Fleet      bool         // the task has a holder
+	Holder     holder
+	Journal    []task.Entry // at most maxEntries
+	Earlier    int          // number of entries before those of Journal
+	Unread     string       // why the journal cannot be read; "" if it was
+	HasHistory bool         // Config.History is set
+	History    []event
+	Silent     []string // names of the members whose events are missing
 }
 
 func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
-	v := taskView{Now: time.Now(), ID: id, Changes: p.Cancel != nil || p.TakeOver != nil, HasHistory: p.History != nil}
+	members := p.fleet()
+	v := taskView{Now: time.Now(), ID: id, Changes: p.Cancel != nil || p.TakeOver != nil, Fleet: members != nil, HasHistory: p.History != nil}
 	status := http.StatusOK
 	switch record, err := p.Store.Get(r.Context(), id); {
 	case errors.Is(err, task.ErrNotFound):
@@ -341,17 +414,54 @@ func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
 			v.TakeOver = "?takeover=" + template.URLQueryEscaper(id)
 		}
 		if d := record.Durable; d != nil && d.Recorded > 0 {
-			v.Journal, _ = p.Store.Journal(r.Context(), id) // the record shows that there is one
+			v.Journal, err = p.Store.Journal(r.Context(), id)
+			if err != nil && !errors.Is(err, task.ErrNotFound) {
+				v.Unread = err.Error()
+			}
+			v.Earlier = max(len(v.Journal)-maxEntries, 0)
+			v.Journal = v.Journal[v.Earlier:]
 		}
+		v.Holder = holderOf(members, &record)
 	}
 	switch confirm := r.URL.Query().Get("confirm"); {
 	case confirm == "cancel" && v.Cancel != "", confirm == "takeover" && v.TakeOver != "":
 		v.Confirm = confirm
 	}
 	if v.HasHistory {
-		v.History = p.History.taskEvents(id)
+		v.History, v.Silent = p.events(r.Context(), id, members)
 	}
 	p.show(w, status, "task", v)
+}
+
+// event is an event with the name of the member that has reported it.
+type event struct {
+	entry
+	By string
+}
+
+// events returns the events of a task at all members of the fleet, in the order of their times.
+// Silent are the names of the members that have not responded.
+func (p *page) events(ctx context.Context, id string, members []task.Member) (list []event, silent []string) {
+	if p.Query == nil || members == nil {
+		for _, e := range p.History.taskEvents(id) {
+			list = append(list, event{entry: e})
+		}
+		return list, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	responses, err := p.Query(ctx, []byte(id))
+	for i := range members {
+		entries, ok := decodeEvents(responses[members[i].ID])
+		if !ok || err != nil {
+			silent = append(silent, members[i].Name)
+		}
+		for _, e := range entries {
+			list = append(list, event{e, members[i].Name})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b event) int { return a.At.Compare(b.At) })
+	return list, silent
 }
 
 // show executes a template and writes the page, or an error if the template fails.

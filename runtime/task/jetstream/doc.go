@@ -89,7 +89,7 @@
 //	TASKS.members.l.ID   the member, a message that expires with its lease
 //	TASKS.members.h.ID   one message for each member that may hold tasks, alive or not
 //	TASKS.members.w.ID   announcements of members that join and end; not stored
-//	TASKS.members.o.ID   offers of tasks to a member; not stored
+//	TASKS.members.o.ID   offers of tasks to a member, queries and responses; not stored
 //
 // The messages with "h" are the roster: [task.Membership.Orphans] reads the indexes of the members of
 // the roster that are not alive, and removes those whose index is empty.

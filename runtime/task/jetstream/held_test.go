@@ -228,7 +228,7 @@ func silence(t *testing.T, m *membership, id string) {
 	if !listed {
 		t.Fatal("the member is not listed")
 	}
-	member.heard = member.heard.Add(-2 * time.Minute)
+	member.Heard = member.Heard.Add(-2 * time.Minute)
 	m.members[id] = member
 }
 
@@ -310,7 +310,7 @@ func TestMembersEndSilentMember(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		m.mu.Lock()
-		heard := m.members[other.self.ID].heard
+		heard := m.members[other.self.ID].Heard
 		m.mu.Unlock()
 		if time.Since(heard) < time.Minute {
 			break

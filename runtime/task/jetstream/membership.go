@@ -32,6 +32,13 @@ const (
 	headerLeft = "Mcpwire-Left"
 	// headerDraining marks the messages of a member that drains.
 	headerDraining = "Mcpwire-Draining"
+	// headerLoad has the load of a member, as encodeLoad returns it.
+	headerLoad = "Mcpwire-Load"
+	// headerQuery marks a request of Query, and headerResponse its response, among the offers to a
+	// member. Their value identifies the request. headerMember has the member that sends it.
+	headerQuery    = "Mcpwire-Query"
+	headerResponse = "Mcpwire-Response"
+	headerMember   = "Mcpwire-Member"
 	// headerMarker marks a message that the server writes when another one has expired.
 	headerMarker = "Nats-Marker-Reason"
 )
@@ -45,7 +52,7 @@ const minLease = time.Second
 // message by compare-and-set, so that a member that the others have seen dead stays dead.
 type membership struct {
 	s       *Store
-	self    task.Member // Draining is guarded by mu
+	self    task.Member // Draining, Heard and Load are guarded by mu
 	started time.Time   // with a monotonic reading
 	events  task.Events
 	expired chan struct{}
@@ -60,19 +67,25 @@ type membership struct {
 	status   chan nats.Status
 
 	mu       sync.Mutex
-	seq      uint64    // of the latest message of the member
-	until    time.Time // end of the lease by the clock of this process
-	members  map[string]known
-	followed map[string]*followed // by subject of its hints
+	seq      uint64                     // of the latest message of the member
+	until    time.Time                  // end of the lease by the clock of this process
+	members  map[string]known           // this one included, as it has joined
+	followed map[string]*followed       // by subject of its hints
+	queries  map[string]chan<- response // by what identifies the request; see Query
 	// quotas holds the quotas in which the member has a part, by subject of their announcements.
 	quotas map[string]*quotaView
 }
 
-// known is a living member.
+// known is a living member. It was heard from when its latest message was announced or read first.
 type known struct {
 	task.Member
-	seq   uint64    // of its latest message that was announced or read
-	heard time.Time // when that was announced or read first
+	seq uint64 // of that message
+}
+
+// response is a response to Query.
+type response struct {
+	member string
+	data   []byte
 }
 
 // followed holds the calls of Follow for one task.
@@ -92,11 +105,24 @@ type wireMember struct {
 	Joined time.Time `json:"joined"`
 	// Draining is absent in the messages of versions that do not drain.
 	Draining bool `json:"draining,omitempty"`
+	// Load is absent in the messages of versions that do not report it; see encodeLoad.
+	Load string `json:"load,omitempty"`
 }
 
 // encodeMember returns the JSON of a member.
 func encodeMember(m task.Member) ([]byte, error) {
-	return json.Marshal(wireMember{m.Name, m.Tools, m.Lease.Milliseconds(), m.Joined, m.Draining})
+	return json.Marshal(wireMember{m.Name, m.Tools, m.Lease.Milliseconds(), m.Joined, m.Draining, encodeLoad(m.Load)})
+}
+
+// encodeLoad returns the load of a member as text.
+func encodeLoad(l task.Load) string { return fmt.Sprintf("%d %d %d", l.Running, l.Queued, l.Parked) }
+
+// decodeLoad undoes encodeLoad. It returns the zero value for other texts.
+func decodeLoad(text string) (l task.Load) {
+	if _, err := fmt.Sscanf(text, "%d %d %d", &l.Running, &l.Queued, &l.Parked); err != nil {
+		return task.Load{}
+	}
+	return l
 }
 
 func (s *Store) memberStream() string           { return s.options.Name + "-members" }
@@ -129,9 +155,11 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 	self.ID, self.Joined, self.Draining = rand.Text(), s.Now().UTC().Truncate(time.Millisecond), false
 	m := &membership{
 		s: s, self: self, started: time.Now(), events: e, expired: make(chan struct{}), left: make(chan struct{}), lost: make(chan struct{}), drained: make(chan struct{}), renewed: make(chan struct{}),
-		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}}, followed: map[string]*followed{}, quotas: map[string]*quotaView{},
+		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}}, followed: map[string]*followed{}, queries: map[string]chan<- response{}, quotas: map[string]*quotaView{},
 	}
-	m.until = time.Now().Add(self.Lease)
+	m.sampleLoad()
+	m.self.Heard = time.Now()
+	m.until = m.self.Heard.Add(self.Lease)
 	if err := s.retry(ctx, "join", m.renew); err != nil {
 		return nil, err
 	}
@@ -213,6 +241,7 @@ func (m *membership) write(ctx context.Context, lifetime time.Duration, left boo
 	if left {
 		msg.Header.Set(headerLeft, "1")
 	}
+	msg.Header.Set(headerLoad, encodeLoad(self.Load))
 	if self.Draining {
 		msg.Header.Set(headerDraining, "1")
 	}
@@ -258,6 +287,7 @@ func (m *membership) keep() {
 		case <-m.s.lifetime.Done():
 			return
 		}
+		m.sampleLoad()
 		begun, until := time.Now(), m.lease()
 		limited, cancel := context.WithDeadline(m.s.lifetime, until)
 		err := m.s.retry(limited, "renew lease", m.renew)
@@ -277,10 +307,22 @@ func (m *membership) keep() {
 			if !m.until.IsZero() {
 				m.until = until
 			}
+			m.self.Heard = begun
 			m.mu.Unlock()
 		}
 		timer.Reset(min(m.self.Lease/3, max(time.Until(until), minPause)))
 	}
+}
+
+// sampleLoad sets the load that the next renewal writes.
+func (m *membership) sampleLoad() {
+	if m.events.Load == nil {
+		return
+	}
+	load := m.events.Load()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.self.Load = load
 }
 
 // lease returns when the lease ends by the clock of this process.
@@ -335,7 +377,7 @@ func (m *membership) load(ctx context.Context) error {
 	defer m.mu.Unlock()
 	for id, member := range members {
 		if before, listed := m.members[id]; listed && before.seq == member.seq {
-			member.heard = before.heard
+			member.Heard = before.Heard
 			members[id] = member
 		}
 	}
@@ -354,8 +396,11 @@ func decodeMember(id string, m *message) (*known, error) {
 	if err := json.Unmarshal(m.Data, &wire); err != nil {
 		return nil, fmt.Errorf("member %q: %w", id, err)
 	}
-	self := task.Member{ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining}
-	return &known{self, m.Seq, time.Now()}, nil
+	self := task.Member{
+		ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining,
+		Load: decodeLoad(wire.Load), Heard: time.Now(),
+	}
+	return &known{self, m.Seq}, nil
 }
 
 // read reads a member from the leader. It returns nil if the member is not alive.
@@ -437,7 +482,7 @@ func (m *membership) missed() bool {
 func (m *membership) process(msg *nats.Msg) {
 	s := m.s
 	if msg.Subject == s.offerSubject(m.self.ID) {
-		m.events.Offered(string(msg.Data))
+		m.processOffer(msg)
 		return
 	}
 	if id, ok := strings.CutPrefix(msg.Subject, s.memberHint("")); ok {
@@ -509,7 +554,7 @@ func (m *membership) processMember(id string, header nats.Header) {
 		delete(m.members, id)
 	} else if listed {
 		if seq, err := strconv.ParseUint(header.Get(headerSequence), 10, 64); err == nil && seq > member.seq {
-			member.seq, member.heard = seq, time.Now()
+			member.seq, member.Heard, member.Load = seq, time.Now(), decodeLoad(header.Get(headerLoad))
 		}
 		member.Draining = member.Draining || drains
 		m.members[id] = member
@@ -547,7 +592,7 @@ func (m *membership) checkSilent() bool {
 	m.mu.Lock()
 	silent := make(map[string]known)
 	for id, member := range m.members {
-		if id != m.self.ID && time.Since(member.heard) > 2*member.Lease {
+		if id != m.self.ID && time.Since(member.Heard) > 2*member.Lease {
 			silent[id] = member
 		}
 	}
@@ -596,7 +641,10 @@ func (m *membership) Members() []task.Member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := make([]task.Member, 0, len(m.members))
-	for _, member := range m.members {
+	for id, member := range m.members {
+		if id == m.self.ID {
+			member.Member = m.self
+		}
 		list = append(list, member.Member)
 	}
 	slices.SortFunc(list, func(a, b task.Member) int { return strings.Compare(a.ID, b.ID) })
@@ -667,6 +715,81 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 	return nil
 }
 
+// Query implements [task.Membership]. The request and each response must not be larger than the servers
+// accept. They use the subjects of offers, so that members need no further permissions.
+func (m *membership) Query(ctx context.Context, request []byte) (map[string][]byte, error) {
+	number := rand.Text()
+	m.mu.Lock()
+	waiting := make(map[string]bool, len(m.members))
+	for id := range m.members {
+		waiting[id] = true
+	}
+	delete(waiting, m.self.ID)
+	received := make(chan response, len(waiting))
+	m.queries[number] = received
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.queries, number)
+	}()
+	for id := range waiting {
+		if err := m.sendTo(id, headerQuery, number, request); err != nil {
+			return nil, wrap("query members", err)
+		}
+	}
+	responses := make(map[string][]byte, len(waiting))
+	for len(waiting) > 0 {
+		select {
+		case r := <-received:
+			if waiting[r.member] {
+				delete(waiting, r.member)
+				responses[r.member] = r.data
+			}
+		case <-ctx.Done():
+			return responses, nil
+		case <-m.expired:
+			return responses, nil
+		case <-m.left:
+			return responses, nil
+		case <-m.s.lifetime.Done():
+			return nil, task.ErrClosed
+		}
+	}
+	return responses, nil
+}
+
+// sendTo sends a request or a response of Query to a member. Header says which of them it is.
+func (m *membership) sendTo(member, header, number string, data []byte) error {
+	msg := &nats.Msg{Subject: m.s.offerSubject(member), Data: data, Header: nats.Header{}}
+	msg.Header.Set(header, number)
+	msg.Header.Set(headerMember, m.self.ID)
+	return m.s.nc.PublishMsg(msg)
+}
+
+// processOffer processes an offer, or a message of Query.
+func (m *membership) processOffer(msg *nats.Msg) {
+	from := msg.Header.Get(headerMember)
+	if number := msg.Header.Get(headerQuery); number != "" {
+		var data []byte
+		if m.events.Queried != nil {
+			data = m.events.Queried(msg.Data)
+		}
+		m.sendTo(from, headerResponse, number, data) // the response may be lost
+		return
+	}
+	if number := msg.Header.Get(headerResponse); number != "" {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		select {
+		case m.queries[number] <- response{from, msg.Data}:
+		default: // Query has returned, or the response came twice
+		}
+		return
+	}
+	m.events.Offered(string(msg.Data))
+}
+
 // Drain implements [task.Membership]. The next renewal, which follows at once, announces it.
 func (m *membership) Drain() {
 	m.mu.Lock()
@@ -675,7 +798,6 @@ func (m *membership) Drain() {
 		return
 	}
 	m.self.Draining = true
-	m.members[m.self.ID] = known{Member: m.self}
 	close(m.drained)
 }
 

@@ -47,6 +47,14 @@ type FleetStore struct {
 	cut    bool
 	closed bool
 	member *membership // the latest; nil before the first Join
+	// last is what the others know of the member while the store is cut off.
+	last heartbeat
+}
+
+// heartbeat is what a member renews.
+type heartbeat struct {
+	load  task.Load
+	heard time.Time
 }
 
 var _ task.Shared = (*FleetStore)(nil)
@@ -58,11 +66,18 @@ var ErrCut = errors.New("memory: the store is cut off")
 // and it receives no events. Its lease ends after [task.Member].Lease.
 func (s *FleetStore) Cut() {
 	s.mu.Lock()
+	m := s.member
+	s.mu.Unlock()
+	var last heartbeat
+	if m != nil {
+		last = m.heartbeat()
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cut {
 		return
 	}
-	s.cut = true
+	s.cut, s.last = true, last
 	if m := s.member; m != nil {
 		m.expiry = time.AfterFunc(m.self.Lease, func() { s.fleet.remove(m) })
 	}
@@ -312,14 +327,36 @@ func (m *membership) Self() task.Member {
 	return m.self
 }
 
+// heartbeat returns what the others know of the member. The caller holds no lock: Load of the events
+// may take those of a Manager, which may be held in calls of this package.
+func (m *membership) heartbeat() heartbeat {
+	s := m.store
+	s.mu.Lock()
+	cut, last := s.cut, s.last
+	s.mu.Unlock()
+	if cut {
+		return last
+	}
+	now := heartbeat{heard: time.Now()}
+	if m.events.Load != nil {
+		now.load = m.events.Load()
+	}
+	return now
+}
+
 // Members implements [task.Membership].
 func (m *membership) Members() []task.Member {
 	f := m.store.fleet
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	list := make([]task.Member, len(f.members))
-	for i, each := range f.members {
+	members := slices.Clone(f.members)
+	list := make([]task.Member, len(members))
+	for i, each := range members {
 		list[i] = each.self
+	}
+	f.mu.Unlock()
+	for i, each := range members {
+		now := each.heartbeat()
+		list[i].Load, list[i].Heard = now.load, now.heard
 	}
 	return list
 }
@@ -329,7 +366,10 @@ func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
 	if err := m.store.reachable(); err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(m.Members(), func(each task.Member) bool { return each.ID == id }), nil
+	f := m.store.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.members, func(each *membership) bool { return each.self.ID == id }), nil
 }
 
 // Orphans implements [task.Membership].
@@ -403,6 +443,28 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 		to.events.Offered(id)
 	}
 	return nil
+}
+
+// Query implements [task.Membership]. Members that are cut off do not respond, and ctx need not end.
+func (m *membership) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
+	if err := m.store.reachable(); err != nil {
+		return nil, err
+	}
+	f := m.store.fleet
+	f.mu.Lock()
+	members := slices.Clone(f.members)
+	f.mu.Unlock()
+	responses = map[string][]byte{}
+	for _, each := range members {
+		if each == m || each.store.reachable() != nil {
+			continue
+		}
+		responses[each.self.ID] = nil
+		if each.events.Queried != nil {
+			responses[each.self.ID] = each.events.Queried(request)
+		}
+	}
+	return responses, nil
 }
 
 // Drain implements [task.Membership].

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,8 @@ func RunFleet(t *testing.T, fleet Fleet) {
 	}{
 		{"members join and leave", membersJoin},
 		{"a member drains", memberDrains},
+		{"members report their load", loadReported},
+		{"members respond to a query", queries},
 		{"a lease ends", leaseEnds},
 		{"changes by other members are reported", changesReported},
 		{"changes during a lost connection are reported", changesWhileCut},
@@ -214,6 +217,105 @@ func memberDrains(t *testing.T, fleet Fleet) {
 	if c.Self().Draining {
 		t.Error("a member drains that has just joined")
 	}
+}
+
+func loadReported(t *testing.T, fleet Fleet) {
+	stores := fleet.Open(t, 2)
+	var running atomic.Int64
+	running.Store(1)
+	a := join(t, stores[0], task.Member{Lease: time.Minute})
+	begun := time.Now()
+	b, err := stores[1].Join(t.Context(), task.Member{Lease: 2 * time.Second}, task.Events{
+		Departed: func() {}, Offered: func(string) {},
+		Load: func() task.Load { return task.Load{Running: int(running.Load()), Queued: 2, Parked: 3} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Leave(context.Background()) })
+	// find returns the second member as a member lists it.
+	find := func(list []task.Member) (found task.Member) {
+		for _, m := range list {
+			if m.ID == b.Self().ID {
+				found = m
+			}
+			if m.ID == a.Self().ID && (m.Load != task.Load{} || m.Heard.IsZero()) {
+				t.Errorf("the member without load is %+v", m)
+			}
+		}
+		return found
+	}
+	eventually(t, "the first member knew the second", func() bool { return find(a.Members()).ID != "" })
+	// The clocks of members and stores differ a little.
+	if m := find(a.Members()); m.Load != (task.Load{Running: 1, Queued: 2, Parked: 3}) || m.Heard.Before(begun.Add(-time.Second)) || m.Heard.After(time.Now()) {
+		t.Errorf("the second member is %+v", m)
+	}
+	if m := find(b.Members()); m.Load.Queued != 2 || m.Heard.IsZero() {
+		t.Errorf("the second member is %+v to itself", m)
+	}
+	changed := time.Now()
+	running.Store(10)
+	eventually(t, "the first member knew the new load", func() bool { return find(a.Members()).Load.Running == 10 })
+	if m := find(a.Members()); m.Heard.Before(changed) {
+		t.Errorf("the second member was heard at %v, and has changed at %v", m.Heard, changed)
+	}
+	fleet.Cut(t, stores[1])
+	eventually(t, "the first member had not heard from the second for a second, or had found it dead", func() bool {
+		m := find(a.Members())
+		return m.ID == "" || time.Since(m.Heard) > time.Second
+	})
+	<-a.departed
+}
+
+func queries(t *testing.T, fleet Fleet) {
+	stores := fleet.Open(t, 4)
+	a := join(t, stores[0], task.Member{Lease: time.Minute})
+	var ids []string
+	for i, s := range stores[1:] {
+		var respond func([]byte) []byte
+		if i < 2 {
+			respond = func(request []byte) []byte { return fmt.Appendf(nil, "%s to %d", request, i) }
+		}
+		m, err := s.Join(t.Context(), task.Member{Lease: time.Minute}, task.Events{
+			Departed: func() {}, Offered: func(id string) { t.Errorf("%q was offered", id) }, Queried: respond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Leave(context.Background()) })
+		ids = append(ids, m.Self().ID)
+	}
+	eventually(t, "the first member knew the others", func() bool { return len(a.Members()) == 4 })
+	// check queries until all of the given responses arrive, because messages may be lost.
+	check := func(want map[string]string) {
+		t.Helper()
+		eventually(t, "all members responded", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			responses, err := a.Query(ctx, []byte("request"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for id, data := range responses {
+				if text, ok := want[id]; !ok || text != string(data) {
+					t.Errorf("member %s of %v responded with %q", id, ids, data)
+				}
+			}
+			return len(responses) == len(want)
+		})
+	}
+	check(map[string]string{ids[0]: "request to 0", ids[1]: "request to 1", ids[2]: ""})
+	heal := fleet.Cut(t, stores[1])
+	check(map[string]string{ids[1]: "request to 1", ids[2]: ""})
+	heal()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := a.Query(ended, nil); err != nil {
+		t.Errorf("query with an ended context: %v", err)
+	}
+	a.store.Close()
+	_, err := a.Query(t.Context(), nil)
+	fails(t, "query of a closed store", task.ErrClosed, err)
 }
 
 func leaseEnds(t *testing.T, fleet Fleet) {
