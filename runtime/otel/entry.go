@@ -13,7 +13,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
-// kind identifies operations that have the same attributes, except for those of a single one.
+// kind identifies operations that have the same attributes, except for those of a single operation.
 type kind struct {
 	server   bool // this end receives the message
 	method   string
@@ -22,7 +22,8 @@ type kind struct {
 	info     transport.Info
 }
 
-// hash returns a number that few kinds share. It takes less time than a hash of everything.
+// hash returns a number that few kinds share. It reads only some bytes, which is faster than a hash
+// of all fields.
 func (k *kind) hash() int {
 	n := 2*len(k.method) + side(k.server)
 	if last := len(k.target) - 1; last >= 0 {
@@ -31,7 +32,7 @@ func (k *kind) hash() int {
 	return n
 }
 
-// entry holds what all operations of a kind share, so that it is made once.
+// entry holds the name, the options and the attributes that all operations of a kind share.
 type entry struct {
 	kind     kind
 	span     string
@@ -50,8 +51,8 @@ type copied[K comparable, V any] struct {
 	current atomic.Pointer[map[K]V]
 }
 
-// get returns the value of a key, which add makes if it is missing. ok is false if there is no room
-// for it.
+// get returns the value of a key. If the key is missing, get calls add and stores its value. It
+// returns false if the key is missing and the map is full.
 func (c *copied[K, V]) get(key K, max int, add func() V) (v V, ok bool) {
 	if m := c.current.Load(); m != nil {
 		if v, ok = (*m)[key]; ok {
@@ -93,8 +94,8 @@ const (
 	maxFaults = 50   // of one kind
 )
 
-// entryOf returns the entry of a kind. If there are too many kinds, it returns that of a kind with
-// fewer attributes.
+// entryOf returns the entry of a kind. If there are too many kinds, it returns the entry of a more
+// general kind.
 func (t *Telemetry) entryOf(k kind) *entry {
 	recent := &t.recent[k.hash()%len(t.recent)]
 	if e := recent.Load(); e != nil && e.kind == k {
@@ -112,7 +113,7 @@ func (t *Telemetry) entryOf(k kind) *entry {
 	if k.target != "" {
 		rest.target = other
 	}
-	// The number of these is bounded by that of methods.
+	// There is at most one more general kind per side, method and kind of target.
 	e, _ = t.entries.get(rest, 2*maxKinds, func() *entry { return t.newEntry(rest) })
 	return e
 }
@@ -162,8 +163,8 @@ func recordOptions(attrs []attribute.KeyValue) []metric.RecordOption {
 	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attrs...))}
 }
 
-// record returns the options for the metric of an operation that has ended with f, which is zero for
-// success.
+// record returns the options for the metric of an operation that has ended with f. The zero fault
+// is success.
 func (e *entry) record(f fault) []metric.RecordOption {
 	if f == (fault{}) {
 		return e.success
@@ -183,7 +184,7 @@ func (e *entry) failed(f fault) []metric.RecordOption {
 	return options
 }
 
-// side is the index of the values of clients and servers.
+// side returns the index of a side in arrays: 0 for clients, 1 for servers.
 func side(server bool) int {
 	if server {
 		return 1

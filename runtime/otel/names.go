@@ -68,8 +68,8 @@ const (
 	fleetLapsed    = "mcpwire.fleet.lapsed_leases"
 )
 
-// Names of the spans of tasks. That of a run is followed by the name of the tool, and that of an
-// input request by its method.
+// Names of the spans of tasks. The name of the tool follows spanRun, and the method of the input
+// request follows spanWait.
 const (
 	spanRun  = "mcpwire.task.run"
 	spanWait = "mcpwire.task.input"
@@ -83,8 +83,8 @@ const other = "_OTHER"
 // toolError is the error.type of a tool's result with isError.
 const toolError = "tool_error"
 
-// bounds are the buckets that the conventions advise for durations, in seconds.
+// bounds are the bucket boundaries for durations in seconds, from the conventions.
 var bounds = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
-// storeBounds are the buckets for calls of a store.
+// storeBounds are the bucket boundaries for calls of a store, in seconds.
 var storeBounds = []float64{0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5}

@@ -46,7 +46,7 @@ type outcome struct {
 // fault is the error of an outcome, without its message.
 type fault struct {
 	errorType string // "" for success
-	code      string // of an error answer, or ""
+	code      string // code of an error response, or ""
 }
 
 // silent reports whether messages of a method are not observed. A call may send hundreds of them,
@@ -149,7 +149,7 @@ func (t *Telemetry) begin(ctx context.Context, e *entry, options []trace.SpanSta
 	return derived, op
 }
 
-// endReceived ends what beginReceived has begun.
+// endReceived ends an operation of beginReceived.
 func (t *Telemetry) endReceived(ctx context.Context, op *operation, req *session.Request, result codec.Encoder, err error) {
 	if op.entry == nil {
 		return
@@ -189,7 +189,7 @@ func received(result codec.Encoder) (out outcome) {
 	return out
 }
 
-// unwrap returns the value that v adds members to, if it adds any.
+// unwrap returns the innermost value of v. The values around it add members to its JSON.
 func unwrap(v codec.Encoder) codec.Encoder {
 	for {
 		u, ok := v.(interface{ Unwrap() codec.Encoder })
@@ -200,8 +200,8 @@ func unwrap(v codec.Encoder) codec.Encoder {
 	}
 }
 
-// maxMethod is the length in bytes up to which methods that the protocol does not define have a name
-// of their own.
+// maxMethod is the maximum length in bytes of methods that are reported by name although the
+// protocol does not define them.
 const maxMethod = 100
 
 // sending returns middleware that observes sent messages. If client is set, it also observes the
@@ -230,7 +230,7 @@ func (t *Telemetry) sending(client bool) session.SendMiddleware {
 	}
 }
 
-// clientOpened observes a session of a client. A session that replaces a lost one is the same.
+// clientOpened observes a session of a client. It does nothing if it already observes the session.
 func (t *Telemetry) clientOpened(s *session.Session) {
 	if _, known := t.opened.Load(s); known {
 		return
@@ -284,7 +284,7 @@ func (t *Telemetry) beginSent(ctx context.Context, call *session.Call) (derived 
 	return derived, op
 }
 
-// endSent ends what beginSent has begun.
+// endSent ends an operation of beginSent.
 func (t *Telemetry) endSent(ctx context.Context, op *operation, call *session.Call, result json.RawMessage, err error) {
 	if op.entry == nil {
 		return
@@ -298,7 +298,7 @@ func (t *Telemetry) endSent(ctx context.Context, op *operation, call *session.Ca
 			out.message = e.Message
 		}
 	} else if call.Method == mcp.MethodToolsCall {
-		// Most results have no such member, which a search for the text finds out faster.
+		// Most results have no such member. A search for the text is faster than decoding.
 		if bytes.Contains(result, []byte(`"isError"`)) {
 			if value, _ := codec.Member(result, "isError"); string(value) == "true" {
 				out.errorType = toolError
@@ -326,7 +326,7 @@ func (t *Telemetry) end(op *operation, out *outcome) {
 	t.durations[side(e.kind.server)].Record(op.ctx, took.Seconds(), e.record(out.fault)...)
 }
 
-// maxMessage is the length in bytes up to which a span has the message of an error.
+// maxMessage is the maximum length in bytes of the message of an error in a span.
 const maxMessage = 1024
 
 // fail adds the error of an outcome, if there is one, to a span.
@@ -350,8 +350,8 @@ func (f fault) attributes() (attrs []attribute.KeyValue) {
 	return attrs
 }
 
-// faultOfSender reports whether an error answer means that the receiver cannot serve the request as
-// it was sent. The conventions do not count that as an error of the receiver.
+// faultOfSender reports whether a code means that the request itself is at fault. The conventions
+// do not count such a response as an error of the receiver.
 func faultOfSender(code int64) bool {
 	switch code {
 	case jsonrpc.CodeParseError, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, server.CodeResourceNotFound:
@@ -360,7 +360,7 @@ func faultOfSender(code int64) bool {
 	return false
 }
 
-// maxURI is the length in bytes up to which a span has a URI.
+// maxURI is the maximum length in bytes of a URI in a span.
 const maxURI = 2048
 
 // single appends the attributes of a single operation.
@@ -397,7 +397,7 @@ func known(name string, kind server.Kind, has func(server.Feature) bool) string 
 	return name
 }
 
-// described returns the member of the params of a method that spans have, or "" for none.
+// described returns the name of the member of params that spans report for a method, or "".
 func described(method string) string {
 	switch method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
@@ -425,7 +425,7 @@ func idText(id jsonrpc.ID) string {
 // codeText returns the error.type for a code.
 func codeText(code int64) string { return strconv.FormatInt(code, 10) }
 
-// classify returns the error.type of an error, and its code if it is an error answer.
+// classify returns the error.type of an error, and the code if it is an error response.
 func classify(ctx context.Context, err error) (errorType, code string) {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
 		code = codeText(e.Code)

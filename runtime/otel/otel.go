@@ -24,22 +24,22 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Options configures [New]. The zero value is useful.
+// Options configures [New]. The zero value uses the global providers.
 type Options struct {
 	// TracerProvider makes the tracer. The default is the global one.
 	TracerProvider trace.TracerProvider
 	// MeterProvider makes the meter. The default is the global one.
 	MeterProvider metric.MeterProvider
-	// Propagator reads and writes the fields of the _meta of messages. The default is that of the W3C:
-	// traceparent, tracestate and baggage.
+	// Propagator reads and writes the fields of the _meta of messages. The default handles the
+	// fields of W3C Trace Context and W3C Baggage: traceparent, tracestate and baggage.
 	Propagator propagation.TextMapPropagator
 	// Logger receives the panics of the providers. If it is nil, they go to [slog.Default].
 	Logger *slog.Logger
 }
 
-// Telemetry traces and measures the servers, clients and Managers whose configurations it has
-// changed. It has no goroutines and needs no Close. Its methods may be called concurrently, but not
-// for the same configuration.
+// Telemetry traces and measures the servers, clients and Managers whose configurations were passed
+// to its methods. Create a Telemetry with [New]. It has no goroutines and needs no Close. Its
+// methods may be called concurrently, but not for the same configuration.
 type Telemetry struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
@@ -64,7 +64,7 @@ type Telemetry struct {
 	isFleet  bool       // see reading
 }
 
-// observed is what callbacks of the meter read.
+// observed has the functions that callbacks of the meter call to read a Manager or a server.
 type observed struct {
 	manager func() *task.Manager // returns nil before its server has started
 	streams func() int           // nil for none
@@ -175,7 +175,7 @@ func (t *Telemetry) instruments(m metric.Meter) error {
 	return errors.Join(append(faults, err)...)
 }
 
-// reading is what callbacks of the meter report.
+// reading holds the values that callbacks of the meter report.
 type reading struct {
 	task.Stats
 	members    int  // of the largest fleet
@@ -184,7 +184,7 @@ type reading struct {
 	hasStreams bool // there is a server
 }
 
-// read reads everything that is observed, and forgets Managers that are closed.
+// read returns the sums over all observed Managers and servers, and removes closed Managers.
 func (t *Telemetry) read() (sum reading) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +225,7 @@ func (t *Telemetry) read() (sum reading) {
 }
 
 // Server makes the server of a configuration report its requests, its sessions, its steps and its
-// tasks. Call it once, when all other fields are set, and before [server.New].
+// tasks. Call it once, after all other fields are set, and before [server.New].
 func (t *Telemetry) Server(cfg *server.Config) {
 	t.Session(&cfg.Session)
 	cfg.Session.Receiving = cfg.Session.Receiving[1:] // replaced by Middleware, which knows the features
@@ -270,7 +270,7 @@ func (t *Telemetry) Server(cfg *server.Config) {
 }
 
 // Client makes the client of these options report its requests, its session and the requests of the
-// server. Call it once, when all other fields are set.
+// server. Call it once, after all other fields are set, and before the client connects.
 func (t *Telemetry) Client(o *client.Options) {
 	t.Session(&o.Session)
 	o.Session.Sending[0] = t.sending(true)

@@ -16,8 +16,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// maxField is the length in bytes up to which a field of a peer is used. It is the limit of W3C
-// Baggage.
+// maxField is the maximum length in bytes of a field of a peer; longer fields are ignored. It is
+// the limit of W3C Baggage.
 const maxField = 8192
 
 // outgoing is a carrier that writes the _meta of a message.

@@ -11,9 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Store returns a store that measures the calls of s, except Wait and Scan, which take as long as
-// their callers want. It is a [task.Exclusive], a [task.Shared] and a [task.HealthChecker] if s is.
-// [Telemetry.Server] and [Telemetry.Tasks] call it.
+// Store returns a store that measures the calls of s, except Wait and Scan: their callers decide
+// how long they take. The store is a [task.Exclusive], a [task.Shared] or a [task.HealthChecker] if
+// s is. [Telemetry.Server] and [Telemetry.Tasks] call it.
 func (t *Telemetry) Store(s task.Store) task.Store {
 	m := &measured{Store: s, t: t}
 	e, exclusive := s.(task.Exclusive)

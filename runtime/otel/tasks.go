@@ -102,7 +102,7 @@ func (o *observer) Run(ctx context.Context, r task.Record) (context.Context, fun
 	}
 }
 
-// ran returns how a run has ended, and a word for it.
+// ran returns the outcome of a run, and the value of mcpwire.task.outcome.
 func ran(ctx context.Context, result codec.Encoder, err error) (out outcome, word string) {
 	cause := context.Cause(ctx)
 	switch {
