@@ -8,9 +8,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Bus passes messages between the servers of a fleet, over a subject of core NATS. It implements the
-// interface Bus of [runtime/server]. NATS delivers a message at most once: after the connection was
-// broken, and after messages were dropped, the Bus reports that some may be lost.
+// Bus passes messages between the servers of a fleet, over a subject of core NATS. It implements
+// the interface Bus of [runtime/server]. NATS delivers a message at most once. After the connection
+// broke, and after messages were dropped, the Bus reports to its subscribers that messages may be
+// lost.
 //
 // [runtime/server]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/server#Bus
 type Bus struct {
@@ -25,8 +26,8 @@ type Bus struct {
 // DefaultBusSubject is the default subject of a [Bus].
 const DefaultBusSubject = "mcp-bus"
 
-// NewBus returns a Bus. All servers of a fleet use the same subject, and other fleets others. No
-// stream needs to store it. If it is empty, it is [DefaultBusSubject].
+// NewBus returns a Bus over a subject; the default is [DefaultBusSubject]. All servers of a fleet
+// use the same subject, and each fleet another one. The Bus needs no stream.
 func NewBus(nc *nats.Conn, subject string) *Bus {
 	if subject == "" {
 		subject = DefaultBusSubject
@@ -34,9 +35,9 @@ func NewBus(nc *nats.Conn, subject string) *Bus {
 	return &Bus{nc: nc, subject: subject}
 }
 
-// Publish sends a message. It returns when the message is in the buffer of the connection. If the
-// connection breaks before the server has the message, the Bus tells the subscribers, once it is
-// connected again, that messages may be lost. So it does if Publish fails.
+// Publish sends a message. It returns when the message is in the buffer of the connection. If
+// Publish fails, or if the connection breaks before the server has the message, the Bus reports to
+// the subscribers after the next connect that messages may be lost.
 func (b *Bus) Publish(_ context.Context, message []byte) error {
 	// The connection may break before and after, and confirm may run in between.
 	b.sent.Add(1)
@@ -70,7 +71,8 @@ func (b *Bus) confirm() {
 	}()
 }
 
-// maxPending is how many messages may be pending for a subscriber. Further ones are dropped.
+// maxPending is the maximum number of messages that are pending for a subscriber. Further messages
+// are dropped.
 const maxPending = 8192
 
 // Subscribe calls receive with each message until stop is called, and with nil if messages may have

@@ -1,26 +1,26 @@
 // Package jetstreamstore stores the sessions and event streams of Streamable HTTP in NATS
-// JetStream, so that any of several processes behind a plain load balancer serves them. It needs
-// NATS 2.12 or later.
+// JetStream. Any of several processes behind a plain load balancer can then serve them. It needs
+// nats-server 2.12 or newer.
 //
 // # Store
 //
-// A [Store] is a [streamable.SessionStore]. All sessions of a fleet are in one stream of JetStream,
-// which [Open] creates: with [Options].Replicas copies, a size limit, and a maximum age. Its
-// metadata has the version of the schema. Subjects contain a hash of the session id, not the id,
-// which is a secret. A second stream has a short message for each process that has joined.
+// A [Store] is a [streamable.SessionStore]. All sessions of a fleet are in one stream of JetStream.
+// [Open] creates the stream with [Options].Replicas replicas, a maximum size, and a maximum age.
+// Its metadata has the version of the schema. The id of a session is a secret, so subjects contain
+// a hash of it. A second stream has a short message for each process that has joined.
 //
-// Append returns when a majority of the replicas has the event. With one replica, a crash of the
-// machine may lose the events of the last two minutes, because the engine synchronizes with the
-// disk at that interval (sync_interval).
+// Append returns when a majority of the replicas has the event. By default, a server synchronizes
+// its files with the disk every two minutes (sync_interval). With one replica, a crash of the
+// machine may lose the events since then.
 //
 // # Several processes
 //
 // [Store.Join] returns a [streamable.Locator] for [streamable.HandlerOptions]. Each session has one
-// holder, which the other processes forward its requests to. The claim of the holder is a message
-// in the same stream as the events, and JetStream accepts a write to the session only if that
-// message is still the newest claim. A process that was replaced, for instance because it was cut
-// off, can write nothing more, whatever its clock says. That holds for Stores that have joined: of
-// processes that share a stream, all must join.
+// holder; the other processes forward requests of the session to it. The claim of the holder is a
+// message in the same stream as the events, and JetStream accepts a write to the session only if
+// that message is still the newest claim. So all writes of a process that was replaced fail,
+// independent of its clock. This protects only Stores that have joined: all processes that share a
+// stream must join.
 //
 // A [Bus] passes changes of lists and resources between the servers of a fleet.
 package jetstreamstore
@@ -41,38 +41,41 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// ErrSchema is returned if the stream was written by a newer version of this package, or is not a
-// stream of this package.
+// ErrSchema is returned by [Open] if another version of this package, or another program, has
+// created the stream.
 var ErrSchema = errors.New("jetstreamstore: unknown schema")
 
 // Options configures a [Store]. The zero value means the defaults.
 type Options struct {
-	// Name is the name of the stream, and the first token of its subjects; default [DefaultName].
-	// The stream of processes is called Name-processes. The Stores of a fleet have the same name,
-	// and other fleets have others. It has letters, digits, - and _.
+	// Name is the name of the stream, and the first token of its subjects: letters, digits, - and
+	// _; default [DefaultName]. The stream of processes is called Name-processes. The Stores of one
+	// fleet have the same name, and each fleet has another name.
 	Name string
 
 	// Replicas is the number of servers that store each message: 1, 3 or 5; default 1. With 3, any
 	// one of the servers may fail.
 	Replicas int
 
-	// MaxBytes limits the size of the stream; default [DefaultMaxBytes]. Above it, the oldest
-	// events of all sessions are deleted. If sessions without events fill it, writes fail.
+	// MaxBytes is the maximum size of the stream in bytes; default [DefaultMaxBytes]. When the
+	// stream is full, a write deletes the oldest events of all sessions. If sessions without events
+	// fill the stream, writes fail.
 	MaxBytes int64
 
-	// MaxSessionBytes limits the events and unanswered requests of a session; default
-	// [DefaultSessionBytes], and at most MaxBytes. Above it, the oldest events of the session are
-	// deleted. A longer event is rejected with [transport.ErrTooLong].
+	// MaxSessionBytes is the maximum size of the events and unanswered requests of a session in
+	// bytes; default [DefaultSessionBytes], and at most MaxBytes. Above it, a write deletes the
+	// oldest events of the session. A single event above it is rejected with
+	// [transport.ErrTooLong].
 	MaxSessionBytes int
 
-	// MaxAge is how long an unused session is stored at least; default [DefaultMaxAge], at least a
-	// second. It counts from the last change or Touch. JetStream deletes the session no later than
-	// twice MaxAge after it. Events of sessions in use are deleted twice MaxAge after they were
-	// sent.
+	// MaxAge is the minimum time for which an unused session is stored, from its last change or
+	// Touch on; default [DefaultMaxAge], at least a second. JetStream deletes the session no later
+	// than twice MaxAge after that. It deletes events of sessions in use twice MaxAge after they
+	// were sent.
 	MaxAge time.Duration
 
-	// Timeout limits how long a write or a read waits for JetStream, for instance while it elects
-	// a leader, if the context has no earlier deadline; default [DefaultTimeout].
+	// Timeout is the maximum time for which a write or a read waits for JetStream, for instance
+	// during an election of a leader; default [DefaultTimeout]. An earlier deadline of the context
+	// applies.
 	Timeout time.Duration
 
 	// Logger receives events that are not returned as errors. If it is nil, warnings and errors go
@@ -122,8 +125,8 @@ const (
 	schemaVersion = "1"
 )
 
-// Store stores sessions and streams in JetStream. It is a [streamable.SessionStore]. Open one with
-// [Open]. It has nothing to close. Its methods may be called concurrently.
+// Store stores sessions and streams in JetStream. It is a [streamable.SessionStore]. Create a Store
+// with [Open]; it needs no Close. Its methods may be called concurrently.
 type Store struct {
 	o      Options
 	js     jetstream.JetStream
@@ -139,9 +142,9 @@ type Store struct {
 
 var _ streamable.SessionStore = (*Store)(nil)
 
-// Open opens the store, and creates its stream if there is none. If Replicas, MaxBytes or MaxAge
-// differ from those of an existing stream, it changes the stream. It fails with [ErrSchema] if the
-// stream belongs to something else.
+// Open opens the store, and creates its stream if it does not exist. If Replicas, MaxBytes or
+// MaxAge of an existing stream differ, Open changes the stream. It fails with [ErrSchema] if the
+// stream is not a stream of this version of the package.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{o: o, js: js, api: apiPrefix(js.Options()), now: time.Now, sessions: map[string]*entry{}}

@@ -19,23 +19,23 @@ import (
 // ErrNotJoined is returned while the lease of a [Locator] has ended, and after Close.
 var ErrNotJoined = errors.New("jetstreamstore: process has no lease")
 
-// LocatorOptions describes a process to the others of its fleet.
+// LocatorOptions describes a process to the other processes of its fleet.
 type LocatorOptions struct {
 	// URL is the address at which the other processes reach the endpoint of this one, such as
 	// "http://10.0.0.7:8080/mcp". It is required. The path may differ from that of clients.
 	URL string
 
-	// Lease is the time after which a process that JetStream does not hear from counts as dead, in
-	// whole seconds; default [DefaultLease], at least a second. The process renews it every third
-	// of that time.
+	// Lease is the time after which a process counts as dead if it has not renewed its lease, in
+	// whole seconds; default [DefaultLease], at least a second. The process renews its lease after
+	// each third of that time.
 	Lease time.Duration
 }
 
 // DefaultLease is the default of [LocatorOptions].Lease.
 const DefaultLease = 20 * time.Second
 
-// Locator is a [streamable.Locator] that stores claims in the stream of a [Store]. [Store.Join]
-// makes one; end it with Close.
+// Locator is a [streamable.Locator] that stores claims in the stream of a [Store]. Create a Locator
+// with [Store.Join], and end it with Close.
 //
 // The process has a message that JetStream deletes when the lease ends. It is in a stream of its own,
 // so that a process can renew its lease when sessions fill the other one. If the process cannot renew
@@ -50,7 +50,7 @@ type Locator struct {
 
 	mu      sync.Mutex
 	process string // id of this process; "" without a lease
-	writes  uint64 // number of claims that it has tried to write
+	writes  uint64 // number of claims that this process has tried to write
 	// seen are the latest messages of other processes, by id.
 	seen map[string]seenLease
 }
@@ -99,22 +99,22 @@ func (s *Store) Join(ctx context.Context, o LocatorOptions) (*Locator, error) {
 	return l, nil
 }
 
-// Close ends the lease: other processes claim the sessions at once. Shut down the Handler before.
-// Close may be called repeatedly.
+// Close ends the lease: other processes can claim the sessions at once. Shut down the Handler
+// first. Close may be called repeatedly.
 func (l *Locator) Close() error {
 	l.cancel()
 	<-l.done
 	return nil
 }
 
-// lease is the message with which a process is alive.
+// lease is the message that marks a process as alive.
 type lease struct {
 	process string
 	seq     uint64
 	renewed time.Time // before the message was sent
 }
 
-// processRecord is the content of that message.
+// processRecord is the content of the message of a lease.
 type processRecord struct {
 	URL   string `json:"url"`
 	Lease int64  `json:"leaseMs,omitempty"` // absent in the messages of earlier versions
@@ -237,8 +237,9 @@ func (l *Locator) extend(ctx context.Context, a *lease) error {
 	}
 }
 
-// confirm is called if the message of the process is not the one that the process knows. It fails
-// with [ErrNotJoined] if there is none. Otherwise an attempt after the time began has written it.
+// confirm reads the message of the process after a conflict. It fails with [ErrNotJoined] if there
+// is no message. A message with another sequence is that of an earlier attempt, after the time
+// began.
 func (l *Locator) confirm(ctx context.Context, a *lease, began time.Time) error {
 	m, err := l.s.get(ctx, l.s.processStream(), map[string]any{"last_by_subj": l.s.processSubject(a.process)})
 	switch {
@@ -282,7 +283,7 @@ func (l *Locator) lose() {
 	}
 }
 
-// claim is the content of a message of kindClaim: which process holds a session.
+// claim is the content of a message of kindClaim: the process that holds a session.
 type claim struct {
 	Process string `json:"process,omitempty"` // "" if the session was released
 	Epoch   uint64 `json:"epoch"`             // number of claims of the session so far
@@ -377,8 +378,9 @@ func (l *Locator) Alive(ctx context.Context, holder streamable.Holder) (bool, er
 	return err == nil, err
 }
 
-// address returns the URL of a living process. It fails with errNoMessage for others. A process whose
-// message stays the same for two of its leases has ended, whatever the clocks of the servers say.
+// address returns the URL of a living process. It fails with errNoMessage if the process is dead. A
+// process whose message stays the same for two of its leases has ended, whatever the clocks of the
+// servers say.
 func (l *Locator) address(ctx context.Context, process string) (string, error) {
 	subject := l.s.processSubject(process)
 	m, err := l.s.get(ctx, l.s.processStream(), map[string]any{"last_by_subj": subject})

@@ -44,8 +44,8 @@ func (s *Store) request(ctx context.Context, subject string, req any) ([]byte, e
 	}
 }
 
-// get returns the message of a stream that a request describes, as its leader knows it. Replicas
-// that follow may be behind.
+// get returns the message that a request describes from the leader of a stream. Other replicas may
+// be behind.
 func (s *Store) get(ctx context.Context, stream string, req map[string]any) (*message, error) {
 	text, err := s.request(ctx, "STREAM.MSG.GET."+stream, req)
 	if err != nil {
@@ -72,18 +72,17 @@ func (s *Store) newest(ctx context.Context, subject string) (*message, error) {
 	return s.get(ctx, s.o.Name, map[string]any{"last_by_subj": subject})
 }
 
-// A batch of reads has at most so many messages, and ends after so many bytes.
+// Maximum number of messages of a batch, and the number of bytes after which it ends.
 const (
 	batchMessages = 256
 	batchBytes    = 1 << 20
 )
 
-// lastSequenceHeader is the header field with the sequence of the message before in the same batch.
+// lastSequenceHeader is the header field with the sequence of the previous message of the batch.
 const lastSequenceHeader = "Nats-Last-Sequence"
 
 // scan calls f with the messages of a subject from a sequence on, in order, until f returns false.
-// They come in batches from any replica. If that replica does not have the message upTo yet, scan
-// tries again.
+// It reads batches from any replica. If a replica does not have message upTo yet, scan tries again.
 func (s *Store) scan(ctx context.Context, subject string, from, upTo uint64, f func(*message) bool) error {
 	for from <= upTo {
 		next, more, err := s.batch(ctx, subject, from, f)
@@ -109,7 +108,7 @@ func (s *Store) scan(ctx context.Context, subject string, from, upTo uint64, f f
 	return nil
 }
 
-// batch reads one batch. It returns the sequence after the last message; more is false if f has
+// batch reads one batch. It returns the sequence after the last message; more is false once f has
 // returned false.
 func (s *Store) batch(ctx context.Context, subject string, from uint64, f func(*message) bool) (next uint64, more bool, err error) {
 	nc := s.js.Conn()
@@ -205,12 +204,12 @@ func decodePart(data []byte) (p part, ok bool) {
 	return p, true
 }
 
-// assembler puts events together from the messages of one stream. A message may be there twice, if
-// the answer to the first attempt was lost, and the rest of a long event may be missing, if its
-// process died. So the first complete event of each number counts.
+// assembler puts events together from the messages of one stream. A message may occur twice if the
+// answer to the first attempt was lost. The rest of a long event may be missing if its process
+// died. So the first complete event of each number counts.
 type assembler struct {
 	last uint64 // number of the last complete event
-	next part   // the parts of the next one; index is that of the next part
+	next part   // the parts of the next event; its index is that of the next part
 }
 
 // add adds a message. complete reports whether it completes the event e.
@@ -239,7 +238,7 @@ func (a *assembler) add(data []byte) (e streamable.Event, complete bool) {
 	return e, true
 }
 
-// maxRead is how many bytes of events one call of Events returns, and one event more.
+// maxRead is the number of bytes of events after which a call of Events returns.
 const maxRead = 1 << 20
 
 // Events returns the next events of a stream after the event with the number after.

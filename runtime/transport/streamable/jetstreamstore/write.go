@@ -18,8 +18,8 @@ import (
 // overhead is the size of an event or of the ids of requests in addition to its text, in bytes.
 const overhead = 128
 
-// entry is what the Store remembers of a session that this process writes. Without it, sizes would
-// have to be read before each write. It is never wrong: only the holder of a session writes to it.
+// entry caches the claim and the sizes of a session that this process writes, so that a write need
+// not read them. It is always up to date: only the holder of a session writes to the session.
 type entry struct {
 	lost func() // see [Store.Join]; nil without a claim
 
@@ -39,8 +39,7 @@ type segment struct {
 	size  int
 }
 
-// segments is how many segments the events of a session have, apart from those with one large
-// event.
+// segments is the number of segments of a full session, apart from segments with one large event.
 const segments = 64
 
 // openStream is a stream without its last event.
@@ -93,8 +92,8 @@ func (x *entry) answered(name string) (begin uint64) {
 	return begin
 }
 
-// entry returns the entry of a session for a write. It fails with [streamable.ErrNotHeld] if there
-// must be a claim, and there is none.
+// entry returns the entry of a session for a write. It fails with [streamable.ErrNotHeld] if the
+// Store has joined and this process does not hold the session.
 func (s *Store) entry(key string) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +110,7 @@ func (s *Store) entry(key string) (*entry, error) {
 	return x, nil
 }
 
-// addEntry adds an entry, and drops those whose events have expired. mu must be held.
+// addEntry adds an entry, and drops the entries whose events have expired. mu must be held.
 func (s *Store) addEntry(key string, x *entry) {
 	s.sessions[key] = x
 	if len(s.sessions) < s.dropAt {
@@ -125,7 +124,7 @@ func (s *Store) addEntry(key string, x *entry) {
 	s.dropAt = max(2*len(s.sessions), 1024)
 }
 
-// loaded replaces what the Store remembers of a session, except for its claim.
+// loaded replaces the entry of a session, except for its claim.
 func (s *Store) loaded(key string, x *entry) {
 	s.mu.Lock()
 	old := s.sessions[key]
@@ -219,7 +218,7 @@ func isFull(err error) bool {
 	return ok && e.ErrorCode == errCodeStoreFailed
 }
 
-// maxRoomAttempts is how often a write deletes old events to have room.
+// maxRoomAttempts is how often a write deletes old events to make room.
 const maxRoomAttempts = 8
 
 // put writes a message of a session, and returns its sequence. replace deletes the earlier messages
@@ -267,7 +266,7 @@ func (s *Store) put(ctx context.Context, key string, x *entry, subject string, d
 	}
 }
 
-// drop forgets the entry of a session that another process holds, and tells its owner.
+// drop removes the entry of a session that another process holds, and calls lost of the session.
 func (s *Store) drop(key string, x *entry) {
 	s.mu.Lock()
 	held := s.sessions[key] == x
@@ -280,7 +279,7 @@ func (s *Store) drop(key string, x *entry) {
 	}
 }
 
-// makeRoom deletes the oldest events of all sessions: those among the oldest 64th of all messages.
+// makeRoom deletes the oldest events of all sessions, those in the oldest 64th of all messages.
 func (s *Store) makeRoom(ctx context.Context) error {
 	events := s.subject("*", kindEvent) + ".>"
 	oldest, err := s.get(ctx, s.o.Name, map[string]any{"seq": 1, "next_by_subj": events})
@@ -406,8 +405,8 @@ func (s *Store) Append(ctx context.Context, session, stream string, e streamable
 	})
 }
 
-// maxPart returns how many bytes of an event are in one message. A message may have the maximum
-// payload of the server, including its header.
+// maxPart returns the maximum number of bytes of an event in one message. The maximum payload of
+// the server includes the header of the message.
 func (s *Store) maxPart() int { return max(int(s.js.Conn().MaxPayload())-2048, 1024) }
 
 // deleteBegin deletes the ids of the requests of a stream that has ended. It does not wait for that:
@@ -418,8 +417,8 @@ func (s *Store) deleteBegin(seq uint64) {
 	}
 }
 
-// Touch records that sessions are in use. It writes what has become old again, so that JetStream
-// does not delete it.
+// Touch records that sessions are in use. It writes their older messages again, so that JetStream
+// does not delete them.
 func (s *Store) Touch(ctx context.Context, sessions []string) error {
 	for _, session := range sessions {
 		if err := s.touch(ctx, token(session)); err != nil && !errors.Is(err, streamable.ErrNotHeld) {
