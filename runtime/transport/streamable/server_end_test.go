@@ -187,7 +187,16 @@ func TestShutdownOfServerBeforeHandlerKeepsSessions(t *testing.T) {
 // failingStore is a store whose calls can be made to fail or panic.
 type failingStore struct {
 	streamable.SessionStore
-	load, append func() error
+	load, append, events func() error
+}
+
+func (f *failingStore) Events(ctx context.Context, session, stream string, after uint64) ([]streamable.Event, error) {
+	if f.events != nil {
+		if err := f.events(); err != nil {
+			return nil, err
+		}
+	}
+	return f.SessionStore.Events(ctx, session, stream, after)
 }
 
 func (f *failingStore) Load(ctx context.Context, session string) (streamable.Opening, []streamable.PersistedStream, error) {

@@ -126,7 +126,12 @@ func (h *Handler) streamFor(ctx context.Context, w http.ResponseWriter, r *http.
 			return st, after, true
 		}
 		st = &serverStream{id: name, numbered: true, outlet: outlet{over: true}}
-		if c.journal.hasRest(ctx, name, after) {
+		switch rest, err := c.journal.hasRest(ctx, name, after); {
+		case err != nil && !errors.Is(err, ErrUnknown): // the next attempt may succeed
+			h.o.Logger.Error("events not read", logged(c.id), "stream", name, "error", err)
+			refuse(w, errStore)
+			return nil, 0, false
+		case rest:
 			return st, after, true
 		}
 	}

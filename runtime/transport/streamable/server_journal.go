@@ -150,13 +150,13 @@ func (j *journal) settle() {
 // hasRest reports whether the store has the rest of a stream that has ended: events after the given
 // one, or that event itself if it is the last one. Without its end, the client would resume the
 // stream again and again.
-func (j *journal) hasRest(ctx context.Context, stream string, after uint64) bool {
+func (j *journal) hasRest(ctx context.Context, stream string, after uint64) (bool, error) {
 	events, err := j.o.Store.Events(ctx, j.id, stream, after)
 	if err != nil || len(events) > 0 || after == 0 {
-		return err == nil && len(events) > 0
+		return len(events) > 0, err
 	}
 	events, err = j.o.Store.Events(ctx, j.id, stream, after-1)
-	return err == nil && len(events) > 0 && events[0].Last
+	return len(events) > 0 && events[0].Last, err
 }
 
 // forget deletes the session from the store.

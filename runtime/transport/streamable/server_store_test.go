@@ -63,6 +63,30 @@ func TestResumingStreamOfUnstoredAnswerFails(t *testing.T) {
 	})
 }
 
+// A stream whose events cannot be read now is not reported as lost.
+func TestFailedReadOfEventsReturnsStatus503(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.db")
+	synctest.Test(t, func(t *testing.T) {
+		store := openStore(t, path)
+		defer store.Close()
+		failing := &failingStore{SessionStore: store}
+		s := serve(t, streamable.HandlerOptions{Store: failing})
+		defer s.stop()
+		id := s.openSession(initialize)
+		stream := s.events("POST", call(1, "log"), "MCP-Session-Id", id)
+		stream.messages()
+		synctest.Wait()
+		failing.events = func() error { return errors.New("no leader") }
+		if got := s.status("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id); got != 503 {
+			t.Errorf("while the store fails: %d", got)
+		}
+		failing.events = nil
+		if got := s.status("GET", "", "MCP-Session-Id", id, "Last-Event-ID", stream.id); got != 200 {
+			t.Errorf("after the store has recovered: %d", got)
+		}
+	})
+}
+
 // An answer that is too long for the store is sent on the open connection. A client that resumes
 // the stream receives an error instead.
 func TestResumedStreamReportsOverlongAnswer(t *testing.T) {
