@@ -461,3 +461,32 @@ func TestDrainEndsTakingOver(t *testing.T) {
 		}
 	})
 }
+
+// Tasks that a member is just taking over when it begins to drain move on if they wait for room.
+func TestDrainHandsOverNewlyClaimedTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		dead := join(t, f, task.Config{}, untilDone)
+		for range 20 {
+			dead.create(t, nil)
+		}
+		a, store := joinRacing(t, f, task.Config{MaxRunning: 1}, untilDone)
+		a.create(t, nil)
+		b := join(t, f, task.Config{}, untilDone)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		drain := once(func() { a.Drain(ended) })
+		store.set(hooks{afterUpdate: func(task.Record) error {
+			drain()
+			time.Sleep(time.Second) // everything that was queued before is handed over
+			return nil
+		}})
+		if err := dead.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if s := a.Stats(); s.Queued != 0 || s.Running != 1 || b.Stats().Running != 20 {
+			t.Errorf("%+v, and %+v at the other member", s, b.Stats())
+		}
+	})
+}

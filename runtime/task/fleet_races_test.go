@@ -25,6 +25,7 @@ type racingStore struct {
 	*memory.FleetStore
 	mu       sync.Mutex
 	hooks    hooks
+	last     task.Membership           // of the latest Join
 	followed map[*task.Follower]string // by call of Follow, the id of the task
 }
 
@@ -51,6 +52,12 @@ func (s *racingStore) get() hooks {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hooks
+}
+
+func (s *racingStore) latest() task.Membership {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }
 
 func (s *racingStore) Get(ctx context.Context, id string) (task.Record, error) {
@@ -98,6 +105,9 @@ func (s *racingStore) Join(ctx context.Context, m task.Member, e task.Events) (t
 	if f := s.get().afterJoin; f != nil {
 		f(e)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = membership
 	return racingMembership{membership, s}, err
 }
 

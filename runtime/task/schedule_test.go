@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -658,5 +659,159 @@ func TestEventsDuringJoin(t *testing.T) {
 		if _, _, err := m.Acquire(t.Context(), "alice", "tool"); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// onLog is a log handler that calls a function with each message.
+type onLog func(message string)
+
+func (onLog) Enabled(context.Context, slog.Level) bool        { return true }
+func (f onLog) Handle(_ context.Context, r slog.Record) error { f(r.Message); return nil }
+func (f onLog) WithAttrs([]slog.Attr) slog.Handler            { return f }
+func (f onLog) WithGroup(string) slog.Handler                 { return f }
+
+// A permit that becomes free between the end of the lease and the end of the work is not used.
+func TestNothingStartsAfterLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var release func()
+		logger := slog.New(onLog(func(message string) {
+			if message == "lease ended" {
+				release()
+			}
+		}))
+		a := join(t, memory.NewFleet(), task.Config{ToolLimit: limitTo("tool", 1), Logger: logger}, untilDone)
+		var err error
+		if _, release, err = a.Acquire(t.Context(), "alice", "tool"); err != nil {
+			t.Fatal(err)
+		}
+		a.store.Cut()
+		time.AfterFunc(time.Minute, a.store.Heal)
+		ctx, second, err := a.Acquire(t.Context(), "alice", "tool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second()
+		time.Sleep(time.Minute)
+		if ctx.Err() != nil {
+			t.Errorf("the call has started after the lease: %v", context.Cause(ctx))
+		}
+	})
+}
+
+// A reservation that succeeds when its membership has ended grants nothing in the next one.
+func TestLateReservationGrantsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		cfg := task.Config{ToolLimit: limitTo("tool", 1)}
+		a, store := joinRacing(t, f, cfg, untilDone)
+		b := join(t, f, cfg, untilDone)
+		late := once(func() {
+			if err := store.latest().Leave(t.Context()); err != nil { // as if the lease had ended
+				t.Error(err)
+			}
+			if _, _, err := b.Acquire(t.Context(), "alice", "tool"); err != nil { // for the rest of the test
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+		})
+		store.set(hooks{reserve: func() error { late(); return nil }})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, _, err := a.Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Work that returns after its lease has ended gives back what it used, although the member waits for
+// more.
+func TestLateWorkGivesPermitBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		cfg := task.Config{ToolLimit: limitTo("tool", 3)}
+		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
+		var late []func()
+		for range 2 {
+			_, release, err := a.Acquire(t.Context(), "alice", "tool")
+			if err != nil {
+				t.Fatal(err)
+			}
+			late = append(late, release)
+		}
+		a.store.Cut()
+		time.Sleep(2 * task.DefaultLease)
+		var release func()
+		for range 3 {
+			var err error
+			if _, release, err = b.Acquire(t.Context(), "alice", "tool"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.store.Heal()
+		got := make(chan error, 2)
+		for range 2 {
+			go func() { // ends with the test
+				_, _, err := a.Acquire(t.Context(), "alice", "tool")
+				got <- err
+			}()
+		}
+		time.Sleep(time.Minute)
+		late[0]()
+		late[1]()
+		time.Sleep(time.Minute)
+		release()
+		time.Sleep(time.Minute)
+		if len(got) != 1 {
+			t.Errorf("%d calls run, want 1", len(got))
+		}
+	})
+}
+
+// Work that continues after its lease has ended counts in the next membership.
+func TestLateWorkCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		cfg := task.Config{ToolLimit: limitTo("tool", 1)}
+		a, b := join(t, f, cfg, untilDone), join(t, f, cfg, untilDone)
+		_, late, err := a.Acquire(t.Context(), "alice", "tool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.store.Cut()
+		time.Sleep(2 * task.DefaultLease)
+		a.store.Heal()
+		time.Sleep(time.Minute)
+		time.AfterFunc(time.Minute, late)
+		start := time.Now()
+		if _, _, err := b.Acquire(t.Context(), "alice", "tool"); err != nil || time.Since(start) != time.Minute {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
+// A member that waits no longer does not make the others give permits back.
+func TestCallThatGivesUpDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		cfg := task.Config{ToolLimit: limitTo("tool", 1)}
+		a := join(t, f, cfg, untilDone)
+		b, store := joinRacing(t, f, cfg, untilDone)
+		_, release, err := b.Acquire(t.Context(), "alice", "tool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, _, err := a.Acquire(ctx, "alice", "tool"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		synctest.Wait()
+		store.set(hooks{reserve: func() error { t.Error("the permit was given back"); return nil }})
+		release()
+		if _, _, err := b.Acquire(t.Context(), "alice", "tool"); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		store.set(hooks{})
 	})
 }
