@@ -105,8 +105,8 @@ func benchProviders(b *testing.B, sampler sdktrace.Sampler) (trace.TracerProvide
 }
 
 // BenchmarkCall measures a call of a tool between two sides in one process: without telemetry, and
-// with it at one side and at both, for spans that are recorded and for others. What telemetry costs
-// is the difference to off. The rows floor are for comparison.
+// with it at one side and at both, for spans that are recorded and for spans that are not. The cost
+// of telemetry is the difference to the row off. The rows floor are for comparison.
 func BenchmarkCall(b *testing.B) {
 	for _, era := range []string{"sessions", "requests"} {
 		for _, bench := range []struct {
@@ -171,8 +171,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkSide measures what telemetry adds to a call at one side, without the call itself and the
-// bytes that it adds to the message, beside its floor.
+// BenchmarkSide measures the cost of telemetry for a call at one side, without the call itself and
+// without the bytes that it adds to the message, and its floor.
 func BenchmarkSide(b *testing.B) {
 	for _, sampling := range []string{"unsampled", "recorded"} {
 		sampler := sdktrace.NeverSample()

@@ -26,7 +26,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// process is what one process reports: its spans and its metrics.
+// process holds the spans and the metrics of one process.
 type process struct {
 	t        *testing.T
 	exporter *tracetest.InMemoryExporter

@@ -151,7 +151,7 @@ func TestErrors(t *testing.T) {
 			c.CallTool(t.Context(), "fail", nil)
 			c.CallTool(t.Context(), "panic", nil)
 			c.ReadResource(t.Context(), "x:z")
-			// What the client asked for wrongly is no error of the server.
+			// A faulty request is not an error of the server.
 			for _, want := range []struct {
 				side, span      string
 				status          codes.Code
@@ -347,7 +347,7 @@ func TestPanicsOfProvidersBreakNoCall(t *testing.T) {
 	}
 }
 
-// A handler that panics has a span with an error, and the panic stays that of the handler.
+// The span of a handler that panics has an error, and the panic of the handler is not changed.
 func TestPanicOfHandlerEndsItsSpan(t *testing.T) {
 	p := newProcess(t)
 	s := p.newServer(server.Config{Session: session.Config{Handler: nil}}, func(s *server.Server) {

@@ -57,7 +57,7 @@ func atOnce(t *testing.T, f func()) {
 	}
 }
 
-// joinBoth is join for two kinds of work: that of steps, and that of tasks of createAsking.
+// joinBoth is join for two kinds of work: steps, and the work of tasks of createAsking.
 func joinBoth(t *testing.T, f *memory.Fleet, cfg task.Config, proceed <-chan struct{}) (*member, *racingStore) {
 	t.Helper()
 	m := &member{store: f.Store(), work: steps(proceed)}
@@ -132,8 +132,8 @@ func TestUnfinishedWorkIsHandedOverAfterDrain(t *testing.T) {
 	})
 }
 
-// Tasks that are queued or parked move at once. Their work goes on at the other member, and their
-// requestor at the first one still receives what the work sends.
+// Tasks that are queued or parked move at once. Their work continues at the other member, and their
+// requestor at the first member still receives the messages of the work.
 func TestDrainHandsOverQueuedAndParkedTasks(t *testing.T) {
 	for name, limits := range map[string]task.Config{"running": {MaxRunning: 1}, "tool": {ToolLimit: limitTo("tool", 1)}} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestDrainParksWaitingWork(t *testing.T) {
 	})
 }
 
-// A member that drains gets neither new tasks nor those of members that have ended.
+// A member that drains gets neither new tasks nor the tasks of members that have ended.
 func TestDrainingMemberIsOfferedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()

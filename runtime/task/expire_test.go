@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// The lifetime of a task is the requested one, up to MaxTTL. Lifetimes that are not positive fail,
-// and none overflows.
+// The lifetime of a task is the requested lifetime, up to MaxTTL. Lifetimes that are not positive
+// fail, and large lifetimes do not overflow.
 //
 // Proves TASK-15, TASK-34, TASK-74.
 func TestTTL(t *testing.T) {

@@ -30,7 +30,7 @@ type racingStore struct {
 }
 
 // hooks are functions that are called where another member may be faster, or where the store may
-// fail. Those that are nil are not called.
+// fail. Each may be nil.
 type hooks struct {
 	afterOrphan  func(r task.Record) // with each brief
 	noOrphans    bool                // Orphans yields nothing
@@ -85,7 +85,7 @@ func (s *racingStore) Update(ctx context.Context, r task.Record) (task.Record, e
 	return stored, err
 }
 
-// report reports a change of a task to those that follow it through this store.
+// report reports a change of a task to its followers through this store.
 func (s *racingStore) report(id string) {
 	s.mu.Lock()
 	var calls []func()
@@ -267,8 +267,8 @@ func TestTaskIsTakenBackFromDeadMember(t *testing.T) {
 	})
 }
 
-// A task is taken over although the first look after the end of its holder finds nothing, as if the
-// server that answered were cut off from the others.
+// A task is taken over although the first look after the end of its holder finds no orphans, as if
+// a server answered that is cut off from the other servers.
 func TestOrphanMissedByFirstLookIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()

@@ -404,8 +404,8 @@ func TestMessagesReachRequestorAtOtherMember(t *testing.T) {
 	})
 }
 
-// A front end creates tasks and workers run them. The creator receives what the work sends, also
-// after another worker has taken the task over.
+// A front end creates tasks and workers run them. The creator receives the messages of the work,
+// also after another worker has taken over the task.
 func TestFrontEndCreatesTaskForWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()

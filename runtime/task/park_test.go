@@ -155,7 +155,7 @@ func TestWorkIsParkedUntilAnswer(t *testing.T) {
 }
 
 // A waiter that waits from the beginning delivers the input requests of parked work, and each run
-// lasts until there was nothing to do but wait.
+// lasts until the work only waits.
 func TestWaiterOutlivesParking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true}, askTwice)
@@ -215,8 +215,7 @@ func TestSleepIsParked(t *testing.T) {
 	}
 }
 
-// More tasks than wake at once are due at the same time. All of them run then, and those that were
-// cancelled do not.
+// More than maxWakes tasks are due at the same time. All of them run, except the cancelled tasks.
 func TestManyTasksWakeAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks = 1000

@@ -436,8 +436,8 @@ func TestAcquireIsFenced(t *testing.T) {
 	})
 }
 
-// Work that returns after its lease has ended used what was not granted any longer. Then the member
-// asks for a permit like any other.
+// The permit of work that returns after the lease has ended is no longer granted. Then the member
+// waits for a permit like any other member.
 func TestMemberWaitsAfterLateWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, g := memory.NewFleet(), newGauge()
@@ -501,7 +501,7 @@ func TestUnknownPermitIsNotUsed(t *testing.T) {
 		}
 		synctest.Wait()
 		store.set(hooks{reserve: func() error { return memory.ErrCut }})
-		b.create(t, nil) // a gives the permit back, and learns nothing of it
+		b.create(t, nil) // a gives the permit back, and misses the change
 		time.Sleep(time.Second / 2)
 		a.create(t, nil)
 		time.Sleep(10 * time.Second)
@@ -723,8 +723,8 @@ func TestLateReservationGrantsNothing(t *testing.T) {
 	})
 }
 
-// Work that returns after its lease has ended gives back what it used, although the member waits for
-// more.
+// Work that returns after its lease has ended gives back its permits, although the member waits for
+// more permits.
 func TestLateWorkGivesPermitBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()

@@ -119,8 +119,8 @@ func BenchmarkStore(b *testing.B) {
 	}
 }
 
-// BenchmarkEndOfMember measures what a member reads when another one has ended that held 100 of many
-// tasks: the index of holders, and, for comparison, all briefs.
+// BenchmarkEndOfMember measures the reads of a member after the end of another member that held 100
+// of many tasks: the index of holders and, for comparison, all briefs.
 func BenchmarkEndOfMember(b *testing.B) {
 	for _, tasks := range []int{2_000, 20_000, 200_000} {
 		b.Run(fmt.Sprint(tasks, " tasks"), func(b *testing.B) {

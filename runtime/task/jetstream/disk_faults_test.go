@@ -21,7 +21,7 @@ import (
 // diskSize is more than an idle server needs.
 const diskSize = 16 << 20
 
-// ledger creates tasks with large payloads and knows those that were acknowledged.
+// ledger creates tasks with large payloads and records the acknowledged tasks.
 type ledger struct {
 	store *jetstream.Store
 	known map[string]task.Record

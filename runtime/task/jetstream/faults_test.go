@@ -63,7 +63,7 @@ func update(t testing.TB, s task.Store, r task.Record) task.Record {
 	return r
 }
 
-// outcome is what a call of Wait returns.
+// outcome holds the results of a call of Wait.
 type outcome struct {
 	record task.Record
 	err    error
@@ -112,7 +112,7 @@ func TestStoreSurvivesLossOfLeader(t *testing.T) {
 	}
 }
 
-// A write whose acknowledgement was lost is recognised, not taken for that of another writer.
+// The store recognises its own write if the acknowledgement was lost.
 func TestLostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -321,7 +321,7 @@ func TestLargePayloads(t *testing.T) {
 	if got, err := second.Journal(t.Context(), "a"); err != nil || !reflect.DeepEqual(want, got) {
 		t.Errorf("journal of %d entries, %v", len(got), err)
 	}
-	// The parts vanish with what they belong to.
+	// The parts are removed with their record.
 	r.Params, r.Durable = nil, nil
 	update(t, first, r)
 	if n := parts(t, c, first); n != 0 {
@@ -386,7 +386,7 @@ func TestFullStream(t *testing.T) {
 	}
 }
 
-// A failure to reach the servers is not that of a context, which work does not outlast.
+// A failure to reach the servers does not wrap an error of a context, so work outlasts it.
 func TestUnavailableIsNoEndOfContext(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -583,7 +583,7 @@ func TestOpenChecksOptions(t *testing.T) {
 			t.Errorf("%+v: opened", o)
 		}
 	}
-	// The existing streams decide the number of partitions, and keep what options leave open.
+	// The existing streams decide the number of partitions, and keep their values of unset options.
 	s := open(t, js, jetstream.Options{Storage: natsjs.MemoryStorage, Partitions: 3, MaxBytes: 1 << 20})
 	for n := range 20 {
 		create(t, s, record(fmt.Sprint(n)))

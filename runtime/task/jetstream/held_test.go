@@ -145,7 +145,7 @@ func TestEntryOfUnwrittenRecordStays(t *testing.T) {
 	}
 }
 
-// What is lost of the index of holders is repaired.
+// Lost entries of the index of holders are repaired.
 func TestRemoveOrphansRepairsIndexOfHolders(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -355,7 +355,8 @@ func TestMembersAreReadAtOnce(t *testing.T) {
 	}
 }
 
-// A member that cannot read the others reads them again, and then reports what it may have missed.
+// A member that cannot read the other members reads them again, and then reports that changes may
+// have been missed.
 func TestMissedIsRepeated(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 )
 
-// events records what a membership reports. Its channels have room for all of it.
+// events records the events of a membership. Its channels have room for all events.
 type events struct {
 	departed chan struct{}
 	shared   chan string

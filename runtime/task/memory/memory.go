@@ -180,7 +180,7 @@ func (s *Store) swap(r *task.Record) error {
 	return nil
 }
 
-// hold adds an entry to those of its holder. The caller holds the lock.
+// hold adds an entry to the entries of its holder. The caller holds the lock.
 func (s *Store) hold(e *entry) {
 	if s.held == nil || !e.NeedsHolder() {
 		return

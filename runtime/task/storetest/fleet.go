@@ -20,7 +20,7 @@ type Fleet struct {
 	// Open returns n stores with the same records, as n processes would open them, and registers
 	// their cleanup with t. They have no records and no members.
 	Open func(t *testing.T, n int) []task.Shared
-	// Cut cuts a store off from the others until heal is called.
+	// Cut cuts a store off from the other stores until heal is called.
 	Cut func(t *testing.T, s task.Shared) (heal func())
 	// LoseAcknowledgements makes the calls of a store time out, although its writes happen and
 	// announcements arrive, until end is called. It is nil if that cannot happen.
@@ -29,7 +29,7 @@ type Fleet struct {
 	InMemory bool
 }
 
-// RunFleet tests what [task.Shared] demands in addition to [task.Store].
+// RunFleet tests the contract of [task.Shared], without the contract of [task.Store].
 func RunFleet(t *testing.T, fleet Fleet) {
 	for _, tt := range []struct {
 		name string
@@ -118,8 +118,8 @@ func receive[T any](t *testing.T, what string, from <-chan T) (value T) {
 	return value
 }
 
-// reach repeats send until something arrives, because what is sent to a member may be lost until the
-// servers know where the member is. It returns once nothing more of it can arrive.
+// reach repeats send until a message arrives: messages to a member may be lost until the servers
+// have its subscriptions. It returns once no more of these messages can arrive.
 func reach(t *testing.T, what string, arrived <-chan string, send func(message string)) {
 	t.Helper()
 	n := 0
@@ -132,7 +132,7 @@ func reach(t *testing.T, what string, arrived <-chan string, send func(message s
 	}
 }
 
-// lives reports whether a member is alive according to another one.
+// lives reports whether a member is alive according to another member.
 func (m *member) lives(t *testing.T, other *member) bool {
 	t.Helper()
 	alive, err := m.Alive(t.Context(), other.Self().ID)
@@ -142,7 +142,7 @@ func (m *member) lives(t *testing.T, other *member) bool {
 	return alive
 }
 
-// lists reports whether a member is in the list of another one.
+// lists reports whether a member is in the list of another member.
 func (m *member) lists(other *member) bool {
 	return slices.ContainsFunc(m.Members(), func(each task.Member) bool { return each.ID == other.Self().ID })
 }

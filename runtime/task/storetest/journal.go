@@ -136,7 +136,7 @@ func refusedEntries(t *testing.T, s task.Store) {
 	checkJournal(t, s, "a", 3)
 }
 
-// expected reports whether an error is one of those that callers tell apart.
+// expected reports whether an error is one of the errors that callers distinguish.
 func expected(err error) bool {
 	return errors.Is(err, task.ErrConflict) || errors.Is(err, task.ErrNotFound) || errors.Is(err, task.ErrExists)
 }

@@ -30,7 +30,7 @@ type Subject struct {
 	// Open returns an empty store and registers its cleanup with t.
 	Open func(t *testing.T) task.Store
 	// Reopen returns a store with the records that s has persisted. s is closed. Reopen is nil for
-	// a store that persists nothing.
+	// a store in memory.
 	Reopen func(t *testing.T, s task.Store) task.Store
 	// Shared is nil for a store that one process uses at a time.
 	Shared *Shared
@@ -43,8 +43,8 @@ type Shared struct {
 	Attach func(t *testing.T, s task.Store) task.Store
 	// Waiters returns the number of calls of Wait that s has not returned from.
 	Waiters func(s task.Store) int
-	// Whole makes the tests create and change as many tasks as those of other stores, which takes
-	// minutes. Otherwise, they create and change a tenth of them, and less in short mode.
+	// Whole makes the tests create and change all tasks, even if that takes minutes. Otherwise, the
+	// tests create and change a tenth of the tasks, and fewer in short mode.
 	Whole bool
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/internal/quota"
 )
 
-// What members use, as long as they use what they are granted, is within the quota. Every member
-// that waits gets a permit when the others have used theirs.
+// As long as members use only granted permits, they use at most the permits of the quota. Every
+// waiting member gets a permit once the other members have used theirs.
 func TestQuotaIsNeverExceeded(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -61,7 +61,8 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 	}
 }
 
-// What is used although it is not granted is not granted later, as long as there is no room for it.
+// Permits that are in use without a grant are not granted later while the quota has no room for
+// them.
 func TestUseAboveQuotaIsNotGranted(t *testing.T) {
 	alive := func(string) bool { return false }
 	known := func(string) bool { return true }

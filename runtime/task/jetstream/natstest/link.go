@@ -59,7 +59,7 @@ func (l *Link) Cut() {
 	clear(l.conns)
 }
 
-// Heal undoes Cut and Deafen. What a deaf connection has not received is lost.
+// Heal undoes Cut and Deafen. The messages that Deafen withheld are lost.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *Link) Heal() {
 	}
 }
 
-// Deafen makes the link deliver to the servers but nothing from them, until [Link.Heal].
+// Deafen makes the link deliver data to the servers but no data from them, until [Link.Heal].
 func (l *Link) Deafen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

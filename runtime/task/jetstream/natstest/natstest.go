@@ -283,8 +283,8 @@ func (c *Cluster) Current(stream string) {
 	})
 }
 
-// Dial implements [nats.CustomDialer]. It knows the nodes as hosts "node-0", "node-1" and so on,
-// whatever their present ports are.
+// Dial implements [nats.CustomDialer]. The hosts "node-0", "node-1" and so on are the nodes,
+// independent of their present ports.
 func (c *Cluster) Dial(network, address string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(address)
 	i, err := strconv.Atoi(strings.TrimPrefix(host, "node-"))
@@ -299,7 +299,7 @@ func (c *Cluster) Dial(network, address string) (net.Conn, error) {
 }
 
 // Connect returns a connection that the test closes when it ends. It connects to the given nodes,
-// or to any if there are none, and goes on to reconnect forever.
+// or to any node if none are given, and reconnects without a limit.
 func (c *Cluster) Connect(t testing.TB, nodes ...int) *nats.Conn {
 	t.Helper()
 	return c.connect(t, c, nodes)

@@ -10,8 +10,8 @@ import (
 
 var _ server.Bus = (*jetstreamstore.Bus)(nil)
 
-// Messages reach all subscribers until they stop. Each is told that messages may be lost when the
-// connection was broken.
+// Messages reach all subscribers until they stop. After the connection broke, each subscriber
+// learns that messages may be lost.
 func TestBus(t *testing.T) {
 	servers := natstest.Run(t, 1)
 	a, b := servers.Connect(t), servers.Connect(t)
@@ -80,8 +80,8 @@ func TestBus(t *testing.T) {
 	}
 }
 
-// Subscribers are told that messages may be lost if the connection of the sender breaks before the
-// server has them.
+// Subscribers learn that messages may be lost if the connection of the sender breaks before the
+// server has the messages.
 func TestBusReportsUnconfirmedMessages(t *testing.T) {
 	servers := natstest.Run(t, 1)
 	a, link := servers.ConnectLinked(t)
@@ -111,7 +111,7 @@ func TestBusReportsUnconfirmedMessages(t *testing.T) {
 	}
 }
 
-// A subscriber that is too slow is told that messages are lost, after the last lost one, too.
+// A subscriber that is too slow learns that messages are lost, also after the last lost message.
 func TestBusReportsDroppedMessages(t *testing.T) {
 	servers := natstest.Run(t, 1)
 	nc := servers.Connect(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// SetClock replaces the clock that decides when a Store writes what has become old again.
+// SetClock replaces the clock that decides when a Store writes old messages again.
 func (s *Store) SetClock(now func() time.Time) { s.now = now }
 
 // ExpireLease deletes the lease of a process, as JetStream does when it is not renewed. processes is

@@ -36,7 +36,7 @@ func join(t *testing.T, js jetstream.JetStream, url string, lease time.Duration)
 	return p
 }
 
-// expire deletes the leases of all processes, as JetStream does with those that are not renewed.
+// expire deletes the leases of all processes, as JetStream deletes leases that are not renewed.
 func expire(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	if err := processes(t, js).Purge(t.Context()); err != nil {
@@ -123,8 +123,8 @@ func TestOneProcessHoldsSession(t *testing.T) {
 	}
 }
 
-// A process that was cut off, and does not know that another one has taken over, can write nothing
-// more.
+// The writes of a process that was cut off fail once another process has taken over, even if the
+// first process has not noticed.
 func TestReplacedProcessCannotWrite(t *testing.T) {
 	for name, write := range map[string]func(s *jetstreamstore.Store) error{
 		"Append": func(s *jetstreamstore.Store) error {

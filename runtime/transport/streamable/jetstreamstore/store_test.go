@@ -194,7 +194,7 @@ func TestStreamIsConfiguredAndUpgraded(t *testing.T) {
 	}
 }
 
-// JetStream deletes old messages. Those of sessions in use are written again before.
+// JetStream deletes old messages. The Store writes those of sessions in use again before.
 func TestSessionsInUseDoNotExpire(t *testing.T) {
 	js := natstest.Run(t, 1).JetStream(t)
 	s := open(t, js, jetstreamstore.Options{MaxAge: time.Hour})
@@ -232,7 +232,7 @@ func TestSessionsInUseDoNotExpire(t *testing.T) {
 		}
 		last += step.writes
 	}
-	// What JetStream deletes because of its age.
+	// Delete the messages that JetStream deletes because of their age.
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(5)); err != nil {
 		t.Fatal(err)
 	}
