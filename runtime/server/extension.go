@@ -54,11 +54,12 @@ func (p *peer) extensionSupport(ctx context.Context, req *session.Request) (rece
 	if t == nil || t.support.Mode == "" {
 		return receiver.Support{Mode: mcp.TaskSupportForbidden}, nil
 	}
-	if len(t.fields) == 0 {
-		return t.support, nil
+	support, err := t.supportFor(ctx, p.s, req.Params)
+	if err != nil || len(t.fields) == 0 {
+		return support, err
 	}
 	arguments, _ := codec.Member(req.Params, "arguments")
-	return t.support, t.checkFields(newCall(ctx, p), arguments)
+	return support, t.checkFields(newCall(ctx, p), arguments)
 }
 
 // watchedTasks returns the ids of tasks in the filter of a subscriptions/listen, or nil if there

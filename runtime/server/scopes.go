@@ -88,10 +88,7 @@ func (s *Server) featureScopes(ctx context.Context, method string, params []byte
 		}
 		scopes = e.value.scopes
 		if len(e.value.scopesFor) > 0 {
-			arguments, _ := codec.Member(params, "arguments")
-			if len(arguments) == 0 || arguments[0] == 'n' {
-				arguments = json.RawMessage(`{}`)
-			}
+			arguments := callArguments(params)
 			for _, f := range e.value.scopesFor {
 				scopes = together(scopes, f(ctx, arguments))
 			}
@@ -117,6 +114,15 @@ func (s *Server) featureScopes(ctx context.Context, method string, params []byte
 		}
 	}
 	return scopes
+}
+
+// callArguments returns the arguments in the params of a call.
+func callArguments(params json.RawMessage) json.RawMessage {
+	arguments, _ := codec.Member(params, "arguments")
+	if len(arguments) == 0 || arguments[0] == 'n' {
+		return json.RawMessage(`{}`)
+	}
+	return arguments
 }
 
 // allMethods stands for all methods in [Config].Scopes.

@@ -36,8 +36,8 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
-// [DefineType], [Durable], [Tasks], [MaxRunning], [PartialResults], [RequireScopes], [RequireScopesFor],
-// [VisibleTo], [WrapTool] or several of them as [ToolOptions].
+// [DefineType], [Durable], [Tasks], [MaxRunning], [PartialResults], [RequireLabels], [RequireLabelsFor],
+// [RequireScopes], [RequireScopesFor], [VisibleTo], [WrapTool] or several of them as [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
 type toolOption func(*tool)
@@ -149,6 +149,9 @@ type tool struct {
 	partial bool // it may return partial results
 	// scopesFor are of the option RequireScopesFor.
 	scopesFor []func(context.Context, json.RawMessage) []string
+	// labels and labelsFor are of the options RequireLabels and RequireLabelsFor.
+	labels    []string
+	labelsFor []func(context.Context, json.RawMessage) []string
 	// version is that of the function, and accepted are others that it continues from.
 	version  string
 	accepted []string
@@ -287,6 +290,13 @@ func (s *Server) declareTool(def mcp.Tool, options []ToolOption) (tool, error) {
 		return tool{}, fmt.Errorf("server: tool %q: MaxRunning (%d) is less than 1", def.Name, t.maxRunning)
 	case t.limited && s.cfg.TaskStore == nil:
 		return tool{}, fmt.Errorf("server: tool %q: MaxRunning needs Config.TaskStore", def.Name)
+	}
+	t.support.Labels = together(t.support.Labels, t.labels)
+	if err := task.CheckLabels(t.support.Labels); err != nil {
+		return tool{}, fmt.Errorf("server: tool %q: %w", def.Name, err)
+	}
+	if labelled := len(t.support.Labels) > 0 || len(t.labelsFor) > 0; labelled && (!t.support.Restartable || t.support.Mode == mcp.TaskSupportForbidden) {
+		return tool{}, fmt.Errorf("server: tool %q: labels need Durable", def.Name)
 	}
 	return t, nil
 }
@@ -490,22 +500,26 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 	if faults := t.in.Check(arguments); faults != "" {
 		return errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
+	_, isTask := c.Task()
+	_, begun := receiver.PendingFrom(ctx)
+	if begun || !isTask {
+		if err := t.checkLabels(ctx, c, arguments); err != nil {
+			return nil, err
+		}
+	}
 	arguments, ok := t.defaults.addTo(arguments)
 	if ok {
 		if faults := t.in.Check(arguments); faults != "" {
 			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
 		}
 	}
-	if t.limited {
-		_, isTask := c.Task()
-		if _, begun := receiver.PendingFrom(ctx); begun || !isTask {
-			limited, release, err := c.p.s.Tasks().Acquire(ctx, c.Principal(), t.def.Name)
-			if err != nil {
-				return nil, err
-			}
-			defer release()
-			ctx = limited
+	if t.limited && (begun || !isTask) {
+		limited, release, err := c.p.s.Tasks().Acquire(ctx, c.Principal(), t.def.Name)
+		if err != nil {
+			return nil, err
 		}
+		defer release()
+		ctx = limited
 	}
 	return t.call(ctx, c, arguments)
 }
@@ -556,7 +570,8 @@ func (p *peer) support(ctx context.Context, req *session.Request) receiver.Suppo
 	case t.support.Mode == "":
 		return receiver.Support{Mode: mcp.TaskSupportForbidden}
 	}
-	return t.support
+	support, _ := t.supportFor(ctx, p.s, req.Params) // Create refuses labels that are invalid
+	return support
 }
 
 // calledTool returns the tool that a request calls, or nil if it is unknown or hidden.

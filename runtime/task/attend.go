@@ -237,7 +237,7 @@ func (f *fleet) place(r *Record) {
 	membership := f.current()
 	member := designated(membership.Members(), r)
 	if member == "" {
-		f.m.cfg.Logger.Warn("no member runs the tool", "task", r.ID, "tool", r.Name)
+		f.m.cfg.Logger.Warn("no member runs the tool", "task", r.ID, "tool", r.Name, "labels", r.Labels)
 		return
 	}
 	ctx, cancel := context.WithTimeout(f.m.lifetime, statusTimeout)

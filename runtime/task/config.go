@@ -163,6 +163,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxRunning < 0 {
 		return c, fmt.Errorf("task: negative MaxRunning (%d)", c.MaxRunning)
 	}
+	var err error
+	if c.Member.Labels, err = labelSet(c.Member.Labels); err != nil {
+		return c, fmt.Errorf("task: Member.Labels: %w", err)
+	}
 	c.PollInterval = wholeMilliseconds(orDefault(c.PollInterval, DefaultPollInterval))
 	c.ProgressInterval = orDefault(c.ProgressInterval, DefaultProgressInterval)
 	c.PageSize = orDefault(c.PageSize, DefaultPageSize)

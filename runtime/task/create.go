@@ -29,10 +29,14 @@ type Request struct {
 	// Restartable declares that Work may be re-run from its start if the receiver stops before the
 	// task is terminal. See also [Config.MaxReruns].
 	Restartable bool
+	// Labels are required of the member of a fleet that holds the task: the task is left to a member
+	// that has all of them in [Member].Labels, and waits while there is none. They need Restartable;
+	// see [CheckLabels]. They have no effect if the store is not [Shared].
+	Labels []string
 
 	// Begun declares that Work continues what has begun in this process. So this process holds the
-	// task, even if it does not run the tasks of the tool; see [Manager.Runs]. It does not wait for
-	// room; see [Manager.Acquire].
+	// task, even if it does not run the tasks of the tool; see [Manager.Runs]. It must have all
+	// Labels. The task does not wait for room; see [Manager.Acquire].
 	Begun bool
 
 	// Protocol is the protocol revision of the request; "" means one with sessions.
@@ -82,6 +86,16 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if work == nil {
 		return errors.New("task: create: neither Work nor Runner is set")
 	}
+	labels, err := labelSet(q.Labels)
+	if err != nil {
+		return fmt.Errorf("task: create: %w", err)
+	}
+	if labels != nil && !q.Restartable {
+		return errors.New("task: create: Labels need Restartable")
+	}
+	if label := m.Lacks(labels...); label != "" && q.Begun {
+		return fmt.Errorf("task: create: the process in which the work has begun does not have the label %q", label)
+	}
 	ttl, err := m.ttl(q.Task)
 	if err != nil {
 		return err
@@ -96,7 +110,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 		Owner: q.Principal, Status: mcp.TaskStatusWorking, StatusMessage: statusText(q.StatusMessage),
 		Created: now, Updated: now, TTL: ttl, PollInterval: m.cfg.PollInterval,
 		Method: q.Method, Params: q.Params, Token: q.Token, Name: q.Name,
-		Protocol: q.Protocol, Restartable: q.Restartable, Runner: q.Runner,
+		Protocol: q.Protocol, Restartable: q.Restartable, Runner: q.Runner, Labels: labels,
 		Trace: m.trace(ctx),
 	}
 	if q.Restartable && q.Runner == "" {
@@ -111,7 +125,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	for {
 		r.ID = rand.Text()
 		r.Bytes = r.size()
-		if membership != nil && r.Restartable && !q.Begun && !m.Runs(r.Name) {
+		if membership != nil && r.Restartable && !q.Begun && !m.Runs(r.Name, r.Labels...) {
 			err = m.createElsewhere(membership, r, q.Via)
 		} else {
 			err = m.storeAndStart(ctx, membership, r, q.Via, q.Begun, work)

@@ -20,9 +20,9 @@ const drainParkAfter = time.Second
 // undone. Drain may be called again.
 //
 // A member of a fleet that drains takes over no more tasks. It hands over restartable work that
-// waits for room or is parked, and it leaves new tasks to other members. It does both for a tool
-// only while another member runs the tool and does not drain. Otherwise the tasks stay here. Once
-// the Manager is closed, the next member that runs their tool takes them over.
+// waits for room or is parked, and it leaves new tasks to other members. It does both for a task only
+// while another member that does not drain runs the tool and has the labels of the task. Otherwise the
+// tasks stay here. Once the Manager is closed, the next such member takes them over.
 func (m *Manager) Drain(ctx context.Context) error {
 	m.draining.Store(true)
 	handed := make(chan struct{})
@@ -90,10 +90,10 @@ func drain(membership Membership) {
 	boundary.Run(func() error { membership.Drain(); return nil })
 }
 
-// othersServe reports whether another member runs the tasks of a tool.
-func (f *fleet) othersServe(tool string) bool {
+// othersServe reports whether another member runs the tasks of a tool that require labels.
+func (f *fleet) othersServe(tool string, labels []string) bool {
 	self := f.current().Self().ID
-	return slices.ContainsFunc(f.m.Members(), func(member Member) bool { return member.ID != self && serves(&member, tool) })
+	return slices.ContainsFunc(f.m.Members(), func(member Member) bool { return member.ID != self && serves(&member, tool, labels) })
 }
 
 // handOver hands over the tasks whose work is parked or waits for room.
@@ -126,9 +126,9 @@ func (f *fleet) handOver() {
 	}
 }
 
-// handOverTicket hands over the task of a ticket that waits, unless no other member runs its tool.
+// handOverTicket hands over the task of a ticket that waits, unless no other member serves it.
 func (f *fleet) handOverTicket(t *ticket) {
-	if t.run.durable && f.othersServe(t.tool) && f.m.scheduler.withdraw(t) {
+	if t.run.durable && f.othersServe(t.tool, t.labels) && f.m.scheduler.withdraw(t) {
 		f.handOverQueued(t.run)
 	}
 }
@@ -151,9 +151,9 @@ func (f *fleet) handOverQueued(run *Run) {
 }
 
 // handOverParked hands over the task of a run that rests, and removes the run. It does nothing if the
-// work runs again, or if no other member runs its tool.
+// work runs again, or if no other member serves it.
 func (f *fleet) handOverParked(run *Run) {
-	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(r.Name) })
+	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(r.Name, r.Labels) })
 	if err == nil && r.Claim.Member == "" {
 		f.attendForeign(run, &r)
 		f.m.unpark(run.id, true)

@@ -509,7 +509,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 		case !f.m.draining.Load():
 			adopt(r)
 		case r.Claim.Member != self.ID: // the others find it, too
-		case r.Restartable && f.othersServe(r.Name):
+		case r.Restartable && f.othersServe(r.Name, r.Labels):
 			f.giveUp(&r)
 		default:
 			adopt(r)
@@ -524,7 +524,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 			f.m.logFault("read orphans", err)
 			return f.m.lifetime.Err() == nil
 		}
-		if !serves(&self, r.Name) || f.m.draining.Load() {
+		if !serves(&self, r.Name, r.Labels) || f.m.draining.Load() {
 			continue
 		}
 		if !all && designated(members, &r) != self.ID {
@@ -627,14 +627,18 @@ func (f *fleet) offered(id string) {
 	if f.m.store.get(f.m.lifetime, id, &r) != nil || r.terminal() || r.Claim.Member != "" {
 		return
 	}
+	if self := f.current().Self(); !serves(&self, r.Name, r.Labels) {
+		return
+	}
 	if f.adopt(r.Brief()) != nil {
 		f.scan()
 	}
 }
 
-// serves reports whether a member runs the tasks of a tool that it does not hold yet.
-func serves(member *Member, tool string) bool {
-	return !member.Draining && (member.Tools == nil || slices.Contains(member.Tools, tool))
+// serves reports whether a member runs the tasks of a tool that require labels, if it does not hold
+// them yet.
+func serves(member *Member, tool string, labels []string) bool {
+	return !member.Draining && (member.Tools == nil || slices.Contains(member.Tools, tool)) && member.lacks(labels) == ""
 }
 
 // designated returns the ID of the member that should take over a task, or "" if none serves it.
@@ -643,7 +647,7 @@ func serves(member *Member, tool string) bool {
 func designated(members []Member, r *Record) (id string) {
 	var greatest uint64
 	for i := range members {
-		if !serves(&members[i], r.Name) {
+		if !serves(&members[i], r.Name, r.Labels) {
 			continue
 		}
 		h := fnv.New64a()
@@ -686,11 +690,11 @@ func (run *Run) endClaiming() {
 	}
 }
 
-// Runs reports whether this process runs the restartable tasks of a tool that it creates. It returns
-// false if [Config].Member leaves the tool to other members of the fleet, and while this member drains
-// and another one runs the tool.
-func (m *Manager) Runs(tool string) bool {
-	return m.fleet == nil || serves(&m.cfg.Member, tool) && !(m.draining.Load() && m.fleet.othersServe(tool))
+// Runs reports whether this process runs the restartable tasks of a tool that it creates, if they
+// require labels. It returns false if [Config].Member leaves the tool to other members of the fleet or
+// lacks a label, and while this member drains and another one runs the tasks.
+func (m *Manager) Runs(tool string, labels ...string) bool {
+	return m.fleet == nil || serves(&m.cfg.Member, tool, labels) && !(m.draining.Load() && m.fleet.othersServe(tool, labels))
 }
 
 // Members returns the living members of the fleet, this one included, in ascending order of their
@@ -757,8 +761,8 @@ var ErrNotMovable = errors.New("task: only restartable work of a fleet can be ta
 // starts once the work has returned.
 //
 // TakeOver fails with [ErrNotFound], with [ErrClosed], with a [*MoveError] if the task is terminal,
-// and with [ErrNotMovable] if the work is not restartable, if this member drains or does not have
-// the tool, or once [Config].MaxReruns is reached.
+// and with [ErrNotMovable] if the work is not restartable, if this member drains, does not have the
+// tool or lacks a label of the task, or once [Config].MaxReruns is reached.
 func (m *Manager) TakeOver(ctx context.Context, id string) error {
 	var r Record
 	if err := m.store.get(ctx, id, &r); err != nil {
@@ -773,6 +777,8 @@ func (m *Manager) TakeOver(ctx context.Context, id string) error {
 		return ErrNotMovable
 	case m.draining.Load():
 		return fmt.Errorf("%w: this member drains", ErrNotMovable)
+	case m.Lacks(r.Labels...) != "":
+		return fmt.Errorf("%w: this member does not have the label %q", ErrNotMovable, m.Lacks(r.Labels...))
 	case m.cfg.MaxReruns > 0 && r.Reruns >= m.cfg.MaxReruns:
 		return fmt.Errorf("%w: the task was re-run %d times without progress", ErrNotMovable, r.Reruns)
 	}

@@ -27,7 +27,7 @@ var (
 // Tasks with random steps, sleeps and input requests end with the results that their journals give,
 // although the members of the fleet are cut off, die, drain, close and join again at random: each step is
 // recorded once, each input request has one answer, and the outcome is the same at all members. The
-// limit of the tool holds at any time.
+// limit of the tool holds at any time, and tasks run only at members with their labels.
 func TestRandomFaultsOfFleet(t *testing.T) {
 	rounds := *fleetRounds
 	if testing.Short() {
@@ -89,6 +89,10 @@ func (f *randomFleet) start(i int) {
 	if f.frontEnd && i == 0 {
 		cfg.Member.Tools = []string{}
 	}
+	if i%2 == 1 { // there are at least two processes
+		cfg.Member.Labels = []string{"odd"}
+	}
+	m.labels = cfg.Member.Labels
 	store := &racingStore{FleetStore: m.store}
 	store.set(f.failures())
 	cfg.Store = store
@@ -98,7 +102,7 @@ func (f *randomFleet) start(i int) {
 			f.t.Errorf("unknown program %q", r.Durable.Version)
 			return nil
 		}
-		return f.counted(p.(*program))
+		return f.counted(m, p.(*program))
 	}
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	var err error
@@ -128,9 +132,12 @@ func (f *randomFleet) failures() hooks {
 	}
 }
 
-// counted returns the work of a program, which counts in the gauge.
-func (f *randomFleet) counted(p *program) task.Work {
+// counted returns the work of a program at a member, which counts in the gauge.
+func (f *randomFleet) counted(m *member, p *program) task.Work {
 	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		if len(p.labels) > len(m.labels) {
+			f.t.Errorf("work with labels %q runs at a member with labels %q", p.labels, m.labels)
+		}
 		defer f.gauge.begin(ctx, run.ID())()
 		return p.work(ctx, run)
 	}
@@ -156,6 +163,9 @@ func (f *randomFleet) test() {
 	for n := range 2 + f.random.IntN(5) {
 		random := rand.New(rand.NewPCG(f.random.Uint64(), 1))
 		p := &program{seed: random.Uint64(), t: f.t}
+		if random.IntN(3) == 0 {
+			p.labels = []string{"odd"}
+		}
 		name := fmt.Sprint("program ", n)
 		f.programs.Store(name, p)
 		requestors.Go(func() { f.request(random, p, name) })
@@ -253,10 +263,11 @@ func (f *randomFleet) request(random *rand.Rand, p *program, name string) {
 	pause(5000)
 	var id string
 	for id == "" {
-		q := task.Request{Principal: "alice", Method: "tools/call", Name: "tool", Version: name, Restartable: true, Work: f.counted(p)}
-		if created, err := f.any(random).Create(t.Context(), q); err == nil {
+		m := f.any(random)
+		q := task.Request{Principal: "alice", Method: "tools/call", Name: "tool", Version: name, Restartable: true, Labels: p.labels, Work: f.counted(m, p)}
+		if created, err := m.Create(t.Context(), q); err == nil {
 			id = created.TaskID
-		} else if p = (&program{seed: p.seed, t: t}); true { // the task may exist nevertheless
+		} else if p = (&program{seed: p.seed, labels: p.labels, t: t}); true { // the task may exist nevertheless
 			name += "'"
 			f.programs.Store(name, p)
 			pause(1000)

@@ -23,9 +23,10 @@ import (
 // member is a Manager of a fleet, with its store.
 type member struct {
 	*task.Manager
-	store *memory.FleetStore
-	work  task.Work
-	runs  atomic.Int64
+	store  *memory.FleetStore
+	work   task.Work
+	runs   atomic.Int64
+	labels []string // used by TestRandomFaultsOfFleet only
 }
 
 // join adds a Manager to a fleet. All of its restartable work is work.

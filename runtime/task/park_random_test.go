@@ -30,6 +30,8 @@ type program struct {
 	seed  uint64
 	ended sync.Map // results of the recorded steps and answers that the work has received, by key
 	t     *testing.T
+
+	labels []string // that its tasks require in a fleet
 }
 
 // checkSame reports an error if an operation has had another result before.

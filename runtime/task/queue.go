@@ -10,6 +10,7 @@ type ticket struct {
 	slot      bool   // the work is that of a task and counts against Config.MaxRunning
 	run       *Run   // of the task; nil for calls of Acquire
 	tool      string // name of the tool of the task
+	labels    []string
 	number    uint64 // orders the tickets
 	start     func() // called once the work may start; must return at once
 

@@ -49,6 +49,9 @@ type Record struct {
 	// only for tasks that can be recovered. Sending progress alone does not write the record.
 	Progress *float64
 
+	// Labels are those that the member of a fleet needs to hold the task; see [Request].Labels.
+	Labels []string
+
 	Runner string // see Request.Runner; "" for work in this process
 	Job    string // name of the job in that system; "" until the job is started
 
@@ -159,12 +162,16 @@ const (
 	recordOverhead       = 512
 	inputRequestOverhead = 112
 	entryOverhead        = 96
+	labelOverhead        = 16
 )
 
 // size estimates the number of bytes that the record takes in a store.
 func (r *Record) size() int64 {
 	n := recordOverhead + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) + len(r.Name) +
 		len(r.Runner) + len(r.Job) + len(r.Claim.Member) + len(r.Trace) + len(r.Result) + len(r.Error)
+	for _, label := range r.Labels {
+		n += labelOverhead + len(label)
+	}
 	for i := range r.InputRequests {
 		n += int(r.InputRequests[i].size())
 	}

@@ -79,7 +79,7 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 		return
 	}
 	s := &m.scheduler
-	t := &ticket{s: s, principal: r.Owner, slot: true, run: run, tool: r.Name}
+	t := &ticket{s: s, principal: r.Owner, slot: true, run: run, tool: r.Name, labels: r.Labels}
 	ctx := run.ctx.Load()
 	t.start = func() {
 		if ctx.Err() != nil {
@@ -219,9 +219,9 @@ func (s *scheduler) withdraw(t *ticket) bool {
 	return true
 }
 
-// withdrawAll withdraws the tickets of restartable work if accepts returns true for their tool. It
-// returns the runs of the tasks. The caller must remove the runs.
-func (s *scheduler) withdrawAll(accepts func(tool string) bool) (runs []*Run) {
+// withdrawAll withdraws the tickets of restartable work if accepts returns true for their tool and
+// labels. It returns the runs of the tasks. The caller must remove the runs.
+func (s *scheduler) withdrawAll(accepts func(tool string, labels []string) bool) (runs []*Run) {
 	var tickets []*ticket
 	s.mu.Lock()
 	for _, p := range s.pools {
@@ -235,7 +235,7 @@ func (s *scheduler) withdrawAll(accepts func(tool string) bool) (runs []*Run) {
 	}
 	s.mu.Unlock()
 	for _, t := range tickets {
-		if accepts(t.tool) && s.withdraw(t) {
+		if accepts(t.tool, t.labels) && s.withdraw(t) {
 			runs = append(runs, t.run)
 		}
 	}

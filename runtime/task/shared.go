@@ -36,6 +36,9 @@ type Member struct {
 	// Tools are the names of the tools whose tasks the member runs. If it is nil, the member runs
 	// the tasks of all tools that [Config].Recover accepts.
 	Tools []string
+	// Labels are what the member has that tasks may require, such as "gpu" or "region=eu"; see
+	// [Request].Labels and [CheckLabels].
+	Labels []string
 	// Lease is the time after which a member counts as dead if it has not renewed its lease. The
 	// default is [DefaultLease]; the minimum is a second.
 	Lease time.Duration

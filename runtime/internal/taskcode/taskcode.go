@@ -23,8 +23,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// format is the version of the encoding, the first byte of a head.
-const format = 1
+// The versions of the encoding, the first byte of a head. A head without labels is in the first one, so
+// that earlier versions of this package read it.
+const (
+	formatPlain  = 1
+	formatLabels = 2 // Labels follow at the end
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -51,6 +55,10 @@ func EncodeRecord(key []byte, r *task.Record) []byte {
 // AppendHead appends the block of the head of a record.
 func AppendHead(dst, key []byte, r *task.Record) []byte {
 	return appendBlock(dst, key, func(b []byte) []byte {
+		format := byte(formatPlain)
+		if len(r.Labels) > 0 {
+			format = formatLabels
+		}
 		b = append(b, format, flags(r))
 		b = appendText(b, r.ID)
 		b = appendText(b, r.Owner)
@@ -89,6 +97,12 @@ func AppendHead(dst, key []byte, r *task.Record) []byte {
 			b = appendText(b, r.Claim.Member)
 			b = binary.AppendUvarint(b, r.Claim.Epoch)
 			b = appendText(b, r.Trace)
+		}
+		if format == formatLabels {
+			b = binary.AppendUvarint(b, uint64(len(r.Labels)))
+			for _, label := range r.Labels {
+				b = appendText(b, label)
+			}
 		}
 		return b
 	})
@@ -163,7 +177,7 @@ const (
 	flagProtocol    // Protocol follows after that
 	flagDurable     // Durable follows after that, and the body has the keys of the input requests
 	flagParked      // Durable.Parked
-	flagClaim       // Claim and Trace follow at the end
+	flagClaim       // Claim and Trace follow after that
 )
 
 func flags(r *task.Record) (f byte) {
@@ -283,7 +297,8 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 
 func decodeHead(key, head []byte) (r task.Record, err error) {
 	p := parser{rest: head}
-	if p.byte() != format {
+	format := p.byte()
+	if format != formatPlain && format != formatLabels {
 		return r, ErrDamaged
 	}
 	flags := p.byte()
@@ -329,6 +344,11 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 	if flags&flagClaim != 0 {
 		r.Claim = task.Claim{Member: p.text(), Epoch: p.uint()}
 		r.Trace = p.text()
+	}
+	if format == formatLabels {
+		for n := p.uint(); n > 0 && !p.failed; n-- {
+			r.Labels = append(r.Labels, p.text())
+		}
 	}
 	return r, p.end()
 }

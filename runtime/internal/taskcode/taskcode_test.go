@@ -34,7 +34,9 @@ func FuzzDecode(f *testing.F) {
 	durable.Durable = &task.Durable{Version: "v", LastInput: 1, Parked: true, Wake: at, Recorded: 2, RecordedBytes: 3}
 	unrecorded := durable
 	unrecorded.Durable = &task.Durable{Version: "v"}
-	for _, r := range []*task.Record{&r, &durable, &unrecorded, {}} {
+	labelled := durable
+	labelled.Labels = []string{"gpu", "region=eu"}
+	for _, r := range []*task.Record{&r, &durable, &unrecorded, &labelled, {}} {
 		value, payload := encode(r)
 		f.Add(value)
 		f.Add(payload)
@@ -46,12 +48,13 @@ func FuzzDecode(f *testing.F) {
 	f.Add(EncodeEntry(key, &entry))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// The checksums are right, so that decoding goes beyond them.
-		head := append([]byte{format}, data...)
+		head := append([]byte{formatPlain}, data...)
 		block := func(content []byte) []byte {
 			return appendBlock(nil, key, func(b []byte) []byte { return append(b, content...) })
 		}
 		decode(data, data)
 		decode(append(block(head), block(data)...), nil)
+		decode(append(block(append([]byte{formatLabels}, data...)), block(data)...), nil)
 		decode(block(head), block(data))
 		if e, err := DecodeEntry(key, block(data)); err == nil {
 			if again, err := DecodeEntry(key, EncodeEntry(key, &e)); err != nil || !cmp.Equal(e, again) {
@@ -83,3 +86,14 @@ func TestDecodeRefusesRecordOfAnotherKey(t *testing.T) {
 }
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
+
+// A record without labels has the encoding that earlier versions of the package read.
+func TestLabelsAloneChangeFormat(t *testing.T) {
+	r := task.Record{ID: "a"}
+	plain := AppendHead(nil, seqKey(1), &r)
+	r.Labels = []string{"gpu"}
+	labelled := AppendHead(nil, seqKey(1), &r)
+	if plain[blockHead] != formatPlain || labelled[blockHead] != formatLabels {
+		t.Errorf("formats %d and %d", plain[blockHead], labelled[blockHead])
+	}
+}

@@ -107,11 +107,13 @@ type wireMember struct {
 	Draining bool `json:"draining,omitempty"`
 	// Load is absent in the messages of versions that do not report it; see encodeLoad.
 	Load string `json:"load,omitempty"`
+	// Labels is absent in the messages of versions that have none.
+	Labels []string `json:"labels,omitempty"`
 }
 
 // encodeMember returns the JSON of a member.
 func encodeMember(m task.Member) ([]byte, error) {
-	return json.Marshal(wireMember{m.Name, m.Tools, m.Lease.Milliseconds(), m.Joined, m.Draining, encodeLoad(m.Load)})
+	return json.Marshal(wireMember{m.Name, m.Tools, m.Lease.Milliseconds(), m.Joined, m.Draining, encodeLoad(m.Load), m.Labels})
 }
 
 // encodeLoad returns the load of a member as text.
@@ -398,7 +400,7 @@ func decodeMember(id string, m *message) (*known, error) {
 	}
 	self := task.Member{
 		ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining,
-		Load: decodeLoad(wire.Load), Heard: time.Now(),
+		Load: decodeLoad(wire.Load), Labels: wire.Labels, Heard: time.Now(),
 	}
 	return &known{self, m.Seq}, nil
 }

@@ -98,8 +98,13 @@ type blob struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// format is the version of the encoding, the first byte after the checksum. Version 1 has no held.
-const format = 2
+// The versions of the encoding, the first byte after the checksum. Version 1 has no held. A record
+// without labels is in version 2, so that members of earlier versions of this package read it. Those
+// members refuse version 3: they would not know which tasks they must leave to others.
+const (
+	format       = 2
+	formatLabels = 3 // the head has labels
+)
 
 // recordKey returns the key of a record for package taskcode.
 func recordKey(r *task.Record) []byte { return binary.BigEndian.AppendUint64(nil, r.Seq) }
@@ -109,7 +114,11 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	key := recordKey(&s.record)
 	head := taskcode.AppendHead(nil, key, &s.record)
 	b := make([]byte, 4, 128+len(head)+len(body)+maxTail)
-	b = append(b, format)
+	if len(s.record.Labels) == 0 {
+		b = append(b, format)
+	} else {
+		b = append(b, formatLabels)
+	}
 	b = append(b, s.write[:]...)
 	b = append(b, byte(len(s.earlier)))
 	for i := range s.earlier {
@@ -178,8 +187,8 @@ func decode(m *message) (*stored, error) {
 	}
 	p := parser{rest: m.Data[4:]}
 	version := p.cut(1)[0]
-	if version < 1 || version > format {
-		return nil, fmt.Errorf("jetstream: message %d has format %d (this version reads %d)", m.Seq, version, format)
+	if version < 1 || version > formatLabels {
+		return nil, fmt.Errorf("jetstream: message %d has format %d (this version reads %d)", m.Seq, version, formatLabels)
 	}
 	s := &stored{seq: m.Seq}
 	copy(s.write[:], p.cut(8))

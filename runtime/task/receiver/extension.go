@@ -125,7 +125,7 @@ func (o ExtensionOptions) serveRequest(ctx context.Context, m *task.Manager, req
 		return next(ctx, req)
 	case support.Runner != "":
 		return createExtension(ctx, m, req, support, next)
-	case required || support.After < 0 || support.Restartable && !m.Runs(support.Name) || m.Limited(support.Name):
+	case required || support.After < 0 || len(support.Labels) > 0 || support.Restartable && !m.Runs(support.Name) || m.Limited(support.Name):
 		if _, ok := codec.Member(req.Params, "requestState"); !ok {
 			return createExtension(ctx, m, req, support, next)
 		}
@@ -159,7 +159,7 @@ func createExtension(ctx context.Context, m *task.Manager, req *session.Request,
 func extensionRequest(ctx context.Context, req *session.Request, support Support) task.Request {
 	return task.Request{
 		Principal: session.Principal(ctx), Method: req.Method, Params: req.Params, Protocol: req.Revision(),
-		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
+		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Labels: support.Labels, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
 	}
 }
 

@@ -51,10 +51,11 @@ type Support struct {
 	// forbidden, as for a tool without taskSupport (MCP tasks, "Tool-Level Negotiation").
 	Mode mcp.TaskSupport
 
-	// Name, Restartable, Version, Runner, StatusMessage and PollInterval are fields of the
-	// [task.Request].
+	// Name, Restartable, Labels, Version, Runner, StatusMessage and PollInterval are fields of the
+	// [task.Request]. Labels have no effect on plain requests.
 	Name          string
 	Restartable   bool
+	Labels        []string
 	Version       string
 	Runner        string
 	StatusMessage string
@@ -62,10 +63,10 @@ type Support struct {
 
 	// After is how long a request of a client with the Tasks extension runs before it becomes a
 	// task; see [Extension]. A request that finishes earlier stays a plain one. 0 means
-	// [DefaultAfter]. With a negative value, if Mode is required or Runner is set, and if the number
-	// of calls is limited (see [task.Config].ToolLimit), the request is a task from its beginning; if
-	// it continues the input rounds of a plain request, it becomes
-	// a task after a millisecond. In sessions, clients ask for tasks, and After has no effect.
+	// [DefaultAfter]. With a negative value, if Mode is required, if Runner or Labels are set, and if
+	// the number of calls is limited (see [task.Config].ToolLimit), the request is a task from its
+	// beginning; if it continues the input rounds of a plain request, it becomes a task after a
+	// millisecond. In sessions, clients ask for tasks, and After has no effect.
 	After time.Duration
 
 	// Immediate is a text for the peer's model until the task is terminal. "" sends none.
@@ -251,7 +252,7 @@ func (o Options) create(ctx context.Context, req *session.Request, metadata json
 	req.Detach(plain.Params)
 	q := task.Request{
 		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Protocol: req.Revision(), Token: req.ProgressToken(), Task: meta,
-		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
+		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Labels: support.Labels, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
 		Via: o.requestor(ctx, req),
 	}
 	if support.Runner == "" {

@@ -150,16 +150,17 @@ func (m *member) lists(other *member) bool {
 func membersJoin(t *testing.T, fleet Fleet) {
 	stores := fleet.Open(t, 2)
 	a := join(t, stores[0], task.Member{})
-	if self := a.Self(); self.ID == "" || self.Name == "" || self.Tools != nil || self.Lease != task.DefaultLease || self.Joined.IsZero() {
+	if self := a.Self(); self.ID == "" || self.Name == "" || self.Tools != nil || self.Labels != nil || self.Lease != task.DefaultLease || self.Joined.IsZero() {
 		t.Errorf("joined as %+v", self)
 	}
-	b := join(t, stores[1], task.Member{Name: "b", Tools: []string{"x", "y"}, Lease: time.Minute})
+	labels := []string{"gpu", "region=eu"}
+	b := join(t, stores[1], task.Member{Name: "b", Tools: []string{"x", "y"}, Labels: labels, Lease: time.Minute})
 	if !b.lists(a) {
 		t.Error("the second member does not know the first")
 	}
 	eventually(t, "the first member knew the second", func() bool { return a.lists(b) })
-	for _, m := range a.Members() {
-		if m.ID == b.Self().ID && (m.Name != "b" || !slices.Equal(m.Tools, []string{"x", "y"}) || m.Lease != time.Minute) {
+	for _, m := range append(a.Members(), b.Self()) {
+		if m.ID == b.Self().ID && (m.Name != "b" || !slices.Equal(m.Tools, []string{"x", "y"}) || !slices.Equal(m.Labels, labels) || m.Lease != time.Minute) {
 			t.Errorf("the second member is %+v", m)
 		}
 	}
@@ -533,6 +534,9 @@ func (m *member) orphans(t *testing.T) (ids []string) {
 		if r.Params != nil || r.Result != nil || r.Error != nil || r.InputRequests != nil {
 			t.Errorf("task %q has payloads", r.ID)
 		}
+		if labelled := r.ID == "unclaimed"; labelled != slices.Equal(r.Labels, []string{"gpu"}) {
+			t.Errorf("task %q has labels %q", r.ID, r.Labels)
+		}
 		ids = append(ids, r.ID)
 	}
 	slices.Sort(ids)
@@ -559,7 +563,9 @@ func orphans(t *testing.T, fleet Fleet) {
 	members := joinAll(t, fleet, 3)
 	a, b, c := members[0], members[1], members[2]
 	equal(t, "orphans of an empty store", []string(nil), b.orphans(t))
-	create(t, a.store, held("unclaimed", nil))
+	unclaimed := held("unclaimed", nil)
+	unclaimed.Labels = []string{"gpu"}
+	create(t, a.store, unclaimed)
 	for _, id := range []string{"working", "asking", "completed", "failed", "cancelled", "job", "asks and ends", "moved", "expires"} {
 		r := held(id, a)
 		r.Params, r.TTL = []byte(`{}`), 10*time.Hour
