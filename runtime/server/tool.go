@@ -501,8 +501,7 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 		return errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
 	_, isTask := c.Task()
-	_, begun := receiver.PendingFrom(ctx)
-	if begun || !isTask {
+	if !isTask {
 		if err := t.checkLabels(ctx, c, arguments); err != nil {
 			return nil, err
 		}
@@ -513,13 +512,15 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
 		}
 	}
-	if t.limited && (begun || !isTask) {
-		limited, release, err := c.p.s.Tasks().Acquire(ctx, c.Principal(), t.def.Name)
-		if err != nil {
-			return nil, err
+	if t.limited {
+		if _, begun := receiver.PendingFrom(ctx); begun || !isTask {
+			limited, release, err := c.p.s.Tasks().Acquire(ctx, c.Principal(), t.def.Name)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+			ctx = limited
 		}
-		defer release()
-		ctx = limited
 	}
 	return t.call(ctx, c, arguments)
 }
