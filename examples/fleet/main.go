@@ -15,6 +15,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -41,9 +42,9 @@ import (
 
 // options are the flags of a process.
 type options struct {
-	nats, http, url, debug, tools, name, secret, file string
-	replicas                                          int
-	lease, drain                                      time.Duration
+	nats, http, url, debug, tools, labels, name, secret, file string
+	replicas                                                  int
+	lease, drain                                              time.Duration
 
 	history *debugpage.History // set by start; the page of each process shows those of all
 }
@@ -85,6 +86,7 @@ func (o *options) flags(set *flag.FlagSet) {
 	set.StringVar(&o.url, "url", "", "`URL` at which the other processes reach this one (default from -http)")
 	set.StringVar(&o.debug, "debug", "", "serve the operators' page at `ADDRESS`")
 	set.StringVar(&o.tools, "tools", "all", "run the tasks of these tools: all, none or `NAMES` separated by commas")
+	set.StringVar(&o.labels, "labels", "", "what the process has for its tasks: `LABELS` separated by commas, such as cold")
 	set.StringVar(&o.name, "name", "", "`NAME` of the process for operators (default host name and process id)")
 	set.StringVar(&o.secret, "secret", os.Getenv("FLEET_SECRET"), "32 bytes or more of `SECRET`, the same in all processes that serve (default $FLEET_SECRET)")
 	set.StringVar(&o.file, "import", "", "copy the tasks of a bolt `FILE` to the servers, and end")
@@ -175,8 +177,11 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 	default:
 		cfg.Tasks.Member.Tools = strings.Split(o.tools, ",")
 	}
+	if o.labels != "" {
+		cfg.Tasks.Member.Labels = strings.Split(o.labels, ",")
+	}
 	s := server.New("fleet", "1", cfg)
-	server.AddTool(s, "pack", "Packs the items of an order, one after the other.", o.pack, server.Durable())
+	server.AddTool(s, "pack", "Packs the items of an order, one after the other.", o.pack, server.Durable(), server.RequireLabelsFor(labelsOf))
 	if err := s.Start(ctx); err != nil {
 		store.Close()
 		return nil, nil, err
@@ -228,6 +233,16 @@ func (o *options) serve(ctx context.Context, s *server.Server, listener net.List
 // order is the input of tool pack.
 type order struct {
 	Items []string `json:"items" jsonschema:"the items to pack" minItems:"1"`
+	Cold  bool     `json:"cold,omitempty" jsonschema:"whether the items must stay cold"`
+}
+
+// labelsOf returns the labels that a process needs to pack an order.
+func labelsOf(_ context.Context, arguments json.RawMessage) []string {
+	var in order
+	if err := json.Unmarshal(arguments, &in); err != nil || !in.Cold {
+		return nil // arguments that are not valid are rejected later
+	}
+	return []string{"cold"}
 }
 
 // parcel is the output of tool pack.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/bolt"
 )
@@ -75,6 +78,51 @@ func TestImport(t *testing.T) {
 	defer s.Close()
 	if r, err := store.Get(t.Context(), "x"); err != nil || r.Owner != "alice" {
 		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+// Orders that must stay cold are packed by a process with that label, wherever they arrive.
+func TestColdOrder(t *testing.T) {
+	url, stop, err := startNATS(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	processes := []*options{{name: "front", tools: "all", lease: lease}, {name: "cold store", tools: "all", labels: "cold,big", lease: lease}}
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	ctx, end := context.WithCancel(t.Context())
+	defer func() { end(); <-served }()
+	for i, o := range processes {
+		s, store, err := o.start(t.Context(), nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		defer s.Close()
+		if i == 0 {
+			go func() { served <- o.serve(ctx, s, listener, nc) }() // ends with end
+		}
+	}
+	c, err := client.Dial(t.Context(), "http://"+listener.Addr().String()+"/mcp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	result, err := c.CallTool(t.Context(), "pack", order{Items: []string{"ice"}, Cold: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := client.Output[parcel](result); err != nil || p.Packed[0].By != "cold store" {
+		t.Errorf("got %+v, %v", p, err)
 	}
 }
 

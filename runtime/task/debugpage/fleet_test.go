@@ -40,7 +40,7 @@ func TestFleet(t *testing.T) {
 		}
 		history := debugpage.NewHistory(0)
 		m, err := task.New(t.Context(), task.Config{
-			Store: store, Member: task.Member{Name: name}, Recover: func(task.Record) task.Work { return work }, Logger: slog.New(slog.DiscardHandler),
+			Store: store, Member: task.Member{Name: name, Labels: []string{"gpu", "of-" + name}}, Recover: func(task.Record) task.Work { return work }, Logger: slog.New(slog.DiscardHandler),
 			Audit: history.Add, Queried: history.Respond,
 		})
 		if err != nil {
@@ -57,7 +57,7 @@ func TestFleet(t *testing.T) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	created, err := first.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Name: "report", Restartable: true, Work: work})
+	created, err := first.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Name: "report", Restartable: true, Labels: []string{"gpu"}, Work: work})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +71,9 @@ func TestFleet(t *testing.T) {
 		if got := slices.Concat(row[:3], row[4:9]); !slices.Equal(got, want) {
 			t.Errorf("a member is shown as %q, want %q", got, want)
 		}
+		if got := row[len(row)-1]; got != "gpu of-"+want[0] {
+			t.Errorf("the labels of a member are shown as %q", got)
+		}
 	}
 	if row := rows(t, list, "tasks")[0]; row[3] != "first" {
 		t.Errorf("the task is shown as %q", row)
@@ -81,8 +84,8 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	view := "/?task=" + created.TaskID
-	if text := get(t, page, view, http.StatusOK); !strings.Contains(text, holder) || !strings.Contains(text, "fetch") {
-		t.Errorf("the view has no holder or no journal:\n%s", text)
+	if text := get(t, page, view, http.StatusOK); !strings.Contains(text, holder) || !strings.Contains(text, "fetch") || !strings.Contains(text, "<th>Labels<td><bdi>gpu</bdi>") {
+		t.Errorf("the view has no holder, no journal or no labels:\n%s", text)
 	}
 	w := httptest.NewRecorder()
 	page.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost/?takeover="+created.TaskID, nil))

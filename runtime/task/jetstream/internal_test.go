@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // The clock follows the servers. If their time jumps, the clock of the process decides whether the
@@ -52,4 +54,15 @@ func TestClockIgnoresLateSamples(t *testing.T) {
 			t.Errorf("the clock is %v ahead", off)
 		}
 	})
+}
+
+// Records without labels have a format that earlier versions read. Those versions refuse records with
+// labels, because they would not leave the tasks to members with the labels.
+func TestLabelsAloneChangeFormat(t *testing.T) {
+	for want, labels := range map[byte][]string{2: nil, 3: {"gpu"}} {
+		s := &stored{record: task.Record{ID: "x", Labels: labels}}
+		if data := s.encode("subject", nil); data[4] != want {
+			t.Errorf("labels %q: format %d, want %d", labels, data[4], want)
+		}
+	}
 }
