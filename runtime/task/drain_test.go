@@ -490,3 +490,47 @@ func TestDrainHandsOverNewlyClaimedTasks(t *testing.T) {
 		}
 	})
 }
+
+// A task that is handed over is offered again if the offer was lost.
+func TestHandedOverTaskIsOfferedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a, first := joinRacing(t, f, task.Config{MaxRunning: 1}, untilDone)
+		b, second := joinRacing(t, f, task.Config{}, untilDone)
+		a.create(t, nil)
+		id := a.create(t, nil)
+		time.Sleep(time.Minute) // the members look for no tasks any longer
+		lost := false
+		first.set(hooks{offer: func() error {
+			if !lost {
+				lost = true
+				return memory.ErrCut
+			}
+			return nil
+		}})
+		second.set(hooks{noOrphans: true})
+		a.drain(t)
+		time.Sleep(task.DefaultLease)
+		if b.isHeld(t, b.Members()[1].ID, id); !lost {
+			t.Error("no offer was lost")
+		}
+	})
+}
+
+// An offer of a member that does not know of the drain yet is declined.
+func TestDrainingMemberDeclinesOffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		store := &racingStore{FleetStore: f.Store()}
+		var events task.Events
+		store.set(hooks{afterJoin: func(e task.Events) { events = e }})
+		a := newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return untilDone }})
+		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		if err := a.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		id := front.create(t, nil)
+		events.Offered(id)
+		front.isHeld(t, "", id)
+	})
+}

@@ -101,3 +101,18 @@ func TestMembersHaveTurns(t *testing.T) {
 		t.Errorf("order %s, want %s", order, want)
 	}
 }
+
+// Permits that become free at once are divided among the members that wait.
+func TestFreePermitsAreDivided(t *testing.T) {
+	alive := func(string) bool { return false }
+	var state quota.State
+	for _, id := range []string{"a", "b", "c"} {
+		state = state.Reserve(id, task.Reservation{Want: 4, Max: 4}, alive)
+	}
+	state = state.Reserve("a", task.Reservation{Max: 4}, alive)
+	for _, id := range []string{"b", "c"} {
+		if got := state.Share(id, func(string) bool { return true }).Granted; got != 2 {
+			t.Errorf("%s has %d permits, want 2", id, got)
+		}
+	}
+}
