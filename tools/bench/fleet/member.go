@@ -125,9 +125,11 @@ type floor struct {
 // floorStream is the stream of floors.
 const floorStream = "floor"
 
-// floor returns how often all messages were published. Each time they have a subject of their own,
-// whose last message alone is kept, as that of a record.
+// floor returns how often all messages were published. Each time they have another subject, and the
+// stream keeps only the last message, as for a record.
 func (m *member) floor(ctx context.Context, f *floor) (done int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.Time+patience) // in place of the 5 seconds of the client
+	defer cancel()
 	_, err = m.js.CreateOrUpdateStream(ctx, natsjs.StreamConfig{
 		Name: floorStream, Subjects: []string{floorStream + ".*"}, Replicas: m.replicas, MaxMsgsPerSubject: 1, AllowDirect: true,
 	})
