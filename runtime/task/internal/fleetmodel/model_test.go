@@ -199,6 +199,7 @@ func id(process, number int) uint8 { return uint8(1 + process + maxProcesses*num
 
 func processOf(id uint8) int { return int(id-1) % maxProcesses }
 
+// serves reports whether a process runs the tool of the task and has its labels.
 func (m *model) serves(process int) bool { return process >= m.frontEnds }
 
 // start returns the initial state.
