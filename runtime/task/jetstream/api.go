@@ -98,7 +98,7 @@ func transient(err error) bool {
 	}
 	for _, target := range []error{
 		nats.ErrTimeout, context.DeadlineExceeded, nats.ErrNoResponders, nats.ErrDisconnected,
-		nats.ErrConnectionReconnecting, nats.ErrStaleConnection, nats.ErrReconnectBufExceeded,
+		nats.ErrConnectionReconnecting, nats.ErrStaleConnection, nats.ErrReconnectBufExceeded, errOutdated,
 	} {
 		if errors.Is(err, target) {
 			return true

@@ -61,7 +61,7 @@ func Entries(t testing.TB, s *Store) (n int) {
 			t.Fatal(err)
 		}
 		for _, subject := range list {
-			if !strings.Contains(subject, ".h._.") { // see confirmEmpty
+			if !strings.Contains(subject, ".h._.") { // see confirmNone
 				n++
 			}
 		}

@@ -225,29 +225,41 @@ func TestWaitDoesNotPoll(t *testing.T) {
 	}
 }
 
-// Replicas that lag behind may answer direct gets. A task that was just written is found anyway.
-func TestStaleReplica(t *testing.T) {
-	t.Parallel()
-	c := natstest.Run(t, 1)
+// intercept returns JetStream whose API requests pass through the test, which responds to a request
+// itself if respond returns a message.
+func intercept(t *testing.T, c *natstest.Cluster, respond func(request string) *nats.Msg) natsjs.JetStream {
+	t.Helper()
 	nc := c.Connect(t)
-	// Requests pass through the test, which answers every other direct get as a replica without data.
-	var direct atomic.Uint32
 	_, err := nc.Subscribe("through.>", func(m *nats.Msg) {
 		request := strings.TrimPrefix(m.Subject, "through.")
-		if strings.HasPrefix(request, "DIRECT.GET.") && direct.Add(1)%2 == 0 {
-			m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}})
+		if response := respond(request); response != nil {
+			m.RespondMsg(response)
 			return
 		}
 		nc.PublishMsg(&nats.Msg{Subject: "$JS.API." + request, Reply: m.Reply, Header: m.Header, Data: m.Data})
 	})
-	if err != nil {
+	if err == nil {
+		err = nc.Flush() // the servers know the subscription
+	}
+	js, err2 := natsjs.NewWithAPIPrefix(c.Connect(t), "through")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	js, err := natsjs.NewWithAPIPrefix(c.Connect(t), "through")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, js, overMemory)
+	return js
+}
+
+// Replicas that lag behind may answer direct gets. A task that was just written is found anyway.
+func TestStaleReplica(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	// Every other direct get has the response of a replica without data.
+	var direct atomic.Uint32
+	s := open(t, intercept(t, c, func(request string) *nats.Msg {
+		if strings.HasPrefix(request, "DIRECT.GET.") && direct.Add(1)%2 == 0 {
+			return &nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}}
+		}
+		return nil
+	}), overMemory)
 	for n := range 10 {
 		r := record(fmt.Sprint(n))
 		r.Params = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
@@ -261,6 +273,41 @@ func TestStaleReplica(t *testing.T) {
 	}
 	if direct.Load() < 20 {
 		t.Errorf("%d direct gets", direct.Load())
+	}
+}
+
+// A server that was cut off still acts as leader, and lacks a new task. No call reports that the task
+// does not exist.
+func TestStaleLeader(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	var stale atomic.Int32 // number of reads that find nothing
+	s := open(t, intercept(t, c, func(request string) *nats.Msg {
+		if strings.HasPrefix(request, "STREAM.MSG.GET.") && stale.Add(-1) >= 0 {
+			return &nats.Msg{Data: []byte(`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`)}
+		}
+		return nil
+	}), overMemory)
+	other := open(t, c.JetStream(t), same(s))
+	r := create(t, other, record("a"))
+	for range 3 {
+		stale.Store(2)
+		if _, err := s.Get(t.Context(), "a"); err != nil {
+			t.Error("get:", err)
+		}
+		stale.Store(2)
+		if _, err := s.Journal(t.Context(), "a"); err != nil {
+			t.Error("journal:", err)
+		}
+		r = update(t, other, r) // s reads the task again
+		stale.Store(2)
+		r = update(t, s, r)
+		if n := stale.Load(); n >= 0 {
+			t.Errorf("%d reads were left", n)
+		}
+	}
+	if _, err := s.Get(t.Context(), "b"); !errors.Is(err, task.ErrNotFound) {
+		t.Error(err)
 	}
 }
 

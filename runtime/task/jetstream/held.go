@@ -282,27 +282,39 @@ func (s *Store) enroll(ctx context.Context, member string) error {
 	})
 }
 
-// confirmEmpty fails unless the index of a member is empty. It publishes messages that the servers
-// accept only if there is no entry. Unlike the answer to a read, an accepted write cannot come from
-// a server that was cut off and still acts as leader.
+// confirmEmpty fails with errOutdated unless the index of a member is empty.
 func (s *Store) confirmEmpty(ctx context.Context, member string) error {
 	for partition := range s.partitions {
 		prefix := s.prefix(partition)
-		err := s.retry(ctx, "read index", func(ctx context.Context) error {
-			m := newMessage(prefix+".h._."+token(member), nil, tombstone) // no member has this ID
-			m.Header.Set(headerExpect, "0")
-			m.Header.Set(headerExpectSubject, heldPrefix(prefix, member)+"*")
-			_, err := s.publish(ctx, m)
+		var empty bool
+		err := s.retry(ctx, "read index", func(ctx context.Context) (err error) {
+			empty, err = s.confirmNone(ctx, prefix+".h._."+token(member), heldPrefix(prefix, member)+"*")
 			return err
 		})
-		if hasCode(err, codeWrongSequence, codeSequenceInProcess) {
-			return fmt.Errorf("jetstream: index of member %q: %w", member, errOutdated)
+		if err == nil && !empty {
+			err = fmt.Errorf("jetstream: index of member %q: %w", member, errOutdated)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// confirmNone returns true if no message of a stream has a subject that matches filter. It publishes
+// an empty message that the servers accept only in that case. Unlike the answer to a read, an
+// accepted write cannot come from a server that was cut off and still acts as leader. The subject
+// of the message is in the index of holders, under "_", which is no member. confirmNone makes one
+// attempt.
+func (s *Store) confirmNone(ctx context.Context, subject, filter string) (bool, error) {
+	m := newMessage(subject, nil, tombstone)
+	m.Header.Set(headerExpect, "0")
+	m.Header.Set(headerExpectSubject, filter)
+	_, err := s.publish(ctx, m)
+	if hasCode(err, codeWrongSequence, codeSequenceInProcess) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // errOutdated reports that a server has answered with outdated data.

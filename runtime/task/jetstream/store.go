@@ -74,27 +74,53 @@ var errMoved = errors.New("another write came first")
 // load returns the record of a task from the leader, or nil if there is none. Its payloads are
 // missing if they are in parts.
 func (s *Store) load(ctx context.Context, id string) (r *stored, err error) {
-	at := s.place(id)
-	err = s.retry(ctx, "read task", func(ctx context.Context) error {
-		m, err := s.read(ctx, at.stream, getRequest{Last: at.record})
-		if err != nil || m == nil {
-			r = nil
-			return err
-		}
-		if r, err = decode(m); err == nil && r.record.ID != id {
-			err = corrupt(m, taskcode.ErrDamaged)
-		}
+	err = s.retry(ctx, "read task", func(ctx context.Context) (err error) {
+		r, err = s.loadOnce(ctx, id)
 		return err
 	})
+	return r, err
+}
+
+// loadOnce is load with one attempt.
+func (s *Store) loadOnce(ctx context.Context, id string) (*stored, error) {
+	at := s.place(id)
+	m, err := s.read(ctx, at.stream, getRequest{Last: at.record})
 	if err != nil {
 		return nil, err
 	}
-	if r == nil {
+	if m == nil {
 		s.cache.drop(id)
-	} else {
-		s.cache.put(r)
+		return nil, nil
 	}
+	r, err := decode(m)
+	if err == nil && r.record.ID != id {
+		err = corrupt(m, taskcode.ErrDamaged)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.cache.put(r)
 	return r, nil
+}
+
+// find is load for calls that fail with [task.ErrNotFound] if there is no record. It does not rely on
+// a read alone, because a server that was cut off and still acts as leader lacks new tasks.
+func (s *Store) find(ctx context.Context, id string) (r *stored, err error) {
+	err = s.retry(ctx, "read task", func(ctx context.Context) (err error) {
+		if r, err = s.loadOnce(ctx, id); err != nil || r != nil {
+			return err
+		}
+		at := s.place(id)
+		none, err := s.confirmNone(ctx, at.prefix+".h._._", at.record)
+		switch {
+		case none || errors.Is(err, ErrFull): // a full stream accepts nothing
+			return task.ErrNotFound
+		case err == nil:
+			return errOutdated
+		}
+		return err
+	})
+	return r, err
 }
 
 // write makes a change to a record whose last message has the sequence expect. If the last message
@@ -238,12 +264,9 @@ func (s *Store) get(ctx context.Context, id string) (*stored, error) {
 		return nil, task.ErrNotFound
 	}
 	for n := 0; ; n++ {
-		r, err := s.load(ctx, id)
+		r, err := s.find(ctx, id)
 		if err != nil {
 			return nil, err
-		}
-		if r == nil {
-			return nil, task.ErrNotFound
 		}
 		if r.body.parts == 0 {
 			return r, nil
@@ -341,12 +364,9 @@ func (s *Store) Journal(ctx context.Context, id string) (entries []task.Entry, e
 		return nil, task.ErrNotFound
 	}
 	for n := 0; ; n++ {
-		r, err := s.load(ctx, id)
+		r, err := s.find(ctx, id)
 		if err != nil {
 			return nil, err
-		}
-		if r == nil {
-			return nil, task.ErrNotFound
 		}
 		entries, err := s.entries(ctx, r)
 		if !errors.Is(err, errReplaced) || n == maxRereads {
@@ -385,15 +405,15 @@ func (s *Store) Update(ctx context.Context, r task.Record) (updated task.Record,
 	}
 	present := s.cache.get(r.ID)
 	if present == nil || present.record.Revision != r.Revision {
-		if present, err = s.load(ctx, r.ID); err != nil {
-			return task.Record{}, err
-		}
+		present = nil
 	}
 	for n := 0; ; n++ {
-		switch {
-		case present == nil:
-			return task.Record{}, task.ErrNotFound
-		case present.record.Revision != r.Revision:
+		if present == nil {
+			if present, err = s.find(ctx, r.ID); err != nil {
+				return task.Record{}, err
+			}
+		}
+		if present.record.Revision != r.Revision {
 			return task.Record{}, task.ErrConflict
 		}
 		next := r
