@@ -84,7 +84,7 @@ func (o *options) flags(set *flag.FlagSet) {
 	set.StringVar(&o.nats, "nats", nats.DefaultURL, "connect to the NATS servers at `URL`, several separated by commas")
 	set.StringVar(&o.http, "http", "", "serve the protocol at `ADDRESS`, such as localhost:8080")
 	set.StringVar(&o.url, "url", "", "`URL` at which the other processes reach this one (default from -http)")
-	set.StringVar(&o.debug, "debug", "", "serve the operators' page at `ADDRESS`")
+	set.StringVar(&o.debug, "debug", "", "serve the operators' page at `ADDRESS`, and /health for readiness probes")
 	set.StringVar(&o.tools, "tools", "all", "run the tasks of these tools: all, none or `NAMES` separated by commas")
 	set.StringVar(&o.labels, "labels", "", "what the process has for its tasks: `LABELS` separated by commas, such as cold")
 	set.StringVar(&o.name, "name", "", "`NAME` of the process for operators (default host name and process id)")
@@ -134,7 +134,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	defer store.Close()
 	if o.debug != "" {
-		web := &http.Server{Addr: o.debug, Handler: o.page(s, store), ReadHeaderTimeout: 10 * time.Second}
+		web := &http.Server{Addr: o.debug, Handler: o.operate(s, store), ReadHeaderTimeout: 10 * time.Second}
 		go func() { log.Print(web.ListenAndServe()) }() // ends with Close
 		defer web.Close()
 	}
@@ -189,13 +189,20 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 	return s, store, nil
 }
 
-// page returns the operators' page of the process.
-func (o *options) page(s *server.Server, store *jetstream.Store) http.Handler {
+// operate returns the operators' page of the process, and its health.
+func (o *options) operate(s *server.Server, store *jetstream.Store) http.Handler {
 	tasks := s.Tasks()
-	return debugpage.New(debugpage.Config{
+	mux := http.NewServeMux()
+	mux.Handle("/", debugpage.New(debugpage.Config{
 		Store: store, Stats: tasks.Stats, Members: tasks.Members, TakeOver: tasks.TakeOver, Cancel: tasks.CancelForOperator,
 		History: o.history, Query: tasks.Query,
+	}))
+	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
+		if err := tasks.Health(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
 	})
+	return mux
 }
 
 // serve serves the protocol on a listener until ctx ends.

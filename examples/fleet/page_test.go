@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -43,7 +44,7 @@ func TestOperatorsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	page := front.page(s, store)
+	page := front.operate(s, store)
 	tag := regexp.MustCompile(`<[^>]*>`)
 	// shows waits until a view has a row that matches a pattern, without the markup.
 	shows := func(view, pattern string) {
@@ -67,9 +68,22 @@ func TestOperatorsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	serving, end := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- front.serve(serving, s, listener, nc) }() // ends with end
+	served := make(chan struct{})
+	go func() { // ends with end
+		defer close(served)
+		if err := front.serve(serving, s, listener, nc); err != nil {
+			t.Error(err)
+		}
+	}()
 	defer func() { end(); <-served }()
+	health := func() int {
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/health", nil))
+		return w.Code
+	}
+	if code := health(); code != http.StatusOK {
+		t.Errorf("health is %d", code)
+	}
 	c, err := client.Dial(t.Context(), "http://"+listener.Addr().String()+"/mcp", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -107,5 +121,11 @@ func TestOperatorsPage(t *testing.T) {
 	shows(view, `Status +cancelled`)
 	if err := <-packed; err == nil {
 		t.Error("the call of a cancelled task has a result")
+	}
+	c.Close()
+	end()
+	<-served
+	if code := health(); code != http.StatusServiceUnavailable {
+		t.Errorf("health is %d after the shutdown", code)
 	}
 }

@@ -163,8 +163,9 @@ func (m *Manager) spawn(f func()) bool {
 }
 
 // Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error
-// that prevents writes to the store, or that has ended its membership in a fleet. It calls the Health of a store that is a [HealthChecker]. For
-// other stores it returns the error of the last write. See also [Stats.Unstored].
+// that prevents writes to the store, or that has ended its membership in a fleet. It calls the
+// Health of a store that is a [HealthChecker]. For other stores it returns the error of the last
+// write. See also [Stats.Unstored].
 func (m *Manager) Health() error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed

@@ -122,7 +122,7 @@ func TestLostAcknowledgement(t *testing.T) {
 	r := create(t, s, record("a"))
 	waiting := wait(t, other, "a", 1)
 	done := make(chan outcome, 1)
-	link.Deafen()
+	link.CutResponses()
 	go func() { // ends when the link is healed
 		r.StatusMessage = "changed"
 		r, err := s.Update(t.Context(), r)
@@ -151,7 +151,7 @@ func TestLostAcknowledgementBeforeOtherWrites(t *testing.T) {
 	r = create(t, s, r)
 	waiting := wait(t, other, "a", 1)
 	done := make(chan outcome, 1)
-	link.Deafen()
+	link.CutResponses()
 	go func() { // ends when the link is healed
 		r.Durable = &task.Durable{Version: "v", Recorded: 1, Entries: []task.Entry{{Kind: 1, Key: "k", Occurrence: 1}}}
 		r, err := s.Update(t.Context(), r)

@@ -59,7 +59,7 @@ func (l *Link) Cut() {
 	clear(l.conns)
 }
 
-// Heal undoes Cut and Deafen. The messages that Deafen withheld are lost.
+// Heal undoes Cut and CutResponses. The messages that CutResponses withheld are lost.
 func (l *Link) Heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +74,8 @@ func (l *Link) Heal() {
 	}
 }
 
-// Deafen makes the link deliver data to the servers but no data from them, until [Link.Heal].
-func (l *Link) Deafen() {
+// CutResponses makes the link deliver data to the servers but no data from them, until [Link.Heal].
+func (l *Link) CutResponses() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.deaf == nil {

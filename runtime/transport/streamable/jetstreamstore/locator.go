@@ -71,7 +71,7 @@ var _ streamable.Locator = (*Locator)(nil)
 // others. A Store can join once.
 func (s *Store) Join(ctx context.Context, o LocatorOptions) (*Locator, error) {
 	if u, err := url.Parse(o.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("jetstreamstore: URL %q is not an absolute HTTP URL", o.URL)
+		return nil, fmt.Errorf("jetstreamstore: join: URL %q is not an absolute HTTP URL", o.URL)
 	}
 	if o.Lease <= 0 {
 		o.Lease = DefaultLease

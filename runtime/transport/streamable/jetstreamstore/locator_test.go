@@ -311,7 +311,7 @@ func TestRenewalWithLostAnswer(t *testing.T) {
 		return info.State.LastSeq
 	}
 	before := newest()
-	link.Deafen()
+	link.CutResponses()
 	done := make(chan error, 1)
 	go func() { done <- extend(t.Context()) }() // ends when the link is healed
 	wait(t, "renewal", func() bool { return newest() > before })
