@@ -56,11 +56,12 @@ type membership struct {
 	started time.Time   // with a monotonic reading
 	events  task.Events
 	expired chan struct{}
-	left    chan struct{} // closed by Leave
 	lost    chan struct{} // closed by lose
 	drained chan struct{} // closed by Drain
-	once    sync.Once     // closes left
 	renewed chan struct{} // closed when the goroutine that renews the lease has ended
+	// lifetime ends with leave, which Leave calls, and with the Store.
+	lifetime context.Context
+	leave    context.CancelFunc
 
 	messages chan *nats.Msg
 	subs     []*nats.Subscription
@@ -146,7 +147,7 @@ func (s *Store) membersConfig() jetstream.StreamConfig {
 }
 
 // Join implements [task.Shared].
-func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task.Membership, error) {
+func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (joined task.Membership, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -156,9 +157,18 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 	}
 	self.ID, self.Joined, self.Draining = rand.Text(), s.Now().UTC().Truncate(time.Millisecond), false
 	m := &membership{
-		s: s, self: self, started: time.Now(), events: e, expired: make(chan struct{}), left: make(chan struct{}), lost: make(chan struct{}), drained: make(chan struct{}), renewed: make(chan struct{}),
-		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}}, followed: map[string]*followed{}, queries: map[string]chan<- response{}, quotas: map[string]*quotaView{},
+		s: s, self: self, started: time.Now(), events: e,
+		expired: make(chan struct{}), lost: make(chan struct{}), drained: make(chan struct{}), renewed: make(chan struct{}),
+		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}},
+		followed: map[string]*followed{}, queries: map[string]chan<- response{}, quotas: map[string]*quotaView{},
 	}
+	m.lifetime, m.leave = context.WithCancel(s.lifetime)
+	defer func() {
+		if err != nil {
+			m.unsubscribe()
+			m.leave()
+		}
+	}()
 	m.sampleLoad()
 	m.self.Heard = time.Now()
 	m.until = m.self.Heard.Add(self.Lease)
@@ -170,11 +180,9 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (task
 		return nil, err
 	}
 	if err := m.subscribe(); err != nil {
-		m.unsubscribe()
 		return nil, wrap("join", err)
 	}
 	if err := m.load(ctx); err != nil {
-		m.unsubscribe()
 		return nil, err
 	}
 	s.member.Store(m)
@@ -284,24 +292,23 @@ func (m *membership) keep() {
 		case <-drained:
 			drained = nil
 		case <-m.lost:
-		case <-m.left:
-			return
-		case <-m.s.lifetime.Done():
+		case <-m.lifetime.Done():
 			return
 		}
 		m.sampleLoad()
 		begun, until := time.Now(), m.lease()
-		limited, cancel := context.WithDeadline(m.s.lifetime, until)
+		limited, cancel := context.WithDeadline(m.lifetime, until)
 		err := m.s.retry(limited, "renew lease", m.renew)
 		cancel()
 		// A renewal that is acknowledged late may have been replaced by the marker of the end.
 		late := !time.Now().Before(until)
 		switch {
-		case m.s.lifetime.Err() != nil:
+		case m.lifetime.Err() != nil:
 			return
 		case late || errors.Is(err, task.ErrConflict):
 			m.unsubscribe()
 			close(m.expired)
+			m.leave()
 			return
 		case err == nil:
 			until = begun.Add(m.self.Lease)
@@ -337,7 +344,7 @@ func (m *membership) lease() time.Time {
 // lapsed reports whether other members may find this one dead.
 func (m *membership) lapsed() bool {
 	select {
-	case <-m.left:
+	case <-m.lifetime.Done():
 		return true
 	case <-m.expired:
 		return true
@@ -365,12 +372,8 @@ func (m *membership) load(ctx context.Context) error {
 		}
 		for i := range messages {
 			id := strings.TrimPrefix(messages[i].Subject, prefix)
-			member, err := decodeMember(id, &messages[i])
-			if err != nil {
-				return err
-			}
-			if delete(members, id); member != nil {
-				members[id] = *member
+			if delete(members, id); len(messages[i].Data) > 0 {
+				members[id] = decodeMember(id, &messages[i])
 			}
 		}
 		from = messages[len(messages)-1].Seq + 1
@@ -388,35 +391,27 @@ func (m *membership) load(ctx context.Context) error {
 	return nil
 }
 
-// decodeMember decodes the message of a member. It returns nil if the message is the last one of a
-// member that has ended.
-func decodeMember(id string, m *message) (*known, error) {
-	if len(m.Data) == 0 {
-		return nil, nil
-	}
+// decodeMember decodes the message of a living member. A member whose message cannot be decoded holds
+// its tasks until its lease ends, and takes over no more.
+func decodeMember(id string, m *message) known {
 	var wire wireMember
 	if err := json.Unmarshal(m.Data, &wire); err != nil {
-		return nil, fmt.Errorf("member %q: %w", id, err)
+		wire = wireMember{Lease: task.DefaultLease.Milliseconds(), Draining: true}
 	}
-	self := task.Member{
+	return known{task.Member{
 		ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining,
 		Load: decodeLoad(wire.Load), Labels: wire.Labels, Heard: time.Now(),
-	}
-	return &known{self, m.Seq}, nil
+	}, m.Seq}
 }
 
 // read reads a member from the leader. It returns nil if the member is not alive.
-func (m *membership) read(ctx context.Context, id string) (member *known, err error) {
-	s := m.s
-	err = s.retry(ctx, "read member", func(ctx context.Context) error {
-		msg, err := s.read(ctx, s.memberStream(), getRequest{Last: s.memberKey(id)})
-		if err != nil || msg == nil {
-			return err
-		}
-		member, err = decodeMember(id, msg)
-		return err
-	})
-	return member, err
+func (m *membership) read(ctx context.Context, id string) (*known, error) {
+	msg, err := m.s.last(ctx, "read member", m.s.memberStream(), m.s.memberKey(id))
+	if err != nil || msg == nil || len(msg.Data) == 0 {
+		return nil, err
+	}
+	member := decodeMember(id, msg)
+	return &member, nil
 }
 
 // receive processes messages until the membership ends.
@@ -452,9 +447,7 @@ func (m *membership) receive() {
 			}
 		case <-m.expired:
 			return
-		case <-m.left:
-			return
-		case <-m.s.lifetime.Done():
+		case <-m.lifetime.Done():
 			return
 		}
 	}
@@ -463,7 +456,7 @@ func (m *membership) receive() {
 // missed reports that anything may have changed. It returns false if the members or the quotas cannot
 // be read now.
 func (m *membership) missed() bool {
-	if m.load(m.s.lifetime) != nil {
+	if m.load(m.lifetime) != nil {
 		return false
 	}
 	m.mu.Lock()
@@ -569,7 +562,7 @@ func (m *membership) processMember(id string, header nats.Header) {
 	if listed {
 		return
 	}
-	if member, err := m.read(m.s.lifetime, id); err == nil && member != nil {
+	if member, err := m.read(m.lifetime, id); err == nil && member != nil {
 		m.mu.Lock()
 		m.members[id] = *member
 		m.mu.Unlock()
@@ -600,12 +593,12 @@ func (m *membership) checkSilent() bool {
 	}
 	m.mu.Unlock()
 	for id, before := range silent {
-		member, err := m.read(m.s.lifetime, id)
+		member, err := m.read(m.lifetime, id)
 		if err == nil && member != nil {
 			if member.seq != before.seq {
 				return false
 			}
-			err = m.s.endMember(m.s.lifetime, id, member.seq)
+			err = m.s.endMember(m.lifetime, id, member.seq)
 		}
 		if err != nil {
 			return false
@@ -752,10 +745,11 @@ func (m *membership) Query(ctx context.Context, request []byte) (map[string][]by
 			return responses, nil
 		case <-m.expired:
 			return responses, nil
-		case <-m.left:
+		case <-m.lifetime.Done():
+			if m.s.lifetime.Err() != nil {
+				return nil, task.ErrClosed
+			}
 			return responses, nil
-		case <-m.s.lifetime.Done():
-			return nil, task.ErrClosed
 		}
 	}
 	return responses, nil
@@ -805,7 +799,7 @@ func (m *membership) Drain() {
 
 // Leave implements [task.Membership].
 func (m *membership) Leave(ctx context.Context) error {
-	m.once.Do(func() { close(m.left) })
+	m.leave()
 	<-m.renewed
 	select {
 	case <-m.expired:

@@ -3,6 +3,7 @@ package jetstream_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -69,6 +70,49 @@ func TestJoinWaitsForPendingWrite(t *testing.T) {
 	a, _ := join(t, s, "a", time.Minute)
 	if alive, err := a.Alive(t.Context(), a.Self().ID); !alive {
 		t.Errorf("the member is not alive: %v", err)
+	}
+}
+
+// Leave does not wait for a renewal that the servers do not answer.
+func TestLeaveWhileRenewing(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc := c.Connect(t)
+	s := open(t, over(t, nc), jetstream.Options{})
+	a, _ := join(t, s, "a", time.Hour)
+	renewed := make(chan struct{}, 10)
+	if _, err := nc.Subscribe("pending", func(*nats.Msg) { renewed <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	account, subject := c.Server(0).GlobalAccount(), s.Name()+".members.l.*"
+	if err := account.AddMapping(subject, "pending"); err != nil {
+		t.Fatal(err)
+	}
+	defer account.RemoveMapping(subject)
+	a.Drain() // renews
+	<-renewed
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Leave(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// A member of an unknown format counts as alive, and has no tools.
+func TestUnknownMember(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc := c.Connect(t)
+	s := open(t, over(t, nc), jetstream.Options{})
+	if _, err := c.JetStream(t).Publish(t.Context(), s.Name()+".members.l.new", []byte("?")); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := join(t, s, "a", time.Minute)
+	if list := a.Members(); len(list) != 2 || list[1].ID != "new" || !list[1].Draining || list[1].Lease <= 0 {
+		t.Errorf("members %+v", list)
+	}
+	if alive, err := a.Alive(t.Context(), "new"); !alive || err != nil {
+		t.Errorf("alive: %t, %v", alive, err)
 	}
 }
 

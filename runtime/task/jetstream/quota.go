@@ -223,7 +223,7 @@ func (m *membership) readQuotas(which func(view *quotaView) bool) (ok bool) {
 	m.mu.Unlock()
 	ok = true
 	for _, view := range views {
-		if m.s.retry(m.s.lifetime, "read quota", func(ctx context.Context) error { return m.readQuota(ctx, view) }) != nil {
+		if m.s.retry(m.lifetime, "read quota", func(ctx context.Context) error { return m.readQuota(ctx, view) }) != nil {
 			ok = false
 			continue
 		}
