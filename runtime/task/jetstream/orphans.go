@@ -10,10 +10,14 @@ import (
 
 // RemoveOrphans removes messages that crashes of writers have left: entries of indexes that are
 // older than a day and have no task, and parts that no record refers to. It returns the number of
-// messages that it has removed. It also repairs the index of holders.
+// messages that it has removed. Leftover messages only take space, and those of tasks with a TTL
+// expire by themselves.
 //
-// Leftover messages only take space, and those of tasks with a TTL expire by themselves. So call
-// RemoveOrphans from time to time, in one process. It reads all records.
+// RemoveOrphans also repairs the index of holders. A task can be missing in it if a member stops for
+// longer than its lease just before it writes a claim, continues after the others have processed
+// its end, and dies before it notices. No member takes such a task over until RemoveOrphans is called.
+//
+// Call RemoveOrphans from time to time, in one process. It reads all records.
 func (s *Store) RemoveOrphans(ctx context.Context) (removed int, err error) {
 	return s.removeOrphans(ctx, 24*time.Hour)
 }
