@@ -128,10 +128,13 @@ const floorStream = "floor"
 // floor returns how often all messages were published. Each time they have another subject, and the
 // stream keeps only the last message, as for a record.
 func (m *member) floor(ctx context.Context, f *floor) (done int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.Time+patience) // in place of the 5 seconds of the client
+	ctx, cancel := context.WithTimeout(ctx, f.Time+patience)
 	defer cancel()
-	_, err = m.js.CreateOrUpdateStream(ctx, natsjs.StreamConfig{
-		Name: floorStream, Subjects: []string{floorStream + ".*"}, Replicas: m.replicas, MaxMsgsPerSubject: 1, AllowDirect: true,
+	err = insist(ctx, func(ctx context.Context) error {
+		_, err := m.js.CreateOrUpdateStream(ctx, natsjs.StreamConfig{
+			Name: floorStream, Subjects: []string{floorStream + ".*"}, Replicas: m.replicas, MaxMsgsPerSubject: 1, AllowDirect: true,
+		})
+		return err
 	})
 	if err != nil {
 		return 0, err
@@ -146,7 +149,11 @@ func (m *member) floor(ctx context.Context, f *floor) (done int, err error) {
 			for time.Since(start) < f.Time {
 				subject := floorStream + "." + rand.Text()
 				for range f.Messages {
-					if _, err := m.js.Publish(ctx, subject, data); err != nil {
+					err := insist(ctx, func(ctx context.Context) error {
+						_, err := m.js.Publish(ctx, subject, data)
+						return err
+					})
+					if err != nil {
 						failed.Store(&err)
 						return
 					}
@@ -160,4 +167,18 @@ func (m *member) floor(ctx context.Context, f *floor) (done int, err error) {
 		return 0, *err
 	}
 	return int(n.Load()), nil
+}
+
+// insist repeats a request to the servers that they do not answer, as they may lose it while they elect
+// a leader.
+func insist(ctx context.Context, request func(ctx context.Context) error) error {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := request(attempt)
+		lost := attempt.Err() != nil
+		cancel()
+		if err == nil || !lost || ctx.Err() != nil {
+			return err
+		}
+	}
 }
