@@ -80,7 +80,8 @@ type membership struct {
 // known is a living member. It was heard from when its latest message was announced or read first.
 type known struct {
 	task.Member
-	seq uint64 // of that message
+	seq    uint64 // of that message
+	opaque bool   // the message could not be decoded, so that the lease is not known
 }
 
 // response is a response to Query.
@@ -395,13 +396,14 @@ func (m *membership) load(ctx context.Context) error {
 // its tasks until its lease ends, and takes over no more.
 func decodeMember(id string, m *message) known {
 	var wire wireMember
-	if err := json.Unmarshal(m.Data, &wire); err != nil {
-		wire = wireMember{Lease: task.DefaultLease.Milliseconds(), Draining: true}
+	opaque := json.Unmarshal(m.Data, &wire) != nil || wire.Lease <= 0
+	if opaque {
+		wire = wireMember{Name: "(unknown version)", Tools: []string{}, Lease: task.DefaultLease.Milliseconds(), Joined: m.Time, Draining: true}
 	}
 	return known{task.Member{
 		ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining,
 		Load: decodeLoad(wire.Load), Labels: wire.Labels, Heard: time.Now(),
-	}, m.Seq}
+	}, m.Seq, opaque}
 }
 
 // read reads a member from the leader. It returns nil if the member is not alive.
@@ -587,7 +589,7 @@ func (m *membership) checkSilent() bool {
 	m.mu.Lock()
 	silent := make(map[string]known)
 	for id, member := range m.members {
-		if id != m.self.ID && time.Since(member.Heard) > 2*member.Lease {
+		if id != m.self.ID && !member.opaque && time.Since(member.Heard) > 2*member.Lease {
 			silent[id] = member
 		}
 	}

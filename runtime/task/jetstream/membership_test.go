@@ -108,7 +108,8 @@ func TestUnknownMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, _ := join(t, s, "a", time.Minute)
-	if list := a.Members(); len(list) != 2 || list[1].ID != "new" || !list[1].Draining || list[1].Lease <= 0 {
+	list := a.Members()
+	if len(list) != 2 || list[1].ID != "new" || !list[1].Draining || list[1].Tools == nil || list[1].Lease <= 0 || list[1].Name == "" || list[1].Joined.IsZero() {
 		t.Errorf("members %+v", list)
 	}
 	if alive, err := a.Alive(t.Context(), "new"); !alive || err != nil {
