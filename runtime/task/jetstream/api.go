@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ const (
 	// attemptTimeout is the time for which one request waits for its response. Without a leader, a
 	// stream sends no response.
 	attemptTimeout = 2 * time.Second
-	minPause       = 5 * time.Millisecond // before the second attempt; doubles with each
+	minPause       = 5 * time.Millisecond // the longest before the second attempt; doubles with each
 	maxPause       = 500 * time.Millisecond
 )
 
@@ -108,7 +109,8 @@ func transient(err error) bool {
 }
 
 // retry calls attempt until it does not fail with a transient error. It gives up when ctx ends,
-// with the error of ctx, or once the timeout of the store has passed.
+// with the error of ctx, or once the timeout of the store has passed. The pauses are random, so that
+// concurrent calls whose attempts exclude each other, such as those of confirmNone, do not collide again.
 func (s *Store) retry(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
 	deadline := time.Now().Add(s.options.Timeout)
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
@@ -132,7 +134,7 @@ func (s *Store) retry(ctx context.Context, what string, attempt func(ctx context
 			return fmt.Errorf("jetstream: %s: %w after %v: %v", what, ErrUnavailable, s.options.Timeout, err)
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(mathrand.N(pause)):
 		case <-ctx.Done():
 		case <-s.lifetime.Done():
 			return task.ErrClosed

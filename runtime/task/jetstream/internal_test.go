@@ -1,6 +1,8 @@
 package jetstream
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,4 +67,33 @@ func TestLabelsAloneChangeFormat(t *testing.T) {
 			t.Errorf("labels %q: format %d, want %d", labels, data[4], want)
 		}
 	}
+}
+
+// Calls that have collided do not all try again at the same times.
+func TestRetriesAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{options: Options{Timeout: time.Minute}, lifetime: t.Context()}
+		begun := time.Now()
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		times := map[time.Duration]bool{}
+		for range 100 {
+			group.Go(func() {
+				attempts := 0
+				s.retry(t.Context(), "test", func(context.Context) error {
+					if attempts++; attempts < 8 {
+						return errOutdated
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					times[time.Since(begun)] = true
+					return nil
+				})
+			})
+		}
+		group.Wait()
+		if len(times) < 90 {
+			t.Errorf("100 calls succeed at %d different times", len(times))
+		}
+	})
 }
