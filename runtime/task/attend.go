@@ -168,7 +168,7 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 	}
 	f.mu.Lock()
 	each := f.followed[r.ID]
-	each.placing = true
+	each.placing = new(placementOf(r))
 	f.mu.Unlock()
 	err := m.store.create(r)
 	if err != nil {
@@ -203,7 +203,7 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 func (f *fleet) forgetCreated(id string, run *Run) {
 	f.m.limits.forget(&run.usage)
 	f.mu.Lock()
-	f.followed[id].placing = false
+	f.followed[id].placing = nil
 	f.mu.Unlock()
 	f.unattend(id)
 }
@@ -232,10 +232,13 @@ func (f *fleet) placeLater(id string) {
 	})
 }
 
+// placementOf returns the placement of a task.
+func placementOf(r *Record) placement { return placement{r.Name, r.Labels} }
+
 // place offers a task to the member that is designated for it.
 func (f *fleet) place(r *Record) {
 	membership := f.current()
-	member := designated(membership.Members(), r)
+	member := designated(membership.Members(), r.ID, placementOf(r))
 	if member == "" {
 		f.m.cfg.Logger.Warn("no member runs the tool", "task", r.ID, "tool", r.Name, "labels", r.Labels)
 		return
@@ -252,7 +255,7 @@ func (f *fleet) placeAgain() {
 	f.mu.Lock()
 	var ids []string
 	for id, each := range f.followed {
-		if each.placing {
+		if each.placing != nil {
 			ids = append(ids, id)
 		}
 	}
@@ -263,14 +266,20 @@ func (f *fleet) placeAgain() {
 }
 
 // placeOnce offers a task that was created here, unless a member has claimed it. It returns false if
-// it need not be offered again.
+// it need not be offered again. While no member serves the task, placeOnce does not read it: the next
+// member that does looks for tasks when it joins.
 func (f *fleet) placeOnce(id string) bool {
 	f.mu.Lock()
-	each := f.followed[id]
-	placing := each != nil && each.placing
+	var p *placement
+	if each := f.followed[id]; each != nil {
+		p = each.placing
+	}
 	f.mu.Unlock()
-	if !placing {
+	if p == nil {
 		return false
+	}
+	if designated(f.m.Members(), id, *p) == "" {
+		return true
 	}
 	var r Record
 	err := f.m.store.get(f.m.lifetime, id, &r)
@@ -288,13 +297,13 @@ func (f *fleet) placeOnce(id string) bool {
 func (f *fleet) inspectAttendant(id string, r *Record) {
 	f.mu.Lock()
 	each := f.followed[id]
-	if each == nil || each.attendant == nil || each.placing && !each.stored {
+	if each == nil || each.attendant == nil || each.placing != nil && !each.stored {
 		f.mu.Unlock()
 		return
 	}
 	run := each.attendant
-	if each.placing && (r == nil || r.terminal() || r.Claim.Member != "") {
-		each.placing, each.created = false, true
+	if each.placing != nil && (r == nil || r.terminal() || r.Claim.Member != "") {
+		each.placing, each.created = nil, true
 	}
 	ended := each.created && (r == nil || r.terminal())
 	if ended {

@@ -194,7 +194,7 @@ func (f *fleet) attendForeign(run *Run, r *Record) {
 	}
 	f.mu.Lock()
 	each := f.followed[r.ID]
-	each.placing, each.stored = true, true
+	each.placing, each.stored = new(placementOf(r)), true
 	f.mu.Unlock()
 }
 

@@ -62,12 +62,19 @@ type followed struct {
 	passed    chan struct{} // closed when the messages are passed on; nil if there are none
 	// placing is set while a task that was created here for other members has no holder; stored is
 	// set once the task is in the store. From then on, created is set until the task is terminal.
-	placing, stored, created bool
+	placing         *placement // nil if not set
+	stored, created bool
 
 	// revision, status and seen are from the latest record that was read or written here.
 	revision uint64
 	status   mcp.TaskStatus
 	seen     view
+}
+
+// placement is what decides which members can run a task.
+type placement struct {
+	tool   string
+	labels []string
 }
 
 // joinFleet makes a Manager a member of the fleet of its store.
@@ -527,7 +534,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 		if !serves(&self, r.Name, r.Labels) || f.m.draining.Load() {
 			continue
 		}
-		if !all && designated(members, &r) != self.ID {
+		if !all && designated(members, r.ID, placementOf(&r)) != self.ID {
 			left = true
 			continue
 		}
@@ -644,14 +651,14 @@ func serves(member *Member, tool string, labels []string) bool {
 // designated returns the ID of the member that should take over a task, or "" if none serves it.
 // All members with the same list get the same result, and the tasks are spread evenly (rendezvous
 // hashing).
-func designated(members []Member, r *Record) (id string) {
+func designated(members []Member, task string, p placement) (id string) {
 	var greatest uint64
 	for i := range members {
-		if !serves(&members[i], r.Name, r.Labels) {
+		if !serves(&members[i], p.tool, p.labels) {
 			continue
 		}
 		h := fnv.New64a()
-		io.WriteString(h, r.ID)
+		io.WriteString(h, task)
 		io.WriteString(h, "\x00")
 		io.WriteString(h, members[i].ID)
 		if sum := mix(h.Sum64()); id == "" || sum > greatest {

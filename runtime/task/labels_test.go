@@ -1,8 +1,11 @@
 package task_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -84,6 +87,51 @@ func TestTaskWaitsForMemberWithItsLabels(t *testing.T) {
 				t.Errorf("found %s in %d runs", got, c.runs.Load())
 			}
 		})
+	})
+}
+
+// readsStore is a FleetStore that counts reads of records.
+type readsStore struct {
+	*memory.FleetStore
+	reads atomic.Int64
+}
+
+func (s *readsStore) Get(ctx context.Context, id string) (task.Record, error) {
+	s.reads.Add(1)
+	return s.FleetStore.Get(ctx, id)
+}
+
+// A task that no member can run costs its creator no reads and no log lines while it waits, and is
+// offered again once a member that can run it has joined.
+func TestTaskWithoutMemberIsNotPolled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		var log bytes.Buffer
+		cfg := labelled()
+		store := &readsStore{FleetStore: f.Store()}
+		cfg.Store, cfg.Logger = store, slog.New(slog.NewTextHandler(&log, nil))
+		m := newManager(t, cfg)
+		id := create(t, m, task.Request{Restartable: true, Work: untilDone, Name: "tool", Labels: []string{"gpu"}}).TaskID
+		synctest.Wait()
+		before := store.reads.Load()
+		time.Sleep(time.Hour / 2)
+		synctest.Wait()
+		if n, lines := store.reads.Load()-before, strings.Count(log.String(), "no member runs the tool"); n != 0 || lines != 1 {
+			t.Errorf("%d reads while the task waits, logged %d times", n, lines)
+		}
+		offered := make(chan string, 10)
+		gpu, err := f.Store().Join(t.Context(), task.Member{Labels: []string{"gpu"}}, task.Events{
+			Departed: func() {}, Shared: func(string) {}, Offered: func(id string) { offered <- id },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer gpu.Leave(t.Context())
+		for range 2 {
+			if got := <-offered; got != id {
+				t.Errorf("offered %q", got)
+			}
+		}
 	})
 }
 
