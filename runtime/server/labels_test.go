@@ -178,7 +178,7 @@ func TestInvalidLabelsOfCall(t *testing.T) {
 			if got, code := old.call("tools/call", params); code != jsonrpc.CodeInternalError || !strings.Contains(got, fault) {
 				t.Errorf("a plain call: %s, code %d", got, code)
 			}
-			if got, code := old.call("tools/call", strings.TrimSuffix(params, "}")+`,"task":{}}`); code != jsonrpc.CodeInternalError {
+			if got, code := old.call("tools/call", strings.TrimSuffix(params, "}")+`,"task":{}}`); code != jsonrpc.CodeInternalError || strings.Contains(got, "not available") {
 				t.Errorf("a task: %s, code %d", got, code)
 			}
 		}

@@ -67,6 +67,13 @@ func (m *Manager) Create(ctx context.Context, q Request) (mcp.Task, error) {
 	return r.Task(), nil
 }
 
+// requestError reports a mistake in a [Request]. The same Request never succeeds.
+type requestError struct{ error }
+
+func newRequestError(format string, args ...any) error {
+	return &requestError{fmt.Errorf("task: create: "+format, args...)}
+}
+
 // create sets r to the record of the new task.
 func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if err := m.admit(q.Principal); err != nil {
@@ -76,25 +83,25 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if q.Runner != "" {
 		jobs := m.cfg.Jobs[q.Runner]
 		if jobs == nil {
-			return fmt.Errorf("task: create: unknown Runner %q", q.Runner)
+			return newRequestError("unknown Runner %q", q.Runner)
 		}
 		if work != nil {
-			return fmt.Errorf("task: create: Work and Runner %q are mutually exclusive", q.Runner)
+			return newRequestError("Work and Runner %q are mutually exclusive", q.Runner)
 		}
 		work = jobWork(jobs)
 	}
 	if work == nil {
-		return errors.New("task: create: neither Work nor Runner is set")
+		return newRequestError("neither Work nor Runner is set")
 	}
 	labels, err := labelSet(q.Labels)
 	if err != nil {
-		return fmt.Errorf("task: create: %w", err)
+		return newRequestError("%w", err)
 	}
 	if labels != nil && !q.Restartable {
-		return errors.New("task: create: Labels need Restartable")
+		return newRequestError("Labels need Restartable")
 	}
 	if label := m.Lacks(labels...); label != "" && q.Begun {
-		return fmt.Errorf("task: create: the process in which the work has begun does not have the label %q", label)
+		return newRequestError("the process in which the work has begun does not have the label %q", label)
 	}
 	ttl, err := m.ttl(q.Task)
 	if err != nil {

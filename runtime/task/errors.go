@@ -91,7 +91,8 @@ const unavailableRetry = time.Second
 // WireError returns the JSON-RPC error that the peer receives for an error of a [Manager] (MCP
 // tasks, "Protocol Errors"). Failures of the receiver become an internal error without details. Its
 // data has a member retryAfter, a number of milliseconds, if the request may succeed later: the
-// store has failed, or the Manager is closed. It is absent if the store has panicked or is corrupt.
+// store has failed, or the Manager is closed. It is absent if the store has panicked or is corrupt, and
+// if the [Request] has a mistake.
 func WireError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
 		return e
@@ -118,7 +119,13 @@ func WireError(err error) *jsonrpc.Error {
 	if errors.Is(err, ErrClosed) {
 		wire.Message = "internal error: the receiver of tasks is shutting down"
 	}
-	if _, panicked := errors.AsType[*boundary.Panic](err); !panicked && !errors.Is(err, ErrCorrupt) {
+	_, panicked := errors.AsType[*boundary.Panic](err)
+	_, mistake := errors.AsType[*requestError](err)
+	_, journal := errors.AsType[*JournalError](err)
+	switch {
+	case mistake || journal:
+		wire.Message = "internal error: the request cannot become a task"
+	case !panicked && !errors.Is(err, ErrCorrupt):
 		wire.Data = retryAfter(unavailableRetry)
 	}
 	return wire

@@ -218,6 +218,17 @@ func TestAnswerTooLargeForJournalIsError(t *testing.T) {
 	})
 }
 
+// A request whose entries exceed the limit is refused for good.
+func TestCreateRefusesLargeJournal(t *testing.T) {
+	runInBubble(t, task.Config{MaxJournal: 1000}, func(t *testing.T, m *task.Manager) {
+		entries := []task.Entry{{Key: "k", Occurrence: 1, Result: []byte(`"` + strings.Repeat("x", 1000) + `"`)}}
+		_, err := m.Create(t.Context(), task.Request{Work: returns(`{}`), Restartable: true, Entries: entries})
+		if !isJournalError(err) || len(task.WireError(err).Data) > 0 {
+			t.Errorf("got %v, on the wire %+v", err, task.WireError(err))
+		}
+	})
+}
+
 func isJournalError(err error) bool {
 	_, ok := errors.AsType[*task.JournalError](err)
 	return ok

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -362,9 +363,12 @@ func TestInvalidLabels(t *testing.T) {
 			`task: create: the process in which the work has begun does not have the label "gpu"`: {Restartable: true, Begun: true},
 		} {
 			q.Work, q.Labels = m.run, []string{"cpu", "gpu"}
-			if _, err := m.Create(t.Context(), q); err == nil || err.Error() != want {
+			_, err := m.Create(t.Context(), q)
+			if err == nil || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)
 			}
+			wire := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the request cannot become a task"}
+			checkEqual(t, "wire error", wire, task.WireError(err)) // it does not say that the request may succeed later
 		}
 		if m.runs.Load() != 0 {
 			t.Error("work runs")
