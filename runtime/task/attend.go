@@ -278,7 +278,7 @@ func (f *fleet) placeOnce(id string) bool {
 	if p == nil {
 		return false
 	}
-	if designated(f.m.Members(), id, *p) == "" {
+	if designated(f.current().Members(), id, *p) == "" {
 		return true
 	}
 	var r Record

@@ -59,10 +59,10 @@
 // member that has ended, it replaces the record by an equal one: a pending claim of that member
 // then fails.
 //
-// MEMBER is "_" in messages that confirm that there is no record or no entry. The servers accept such
-// a message only in that case, while the answer to a read may come from a server that was cut off.
-// A call therefore fails with [task.ErrNotFound] only after such a message was accepted, or if the
-// stream is full. The messages expire after ten seconds.
+// MEMBER is "_" in messages that confirm that there is no record or no entry, and that a member has
+// ended. The servers accept such a message only in that case, while the answer to a read may come from a
+// server that was cut off. A call therefore fails with [task.ErrNotFound] only after such a message was
+// accepted, or if the stream is full. The messages expire after ten seconds.
 //
 // # Expiry
 //

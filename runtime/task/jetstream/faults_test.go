@@ -311,6 +311,43 @@ func TestStaleLeader(t *testing.T) {
 	}
 }
 
+// A server that was cut off still acts as leader, and lacks a new member. Alive does not report that the
+// member is dead.
+func TestStaleLeaderOfMembers(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	var stale atomic.Int32 // number of reads of members that find nothing
+	s := open(t, intercept(t, c, func(request string) *nats.Msg {
+		if strings.HasPrefix(request, "STREAM.MSG.GET.") && strings.HasSuffix(request, "-members") && stale.Add(-1) >= 0 {
+			return &nats.Msg{Data: []byte(`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`)}
+		}
+		return nil
+	}), overMemory)
+	a, _ := join(t, s, "a", time.Minute)
+	other := open(t, c.JetStream(t), same(s))
+	b, _ := join(t, other, "b", time.Minute)
+	stale.Store(2)
+	if alive, err := a.Alive(t.Context(), b.Self().ID); !alive || err != nil {
+		t.Errorf("alive: %t, %v", alive, err)
+	}
+	if n := stale.Load(); n >= 0 {
+		t.Errorf("%d reads were left", n)
+	}
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{b.Self().ID, "never"} {
+		for range 3 { // the last message of the member expires meanwhile
+			if alive, err := a.Alive(t.Context(), id); alive || err != nil {
+				t.Errorf("alive: %t, %v", alive, err)
+			}
+		}
+	}
+	for _, err := range a.Orphans(t.Context()) {
+		t.Error(err)
+	}
+}
+
 // Payloads and entries that exceed the maximum message of the servers are stored in parts. Readers
 // never see a mixture of old and new parts.
 func TestLargePayloads(t *testing.T) {

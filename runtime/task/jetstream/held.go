@@ -132,6 +132,9 @@ func (o *orphans) departed(ctx context.Context) (ids []string, err error) {
 	subjects, err := s.list(ctx, s.memberStream(), prefix+"*")
 	for _, subject := range subjects {
 		id := untoken(strings.TrimPrefix(subject, prefix))
+		if id == "_" {
+			continue // see confirmLast
+		}
 		lives, err := o.lives(ctx, id)
 		if err != nil {
 			return nil, err
@@ -288,7 +291,7 @@ func (s *Store) confirmEmpty(ctx context.Context, member string) error {
 		prefix := s.prefix(partition)
 		var empty bool
 		err := s.retry(ctx, "read index", func(ctx context.Context) (err error) {
-			empty, err = s.confirmNone(ctx, prefix+".h._."+token(member), heldPrefix(prefix, member)+"*")
+			empty, err = s.confirmNone(ctx, prefix, token(member), heldPrefix(prefix, member)+"*")
 			return err
 		})
 		if err == nil && !empty {
@@ -301,14 +304,20 @@ func (s *Store) confirmEmpty(ctx context.Context, member string) error {
 	return nil
 }
 
-// confirmNone returns true if no message of a stream has a subject that matches filter. It publishes
-// an empty message that the servers accept only in that case. Unlike the answer to a read, an
-// accepted write cannot come from a server that was cut off and still acts as leader. The subject
-// of the message is in the index of holders, under "_", which is no member. confirmNone makes one
-// attempt.
-func (s *Store) confirmNone(ctx context.Context, subject, filter string) (bool, error) {
+// confirmNone returns true if no message of a partition has a subject that matches filter. Suffix ends
+// the subject of the message that it publishes; see confirmLast.
+func (s *Store) confirmNone(ctx context.Context, prefix, suffix, filter string) (bool, error) {
+	return s.confirmLast(ctx, prefix+".h._."+suffix, filter, 0)
+}
+
+// confirmLast returns true if the last message of a stream whose subject matches filter has the sequence
+// seq, or if there is none and seq is 0. It publishes an empty message that the servers accept only in
+// that case. Unlike the answer to a read, an accepted write cannot come from a server that was cut off
+// and still acts as leader. The subject of the message is in the index of holders or in the roster, for
+// "_", which is no member. confirmLast makes one attempt.
+func (s *Store) confirmLast(ctx context.Context, subject, filter string, seq uint64) (bool, error) {
 	m := newMessage(subject, nil, tombstone)
-	m.Header.Set(headerExpect, "0")
+	m.Header.Set(headerExpect, strconv.FormatUint(seq, 10))
 	m.Header.Set(headerExpectSubject, filter)
 	_, err := s.publish(ctx, m)
 	if hasCode(err, codeWrongSequence, codeSequenceInProcess) {

@@ -648,13 +648,32 @@ func (m *membership) Members() []task.Member {
 	return list
 }
 
-// Alive implements [task.Membership].
-func (m *membership) Alive(ctx context.Context, id string) (bool, error) {
+// Alive implements [task.Membership]. Like find, it does not rely on a read alone to report a member
+// dead, because a server that was cut off and still acts as leader lacks new members.
+func (m *membership) Alive(ctx context.Context, id string) (alive bool, err error) {
 	if strings.ContainsAny(id, " \t\r\n.*>") || id == "" {
 		return false, nil // no member has such an ID
 	}
-	member, err := m.read(ctx, id)
-	return member != nil, err
+	s := m.s
+	err = s.retry(ctx, "read member", func(ctx context.Context) error {
+		var seq uint64
+		msg, err := s.read(ctx, s.memberStream(), getRequest{Last: s.memberKey(id)})
+		if err != nil {
+			return err
+		}
+		if msg != nil {
+			alive, seq = len(msg.Data) > 0, msg.Seq
+		}
+		if alive {
+			return nil
+		}
+		dead, err := s.confirmLast(ctx, s.rosterSubject("_"), s.memberKey(id), seq)
+		if err == nil && !dead {
+			err = errOutdated
+		}
+		return err
+	})
+	return alive, err
 }
 
 // Expired implements [task.Membership].

@@ -111,7 +111,7 @@ func (s *Store) find(ctx context.Context, id string) (r *stored, err error) {
 			return err
 		}
 		at := s.place(id)
-		none, err := s.confirmNone(ctx, at.prefix+".h._._", at.record)
+		none, err := s.confirmNone(ctx, at.prefix, "_", at.record)
 		switch {
 		case none || errors.Is(err, ErrFull): // a full stream accepts nothing
 			return task.ErrNotFound
