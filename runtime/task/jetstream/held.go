@@ -176,6 +176,9 @@ func (o *orphans) read(ctx context.Context, member string, ids []string) (briefs
 	found := make([]*task.Record, len(ids))
 	err = parallel(len(ids), readers, func(i int) error {
 		r, err := o.m.s.load(ctx, ids[i])
+		if errors.Is(err, errFormat) {
+			return nil // for members of that version
+		}
 		if errors.Is(err, task.ErrCorrupt) {
 			o.mu.Lock()
 			defer o.mu.Unlock()

@@ -1,8 +1,10 @@
 package jetstream
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"testing"
 	"time"
@@ -190,6 +192,32 @@ func TestOrphansBesideDamagedRecord(t *testing.T) {
 	}
 	if slices.Sort(ids); !slices.Equal(ids, []string{"a", "c"}) || !errors.Is(failed, task.ErrCorrupt) {
 		t.Errorf("orphans are %v, %v", ids, failed)
+	}
+}
+
+// Members leave the record of a later version to members of that version, and find the other orphans.
+func TestOrphansBesideRecordOfLaterVersion(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s, m := openHeld(t, c.Connect(t), "S")
+	for _, id := range []string{"a", "b", "c"} {
+		createHeld(t, s, id, "")
+	}
+	at := s.place("b")
+	msg, err := s.read(t.Context(), at.stream, getRequest{Last: at.record})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg.Data[4] = formatLabels + 1
+	binary.LittleEndian.PutUint32(msg.Data, crc32.Update(crc32.Checksum([]byte(at.record), castagnoli), castagnoli, msg.Data[4:]))
+	if _, err := s.publish(t.Context(), newMessage(at.record, msg.Data, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "b"); err == nil || errors.Is(err, task.ErrCorrupt) || errors.Is(err, task.ErrNotFound) {
+		t.Errorf("the record can be read: %v", err)
+	}
+	if got := orphanIDs(t, m); !slices.Equal(got, []string{"a", "c"}) {
+		t.Errorf("orphans are %v", got)
 	}
 }
 

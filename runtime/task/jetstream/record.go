@@ -188,7 +188,7 @@ func decode(m *message) (*stored, error) {
 	p := parser{rest: m.Data[4:]}
 	version := p.cut(1)[0]
 	if version < 1 || version > formatLabels {
-		return nil, fmt.Errorf("jetstream: message %d has format %d (this version reads %d)", m.Seq, version, formatLabels)
+		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatLabels)
 	}
 	s := &stored{seq: m.Seq}
 	copy(s.write[:], p.cut(8))
@@ -231,6 +231,9 @@ func decode(m *message) (*stored, error) {
 	}
 	return s, nil
 }
+
+// errFormat reports that a later version of this package has written a record.
+var errFormat = errors.New("format")
 
 func corrupt(m *message, err error) error {
 	return fmt.Errorf("%w: message %d of %s: %w", task.ErrCorrupt, m.Seq, m.Subject, err)
