@@ -23,6 +23,14 @@
 // stream must join.
 //
 // A [Bus] passes changes of lists and resources between the servers of a fleet.
+//
+// # Permissions
+//
+// A user needs to publish to mcp-sessions.>, mcp-sessions-processes.*,
+// $JS.API.DIRECT.GET.mcp-sessions and, for each of the streams STREAM mcp-sessions and
+// mcp-sessions-processes, to $JS.API.STREAM.*.STREAM and $JS.API.STREAM.MSG.*.STREAM; and to
+// subscribe to its inbox. A Bus publishes and subscribes to mcp-bus. Calls that lack a permission
+// fail like those that have no answer; NATS reports the violation to [nats.ErrorHandler].
 package jetstreamstore
 
 import (
@@ -52,8 +60,10 @@ type Options struct {
 	// fleet have the same name, and each fleet has another name.
 	Name string
 
-	// Replicas is the number of servers that store each message: 1, 3 or 5; default 1. With 3, any
-	// one of the servers may fail.
+	// Replicas is the number of servers that store each message: 1, 3 or 5. With 3, any one of the
+	// servers may fail. If it is 0, existing streams stay as they are, and new streams have 1
+	// replica. All processes should set the same value: each of them changes existing streams to
+	// its own.
 	Replicas int
 
 	// MaxBytes is the maximum size of the stream in bytes; default [DefaultMaxBytes]. When the
@@ -95,9 +105,6 @@ const (
 func (o Options) withDefaults() Options {
 	if o.Name == "" {
 		o.Name = DefaultName
-	}
-	if o.Replicas <= 0 {
-		o.Replicas = 1
 	}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -142,15 +149,14 @@ type Store struct {
 
 var _ streamable.SessionStore = (*Store)(nil)
 
-// Open opens the store, and creates its stream if it does not exist. If Replicas, MaxBytes or
-// MaxAge of an existing stream differ, Open changes the stream. It fails with [ErrSchema] if the
-// stream is not a stream of this version of the package.
+// Open opens the store, and creates its stream if it does not exist. If Replicas is set and differs
+// from that of an existing stream, Open changes the stream, and it does the same for MaxBytes and
+// MaxAge, including their defaults. It fails with [ErrSchema] if the stream is not a stream of this
+// version of the package.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{o: o, js: js, api: apiPrefix(js.Options()), now: time.Now, sessions: map[string]*entry{}}
-	ctx, cancel := s.limitTime(ctx)
-	defer cancel()
-	want := jetstream.StreamConfig{
+	stream, err := s.openStream(ctx, jetstream.StreamConfig{
 		Name:        o.Name,
 		Description: "Sessions of MCP Streamable HTTP",
 		Subjects:    []string{o.Name + ".>"},
@@ -164,33 +170,65 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		AllowDirect: true,
 		AllowMsgTTL: true,
 		Metadata:    map[string]string{schemaKey: schemaVersion},
-	}
-	stream, err := js.CreateStream(ctx, want)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		stream, err = s.adopt(ctx, want)
-	}
+	})
 	if err != nil {
-		return nil, fmt.Errorf("jetstreamstore: stream %q: %w", o.Name, err)
+		return nil, err
 	}
 	s.stream = stream
 	return s, nil
 }
 
-// adopt returns the existing stream, with the limits of want.
-func (s *Store) adopt(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+// openStream returns the stream of the given configuration. It creates the stream if it does not
+// exist, and changes the limits of an existing one that differ from those that want has.
+func (s *Store) openStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	limited, cancel := s.limitTime(ctx)
+	defer cancel()
+	for {
+		attempt, cancel := s.attempt(limited)
+		stream, err := s.tryStream(attempt, want)
+		cancel()
+		switch {
+		case err == nil:
+			return stream, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("jetstreamstore: open stream %q: %w", want.Name, context.Cause(ctx))
+		case !isTransient(err) && !hasCode(err, errCodeUnavailable) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
+			return nil, fmt.Errorf("jetstreamstore: open stream %q: %w", want.Name, err)
+		case !sleep(limited):
+			return nil, fmt.Errorf("jetstreamstore: open stream %q: no answer after %v: %w", want.Name, s.o.Timeout, err)
+		}
+	}
+}
+
+// tryStream makes one attempt of openStream. The servers answer none of several equal requests that
+// create a stream at once, so a later attempt finds the stream.
+func (s *Store) tryStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := s.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		want.Replicas = max(want.Replicas, 1)
+		return s.js.CreateStream(ctx, want)
+	}
 	if err != nil {
 		return nil, err
 	}
 	have := stream.CachedInfo().Config
-	if version := have.Metadata[schemaKey]; version != schemaVersion {
-		return nil, fmt.Errorf("%w: version %q, not %q", ErrSchema, version, schemaVersion)
+	if version := have.Metadata[schemaKey]; version != want.Metadata[schemaKey] {
+		return nil, fmt.Errorf("%w: version %q, not %q", ErrSchema, version, want.Metadata[schemaKey])
 	}
-	if have.Replicas == want.Replicas && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge {
+	changed := have
+	if want.Replicas > 0 {
+		changed.Replicas = want.Replicas
+	}
+	if want.MaxBytes > 0 {
+		changed.MaxBytes = want.MaxBytes
+	}
+	if want.MaxAge > 0 {
+		changed.MaxAge, changed.Duplicates = want.MaxAge, want.Duplicates
+	}
+	if changed.Replicas == have.Replicas && changed.MaxBytes == have.MaxBytes && changed.MaxAge == have.MaxAge {
 		return stream, nil
 	}
-	have.Replicas, have.MaxBytes, have.MaxAge, have.Duplicates = want.Replicas, want.MaxBytes, want.MaxAge, want.Duplicates
-	return s.js.UpdateStream(ctx, have)
+	return s.js.UpdateStream(ctx, changed)
 }
 
 // apiPrefix returns the prefix of the subjects of the JetStream API, with a dot at its end.

@@ -126,12 +126,9 @@ func (s *Store) processStream() string { return s.o.Name + "-processes" }
 // processSubject returns the subject of the message of a process.
 func (s *Store) processSubject(process string) string { return s.processStream() + "." + process }
 
-// start creates the stream of processes, if there is none, and joins.
-func (l *Locator) start(ctx context.Context) (*lease, error) {
-	limited, cancel := l.s.limitTime(ctx)
-	defer cancel()
-	var err error
-	l.processes, err = l.s.js.CreateOrUpdateStream(limited, jetstream.StreamConfig{
+// start opens the stream of processes, and joins.
+func (l *Locator) start(ctx context.Context) (_ *lease, err error) {
+	l.processes, err = l.s.openStream(ctx, jetstream.StreamConfig{
 		Name:              l.s.processStream(),
 		Description:       "Processes that serve MCP Streamable HTTP",
 		Subjects:          []string{l.s.processSubject("*")},
@@ -140,7 +137,7 @@ func (l *Locator) start(ctx context.Context) (*lease, error) {
 		AllowMsgTTL:       true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("jetstreamstore: stream %q: %w", l.s.processStream(), err)
+		return nil, err
 	}
 	return l.join(ctx)
 }

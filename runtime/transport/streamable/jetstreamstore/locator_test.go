@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
@@ -394,5 +396,113 @@ func TestJoinChecksArguments(t *testing.T) {
 	defer l.Close()
 	if _, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: "http://a.example/mcp"}); err == nil {
 		t.Error("the store has joined twice")
+	}
+}
+
+// The servers answer none of several equal requests that create a stream at once.
+func TestProcessesCreateStreamsAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	servers := natstest.Run(t, 3)
+	joined := make(chan error)
+	for range 4 {
+		js := servers.JetStream(t)
+		go func() {
+			s, err := jetstreamstore.Open(t.Context(), js, jetstreamstore.Options{Replicas: 3, Timeout: time.Minute})
+			if err != nil {
+				joined <- err
+				return
+			}
+			l, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: "http://a.example/mcp", Lease: noExpiry})
+			if err == nil {
+				l.Close()
+			}
+			joined <- err
+		}()
+	}
+	for range 4 {
+		if err := natstest.Receive(t, "a process joined", joined); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A process that does not set the replicas leaves those of existing streams.
+func TestReplicasOfExistingStreams(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	js := natstest.Run(t, 3).JetStream(t)
+	for _, test := range []struct{ set, want int }{{0, 1}, {3, 3}, {0, 3}, {1, 1}} {
+		s, err := jetstreamstore.Open(t.Context(), js, jetstreamstore.Options{Replicas: test.set, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: "http://a.example/mcp", Lease: noExpiry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		for _, name := range []string{jetstreamstore.DefaultName, jetstreamstore.DefaultName + "-processes"} {
+			stream, err := js.Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := stream.CachedInfo().Config.Replicas; got != test.want {
+				t.Errorf("%s has %d replicas after %d were set, want %d", name, got, test.set, test.want)
+			}
+		}
+	}
+}
+
+// The permissions in the documentation of the package suffice.
+func TestPermissions(t *testing.T) {
+	const user = "restricted"
+	allow := func(subjects ...string) *server.SubjectPermission { return &server.SubjectPermission{Allow: subjects} }
+	servers := natstest.Run(t, 1, func(o *server.Options) {
+		o.NoAuthUser = user
+		o.Users = []*server.User{{Username: user, Password: "secret", Permissions: &server.Permissions{
+			Publish: allow("mcp-sessions.>", "mcp-sessions-processes.*", "mcp-bus", "$JS.API.DIRECT.GET.mcp-sessions",
+				"$JS.API.STREAM.*.mcp-sessions", "$JS.API.STREAM.MSG.*.mcp-sessions",
+				"$JS.API.STREAM.*.mcp-sessions-processes", "$JS.API.STREAM.MSG.*.mcp-sessions-processes",
+				"$JS.API.INFO"), // for natstest
+			Subscribe: allow("_INBOX.>", "mcp-bus"),
+		}}}
+	})
+	js := servers.JetStream(t)
+	violated := make(chan error, 100)
+	js.Conn().SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { violated <- err })
+	a := join(t, js, "http://a.example/mcp", noExpiry)
+	a.open(t, "s")
+	add(t, a.Store, "s", "1", streamable.Event{Number: 1, Text: text(0, 100)})
+	add(t, a.Store, "s", "1", streamable.Event{Number: 2, Text: text(1, 100), Last: true})
+	if got := readAll(t, a.Store, "s", "1", 0); len(got) != 2 {
+		t.Errorf("%d events, want 2", len(got))
+	}
+	b := join(t, servers.JetStream(t), "http://b.example/mcp", noExpiry)
+	b.claims(t, "s", "http://a.example/mcp")
+	expire(t, js)
+	b.claims(t, "s", "")
+	if _, _, err := b.Load(t.Context(), "s"); err != nil {
+		t.Error(err)
+	}
+	if err := b.Forget(t.Context(), "s"); err != nil {
+		t.Error(err)
+	}
+	bus, received := jetstreamstore.NewBus(js.Conn(), ""), make(chan []byte, 1)
+	stop, err := bus.Subscribe(func(message []byte) { received <- message })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if err := bus.Publish(t.Context(), []byte("changed")); err != nil {
+		t.Error(err)
+	}
+	natstest.Receive(t, "the message arrived", received)
+	select {
+	case err := <-violated:
+		t.Error(err)
+	default:
 	}
 }

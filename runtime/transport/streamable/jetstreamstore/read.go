@@ -29,7 +29,7 @@ var errNoMessage = errors.New("jetstreamstore: no such message")
 func (s *Store) request(ctx context.Context, subject string, req any) ([]byte, error) {
 	text, err := json.Marshal(req)
 	if err != nil {
-		return nil, fmt.Errorf("jetstreamstore: %w", err)
+		return nil, fmt.Errorf("jetstreamstore: read: %w", err)
 	}
 	for {
 		attempt, cancel := s.attempt(ctx)
@@ -39,7 +39,7 @@ func (s *Store) request(ctx context.Context, subject string, req any) ([]byte, e
 			return resp.Data, nil
 		}
 		if !isTransient(err) || !sleep(ctx) {
-			return nil, fmt.Errorf("jetstreamstore: %w", err)
+			return nil, fmt.Errorf("jetstreamstore: read: %w", err)
 		}
 	}
 }
@@ -56,13 +56,13 @@ func (s *Store) get(ctx context.Context, stream string, req map[string]any) (*me
 		Error   *jetstream.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(text, &resp); err != nil {
-		return nil, fmt.Errorf("jetstreamstore: %w", err)
+		return nil, fmt.Errorf("jetstreamstore: read: %w", err)
 	}
 	switch {
 	case resp.Error != nil && resp.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return nil, errNoMessage
 	case resp.Error != nil:
-		return nil, fmt.Errorf("jetstreamstore: %w", resp.Error)
+		return nil, fmt.Errorf("jetstreamstore: read: %w", resp.Error)
 	}
 	return &resp.Message, nil
 }
@@ -114,16 +114,16 @@ func (s *Store) batch(ctx context.Context, subject string, from uint64, f func(*
 	nc := s.js.Conn()
 	text, err := json.Marshal(map[string]any{"seq": from, "next_by_subj": subject, "batch": batchMessages, "max_bytes": batchBytes})
 	if err != nil {
-		return 0, false, fmt.Errorf("jetstreamstore: %w", err)
+		return 0, false, fmt.Errorf("jetstreamstore: read: %w", err)
 	}
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
-		return 0, false, fmt.Errorf("jetstreamstore: %w", err)
+		return 0, false, fmt.Errorf("jetstreamstore: read: %w", err)
 	}
 	defer sub.Unsubscribe() // fails only if the connection is closed
 	if err := nc.PublishRequest(s.api+"DIRECT.GET."+s.o.Name, inbox, text); err != nil {
-		return 0, false, fmt.Errorf("jetstreamstore: %w", err)
+		return 0, false, fmt.Errorf("jetstreamstore: read: %w", err)
 	}
 	attempt, cancel := s.attempt(ctx)
 	defer cancel()
@@ -134,7 +134,7 @@ func (s *Store) batch(ctx context.Context, subject string, from uint64, f func(*
 		case err != nil && isTransient(err) && ctx.Err() == nil:
 			return next, true, nil // scan tries again
 		case err != nil:
-			return 0, false, fmt.Errorf("jetstreamstore: %w", err)
+			return 0, false, fmt.Errorf("jetstreamstore: read: %w", err)
 		}
 		switch status := m.Header.Get("Status"); status {
 		case "":

@@ -174,10 +174,13 @@ func (s *Store) setPosition(key, stream string, number, seq uint64) {
 	}
 }
 
+// maxAttempt is the maximum time of one attempt.
+const maxAttempt = 2 * time.Second
+
 // attempt returns a context for one of several attempts: the answer to a request is lost if the
 // leader dies.
 func (s *Store) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.o.Timeout/3)
+	return context.WithTimeout(ctx, min(s.o.Timeout/3, maxAttempt))
 }
 
 // retryDelay is the time between two attempts.
@@ -210,13 +213,19 @@ func isConflict(err error) bool {
 	return ok && (e.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || e.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// errCodeStoreFailed is the error code of JetStream for a stream that has reached a limit.
-const errCodeStoreFailed = 10077
+// Error codes of JetStream.
+const (
+	errCodeUnavailable = 10008 // the servers have not elected a leader
+	errCodeStoreFailed = 10077 // the stream has reached a limit
+)
 
-func isFull(err error) bool {
+// hasCode reports whether err is an error of JetStream with a code.
+func hasCode(err error, code jetstream.ErrorCode) bool {
 	e, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && e.ErrorCode == errCodeStoreFailed
+	return ok && e.ErrorCode == code
 }
+
+func isFull(err error) bool { return hasCode(err, errCodeStoreFailed) }
 
 // maxRoomAttempts is how often a write deletes old events to make room.
 const maxRoomAttempts = 8
@@ -258,10 +267,10 @@ func (s *Store) put(ctx context.Context, key string, x *entry, subject string, d
 			}
 			continue
 		case !isTransient(err):
-			return 0, fmt.Errorf("jetstreamstore: %w", err)
+			return 0, fmt.Errorf("jetstreamstore: write: %w", err)
 		}
 		if !sleep(ctx) {
-			return 0, fmt.Errorf("jetstreamstore: not written: %w", context.Cause(ctx))
+			return 0, fmt.Errorf("jetstreamstore: write: %w", context.Cause(ctx))
 		}
 	}
 }
