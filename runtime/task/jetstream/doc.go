@@ -2,6 +2,12 @@
 // streams of NATS JetStream; the servers replicate the streams. It needs nats-server 2.12 or newer,
 // and is tested with 2.15.
 //
+//	js, err := natsjs.New(nc) // natsjs is github.com/nats-io/nats.go/jetstream
+//	…
+//	store, err := jetstream.Open(ctx, js, jetstream.Options{Replicas: 3})
+//	…
+//	s := server.New("shop", "1.0.0", &server.Config{TaskStore: store})
+//
 // # Guarantees
 //
 // A write is acknowledged once a majority of the replicas has it. It is lost only if a majority of
@@ -121,10 +127,11 @@
 //
 // # Permissions
 //
-// A user needs to publish to TASKS.> and, for each STREAM, to $JS.API.STREAM.*.STREAM,
-// $JS.API.STREAM.MSG.*.STREAM, $JS.API.DIRECT.GET.STREAM and $JS.API.DIRECT.GET.STREAM.>; and to
-// subscribe to TASKS.*.w.*, TASKS.members.o.*, to its inbox, and to
-// $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.STREAM.
+// A user needs to publish to TASKS.> and, for each stream STREAM of the store, to
+// $JS.API.STREAM.*.STREAM, $JS.API.STREAM.MSG.*.STREAM, $JS.API.DIRECT.GET.STREAM and
+// $JS.API.DIRECT.GET.STREAM.>; and to subscribe to TASKS.*.w.*, TASKS.members.o.*, to its inbox, and
+// to $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.STREAM. Calls that lack a permission fail with
+// [ErrUnavailable]; NATS reports the violation to [nats.ErrorHandler].
 //
 // # Limits
 //

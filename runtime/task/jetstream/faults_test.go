@@ -656,6 +656,18 @@ func TestUpgradeBuildsIndexOfHolders(t *testing.T) {
 	}
 }
 
+// The error of Open names the likely cause if no server answers for JetStream.
+func TestOpenWithoutJetStream(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1, func(o *server.Options) { o.JetStream = false })
+	o := overMemory
+	o.Timeout = time.Millisecond
+	_, err := jetstream.Open(t.Context(), newJetStream(t, c.Connect(t)), o)
+	if !errors.Is(err, jetstream.ErrUnavailable) || !strings.Contains(err.Error(), "is JetStream enabled") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestOpenChecksOptions(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)

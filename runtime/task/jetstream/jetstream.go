@@ -202,9 +202,11 @@ func (s *Store) openStreams(ctx context.Context, js jetstream.JetStream) error {
 func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) (opened jetstream.StreamConfig, err error) {
 	what := "open stream " + config.Name
 	var present *jetstream.StreamInfo
+	disabled := false
 	err = s.retry(ctx, what, func(ctx context.Context) error {
 		begun := time.Now()
 		stream, err := js.Stream(ctx, config.Name)
+		disabled = errors.Is(err, nats.ErrNoResponders)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			stream, err = js.CreateStream(ctx, config)
 			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
@@ -218,7 +220,10 @@ func (s *Store) openStream(ctx context.Context, js jetstream.JetStream, config j
 		s.clock.sample(begun, present.TimeStamp)
 		return nil
 	})
-	if err != nil {
+	switch {
+	case err != nil && disabled:
+		return opened, fmt.Errorf("%w (is JetStream enabled on the servers?)", err)
+	case err != nil:
 		return opened, err
 	}
 	meta := present.Config.Metadata
