@@ -159,6 +159,28 @@ func TestLabelsOfToolWithoutFleet(t *testing.T) {
 	})
 }
 
+// A member whose Tools have a misspelled name runs nothing, so the server logs a warning.
+func TestUnknownToolOfMember(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, test := range []struct {
+			tool    string
+			recover func(task.Record) task.Work
+			want    int
+		}{{"render", nil, 0}, {"rendr", nil, 1}, {"rendr", func(task.Record) task.Work { return nil }, 0}} {
+			var out bytes.Buffer
+			cfg := server.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}
+			cfg.Tasks = task.Config{Member: task.Member{Tools: []string{test.tool}}, Recover: test.recover}
+			s, _ := withTasksOf(t, cfg, memory.NewFleet().Store(), func(s *server.Server) {
+				must(server.AddTool(s, "render", "", sayHi, server.Durable()))
+			})
+			s.Close()
+			if got := strings.Count(out.String(), "tool=rendr"); got != test.want {
+				t.Errorf("%q: %d warnings, want %d:\n%s", test.tool, got, test.want, &out)
+			}
+		}
+	})
+}
+
 // A call whose labels are invalid is rejected, and logged. So is one whose labels cannot be told.
 func TestInvalidLabelsOfCall(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

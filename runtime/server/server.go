@@ -92,7 +92,8 @@ type Config struct {
 	// it afterwards, or let the process end.
 	TaskStore task.Store
 	// Tasks configures the tasks. Its Store must be nil. Its Recover and its ToolLimit are called for
-	// tasks whose tool the server does not have; see [MaxRunning] for the others.
+	// tasks whose tool the server does not have; see [MaxRunning] for the others. Without Recover, a
+	// name in its Member.Tools that is not a tool of the server is logged as a warning.
 	Tasks task.Config
 
 	// Drain is the maximum time for which [Server.Shutdown] lets the work of tasks finish before it

@@ -176,6 +176,11 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 		}
 		return other(r)
 	}
+	for _, tool := range cfg.Member.Tools {
+		if _, ok := s.tools.find(tool); !ok && other == nil {
+			s.cfg.Logger.Warn("tool of Tasks.Member.Tools not found", "tool", tool) // possibly misspelled
+		}
+	}
 	otherLimit := cfg.ToolLimit
 	cfg.ToolLimit = func(tool string) int {
 		if e, ok := s.tools.find(tool); ok {
