@@ -53,7 +53,6 @@ type options struct {
 const grace = 5 * time.Second
 
 func main() {
-	log.SetFlags(0)
 	var o options
 	o.flags(flag.CommandLine)
 	demonstrate := flag.Bool("demo", false, "run the demo")
@@ -86,17 +85,20 @@ func (o *options) flags(set *flag.FlagSet) {
 	set.StringVar(&o.url, "url", "", "`URL` at which the other processes reach this one (default from -http)")
 	set.StringVar(&o.debug, "debug", "", "serve the operators' page at `ADDRESS`, and /health for readiness probes")
 	set.StringVar(&o.tools, "tools", "all", "run the tasks of these tools: all, none or `NAMES` separated by commas")
-	set.StringVar(&o.labels, "labels", "", "what the process has for its tasks: `LABELS` separated by commas, such as cold")
+	set.StringVar(&o.labels, "labels", "", "`LABELS` of the process that tasks may require, separated by commas, such as cold")
 	set.StringVar(&o.name, "name", "", "`NAME` of the process for operators (default host name and process id)")
 	set.StringVar(&o.secret, "secret", os.Getenv("FLEET_SECRET"), "32 bytes or more of `SECRET`, the same in all processes that serve (default $FLEET_SECRET)")
 	set.StringVar(&o.file, "import", "", "copy the tasks of a bolt `FILE` to the servers, and end")
-	set.IntVar(&o.replicas, "replicas", 1, "replicas of new streams: `N` of 1, 3 or 5")
+	set.IntVar(&o.replicas, "replicas", 0, "store each message on `N` NATS servers: 1, 3 or 5 (default as it is, 1 for new streams)")
 	set.DurationVar(&o.drain, "drain", 10*time.Second, "`TIME` for running tasks to finish when the process ends; other processes take over the rest")
 	set.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which other processes take over the tasks of a process that has died")
 }
 
 // load copies the tasks of a bolt file to the servers. The fleet must not have started.
 func (o *options) load(ctx context.Context) error {
+	if _, err := os.Stat(o.file); err != nil {
+		return err // bolt.Open would create the file
+	}
 	nc, err := nats.Connect(o.nats)
 	if err != nil {
 		return err
@@ -123,6 +125,7 @@ func (o *options) load(ctx context.Context) error {
 
 // run runs the process until ctx ends.
 func (o *options) run(ctx context.Context) error {
+	o.name = cmp.Or(o.name, task.Member{}.WithDefaults().Name)
 	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1), nats.PingInterval(task.DefaultLease/4))
 	if err != nil {
 		return err
@@ -133,9 +136,15 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	defer store.Close()
+	defer s.Close()
+	log.Printf("%s has joined the fleet", o.name)
 	if o.debug != "" {
-		web := &http.Server{Addr: o.debug, Handler: o.operate(s, store), ReadHeaderTimeout: 10 * time.Second}
-		go func() { log.Print(web.ListenAndServe()) }() // ends with Close
+		listener, err := net.Listen("tcp", o.debug)
+		if err != nil {
+			return err
+		}
+		web := &http.Server{Handler: o.operate(s, store), ReadHeaderTimeout: 10 * time.Second}
+		go web.Serve(listener) // ends with Close
 		defer web.Close()
 	}
 	if o.http == "" {

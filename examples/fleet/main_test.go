@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -60,6 +61,10 @@ func TestImport(t *testing.T) {
 	}
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
+	}
+	missing := &options{nats: url, file: filepath.Join(t.TempDir(), "missing.db")}
+	if err := missing.load(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("import of a missing file: %v", err)
 	}
 	o := &options{nats: url, file: file, tools: "all"}
 	if err := o.load(t.Context()); err != nil {
