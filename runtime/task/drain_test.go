@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -186,6 +187,36 @@ func TestDrainHandsOverQueuedAndParkedTasks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A member that has handed over a task does not repeat the messages of its work to the other members.
+func TestMessagesAfterHandOverArriveOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		proceed := make(chan struct{})
+		notifies := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			<-proceed
+			run.Notify(ctx, mcp.MethodNotificationsMessage, raw(`{"level":"info","data":"x"}`))
+			return raw(`{"found":1}`), nil
+		}
+		a := join(t, f, task.Config{MaxRunning: 1}, notifies)
+		running, queued := a.create(t, nil), a.create(t, nil) // no requestor is known
+		b, c := join(t, f, task.Config{}, notifies), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		members := a.Members()
+		done := a.drain(t)
+		b.isHeld(t, members[0].ID, running)
+		b.isHeld(t, members[1].ID, queued)
+		p := &peer{}
+		time.AfterFunc(time.Second, func() { close(proceed) })
+		if out, err := c.Result(t.Context(), "alice", queued, p); err != nil || found(t, out) != "1" {
+			t.Errorf("got %v, %v", out, err)
+		}
+		drained(t, done)
+		synctest.Wait()
+		if n := strings.Count(strings.Join(p.received(), " "), mcp.MethodNotificationsMessage); n != 1 {
+			t.Errorf("the requestor received the message %d times", n)
+		}
+	})
 }
 
 // Work that only waits is parked soon during a drain, and then handed over.
