@@ -301,6 +301,33 @@ func TestLostAnnouncements(t *testing.T) {
 	}
 }
 
+// A replica that lags behind does not hide a renewal that was announced.
+func TestMembersOfReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	_, m := openHeld(t, c.Connect(t), "S")
+	_, other := openHeld(t, c.Connect(t), "S")
+	id := other.self.ID
+	natstest.Until(t, "the member was listed", func() bool { return len(m.Members()) == 2 })
+	m.mu.Lock()
+	announced := m.members[id]
+	announced.seq += 10
+	announced.Draining = true
+	m.members[id] = announced
+	m.mu.Unlock()
+	if !m.missed() {
+		t.Fatal("the members cannot be read")
+	}
+	for _, member := range m.Members() {
+		if draining := member.ID == id; member.Draining != draining {
+			t.Errorf("%+v", member)
+		}
+	}
+	if len(m.Members()) != 2 {
+		t.Errorf("members %+v", m.Members())
+	}
+}
+
 // addMember writes the message of a member that does not renew it, and that the server keeps for an
 // hour, as if its clock was set back.
 func addMember(t *testing.T, s *Store, id string) {

@@ -382,9 +382,8 @@ func (m *membership) load(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, member := range members {
-		if before, listed := m.members[id]; listed && before.seq == member.seq {
-			member.Heard = before.Heard
-			members[id] = member
+		if before, listed := m.members[id]; listed && before.seq >= member.seq { // replicas may lag behind
+			members[id] = before
 		}
 	}
 	members[m.self.ID] = known{Member: m.self}
