@@ -323,6 +323,12 @@ func TestLabelsWithoutFleet(t *testing.T) {
 		if !m.Runs("tool", "gpu") || m.Lacks("gpu") != "" {
 			t.Error("the labels have an effect")
 		}
+		plain := create(t, m, task.Request{Restartable: true, Work: returns(`{"found":1}`)}).TaskID
+		found(t, result(t, m, plain))
+		with, _ := store.Get(t.Context(), id)
+		if without, err := store.Get(t.Context(), plain); err != nil || with.Bytes <= without.Bytes {
+			t.Errorf("a task takes %d bytes with a label, %d without; %v", with.Bytes, without.Bytes, err)
+		}
 	})
 }
 
