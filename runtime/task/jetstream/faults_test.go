@@ -311,6 +311,23 @@ func TestStaleLeader(t *testing.T) {
 	}
 }
 
+// Concurrent calls about a task that does not exist all say so, although the servers accept the messages
+// that confirm it one after the other.
+func TestConcurrentReadsOfUnknownTask(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 3)
+	s := open(t, c.JetStream(t), jetstream.Options{Replicas: 3, Storage: natsjs.MemoryStorage})
+	var group sync.WaitGroup
+	for range 50 {
+		group.Go(func() {
+			if _, err := s.Get(t.Context(), "unknown"); !errors.Is(err, task.ErrNotFound) {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}
+
 // A server that was cut off still acts as leader, and lacks a new member. Alive does not report that the
 // member is dead.
 func TestStaleLeaderOfMembers(t *testing.T) {
@@ -460,6 +477,15 @@ func TestFullStream(t *testing.T) {
 	}
 	if list, err := s.List(t.Context(), "o", 0, 100); err != nil || len(list) != created-1 {
 		t.Errorf("%d of %d tasks, %v", len(list), created-1, err)
+	}
+	js := c.JetStream(t)
+	for size, n := 10_000, 0; size > 0; n++ { // until not even a message without data fits
+		if _, err := js.Publish(t.Context(), fmt.Sprintf("%s.0.p.x.y.%d", s.Name(), n), make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	if _, err := s.Get(t.Context(), "unknown"); !errors.Is(err, task.ErrNotFound) {
+		t.Errorf("an unknown task: %v", err)
 	}
 	if dropped, _, err := s.Sweep(t.Context(), r.Expires(), 100); err != nil || len(dropped) != created-1 {
 		t.Errorf("swept %d of %d, %v", len(dropped), created-1, err)
