@@ -82,7 +82,7 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 	return e, nil
 }
 
-// complete sets the defaults of a tool.
+// complete checks a tool and sets its defaults.
 func (e *Engine) complete(t *embed.Tool) error {
 	switch t.Mode {
 	case "":
@@ -92,6 +92,12 @@ func (e *Engine) complete(t *embed.Tool) error {
 	case mcp.TaskSupportOptional, mcp.TaskSupportForbidden:
 	default:
 		return fmt.Errorf("task support %q is not defined: want %q, %q or %q", t.Mode, mcp.TaskSupportOptional, mcp.TaskSupportRequired, mcp.TaskSupportForbidden)
+	}
+	if err := task.CheckLabels(t.Labels); err != nil {
+		return err
+	}
+	if len(t.Labels) > 0 && (!t.Restartable || t.Mode == mcp.TaskSupportForbidden) {
+		return errors.New("labels need Restartable")
 	}
 	t.Accepts = slices.Clone(t.Accepts)
 	return nil

@@ -406,10 +406,12 @@ func TestTaskOfToolWithoutTasks(t *testing.T) {
 func TestInvalidOptions(t *testing.T) {
 	store := memory.New()
 	for want, o := range map[string]embed.Options{
-		"no Store":                     {},
-		"Recover is set":               {Tasks: task.Config{Store: store, Recover: func(task.Record) task.Work { return nil }}},
-		`tool "t": task support "may"`: {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Mode: "may"}}}},
-		`Default: task support "may"`:  {Tasks: task.Config{Store: store}, Default: &embed.Tool{Support: receiver.Support{Mode: "may"}}},
+		"no Store":                          {},
+		"Recover is set":                    {Tasks: task.Config{Store: store, Recover: func(task.Record) task.Work { return nil }}},
+		`tool "t": task support "may"`:      {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Mode: "may"}}}},
+		`Default: task support "may"`:       {Tasks: task.Config{Store: store}, Default: &embed.Tool{Support: receiver.Support{Mode: "may"}}},
+		`tool "t": label "g pu": want`:      {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Restartable: true, Labels: []string{"g pu"}}}}},
+		`tool "t": labels need Restartable`: {Tasks: task.Config{Store: store}, Tools: map[string]embed.Tool{"t": {Support: receiver.Support{Labels: []string{"gpu"}}}}},
 	} {
 		if _, err := New(o, tools{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
