@@ -86,7 +86,9 @@ func runScript(t *testing.T, script string, at taskEndpoint, want ...string) {
 	if target == "" {
 		target = at.command[0]
 	}
-	cmd := exec.CommandContext(t.Context(), "node", filepath.Join("typescript", script), target)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", filepath.Join("typescript", script), target)
 	cmd.Env = append(os.Environ(), at.env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

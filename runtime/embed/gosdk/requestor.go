@@ -165,7 +165,10 @@ func (r sessionRequestor) Notify(ctx context.Context, method string, params code
 		return err
 	}
 	if r.reply != nil {
-		return r.reply.notify(ctx, method, text)
+		if err := r.reply.notify(ctx, method, text); err == nil || ctx.Err() != nil {
+			return err
+		}
+		// The response has ended; the session may still have a GET stream.
 	}
 	return (&httpReply{t: r.t, ss: r.ss, k: new(ticket), ctx: context.Background()}).notify(ctx, method, text)
 }

@@ -41,10 +41,20 @@ client.setNotificationHandler(TaskStatusNotificationSchema, (n) => {
 });
 
 const [command, ...args] = process.argv.slice(2);
-const transport = command.startsWith('http://')
-  ? new StreamableHTTPClientTransport(new URL(command))
+const overHTTP = command.startsWith('http://');
+let listens; // called once the server has answered the GET request, before which servers lose notifications
+const listening = new Promise((resolve) => { listens = resolve; });
+const transport = overHTTP
+  ? new StreamableHTTPClientTransport(new URL(command), {
+    fetch: async (url, init) => {
+      const response = await fetch(url, init);
+      if (init?.method === 'GET') listens();
+      return response;
+    },
+  })
   : new StdioClientTransport({ command, args, env: process.env, stderr: 'inherit' });
 await client.connect(transport);
+if (overHTTP) await listening;
 const tasks = client.experimental.tasks;
 
 // run calls a tool as a task and follows it to its end.
