@@ -16,7 +16,7 @@ type EventKind string
 // The kinds of events (MCP tasks, "Audit and Logging").
 const (
 	EventCreated   EventKind = "created"
-	EventRecovered EventKind = "recovered" // recovered by New after a restart
+	EventRecovered EventKind = "recovered" // continued here after a restart, or as the task of another member
 	EventMoved     EventKind = "moved"     // its status changed
 	EventRead      EventKind = "read"      // its state, its outcome or a page of tasks was read
 	EventRefused   EventKind = "refused"   // a call failed
@@ -37,10 +37,14 @@ type Event struct {
 
 // Stats holds counters since the Manager was created, and current levels.
 type Stats struct {
-	Created, Completed, Failed, Cancelled, Expired, Recovered uint64
+	Created, Completed, Failed, Cancelled, Expired uint64
+	// Recovered counts the unfinished tasks that this process continues: those that [New] has found
+	// after a restart, and, in a fleet, those that this member has taken over or that a member
+	// without the tool, such as a front end, has left to it.
+	Recovered uint64
 	// TakenOver counts the tasks that this member of a fleet has taken over from other members that
-	// have died or left, or by [Manager.TakeOver]. Recovered counts those of them whose work can run
-	// again. Lapsed counts how often the lease of this member has ended.
+	// have died or left, or by [Manager.TakeOver]. It includes those that failed because their work
+	// cannot run again. Lapsed counts how often the lease of this member has ended.
 	TakenOver, Lapsed uint64
 	// Reads counts successful calls of tasks/get, tasks/result and tasks/list. Refused counts
 	// failed calls of all methods. Foreign counts the refused calls about a task of another

@@ -92,6 +92,26 @@ func steps(proceed <-chan struct{}) task.Work {
 	}
 }
 
+// The first run of a task that a front end has left to a worker is not a re-run.
+func TestFirstRunOfWorkerIsNoRerun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		a := join(t, f, task.Config{}, untilDone)
+		id := front.create(t, nil)
+		synctest.Wait()
+		if r := front.record(t, id); r.Claim.Member == "" || a.runs.Load() != 1 || r.Reruns != 0 {
+			t.Errorf("%d runs, claim %v, %d re-runs", a.runs.Load(), r.Claim, r.Reruns)
+		}
+		b := join(t, f, task.Config{}, untilDone)
+		a.cut(t)
+		time.Sleep(time.Minute)
+		if r := front.record(t, id); b.runs.Load() != 1 || r.Reruns != 1 {
+			t.Errorf("%d runs, %d re-runs after the worker has died", b.runs.Load(), r.Reruns)
+		}
+	})
+}
+
 // found returns the member found of a result.
 func found(t *testing.T, out task.Outcome) string {
 	t.Helper()

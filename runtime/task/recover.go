@@ -92,7 +92,8 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
 		return m.failUnrecoverable(ctx, &r, "the stored record of the task is damaged")
 	}
-	rerun := r.Runner == ""
+	// A task that no member has held yet has not run: a front end has left it to others.
+	rerun := r.Runner == "" && (m.fleet == nil || r.Claim.Epoch > 0)
 	if rerun && r.Restartable && m.cfg.MaxReruns > 0 && r.Reruns >= m.cfg.MaxReruns {
 		return m.failUnrecoverable(ctx, &r, fmt.Sprintf("the task was re-run %d times, and the receiver stopped unexpectedly each time", r.Reruns))
 	}
