@@ -543,6 +543,34 @@ func TestStateExpiresByClockOfStore(t *testing.T) {
 	equal(t, "later", "-32602 requestState: expired", clients(0).round("tools/call", do, one, responses).text)
 }
 
+// The id of an elicitation expires by the clock of the task store, too.
+func TestElicitationExpiresByClockOfStore(t *testing.T) {
+	now := time.Now()
+	open := func(ahead time.Duration) *server.Server {
+		s := newServer(t, server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}, TaskStore: clockStore{memory.New(), now.Add(ahead)}})
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+			action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/login?id={id}", "")
+			return string(action), err
+		})
+		return s
+	}
+	const hour = time.Hour // more than an id is valid
+	for _, ahead := range []time.Duration{-hour, hour} {
+		one := connectRoundsAs(t, open(ahead), "ann").round("tools/call", do, nil, nil)
+		var params struct{ URL string }
+		if err := json.Unmarshal([]byte(one.requests[one.name(t)]), &params); err != nil {
+			t.Fatal(err)
+		}
+		_, id, _ := strings.Cut(params.URL, "?id=")
+		if got, ok := open(ahead).ElicitationPrincipal(id); !ok || got != "ann" {
+			t.Errorf("%v ahead: principal %q at the same time", ahead, got)
+		}
+		if _, ok := open(ahead + hour).ElicitationPrincipal(id); ok {
+			t.Errorf("%v ahead: the id does not expire", ahead)
+		}
+	}
+}
+
 // Proves M-MRTR-09, M-MRTR-10, M-STATE-02, M-STATE-03.
 func TestStateOfOtherRequestIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
