@@ -108,8 +108,9 @@ func (c *Call) Meta() *mcp.RequestMetaObject {
 // Header returns the header of the HTTP request in which the call arrived, or nil if it did not
 // arrive over HTTP. For a task, it is the header of the request that created the task, as long as
 // the task runs in the process that created it. A recovered task has none, because headers are
-// never persisted. The header must not be changed. It may contain cookies and other credentials, but not
-// the access token if the Auth of the handler has verified it: that is for this server alone.
+// never persisted. The header must not be changed. It may contain cookies and other credentials,
+// but not the access token if the Auth of the handler has verified it: that is for this server
+// alone.
 //
 // As long as Header returns the header, the context of the handler has the values that HTTP
 // middleware adds to the context of the HTTP request.

@@ -160,8 +160,9 @@
 // [Server.ServeStdio] and [Server.ListenAndServe] serve until their context ends or the process
 // receives a signal. They give calls 5 seconds to finish and shut the server down. With
 // [Config].Drain, the work of tasks has time to finish, too. [Server.Run] serves one connection
-// until its context ends, and does not shut the server down. [Server.Shutdown] ends all sessions in order, rejects new ones, and closes the Manager of the
-// tasks; then shut down the handler of [Server.Handler] and its http.Server.
+// until its context ends, and does not shut the server down. [Server.Shutdown] ends all sessions in
+// order, rejects new ones, and closes the Manager of the tasks; then shut down the handler of
+// [Server.Handler] and its http.Server.
 //
 // # Errors
 //

@@ -41,8 +41,8 @@ func (s *Server) servesModern() bool {
 }
 
 // receiveModern is the innermost receiving middleware of modern requests. It enforces
-// [Config.CallRate]. It rejects requests with too few scopes, and methods of features that the server has not declared (MCP, "Server
-// Discovery").
+// [Config.CallRate]. It rejects requests with too few scopes, and methods of features that the
+// server has not declared (MCP, "Server Discovery").
 func (s *Server) receiveModern(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 		if err := s.admitModern(ctx, req); err != nil {

@@ -14,8 +14,8 @@ import (
 // resources in its messages must have a media type.
 type PromptFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error)
 
-// PromptOption is an option of [AddPrompt]: [DefinePrompt], [RequireScopes], [VisibleTo], [WrapPrompt] or a
-// [Completion].
+// PromptOption is an option of [AddPrompt]: [DefinePrompt], [RequireScopes], [VisibleTo],
+// [WrapPrompt] or a [Completion].
 type PromptOption interface{ forPrompt(*prompt) }
 
 type promptOption func(*prompt)

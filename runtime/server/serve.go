@@ -115,10 +115,11 @@ func (s *Server) shutdown(ctx context.Context) error {
 
 // Handler starts the server, as [Server.Start] does, and returns an [http.Handler] that serves
 // clients over Streamable HTTP, at any path. Options may be nil. Their Logger defaults to that of
-// the server, and their RequiredScopes to [Server.RequiredScopes]. If the server cannot start, the error is logged, and clients receive status 500. To
-// end it in order, call [Server.Shutdown], then Shutdown of the handler, then that of the
-// [http.Server]. [Server.ListenAndServe] does all of this. The handler rejects requests with status
-// 503 from the moment when the server shuts down, so that clients send them again.
+// the server, and their RequiredScopes to [Server.RequiredScopes]. If the server cannot start, the
+// error is logged, and clients receive status 500. To end it in order, call [Server.Shutdown], then
+// Shutdown of the handler, then that of the [http.Server]. [Server.ListenAndServe] does all of
+// this. The handler rejects requests with status 503 from the moment when the server shuts down, so
+// that clients send them again.
 func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler {
 	var o streamable.HandlerOptions
 	if options != nil {

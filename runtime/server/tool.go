@@ -36,8 +36,9 @@ type ToolFunc[In, Out any] func(ctx context.Context, c *Call, in In) (Out, error
 type RawToolFunc func(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error)
 
 // ToolOption is an option of [AddTool] and [Server.AddRawTool]: [DefineTool], [DefineToolFor],
-// [DefineType], [Durable], [Tasks], [MaxRunning], [PartialResults], [RequireLabels], [RequireLabelsFor],
-// [RequireScopes], [RequireScopesFor], [VisibleTo], [WrapTool] or several of them as [ToolOptions].
+// [DefineType], [Durable], [Tasks], [MaxRunning], [PartialResults], [RequireLabels],
+// [RequireLabelsFor], [RequireScopes], [RequireScopesFor], [VisibleTo], [WrapTool] or several of
+// them as [ToolOptions].
 type ToolOption interface{ forTool(*tool) }
 
 type toolOption func(*tool)
@@ -93,7 +94,8 @@ func ToolOptions(options ...ToolOption) ToolOption {
 // [Config].TaskStore. It is short for [Tasks] with a Restartable [receiver.Support].
 //
 // The function must run the steps and make the input requests that the journal has, in any order;
-// see [Step]. If you change them, change the [Version], too. Log messages of a run are dropped as long as it repeats earlier ones.
+// see [Step]. If you change them, change the [Version], too. Log messages of a run are dropped as
+// long as it repeats earlier ones.
 func Durable() ToolOption { return Tasks(receiver.Support{Restartable: true}) }
 
 // Version names the version of the function of a tool with [Durable] tasks. A task that a function

@@ -25,9 +25,10 @@ var (
 )
 
 // Tasks with random steps, sleeps and input requests end with the results that their journals give,
-// although the members of the fleet are cut off, die, drain, close and join again at random: each step is
-// recorded once, each input request has one answer, and the outcome is the same at all members. The
-// limit of the tool holds at any time, and tasks run only at members with their labels.
+// although the members of the fleet are cut off, die, drain, close and join again at random: each
+// step is recorded once, each input request has one answer, and the outcome is the same at all
+// members. The limit of the tool holds at any time, and tasks run only at members with their
+// labels.
 func TestRandomFaultsOfFleet(t *testing.T) {
 	rounds := *fleetRounds
 	if testing.Short() {

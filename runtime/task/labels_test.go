@@ -254,7 +254,8 @@ func TestDrainingMemberKeepsTaskWhoseLabelsOthersLack(t *testing.T) {
 	}
 }
 
-// A member does not take a task whose labels it lacks, even if it is offered, or if an operator wants it.
+// A member does not take a task whose labels it lacks, even if it is offered, or if an operator
+// wants it.
 func TestMemberRefusesTaskWhoseLabelsItLacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()

@@ -24,7 +24,8 @@ import (
 //
 // The context ends when the task is cancelled (its cause is then [ErrCancelled]), when the task
 // expires ([ErrExpired]), when the Manager closes ([ErrClosed]) or when another member of the fleet
-// may hold the task ([ErrFenced]). While the work runs, it ends for no other reason. A panic fails the task and nothing else.
+// may hold the task ([ErrFenced]). While the work runs, it ends for no other reason. A panic fails
+// the task and nothing else.
 type Work func(ctx context.Context, run *Run) (codec.Encoder, error)
 
 // Outcome is the result or the error with which a task or a job ends.

@@ -50,7 +50,7 @@ type Member struct {
 	// Heard is when this process has last heard from the member, by its own clock. The lease ends
 	// about a Lease later, unless the member renews it. Members sets it.
 	Heard time.Time
-	// Load is what the member did when it was heard from. Members sets it.
+	// Load is the load of the member at that time. Members sets it.
 	Load Load
 }
 
@@ -89,8 +89,8 @@ type Events struct {
 	// Shared is called with the name of a quota in which this member has a share, after another
 	// member has changed the quota, and when such a change may have been missed.
 	Shared func(quota string)
-	// Load returns the load of this member. It is called before the lease is renewed, which is at least
-	// every third of it, or whenever a member calls Members. It may be nil.
+	// Load returns the load of this member. It is called before each renewal of the lease, and may be
+	// called by [Membership.Members]. It may be nil.
 	Load func() Load
 	// Queried is called with the request of [Membership.Query] of another member, and returns the
 	// response. If it is nil, the response is empty.

@@ -109,8 +109,9 @@ func transient(err error) bool {
 }
 
 // retry calls attempt until it does not fail with a transient error. It gives up when ctx ends,
-// with the error of ctx, or once the timeout of the store has passed. The pauses are random, so that
-// concurrent calls whose attempts exclude each other, such as those of confirmLast, do not collide again.
+// with the error of ctx, or once the timeout of the store has passed. The pauses are random, so
+// that concurrent calls whose attempts exclude each other, such as those of confirmLast, do not
+// collide again.
 func (s *Store) retry(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
 	deadline := time.Now().Add(s.options.Timeout)
 	for pause := minPause; ; pause = min(2*pause, maxPause) {

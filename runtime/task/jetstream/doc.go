@@ -66,9 +66,9 @@
 // then fails.
 //
 // MEMBER is "_" in messages that confirm that there is no record or no entry, and that a member has
-// ended. The servers accept such a message only in that case, while the answer to a read may come from a
-// server that was cut off. A call therefore fails with [task.ErrNotFound] only after such a message was
-// accepted, or if the stream is full. The messages expire after ten seconds.
+// ended. The servers accept such a message only in that case, while the answer to a read may come
+// from a server that was cut off. A call therefore fails with [task.ErrNotFound] only after such a
+// message was accepted, or if the stream is full. The messages expire after ten seconds.
 //
 // # Expiry
 //

@@ -311,8 +311,8 @@ func TestStaleLeader(t *testing.T) {
 	}
 }
 
-// Concurrent calls about a task that does not exist all say so, although the servers accept the messages
-// that confirm it one after the other.
+// Concurrent calls about a task that does not exist all say so, although the servers accept the
+// messages that confirm it one after the other.
 func TestConcurrentReadsOfUnknownTask(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 3)
@@ -328,8 +328,8 @@ func TestConcurrentReadsOfUnknownTask(t *testing.T) {
 	group.Wait()
 }
 
-// A server that was cut off still acts as leader, and lacks a new member. Alive does not report that the
-// member is dead.
+// A server that was cut off still acts as leader, and lacks a new member. Alive does not report
+// that the member is dead.
 func TestStaleLeaderOfMembers(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)

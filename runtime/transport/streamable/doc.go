@@ -47,11 +47,11 @@
 // forward it to the holder over HTTP, with its credentials: the holder admits it again. So streams
 // and requests of the server reach the client whatever process its connections lead to. If the
 // holder dies, or shuts down, the next process that receives a request claims the session and
-// restores it, as after a restart. Until the Locator counts a dead process as dead, requests wait, for
-// 30 seconds at most, and are then answered with status 503 and Retry-After. If the holder hangs, the requests that wait for it end up
-// to five seconds after the Locator counts it as dead. A POST that the holder may have received is
-// never sent again: its connection is closed without a response, so the client knows that the outcome
-// is unknown.
+// restores it, as after a restart. Until the Locator counts a dead process as dead, requests wait,
+// for 30 seconds at most, and are then answered with status 503 and Retry-After. If the holder
+// hangs, the requests that wait for it end up to five seconds after the Locator counts it as dead.
+// A POST that the holder may have received is never sent again: its connection is closed without a
+// response, so the client knows that the outcome is unknown.
 //
 // The processes have the same Auth or Principal, Origins and Hosts. A request is forwarded once. The
 // holder sees the address of the other process as that of the client; the header field

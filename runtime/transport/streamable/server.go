@@ -52,10 +52,10 @@ type HandlerOptions struct {
 	// nil. If it is nil, Auth alone decides.
 	RequiredScopes func(ctx context.Context, method string, params []byte) []string
 
-	// Principal returns the principal of a request. It is ignored if Auth is set. If it fails, the request is answered with 401,
-	// the text of the error, and a WWW-Authenticate header: that of a [transport.ChallengeError],
-	// otherwise "Bearer". A session belongs to the principal that opened it and does not exist for
-	// others. If it is nil, all requests have the same principal.
+	// Principal returns the principal of a request. It is ignored if Auth is set. If it fails, the
+	// request is answered with 401, the text of the error, and a WWW-Authenticate header: that of a
+	// [transport.ChallengeError], otherwise "Bearer". A session belongs to the principal that
+	// opened it and does not exist for others. If it is nil, all requests have the same principal.
 	Principal func(*http.Request) (string, error)
 
 	// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It

@@ -68,11 +68,12 @@ const (
 )
 
 // Tasks and sessions of both eras survive random faults: kill -9 and the shutdown of any server of
-// the cluster and of its leader, servers that hang or are slow, full disks of one server and of all,
-// partitions of servers and programs, kill -9 of any program, programs that hang for longer than
-// their lease or drain, clocks that are set, of servers by up to two minutes and of programs by up to
-// two hours, and a restart of everything. Each acknowledged task ends with one result, no recorded step runs again, one answer to
-// each input request counts, each call ends with an answer or an error, and nothing is left behind.
+// the cluster and of its leader, servers that hang or are slow, full disks of one server and of
+// all, partitions of servers and programs, kill -9 of any program, programs that hang for longer
+// than their lease or drain, clocks that are set, of servers by up to two minutes and of programs
+// by up to two hours, and a restart of everything. Each acknowledged task ends with one result, no
+// recorded step runs again, one answer to each input request counts, each call ends with an answer
+// or an error, and nothing is left behind.
 //
 // The servers and the programs are child processes, which end when the test does. Disks need
 // namespaces of Linux, and clocks need Linux on amd64. Elsewhere, the test logs that it leaves out

@@ -149,10 +149,9 @@ type Store struct {
 
 var _ streamable.SessionStore = (*Store)(nil)
 
-// Open opens the store, and creates its stream if it does not exist. If Replicas is set and differs
-// from that of an existing stream, Open changes the stream, and it does the same for MaxBytes and
-// MaxAge, including their defaults. It fails with [ErrSchema] if the stream is not a stream of this
-// version of the package.
+// Open opens the store, and creates its stream if it does not exist. If Replicas is set, or MaxBytes
+// or MaxAge with their defaults, and an existing stream has another value, Open changes the stream.
+// It fails with [ErrSchema] if the stream is not a stream of this version of the package.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{o: o, js: js, api: apiPrefix(js.Options()), now: time.Now, sessions: map[string]*entry{}}
