@@ -323,7 +323,10 @@ func (s *Store) confirmLast(ctx context.Context, subject, filter string, seq uin
 	m.Header.Set(headerExpect, strconv.FormatUint(seq, 10))
 	m.Header.Set(headerExpectSubject, filter)
 	_, err := s.publish(ctx, m)
-	if hasCode(err, codeWrongSequence, codeSequenceInProcess) {
+	switch {
+	case hasCode(err, codeSequenceInProcess): // also while another member confirms the same
+		return false, errRepeat{err}
+	case hasCode(err, codeWrongSequence):
 		return false, nil
 	}
 	return err == nil, err

@@ -519,3 +519,29 @@ func TestConfirmEmpty(t *testing.T) {
 		}
 	}
 }
+
+// Members that confirm at once that the index of a departed member is empty do not exclude each
+// other.
+func TestMembersConfirmEmptyAtOnce(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 3)
+	js, err := natsjs.New(c.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), js, Options{Name: "S", Replicas: 3, Storage: natsjs.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const n = 8
+	confirmed := make(chan error)
+	for range n {
+		go func() { confirmed <- s.confirmEmpty(natstest.Context(t), "OTHER") }()
+	}
+	for range n {
+		if err := natstest.Receive(t, "the index was confirmed", confirmed); err != nil {
+			t.Error(err)
+		}
+	}
+}
