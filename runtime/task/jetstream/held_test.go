@@ -383,6 +383,59 @@ func TestMembersEndSilentMember(t *testing.T) {
 	}
 }
 
+// Query takes one response from each member that it has asked, and forgets the request.
+func TestQueryTakesOneResponseOfEachMember(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc := c.Connect(t)
+	s, m := openHeld(t, nc, "S")
+	requests, err := nc.SubscribeSync(s.offerSubject("A"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addMember(t, s, "A")
+	natstest.Until(t, "the member was listed", func() bool { return len(m.Members()) == 2 })
+	responses := make(chan map[string][]byte, 1)
+	go func() { // ends with Query
+		got, err := m.Query(natstest.Context(t), []byte("request"))
+		if err != nil {
+			t.Error(err)
+		}
+		responses <- got
+	}()
+	request, err := requests.NextMsgWithContext(natstest.Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range [][2]string{{"OTHER", "other"}, {"OTHER", "again"}, {m.self.ID, "own"}, {"A", "first"}, {"A", "second"}} {
+		msg := nats.NewMsg(s.offerSubject(m.self.ID))
+		msg.Header.Set(headerResponse, request.Header.Get(headerQuery))
+		msg.Header.Set(headerMember, r[0])
+		msg.Data = []byte(r[1])
+		if err := nc.PublishMsg(msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := natstest.Receive(t, "Query returned", responses); len(got) != 1 || string(got["A"]) != "first" {
+		t.Errorf("got %q", got)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.queries) > 0 {
+		t.Errorf("%d requests are left", len(m.queries))
+	}
+}
+
+// A member lists itself with the time of its latest renewal.
+func TestMemberHearsOfItself(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	_, m := openHeld(t, c.Connect(t), "S")
+	before := m.Members()[0].Heard
+	m.Drain() // renews
+	natstest.Until(t, "the member has renewed its lease", func() bool { return m.Members()[0].Heard.After(before) })
+}
+
 // A member of an unknown format does not end before the servers end its lease, which may be longer than
 // those of the others.
 func TestUnknownMemberIsNotEnded(t *testing.T) {

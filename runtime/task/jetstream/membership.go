@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	mathrand "math/rand/v2"
 	"slices"
 	"strconv"
@@ -68,11 +69,11 @@ type membership struct {
 	status   chan nats.Status
 
 	mu       sync.Mutex
-	seq      uint64                     // of the latest message of the member
-	until    time.Time                  // end of the lease by the clock of this process
-	members  map[string]known           // this one included, as it has joined
-	followed map[string]*followed       // by subject of its hints
-	queries  map[string]chan<- response // by what identifies the request; see Query
+	seq      uint64               // of the latest message of the member
+	until    time.Time            // end of the lease by the clock of this process
+	members  map[string]known     // this one included, as it has joined
+	followed map[string]*followed // by subject of its hints
+	queries  map[string]*query    // by what identifies the request; see Query
 	// quotas holds the quotas in which the member has a part, by subject of their announcements.
 	quotas map[string]*quotaView
 }
@@ -84,10 +85,11 @@ type known struct {
 	opaque bool   // the message could not be decoded, so that the lease is not known
 }
 
-// response is a response to Query.
-type response struct {
-	member string
-	data   []byte
+// query is a call of Query. It is guarded by mu of the membership.
+type query struct {
+	waiting   map[string]bool   // members that have not responded
+	responses map[string][]byte // by the ID of the member
+	done      chan struct{}     // closed once waiting is empty
 }
 
 // followed holds the calls of Follow for one task.
@@ -161,7 +163,7 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (join
 		s: s, self: self, started: time.Now(), events: e,
 		expired: make(chan struct{}), lost: make(chan struct{}), drained: make(chan struct{}), renewed: make(chan struct{}),
 		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}},
-		followed: map[string]*followed{}, queries: map[string]chan<- response{}, quotas: map[string]*quotaView{},
+		followed: map[string]*followed{}, queries: map[string]*query{}, quotas: map[string]*quotaView{},
 	}
 	m.lifetime, m.leave = context.WithCancel(s.lifetime)
 	defer func() {
@@ -734,45 +736,39 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 // accept. They use the subjects of offers, so that members need no further permissions.
 func (m *membership) Query(ctx context.Context, request []byte) (map[string][]byte, error) {
 	number := rand.Text()
+	q := &query{waiting: map[string]bool{}, responses: map[string][]byte{}, done: make(chan struct{})}
 	m.mu.Lock()
-	waiting := make(map[string]bool, len(m.members))
 	for id := range m.members {
-		waiting[id] = true
+		q.waiting[id] = true
 	}
-	delete(waiting, m.self.ID)
-	received := make(chan response, len(waiting))
-	m.queries[number] = received
+	delete(q.waiting, m.self.ID)
+	members := slices.Collect(maps.Keys(q.waiting))
+	m.queries[number] = q
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.queries, number)
 	}()
-	for id := range waiting {
+	for _, id := range members {
 		if err := m.sendTo(id, headerQuery, number, request); err != nil {
 			return nil, wrap("query members", err)
 		}
 	}
-	responses := make(map[string][]byte, len(waiting))
-	for len(waiting) > 0 {
+	if len(members) > 0 {
 		select {
-		case r := <-received:
-			if waiting[r.member] {
-				delete(waiting, r.member)
-				responses[r.member] = r.data
-			}
+		case <-q.done:
 		case <-ctx.Done():
-			return responses, nil
 		case <-m.expired:
-			return responses, nil
 		case <-m.lifetime.Done():
 			if m.s.lifetime.Err() != nil {
 				return nil, task.ErrClosed
 			}
-			return responses, nil
 		}
 	}
-	return responses, nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(q.responses), nil
 }
 
 // sendTo sends a request or a response of Query to a member. Header says which of them it is.
@@ -797,9 +793,12 @@ func (m *membership) processOffer(msg *nats.Msg) {
 	if number := msg.Header.Get(headerResponse); number != "" {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		select {
-		case m.queries[number] <- response{from, msg.Data}:
-		default: // Query has returned, or the response came twice
+		if q := m.queries[number]; q != nil && q.waiting[from] {
+			delete(q.waiting, from)
+			q.responses[from] = msg.Data
+			if len(q.waiting) == 0 {
+				close(q.done)
+			}
 		}
 		return
 	}
