@@ -162,3 +162,35 @@ func TestFleetInTrouble(t *testing.T) {
 		}
 	})
 }
+
+// The view of a task does not wait longer than a second for members that do not respond, and a response
+// has at most the latest thousand events.
+func TestHistoryOfSilentMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		history := debugpage.NewHistory(0)
+		for range 1001 {
+			history.Add(task.Event{Kind: task.EventMoved, Task: "a"})
+		}
+		response := history.Respond([]byte("a"))
+		if n := strings.Count(string(response), `"moved"`); n != 1000 {
+			t.Errorf("%d events in a response", n)
+		}
+		page := debugpage.New(debugpage.Config{
+			Store: store, History: history,
+			Members: func() []task.Member { return []task.Member{{ID: "1", Name: "first"}, {ID: "2", Name: "second"}} },
+			Query: func(ctx context.Context, request []byte) (map[string][]byte, error) {
+				<-ctx.Done()
+				return map[string][]byte{"1": response}, nil
+			},
+		})
+		begun := time.Now()
+		text := get(t, page, "/?task=a", http.StatusNotFound)
+		if d := time.Since(begun); d != time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if !strings.Contains(text, "No history from <bdi>second</bdi>.") {
+			t.Errorf("the page does not name the silent member:\n%s", text[len(text)-500:])
+		}
+	})
+}
