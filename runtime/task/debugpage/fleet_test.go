@@ -2,6 +2,8 @@ package debugpage_test
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -193,4 +195,38 @@ func TestHistoryOfSilentMembers(t *testing.T) {
 			t.Errorf("the page does not name the silent member:\n%s", text[len(text)-500:])
 		}
 	})
+}
+
+// The list shows the members although the store fails, or does not respond for five seconds.
+func TestMembersWithoutStore(t *testing.T) {
+	for name, scan := range map[string]func(ctx context.Context) error{
+		"failed":           func(context.Context) error { return errors.New("failed") },
+		"no answer for 5s": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			page := debugpage.New(debugpage.Config{
+				Store: deadStore{memory.New(), scan},
+				Members: func() []task.Member {
+					return []task.Member{{ID: "1", Name: "first", Lease: time.Minute, Joined: time.Now(), Heard: time.Now()}}
+				},
+			})
+			text := get(t, page, "/", http.StatusInternalServerError)
+			if !strings.Contains(text, "The tasks cannot be read: <bdi>"+name+"</bdi>") {
+				t.Errorf("the reason is missing:\n%s", text)
+			}
+			if got := rows(t, text, "members"); len(got) != 1 || got[0][0] != "first" || got[0][1] != "alive" {
+				t.Errorf("members %q", got)
+			}
+		})
+	}
+}
+
+// deadStore is a store whose Scan fails.
+type deadStore struct {
+	task.Store
+	scan func(ctx context.Context) error
+}
+
+func (s deadStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) { yield(task.Record{}, s.scan(ctx)) }
 }

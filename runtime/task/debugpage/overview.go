@@ -3,6 +3,7 @@ package debugpage
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -160,6 +161,9 @@ type snapshot struct {
 // sharedSize is the number of tasks from which on all views share a snapshot for a while.
 const sharedSize = 1000
 
+// readTimeout is how long the list waits for the next task of the store.
+const readTimeout = 5 * time.Second
+
 // snapshot returns the tasks of the store, at most MaxTasks. Only one view scans the store at a time,
 // and the views of the next seconds use the result if it is large.
 func (p *page) snapshot(ctx context.Context) (*snapshot, error) {
@@ -168,11 +172,16 @@ func (p *page) snapshot(ctx context.Context) (*snapshot, error) {
 	if s := p.latest; s != nil && len(s.tasks) >= sharedSize && time.Since(s.at) < refresh*time.Second {
 		return s, nil
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	slow := time.AfterFunc(readTimeout, func() { cancel(fmt.Errorf("no answer for %v", readTimeout)) })
+	defer slow.Stop()
 	s := new(snapshot)
 	for r, err := range p.Store.Scan(ctx) {
 		if err != nil {
-			return nil, err
+			return nil, cmp.Or(context.Cause(ctx), err)
 		}
+		slow.Reset(readTimeout)
 		if len(s.tasks) == p.MaxTasks {
 			s.more = true
 			break
@@ -203,13 +212,20 @@ func (p *page) tasksOf(ctx context.Context, owner string) (tasks []task.Record, 
 }
 
 // survey returns the sums over a snapshot of the store and the page of at most PageSize tasks that q
-// selects.
+// selects. It is empty if the store fails.
 func (p *page) survey(ctx context.Context, q query) (*survey, error) {
+	s := &survey{byStatus: map[mcp.TaskStatus]*group{}, byOwner: map[string]*group{}, held: map[string]int{}}
 	found, err := p.snapshot(ctx)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	s := &survey{byStatus: map[mcp.TaskStatus]*group{}, byOwner: map[string]*group{}, held: map[string]int{}, partial: found.more}
+	tasks := found.tasks
+	if found.more && q.owner != nil { // the snapshot may not have all of them
+		if tasks, err = p.tasksOf(ctx, *q.owner); err != nil {
+			return s, err
+		}
+	}
+	s.partial = found.more
 	for i := range found.tasks {
 		r := &found.tasks[i]
 		s.all.add(r)
@@ -217,12 +233,6 @@ func (p *page) survey(ctx context.Context, q query) (*survey, error) {
 		groupOf(s.byOwner, r.Owner).add(r)
 		if !task.Terminal(r.Status) {
 			s.held[r.Claim.Member]++
-		}
-	}
-	tasks := found.tasks
-	if found.more && q.owner != nil { // the snapshot may not have all of them
-		if tasks, err = p.tasksOf(ctx, *q.owner); err != nil {
-			return nil, err
 		}
 	}
 	for i := range tasks {

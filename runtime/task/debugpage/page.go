@@ -211,7 +211,8 @@ type listView struct {
 	Refresh  bool   // the page refreshes itself
 	Other    string // link to the same view with the other value of Refresh
 	Matching int
-	Partial  int // number of tasks that were read if the store has more; otherwise 0
+	Partial  int    // number of tasks that were read if the store has more; otherwise 0
+	Unread   string // why the tasks cannot be read; "" if they were
 	Tasks    []row
 	First    string // link to the first page; "" on the first page
 	Next     string // link to the next page; "" on the last page
@@ -302,15 +303,15 @@ type counter struct {
 
 func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 	s, err := p.survey(r.Context(), q)
-	if err != nil {
-		http.Error(w, "store failed: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
 	members := p.fleet()
 	v := listView{
 		Now: time.Now(), Changes: p.Cancel != nil || p.TakeOver != nil, Fleet: members != nil, All: s.all, Owner: q.owner,
 		AllLink: q.withOwner(nil).link(), AnyLink: q.withHolder(nil).link(), Matching: s.matching,
 		Order: choice{Name: "newest first", Link: q.withOrder(!q.newest).link()}, Refresh: !q.paused, Other: q.withPause(!q.paused).link(),
+	}
+	status := http.StatusOK
+	if err != nil {
+		status, v.Unread = http.StatusInternalServerError, err.Error()
 	}
 	if v.Fleet {
 		v.Members = memberRows(members, s, q)
@@ -357,7 +358,7 @@ func (p *page) list(w http.ResponseWriter, r *http.Request, q query) {
 	if p.History != nil {
 		v.Refusals = p.History.refusals(maxRefusals)
 	}
-	p.show(w, http.StatusOK, "list", v)
+	p.show(w, status, "list", v)
 }
 
 func counters(s task.Stats, fleet bool) []counter {
