@@ -113,9 +113,12 @@ func start(o *server.Options) (embedded, error) {
 // Run starts n servers and stops them when the test ends. Their files are in a folder that the test
 // removes. One server is not clustered. Run returns once the servers accept requests for streams.
 // Each function in configure may change the options of a server before it starts.
+//
+// With the race detector, the servers of a cluster run in separate processes: they read a map
+// without its lock (nats-server 2.15.2, jetstream_cluster.go:6083).
 func Run(t testing.TB, n int, configure ...func(*server.Options)) *Cluster {
 	t.Helper()
-	return run(t, n, false, configure)
+	return run(t, n, raceDetector && n > 1, configure)
 }
 
 // run is Run and RunProcesses.

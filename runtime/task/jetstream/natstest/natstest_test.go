@@ -175,8 +175,8 @@ func TestIsolatedNodeCatchesUp(t *testing.T) {
 		_, err := majority.Publish(ctx, "s", []byte("meanwhile"), jetstream.WithMsgID("one"))
 		return err
 	})
-	if n := c.Server(leader).NumRoutes(); n > 0 {
-		t.Errorf("the isolated node has %d routes", n)
+	if s := c.Server(leader); s != nil && s.NumRoutes() > 0 {
+		t.Errorf("the isolated node has %d routes", s.NumRoutes())
 	}
 	c.Rejoin(leader)
 	try(func(ctx context.Context) error {
