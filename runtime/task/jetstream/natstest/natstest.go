@@ -130,6 +130,7 @@ func run(t testing.TB, n int, processes bool, configure []func(*server.Options))
 		o := server.Options{
 			ServerName: fmt.Sprint("node-", i), Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+			JetStreamMaxStore: 1 << 40, // the default depends on the free space, which streams reserve
 		}
 		if n > 1 {
 			// All routes are configured: what a node tells the others about itself leads nowhere.

@@ -200,9 +200,7 @@ func (f *faultRun) startServers() *natstest.Cluster {
 	if f.disks != nil {
 		configure = natstest.StoreOn(f.disks)
 	}
-	return natstest.RunProcesses(f.t, 3, configure, func(o *server.Options) {
-		o.JetStreamMaxStore = 1 << 40 // the default depends on the free space at the start
-	})
+	return natstest.RunProcesses(f.t, 3, configure)
 }
 
 // balance starts a load balancer. It connects each request to the next front end, or to another one
