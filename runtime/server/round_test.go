@@ -520,7 +520,7 @@ func TestInputNeedsCapabilityOfRequest(t *testing.T) {
 	equal(t, "task of the client", "session: revision 2026-07-28 has no sampling/createMessage in this direction", got.text)
 }
 
-// clockStore is a task store with a clock of its own.
+// clockStore is a task store with its own clock.
 type clockStore struct {
 	*memory.Store
 	now time.Time

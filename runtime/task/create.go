@@ -29,9 +29,9 @@ type Request struct {
 	// Restartable declares that Work may be re-run from its start if the receiver stops before the
 	// task is terminal. See also [Config.MaxReruns].
 	Restartable bool
-	// Labels are required of the member of a fleet that holds the task: the task is left to a member
-	// that has all of them in [Member].Labels, and waits while there is none. They need Restartable;
-	// see [CheckLabels]. They have no effect if the store is not [Shared].
+	// Labels are what the task requires of the member of a fleet that holds it. Only a member that has
+	// all of them in [Member].Labels runs the task; until one joins, the task waits. Labels need
+	// Restartable; see [CheckLabels]. They have no effect if the store is not [Shared].
 	Labels []string
 
 	// Begun declares that Work continues what has begun in this process. So this process holds the

@@ -21,7 +21,7 @@ func CheckLabels(labels []string) error {
 	return err
 }
 
-// labelSet returns the different ones of labels in ascending order, or nil if there are none. It
+// labelSet returns the labels without duplicates in ascending order, or nil if there are none. It
 // fails as CheckLabels does.
 func labelSet(labels []string) (set []string, err error) {
 	for _, label := range labels {

@@ -36,7 +36,7 @@ import (
 // fleetLease is the lease of the processes of a fleet.
 const fleetLease = 2 * time.Second
 
-// fleetProcess is a front end or a worker with a connection of its own to the servers.
+// fleetProcess is a front end or a worker, with its own connection to the servers.
 type fleetProcess struct {
 	name    string
 	js      natsjs.JetStream

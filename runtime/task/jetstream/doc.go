@@ -88,8 +88,8 @@
 // The servers count lifetimes of messages by their wall clocks. If the clock of the leader of
 // TASKS-members is set forward, leases end early. If it is set back, the lease of a member that
 // ends before its next renewal lasts longer by that step. The other members end it once they have
-// not heard of the member for two leases by their own clocks; each of them looks at least every one
-// and a half of its own leases. A clock that is set forward by more than a day makes a server
+// not heard of the member for two leases by their own clocks. Each of them looks again after 1.5 times
+// its lease at the latest. A clock that is set forward by more than a day makes a server
 // remove the messages of a task early.
 //
 // # Fleet

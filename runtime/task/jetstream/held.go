@@ -313,9 +313,9 @@ func (s *Store) confirmNone(ctx context.Context, prefix, suffix, filter string) 
 	return s.confirmLast(ctx, prefix+".h._."+suffix, filter, 0)
 }
 
-// confirmLast returns true if the last message of a stream whose subject matches filter has the
-// sequence seq, or if there is none and seq is 0. It publishes an empty message that the servers
-// accept only in that case. Unlike the answer to a read, an accepted write cannot come from a
+// confirmLast reports whether seq is the sequence of the last message of a stream whose subject
+// matches filter. A seq of 0 stands for no message. confirmLast publishes an empty message that the
+// servers accept only in that case. Unlike the answer to a read, an accepted write cannot come from a
 // server that was cut off and still acts as leader. The subject of the message is in the index of
 // holders or in the roster, for "_", which is no member. confirmLast makes one attempt.
 func (s *Store) confirmLast(ctx context.Context, subject, filter string, seq uint64) (bool, error) {

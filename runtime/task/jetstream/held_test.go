@@ -232,15 +232,10 @@ func TestListWhileSubjectsAreRemoved(t *testing.T) {
 		`{"total":4,"state":{"subjects":{"a":1,"b":1}}}`, `{"total":3,"state":{"subjects":{"d":1}}}`, // "a" was removed
 		`{"total":3,"state":{"subjects":{"b":1,"c":1}}}`, `{"total":3,"state":{"subjects":{"d":1}}}`,
 	}
-	if _, err := nc.Subscribe("pages", func(m *nats.Msg) {
+	c.Intercept("$JS.API.STREAM.INFO.S-0", func(m *nats.Msg, _ func()) {
 		m.Respond([]byte(pages[page]))
 		page++
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Server(0).GlobalAccount().AddMapping("$JS.API.STREAM.INFO.S-0", "pages"); err != nil {
-		t.Fatal(err)
-	}
+	})
 	got, err := s.list(t.Context(), "S-0", "*")
 	if slices.Sort(got); err != nil || !slices.Equal(got, []string{"a", "b", "c", "d"}) {
 		t.Errorf("listed %v, %v", got, err)
@@ -490,16 +485,10 @@ func TestMissedIsRepeated(t *testing.T) {
 	s, m := openHeld(t, nc, "S")
 	changed := make(chan struct{}, 1000)
 	defer m.Follow("x", task.Follower{Changed: func() { changed <- struct{}{} }})()
-	account, info := c.Server(0).GlobalAccount(), s.api+"STREAM.INFO."+s.memberStream()
-	if _, err := nc.Subscribe("failing", func(m *nats.Msg) {
-		account.RemoveMapping(info)
+	c.Intercept(s.api+"STREAM.INFO."+s.memberStream(), func(m *nats.Msg, end func()) {
+		end()
 		m.Respond([]byte(`{"error":{"code":500,"err_code":10049,"description":"failure"}}`))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := account.AddMapping(info, "failing"); err != nil {
-		t.Fatal(err)
-	}
+	})
 	if err := nc.Publish(electionPrefix+s.memberStream(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -56,17 +56,10 @@ func TestJoinWaitsForPendingWrite(t *testing.T) {
 	c := natstest.Run(t, 1)
 	nc := c.Connect(t)
 	s := open(t, over(t, nc), jetstream.Options{})
-	account := c.Server(0).GlobalAccount()
-	subject := s.Name() + ".members.l.*"
-	if _, err := nc.Subscribe("pending", func(m *nats.Msg) {
-		account.RemoveMapping(subject)
+	c.Intercept(s.Name()+".members.l.*", func(m *nats.Msg, end func()) {
+		end()
 		m.Respond([]byte(`{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}`))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := account.AddMapping(subject, "pending"); err != nil {
-		t.Fatal(err)
-	}
+	})
 	a, _ := join(t, s, "a", time.Minute)
 	if alive, err := a.Alive(t.Context(), a.Self().ID); !alive {
 		t.Errorf("the member is not alive: %v", err)
@@ -81,14 +74,7 @@ func TestLeaveWhileRenewing(t *testing.T) {
 	s := open(t, over(t, nc), jetstream.Options{})
 	a, _ := join(t, s, "a", time.Hour)
 	renewed := make(chan struct{}, 10)
-	if _, err := nc.Subscribe("pending", func(*nats.Msg) { renewed <- struct{}{} }); err != nil {
-		t.Fatal(err)
-	}
-	account, subject := c.Server(0).GlobalAccount(), s.Name()+".members.l.*"
-	if err := account.AddMapping(subject, "pending"); err != nil {
-		t.Fatal(err)
-	}
-	defer account.RemoveMapping(subject)
+	defer c.Intercept(s.Name()+".members.l.*", func(*nats.Msg, func()) { renewed <- struct{}{} })()
 	a.Drain() // renews
 	<-renewed
 	ctx, cancel := context.WithCancel(t.Context())

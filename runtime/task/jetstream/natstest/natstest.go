@@ -221,6 +221,25 @@ func (c *Cluster) Server(i int) *server.Server {
 	return s.Server
 }
 
+// Intercept makes f receive the messages to a subject, in place of the subscribers, until f or the test
+// calls end. The servers must run in the test process.
+func (c *Cluster) Intercept(subject string, f func(m *nats.Msg, end func())) (end func()) {
+	c.t.Helper()
+	account := c.Server(0).GlobalAccount()
+	end = func() { account.RemoveMapping(subject) }
+	nc, own := c.Connect(c.t), nats.NewInbox()
+	if _, err := nc.Subscribe(own, func(m *nats.Msg) { f(m, end) }); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil { // the server knows the subscription
+		c.t.Fatal(err)
+	}
+	if err := account.AddMapping(subject, own); err != nil {
+		c.t.Fatal(err)
+	}
+	return end
+}
+
 // Kill stops a server if it runs, and returns once it has ended. A process is killed, and a server
 // in the test process is shut down.
 func (c *Cluster) Kill(i int) { c.end(i, instance.stop) }
