@@ -29,6 +29,7 @@ type Call struct {
 	// rounds is set if the result of a modern request may be input requests.
 	rounds bool
 	number int                       // of rounds that have ended
+	tool   *tool                     // the one that is called; nil for prompts and resources
 	replay atomic.Pointer[calls.Run] // nil until the call makes input requests or runs steps
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -198,10 +199,24 @@ func (c *Call) openState(name, sealed string) (*replay.State, error) {
 		return nil, errors.New("expired")
 	case err != nil:
 		return nil, errors.New("not issued for this request")
-	case state.Version != s.cfg.Info.Version:
-		return nil, fmt.Errorf("issued by version %q of the server, this is version %q", state.Version, s.cfg.Info.Version)
+	case !state.Unversioned && !c.tool.continues(state.Version):
+		return nil, fmt.Errorf("version %q of the tool has begun this call, and version %q does not continue it", state.Version, c.tool.functionVersion())
 	}
 	return state, nil
+}
+
+// functionVersion returns the version of the tool's function. Prompts and resources, for which t is
+// nil, have the version "".
+func (t *tool) functionVersion() string {
+	if t == nil {
+		return ""
+	}
+	return t.version
+}
+
+// continues reports whether the function of the tool continues calls that another version has begun.
+func (t *tool) continues(version string) bool {
+	return version == t.functionVersion() || t != nil && slices.Contains(t.accepted, version)
 }
 
 // stateContext returns the identity of the call, to which its state is bound.
@@ -242,7 +257,7 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 	if cfg.MaxRounds > 0 && c.number >= cfg.MaxRounds {
 		return nil, c.invalidRun(name, fmt.Errorf("the call needs input again after %d rounds, which is the limit", c.number))
 	}
-	state := &replay.State{Call: r.ID(), Version: cfg.Info.Version, Round: c.number + 1, Expires: c.p.s.now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]replay.Asked, len(open))}
+	state := &replay.State{Call: r.ID(), Version: c.tool.functionVersion(), Round: c.number + 1, Expires: c.p.s.now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]replay.Asked, len(open))}
 	result := &mcp.InputRequiredResult{ResultType: modern.ResultInputRequired, InputRequests: make(mcp.InputRequests, len(open))}
 	for i, o := range open {
 		state.Asked[i] = o.Asked

@@ -71,7 +71,7 @@ func FuzzRequestState(f *testing.F) {
 		}
 		id := replay.ID{Kind: replay.Kind(kind), Key: key, Occurrence: occurrence}
 		send(keys.SealState(of, &replay.State{
-			Call: made, Version: "1", Round: round, Expires: time.Now().Add(time.Hour),
+			Call: made, Round: round, Expires: time.Now().Add(time.Hour),
 			Entries: []replay.Entry{{ID: id, Label: method, Result: json.RawMessage(result), Failed: failed}},
 			Asked:   []replay.Asked{{ID: id, Label: made, Method: method, Name: name}, {ID: id, Method: method, Name: name}},
 		}))

@@ -614,12 +614,59 @@ func TestStateOfOtherRequestIsRejected(t *testing.T) {
 		}
 		time.Sleep(server.DefaultInputTimeout)
 		equal(t, "later", "-32602 requestState: expired", ann.round("tools/call", params, one, responses).text)
+	})
+}
 
-		next := server.New("test", "2", &server.Config{StateKeys: cfg.StateKeys})
-		defer next.Close()
-		later := connectRoundsAs(t, add(next), "ann")
-		one = ann.round("tools/call", params, nil, nil)
-		equal(t, "another version", `-32602 requestState: issued by version "1" of the server, this is version "2"`, later.round("tools/call", params, one, responses).text)
+// The state is from a version of this module that sealed the version of the server, "1+build7".
+func TestStateOfFirstFormatContinues(t *testing.T) {
+	const state = "AYeI6wx6qHjvxMrwovNG2S4XIW9dIkoDLEvmnJmHHFkel5MtAr3YIMNtSfnD6cNZJkh8IN2TY8UFEnxJ67t95VVy27TOmPU3keNM-pOrrZbLynLMthf_jP-ayIIB-KAxFIGtzUPoyJ6HIAaN9IY0SF8gbUvoUdlEr5LddIY0v5la4XEaXp75UIIUcB5DycaKvp-UH9R7K65D-PQaGnEXjMf7ag94GygJGzPNoCQdjRIR_OEWtiiS"
+	synctest.Test(t, func(t *testing.T) { // whose time is that of the state
+		s := newServer(t, server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}})
+		must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return askName(ctx, c, "Who?") }, server.Version("2")))
+		got := connectRounds(t, s).round("tools/call", do, &round{state: state}, map[string]string{"elicitation-2f71d6acc306": accept(`{"name":"Ada"}`)})
+		equal(t, "result", "accept Ada", got.text)
+	})
+}
+
+// A server is upgraded while its client collects the responses.
+func TestStateIsBoundToVersionOfTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := [][]byte{bytes.Repeat([]byte("k"), 32)}
+		build := func(version string, options ...server.ToolOption) *roundClient {
+			s := server.New("test", version, &server.Config{StateKeys: keys})
+			t.Cleanup(func() { s.Close() })
+			ask := func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }
+			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }, options...))
+			must(server.AddPrompt(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) { return ask(ctx, c) }))
+			must(server.AddResource(s, "test:do", "do", func(ctx context.Context, c *server.Call, _ server.Resource) (string, error) { return ask(ctx, c) }))
+			return connectRounds(t, s)
+		}
+		v1, v2, both := server.Version("1"), server.Version("2"), server.Version("2", "0", "1")
+		for _, tt := range []struct {
+			name           string
+			older, newer   *roundClient
+			method, params string
+			refused        bool
+		}{
+			{"tool", build("1+build7"), build("1+build8"), "tools/call", do, false},
+			{"prompt", build("1+build7"), build("1+build8"), "prompts/get", `{"name":"do"}`, false},
+			{"resource", build("1+build7"), build("1+build8"), "resources/read", `{"uri":"test:do"}`, false},
+			{"equal versions of the tool", build("1", v1), build("2", v1), "tools/call", do, false},
+			{"other version of the tool", build("1", v1), build("1", v2), "tools/call", do, true},
+			{"accepted version of the tool", build("1", v1), build("1", both), "tools/call", do, false},
+			{"roll-back", build("1", both), build("1", v1), "tools/call", do, true},
+			{"prompt beside a tool with a version", build("1", v1), build("1", v2), "prompts/get", `{"name":"do"}`, false},
+		} {
+			one := tt.older.round(tt.method, tt.params, nil, nil)
+			got := tt.newer.round(tt.method, tt.params, one, map[string]string{one.name(t): accept(`{"name":"Ada"}`)})
+			refused := strings.HasPrefix(got.text, "-32602 requestState: version ") && strings.HasSuffix(got.text, " does not continue it")
+			if refused != tt.refused || !refused && !strings.Contains(string(got.completed), "accept Ada") {
+				t.Errorf("%s: got %s", tt.name, got.text)
+			}
+		}
+		one := build("1", v1).round("tools/call", do, nil, nil)
+		got := build("1", v2).round("tools/call", do, one, nil)
+		equal(t, "error", `-32602 requestState: version "1" of the tool has begun this call, and version "2" does not continue it`, got.text)
 	})
 }
 

@@ -135,7 +135,8 @@ type Config struct {
 	// StateKeys are secrets that protect the state of calls in revisions without sessions, which
 	// passes through the client while it collects input. Each has at least 32 random bytes. The
 	// first one seals new state, and all of them open it. Servers with the same keys, such as those
-	// behind one load balancer, continue each other's calls. To replace a key, first add the new
+	// behind one load balancer, continue each other's calls, whatever their version is; a tool with
+	// another [Version] does not. To replace a key, first add the new
 	// one at the end on all servers, then move it to the front, then remove the old one. The
 	// default is a random key: after a restart of the server, calls that wait for input must be
 	// made again.
@@ -286,8 +287,9 @@ type Server struct {
 	running    sync.WaitGroup        // sessions in peers, and goroutines that send notices
 }
 
-// New returns a server without features. Name and version are sent to clients in the handshake. The
-// configuration cfg may be nil. Mistakes in the arguments are recorded; see [Server.Err].
+// New returns a server without features. Name and version are sent to clients in the handshake; the
+// version may be the number of a build. The configuration cfg may be nil. Mistakes in the arguments
+// are recorded; see [Server.Err].
 func New(name, version string, cfg *Config) *Server {
 	s := &Server{busID: rand.Text(), peers: map[*peer]struct{}{}, bySession: map[*session.Session]*peer{}, timers: map[string]*time.Timer{}}
 	if cfg != nil {

@@ -98,10 +98,11 @@ func ToolOptions(options ...ToolOption) ToolOption {
 // long as it repeats earlier ones.
 func Durable() ToolOption { return Tasks(receiver.Support{Restartable: true}) }
 
-// Version names the version of the function of a tool with [Durable] tasks. A task that a function
-// of another version began fails with an error that names both versions, unless the other one is in
-// accepted: then this function continues from the journal of that one. By default, the version is
-// "".
+// Version names the version of the function of a tool. A task that a function of another version
+// began fails with an error that names both versions, unless the other one is in accepted: then
+// this function continues from the journal of that one. The same holds for a call in a revision
+// without sessions that waits for input: in another version, the request with the responses fails.
+// By default, the version is "". The version of [New] has no effect on tasks and calls.
 func Version(version string, accepted ...string) ToolOption {
 	return toolOption(func(t *tool) { t.version, t.accepted = version, accepted })
 }
@@ -453,6 +454,7 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if err := t.checkFields(c, arguments); err != nil {
 		return nil, err
 	}
+	c.tool = t
 	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
 		return nil, err
 	}

@@ -10,11 +10,15 @@ import (
 // State is the state of a plain call between two rounds.
 type State struct {
 	Call    string // random id of the call, the same in all rounds
-	Version string // of the handler; another version must not continue the call
+	Version string // of the handler; a version that does not accept it must not continue the call
 	Round   int    // the number of rounds that have ended
 	Expires time.Time
 	Entries []Entry
 	Asked   []Asked // the input requests that ended the last round
+
+	// Unversioned is set in a state that an earlier version of this module has sealed without the
+	// version of the handler.
+	Unversioned bool
 }
 
 // Asked is an input request whose response is expected with the next round.
@@ -31,8 +35,12 @@ func (a *Asked) Entry(answer json.RawMessage) Entry {
 	return Entry{ID: a.ID, Label: a.Label, Result: answer}
 }
 
-// stateFormat is the first byte of an encoded state. It changes with the format.
-const stateFormat = 1
+// The first byte of an encoded state changes with the format. A state of serverFormat has the
+// version of the server in place of that of the handler.
+const (
+	serverFormat = 1
+	stateFormat  = 2
+)
 
 // append appends the encoded state. All numbers are uvarints, and texts follow their lengths.
 func (s *State) append(dst []byte) []byte {
@@ -75,11 +83,15 @@ var errState = errors.New("replay: damaged state")
 // decodeState decodes a state. Results share the memory of text.
 func decodeState(text []byte) (*State, error) {
 	d := decoder{text: text}
-	if d.byte() != stateFormat {
+	format := d.byte()
+	if format != serverFormat && format != stateFormat {
 		return nil, errState
 	}
-	s := new(State)
+	s := &State{Unversioned: format == serverFormat}
 	s.Call, s.Version = string(d.bytes()), string(d.bytes())
+	if s.Unversioned {
+		s.Version = ""
+	}
 	s.Round = d.int()
 	s.Expires = time.Unix(int64(d.int()), 0)
 	if n := d.count(); n > 0 {

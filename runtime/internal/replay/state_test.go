@@ -53,6 +53,21 @@ func TestStateSurvivesSeal(t *testing.T) {
 	}
 }
 
+// The first format has the version of the server, which says nothing about the handler.
+func TestStateOfFirstFormatHasNoVersion(t *testing.T) {
+	text := exampleState().Append(nil)
+	text[0] = 1
+	got, err := replay.DecodeState(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := exampleState()
+	want.Version, want.Unversioned = "", true
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestTextOfEveryLengthIsSealed(t *testing.T) {
 	k := replay.NewKeys()
 	for n := range 1500 {
