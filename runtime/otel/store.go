@@ -11,50 +11,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Store returns a store that measures the calls of s, except Wait and Scan: their callers decide
-// how long they take. The store is a [task.Exclusive], a [task.Shared] or a [task.HealthChecker] if
-// s is. [Telemetry.Server] and [Telemetry.Tasks] call it.
-func (t *Telemetry) Store(s task.Store) task.Store {
-	m := &measured{Store: s, t: t}
-	e, exclusive := s.(task.Exclusive)
-	h, health := s.(task.HealthChecker)
-	j, shared := s.(task.Shared)
-	switch { // a Shared store is not Exclusive
-	case shared && health:
-		return struct {
-			task.Store
-			joiner
-			task.HealthChecker
-		}{m, j, h}
-	case shared:
-		return struct {
-			task.Store
-			joiner
-		}{m, j}
-	case exclusive && health:
-		return struct {
-			task.Store
-			task.Exclusive
-			task.HealthChecker
-		}{m, e, h}
-	case exclusive:
-		return struct {
-			task.Store
-			task.Exclusive
-		}{m, e}
-	case health:
-		return struct {
-			task.Store
-			task.HealthChecker
-		}{m, h}
-	}
-	return m
-}
-
-// joiner is the method that a [task.Shared] adds to a store.
-type joiner interface {
-	Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error)
-}
+// Store returns a store that measures the calls of s, except those that last as long as their callers
+// decide or that do not use the records: Wait, Scan, Acquire, Join, Now, Health and Close.
+// [Telemetry.Server] and [Telemetry.Tasks] call it.
+func (t *Telemetry) Store(s task.Store) task.Store { return &measured{Store: s, t: t} }
 
 // measured is a store whose calls are measured.
 type measured struct {

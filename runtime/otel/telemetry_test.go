@@ -364,22 +364,42 @@ func TestPanicOfHandlerEndsItsSpan(t *testing.T) {
 	}
 }
 
-func TestStoreKeepsOptionalMethods(t *testing.T) {
+// abilities is a store whose methods for its Manager are not those of another one.
+type abilities struct {
+	task.Store
+	joined bool
+}
+
+func (*abilities) Health() error  { return errors.New("disk full") }
+func (*abilities) Now() time.Time { return time.Unix(1, 0) }
+func (a *abilities) Join(context.Context, task.Member, task.Events) (task.Membership, error) {
+	a.joined = true
+	return nil, errors.New("no servers")
+}
+
+// A measured store has all abilities of the store that it measures.
+func TestMeasuredStoreKeepsAbilities(t *testing.T) {
 	p := newProcess(t)
-	inner := memory.New()
-	defer inner.Close()
+	memory := memory.New()
+	defer memory.Close()
+	inner := &abilities{Store: memory}
 	outer := p.Store(inner)
-	e, ok := outer.(task.Exclusive)
-	if !ok {
-		t.Fatal("not Exclusive")
-	}
-	release, err := e.Acquire()
+	release, err := outer.Acquire()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	if _, err := inner.Acquire(); !errors.Is(err, task.ErrInUse) {
+	if _, err := memory.Acquire(); !errors.Is(err, task.ErrInUse) {
 		t.Errorf("the inner store is not acquired: %v", err)
+	}
+	if err := outer.Health(); err == nil || err.Error() != "disk full" {
+		t.Errorf("the health is %v", err)
+	}
+	if now := outer.Now(); !now.Equal(time.Unix(1, 0)) {
+		t.Errorf("the time is %v", now)
+	}
+	if _, err := outer.Join(t.Context(), task.Member{}, task.Events{}); err == nil || !inner.joined {
+		t.Errorf("the inner store was not joined: %v", err)
 	}
 	if _, err := outer.Get(t.Context(), "missing"); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)

@@ -13,7 +13,7 @@ import (
 // RequireLabels leaves the tasks of the tool to those processes of a fleet that have all labels in
 // [task.Member].Labels of [Config].Tasks; see [task.Request].Labels. If the option is used several
 // times, all labels are required. It needs [Durable], or [Tasks] with a Restartable
-// [receiver.Support], and has no effect if the store of the tasks is not [task.Shared].
+// [receiver.Support], and has no effect if the store of the tasks is not shared.
 //
 // A call of a client with the Tasks extension is a task from its beginning. A plain call runs in the
 // process that gets it, and is rejected there if that process lacks a label.

@@ -16,7 +16,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/replay"
 	"github.com/mcpwire/mcpwire/runtime/session"
-	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -280,12 +279,12 @@ func (c *Call) invalidRun(name string, fault error) error {
 	return internalError("%s", fault)
 }
 
-// now returns the time that sealed texts expire by: that of the task store if it has a clock, because
+// now returns the time that sealed texts expire by: that of the task store if there is one, because
 // the process that opens a text may not be the one that has sealed it.
 func (s *Server) now() time.Time {
 	now := time.Now()
-	if clock, ok := s.cfg.TaskStore.(task.Clock); ok {
-		boundary.Run(func() error { now = clock.Now(); return nil })
+	if store := s.cfg.TaskStore; store != nil {
+		boundary.Run(func() error { now = store.Now(); return nil })
 	}
 	return now
 }

@@ -6,26 +6,20 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Clock is a [Shared] store with a clock that all processes share, such as that of its servers. The
-// wall clocks of processes may be wrong, and may be set while they run. So a [Manager] uses a Clock
-// for the times in records and for the end of sleeps. A task expires once both clocks have reached
-// the end of its TTL, and its creation has the later time of both: a task is dropped too early only
-// if both clocks are wrong.
-//
-// The Manager logs a warning while the clocks differ by more than 5 seconds.
-type Clock interface {
-	// Now returns the present time. It returns at once, and may be wrong by some seconds.
-	Now() time.Time
-}
+// Wall clocks of processes may be wrong. So the Manager of a shared store uses [Store].Now for the
+// times in records and for the end of sleeps. A task expires once both the clock of the store and that
+// of the process have reached the end of its TTL, and its creation has the later time of both: a task
+// is dropped too early only if both clocks are wrong. The Manager logs a warning while the clocks
+// differ by more than maxSkew.
 
 // maxSkew is the maximum difference of two clocks that count as equal.
 const maxSkew = 5 * time.Second
 
-// now returns the time of the store's clock or, if the store has none, of this process.
+// now returns the time of the store's clock or, if the store is not shared, of this process.
 func (m *Manager) now() time.Time {
 	now := time.Now()
-	if m.clock != nil {
-		boundary.Run(func() error { now = m.clock.Now().Round(0); return nil })
+	if m.fleet != nil {
+		boundary.Run(func() error { now = m.cfg.Store.Now().Round(0); return nil })
 	}
 	return now
 }
@@ -34,7 +28,7 @@ func (m *Manager) now() time.Time {
 // task has expired.
 func (m *Manager) earlier() time.Time {
 	now := m.now()
-	if m.clock == nil || now.Before(time.Now()) {
+	if m.fleet == nil || now.Before(time.Now()) {
 		return now
 	}
 	return time.Now()
@@ -43,7 +37,7 @@ func (m *Manager) earlier() time.Time {
 // later returns the later of the times of the store and of this process.
 func (m *Manager) later() time.Time {
 	now := m.now()
-	if m.clock == nil || now.After(time.Now()) {
+	if m.fleet == nil || now.After(time.Now()) {
 		return now
 	}
 	return time.Now()
@@ -68,8 +62,7 @@ func (m *Manager) checkClock() {
 }
 
 // SharedTime converts a time that was computed with the clock of this process to the clock that all
-// processes of the store share; see [Clock]. Without one, and unless the clocks differ by seconds,
-// it returns t.
+// processes of the store share; see [Store].Now. Unless the clocks differ by seconds, it returns t.
 func (run *Run) SharedTime(t time.Time) time.Time {
 	if ahead := run.m.ahead(); ahead.Abs() > maxSkew {
 		return t.Round(0).Add(-ahead)

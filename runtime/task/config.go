@@ -16,7 +16,7 @@ type Config struct {
 	// Store holds the records of the tasks. The Manager does not close it; close it after the
 	// Manager.
 	Store Store
-	// Member describes this process in the fleet of a [Shared] store. It has no effect on other
+	// Member describes this process in the fleet of a shared store. It has no effect on other
 	// stores.
 	Member Member
 
@@ -50,7 +50,7 @@ type Config struct {
 	// counts, too, so tasks that all wait for further ones would wait for ever. 0 means no maximum.
 	MaxRunning int
 	// ToolLimit returns the maximum number of calls of a tool that run at once in the fleet of a
-	// [Shared] store, or in this process with another store; 0 means no maximum. It gets the
+	// shared store, or in this process with another store; 0 means no maximum. It gets the
 	// [Request].Name of a task, and the name that [Manager.Acquire] is called with for other calls.
 	// Further tasks wait as with MaxRunning. A member that has died counts until its lease has
 	// ended; then the contexts of its work have ended, too. ToolLimit must be fast. It is called

@@ -31,7 +31,7 @@ type Request struct {
 	Restartable bool
 	// Labels are what the task requires of the member of a fleet that holds it. Only a member that has
 	// all of them in [Member].Labels runs the task; until one joins, the task waits. Labels need
-	// Restartable; see [CheckLabels]. They have no effect if the store is not [Shared].
+	// Restartable; see [CheckLabels]. They have no effect if the store is not shared.
 	Labels []string
 
 	// Begun declares that Work continues what has begun in this process. So this process holds the
@@ -144,7 +144,7 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 }
 
 // storeAndStart stores a task and starts its work. It registers the run before it stores the task,
-// so that an early cancellation reaches the work. Membership is nil if the store is not Shared.
+// so that an early cancellation reaches the work. Membership is nil if the store is not shared.
 func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *Record, via Requestor, begun bool, work Work) error {
 	run, err := m.newRun(ctx, r, via)
 	if err != nil {

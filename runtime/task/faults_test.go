@@ -407,7 +407,7 @@ func TestAnswerIsStoredOnceStoreWorks(t *testing.T) {
 	})
 }
 
-// If the store is not a HealthChecker, the health of a Manager is the result of the last write.
+// If the store does not know its health, that of a Manager is the result of the last write.
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failingStore{Store: memory.New()}

@@ -35,11 +35,10 @@ var errNotMember = errors.New("task: this process is not a member of the fleet a
 // changed.
 const inspectors = 16
 
-// fleet is the part of a Manager whose store is [Shared]. It follows the tasks that have a run or a
+// fleet is the part of a Manager whose store is shared. It follows the tasks that have a run or a
 // watch in this process, and takes over the tasks of members that have ended.
 type fleet struct {
 	m     *Manager
-	store Shared
 	scans chan struct{} // capacity 1; signals that tasks may have lost their holder
 
 	mu         sync.Mutex
@@ -77,21 +76,26 @@ type placement struct {
 	labels []string
 }
 
-// joinFleet makes a Manager a member of the fleet of its store.
-func (m *Manager) joinFleet(ctx context.Context, store Shared) error {
-	f := &fleet{m: m, store: store, scans: make(chan struct{}, 1), followed: map[string]*followed{}, doubts: map[string]Claim{}}
-	m.fleet = f
+// joinFleet makes a Manager a member of the fleet of its store. It fails with errors.ErrUnsupported if
+// the store is not shared.
+func (m *Manager) joinFleet(ctx context.Context) error {
+	f := &fleet{m: m, scans: make(chan struct{}, 1), followed: map[string]*followed{}, doubts: map[string]Claim{}}
+	m.fleet = f // before Join, whose events need it
 	membership, err := f.join(ctx)
+	if err != nil {
+		m.fleet = nil
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.membership = membership
-	return err
+	return nil
 }
 
 // join calls Join of the store.
 func (f *fleet) join(ctx context.Context) (membership Membership, err error) {
 	defer boundary.Catch(&err)
-	return f.store.Join(ctx, f.m.cfg.Member, Events{
+	return f.m.cfg.Store.Join(ctx, f.m.cfg.Member, Events{
 		Departed: func() { f.scan(); f.m.scheduler.departed() },
 		Shared:   f.m.scheduler.shared,
 		Offered:  func(id string) { f.m.spawn(func() { f.offered(id) }) },
@@ -452,7 +456,7 @@ func (run *Run) outlasts(ctx context.Context, err error) bool {
 }
 
 // newClaim returns the membership of this process and the claim of a task that it creates. They are
-// zero if the store is not Shared.
+// zero if the store is not shared.
 func (m *Manager) newClaim() (membership Membership, claim Claim, err error) {
 	if m.fleet == nil {
 		return nil, claim, nil
@@ -465,7 +469,7 @@ func (m *Manager) newClaim() (membership Membership, claim Claim, err error) {
 }
 
 // take writes the claim of a run that recovers a task to the record. It fails with errTaken if the
-// claim of the record is not from. It does nothing if the store is not Shared.
+// claim of the record is not from. It does nothing if the store is not shared.
 func (run *Run) take(r *Record, from Claim) error {
 	if run.m.fleet == nil {
 		return nil
@@ -706,7 +710,7 @@ func (m *Manager) Runs(tool string, labels ...string) bool {
 
 // Members returns the living members of the fleet, this one included, in ascending order of their
 // IDs. The list may be out of date, but for the Load of this member. It is nil if the store is not
-// [Shared].
+// shared.
 func (m *Manager) Members() (list []Member) {
 	if m.fleet == nil {
 		return nil
@@ -734,7 +738,7 @@ func (m *Manager) load() Load {
 // Query sends a request to all living members of the fleet, this one included, and returns what their
 // [Config].Queried has returned, by the ID of the member. It returns once all have responded, or ctx
 // ends: then those that have not responded are missing, without an error. Requests and responses may
-// be lost. Query returns nil if the store is not [Shared].
+// be lost. Query returns nil if the store is not shared.
 func (m *Manager) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
 	if m.fleet == nil {
 		return nil, nil

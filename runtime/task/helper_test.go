@@ -227,6 +227,9 @@ type failingStore struct {
 	err error
 }
 
+// Acquire reserves nothing, because a process that is killed holds no reservation.
+func (s *failingStore) Acquire() (release func(), err error) { return func() {}, nil }
+
 func (s *failingStore) setError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

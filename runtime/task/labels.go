@@ -51,7 +51,7 @@ func (m *Member) lacks(labels []string) string {
 }
 
 // Lacks returns the first of labels that this process does not have, or "" if it has all of them.
-// It returns "" if the store is not [Shared]: labels have no effect then.
+// It returns "" if the store is not shared: labels have no effect then.
 func (m *Manager) Lacks(labels ...string) string {
 	if m.fleet == nil {
 		return ""

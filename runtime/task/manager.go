@@ -26,8 +26,7 @@ type Manager struct {
 	cfg     Config
 	store   safeStore
 	release func() // releases the store
-	fleet   *fleet // nil if the store is not Shared
-	clock   Clock  // nil if the store has none
+	fleet   *fleet // nil if the store is not shared
 	started time.Time
 	audit   audit
 
@@ -70,19 +69,16 @@ type inputRequestID struct {
 // Restartable work is re-run and external jobs are followed again; other unfinished tasks fail,
 // with a message that says why. New returns [ErrInUse] if another Manager uses the store.
 //
-// If the store is [Shared], New joins its fleet instead. From then on, the Manager takes over the
+// If the store is shared, New joins its fleet instead; see [Store].Join. From then on, the Manager takes over the
 // unfinished tasks of members that have ended, and recovers them.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	release := func() {}
-	shared, isShared := cfg.Store.(Shared)
-	if store, ok := cfg.Store.(Exclusive); ok {
-		if release, err = store.Acquire(); err != nil {
-			return nil, err
-		}
+	release, err := safeStore{cfg.Store}.acquire()
+	if err != nil {
+		return nil, err
 	}
 	m := &Manager{
 		cfg:         cfg,
@@ -98,17 +94,19 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m.scheduler = scheduler{m: m, max: cfg.MaxRunning, pools: map[string]*pool{}, turns: map[string]*turn{}, calls: map[*ticket]context.CancelCauseFunc{}}
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
-	if isShared {
-		m.clock, _ = cfg.Store.(Clock)
-		if err := m.joinFleet(ctx, shared); err != nil {
-			m.endLifetime(ErrClosed)
+	switch err := m.joinFleet(ctx); {
+	case err == nil:
+		m.release = func() { m.fleet.leave(); release() }
+		m.group.Go(m.fleet.run) // ends with m.lifetime
+	case !errors.Is(err, errors.ErrUnsupported):
+		m.endLifetime(ErrClosed)
+		release()
+		return nil, err
+	default:
+		if err := m.recover(ctx); err != nil {
+			m.Close(ctx)
 			return nil, err
 		}
-		m.release = m.fleet.leave
-		m.group.Go(m.fleet.run) // ends with m.lifetime
-	} else if err := m.recover(ctx); err != nil {
-		m.Close(ctx)
-		return nil, err
 	}
 	m.group.Go(m.sweepLoop) // ends with m.lifetime
 	return m, nil
@@ -163,9 +161,8 @@ func (m *Manager) spawn(f func()) bool {
 }
 
 // Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error
-// that prevents writes to the store, or that has ended its membership in a fleet. It calls the
-// Health of a store that is a [HealthChecker]. For other stores it returns the error of the last
-// write. See also [Stats.Unstored].
+// that prevents writes to the store, or that has ended its membership in a fleet. It calls [Store].Health.
+// If the store does not know, Health returns the error of the last write. See also [Stats.Unstored].
 func (m *Manager) Health() error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
@@ -173,8 +170,8 @@ func (m *Manager) Health() error {
 	if m.fleet != nil && lapsed(m.fleet.current()) {
 		return errNotMember
 	}
-	if checker, ok := m.cfg.Store.(HealthChecker); ok {
-		return boundary.Run(checker.Health)
+	if err := boundary.Run(m.cfg.Store.Health); !errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
 	if err := m.writeError.Load(); err != nil {
 		return *err

@@ -55,7 +55,7 @@ type Record struct {
 	Runner string // see Request.Runner; "" for work in this process
 	Job    string // name of the job in that system; "" until the job is started
 
-	// Claim says which member of a fleet holds the task. It is zero if the store is not [Shared].
+	// Claim says which member of a fleet holds the task. It is zero if the store is not shared.
 	Claim Claim
 	// Trace is the trace context of the request that created the task, such as a traceparent of W3C
 	// Trace Context. It may be empty.

@@ -50,9 +50,9 @@ type Run struct {
 	// restart.
 	creator Requestor
 	usage   taskUsage
-	// claim is that of the run, if the store is Shared. It never changes after claiming is reset.
+	// claim is that of the run, if the store is shared. It never changes after claiming is reset.
 	claim Claim
-	// latest is the latest record that this process has written, if the store is Shared, the task is
+	// latest is the latest record that this process has written, if the store is shared, the task is
 	// running and its payloads are small. A write that is based on it fails if it is out of date.
 	latest atomic.Pointer[Record]
 	// ctx is the context of the work, and waits is the state of its waits. They are renewed when

@@ -13,6 +13,11 @@ import (
 // goroutine grow. That would cost more than the rest of the call.
 type safeStore struct{ store Store }
 
+func (g safeStore) acquire() (release func(), err error) {
+	defer boundary.Catch(&err)
+	return g.store.Acquire()
+}
+
 func (g safeStore) create(r *Record) (err error) {
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Create(context.Background(), *r)

@@ -8,24 +8,6 @@ import (
 	"time"
 )
 
-// Shared is a [Store] that the Managers of several processes use at once. Such a Manager is a
-// member of a fleet. Each unfinished task is held by one member; see [Claim]. If that member ends,
-// another one takes the task over and runs its work again.
-//
-// Each process opens the store once and uses it with one Manager. A Shared store is not
-// [Exclusive]. Package storetest tests this contract, too.
-//
-// Reads are never out of date: Get, Journal, Scan and [Membership.Orphans] return what was written,
-// by any member, before they were called.
-type Shared interface {
-	Store
-
-	// Join makes the caller a member of the fleet until [Membership.Leave] is called, or until its
-	// lease ends because the store cannot be reached. Then the caller may join again. Events are
-	// reported from then on.
-	Join(ctx context.Context, m Member, e Events) (Membership, error)
-}
-
 // Member describes a process of a fleet.
 type Member struct {
 	// ID identifies the member among all members that have ever joined. Join sets it.
@@ -62,8 +44,7 @@ type Load struct {
 // DefaultLease is the default of [Member].Lease.
 const DefaultLease = 20 * time.Second
 
-// WithDefaults returns the member with the defaults of Name and Lease. Join of a [Shared] store calls
-// it.
+// WithDefaults returns the member with the defaults of Name and Lease. [Store].Join calls it.
 func (m Member) WithDefaults() Member {
 	if m.Lease == 0 {
 		m.Lease = DefaultLease

@@ -3,7 +3,10 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,6 +35,13 @@ var (
 //
 // All methods may be called concurrently. They return the error of their context if it ends first;
 // a write may have happened nevertheless. Package storetest tests this contract.
+//
+// There are two kinds of stores. A shared store is used by the Managers of several processes at once;
+// they form a fleet, see [Store].Join. Each process opens it once. Its reads are never out of date:
+// Get, Journal, Scan and [Membership.Orphans] return what was written, by any process, before they
+// were called; function RunFleet of package storetest tests the rest of its contract. Any other store is used by one Manager at a time, and embeds
+// [Local]. Everything that a store can do is a method of this interface, so a type that embeds a Store
+// and replaces some of its methods loses none of the others.
 type Store interface {
 	// Create stores a new record with the next Seq and with Revision 1, and returns it. It fails
 	// with ErrExists if the id exists. The entries of the record are its journal.
@@ -77,18 +87,53 @@ type Store interface {
 	// Close ends all use of the store: pending Waits and later calls fail with ErrClosed. A durable
 	// store keeps all acknowledged writes. Close may be called again.
 	Close() error
-}
 
-// Exclusive is a [Store] that prevents use by two Managers at once. [New] calls Acquire. The
-// Manager calls release once it has closed and all of its work has returned. The stores of this
-// module are Exclusive.
-type Exclusive interface {
-	// Acquire reserves the store. It fails with [ErrInUse] while the store is reserved.
+	// Acquire reserves a store that is not shared for one Manager. It fails with [ErrInUse] while the
+	// store is reserved. [New] calls it. The Manager calls release once it has closed and all of its
+	// work has returned. Acquire of a shared store reserves nothing.
 	Acquire() (release func(), err error)
+
+	// Join makes the caller a member of the fleet of a shared store until [Membership.Leave] is
+	// called, or until its lease ends because the store cannot be reached. Then the caller may join
+	// again. Events are reported from then on. Each unfinished task is held by one member; see
+	// [Claim]. If that member ends, another one takes the task over and runs its work again. If the
+	// store is not shared, Join fails with [errors.ErrUnsupported].
+	Join(ctx context.Context, m Member, e Events) (Membership, error)
+
+	// Now returns the present time by a clock that all processes of a shared store have in common,
+	// such as that of its servers: the wall clocks of processes may be wrong, and may be set while
+	// they run. It returns at once, and may be wrong by some seconds. Without such a clock it returns
+	// [time.Now].
+	Now() time.Time
+
+	// Health returns nil if the store accepts writes, and otherwise the reason why it does not. It
+	// returns at once. A store that does not know fails with [errors.ErrUnsupported]; see
+	// [Manager.Health].
+	Health() error
 }
 
-// HealthChecker is a [Store] that can report whether it works; see [Manager.Health].
-type HealthChecker interface {
-	// Health returns nil if the store accepts writes, and otherwise the reason why it does not.
-	Health() error
+// Local is embedded in a [Store] that is not shared. Its methods are those of a store for one Manager
+// at a time, in one process. A store may replace Health. The zero value is ready to use. A Local must
+// not be copied after its first use.
+type Local struct{ acquired atomic.Bool }
+
+// Acquire implements [Store]. Of several callers, one reserves the store until it calls release.
+func (l *Local) Acquire() (release func(), err error) {
+	if !l.acquired.CompareAndSwap(false, true) {
+		return nil, ErrInUse
+	}
+	return sync.OnceFunc(func() { l.acquired.Store(false) }), nil
+}
+
+// Join implements [Store]. It fails with [errors.ErrUnsupported].
+func (*Local) Join(context.Context, Member, Events) (Membership, error) {
+	return nil, fmt.Errorf("task: join: the store is not shared: %w", errors.ErrUnsupported)
+}
+
+// Now implements [Store]. It returns [time.Now].
+func (*Local) Now() time.Time { return time.Now() }
+
+// Health implements [Store]. It fails with [errors.ErrUnsupported].
+func (*Local) Health() error {
+	return fmt.Errorf("task: the store does not report its health: %w", errors.ErrUnsupported)
 }

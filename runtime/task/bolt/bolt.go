@@ -55,7 +55,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boltfile"
 	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/internal/claim"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
@@ -69,10 +68,11 @@ const lockTimeout = time.Second
 
 // Store stores records in a file. Create one with [Open]. Its methods may be called concurrently.
 type Store struct {
+	task.Local
+
 	path    string
 	hub     watch.Hub
 	cache   cache
-	use     claim.Claim
 	writes  chan *write
 	closing chan struct{} // closed by Close
 	stopped chan struct{} // closed when the writer has returned
@@ -87,11 +87,7 @@ type Store struct {
 	db          *bbolt.DB    // nil if it could not be reopened after a failure
 }
 
-var _ interface {
-	task.Store
-	task.Exclusive
-	task.HealthChecker
-} = (*Store)(nil)
+var _ task.Store = (*Store)(nil)
 
 // Open opens the store in the file path, and creates the file if it does not exist. It fails with
 // [ErrLocked] if the file is in use, and with [task.ErrCorrupt] if it is damaged or empty.
@@ -480,10 +476,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 	}
 }
 
-// Acquire implements [task.Exclusive].
-func (s *Store) Acquire() (release func(), err error) { return s.use.Acquire() }
-
-// Health implements [task.HealthChecker]. It returns the error of the last transaction, nil if that
+// Health implements [task.Store]. It returns the error of the last transaction, nil if that
 // succeeded, or [task.ErrClosed].
 func (s *Store) Health() error {
 	if s.isClosing() {

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // clock estimates the time of the servers from the times of their messages, and from the monotonic
@@ -53,9 +51,7 @@ func (c *clock) sample(begun, server time.Time) {
 // apart returns the difference of two wall clocks.
 func apart(a, b time.Time) time.Duration { return a.Round(0).Sub(b.Round(0)).Abs() }
 
-var _ task.Clock = (*Store)(nil)
-
-// Now implements [task.Clock]: it returns the time of the servers. [Open] and each renewal of the
+// Now implements [task.Store]: it returns the time of the servers. [Open] and each renewal of the
 // lease of a member compare the clocks.
 func (s *Store) Now() time.Time { return s.clock.now() }
 

@@ -94,7 +94,7 @@
 //
 // # Fleet
 //
-// [Store.Join] makes a process a member of the fleet of the store; see [task.Shared]. Members are in
+// [Store.Join] makes a process a member of the fleet of the store; see [task.Store].Join. Members are in
 // the stream TASKS-members, with these subjects:
 //
 //	TASKS.members.l.ID   the member, a message that expires with its lease

@@ -79,10 +79,7 @@ type Store struct {
 	fault    atomic.Pointer[error] // error of the last write if Health reports it, or nil
 }
 
-var _ interface {
-	task.Store
-	task.HealthChecker
-} = (*Store)(nil)
+var _ task.Store = (*Store)(nil)
 
 // Metadata of the streams.
 const (
@@ -302,7 +299,7 @@ func (s *Store) report(err error) {
 	}
 }
 
-// Health implements [task.HealthChecker]. It returns an error while the connection is lost, and
+// Health implements [task.Store]. It returns an error while the connection is lost, and
 // after a write failed because a stream is full or the servers did not answer, until a write
 // succeeds.
 func (s *Store) Health() error {
@@ -317,6 +314,9 @@ func (s *Store) Health() error {
 	}
 	return nil
 }
+
+// Acquire implements [task.Store].
+func (s *Store) Acquire() (release func(), err error) { return func() {}, nil }
 
 // Close implements [task.Store]. It does not close the connection.
 func (s *Store) Close() error {

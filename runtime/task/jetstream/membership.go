@@ -149,7 +149,7 @@ func (s *Store) membersConfig() jetstream.StreamConfig {
 	}
 }
 
-// Join implements [task.Shared].
+// Join implements [task.Store].
 func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (joined task.Membership, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -833,5 +833,3 @@ func (m *membership) Leave(ctx context.Context) error {
 	}
 	return err
 }
-
-var _ task.Shared = (*Store)(nil)

@@ -105,15 +105,15 @@ func TestUnknownMember(t *testing.T) {
 
 // fleetSuite runs the suite for stores that are shared. Each store has a connection of its own.
 func fleetSuite(t *testing.T, c *natstest.Cluster, options jetstream.Options) {
-	links := make(map[task.Shared]*natstest.Link)
+	links := make(map[task.Store]*natstest.Link)
 	var mu sync.Mutex
-	link := func(s task.Shared) *natstest.Link {
+	link := func(s task.Store) *natstest.Link {
 		mu.Lock()
 		defer mu.Unlock()
 		return links[s]
 	}
 	storetest.RunFleet(t, storetest.Fleet{
-		Open: func(t *testing.T, n int) (stores []task.Shared) {
+		Open: func(t *testing.T, n int) (stores []task.Store) {
 			options := options
 			for i := range n {
 				nc, l := c.ConnectLinked(t)
@@ -128,11 +128,11 @@ func fleetSuite(t *testing.T, c *natstest.Cluster, options jetstream.Options) {
 			}
 			return stores
 		},
-		Cut: func(t *testing.T, s task.Shared) (heal func()) {
+		Cut: func(t *testing.T, s task.Store) (heal func()) {
 			link(s).Cut()
 			return link(s).Heal
 		},
-		LoseAcknowledgements: func(t *testing.T, s task.Shared) (end func()) {
+		LoseAcknowledgements: func(t *testing.T, s task.Store) (end func()) {
 			link(s).Drop(func(subject string) bool { return strings.HasPrefix(subject, nats.InboxPrefix) })
 			return func() { link(s).Drop(nil) }
 		},

@@ -57,7 +57,7 @@ type heartbeat struct {
 	heard time.Time
 }
 
-var _ task.Shared = (*FleetStore)(nil)
+var _ task.Store = (*FleetStore)(nil)
 
 // ErrCut is the error of a store that was cut off.
 var ErrCut = errors.New("memory: the store is cut off")
@@ -246,7 +246,16 @@ type follower struct {
 	member *membership
 }
 
-// Join implements [task.Shared].
+// Acquire implements [task.Store].
+func (s *FleetStore) Acquire() (release func(), err error) { return func() {}, nil }
+
+// Now implements [task.Store]. It returns [time.Now].
+func (s *FleetStore) Now() time.Time { return time.Now() }
+
+// Health implements [task.Store]. It returns [ErrCut] while the store is cut off.
+func (s *FleetStore) Health() error { return s.reachable() }
+
+// Join implements [task.Store].
 func (s *FleetStore) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err

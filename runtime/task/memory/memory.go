@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/task"
-	"github.com/mcpwire/mcpwire/runtime/task/internal/claim"
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
 // Store holds records in memory. Create one with [New]. It may be used concurrently.
 type Store struct {
+	task.Local
+
 	mu   sync.RWMutex
 	byID map[string]*entry
 	// journals holds the journals that have entries, by task id. Entries are only added behind the
@@ -30,13 +31,9 @@ type Store struct {
 	seq    uint64
 	closed bool
 	hub    watch.Hub
-	use    claim.Claim
 }
 
-var _ interface {
-	task.Store
-	task.Exclusive
-} = (*Store)(nil)
+var _ task.Store = (*Store)(nil)
 
 // entry is the current record of a task. All indexes point to the same entry.
 type entry struct{ task.Record }
@@ -328,6 +325,3 @@ func (s *Store) Close() error {
 	s.hub.Close()
 	return nil
 }
-
-// Acquire implements [task.Exclusive].
-func (s *Store) Acquire() (release func(), err error) { return s.use.Acquire() }

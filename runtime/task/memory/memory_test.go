@@ -14,14 +14,14 @@ func TestStore(t *testing.T) {
 
 func TestFleet(t *testing.T) {
 	storetest.RunFleet(t, storetest.Fleet{
-		Open: func(t *testing.T, n int) (stores []task.Shared) {
+		Open: func(t *testing.T, n int) (stores []task.Store) {
 			f := memory.NewFleet()
 			for range n {
 				stores = append(stores, f.Store())
 			}
 			return stores
 		},
-		Cut: func(t *testing.T, s task.Shared) (heal func()) {
+		Cut: func(t *testing.T, s task.Store) (heal func()) {
 			s.(*memory.FleetStore).Cut()
 			return s.(*memory.FleetStore).Heal
 		},

@@ -15,21 +15,21 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Fleet is the implementation of [task.Shared] under test.
+// Fleet is the implementation of a shared [task.Store] under test.
 type Fleet struct {
 	// Open returns n stores with the same records, as n processes would open them, and registers
 	// their cleanup with t. They have no records and no members.
-	Open func(t *testing.T, n int) []task.Shared
+	Open func(t *testing.T, n int) []task.Store
 	// Cut cuts a store off from the other stores until heal is called.
-	Cut func(t *testing.T, s task.Shared) (heal func())
+	Cut func(t *testing.T, s task.Store) (heal func())
 	// LoseAcknowledgements makes the calls of a store time out, although its writes happen and
 	// announcements arrive, until end is called. It is nil if that cannot happen.
-	LoseAcknowledgements func(t *testing.T, s task.Shared) (end func())
+	LoseAcknowledgements func(t *testing.T, s task.Store) (end func())
 	// InMemory runs each subtest in its own [synctest] bubble.
 	InMemory bool
 }
 
-// RunFleet tests the contract of [task.Shared], without the contract of [task.Store].
+// RunFleet tests the contract of shared stores, without what [Run] tests.
 func RunFleet(t *testing.T, fleet Fleet) {
 	for _, tt := range []struct {
 		name string
@@ -64,12 +64,12 @@ func RunFleet(t *testing.T, fleet Fleet) {
 // member is a member of a fleet. Its channels have room for everything that is reported.
 type member struct {
 	task.Membership
-	store    task.Shared
+	store    task.Store
 	departed chan struct{}
 	offered  chan string
 }
 
-func join(t *testing.T, s task.Shared, m task.Member) *member {
+func join(t *testing.T, s task.Store, m task.Member) *member {
 	t.Helper()
 	joined := &member{store: s, departed: make(chan struct{}, 10_000), offered: make(chan string, 10_000)}
 	var err error

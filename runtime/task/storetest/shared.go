@@ -97,6 +97,16 @@ func (s *shared) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Re
 
 func (s *shared) Scan(ctx context.Context) iter.Seq2[task.Record, error] { return s.next().Scan(ctx) }
 
+func (s *shared) Acquire() (release func(), err error) { return s.stores[0].Acquire() }
+
+func (s *shared) Join(ctx context.Context, m task.Member, e task.Events) (task.Membership, error) {
+	return s.stores[0].Join(ctx, m, e)
+}
+
+func (s *shared) Now() time.Time { return s.next().Now() }
+
+func (s *shared) Health() error { return s.stores[0].Health() }
+
 func (s *shared) Close() error {
 	for _, store := range s.stores {
 		if err := store.Close(); err != nil {

@@ -85,6 +85,7 @@ func Run(t *testing.T, subject Subject) {
 		{"a wait ends when its task is dropped", waitDropped},
 		{"a wait ends with its context", waitContext},
 		{"a closed store fails all calls", closedStore},
+		{"one Manager reserves a store that is not shared", reserved},
 		{"calls with an ended context fail", endedContext},
 		{"an interrupted update is atomic", interruptedUpdate},
 		{"an interrupted creation is atomic", interruptedCreate},
@@ -121,6 +122,38 @@ func Run(t *testing.T, subject Subject) {
 				tt.test(t, open(t), func(s task.Store) task.Store { return reopen(t, s) })
 			})
 		})
+	}
+}
+
+func reserved(t *testing.T, s task.Store) {
+	release, err := s.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Acquire()
+	if _, ok := s.(*shared); ok {
+		if err != nil {
+			t.Errorf("a shared store is reserved: %v", err)
+		}
+		return
+	}
+	if again != nil || !errors.Is(err, task.ErrInUse) {
+		t.Errorf("reserved twice: %v", err)
+	}
+	release()
+	if again, err = s.Acquire(); err != nil {
+		t.Fatal(err)
+	}
+	release() // a second time
+	if _, err := s.Acquire(); !errors.Is(err, task.ErrInUse) {
+		t.Errorf("reserved by two callers: %v", err)
+	}
+	again()
+	if m, err := s.Join(t.Context(), task.Member{}, task.Events{}); m != nil || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("joined a store that is not shared: %v, %v", m, err)
+	}
+	if ahead := time.Until(s.Now()); ahead.Abs() > time.Minute {
+		t.Errorf("the clock is ahead by %v", ahead)
 	}
 }
 

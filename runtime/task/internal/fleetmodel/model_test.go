@@ -22,7 +22,7 @@ type model struct {
 	without   guard // guards that are removed
 }
 
-// guard is a set of rules of package task and of the contract of task.Shared.
+// guard is a set of rules of package task and of the contract of shared stores.
 type guard uint64
 
 // The guards, by the component that keeps them.

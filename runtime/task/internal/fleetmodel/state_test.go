@@ -1,5 +1,5 @@
 // Package fleetmodel explores all states of a small model of how the members of a fleet hold and
-// run one task; see [github.com/mcpwire/mcpwire/runtime/task.Shared].
+// run one task; see [github.com/mcpwire/mcpwire/runtime/task.Store].
 //
 // The model has the record in the store, two or three processes, the changes and departures that
 // have not been reported to them yet, and a number of faults: a process that pauses between a read
