@@ -14,12 +14,6 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Open opens the database at path. It fails if another process still holds the lock on the file
-// after timeout.
-func Open(path string, mode os.FileMode, timeout time.Duration) (*bbolt.DB, error) {
-	return bbolt.Open(path, mode, &bbolt.Options{Timeout: timeout, FreelistType: bbolt.FreelistMapType})
-}
-
 // compactPath returns the name of the file that Compact writes.
 func compactPath(path string) string { return path + ".compact" }
 

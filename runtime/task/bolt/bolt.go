@@ -11,7 +11,8 @@
 // # Damage
 //
 // [Open] reads all indexes and every record except its payload, and fails with [task.ErrCorrupt] if
-// the file is truncated or damaged. Payloads are checked when they are read. Damaged data is never
+// the file is truncated or damaged. It also derives the free space of the file, so that writes need
+// not store it. Payloads are checked when they are read. Damaged data is never
 // returned.
 //
 // When a transaction fails, because the disk is full or broken, its writes fail and [Store.Health]
@@ -147,7 +148,7 @@ func initialize(path string, link func(from, to string) error) error {
 
 // makeBuckets creates the missing buckets in a file, under its lock.
 func makeBuckets(path string) error {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout})
+	db, err := boltfile.Open(path, 0o600, lockTimeout)
 	if err != nil {
 		return err
 	}
@@ -162,27 +163,9 @@ func makeBuckets(path string) error {
 	return errors.Join(err, db.Close())
 }
 
-// openDB opens the database in a file. A damaged file makes bbolt panic, or fault where pages are
-// missing; both become ErrCorrupt.
-func openDB(path string) (db *bbolt.DB, err error) {
-	var file *os.File
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", task.ErrCorrupt, p)
-			unlock(file)
-			file.Close()
-		}
-	}()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:      lockTimeout,
-		FreelistType: bbolt.FreelistMapType,
-		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			f, err := os.OpenFile(name, flag, mode)
-			file = f
-			return f, err
-		},
-	})
+// openDB opens the database in a file. It fails with ErrCorrupt if the file is damaged.
+func openDB(path string) (*bbolt.DB, error) {
+	db, err := boltfile.Open(path, 0o600, lockTimeout)
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
 	}
@@ -192,18 +175,6 @@ func openDB(path string) (db *bbolt.DB, err error) {
 			return nil, fmt.Errorf("bolt: %w", err)
 		}
 		return nil, fmt.Errorf("%w: %s: %w", task.ErrCorrupt, path, err)
-	}
-	// Compact of another process may have replaced the file before this process locked it.
-	locked, err := file.Stat()
-	if err == nil {
-		var named fs.FileInfo
-		if named, err = os.Stat(path); err == nil && !os.SameFile(locked, named) {
-			err = fmt.Errorf("%w: %s", ErrLocked, path)
-		}
-	}
-	if err != nil {
-		db.Close()
-		return nil, err
 	}
 	return db, nil
 }

@@ -3,9 +3,13 @@ package bolt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -67,5 +71,55 @@ func TestFileSystemWithoutHardLinks(t *testing.T) {
 	defer s.Close()
 	if _, err := s.Create(t.Context(), task.Record{ID: "a", Status: mcp.TaskStatusWorking}); err != nil {
 		t.Error(err)
+	}
+}
+
+// After many tasks were dropped, a transaction writes no more than before.
+func TestFreePagesCostNothing(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "tasks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	at := time.UnixMicro(0).UTC()
+	r, err := s.Create(t.Context(), task.Record{ID: "one", Created: at, Updated: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	update := func() (written int64) {
+		before := s.db.Stats()
+		for range 10 {
+			if r, err = s.Update(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := s.db.Stats()
+		return after.TxStats.GetPageAlloc() - before.TxStats.GetPageAlloc()
+	}
+	before := update()
+	const tasks = 2000
+	err = s.db.Update(func(tx *bbolt.Tx) error {
+		b, err := bucketsOf(tx)
+		for n := range tasks {
+			if err != nil {
+				return err
+			}
+			r := task.Record{ID: fmt.Sprint("other ", n), TTL: time.Second, Created: at, Updated: at, Params: make([]byte, 3000)}
+			err = b.create(&r)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dropped := []task.Record{{}}; len(dropped) > 0; {
+		if dropped, _, err = s.Sweep(t.Context(), at.Add(time.Hour), 256); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update() // frees the pages of the last transactions
+	after := update()
+	if free := s.db.Stats().FreePageN; free < tasks || after > before {
+		t.Errorf("with %d free pages, ten updates write %d bytes, and %d before", free, after, before)
 	}
 }

@@ -211,38 +211,43 @@ func (s *Store) commit(batch []*write) (err error) {
 func (s *Store) Create(ctx context.Context, r task.Record) (task.Record, error) {
 	var stored task.Record
 	err := s.submit(ctx, func(b buckets) error {
-		id := []byte(r.ID)
-		if len(id) == 0 || len(id) > bbolt.MaxKeySize {
-			return refusal{fmt.Errorf("bolt: create: task id of %d bytes (must be 1 to %d)", len(id), bbolt.MaxKeySize)}
-		}
-		if b.ids.Get(id) != nil {
-			return refusal{task.ErrExists}
-		}
-		seq, err := b.tasks.NextSequence()
-		if err != nil {
-			return err
-		}
 		stored = r
-		stored.Seq, stored.Revision = seq, 1
-		key := seqKey(seq)
-		if err := b.put(key, nil, &stored); err != nil {
-			return err
-		}
-		if err := b.ids.Put(id, key); err != nil {
-			return err
-		}
-		if err := b.owners.Put(ownerKey(r.Owner, seq), nil); err != nil {
-			return err
-		}
-		if r.TTL == 0 {
-			return nil
-		}
-		return b.expiry.Put(expiryKey(r.Expires(), seq), nil)
+		return b.create(&stored)
 	}, func() { s.cache.put(&stored) })
 	if err != nil {
 		return task.Record{}, err
 	}
 	return stored, nil
+}
+
+// create stores a new record, and sets its Seq and its Revision.
+func (b buckets) create(r *task.Record) error {
+	id := []byte(r.ID)
+	if len(id) == 0 || len(id) > bbolt.MaxKeySize {
+		return refusal{fmt.Errorf("bolt: create: task id of %d bytes (must be 1 to %d)", len(id), bbolt.MaxKeySize)}
+	}
+	if b.ids.Get(id) != nil {
+		return refusal{task.ErrExists}
+	}
+	seq, err := b.tasks.NextSequence()
+	if err != nil {
+		return err
+	}
+	r.Seq, r.Revision = seq, 1
+	key := seqKey(seq)
+	if err := b.put(key, nil, r); err != nil {
+		return err
+	}
+	if err := b.ids.Put(id, key); err != nil {
+		return err
+	}
+	if err := b.owners.Put(ownerKey(r.Owner, seq), nil); err != nil {
+		return err
+	}
+	if r.TTL == 0 {
+		return nil
+	}
+	return b.expiry.Put(expiryKey(r.Expires(), seq), nil)
 }
 
 // Update implements [task.Store].
