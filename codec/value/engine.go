@@ -42,7 +42,7 @@ const (
 // difference to a writer.
 var (
 	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber),
-		engine.UnmarshalFromFunc(readFloat32))
+		engine.UnmarshalFromFunc(readFloat32), standardReaders)
 	all          = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
 	legacyErrors = legacy.ReportErrorsWithLegacySemantics(true)
 

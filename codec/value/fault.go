@@ -70,14 +70,21 @@ func plainTags(t reflect.Type) bool {
 // reads reports whether a pointer type has a method that decodes what it points to.
 func reads(pointer reflect.Type) bool {
 	return pointer.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) ||
-		pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) || pointer.Implements(reflect.TypeFor[engine.UnmarshalerFrom]())
+		readsJSON(pointer)
+}
+
+// readsJSON reports whether a pointer type has a method that decodes JSON into what it points to.
+func readsJSON(pointer reflect.Type) bool {
+	return pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) || pointer.Implements(reflect.TypeFor[engine.UnmarshalerFrom]()) ||
+		standardReader != nil && pointer.Implements(standardReader)
 }
 
 // writes reports whether a type, or a pointer to it, has a method that encodes it.
 func writes(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextAppender]()) ||
-		p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[engine.MarshalerTo]())
+		p.Implements(reflect.TypeFor[json.Marshaler]()) || p.Implements(reflect.TypeFor[engine.MarshalerTo]()) ||
+		standardWriter != nil && p.Implements(standardWriter)
 }
 
 // semantic returns the engine's error about a value and a Go type. In mode lenient the engine
@@ -184,7 +191,7 @@ func jsonKind(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Time](), p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return wire.KindString.String()
-	case p.Implements(reflect.TypeFor[json.Unmarshaler]()), p.Implements(reflect.TypeFor[engine.UnmarshalerFrom]()):
+	case readsJSON(p):
 		return ""
 	}
 	switch t.Kind() {

@@ -69,6 +69,12 @@ func (x Value) DecodeJSON(r *wire.Reader) {
 // The engine writes only well-formed text, and checks raw values and the results of methods.
 // EncodeJSON does not check it again.
 func (x Value) EncodeJSON(w *wire.Writer) {
+	if standardWriter != nil && needsStandard(reflect.TypeOf(x.v)) {
+		if err := standardMarshal(sink{w}, x.v); err != nil {
+			w.Fail("", err)
+		}
+		return
+	}
 	err := engine.MarshalWrite(sink{w}, x.v, writers[0])
 	if err != nil && retryMode(err) == lenient {
 		err = engine.MarshalWrite(sink{w}, x.v, writers[lenient])
@@ -100,6 +106,46 @@ func modeOf(t reflect.Type) mode {
 	}
 	modes.Store(t, m)
 	return m
+}
+
+// standardTypes caches the results of needsStandard. Keys are [reflect.Type], values are bool.
+var standardTypes sync.Map
+
+// needsStandard reports whether encoding a value of type t can reach a type that has the method
+// MarshalJSONTo of the standard library. Types in interfaces are not known.
+func needsStandard(t reflect.Type) bool {
+	if t == nil {
+		return false
+	}
+	if needs, ok := standardTypes.Load(t); ok {
+		return needs.(bool)
+	}
+	needs := reachesStandard(t, map[reflect.Type]bool{})
+	standardTypes.Store(t, needs)
+	return needs
+}
+
+func reachesStandard(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] || t == reflect.TypeFor[json.Number]() {
+		return false
+	}
+	seen[t] = true
+	if reflect.PointerTo(t).Implements(standardWriter) {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Map:
+		return reachesStandard(t.Key(), seen) || reachesStandard(t.Elem(), seen)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return reachesStandard(t.Elem(), seen)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if (f.IsExported() || f.Anonymous) && reachesStandard(f.Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // needsExact reports whether decoding into a value of type t can reach a named empty interface or

@@ -67,7 +67,7 @@ func label(t mcp.Typed) string {
 func describe(t mcp.Typed) string {
 	switch p := t.Payload.(type) {
 	case *mcp.CallToolRequestParams:
-		s := fmt.Sprintf("call %q with %s", p.Name, p.Arguments)
+		s := fmt.Sprintf("call %q with %s", p.Name, string(p.Arguments))
 		if p.Task != nil && p.Task.TTL != nil {
 			s += fmt.Sprintf(", as a task kept for %d s", *p.Task.TTL/1000)
 		}

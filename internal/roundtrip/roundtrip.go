@@ -380,12 +380,16 @@ func (p Package) standard(c Case, v codec.Value, out []byte) error {
 	if bare != any(v) {
 		return nil // only structs have methods that encoding/json can call
 	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, out); err != nil {
+	// Up to Go 1.26, encoding/json replaces line separators with their escapes. The text of a type's
+	// method goes through the same code as a raw value.
+	var want bytes.Buffer
+	e = json.NewEncoder(&want)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(json.RawMessage(out)); err != nil {
 		return err
 	}
-	if got := bytes.TrimSuffix(b.Bytes(), []byte("\n")); !bytes.Equal(compact.Bytes(), got) {
-		return fmt.Errorf("encoding/json writes different text:\n%s\n%s", compact.Bytes(), got)
+	if !bytes.Equal(want.Bytes(), b.Bytes()) {
+		return fmt.Errorf("encoding/json writes different text:\n%s\n%s", want.Bytes(), b.Bytes())
 	}
 	std := p.New(c.Definition)
 	if err := json.Unmarshal(c.Text, std); err != nil {

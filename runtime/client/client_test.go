@@ -77,7 +77,7 @@ func (s *scripted) handle(ctx context.Context, req *session.Request) (codec.Enco
 		return nil, nil
 	}
 	s.mu.Lock()
-	s.got = append(s.got, fmt.Sprintf("%s %s", req.Method, req.Params))
+	s.got = append(s.got, fmt.Sprintf("%s %s", req.Method, string(req.Params)))
 	answer, ok := s.answers[req.Method]
 	s.mu.Unlock()
 	if req.IsNotification() {

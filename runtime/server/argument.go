@@ -192,7 +192,7 @@ func readsText(t reflect.Type) bool {
 	}
 	if p := reflect.PointerTo(t); p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return true
-	} else if p.Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	} else if (&inference{dir: reading}).form(t) == formAny {
 		return false
 	}
 	k := t.Kind()

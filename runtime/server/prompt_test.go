@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -203,7 +204,7 @@ func TestAddPromptRejectsTypes(t *testing.T) {
 	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{ A []string }) (string, error) { return "", nil })
 	fails(err, "arguments: field A: cannot read a value of type []string from a text")
 	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct{ A json.RawMessage }) (string, error) { return "", nil })
-	fails(err, "arguments: field A: cannot read a value of type json.RawMessage from a text")
+	fails(err, fmt.Sprintf("arguments: field A: cannot read a value of type %v from a text", reflect.TypeFor[json.RawMessage]()))
 	_, err = server.AddPrompt(s, "x", "", func(context.Context, *server.Call, struct {
 		A int `jsonschema:"minimum=1"`
 	}) (string, error) {

@@ -5,7 +5,9 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -318,7 +320,7 @@ func TestAddToolRejectsAmbiguousOutput(t *testing.T) {
 		}
 	}
 	check(outputError[any](t), "got interface {}, whose JSON may be of any type; give the tool a schema, or the type the method JSONSchema")
-	check(outputError[json.RawMessage](t), "got json.RawMessage, whose JSON may be of any type")
+	check(outputError[json.RawMessage](t), fmt.Sprintf("got %v, whose JSON may be of any type", reflect.TypeFor[json.RawMessage]()))
 	check(outputError[mcp.CallToolResult](t), "*mcp.CallToolResult, got mcp.CallToolResult")
 	check(outputError[*mcp.TextContent](t), "got *mcp.TextContent")
 	check(outputError[[]*mcp.TextContent](t), "want []mcp.ContentBlock, got []*mcp.TextContent")

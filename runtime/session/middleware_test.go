@@ -51,7 +51,7 @@ func TestMiddlewareWrapsBothDirections(t *testing.T) {
 				record("%s sends: %s", name, call.Method)
 				call.SetMeta("by", codec.StringScalar(name))
 				result, err := next(ctx, call)
-				record("%s got: %s %v, id %v", name, result, err, call.ID)
+				record("%s got: %s %v, id %v", name, string(result), err, call.ID)
 				return result, err
 			}
 		}

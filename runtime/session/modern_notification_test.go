@@ -105,7 +105,7 @@ func TestClientExtension(t *testing.T) {
 				settings, ok := req.ClientExtension("x/y")
 				req.Detach([]byte(`{"_meta":{` + modern + `{"extensions":{"x/y":"other"}}}}`))
 				other, _ := req.ClientExtension("x/y")
-				got = append(got, fmt.Sprintf("%s %t %s", settings, ok, other))
+				got = append(got, fmt.Sprintf("%s %t %s", string(settings), ok, string(other)))
 			}
 			return nil, nil
 		}

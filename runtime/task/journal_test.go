@@ -40,7 +40,7 @@ func TestJournalSurvivesRestart(t *testing.T) {
 				keys += e.Key + ";"
 			}
 			for _, q := range requests {
-				keys += fmt.Sprintf("%s=%s;", q.Key, q.Result)
+				keys += fmt.Sprintf("%s=%s;", q.Key, string(q.Result))
 			}
 			journals = append(journals, keys)
 			if err := run.Record(ctx, step(len(entries), 10)); err != nil {

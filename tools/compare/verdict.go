@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -47,7 +48,7 @@ func verdict(in Input, t probe.Trial) Cell {
 	case !t.Tried:
 		return Cell{Verdict: NoType}
 	case t.Refused != "":
-		return Cell{Verdict: Refused, Notes: []string{code(t.Refused)}}
+		return Cell{Verdict: Refused, Notes: []string{code(goType.ReplaceAllString(t.Refused, "$1"))}}
 	case t.Untyped:
 		return Cell{Verdict: NoType}
 	case t.Stuck != "" && in.Want == Refuse:
@@ -78,6 +79,9 @@ func verdict(in Input, t probe.Trial) Cell {
 	}
 	return c
 }
+
+// goType matches what encoding/json says of a Go type, which depends on the version of Go.
+var goType = regexp.MustCompile(`(json: cannot unmarshal .*?) into .*`)
 
 // outcome describes the output for an accepted document.
 func outcome(in Input, t probe.Trial) []string {

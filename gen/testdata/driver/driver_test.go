@@ -127,7 +127,7 @@ func typeName(v any) string {
 	if h, ok := v.(interface{ Unwrap() any }); ok {
 		v = h.Unwrap()
 	}
-	return strings.NewReplacer("p.", "", "interface {}", "any").Replace(fmt.Sprintf("%T", v))
+	return strings.NewReplacer("p.", "", "interface {}", "any", "jsontext.Value", "json.RawMessage").Replace(fmt.Sprintf("%T", v))
 }
 
 // faults returns a line for each fault, with its place and the schema keyword that it violates.

@@ -96,6 +96,18 @@ func (s *Schema) Errorf(format string, args ...any) error {
 	return &Error{File: s.Doc.File, Pointer: s.Pointer, Message: fmt.Sprintf(format, args...)}
 }
 
+// Cause returns the text of an error of encoding/json for the message of an [*Error]. It does not
+// name the Go type, which is of no use in a message about a file.
+func Cause(err error) string {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if e.Field != "" {
+			return fmt.Sprintf("member %s cannot be %s", e.Field, e.Value)
+		}
+		return "got " + e.Value
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
 // Parse parses src, the text of the schema in file, as the given revision.
 func Parse(revision, file string, src []byte) (*Document, error) {
 	src = plainCounts(src)

@@ -49,14 +49,14 @@ func ParseOverrides(file string, src []byte) (*Overrides, error) {
 	}
 	var rows []json.RawMessage
 	if err := json.Unmarshal(src, &rows); err != nil {
-		return nil, &load.Error{File: file, Message: "not a JSON list of rows: " + err.Error()}
+		return nil, &load.Error{File: file, Message: "not a JSON list of rows: " + load.Cause(err)}
 	}
 	for i, raw := range rows {
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.DisallowUnknownFields()
 		row := new(Override)
 		if err := d.Decode(row); err != nil {
-			return nil, o.errorf(i, "not a row of overrides: %s", strings.TrimPrefix(err.Error(), "json: "))
+			return nil, o.errorf(i, "not a row of overrides: %s", load.Cause(err))
 		}
 		o.Rows = append(o.Rows, row)
 	}

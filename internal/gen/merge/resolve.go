@@ -552,7 +552,7 @@ func fingerprint(s *load.Schema) string {
 		}
 		return *p
 	}
-	fmt.Fprintf(&b, "%v %q %q %s %s %q %v %v %v %v %v %v %v %v %q", s.False, s.Ref, s.Types, s.Const, s.Enum, s.Required,
+	fmt.Fprintf(&b, "%v %q %q %s %s %q %v %v %v %v %v %v %v %v %q", s.False, s.Ref, s.Types, string(s.Const), s.Enum, s.Required,
 		count(s.MinItems), count(s.MaxItems), deref(s.Minimum), deref(s.Maximum), deref(s.ExclusiveMinimum), deref(s.ExclusiveMaximum),
 		count(s.MinLength), count(s.MaxLength), s.Format)
 	if s.Properties != nil {

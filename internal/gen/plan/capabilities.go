@@ -41,7 +41,7 @@ func ParseCapabilities(file string, src []byte) (*Capabilities, error) {
 	d := json.NewDecoder(bytes.NewReader(src))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c.Rows); err != nil {
-		return nil, &load.Error{File: file, Message: "not a JSON list of rows: " + err.Error()}
+		return nil, &load.Error{File: file, Message: "not a JSON list of rows: " + load.Cause(err)}
 	}
 	for i, row := range c.Rows {
 		about := 0

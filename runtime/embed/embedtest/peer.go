@@ -325,7 +325,7 @@ func (p *peer) result(method, params string) string {
 	p.c.Helper()
 	result, failed := p.call(method, params)
 	if failed != nil {
-		p.c.Fatalf("%s %s: %v %s", method, params, failed, failed.Data)
+		p.c.Fatalf("%s %s: %v %s", method, params, failed, string(failed.Data))
 	}
 	return result
 }

@@ -178,7 +178,7 @@ func TestFailedCalls(t *testing.T) {
 			} {
 				got := ""
 				if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-					got = strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Code, e.Message, e.Data))
+					got = strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Code, e.Message, string(e.Data)))
 				}
 				if got != want {
 					t.Errorf("%s of %s: got %v, want %s", name, tool, err, want)

@@ -117,7 +117,10 @@ func ownTransport() *http.Transport {
 	// has ended silently would be used until the operating system gives up, which may take 15
 	// minutes.
 	if t.HTTP2 == nil {
-		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+		t.HTTP2 = new(http.HTTP2Config)
+	}
+	if t.HTTP2.SendPingTimeout == 0 {
+		t.HTTP2.SendPingTimeout, t.HTTP2.PingTimeout = pingAfter, pingTimeout
 	}
 	return t
 }
