@@ -48,6 +48,15 @@ func (f *fleet) unattend(id string) {
 	f.unfollow(id)
 }
 
+// places reports whether this process has created a task that other members run, and counts it until
+// it has ended.
+func (f *fleet) places(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	each := f.followed[id]
+	return each != nil && (each.placing != nil || each.created)
+}
+
 // attendant returns the attendant of a task in this process, or nil.
 func (f *fleet) attendant(id string) *Run {
 	f.mu.Lock()
@@ -162,6 +171,7 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 	r.Claim = Claim{}
 	run := f.attend(r)
 	run.setLastSeen(via)
+	m.measure(r.Owner, r.Bytes)
 	if err := m.limits.addTask(&run.usage); err != nil {
 		f.unattend(r.ID)
 		return err
@@ -201,6 +211,7 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 
 // forgetCreated undoes what createElsewhere has prepared for a task that was not created.
 func (f *fleet) forgetCreated(id string, run *Run) {
+	f.m.limits.dropTaskWithWork(&run.usage)
 	f.m.limits.forget(&run.usage)
 	f.mu.Lock()
 	f.followed[id].placing = nil
@@ -314,6 +325,11 @@ func (f *fleet) inspectAttendant(id string, r *Record) {
 		run.notifyStatus(r) // the other changes are reported by the member that holds the task
 	}
 	if ended {
+		if r == nil {
+			f.m.limits.dropTaskWithWork(&run.usage)
+		} else {
+			f.m.limits.commit(&run.usage, r, 0)
+		}
 		f.m.limits.forget(&run.usage)
 		time.AfterFunc(messageTimeout, func() { f.unattend(id) })
 	}

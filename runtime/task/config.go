@@ -40,7 +40,10 @@ type Config struct {
 	PageSize int
 
 	// Limits apply to each principal. In a fleet, each member counts the unfinished tasks that it
-	// holds, and no others.
+	// holds or has created, and the calls that it gets. Limits.Bytes applies to all tasks of the
+	// principal in the store: a member lists them each time that it has stored a sixteenth of the
+	// limit, so n members together exceed it by n sixteenths at most, or by what they store while
+	// they list the tasks.
 	Limits Limits
 
 	// MaxRunning is the maximum number of tasks whose work runs in this process at once, without

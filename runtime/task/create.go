@@ -150,6 +150,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 	if err != nil {
 		return err
 	}
+	m.measure(r.Owner, r.Bytes)
 	if err := m.limits.addTask(&run.usage); err != nil {
 		m.removeRun(run)
 		return err

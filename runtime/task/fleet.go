@@ -80,10 +80,10 @@ type placement struct {
 // the store is not shared.
 func (m *Manager) joinFleet(ctx context.Context) error {
 	f := &fleet{m: m, scans: make(chan struct{}, 1), followed: map[string]*followed{}, doubts: map[string]Claim{}}
-	m.fleet = f // before Join, whose events need it
+	m.fleet, m.limits.shared = f, true // before Join, whose events need them
 	membership, err := f.join(ctx)
 	if err != nil {
-		m.fleet = nil
+		m.fleet, m.limits.shared = nil, false
 		return err
 	}
 	f.mu.Lock()

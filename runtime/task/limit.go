@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 // limiter enforces the limits of all principals.
 type limiter struct {
 	limits Limits // 0 means no limit
+	shared bool   // the store is shared; see measure
 
 	mu             sync.Mutex
 	principals     map[string]*usage
@@ -23,6 +25,96 @@ type usage struct {
 	// terminal.
 	bytes int64
 	calls *rate.Limiter // nil if there is no limit
+
+	// The following are used in a fleet only; see measure.
+	stored    int64      // bytes of records of tasks without work in this process, as far as known
+	added     int64      // bytes that this process has stored since the latest measurement
+	latest    time.Time  // when it last did so
+	measured  time.Time  // when stored may be measured again
+	measuring sync.Mutex // held during a measurement
+}
+
+// measureShare is the share of Limits.Bytes that a process stores for a principal before it measures
+// how much the whole fleet has stored.
+const measureShare = 16
+
+// Times of measurements of the bytes that a principal has stored.
+const (
+	minMeasurePause = time.Second // between two measurements because the limit seems to be reached
+	maxMeasure      = 5 * time.Second
+	measurePortion  = 256 // number of tasks that are listed at once
+)
+
+// measure updates the number of bytes that a principal has stored in the whole fleet, before this
+// process stores more of them. A process knows the tasks that it has work for; other members store
+// tasks, too, and finished tasks stay in the store. So measure lists the tasks of the principal once
+// this process has stored a share of the limit since it did so last, and when the limit seems to be
+// reached: then tasks may have expired meanwhile. Thus n processes together exceed the limit by at
+// most n shares, and most principals cost no listing at all.
+func (m *Manager) measure(principal string, more int64) {
+	l := &m.limits
+	if !l.shared || l.limits.Bytes <= 0 || more <= 0 {
+		return
+	}
+	due := func() *usage {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		u := l.usageOf(principal)
+		wait := -time.Since(u.measured)
+		switch {
+		case u.added+more > l.limits.Bytes/measureShare && wait <= 0:
+			return u
+		case u.bytes+u.stored+more > l.limits.Bytes && wait <= -minMeasurePause:
+			return u
+		}
+		return nil
+	}
+	u := due()
+	if u == nil {
+		return
+	}
+	u.measuring.Lock()
+	defer u.measuring.Unlock()
+	if due() != u {
+		return // another call has just measured
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(m.lifetime, maxMeasure)
+	defer cancel()
+	l.mu.Lock()
+	added := u.added
+	l.mu.Unlock()
+	found, err := m.storedElsewhere(ctx, principal)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		u.stored = found
+	} else {
+		u.stored = max(u.stored, found)
+	}
+	u.added -= added
+	u.measured = time.Now().Add(10 * time.Since(began))
+}
+
+// storedElsewhere returns the number of bytes of the records of a principal's tasks that have no work
+// in this process. It may stop once they exceed the limit. If it fails, it returns a lower bound.
+func (m *Manager) storedElsewhere(ctx context.Context, principal string) (bytes int64, err error) {
+	for after := uint64(0); bytes <= m.limits.limits.Bytes; {
+		list, err := m.store.list(ctx, principal, after, measurePortion)
+		if err != nil {
+			return bytes, m.logFault("list tasks", err)
+		}
+		for i := range list {
+			if m.findRun(list[i].ID) == nil && !m.fleet.places(list[i].ID) {
+				bytes += list[i].Bytes
+			}
+		}
+		if len(list) < measurePortion {
+			break
+		}
+		after = list[len(list)-1].Seq
+	}
+	return bytes, nil
 }
 
 // taskUsage is the part of a principal's usage that belongs to one task with work in this process.
@@ -54,9 +146,24 @@ func (l *limiter) usageOf(principal string) *usage {
 	return u
 }
 
+// add counts bytes that this member of a fleet stores. The caller holds the limiter's mu.
+func (u *usage) add(l *limiter, more int64) {
+	if l.shared && more > 0 {
+		u.added += more
+		u.latest = time.Now()
+	}
+}
+
+// forgetAdded is the time after which the limiter of a fleet removes an idle principal although it has
+// added many bytes since they were measured.
+const forgetAdded = time.Hour
+
 // purgeIdle removes principals that have no tasks and no bytes and have not called recently.
 func (l *limiter) purgeIdle() {
 	for principal, u := range l.principals {
+		if l.shared && u.added > l.limits.Bytes/measureShare/measureShare && time.Since(u.latest) < forgetAdded {
+			continue
+		}
 		if u.tasks == 0 && u.bytes == 0 && (u.calls == nil || u.calls.Tokens() >= float64(u.calls.Burst())) {
 			delete(l.principals, principal)
 		}
@@ -88,11 +195,12 @@ func (l *limiter) addTask(t *taskUsage) error {
 	if l.limits.Tasks > 0 && u.tasks >= l.limits.Tasks {
 		return &LimitError{Code: CodeTooManyTasks, Limit: int64(l.limits.Tasks)}
 	}
-	if l.limits.Bytes > 0 && u.bytes+t.bytes > l.limits.Bytes {
+	if l.limits.Bytes > 0 && u.bytes+u.stored+t.bytes > l.limits.Bytes {
 		return &LimitError{Code: CodeTooManyBytes, Limit: l.limits.Bytes}
 	}
 	u.tasks++
 	u.bytes += t.bytes
+	u.add(l, t.bytes)
 	t.counted = true
 	return nil
 }
@@ -104,10 +212,12 @@ func (l *limiter) addHeld(t *taskUsage) {
 	u := l.usageOf(t.principal)
 	u.tasks++
 	u.bytes += t.bytes
+	u.stored = max(0, u.stored-t.bytes)
 	t.counted = true
 }
 
-// forget stops counting a task whose run is removed from a member of a fleet.
+// forget stops counting a task whose run is removed from a member of a fleet. Its record, unless it
+// was dropped, stays in the store.
 func (l *limiter) forget(t *taskUsage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,6 +226,7 @@ func (l *limiter) forget(t *taskUsage) {
 	}
 	u := l.usageOf(t.principal)
 	u.bytes -= t.bytes
+	u.stored += t.bytes
 	if !t.terminal || !t.returned {
 		u.tasks--
 	}
@@ -142,10 +253,11 @@ func (l *limiter) reserve(principal string, more int64, must bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.usageOf(principal)
-	if more > 0 && !must && l.limits.Bytes > 0 && u.bytes+more > l.limits.Bytes {
+	if more > 0 && !must && l.limits.Bytes > 0 && u.bytes+u.stored+more > l.limits.Bytes {
 		return &LimitError{Code: CodeTooManyBytes, Limit: l.limits.Bytes}
 	}
 	u.bytes += more
+	u.add(l, more)
 	return nil
 }
 

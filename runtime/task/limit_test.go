@@ -311,3 +311,67 @@ func (c copyingStore) Get(ctx context.Context, id string) (task.Record, error) {
 	r.Params = bytes.Clone(r.Params)
 	return r, err
 }
+
+// In a fleet, finished tasks count for all members together until they are dropped: one that has
+// finished its tasks, another one, one that has just started, and a front end.
+//
+// Proves TASK-73.
+func TestByteLimitOfFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 100_000
+		large := returns(`{"x":"` + strings.Repeat("x", 8000) + `"}`)
+		f := memory.NewFleet()
+		join := func(tools []string) *task.Manager {
+			return newManager(t, task.Config{
+				Store: f.Store(), Limits: task.Limits{Bytes: limit}, Member: task.Member{Tools: tools},
+				Recover: func(task.Record) task.Work { return large },
+			})
+		}
+		fill := func(m *task.Manager, principal string) (stored int64) {
+			for range 20 {
+				created, err := m.Create(t.Context(), task.Request{Principal: principal, Method: "tools/call", Name: "report", Restartable: true, Work: large})
+				if err != nil {
+					if wireCode(err) != task.CodeTooManyBytes {
+						t.Fatal(err)
+					}
+					break
+				}
+				if out, err := m.Result(t.Context(), principal, created.TaskID, nil); err != nil {
+					t.Fatal(err)
+				} else if out.Error != nil {
+					break
+				}
+			}
+			synctest.Wait()
+			for r, err := range f.Store().Scan(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Owner == principal {
+					stored += r.Bytes
+				}
+			}
+			return stored
+		}
+		first := join(nil)
+		if n := fill(first, "alice"); n > limit || n < limit/2 {
+			t.Errorf("one member: %d bytes stored", n)
+		}
+		second, front := join(nil), join([]string{})
+		for name, m := range map[string]*task.Manager{"the second member": second, "the front end": front, "the first member": first} {
+			if n := fill(m, "alice"); n > limit+limit/16 {
+				t.Errorf("%s: %d bytes stored", name, n)
+			}
+			if n := fill(m, "bob "+name); n < limit/2 || n > limit {
+				t.Errorf("%s: %d bytes of bob stored", name, n)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		for name, m := range map[string]*task.Manager{"second": second, "front": front} {
+			if n := fill(m, "alice"); n < limit/4 {
+				t.Errorf("%s: after the expiry, %d bytes stored", name, n)
+			}
+		}
+	})
+}

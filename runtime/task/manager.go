@@ -295,6 +295,9 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 		// fail either: it adds nothing, but this version may count more bytes for a record of an
 		// earlier version.
 		must := len(r.Error) > 0 && len(r.Error) <= smallError || run != nil && run.preparing
+		if !must {
+			m.measure(r.Owner, reserved)
+		}
 		if err := m.limits.reserve(r.Owner, reserved, must); err != nil {
 			return err
 		}
