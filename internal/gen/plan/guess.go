@@ -61,3 +61,54 @@ func contradictions(v *ir.Variant, tag ir.TagCase, keys []ir.KeyCase) (list []ir
 	}
 	return list, true
 }
+
+// recursive reports whether a value of u can contain another one. Guesses would then read such a
+// value twice at each level, which takes time that grows exponentially with the depth.
+func recursive(u *ir.Union) bool {
+	seen := map[ir.Type]bool{}
+	var reaches func(t ir.Type) bool
+	reaches = func(t ir.Type) bool {
+		switch t := t.(type) {
+		case *ir.Alias:
+			return reaches(t.Type)
+		case *ir.OneOrMany:
+			return reaches(t.Elem)
+		case *ir.List:
+			return reaches(t.Elem)
+		case *ir.Map:
+			return reaches(t.Elem)
+		case *ir.Nullable:
+			return reaches(t.Elem)
+		case *ir.Wrapper:
+			return reaches(t.Type)
+		case *ir.Union:
+			if t == u && len(seen) > 0 {
+				return true
+			}
+			if seen[t] {
+				return false
+			}
+			seen[t] = true
+			for _, v := range t.Variants {
+				if reaches(v.Type) {
+					return true
+				}
+			}
+		case *ir.Struct:
+			if seen[t] {
+				return false
+			}
+			seen[t] = true
+			if t.Rest != nil && reaches(t.Rest) {
+				return true
+			}
+			for _, f := range t.Fields {
+				if reaches(f.Type) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return reaches(u)
+}

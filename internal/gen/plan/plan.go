@@ -993,7 +993,9 @@ func (b *builder) finish() {
 	slices.SortFunc(p.Wrappers, func(a, b *ir.Wrapper) int { return cmp.Compare(a.GoName, b.GoName) })
 	slices.SortFunc(p.Aliases, func(a, b *ir.Alias) int { return cmp.Compare(a.GoName, b.GoName) })
 	for _, u := range p.Unions {
-		u.Guesses = guesses(u.Pick)
+		if !recursive(u) {
+			u.Guesses = guesses(u.Pick)
+		}
 	}
 	for _, s := range p.Structs {
 		for _, f := range s.Fields {
