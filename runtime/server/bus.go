@@ -33,11 +33,6 @@ type busMessage struct {
 	URI    string `json:"uri,omitempty"`
 }
 
-// listMethods are the notifications of changed lists.
-var listMethods = [...]string{
-	mcp.MethodNotificationsToolsListChanged, mcp.MethodNotificationsResourcesListChanged, mcp.MethodNotificationsPromptsListChanged,
-}
-
 // joinBus subscribes to the Bus, if there is one. The caller must hold starting.
 func (s *Server) joinBus() (err error) {
 	if s.cfg.Bus == nil || s.leaveBus != nil {
@@ -80,7 +75,7 @@ func (s *Server) receive(message []byte) {
 	}
 	switch {
 	case m.From == s.busID:
-	case m.Method == mcp.MethodNotificationsResourcesUpdated && m.URI != "", slices.Contains(listMethods[:], m.Method) && m.URI == "":
+	case m.Method == mcp.MethodNotificationsResourcesUpdated && m.URI != "", isListChange(m.Method) && m.URI == "":
 		s.deliver(m.Method, m.URI)
 	default: // of a later version
 		s.cfg.Logger.Debug("message of the bus ignored", "method", m.Method)
@@ -98,8 +93,8 @@ func (s *Server) deliver(method, uri string) {
 // deliverAll notifies the sessions and subscriptions of this process of everything that may have
 // changed.
 func (s *Server) deliverAll() {
-	for _, method := range listMethods {
-		s.deliver(method, "")
+	for _, list := range lists {
+		s.deliver(list.changed, "")
 	}
 	const updated = mcp.MethodNotificationsResourcesUpdated
 	for _, p := range s.allPeers() {

@@ -85,18 +85,36 @@ func (s *Server) hint(method string) cacheHint {
 	case mcp.MethodServerDiscover:
 		return s.hintOf(method, c.Discover, false)
 	case mcp.MethodToolsList:
-		return s.hintOf(method, c.Tools, s.cfg.Visible != nil || s.tools.private.Load())
+		return s.hintOf(method, c.Tools, s.varies(method))
 	case mcp.MethodPromptsList:
-		return s.hintOf(method, c.Prompts, s.cfg.Visible != nil || s.prompts.private.Load())
+		return s.hintOf(method, c.Prompts, s.varies(method))
 	case mcp.MethodResourcesList:
-		listed := len(s.listed("")) > 0 // a ListFunc may depend on the caller
-		return s.hintOf(method, c.Resources, s.cfg.Visible != nil || s.resources.private.Load() || listed)
+		return s.hintOf(method, c.Resources, s.varies(method))
 	case mcp.MethodResourcesTemplatesList:
-		return s.hintOf(method, c.Templates, s.cfg.Visible != nil || s.templates.private.Load())
+		return s.hintOf(method, c.Templates, s.varies(method))
 	case mcp.MethodResourcesRead:
 		return s.hintOf(method, c.Contents, true)
 	}
 	return cacheHint{}
+}
+
+// varies reports whether the list that a method returns may differ between callers: it has features
+// that only some of them see or that are described for each of them, or a [ListFunc].
+func (s *Server) varies(method string) bool {
+	if s.cfg.Visible != nil {
+		return true
+	}
+	switch method {
+	case mcp.MethodToolsList:
+		return s.tools.private.Load()
+	case mcp.MethodPromptsList:
+		return s.prompts.private.Load()
+	case mcp.MethodResourcesList:
+		return s.resources.private.Load() || len(s.listed("")) > 0
+	case mcp.MethodResourcesTemplatesList:
+		return s.templates.private.Load()
+	}
+	return false
 }
 
 // hintOf returns a hint. Private reports whether the result is known to depend on the caller.

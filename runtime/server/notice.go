@@ -75,7 +75,7 @@ func (s *Server) ResourceUpdated(uri string) {
 func (p *peer) notify(n notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended || n.uri != "" && !p.isSubscribed(n.uri) || p.canMerge(n) {
+	if p.ended || n.uri != "" && !p.isSubscribed(n.uri) || p.lacksList(n.method) || p.canMerge(n) {
 		return
 	}
 	p.notices = append(p.notices, n)

@@ -31,6 +31,7 @@ type peer struct {
 	persistMu sync.Mutex          // held while the state is persisted
 	persisted uint64              // stateChanges in the persisted state; guarded by persistMu
 
+	reopened      bool               // an earlier connection has opened the session
 	restored      []string           // URIs of the restored subscriptions, until restoring is closed
 	restoring     chan struct{}      // closed after Subscribe was called for them; nil if there are none
 	cancelRestore context.CancelFunc // ends the context of those calls
@@ -39,6 +40,7 @@ type peer struct {
 	ended             bool
 	stateChanges      uint64                   // number of changes to the state that is persisted
 	clientLevel       mcp.LoggingLevel         // set by the client; "" if it has set none
+	lists             map[string]uint64        // see compareLists; nil if the connection does not persist state
 	principal         string                   // of the latest subscription
 	subscriptions     map[string]struct{}      // by URI
 	subscribedBytes   int                      // total length of their URIs
@@ -80,6 +82,7 @@ func (p *peer) handler() session.Handler {
 			ctx = session.NewContext(ctx, req)
 		}
 		rev := revision(req)
+		list, print := p.beginList(req.Method)
 		result, err := mcp.DispatchServer(ctx, h, rev, req.Method, req.Params)
 		if err != nil {
 			params, ok := withoutNullArguments(req)
@@ -89,6 +92,9 @@ func (p *peer) handler() session.Handler {
 			if result, err = mcp.DispatchServer(ctx, h, rev, req.Method, params); err != nil {
 				return nil, err
 			}
+		}
+		if list != "" {
+			p.endList(ctx, list, print)
 		}
 		return project(rev, result), nil
 	}

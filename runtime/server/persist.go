@@ -20,6 +20,7 @@ type persistedState struct {
 	Level         mcp.LoggingLevel  `json:"level,omitempty"`     // set by the client; empty if none
 	Subscriptions []string          `json:"subscriptions,omitempty"`
 	Elicitations  map[string]string `json:"elicitations,omitempty"` // principals by id
+	Lists         map[string]uint64 `json:"lists,omitzero"`         // fingerprints; see peer.lists
 }
 
 // persist returns once the current state is persisted. It writes the state to the store unless
@@ -72,6 +73,7 @@ func (p *peer) state() (k persistedState, changes uint64) {
 	for id, e := range p.elicitations {
 		k.Elicitations[id] = e.principal
 	}
+	k.Lists = maps.Clone(p.lists)
 	return k, p.stateChanges
 }
 
@@ -83,6 +85,10 @@ func (p *peer) restore(persister transport.Persister) {
 		return
 	}
 	p.store = persister
+	p.reopened = text != nil
+	if c, ok := transport.As[transport.Restored](persister); ok && !p.reopened {
+		_, _, p.reopened = c.Restored()
+	}
 	if text == nil {
 		return
 	}
@@ -100,6 +106,7 @@ func (p *peer) restore(persister transport.Persister) {
 	for id, principal := range k.Elicitations {
 		p.addElicitation(id, &elicitation{principal: principal})
 	}
+	p.lists = k.Lists
 	p.persisted = p.stateChanges
 	p.mu.Unlock()
 	if len(k.Subscriptions) > 0 && p.s.cfg.Subscribe != nil {

@@ -33,6 +33,7 @@ type set[T feature] struct {
 	mu      sync.Mutex
 	entries map[string]*entry[T]
 	enabled atomic.Pointer[[]*entry[T]] // enabled entries sorted by key; the slice is immutable
+	print   atomic.Uint64               // sum of the prints of the enabled entries
 	private atomic.Bool                 // the list differs between callers, see Server.listScope
 }
 
@@ -40,6 +41,7 @@ type set[T feature] struct {
 type entry[T feature] struct {
 	key      string
 	value    T
+	print    uint64 // see printOf
 	disabled bool
 }
 
@@ -102,13 +104,13 @@ func (x *set[T]) after(c *Call, key string, limit int) (page []*entry[T], more b
 	return page, false, nil
 }
 
-func (x *set[T]) add(key string, value T) error {
+func (x *set[T]) add(key string, value T, print uint64) error {
 	x.mu.Lock()
 	if x.entries[key] != nil {
 		x.mu.Unlock()
 		return fmt.Errorf("%w: %q", ErrExists, key)
 	}
-	x.entries[key] = &entry[T]{key: key, value: value}
+	x.entries[key] = &entry[T]{key: key, value: value, print: print}
 	x.setEnabled(key, x.entries[key])
 	x.mu.Unlock()
 	x.s.announce(x.changed)
@@ -162,10 +164,13 @@ func (x *set[T]) setEnabled(key string, e *entry[T]) {
 	old := *x.enabled.Load()
 	i, found := slices.BinarySearchFunc(old, key, compareKey[T])
 	list := append(make([]*entry[T], 0, len(old)+1), old[:i]...)
+	print := x.print.Load()
 	if e != nil && !e.disabled {
 		list = append(list, e)
+		print += e.print
 	}
 	if found {
+		print -= old[i].print
 		i++
 	}
 	list = append(list, old[i:]...)
@@ -174,6 +179,7 @@ func (x *set[T]) setEnabled(key string, e *entry[T]) {
 		return len(shared.visible) > 0 || shared.tailored
 	}))
 	x.enabled.Store(&list)
+	x.print.Store(print)
 	x.s.features.Add(1)
 }
 
@@ -236,7 +242,7 @@ func addTo[T feature, D any](x *set[T], def D, key func(*D) string, build func(D
 	if value.shared().scoped {
 		x.s.scoped.Store(true)
 	}
-	if err := x.add(name, value); err != nil {
+	if err := x.add(name, value, printOf(x.kind, &def)); err != nil {
 		return nil, err
 	}
 	return &Handle[D]{
@@ -251,7 +257,7 @@ func addTo[T feature, D any](x *set[T], def D, key func(*D) string, build func(D
 				if err != nil {
 					return nil, err
 				}
-				e.value = value
+				e.value, e.print = value, printOf(x.kind, &def)
 				return &e, nil
 			})
 		},

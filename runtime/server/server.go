@@ -434,7 +434,11 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 // If conn is a [transport.Persister], the server persists the state that the client does not send
 // again: its subscriptions, its log level and its open URL elicitations. The server rejects a
 // request that changes this state if it cannot be persisted. After a restart, the next server that
-// serves the session restores this state. Updates of resources in between are not reported.
+// serves the session restores this state. Updates of resources in between are not reported. If the
+// new server has other features than the lists that the client has fetched, it announces these
+// lists. It also announces lists that it cannot compare: those with features of [VisibleTo],
+// [DefineToolFor] or [Config].Visible, those of a [ListFunc] or of [Config].Methods, and all lists
+// of another version of a server with receiving middleware.
 func (s *Server) Serve(conn transport.Conn) (*session.Session, error) {
 	return s.serve(context.Background(), conn, "")
 }
@@ -486,6 +490,7 @@ func (s *Server) openFor(p *peer, start func(*mcp.InitializeResult, *session.Con
 	if err != nil {
 		return nil, err
 	}
+	p.compareLists(&result.Capabilities)
 	cfg := s.sessionConfig(p)
 	if !s.addPeer(p) {
 		return nil, session.ErrClosed

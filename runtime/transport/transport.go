@@ -132,7 +132,8 @@ type Persister interface {
 	// PersistState replaces the persisted state, for as long as the session exists, and returns
 	// once it is persisted. It fails with an error that wraps [ErrTooLong] if the state is too
 	// long, [ErrClosed] if the connection is closed, or [errors.ErrUnsupported] if it cannot
-	// persist a state.
+	// persist a state. Before the handshake is complete, it may return at once: the state is then
+	// persisted before the peer learns that the handshake is complete.
 	PersistState(ctx context.Context, state []byte) error
 }
 

@@ -43,7 +43,7 @@ type EventStore interface {
 type SessionStore interface {
 	EventStore
 
-	// PersistOpening stores how a session was opened, except for its state.
+	// PersistOpening stores how a session was opened. It is called once, before PersistState.
 	PersistOpening(ctx context.Context, session string, o Opening) error
 
 	// PersistState stores the state of a session's owner, and replaces the previous one.
@@ -70,7 +70,7 @@ type Opening struct {
 	Principal string       // principal that opened it
 	Revision  mcp.Revision // the negotiated revision
 	Client    []byte       // the params of initialize, as JSON
-	State     []byte       // argument of the last PersistState; nil without one
+	State     []byte       // argument of the last PersistState, otherwise that of the opening; may be nil
 }
 
 // PersistedStream is a stored stream of a session.

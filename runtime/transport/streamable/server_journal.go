@@ -23,6 +23,8 @@ type journal struct {
 
 	mu       sync.Mutex // see lock
 	restored []byte     // the state that was persisted earlier; nil after takeState
+	opened   bool       // the opening is persisted
+	first    []byte     // the state of a session before its opening; nil without one
 }
 
 // sessions returns the store, if it stores sessions.
@@ -92,19 +94,22 @@ func (j *journal) interrupt(ctx context.Context, stream PersistedStream) {
 	}
 }
 
-// open persists how the session was opened.
+// open persists how the session was opened, and its state.
 func (j *journal) open(ctx context.Context, o Opening) {
 	store, ok := j.sessions()
 	if !ok || !j.lock() {
 		return
 	}
 	defer j.mu.Unlock()
+	o.State = j.first
+	j.opened, j.first = true, nil
 	if err := store.PersistOpening(ctx, j.id, o); err != nil {
 		j.o.Logger.Error("session not persisted", logged(j.id), "error", err)
 	}
 }
 
-// persistState is [transport.Persister.PersistState].
+// persistState is [transport.Persister.PersistState]. A state before the opening is persisted
+// with it, in one write.
 func (j *journal) persistState(ctx context.Context, state []byte) error {
 	store, ok := j.sessions()
 	switch {
@@ -117,6 +122,10 @@ func (j *journal) persistState(ctx context.Context, state []byte) error {
 		return transport.ErrClosed
 	}
 	defer j.mu.Unlock()
+	if !j.opened {
+		j.first = state
+		return nil
+	}
 	return store.PersistState(ctx, j.id, state)
 }
 

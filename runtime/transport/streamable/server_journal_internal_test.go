@@ -32,8 +32,8 @@ func (s *failingStore) Begin(context.Context, string, string, []byte) error {
 	return nil
 }
 
-func (s *failingStore) PersistOpening(context.Context, string, Opening) error {
-	s.calls = append(s.calls, "open")
+func (s *failingStore) PersistOpening(_ context.Context, _ string, o Opening) error {
+	s.calls = append(s.calls, "open"+string(o.State))
 	return nil
 }
 
@@ -89,6 +89,23 @@ func TestJournalPersistsNothingAfterTheEnd(t *testing.T) {
 		t.Errorf("after the end: got %v, want %v", err, transport.ErrClosed)
 	}
 	if want := []string{"begin", "open", "state"}; !slices.Equal(store.calls, want) {
+		t.Errorf("calls %q, want %q", store.calls, want)
+	}
+}
+
+func TestJournalPersistsEarlyStateWithOpening(t *testing.T) {
+	store := &failingStore{}
+	j, _ := newJournal(store)
+	for _, state := range []string{" one", " two"} {
+		if err := j.persistState(t.Context(), []byte(state)); err != nil {
+			t.Error(err)
+		}
+	}
+	j.open(t.Context(), Opening{})
+	if err := j.persistState(t.Context(), []byte("three")); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"open two", "state"}; !slices.Equal(store.calls, want) {
 		t.Errorf("calls %q, want %q", store.calls, want)
 	}
 }

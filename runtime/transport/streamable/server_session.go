@@ -136,7 +136,7 @@ func (h *Handler) restore(ctx context.Context, r *http.Request, store SessionSto
 	}
 	c, err := h.newConn(r, id, principal, func(c *serverConn) {
 		c.handshake.restore(opening.Revision, opening.Client)
-		c.journal.restored = opening.State
+		c.journal.restored, c.journal.opened = opening.State, true
 		c.streams.restore(streams)
 		for _, stream := range streams {
 			c.journal.interrupt(ctx, stream)

@@ -226,7 +226,6 @@ func count(tx *bbolt.Tx, b *bbolt.Bucket, by int64) error {
 
 // PersistOpening stores how a session was opened.
 func (s *Store) PersistOpening(ctx context.Context, session string, o streamable.Opening) error {
-	o.State = nil
 	text, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("boltstore: %w", err)

@@ -37,8 +37,8 @@ type node struct {
 	release chan struct{} // closed to end it
 }
 
-// startNode starts a process.
-func startNode(t *testing.T, servers *natstest.Cluster, name string) *node {
+// startNode starts a process with common features and others.
+func startNode(t *testing.T, servers *natstest.Cluster, name string, others ...func(*server.Server)) *node {
 	t.Helper()
 	n := &node{name: name, waiting: make(chan struct{}, 100), release: make(chan struct{})}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,6 +73,9 @@ func startNode(t *testing.T, servers *natstest.Cluster, name string) *node {
 		return name, nil
 	})
 	server.AddResource(n.server, "news://today", "news", func(context.Context, *server.Call, server.Resource) (string, error) { return "none", nil })
+	for _, add := range others {
+		add(n.server)
+	}
 	n.handler = n.server.Handler(&streamable.HandlerOptions{
 		Store: n.Store, Locator: n.Locator, Retry: 10 * time.Millisecond, StreamAfter: -1, Logger: slog.New(slog.DiscardHandler),
 		Principal: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },
@@ -90,6 +93,21 @@ func (n *node) stop() {
 	n.http.Close()
 	n.server.Close()
 	n.Locator.Close()
+}
+
+// handOver ends the process in order, and leaves its sessions to the others.
+func (n *node) handOver(t *testing.T, b *balancer) {
+	t.Helper()
+	b.remove(n)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := n.server.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := n.handler.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	n.stop()
 }
 
 // kill ends the process as the kernel would: its connections break, and it writes nothing more. Its
@@ -157,6 +175,12 @@ func (b *balancer) remove(n *node) {
 type updates struct {
 	mcp.UnimplementedClientNotificationHandler
 	resources chan string
+	tools     chan bool
+}
+
+func (u updates) ToolListChanged(context.Context, *mcp.NotificationParams) error {
+	u.tools <- true
+	return nil
 }
 
 func (u updates) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotificationParams) error {
@@ -167,7 +191,7 @@ func (u updates) ResourceUpdated(_ context.Context, p *mcp.ResourceUpdatedNotifi
 // dial opens a session over the balancer.
 func dial(t *testing.T, b *balancer) (*client.Client, updates) {
 	t.Helper()
-	u := updates{resources: make(chan string, 100)}
+	u := updates{resources: make(chan string, 100), tools: make(chan bool, 100)}
 	o := client.Options{
 		Notifications: u,
 		Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
@@ -286,18 +310,64 @@ func TestFleet(t *testing.T) {
 	for _, n := range byName {
 		leaver = n
 	}
-	b.remove(leaver)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := leaver.server.Shutdown(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := leaver.handler.Shutdown(ctx); err != nil {
-		t.Error(err)
-	}
-	leaver.stop()
+	leaver.handOver(t, b)
 	delete(byName, leaver.name)
 	check("after one process has shut down")
+}
+
+// Processes are replaced by an upgrade and by a roll-back. The client fetches the tools again when
+// its session is in a process with others.
+func TestChangedToolsAreAnnouncedByUpgradedProcess(t *testing.T) {
+	servers := natstest.Run(t, 1)
+	added := func(s *server.Server) {
+		server.AddTool(s, "added", "", func(context.Context, *server.Call, struct{}) (string, error) { return "", nil })
+	}
+	current := startNode(t, servers, "first")
+	b := newBalancer(t, current)
+	c, u := dial(t, b)
+	has := func(tool string) bool {
+		t.Helper()
+		found := false
+		for each, err := range c.Tools(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || each.Name == tool
+		}
+		return found
+	}
+	if has("added") {
+		t.Error("the first process has the tool")
+	}
+	for _, step := range []struct {
+		name     string
+		features []func(*server.Server)
+		changed  bool
+	}{
+		{"same", nil, false},
+		{"upgraded", []func(*server.Server){added}, true},
+		{"upgraded again", []func(*server.Server){added}, false},
+		{"rolled back", nil, true},
+	} {
+		next := startNode(t, servers, step.name, step.features...)
+		b.mu.Lock()
+		b.nodes = append(b.nodes, next)
+		b.mu.Unlock()
+		current.handOver(t, b)
+		if got := mustCall(t, c, "where"); got != step.name {
+			t.Errorf("%s: served by %s", step.name, got)
+		}
+		if step.changed {
+			natstest.Receive(t, "the notification of "+step.name+" arrived", u.tools)
+		}
+		if got, want := has("added"), len(step.features) > 0; got != want {
+			t.Errorf("%s: the client has the tool: %t, want %t", step.name, got, want)
+		}
+		current = next
+	}
+	if len(u.tools) > 0 {
+		t.Error("the tools were announced without a change")
+	}
 }
 
 // expireOf deletes the lease of a process, as JetStream does when it is not renewed.

@@ -336,7 +336,9 @@ func (s *Store) Load(ctx context.Context, session string) (o streamable.Opening,
 	if err := json.Unmarshal(opening, &o); err != nil {
 		return o, nil, fmt.Errorf("jetstreamstore: opening of a session: %w", err)
 	}
-	o.State = state
+	if state != nil {
+		o.State = state
+	}
 	s.loaded(key, x)
 	return o, streams, nil
 }

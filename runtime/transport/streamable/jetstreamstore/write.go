@@ -344,7 +344,6 @@ func (s *Store) update(ctx context.Context, session string, f func(ctx context.C
 
 // PersistOpening stores how a session was opened.
 func (s *Store) PersistOpening(ctx context.Context, session string, o streamable.Opening) error {
-	o.State = nil
 	text, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("jetstreamstore: %w", err)

@@ -47,16 +47,14 @@ func Run(t *testing.T, open func(t *testing.T, sessionBytes int) streamable.Even
 // before.
 func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) {
 	ctx := t.Context()
-	opening := streamable.Opening{Principal: "ann", Revision: "2025-11-25", Client: []byte(`{"a":1}`)}
+	opening := streamable.Opening{Principal: "ann", Revision: "2025-11-25", Client: []byte(`{"a":1}`), State: []byte("of the opening")}
 	s := open(t)
 	if _, _, err := s.Load(ctx, "s"); !errors.Is(err, streamable.ErrUnknown) {
 		t.Errorf("an unknown session: %v", err)
 	}
 	last := streamable.Event{Number: 2, Text: []byte("two"), Last: true}
-	state := opening
-	state.State = []byte("ignored by PersistOpening")
 	for _, err := range []error{
-		s.PersistOpening(ctx, "s", state),
+		s.PersistOpening(ctx, "s", opening),
 		s.Append(ctx, "s", "0", streamable.Event{Number: 1, Text: []byte("zero")}),
 		s.Begin(ctx, "s", "1", []byte(`["a"]`)),
 		s.Append(ctx, "s", "1", streamable.Event{Number: 1, Text: []byte("one")}),
@@ -104,6 +102,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		if err := s.PersistState(ctx, "s", []byte(text)); err != nil {
 			t.Fatal(err)
 		}
+		state := opening
 		state.State = []byte(text)
 		for range 2 {
 			got, _, err := s.Load(ctx, "s")
@@ -120,6 +119,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) streamable.SessionStore) 
 		t.Errorf("a forgotten session: %v", err)
 	}
 	s = open(t)
+	opening.State = nil
 	err := s.PersistOpening(ctx, "s", opening)
 	if got, _, loadErr := s.Load(ctx, "s"); got.State != nil || err != nil || loadErr != nil {
 		t.Errorf("a new session after a forgotten one has state %q, %v, %v", got.State, err, loadErr)
