@@ -215,6 +215,9 @@ func (l *listener) send(ctx context.Context) error {
 		switch {
 		case n.method == tasks.MethodNotificationsTasks:
 			state, err := receiver.WatchedTask(ctx, l.tasks, n.uri, &l.id)
+			if errors.Is(err, task.ErrUnavailable) {
+				continue // the Watch reports the task again
+			}
 			if err != nil { // such as task.ErrExpired
 				l.tasks.Remove(n.uri)
 				continue

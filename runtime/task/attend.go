@@ -184,13 +184,12 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 	if err != nil {
 		id, stored := r.ID, Record{}
 		if expectedError(err) || m.store.get(context.Background(), id, &stored) != nil {
-			m.setWriteError(err)
 			f.forgetCreated(id, run)
 			return m.logFault("create task", err)
 		}
+		m.outage.note(true, nil)
 		*r = stored
 	}
-	m.setWriteError(nil)
 	if lapsed(membership) {
 		// The others may have looked for unclaimed tasks before this one was stored.
 		f.forgetCreated(r.ID, run)

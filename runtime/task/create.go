@@ -58,6 +58,9 @@ type Request struct {
 // Create stores a new task and starts its work. When Create returns, the task is stored, durably if
 // the store is durable. The returned status is always working, even if the work is already done.
 // The context of the work has the values of ctx, but does not end with it.
+//
+// Create makes one attempt. It fails with [ErrUnavailable] if the store fails, and without an attempt
+// once the store has been failing for 2 seconds. The work then does not start.
 func (m *Manager) Create(ctx context.Context, q Request) (mcp.Task, error) {
 	var r Record
 	if err := m.create(ctx, &q, &r); err != nil {
@@ -77,6 +80,9 @@ func newRequestError(format string, args ...any) error {
 // create sets r to the record of the new task.
 func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	if err := m.admit(q.Principal); err != nil {
+		return err
+	}
+	if err := m.refuses(); err != nil {
 		return err
 	}
 	work := q.Work
@@ -160,9 +166,9 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 	if err != nil && !expectedError(err) {
 		if failed := m.store.get(context.Background(), r.ID, r); failed == nil {
 			err = nil // the task was stored although Create failed
+			m.outage.note(true, nil)
 		} else if !errors.Is(failed, ErrNotFound) {
 			// The task may have been stored nevertheless. If so, notCreated makes it fail.
-			m.setWriteError(err)
 			run.seq = 0
 			run.endClaiming()
 			go m.runWork(run, notCreated, nil) // ends when the store works again or the Manager closes
@@ -178,7 +184,6 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 		return err
 	}
 	run.endClaiming()
-	m.setWriteError(err)
 	if err != nil {
 		m.limits.workReturned(&run.usage)
 		m.limits.dropTaskWithWork(&run.usage)

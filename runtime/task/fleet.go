@@ -418,41 +418,25 @@ func (m *Manager) fence(run *Run) {
 // fenced reports whether another member holds the task of a run.
 func (run *Run) fenced(r *Record) bool { return run.m.fleet != nil && r.Claim != run.claim }
 
-// change is [Manager.change] for a write of the work. It fails with ErrFenced if another member
-// holds the task.
-func (run *Run) change(ctx context.Context, f func(r *Record) error) (Record, error) {
+// change is [Manager.change] for a write of the work. It repeats the write while the store fails; see
+// Manager.persist. So f may be called again after a write whose outcome is unknown. Change fails with
+// ErrFenced if another member holds the task.
+func (run *Run) change(ctx context.Context, f func(r *Record) error) (r Record, err error) {
+	err = run.m.persist(ctx, run, func() (err error) {
+		r, err = run.tryChange(ctx, f)
+		return err
+	})
+	return r, err
+}
+
+// tryChange is change with one attempt.
+func (run *Run) tryChange(ctx context.Context, f func(r *Record) error) (Record, error) {
 	return run.m.change(ctx, run.id, func(r *Record) error {
 		if run.fenced(r) {
 			return ErrFenced
 		}
 		return f(r)
 	})
-}
-
-// outlasts waits for wakeRetry after an operation of the store has failed with err. It returns true
-// if restartable work shall try the operation again: the store of a fleet may be unreachable for a
-// time. It returns false if err is not a failure of the store, or if ctx or the context of the work
-// ends first. The context of the work ends with the lease.
-func (run *Run) outlasts(ctx context.Context, err error) bool {
-	if err == nil || run.m.fleet == nil || !run.durable || expectedError(err) || errors.Is(err, ErrCorrupt) {
-		return false
-	}
-	_, limit := errors.AsType[*LimitError](err)
-	_, journal := errors.AsType[*JournalError](err)
-	_, move := errors.AsType[*MoveError](err)
-	work := run.ctx.Load()
-	if limit || journal || move || work == nil {
-		return false
-	}
-	timer := time.NewTimer(wakeRetry)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-work.Done():
-	}
-	return false
 }
 
 // newClaim returns the membership of this process and the claim of a task that it creates. They are

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -48,9 +47,6 @@ func (run *Run) Ask(ctx context.Context, key string, occurrence int, method stri
 	defer w.end()
 	q := &InputRequest{Key: key, Occurrence: occurrence, Method: method, Params: raw}
 	number, r, err := run.addInputRequest(ctx, q)
-	for key != "" && run.outlasts(ctx, err) {
-		number, r, err = run.addInputRequest(ctx, q)
-	}
 	if run.m.cfg.Observer == nil || err != nil {
 		return run.awaitAnswer(ctx, w, q, number, &r, err)
 	}
@@ -82,10 +78,7 @@ func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, numb
 			return stored.answer()
 		}
 		r.Params, r.InputRequests = nil, nil // as in Manager.wait
-		err = run.m.store.wait(until, r)
-		for run.outlasts(until, err) {
-			err = run.m.store.get(until, run.id, r)
-		}
+		err = run.m.await(until, run, r)
 		parked = err != nil && w != nil && w.ended.Err() != nil
 		if err == nil && run.fenced(r) {
 			err = ErrFenced
@@ -136,6 +129,9 @@ func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number ui
 		}
 		if earlier := r.inputRequestByKey(q); earlier != nil {
 			number = earlier.Number
+			return errUnchanged
+		}
+		if r.inputRequest(fresh) != nil { // by an earlier attempt, which the store has reported as failed
 			return errUnchanged
 		}
 		number, q.Number = fresh, fresh
@@ -334,8 +330,8 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 	q := &c.request
 	// The previous holder of the claim may have stored an answer before it released the claim.
 	var r Record
-	if m.store.get(c.ctx, id, &r) != nil {
-		return false
+	if err := m.persist(c.ctx, nil, func() error { return m.logFault("read task", m.store.get(c.ctx, id, &r)) }); err != nil {
+		return errors.Is(err, ErrNotFound)
 	}
 	if stored := r.inputRequest(q.Number); stored == nil || !stored.Open() {
 		return true
@@ -359,20 +355,13 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 // storeAnswer stores the answer to a claimed input request. If the store fails, it tries again
 // until the claim ends, because the answer of the user would be lost otherwise.
 func (m *Manager) storeAnswer(c *claim, id string, result json.RawMessage, failure *jsonrpc.Error) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+	return m.persist(c.ctx, nil, func() error {
 		err := m.answer(id, c.request.Number, result, failure)
 		if limit, ok := errors.AsType[*LimitError](err); ok {
 			err = m.answer(id, c.request.Number, nil, WireError(limit))
 		}
-		if err == nil || expectedError(err) {
-			return err
-		}
-		select {
-		case <-time.After(wait):
-		case <-c.ctx.Done():
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // call sends an input request. Its context holds the Run, so that messages about it, such as its

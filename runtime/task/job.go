@@ -47,16 +47,19 @@ func jobWork(jobs Jobs) Work {
 // startJob returns the name of the task's job. If the task has none, it starts the job and stores
 // the name.
 func (run *Run) startJob(ctx context.Context, jobs Jobs) (string, error) {
-	var r Record
-	if err := run.m.store.get(ctx, run.id, &r); err != nil || r.Job != "" {
+	r, err := run.change(ctx, func(*Record) error { return errUnchanged })
+	if err != nil || r.Job != "" {
 		return r.Job, err
 	}
 	job, err := jobs.Start(ctx, r)
 	if err != nil {
 		return "", err
 	}
-	_, err = run.m.change(context.WithoutCancel(ctx), run.id, func(r *Record) error { r.Job = job; return nil })
-	if err != nil { // the task is terminal or the store fails, so nothing refers to the job
+	_, err = run.change(context.WithoutCancel(ctx), func(r *Record) error { r.Job = job; return nil })
+	if unavailable(err) { // the Manager closes, and the next one starts the job by the same id
+		return "", err
+	}
+	if err != nil { // the task is terminal, so nothing refers to the job
 		run.m.cancelJob(jobs, run.id, job)
 		return "", err
 	}

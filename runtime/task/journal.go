@@ -25,9 +25,10 @@ func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputR
 	if !run.durable {
 		return nil, nil, nil
 	}
-	for again := true; again; again = run.outlasts(ctx, err) {
+	err = run.m.persist(ctx, run, func() (err error) {
 		entries, requests, err = run.readJournal(ctx)
-	}
+		return err
+	})
 	return entries, requests, err
 }
 
@@ -67,48 +68,74 @@ var errOutdated = errors.New("task: the store has returned outdated data")
 // durably if the store is durable, and the work may use it. If the process dies before that, a
 // later run may or may not find the entry. For other work, Record does nothing.
 //
+// The end of ctx, such as that of the context of the work in [Manager.Close], does not interrupt Record:
+// what the work has done must be recorded. Close waits for Record. While the store fails, Record
+// tries again until the task ends, or for some seconds after Close.
+//
 // Record fails with a [*JournalError] if the journal would become too large, with a [*LimitError]
-// if the principal has no bytes left for it, with [ErrCancelled] or [ErrNotFound] if the task has
-// ended, and with [ErrFenced] if another member of the fleet holds it.
+// if the principal has no bytes left for it, with [ErrCancelled], [ErrExpired] or [ErrNotFound] if the
+// task has ended, with [ErrFenced] if another member of the fleet holds it, and with [ErrClosed] once
+// the Manager is closed and the work has returned.
 func (run *Run) Record(ctx context.Context, e Entry) error {
 	if !run.durable {
 		return nil
 	}
-	searched := -1 // number of entries that do not include e, once a write has failed
-	for {
-		add := func(r *Record) error {
-			if r.terminal() {
-				return ErrCancelled
-			}
-			if r.Durable == nil {
-				return errUnchanged
-			}
-			if searched >= 0 && r.Durable.Recorded != searched {
-				return errJournalGrown // possibly by the write that has failed
-			}
-			r.Durable, r.Reruns = r.Durable.with([]Entry{e}), 0
-			return run.m.checkJournal(r)
-		}
-		_, done, err := run.replaceLatest(ctx, add)
-		if !done {
-			_, err = run.change(ctx, add)
-		}
-		if err != errJournalGrown && !run.outlasts(ctx, err) {
-			return err
-		}
-		entries, _, err := run.Journal(ctx)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(entries, e.same) {
-			return nil
-		}
-		searched = len(entries)
+	if run.m.enter(run) {
+		defer run.m.group.Done()
+	} else if run.m.lifetime.Err() != nil {
+		return ErrClosed
 	}
+	ctx = context.WithoutCancel(ctx)
+	unclear := false // a write has failed, or the journal has grown: it may contain e
+	searched := -1   // number of entries that do not include e, once a write has failed
+	add := func(r *Record) error {
+		if r.terminal() {
+			return ErrCancelled
+		}
+		if r.Durable == nil {
+			return errUnchanged
+		}
+		if searched >= 0 && r.Durable.Recorded != searched {
+			return errJournalGrown // possibly by the write that has failed
+		}
+		r.Durable, r.Reruns = r.Durable.with([]Entry{e}), 0
+		return run.m.checkJournal(r)
+	}
+	err := errJournalGrown
+	for err == errJournalGrown {
+		err = run.m.persist(ctx, run, func() error {
+			if unclear {
+				entries, _, err := run.readJournal(ctx)
+				if err != nil || slices.ContainsFunc(entries, e.same) {
+					return err
+				}
+				searched = len(entries)
+			}
+			_, done, err := run.replaceLatest(add)
+			if !done {
+				_, err = run.tryChange(ctx, add)
+			}
+			unclear = unavailable(err) || err == errJournalGrown
+			return err
+		})
+	}
+	return err
 }
 
 // errJournalGrown reports that entries were recorded since the journal was read.
 var errJournalGrown = errors.New("task: the journal has grown")
+
+// enter makes Close wait until the caller calls group.Done. It returns false if the work of the run has
+// returned.
+func (m *Manager) enter(run *Run) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.runs[run.id] != run || run.resting {
+		return false
+	}
+	m.group.Add(1)
+	return true
+}
 
 // same reports whether two entries are results of the same operation.
 func (e Entry) same(other Entry) bool {

@@ -25,6 +25,7 @@ import (
 type Manager struct {
 	cfg     Config
 	store   safeStore
+	outage  outage
 	release func() // releases the store
 	fleet   *fleet // nil if the store is not shared
 	started time.Time
@@ -43,10 +44,9 @@ type Manager struct {
 	skewed   bool        // whether checkClock has logged a difference
 	draining atomic.Bool // Drain was called
 
-	lastWaiter   atomic.Uint64         // number of the latest call that began to wait for a result
-	unstored     atomic.Int64          // outcomes that wait to be stored because the store has failed
-	lostOutcomes atomic.Int64          // outcomes that were not stored when the Manager closed
-	writeError   atomic.Pointer[error] // error of the last write; nil if it succeeded
+	lastWaiter   atomic.Uint64 // number of the latest call that began to wait for a result
+	unstored     atomic.Int64  // outcomes that wait to be stored because the store has failed
+	lostOutcomes atomic.Int64  // outcomes that were not stored when the Manager closed
 
 	mu        sync.Mutex
 	closed    bool
@@ -76,14 +76,13 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	release, err := safeStore{cfg.Store}.acquire()
+	release, err := safeStore{store: cfg.Store}.acquire()
 	if err != nil {
 		return nil, err
 	}
 	m := &Manager{
 		cfg:         cfg,
 		background:  context.WithoutCancel(ctx),
-		store:       safeStore{cfg.Store},
 		release:     release,
 		started:     time.Now(),
 		audit:       audit{hook: cfg.Audit, log: cfg.Logger},
@@ -92,6 +91,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		runs:        map[string]*Run{},
 		claims:      map[inputRequestID]*claim{},
 	}
+	m.store = safeStore{cfg.Store, &m.outage}
 	m.scheduler = scheduler{m: m, max: cfg.MaxRunning, pools: map[string]*pool{}, turns: map[string]*turn{}, calls: map[*ticket]context.CancelCauseFunc{}}
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
 	switch err := m.joinFleet(ctx); {
@@ -119,9 +119,9 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 // store is closed next.
 //
 // Tasks that can be recovered after a restart stay as they are, for the next Manager or for other
-// members of the fleet; all others fail. An outcome that
-// the store refuses is retried for some seconds. The error says how many outcomes were lost. Close
-// may be called again.
+// members of the fleet; all others fail. Close waits until calls of [Run.Record] have stored their
+// entries. If the store fails, Close waits for a few attempts, about three seconds. The error says how
+// many outcomes were lost. Close may be called again.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -160,9 +160,11 @@ func (m *Manager) spawn(f func()) bool {
 	return true
 }
 
-// Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error
-// that prevents writes to the store, or that has ended its membership in a fleet. It calls [Store].Health.
-// If the store does not know, Health returns the error of the last write. See also [Stats.Unstored].
+// Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error that
+// the store fails with, or that has ended the membership in a fleet. It calls [Store].Health. If the
+// store accepts writes or does not know, Health returns the latest failure of an operation for a task,
+// until one succeeds or none has failed for 6 seconds. While the store has been failing for 2 seconds,
+// the Manager creates no tasks. See also [Stats.Unstored].
 func (m *Manager) Health() error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
@@ -170,13 +172,11 @@ func (m *Manager) Health() error {
 	if m.fleet != nil && lapsed(m.fleet.current()) {
 		return errNotMember
 	}
-	if err := boundary.Run(m.cfg.Store.Health); !errors.Is(err, errors.ErrUnsupported) {
+	if err := boundary.Run(m.cfg.Store.Health); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	if err := m.writeError.Load(); err != nil {
-		return *err
-	}
-	return nil
+	err, _ := m.outage.current()
+	return err
 }
 
 // admit counts a call of a principal. It fails if the Manager is closed or the principal calls too
@@ -200,46 +200,11 @@ func (m *Manager) read(ctx context.Context, principal, id string, r *Record) err
 	if errors.Is(err, ErrNotFound) && m.expiredIDs.contains(principal, id) {
 		err = ErrExpired
 	}
-	if err != nil {
-		return m.logFault("read task", err)
-	}
-	return nil
+	return m.logFault("read task", err)
 }
 
 // errForeign wraps ErrNotFound for a task of another principal.
 var errForeign = fmt.Errorf("%w: it belongs to another principal", ErrNotFound)
-
-// logFault returns err, an error of the store in the given operation. It logs err unless it is
-// expected.
-func (m *Manager) logFault(operation string, err error) error {
-	if expectedError(err) {
-		return err
-	}
-	if !boundary.Report(m.cfg.Logger, "task store panicked", err, "operation", operation) {
-		m.cfg.Logger.Error("task store failed", "operation", operation, "error", err)
-	}
-	return err
-}
-
-// expectedError reports whether an error of the store is part of its contract and not a fault.
-func expectedError(err error) bool {
-	for _, known := range []error{ErrNotFound, ErrExpired, ErrExists, ErrConflict, ErrClosed, errTaken, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
-}
-
-// setWriteError saves the error of a write for Health.
-func (m *Manager) setWriteError(err error) {
-	if err != nil && !expectedError(err) {
-		fault := err // so that err moves to the heap only here
-		m.writeError.Store(&fault)
-	} else if m.writeError.Load() != nil {
-		m.writeError.Store(nil)
-	}
-}
 
 // errUnchanged makes change leave the record as it is.
 var errUnchanged = errors.New("task: nothing to change")
@@ -306,7 +271,6 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 	if err != nil && !expectedError(err) {
 		err = m.confirmWrite(r, err)
 	}
-	m.setWriteError(err)
 	if err != nil {
 		if run != nil {
 			run.latest.Store(nil)
@@ -345,9 +309,9 @@ func (run *Run) setLatest(r *Record) {
 // replaceLatest applies f to the latest record that this member of a fleet has written, and stores
 // the result. It reads nothing. It returns false if there is no such record, if f fails, or if the
 // record may be out of date: then nothing was written. F must not change what the record points to.
-func (run *Run) replaceLatest(ctx context.Context, f func(r *Record) error) (r Record, done bool, err error) {
+func (run *Run) replaceLatest(f func(r *Record) error) (r Record, done bool, err error) {
 	latest := run.latest.Load()
-	if latest == nil || ctx.Err() != nil {
+	if latest == nil {
 		return r, false, nil
 	}
 	r = *latest
@@ -367,6 +331,7 @@ func (m *Manager) confirmWrite(r *Record, err error) error {
 	if failed := m.store.get(context.Background(), r.ID, &stored); failed != nil || !wasWritten(&stored, r) {
 		return err
 	}
+	m.outage.note(true, nil)
 	*r = stored
 	return nil
 }

@@ -453,15 +453,25 @@ func TestStoreFailure(t *testing.T) {
 		store.setError(errors.New("secret path: no space left"))
 		_, createErr := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
 		_, getErr := m.Get(t.Context(), "alice", created.TaskID, nil)
-		_, resultErr := m.Result(t.Context(), "alice", created.TaskID, nil)
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := m.Result(t.Context(), "alice", created.TaskID, nil)
+			waiting <- err
+		}()
 		_, cancelErr := m.Cancel(t.Context(), "alice", created.TaskID, nil)
 		_, _, listErr := m.List(t.Context(), "alice", "")
-		for _, err := range []error{createErr, getErr, resultErr, cancelErr, listErr} {
+		for _, err := range []error{createErr, getErr, cancelErr, listErr} {
+			if !errors.Is(err, task.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("got %v", err)
+			}
 			checkEqual(t, "wire error", &jsonrpc.Error{Code: -32603, Message: "internal error: tasks are not available", Data: json.RawMessage(`{"retryAfter":1000}`)}, task.WireError(err))
 		}
 		close(end)
 		time.Sleep(5 * time.Second)
 		store.setError(nil)
+		if err := <-waiting; err != nil {
+			t.Errorf("Result: %v", err)
+		}
 		if out := result(t, m, created.TaskID); out.Error != nil {
 			t.Error(out.Error)
 		}

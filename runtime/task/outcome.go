@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -12,64 +11,45 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// closeAttempts is the number of attempts to store an outcome while the Manager closes.
-const closeAttempts = 6
-
-// publish stores the outcome of a task, and retries as long as the store fails. It drops the
-// outcome if the task is already terminal or has been dropped.
+// publish stores the outcome of a task, and tries again while the store fails. It drops the outcome if
+// the task is already terminal, has been dropped or has expired.
 func (m *Manager) publish(run *Run, end finalState) {
 	run.finishProgress()
-	if err := m.storeOutcome(run, end); err != nil {
-		m.retryPublish(run, end, err)
-	}
-}
-
-// retryPublish retries publish after storeOutcome has failed with err.
-func (m *Manager) retryPublish(run *Run, end finalState, err error) {
-	const pause = 100 * time.Millisecond
-	closing, failing := 0, false
-	for wait := pause; ; wait, err = min(2*wait, 10*time.Second), m.storeOutcome(run, end) {
+	failing := false
+	err := m.persist(context.Background(), run, func() error {
+		err := m.storeOutcome(run, end)
 		if limit, ok := errors.AsType[*LimitError](err); ok {
 			end = finalStateOf(run, nil, WireError(limit))
-			continue
+			err = m.storeOutcome(run, end)
 		}
-		if errors.Is(err, ErrNotFound) && run.seq == 0 { // the task was not created after all
-			m.limits.dropTaskWithWork(&run.usage)
+		if errors.Is(err, ErrCorrupt) { // neither the record nor the brief can be read, for now
+			err = &storeError{ErrUnavailable}
 		}
-		if err == nil || errors.Is(err, ErrNotFound) {
-			return
-		}
-		// The record has a status that a Manager never writes.
-		if _, illegal := errors.AsType[*MoveError](err); illegal {
-			m.cfg.Logger.Error("task outcome not stored", "task", run.id, "error", err)
-			return
-		}
-		if !failing {
+		if unavailable(err) && !failing {
 			failing = true
 			m.unstored.Add(1)
-			defer m.unstored.Add(-1)
+			m.cfg.Logger.Error("task outcome not stored", "task", run.id, "error", err)
 		}
-		var closed <-chan struct{}
-		if m.lifetime.Err() == nil {
-			closed = m.lifetime.Done()
-		} else if closing++; closing == 1 {
-			wait = pause
-		}
-		m.cfg.Logger.Error("task outcome not stored", "task", run.id, "error", err, "retry_in", wait)
-		if closing == closeAttempts || errors.Is(err, ErrClosed) {
-			m.lostOutcomes.Add(1)
-			return
-		}
-		select {
-		case <-time.After(wait):
-		case <-closed:
-		}
+		return err
+	})
+	if failing {
+		m.unstored.Add(-1)
 	}
+	if errors.Is(err, ErrNotFound) && run.seq == 0 { // the task was not created after all
+		m.limits.dropTaskWithWork(&run.usage)
+	}
+	if err == nil || errors.Is(err, ErrNotFound) || err == run.over() {
+		return
+	}
+	if _, illegal := errors.AsType[*MoveError](err); !illegal { // a status that a Manager never writes
+		m.lostOutcomes.Add(1)
+	}
+	m.cfg.Logger.Error("task outcome lost", "task", run.id, "error", err)
 }
 
 // storeOutcome stores an outcome in the record of a task, unless the record is already terminal.
 func (m *Manager) storeOutcome(run *Run, end finalState) error {
-	_, done, err := run.replaceLatest(context.Background(), func(r *Record) error {
+	_, done, err := run.replaceLatest(func(r *Record) error {
 		r.setOutcome(end.status, end.message, end.out)
 		return nil
 	})

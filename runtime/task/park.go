@@ -48,21 +48,18 @@ func (m *Manager) park(run *Run) Work {
 	if !wake.IsZero() {
 		wake = wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
 	}
-	for {
-		_, err := run.change(context.Background(), func(r *Record) error {
-			if r.terminal() || r.Durable == nil || r.anyAnswered(inputs) || !wake.IsZero() && !wake.After(m.now()) {
-				return errUnchanged
-			}
-			d := *r.Durable
-			d.Parked, d.Wake = true, wake
-			r.Durable = &d
-			return nil
-		})
-		if err == nil || expectedError(err) || !m.pause(wakeRetry) {
-			work, _ := m.resume(run)
-			return work
+	// If the write fails, resume finds out what to do.
+	run.change(context.Background(), func(r *Record) error {
+		if r.terminal() || r.Durable == nil || r.anyAnswered(inputs) || !wake.IsZero() && !wake.After(m.now()) {
+			return errUnchanged
 		}
-	}
+		d := *r.Durable
+		d.Parked, d.Wake = true, wake
+		r.Durable = &d
+		return nil
+	})
+	work, _ := m.resume(run)
+	return work
 }
 
 // pause waits for d. It returns false if the Manager closes.
@@ -82,7 +79,7 @@ func (m *Manager) pause(d time.Duration) bool {
 func (m *Manager) resume(run *Run) (work Work, r Record) {
 	for m.renew(run) && !run.lost.Load() {
 		var err error
-		r, err = run.change(context.Background(), func(r *Record) error {
+		r, err = run.tryChange(context.Background(), func(r *Record) error {
 			if r.terminal() || !r.due(m.now()) {
 				return errUnchanged
 			}
@@ -101,8 +98,11 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 			m.limits.workReturned(&run.usage)
 			m.removeRun(run)
 			return nil, r
-		case err != nil:
+		case err != nil: // a failure of the store, for which no goroutine waits
 			wake = m.now().Add(wakeRetry)
+			if m.refuses() != nil {
+				wake = m.now().Add(maxRetry)
+			}
 		case r.parked():
 			wake = r.Durable.Wake
 		default:

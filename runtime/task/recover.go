@@ -148,16 +148,18 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 // countRerun returns work that counts a re-run before it begins.
 func countRerun(work Work) Work {
 	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
-		for {
-			_, err := run.change(ctx, func(r *Record) error { r.Reruns++; return nil })
-			if err == nil {
-				run.isRerun = true
-				return work(ctx, run)
+		reruns := 0 // with this one; 0 until known
+		if _, err := run.change(ctx, func(r *Record) error {
+			if reruns == 0 {
+				reruns = r.Reruns + 1
 			}
-			if !run.outlasts(ctx, err) {
-				return nil, err
-			}
+			r.Reruns = reruns
+			return nil
+		}); err != nil {
+			return nil, err
 		}
+		run.isRerun = true
+		return work(ctx, run)
 	}
 }
 

@@ -29,7 +29,7 @@ func (m *Manager) result(ctx context.Context, principal, id string, via Requesto
 		return Outcome{}, err
 	}
 	var r Record
-	err := m.read(ctx, principal, id, &r)
+	err := m.persist(ctx, nil, func() error { return m.read(ctx, principal, id, &r) })
 	if err == nil && !r.terminal() {
 		err = m.wait(ctx, &r, via)
 	}
@@ -79,13 +79,13 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 		}
 		// Frees the payloads while waiting, as a store may return a separate copy to each waiter.
 		r.Params, r.InputRequests = nil, nil
-		err := m.store.wait(until, r)
+		err := m.await(until, nil, r)
 		again := until != both && until.Err() != nil
 		if until != both {
 			until.Release()
 		}
 		if err != nil && again && both.Err() == nil {
-			err = m.store.get(both, r.ID, r)
+			err = m.persist(both, nil, func() error { return m.logFault("read task", m.store.get(both, r.ID, r)) })
 		}
 		if err != nil && both.Err() != nil {
 			return both.Cause()
@@ -94,7 +94,7 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 			return ErrExpired // only expired tasks are dropped
 		}
 		if err != nil {
-			return m.logFault("wait for task", err)
+			return err
 		}
 	}
 	if attended {

@@ -50,6 +50,8 @@ type Run struct {
 	// restart.
 	creator Requestor
 	usage   taskUsage
+	// expires is when the task expires, in microseconds since 1970; 0 if it never does.
+	expires int64
 	// claim is that of the run, if the store is shared. It never changes after claiming is reset.
 	claim Claim
 	// latest is the latest record that this process has written, if the store is shared, the task is
@@ -113,6 +115,9 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 	run.m, run.id, run.seq, run.method, run.token, run.lastSeen, run.creator = m, r.ID, r.Seq, r.Method, r.Token, via, via
 	run.recoverable, run.extension = r.Restartable || r.Runner != "", r.Extension()
 	run.usage = taskUsage{principal: r.Owner, bytes: r.Bytes, revision: r.Revision, requestBytes: int64(len(r.Params))}
+	if r.TTL != 0 {
+		run.expires = r.Expires().UnixMicro()
+	}
 	run.waiters = run.waitersBuf[:0]
 	run.progress.greatest, run.progress.sent = math.Inf(-1), math.Inf(-1)
 	if r.Progress != nil {

@@ -2,16 +2,30 @@ package task
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// safeStore calls a Store and returns its panics as errors. Its methods take Records by pointer and
-// change them only if the Store returns one. Copies of Records would make the stack of each
-// goroutine grow. That would cost more than the rest of the call.
-type safeStore struct{ store Store }
+// safeStore calls a Store and returns its panics as errors. It notes failures in an outage. Its
+// methods take Records by pointer and change them only if the Store returns one. Copies of Records
+// would make the stack of each goroutine grow. That would cost more than the rest of the call.
+type safeStore struct {
+	store  Store
+	outage *outage
+}
+
+// ended notes the outcome of a call with ctx. The errors of other contexts, such as those of the
+// requests of a store to its servers, become failures like any other. To call it after
+// [boundary.Catch], defer it before.
+func (g safeStore) ended(ctx context.Context, write bool, err *error) {
+	if *err != nil && ctx.Err() == nil && (errors.Is(*err, context.Canceled) || errors.Is(*err, context.DeadlineExceeded)) {
+		*err = errors.New(boundary.ErrorText(*err))
+	}
+	g.outage.note(write, *err)
+}
 
 func (g safeStore) acquire() (release func(), err error) {
 	defer boundary.Catch(&err)
@@ -19,6 +33,7 @@ func (g safeStore) acquire() (release func(), err error) {
 }
 
 func (g safeStore) create(r *Record) (err error) {
+	defer g.ended(context.Background(), true, &err)
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Create(context.Background(), *r)
 	if failed == nil {
@@ -28,6 +43,7 @@ func (g safeStore) create(r *Record) (err error) {
 }
 
 func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
+	defer g.ended(ctx, false, &err)
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Get(ctx, id)
 	if failed == nil {
@@ -37,11 +53,13 @@ func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
 }
 
 func (g safeStore) journal(ctx context.Context, id string) (entries []Entry, err error) {
+	defer g.ended(ctx, false, &err)
 	defer boundary.Catch(&err)
 	return g.store.Journal(ctx, id)
 }
 
 func (g safeStore) update(r *Record) (err error) {
+	defer g.ended(context.Background(), true, &err)
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Update(context.Background(), *r)
 	if failed == nil {
@@ -52,6 +70,7 @@ func (g safeStore) update(r *Record) (err error) {
 
 // wait sets r to a later revision of it.
 func (g safeStore) wait(ctx context.Context, r *Record) (err error) {
+	defer g.ended(ctx, false, &err)
 	defer boundary.Catch(&err)
 	later, failed := g.store.Wait(ctx, r.ID, r.Revision)
 	if failed == nil {
@@ -61,11 +80,13 @@ func (g safeStore) wait(ctx context.Context, r *Record) (err error) {
 }
 
 func (g safeStore) list(ctx context.Context, owner string, after uint64, limit int) (briefs []Record, err error) {
+	defer g.ended(ctx, false, &err)
 	defer boundary.Catch(&err)
 	return g.store.List(ctx, owner, after, limit)
 }
 
 func (g safeStore) sweep(now time.Time, limit int) (dropped []Record, next time.Time, err error) {
+	defer g.ended(context.Background(), false, &err)
 	defer boundary.Catch(&err)
 	return g.store.Sweep(context.Background(), now, limit)
 }

@@ -43,7 +43,7 @@ func (m *Manager) Watch(ctx context.Context, principal string, ids []string, cha
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 		w.add(id) // before the read, so that no change after it is missed
 		var r Record
-		if m.read(ctx, principal, id, &r) != nil {
+		if m.persist(ctx, nil, func() error { return m.read(ctx, principal, id, &r) }) != nil {
 			w.Remove(id)
 			if ctx.Err() != nil {
 				w.Close()
@@ -77,14 +77,27 @@ func (w *Watch) add(id string) {
 }
 
 // Get returns the record of a task that the Watch has reported, as [Manager.GetRecord] does. It
-// does not count as a call of the principal.
+// does not count as a call of the principal. If it fails with [ErrUnavailable], the Watch reports the
+// task again after a second.
 func (w *Watch) Get(ctx context.Context, id, method string) (Record, error) {
 	var r Record
 	if err := w.m.read(ctx, w.principal, id, &r); err != nil {
+		if unavailable(err) {
+			time.AfterFunc(wakeRetry, func() { w.report(id) })
+		}
 		return Record{}, withID(id, err)
 	}
 	w.m.audit.read(&r, method)
 	return r, nil
+}
+
+// report reports a task, unless it was removed.
+func (w *Watch) report(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.ids[id]; ok {
+		w.changed(id)
+	}
 }
 
 // Remove ends the reports of changes of one task.

@@ -165,6 +165,9 @@ func (l *listener) run(ctx context.Context) error {
 // report reports the state of a task.
 func (l *listener) report(ctx context.Context, id string) error {
 	state, err := receiver.WatchedTask(ctx, l.watch, id, &l.id)
+	if errors.Is(err, task.ErrUnavailable) {
+		return nil // the Watch reports the task again
+	}
 	if err != nil { // such as task.ErrExpired
 		l.watch.Remove(id)
 		return nil
