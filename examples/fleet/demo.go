@@ -12,7 +12,6 @@ import (
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 
 	"github.com/mcpwire/mcpwire/runtime/client"
 )
@@ -41,7 +40,7 @@ func demo(ctx context.Context, out io.Writer, orders int) (drawing []byte, err e
 	fmt.Fprintf(out, "started a NATS server, %d workers and a front end\n", workers)
 
 	// The front end runs no tasks.
-	nc, err := nats.Connect(url)
+	nc, err := connect(url)
 	if err != nil {
 		return nil, err
 	}

@@ -94,12 +94,18 @@ func (o *options) flags(set *flag.FlagSet) {
 	set.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which other processes take over the tasks of a process that has died")
 }
 
+// connect connects to the NATS servers. The connection outlives any outage, and finds another server
+// before the lease ends if a server stalls.
+func connect(url string, options ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect(url, append(options, nats.MaxReconnects(-1), nats.PingInterval(task.DefaultLease/4))...)
+}
+
 // load copies the tasks of a bolt file to the servers. The fleet must not have started.
 func (o *options) load(ctx context.Context) error {
 	if _, err := os.Stat(o.file); err != nil {
 		return err // bolt.Open would create the file
 	}
-	nc, err := nats.Connect(o.nats)
+	nc, err := connect(o.nats)
 	if err != nil {
 		return err
 	}
@@ -126,7 +132,7 @@ func (o *options) load(ctx context.Context) error {
 // run runs the process until ctx ends.
 func (o *options) run(ctx context.Context) error {
 	o.name = cmp.Or(o.name, task.Member{}.WithDefaults().Name)
-	nc, err := nats.Connect(o.nats, nats.Name(o.name), nats.MaxReconnects(-1), nats.PingInterval(task.DefaultLease/4))
+	nc, err := connect(o.nats, nats.Name(o.name))
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -70,7 +68,7 @@ func TestImport(t *testing.T) {
 	if err := o.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(url)
+	nc, err := connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +91,7 @@ func TestColdOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	nc, err := nats.Connect(url)
+	nc, err := connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}

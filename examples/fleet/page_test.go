@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/mcpwire/mcpwire/runtime/client"
 )
 
@@ -33,7 +31,7 @@ func TestOperatorsPage(t *testing.T) {
 	defer worker.Wait()
 	defer worker.Process.Kill()
 
-	nc, err := nats.Connect(url)
+	nc, err := connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -837,3 +837,21 @@ func TestObserve(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A connection that may be closed after an outage is refused.
+func TestConnectionMustReconnect(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	for name, option := range map[string]nats.Option{
+		"default": func(*nats.Options) error { return nil }, "few attempts": nats.MaxReconnects(5), "none": nats.NoReconnect(),
+	} {
+		nc, err := nats.Connect("nats://node-0:4222", nats.SetCustomDialer(c), nats.SkipHostLookup(), option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		if s, err := jetstream.Open(t.Context(), newJetStream(t, nc), jetstream.Options{}); err == nil || !strings.Contains(err.Error(), "nats.MaxReconnects(-1)") {
+			t.Errorf("%s: opened %v, %v", name, s, err)
+		}
+	}
+}

@@ -92,7 +92,9 @@ const (
 // Open opens the store of the given name and creates its streams if they do not exist. It fails
 // with [ErrSchema] if a newer version of this package has changed the streams. Several processes
 // may open a store. The connection of js must stay open while the store is in use; [Store.Close]
-// does not close it.
+// does not close it. It must reconnect after any outage: Open fails unless the connection was made with
+// nats.MaxReconnects(-1), because by default a connection is closed for ever after an outage of about
+// two minutes.
 func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store, error) {
 	if options.Name == "" {
 		options.Name = "TASKS"
@@ -113,6 +115,9 @@ func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store,
 		return nil, fmt.Errorf("jetstream: open: negative Timeout (%v)", options.Timeout)
 	}
 	nc := js.Conn()
+	if o := &nc.Opts; !o.AllowReconnect || o.MaxReconnect >= 0 {
+		return nil, errors.New("jetstream: open: the connection gives up after some attempts to reconnect: connect with nats.MaxReconnects(-1)")
+	}
 	s := &Store{nc: nc, id: rand.Text(), options: options, part: min(maxPart, int(nc.MaxPayload())-4096), sweepPortion: 1024}
 	if s.part < 4096 {
 		return nil, fmt.Errorf("jetstream: open: max_payload of the servers is %d (must be at least 8192)", nc.MaxPayload())

@@ -131,7 +131,7 @@ func (c *nodes) ready(ctx context.Context) error {
 
 // connect returns JetStream over a new connection.
 func (c *nodes) connect() (*nats.Conn, natsjs.JetStream, error) {
-	nc, err := nats.Connect(c.urls)
+	nc, err := nats.Connect(c.urls, nats.MaxReconnects(-1))
 	if err != nil {
 		return nil, nil, err
 	}

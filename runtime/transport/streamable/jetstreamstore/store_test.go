@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
@@ -284,5 +286,22 @@ func wait(t *testing.T, what string, done func() bool) {
 		if time.Now().After(end) {
 			t.Fatal("no " + what)
 		}
+	}
+}
+
+// A connection that may be closed after an outage is refused.
+func TestConnectionMustReconnect(t *testing.T) {
+	c := natstest.Run(t, 1)
+	nc, err := nats.Connect("nats://node-0:4222", nats.SetCustomDialer(c), nats.SkipHostLookup())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := jetstreamstore.Open(t.Context(), js, jetstreamstore.Options{}); err == nil || !strings.Contains(err.Error(), "nats.MaxReconnects(-1)") {
+		t.Errorf("opened %v, %v", s, err)
 	}
 }
