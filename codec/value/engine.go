@@ -42,7 +42,7 @@ const (
 // difference to a writer.
 var (
 	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber),
-		engine.UnmarshalFromFunc(readFloat32), standardReaders)
+		engine.UnmarshalFromFunc(readFloat32), engine.UnmarshalFromFunc(readFloat32s), standardReaders)
 	all          = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
 	legacyErrors = legacy.ReportErrorsWithLegacySemantics(true)
 
@@ -149,6 +149,29 @@ func readFloat32(d *jsontext.Decoder, v *float32) error {
 		return errors.ErrUnsupported
 	}
 	*v = float32(single)
+	return d.SkipValue()
+}
+
+// readFloat32s reads an array of numbers, for which readFloat32 would be called number by number,
+// at the price of a call of the engine each. It leaves everything else, and all faults, to the
+// engine.
+func readFloat32s(d *jsontext.Decoder, v *[]float32) error {
+	if d.PeekKind() != '[' {
+		return errors.ErrUnsupported
+	}
+	text, _, ok := bytes.Cut(bytes.TrimLeft(d.UnreadBuffer(), " \t\r\n:,")[1:], []byte("]"))
+	if !ok || len(bytes.TrimSpace(text)) == 0 {
+		return errors.ErrUnsupported
+	}
+	list := make([]float32, 0, 1+bytes.Count(text, []byte(",")))
+	for item := range bytes.SplitSeq(text, []byte(",")) {
+		n, err := strconv.ParseFloat(string(bytes.Trim(item, " \t\r\n")), 32)
+		if err != nil { // out of range, or not a number: the text is well formed
+			return errors.ErrUnsupported
+		}
+		list = append(list, float32(n))
+	}
+	*v = list
 	return d.SkipValue()
 }
 

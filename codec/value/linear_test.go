@@ -2,7 +2,9 @@ package value_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,5 +68,36 @@ func TestWorkIsLinear(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A list of float32 is an embedding, of thousands of numbers.
+func TestFloat32ListCostsNoAllocationsPerNumber(t *testing.T) {
+	var text strings.Builder
+	var want []float32
+	for i := range 2000 {
+		n := float32(i) / 7
+		want = append(want, n)
+		fmt.Fprintf(&text, ", %v", n)
+	}
+	src := []byte("[" + text.String()[1:] + " ]")
+	var got []float32
+	decode := func() {
+		if err := codec.Unmarshal(src, value.Of(&got)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decode()
+	if !slices.Equal(got, want) {
+		t.Error("the numbers differ")
+	}
+	if n := testing.AllocsPerRun(10, decode); n > 20 {
+		t.Errorf("%v allocations", n)
+	}
+	for text, want := range map[string]string{`[1,"x"]`: "/1", `[1,1e99]`: "/1", `[[1]]`: "/0", `[null]`: "", `[]`: ""} {
+		err := codec.Unmarshal([]byte(text), value.Of(&got))
+		if e, failed := errors.AsType[*codec.Error](err); failed != (want != "") || failed && e.Pointer != want {
+			t.Errorf("%s: got %v, want a fault at %q", text, err, want)
+		}
 	}
 }

@@ -99,6 +99,9 @@ func (b *builder) methods() error {
 			continue // another definition is listed as this message
 		}
 		m := &ir.Method{Name: method, GoName: goName(stems[0]), Def: name, Notification: !request, From: sent[method], In: ir.Revs(o.In)}
+		if m.GoName == "Caller" || m.GoName == "Notifier" {
+			m.GoName += "Method" // the types that send messages have a field of that name
+		}
 		if other, taken := byName[m.Name]; taken {
 			return o.At().Errorf("the method %q belongs to the definition %s already", m.Name, other)
 		}
