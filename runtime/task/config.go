@@ -79,13 +79,22 @@ type Config struct {
 	// about 100 bytes. Beyond it, [Run.Record] and [Run.Ask] fail with a [*JournalError]. The
 	// default is [DefaultMaxJournal]; a negative value means no maximum. Limits.Bytes applies, too.
 	MaxJournal int64
-	// MaxReruns is the maximum number of times that New re-runs the work of a task without
-	// progress. After that, recovery fails the task. Without a maximum, work that crashes its
-	// process could do so again after every restart, until the task expires. The count starts again
-	// when the work records an entry or an answer to [Run.Ask] is stored. A re-run that Close ends
-	// does not count, nor does one of parked work. A re-run that a crash ends counts, even if
-	// another task has caused the crash. The default is [DefaultMaxReruns]; a negative value means
-	// no maximum.
+	// ToolVersion returns the version of the work of a tool in this process; see [Request.Version]. The
+	// work of a task that another process has created, but that has not begun, begins in this version.
+	// It gets [Request.Name]. It must be fast, and is called concurrently. If it is nil, the task keeps
+	// its version.
+	ToolVersion func(tool string) string
+	// MaxReruns is the maximum number of times that restartable work runs again after its process has
+	// died while it ran, without progress in between. Without a maximum, work that crashes its process
+	// could do so again after every restart, until the task expires. Another task may have caused the
+	// death. So work that runs again has a trial of some seconds: meanwhile, no other work of a task
+	// begins in the process. The task fails only if the process dies during a trial. Otherwise, the work
+	// runs again, beyond the maximum, too.
+	//
+	// The end of the lease of a member that joins again is no death, nor is the end of a process that
+	// calls Close. Parked work does not run. The count starts again when the work records an entry or an
+	// answer to [Run.Ask] is stored. The default is [DefaultMaxReruns]; a negative value means no
+	// maximum, and no trials.
 	MaxReruns int
 	// Jobs are the external systems that run jobs, by name; see [Request.Runner].
 	Jobs map[string]Jobs
@@ -136,7 +145,7 @@ const (
 	DefaultMaxBytes         = 256 << 20
 	DefaultMaxRate          = 1000
 	DefaultMaxJournal       = 1 << 20
-	DefaultMaxReruns        = 3
+	DefaultMaxReruns        = 1
 	DefaultParkAfter        = time.Minute
 )
 

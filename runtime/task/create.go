@@ -161,6 +161,9 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 		m.removeRun(run)
 		return err
 	}
+	if r.Phase = PhaseRunning; r.Durable != nil && !begun && m.crowded(r) {
+		r.Phase = PhaseNew
+	}
 	// Neither ctx nor Close interrupts this write.
 	err = m.store.create(r)
 	if err != nil && !expectedError(err) {

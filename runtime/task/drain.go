@@ -174,7 +174,9 @@ func (f *fleet) disclaim(id string, claim Claim, ready func(r *Record) bool) (r 
 			if disclaimed || r.terminal() || !ready(r) {
 				return errUnchanged
 			}
-			r.Claim.Member = ""
+			if r.Claim.Member = ""; r.running() {
+				r.Phase = PhaseSuspended
+			}
 			return nil
 		})
 		if err == nil || expectedError(err) || errors.Is(err, ErrCorrupt) || !f.m.pause(wakeRetry) {

@@ -43,6 +43,7 @@ type fleet struct {
 
 	mu         sync.Mutex
 	membership Membership
+	own        map[string]bool      // IDs of all memberships of this process
 	followed   map[string]*followed // by task id
 	changes    []string             // ids of tasks to inspect
 	doubts     map[string]Claim     // see doubt; by task id
@@ -79,16 +80,48 @@ type placement struct {
 // joinFleet makes a Manager a member of the fleet of its store. It fails with errors.ErrUnsupported if
 // the store is not shared.
 func (m *Manager) joinFleet(ctx context.Context) error {
-	f := &fleet{m: m, scans: make(chan struct{}, 1), followed: map[string]*followed{}, doubts: map[string]Claim{}}
+	f := &fleet{m: m, scans: make(chan struct{}, 1), own: map[string]bool{}, followed: map[string]*followed{}, doubts: map[string]Claim{}}
 	m.fleet, m.limits.shared = f, true // before Join, whose events need them
 	membership, err := f.join(ctx)
 	if err != nil {
 		m.fleet, m.limits.shared = nil, false
 		return err
 	}
+	f.set(membership)
+	return nil
+}
+
+// set sets the membership.
+func (f *fleet) set(membership Membership) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.membership = membership
+	f.own[membership.Self().ID] = true
+}
+
+// isOwn reports whether an ID is that of a membership of this process.
+func (f *fleet) isOwn(member string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.own[member]
+}
+
+// acquit corrects the record of a task that another member has taken over because this one seemed to
+// have died. It fails if the store does.
+func (f *fleet) acquit(r *Record) error {
+	if r.terminal() || !slices.ContainsFunc(r.Lost, f.isOwn) {
+		return nil
+	}
+	_, err := f.m.change(f.m.lifetime, r.ID, func(r *Record) error {
+		if r.terminal() || !slices.ContainsFunc(r.Lost, f.isOwn) {
+			return errUnchanged
+		}
+		f.m.acquit(r, f.isOwn)
+		return nil
+	})
+	if unavailable(err) {
+		return err
+	}
 	return nil
 }
 
@@ -213,8 +246,8 @@ func (f *fleet) rejoin() {
 			return
 		}
 	}
+	f.set(membership)
 	f.mu.Lock()
-	f.membership = membership
 	ids := make([]string, 0, len(f.followed))
 	for id, each := range f.followed {
 		each.stop = f.follower(id)
@@ -343,6 +376,9 @@ func (f *fleet) inspect(id string) bool {
 		m.logFault("read task", err)
 		return false
 	}
+	if f.acquit(&r) != nil {
+		return false
+	}
 	if run != nil {
 		m.inspectRun(run, &r)
 	}
@@ -403,6 +439,9 @@ func (m *Manager) inspectRun(run *Run, r *Record) {
 		run.endContext(ErrCancelled)
 		m.unpark(run.id, true)
 	default:
+		if r.Reruns == 0 {
+			m.scheduler.acquitted(run)
+		}
 		m.recheck(r)
 	}
 }
@@ -474,6 +513,8 @@ func (run *Run) take(r *Record, from Claim) error {
 func (f *fleet) adoptOrphans(all bool) (left bool) {
 	membership := f.current()
 	self, members := membership.Self(), membership.Members()
+	f.m.scheduler.hold()
+	defer f.m.scheduler.release()
 	var failed atomic.Bool
 	var group sync.WaitGroup
 	defer func() {
@@ -560,6 +601,9 @@ func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || err == nil && !r.NeedsHolder() {
 			continue
 		}
+		if err == nil {
+			err = f.acquit(&r)
+		}
 		held := r.Claim.Member != self.ID
 		if err == nil && held {
 			held = slices.ContainsFunc(members, func(m Member) bool { return m.ID == r.Claim.Member })
@@ -585,7 +629,10 @@ func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
 // ErrExists if earlier work has not returned yet, and with errTaken if another member has claimed
 // the task, because that member may be dead already.
 func (f *fleet) adopt(brief Record) error {
-	err := f.claim(brief)
+	err := f.claim(brief, brief.Claim.Member != "" && !f.isOwn(brief.Claim.Member))
+	if err != nil && f.isOwn(brief.Claim.Member) {
+		f.doubt(brief.ID, Claim{}) // another member may have found this one dead, which acquit corrects
+	}
 	if _, ended := errors.AsType[*MoveError](err); ended || errors.Is(err, ErrNotFound) || err == errUnknownWork {
 		return nil
 	}
@@ -595,13 +642,14 @@ func (f *fleet) adopt(brief Record) error {
 	return err
 }
 
-// claim claims a task and runs its work. It fails with errTaken if another member was faster.
-func (f *fleet) claim(brief Record) (err error) {
+// claim claims a task and runs its work. It fails with errTaken if another member was faster. Died is set
+// if the holder of the task has ended.
+func (f *fleet) claim(brief Record, died bool) (err error) {
 	from := brief.Claim
 	if brief.parked() && f.m.cfg.Recover != nil {
 		err = f.m.recoverParked(f.m.lifetime, &brief)
 	} else {
-		err = f.m.recoverTask(f.m.lifetime, brief)
+		err = f.m.recoverTask(f.m.lifetime, brief, died)
 	}
 	if err == nil && from.Member != "" && from.Member != f.current().Self().ID {
 		f.m.audit.nTakenOver.Add(1)
@@ -751,13 +799,13 @@ func (m *Manager) queried(request []byte) (response []byte) {
 var ErrNotMovable = errors.New("task: only restartable work of a fleet can be taken over")
 
 // TakeOver makes this member of a fleet the holder of an unfinished task, for an operator: the work
-// ends in the other process, and runs again here from its journal. This counts as a re-run. If this
+// ends in the other process, and runs again here from its journal. If this
 // member holds the task already, TakeOver ends the context of the work and returns; the next run
 // starts once the work has returned.
 //
 // TakeOver fails with [ErrNotFound], with [ErrClosed], with a [*MoveError] if the task is terminal,
 // and with [ErrNotMovable] if the work is not restartable, if this member drains, does not have the
-// tool or lacks a label of the task, or once [Config].MaxReruns is reached.
+// tool or lacks a label of the task, or if the task is about to fail because of [Config].MaxReruns.
 func (m *Manager) TakeOver(ctx context.Context, id string) error {
 	var r Record
 	if err := m.store.get(ctx, id, &r); err != nil {
@@ -774,14 +822,14 @@ func (m *Manager) TakeOver(ctx context.Context, id string) error {
 		return fmt.Errorf("%w: this member drains", ErrNotMovable)
 	case m.Lacks(r.Labels...) != "":
 		return fmt.Errorf("%w: this member does not have the label %q", ErrNotMovable, m.Lacks(r.Labels...))
-	case m.cfg.MaxReruns > 0 && r.Reruns >= m.cfg.MaxReruns:
-		return fmt.Errorf("%w: the task was re-run %d times without progress", ErrNotMovable, r.Reruns)
+	case r.Phase == PhaseDoomed:
+		return fmt.Errorf("%w: %s", ErrNotMovable, doomedText(&r))
 	}
 	if run := m.findRun(id); run != nil {
 		m.fence(run) // removeRun looks for the task again
 		return nil
 	}
-	err := m.fleet.claim(r.Brief())
+	err := m.fleet.claim(r.Brief(), false)
 	if err == errUnknownWork {
 		return fmt.Errorf("%w: this member does not have its tool", ErrNotMovable)
 	}

@@ -119,6 +119,9 @@ func (run *Run) Record(ctx context.Context, e Entry) error {
 			return err
 		})
 	}
+	if err == nil {
+		run.m.scheduler.endTrial(run)
+	}
 	return err
 }
 

@@ -93,6 +93,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m.store = safeStore{cfg.Store, &m.outage}
 	m.scheduler = scheduler{m: m, max: cfg.MaxRunning, pools: map[string]*pool{}, turns: map[string]*turn{}, calls: map[*ticket]context.CancelCauseFunc{}}
+	m.scheduler.lastBegin.Store(-int64(maxTrialWindow)) // no work has begun
 	m.lifetime, m.endLifetime = context.WithCancelCause(context.Background())
 	switch err := m.joinFleet(ctx); {
 	case err == nil:
@@ -473,6 +474,7 @@ func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error
 func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
 	r.Params, r.InputRequests, r.Progress = nil, nil, nil
+	r.Phase, r.Lost = PhaseRunning, nil
 	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked) {
 		r.Durable = &Durable{Version: d.Version, LastInput: d.LastInput}
 	}

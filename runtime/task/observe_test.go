@@ -76,7 +76,7 @@ func TestObserverSeesRunsAndWaits(t *testing.T) {
 	})
 }
 
-// A re-run after a crash is observed, with the trace of the request that created the task.
+// A re-run after a restart is observed, with the trace of the request that created the task.
 func TestObserverSeesReruns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(recorder)
@@ -87,7 +87,7 @@ func TestObserverSeesReruns(t *testing.T) {
 		synctest.Wait()
 		checkEqual(t, "calls", []string{
 			"trace", "run of tools/call with trace of 1027 bytes, reruns 0", "ran: result false, " + task.ErrClosed.Error(),
-			"run of tools/call with trace of 1027 bytes, reruns 1",
+			"run of tools/call with trace of 1027 bytes, reruns 0",
 		}, o.got)
 	})
 }

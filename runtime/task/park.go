@@ -55,7 +55,7 @@ func (m *Manager) park(run *Run) Work {
 		}
 		d := *r.Durable
 		d.Parked, d.Wake = true, wake
-		r.Durable = &d
+		r.Durable, r.Phase = &d, PhaseRunning
 		return nil
 	})
 	work, _ := m.resume(run)
@@ -143,7 +143,7 @@ func (m *Manager) renew(run *Run) bool {
 	run.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	run.wakePending, run.isRerun = false, false
+	run.wakePending = false
 	run.endContext(ErrParked)
 	m.setContext(run, m.background)
 	return !m.closed
@@ -153,6 +153,7 @@ func (m *Manager) renew(run *Run) bool {
 // ends the rest. It returns false if unpark was called since renew. Otherwise the caller must not
 // use the run again.
 func (m *Manager) rest(run *Run, wake time.Time) bool {
+	m.scheduler.endTrial(run)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if run.wakePending {
@@ -220,13 +221,8 @@ func (m *Manager) recheck(r *Record) {
 
 // resumeAndRun resumes a run whose rest has ended.
 func (m *Manager) resumeAndRun(run *Run) {
-	work, r := m.resume(run)
-	switch {
-	case work == nil:
-	case m.mayWait(&r):
+	if work, r := m.resume(run); work != nil {
 		m.start(run, &r, false, work)
-	default:
-		m.runWork(run, work, nil)
 	}
 }
 

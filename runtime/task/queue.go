@@ -1,6 +1,9 @@
 package task
 
-import "container/list"
+import (
+	"container/list"
+	"time"
+)
 
 // ticket is the place of work in the [scheduler].
 type ticket struct {
@@ -14,8 +17,14 @@ type ticket struct {
 	number    uint64 // orders the tickets
 	start     func() // called once the work may start; must return at once
 
-	place    *list.Element // in its line; nil unless waiting
-	released bool
+	// deaths, changed and window are those of a suspect; see [trials]: Reruns of its record, when the
+	// record was changed last before the death of its process, and the duration of its trial.
+	deaths  int
+	changed time.Time
+	window  time.Duration
+
+	place             *list.Element // in its line; nil unless it waits there
+	started, released bool
 }
 
 // queue holds the tickets that wait for a pool. Principals have turns; the tickets of one principal

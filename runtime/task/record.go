@@ -44,7 +44,14 @@ type Record struct {
 	Protocol mcp.Revision
 
 	Restartable bool // the work may be re-run from its start after a restart
-	Reruns      int  // number of re-runs of the work since its journal has grown; see Config.MaxReruns
+	// Reruns is the number of times that the process of restartable work has died while the work ran,
+	// since its journal has grown; see [Config].MaxReruns.
+	Reruns int
+	// Phase is that of restartable work.
+	Phase Phase
+	// Lost are the IDs of the latest members of a fleet that Reruns counts. A member that was found dead
+	// but lives removes itself.
+	Lost []string
 	// Progress is the greatest progress value that was sent before this write, or nil. It is set
 	// only for tasks that can be recovered. Sending progress alone does not write the record.
 	Progress *float64
@@ -77,10 +84,36 @@ type Record struct {
 	Result, Error json.RawMessage
 }
 
+// Phase says what restartable work does in the process that holds its task. If that process dies, only
+// work that runs can be the cause.
+type Phase uint8
+
+const (
+	PhaseRunning   Phase = iota // runs, unless it is parked
+	PhaseNew                    // has not begun
+	PhaseSuspended              // has begun and does not run at present
+	// PhaseTrial is PhaseRunning of work that has run before in a process that died. It is the latest
+	// work that has begun in its process; see [Config].MaxReruns.
+	PhaseTrial
+	// PhaseDoomed is set once the process of a trial has died. The work does not run. The task fails
+	// after a while, unless that process turns out to live.
+	PhaseDoomed
+)
+
+// running reports whether the death of the process would be one during the work.
+func (r *Record) running() bool {
+	return r.Durable != nil && !r.parked() && (r.Phase == PhaseRunning || r.Phase == PhaseTrial)
+}
+
+// Begun reports whether the work has ever begun. Until then, any version of the tool can run it.
+func (r *Record) Begun() bool { return r.Phase != PhaseNew }
+
 // Durable is the state that restartable work continues from when it runs again. Together with the
 // answered input requests, it is the journal of the work.
 type Durable struct {
-	Version string // of the work; see [Request.Version]
+	// Version is that of the work; see [Request.Version]. Before the work has begun, it is the version in
+	// the process that has created the task.
+	Version string
 	// Recorded is the number of entries in the journal. It is 0 once the task is terminal.
 	// RecordedBytes is the size of the entries, which Record.Bytes includes.
 	Recorded      int
@@ -169,8 +202,10 @@ const (
 func (r *Record) size() int64 {
 	n := recordOverhead + tokenSize(r.Token) + len(r.ID) + len(r.Owner) + len(r.StatusMessage) + len(r.Method) + len(r.Params) + len(r.Name) +
 		len(r.Runner) + len(r.Job) + len(r.Claim.Member) + len(r.Trace) + len(r.Result) + len(r.Error)
-	for _, label := range r.Labels {
-		n += labelOverhead + len(label)
+	for _, list := range [][]string{r.Labels, r.Lost} {
+		for _, text := range list {
+			n += labelOverhead + len(text)
+		}
 	}
 	for i := range r.InputRequests {
 		n += int(r.InputRequests[i].size())

@@ -3,11 +3,9 @@ package task
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
@@ -21,12 +19,14 @@ const recoveryWorkers = 64
 func (m *Manager) recover(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	m.scheduler.hold()
+	defer m.scheduler.release()
 	briefs := make(chan Record)
 	var group sync.WaitGroup
 	for range recoveryWorkers { // the goroutines end with the scan
 		group.Go(func() {
 			for r := range briefs {
-				if err := m.recoverTask(ctx, r); err != nil && !errors.Is(err, ErrNotFound) {
+				if err := m.recoverTask(ctx, r, true); err != nil && !errors.Is(err, ErrNotFound) {
 					cancel(err)
 				}
 			}
@@ -72,8 +72,9 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	return nil
 }
 
-// recoverTask starts the work that recovers a task, or fails the task.
-func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
+// recoverTask starts the work that recovers a task, or fails the task. Died is set if the process that
+// held the task last has ended, and this one has not.
+func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) error {
 	var r Record
 	err := m.store.get(ctx, brief.ID, &r)
 	if errors.Is(err, ErrCorrupt) {
@@ -92,10 +93,13 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	if r.Status != mcp.TaskStatusWorking && r.Status != mcp.TaskStatusInputRequired {
 		return m.failUnrecoverable(ctx, &r, "the stored record of the task is damaged")
 	}
-	// A task that no member has held yet has not run: a front end has left it to others.
-	rerun := r.Runner == "" && (m.fleet == nil || r.Claim.Epoch > 0)
-	if rerun && r.Restartable && m.cfg.MaxReruns > 0 && r.Reruns >= m.cfg.MaxReruns {
-		return m.failUnrecoverable(ctx, &r, fmt.Sprintf("the task was re-run %d times, and the receiver stopped unexpectedly each time", r.Reruns))
+	changed := r.Updated
+	m.markNew(&r)
+	if m.fleet == nil {
+		m.countDeath(&r, "")
+		if r.Phase == PhaseDoomed {
+			return m.failUnrecoverable(ctx, &r, doomedText(&r))
+		}
 	}
 	work, err := m.recoveredWork(r)
 	if err != nil {
@@ -112,18 +116,26 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	if err != nil {
 		return err
 	}
-	counted := rerun && !m.mayWait(&r) // otherwise once it starts
-	run.preparing, run.isRerun = true, counted
+	run.preparing, run.changed = true, changed
 	from := m.prepareClaim(run, &r)
 	r, err = m.change(ctx, r.ID, func(r *Record) error {
+		m.markNew(r)
 		if err := run.take(r, from); err != nil {
 			return err
 		}
-		if !rerun && r.InputRequests == nil && m.fleet == nil {
-			return errUnchanged
+		before := *r
+		if died {
+			m.countDeath(r, from.Member)
 		}
-		if counted {
-			r.Reruns++ // before the work, which may kill the process
+		switch {
+		case r.Durable == nil || r.Phase == PhaseDoomed:
+		case !m.suspected(r) && !m.crowded(r):
+			m.begin(r)
+		case r.Begun():
+			r.Phase = PhaseSuspended
+		}
+		if m.fleet == nil && r.InputRequests == nil && r.Phase == before.Phase && r.Reruns == before.Reruns {
+			return errUnchanged
 		}
 		// The work that waited for the answers to these input requests has ended with its process.
 		// Durable work will ask for them again.
@@ -138,29 +150,12 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record) error {
 	run.preparing = false
 	run.endClaiming()
 	m.audit.recovered(&r)
-	if work = m.observed(&r, work); rerun && !counted {
-		work = countRerun(work)
+	if r.Phase == PhaseDoomed {
+		go m.awaitVerdict(run, r, work) // ends with the work
+		return nil
 	}
-	m.start(run, &r, false, work)
+	m.start(run, &r, false, m.observed(&r, work))
 	return nil
-}
-
-// countRerun returns work that counts a re-run before it begins.
-func countRerun(work Work) Work {
-	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
-		reruns := 0 // with this one; 0 until known
-		if _, err := run.change(ctx, func(r *Record) error {
-			if reruns == 0 {
-				reruns = r.Reruns + 1
-			}
-			r.Reruns = reruns
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-		run.isRerun = true
-		return work(ctx, run)
-	}
 }
 
 // recoverParked makes the run of a parked task rest. Its brief suffices for that.

@@ -91,7 +91,7 @@ func TestRecovery(t *testing.T) {
 
 // Work that kills its process is re-run a limited number of times. Then its task fails.
 func TestWorkThatKillsItsProcessIsRerunLimitedTimes(t *testing.T) {
-	for max, want := range map[int]int{0: task.DefaultMaxReruns, 1: 1, -1: 10} {
+	for max, want := range map[int]int{0: task.DefaultMaxReruns, 1: 1, 3: 3, -1: 10} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memory.New()
 			lost, m := newCrashableManager(t, store)
@@ -112,7 +112,7 @@ func TestWorkThatKillsItsProcessIsRerunLimitedTimes(t *testing.T) {
 			if max < 0 {
 				return
 			}
-			message := fmt.Sprintf("the task was re-run %d times, and the receiver stopped unexpectedly each time", want)
+			message := fmt.Sprintf("the process that ran the task died %d times, and the last time shortly after it had begun the task alone: the task is probably the cause", want+1)
 			checkEqual(t, "outcome", &jsonrpc.Error{Code: -32603, Message: message}, result(t, m, created.TaskID).Error)
 		})
 	}

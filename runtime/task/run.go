@@ -88,13 +88,13 @@ type Run struct {
 	// lost is set when another member may hold the task. It stays set, whatever the run does next.
 	lost atomic.Bool
 
-	held        bool // this member of a fleet holds the task; never changes
-	recoverable bool // the next Manager recovers the task; never changes
-	durable     bool // the record has a journal; never changes
-	extension   bool // see Record.Extension; never changes
-	isRerun     bool // this run of the work counts in Reruns; set before it starts
-	preparing   bool // the record is being prepared for recovery; reset before the work starts
-	notifying   bool // a goroutine is sending a status; guarded by mu
+	changed     time.Time // when the record was changed last before the task was recovered; never changes
+	held        bool      // this member of a fleet holds the task; never changes
+	recoverable bool      // the next Manager recovers the task; never changes
+	durable     bool      // the record has a journal; never changes
+	extension   bool      // see Record.Extension; never changes
+	preparing   bool      // the record is being prepared for recovery; reset before the work starts
+	notifying   bool      // a goroutine is sending a status; guarded by mu
 }
 
 // newRun registers the run of a task. The caller must later call removeRun.
@@ -179,6 +179,7 @@ func (run *Run) ending() error {
 // removeRun ends the context of a run and removes the run from the Manager.
 func (m *Manager) removeRun(run *Run) {
 	run.endContext(context.Canceled)
+	m.scheduler.endTrial(run)
 	m.mu.Lock()
 	delete(m.runs, run.id)
 	m.checkIdle()
@@ -280,21 +281,21 @@ func (run *Run) interrupted(err error) bool {
 }
 
 // suspend prepares the record for the next Manager, after the Manager has closed: it stores the
-// progress, and subtracts this re-run from Reruns.
+// progress, and that the work does not run any longer.
 func (run *Run) suspend() {
-	if !run.isRerun && run.token.IsZero() || run.ending() == ErrFenced {
+	if !run.durable && run.token.IsZero() || run.ending() == ErrFenced {
 		return
 	}
 	run.abortProgress() // no progress follows the write
-	// If this fails, the error is logged and the re-run counts.
+	// If this fails, the error is logged, and the end of the process counts as its death.
 	run.change(context.Background(), func(r *Record) error {
 		before := r.Progress
 		run.saveProgress(r)
-		if r.terminal() || r.Progress == before && !(run.isRerun && r.Reruns > 0) {
+		if r.terminal() || r.Progress == before && !r.running() {
 			return errUnchanged
 		}
-		if run.isRerun && r.Reruns > 0 {
-			r.Reruns--
+		if r.running() {
+			r.Phase = PhaseSuspended
 		}
 		return nil
 	})

@@ -2,7 +2,9 @@ package task
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -25,6 +27,10 @@ type scheduler struct {
 	turns   map[string]*turn                    // by principal; only principals with waiting tickets
 	clock   uint64                              // number of the latest ticket or turn
 	calls   map[*ticket]context.CancelCauseFunc // running calls of Acquire
+	trials  trials
+
+	closed    atomic.Bool  // a trial is prepared or runs: no other work of a task begins
+	lastBegin atomic.Int64 // when the work of a task has begun last, in nanoseconds since the Manager has started
 }
 
 // turn records when a principal was last served, to choose among the first tickets of several
@@ -39,9 +45,9 @@ type pool struct {
 	tool  string
 	max   int64 // in the fleet; 0 means no limit
 	inUse int64
-	// tasks and calls hold the tickets that wait. Calls need no slot, so tasks that wait for one do not
-	// delay them.
-	tasks, calls queue
+	// tasks, suspects and calls hold the tickets that wait. Calls need no slot, so tasks that wait for
+	// one do not delay them. A suspect waits here once other work does not begin.
+	tasks, suspects, calls queue
 
 	// granted is the number of permits of this process. In a fleet, it is never more than the quota
 	// grants to this member.
@@ -57,7 +63,10 @@ type pool struct {
 
 // queue returns the queue of a ticket.
 func (t *ticket) queue() *queue {
-	if t.slot {
+	switch {
+	case t.deaths > 0:
+		return &t.pool.suspects
+	case t.slot:
 		return &t.pool.tasks
 	}
 	return &t.pool.calls
@@ -74,12 +83,20 @@ func (p *pool) apply(share Share) {
 // start starts the work of a task, at once or when there is room for it. The caller must not use
 // the run again.
 func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
-	if !m.mayWait(r) {
+	s := &m.scheduler
+	t := &ticket{s: s, principal: r.Owner, slot: true, run: run, tool: r.Name, labels: r.Labels}
+	if m.suspected(r) && !begun {
+		t.deaths, t.changed = r.Reruns, run.changed
+	} else {
+		s.noteBegin() // before closed is read
+	}
+	if t.deaths > 0 || r.Phase != PhaseRunning {
+		work = m.beginning(work)
+	}
+	if t.deaths == 0 && !m.mayWait(r) && !s.closed.Load() {
 		go m.runWork(run, work, nil) // ends with the work; calls removeRun
 		return
 	}
-	s := &m.scheduler
-	t := &ticket{s: s, principal: r.Owner, slot: true, run: run, tool: r.Name, labels: r.Labels}
 	ctx := run.ctx.Load()
 	t.start = func() {
 		if ctx.Err() != nil {
@@ -182,6 +199,17 @@ func (s *scheduler) enter(t *ticket, tool string) (started bool) {
 		p.granted = p.max
 	}
 	t.pool = p
+	if t.deaths > 0 {
+		s.trials.waiting = append(s.trials.waiting, t)
+	} else {
+		s.enqueue(t)
+	}
+	s.dispatch()
+	return t.started
+}
+
+// enqueue adds a ticket to the queue of its pool. The caller holds mu.
+func (s *scheduler) enqueue(t *ticket) {
 	t.queue().push(t)
 	if t.slot {
 		s.waiting++
@@ -194,8 +222,6 @@ func (s *scheduler) enter(t *ticket, tool string) (started bool) {
 		s.turns[t.principal] = of
 	}
 	of.tickets++
-	s.dispatch()
-	return t.place == nil
 }
 
 // begin starts a ticket regardless of the limits.
@@ -203,6 +229,7 @@ func (s *scheduler) begin(t *ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running++
+	t.started = true
 	t.start()
 }
 
@@ -210,10 +237,16 @@ func (s *scheduler) begin(t *ticket) {
 func (s *scheduler) withdraw(t *ticket) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.place == nil {
+	if t.started || t.released {
 		return false
 	}
-	s.remove(t)
+	if t.place != nil {
+		s.remove(t)
+	}
+	if s.trials.current == t {
+		s.cancelTrial()
+	}
+	s.trials.waiting = slices.DeleteFunc(s.trials.waiting, func(other *ticket) bool { return other == t })
 	t.released = true
 	s.dispatch() // gives up permits that only this ticket wanted
 	return true
@@ -224,6 +257,10 @@ func (s *scheduler) withdraw(t *ticket) bool {
 func (s *scheduler) withdrawAll(accepts func(tool string, labels []string) bool) (runs []*Run) {
 	var tickets []*ticket
 	s.mu.Lock()
+	tickets = append(tickets, s.trials.waiting...)
+	if t := s.trials.current; t != nil {
+		tickets = append(tickets, t)
+	}
 	for _, p := range s.pools {
 		for _, l := range p.tasks.lines {
 			for e := l.tickets.Front(); e != nil; e = e.Next() {
@@ -288,8 +325,8 @@ func (s *scheduler) next(leaseEnded bool) *ticket {
 		if p.max > 0 && (p.inUse >= min(p.granted, p.max) || leaseEnded) {
 			continue
 		}
-		for _, q := range []*queue{&p.tasks, &p.calls} {
-			if q.size == 0 || q == &p.tasks && s.full() {
+		for _, q := range []*queue{&p.tasks, &p.suspects, &p.calls} {
+			if q.size == 0 || q != &p.calls && s.full() || q == &p.tasks && s.closed.Load() {
 				continue
 			}
 			if t := q.first(); best == nil || s.before(t, best) {
@@ -326,8 +363,13 @@ func (s *scheduler) dispatch() {
 		if t.pool.inUse++; t.slot {
 			s.running++
 		}
+		if t.slot && t.deaths == 0 {
+			s.noteBegin()
+		}
+		t.started = true
 		t.start()
 	}
+	s.nextTrial()
 	if s.m.fleet == nil {
 		return
 	}
@@ -340,7 +382,7 @@ func (s *scheduler) dispatch() {
 
 // wants returns the number of permits that a pool can use now. The caller holds mu.
 func (s *scheduler) wants(p *pool) int64 {
-	more := p.tasks.size
+	more := p.tasks.size + p.suspects.size
 	if s.max > 0 {
 		more = min(more, max(s.max-s.running, 0))
 	}
@@ -454,5 +496,9 @@ func (s *scheduler) rejoined() {
 func (s *scheduler) queued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.waiting
+	waiting := s.waiting + len(s.trials.waiting)
+	if t := s.trials.current; t != nil && !t.started && t.place == nil {
+		waiting++
+	}
+	return waiting
 }

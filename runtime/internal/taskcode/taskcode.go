@@ -23,12 +23,27 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// The versions of the encoding, the first byte of a head. A head without labels is in the first one, so
-// that earlier versions of this package read it.
+// The versions of the encoding, the first byte of a head. A head is in the first one that has all of its
+// fields, so that earlier versions of this package read it if they can.
 const (
 	formatPlain  = 1
 	formatLabels = 2 // Labels follow at the end
+	formatPhase  = 3 // Phase and Lost follow after that
 )
+
+// headFormat returns the version of the encoding of a record.
+func headFormat(r *task.Record) byte {
+	switch {
+	case Phased(r):
+		return formatPhase
+	case len(r.Labels) > 0:
+		return formatLabels
+	}
+	return formatPlain
+}
+
+// Phased reports whether the head of a record has a Phase or Lost, which earlier versions cannot read.
+func Phased(r *task.Record) bool { return r.Phase != task.PhaseRunning || len(r.Lost) > 0 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -55,10 +70,7 @@ func EncodeRecord(key []byte, r *task.Record) []byte {
 // AppendHead appends the block of the head of a record.
 func AppendHead(dst, key []byte, r *task.Record) []byte {
 	return appendBlock(dst, key, func(b []byte) []byte {
-		format := byte(formatPlain)
-		if len(r.Labels) > 0 {
-			format = formatLabels
-		}
+		format := headFormat(r)
 		b = append(b, format, flags(r))
 		b = appendText(b, r.ID)
 		b = appendText(b, r.Owner)
@@ -98,11 +110,11 @@ func AppendHead(dst, key []byte, r *task.Record) []byte {
 			b = binary.AppendUvarint(b, r.Claim.Epoch)
 			b = appendText(b, r.Trace)
 		}
-		if format == formatLabels {
-			b = binary.AppendUvarint(b, uint64(len(r.Labels)))
-			for _, label := range r.Labels {
-				b = appendText(b, label)
-			}
+		if format >= formatLabels {
+			b = appendTexts(b, r.Labels)
+		}
+		if format >= formatPhase {
+			b = appendTexts(append(b, byte(r.Phase)), r.Lost)
 		}
 		return b
 	})
@@ -213,6 +225,14 @@ func appendText[T ~string | ~[]byte](dst []byte, s T) []byte {
 	return append(dst, s...)
 }
 
+func appendTexts(dst []byte, list []string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(list)))
+	for _, s := range list {
+		dst = appendText(dst, s)
+	}
+	return dst
+}
+
 const blockHead = 8 // checksum and length
 
 func appendBlock(dst, key []byte, fill func([]byte) []byte) []byte {
@@ -298,7 +318,7 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 func decodeHead(key, head []byte) (r task.Record, err error) {
 	p := parser{rest: head}
 	format := p.byte()
-	if format != formatPlain && format != formatLabels {
+	if format < formatPlain || format > formatPhase {
 		return r, ErrDamaged
 	}
 	flags := p.byte()
@@ -345,10 +365,12 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 		r.Claim = task.Claim{Member: p.text(), Epoch: p.uint()}
 		r.Trace = p.text()
 	}
-	if format == formatLabels {
-		for n := p.uint(); n > 0 && !p.failed; n-- {
-			r.Labels = append(r.Labels, p.text())
-		}
+	if format >= formatLabels {
+		r.Labels = p.texts()
+	}
+	if format >= formatPhase {
+		r.Phase, r.Lost = task.Phase(p.byte()), p.texts()
+		p.failed = p.failed || r.Phase > task.PhaseDoomed
 	}
 	return r, p.end()
 }
@@ -409,6 +431,13 @@ func (p *parser) time() time.Time {
 }
 
 func (p *parser) text() string { return string(p.cut(p.uint())) }
+
+func (p *parser) texts() (list []string) {
+	for n := p.uint(); n > 0 && !p.failed; n-- {
+		list = append(list, p.text())
+	}
+	return list
+}
 
 // raw returns a copy of a payload, or nil for an empty one, which stands for an absent payload.
 func (p *parser) raw() json.RawMessage {

@@ -99,11 +99,13 @@ type blob struct {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // The versions of the encoding, the first byte after the checksum. Version 1 has no held. A record
-// without labels is in version 2, so that members of earlier versions of this package read it. Those
-// members refuse version 3: they would not know which tasks they must leave to others.
+// is in the first version that has all of its fields, so that members of earlier versions of this package
+// read it. Members refuse the versions that they do not know: they would not know which tasks they must
+// leave to others.
 const (
 	format       = 2
 	formatLabels = 3 // the head has labels
+	formatPhase  = 4 // the head has a phase; see taskcode.Phased
 )
 
 // recordKey returns the key of a record for package taskcode.
@@ -114,10 +116,13 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	key := recordKey(&s.record)
 	head := taskcode.AppendHead(nil, key, &s.record)
 	b := make([]byte, 4, 128+len(head)+len(body)+maxTail)
-	if len(s.record.Labels) == 0 {
-		b = append(b, format)
-	} else {
+	switch {
+	case taskcode.Phased(&s.record):
+		b = append(b, formatPhase)
+	case len(s.record.Labels) > 0:
 		b = append(b, formatLabels)
+	default:
+		b = append(b, format)
 	}
 	b = append(b, s.write[:]...)
 	b = append(b, byte(len(s.earlier)))
@@ -187,8 +192,8 @@ func decode(m *message) (*stored, error) {
 	}
 	p := parser{rest: m.Data[4:]}
 	version := p.cut(1)[0]
-	if version < 1 || version > formatLabels {
-		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatLabels)
+	if version < 1 || version > formatPhase {
+		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatPhase)
 	}
 	s := &stored{seq: m.Seq}
 	copy(s.write[:], p.cut(8))

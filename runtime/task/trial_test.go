@@ -1,0 +1,355 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// mortal is a store of one process that dies: from then on, nothing reaches the store, and the process
+// learns nothing.
+type mortal interface{ die() }
+
+type mortalMember struct{ *memory.FleetStore }
+
+func (m mortalMember) die() { m.Cut() }
+
+type mortalProcess struct{ *failingStore }
+
+func (m mortalProcess) die() { m.setError(errors.New("dead")) }
+
+// host runs processes that start again after they have died, over one store or in a fleet.
+type host struct {
+	t     *testing.T
+	cfg   task.Config
+	store func() task.Store // of a new process
+
+	mu     sync.Mutex
+	kills  int
+	runs   map[string]int  // by name of the tool
+	all    []*task.Manager // the living ones
+	stores map[*task.Manager]mortal
+}
+
+// start starts a process.
+func (h *host) start() *task.Manager {
+	h.t.Helper()
+	store := h.store()
+	cfg := h.cfg
+	cfg.Store, cfg.Quiet, cfg.Logger = store, true, slog.New(slog.DiscardHandler)
+	var m *task.Manager
+	var mu sync.Mutex // until m is set
+	mu.Lock()
+	defer mu.Unlock()
+	cfg.Recover = func(r task.Record) task.Work {
+		return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			mu.Lock()
+			self := m
+			mu.Unlock()
+			return h.work(ctx, self, store.(mortal), r.Name)
+		}
+	}
+	var err error
+	if m, err = task.New(h.t.Context(), cfg); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { // dead processes cannot store their outcomes
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		m.Close(ctx)
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, m)
+	if h.stores == nil {
+		h.stores = map[*task.Manager]mortal{}
+	}
+	h.stores[m] = store.(mortal)
+	return m
+}
+
+// work is the work of a tool: "long" takes an hour, "poison" kills its process after a while, and
+// "poison N" after N milliseconds.
+func (h *host) work(ctx context.Context, m *task.Manager, store mortal, name string) (codec.Encoder, error) {
+	h.mu.Lock()
+	h.runs[name]++
+	h.mu.Unlock()
+	after := time.Hour
+	if strings.HasPrefix(name, "poison") {
+		after = 200 * time.Millisecond
+		if rest, ok := strings.CutPrefix(name, "poison "); ok {
+			after, _ = time.ParseDuration(rest)
+		}
+	}
+	select {
+	case <-time.After(after):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if name == "long" {
+		return raw(`{}`), nil
+	}
+	h.mu.Lock()
+	h.kills++
+	store.die()
+	for i := range h.all {
+		if h.all[i] == m {
+			h.all = append(h.all[:i:i], h.all[i+1:]...)
+			break
+		}
+	}
+	h.mu.Unlock()
+	time.AfterFunc(time.Millisecond, func() { h.start() })
+	<-ctx.Done() // the process does nothing more
+	return nil, context.Cause(ctx)
+}
+
+// create creates a task with one of the living processes.
+func (h *host) create(name string) string {
+	h.t.Helper()
+	h.mu.Lock()
+	m := h.all[0]
+	h.mu.Unlock()
+	return create(h.t, m, task.Request{Restartable: true, Name: name, Work: func(context.Context, *task.Run) (codec.Encoder, error) {
+		return nil, errors.New("runs at its creator")
+	}}).TaskID
+}
+
+// status returns the status of a task.
+func (h *host) status(id string) mcp.Task {
+	h.t.Helper()
+	h.mu.Lock()
+	m := h.all[0]
+	h.mu.Unlock()
+	return get(h.t, m, id)
+}
+
+func newFleetHost(t *testing.T, workers int) *host {
+	f := memory.NewFleet()
+	h := &host{t: t, runs: map[string]int{}, cfg: task.Config{Member: task.Member{Tools: []string{}}, MaxTTL: 48 * time.Hour, DefaultTTL: 48 * time.Hour}}
+	h.store = func() task.Store { return mortalMember{f.Store()} }
+	h.start() // the front end
+	h.cfg.Member.Tools = nil
+	for range workers {
+		h.start()
+	}
+	synctest.Wait()
+	return h
+}
+
+// A call that kills its process does so twice, and then fails. The other tasks of the processes that it
+// kills do not fail, however often that happens.
+func TestPoisonCallIsQuarantined(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		for _, poison := range []string{"poison", "poison 3s"} {
+			t.Run(fmt.Sprintf("%d workers, %s", workers, poison), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newFleetHost(t, workers)
+					var long []string
+					for range 12 {
+						long = append(long, h.create("long"))
+					}
+					time.Sleep(time.Minute)
+					for call := 1; call <= 3; call++ {
+						id := h.create(poison)
+						time.Sleep(10 * time.Minute)
+						got := h.status(id)
+						if h.kills != 2*call || got.Status != mcp.TaskStatusFailed || !strings.Contains(*got.StatusMessage, "died 2 times") {
+							t.Errorf("call %d: %d processes killed in all, %s", call, h.kills, got.Status)
+						}
+					}
+					time.Sleep(6 * time.Hour)
+					for _, id := range long {
+						if got := h.status(id); got.Status != mcp.TaskStatusCompleted {
+							t.Errorf("another task: %s", got.Status)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// The same in one process, which starts again after each death.
+func TestPoisonCallIsQuarantinedInOneProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		h := &host{t: t, runs: map[string]int{}, cfg: task.Config{MaxTTL: 48 * time.Hour, DefaultTTL: 48 * time.Hour}}
+		h.store = func() task.Store { return mortalProcess{&failingStore{Store: store}} }
+		h.start()
+		create := func(name string) string {
+			h.mu.Lock()
+			m := h.all[0]
+			h.mu.Unlock()
+			return create(t, m, task.Request{Restartable: true, Name: name, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				return h.work(ctx, m, h.stores[m], name)
+			}}).TaskID
+		}
+		var long []string
+		for range 5 {
+			long = append(long, create("long"))
+		}
+		for call := 1; call <= 3; call++ {
+			id := create("poison")
+			time.Sleep(10 * time.Minute)
+			if got := h.status(id); h.kills != 2*call || got.Status != mcp.TaskStatusFailed {
+				t.Errorf("call %d: %d processes killed in all, %s", call, h.kills, got.Status)
+			}
+		}
+		time.Sleep(6 * time.Hour)
+		for _, id := range long {
+			if got := h.status(id); got.Status != mcp.TaskStatusCompleted {
+				t.Errorf("another task: %s", got.Status)
+			}
+		}
+	})
+}
+
+// Members that lose their leases and join again have not died: their tasks run again without a trial,
+// whoever takes them over, and never fail for it.
+func TestLostLeaseIsNoDeath(t *testing.T) {
+	for _, members := range []int{1, 2, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			f := memory.NewFleet()
+			work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				select {
+				case <-time.After(time.Hour):
+					return raw(`{}`), nil
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			}
+			var all []*member
+			var ids []string
+			for range members {
+				all = append(all, join(t, f, task.Config{MaxTTL: 48 * time.Hour, DefaultTTL: 48 * time.Hour}, work))
+			}
+			for _, m := range all {
+				ids = append(ids, m.create(t, nil), m.create(t, nil))
+			}
+			for outage := range 8 {
+				for _, m := range all {
+					m.store.Cut()
+				}
+				time.Sleep(task.DefaultLease + 5*time.Second)
+				for i := range all { // the first one takes over the tasks of those that join later
+					all[(outage+i)%members].store.Heal()
+					time.Sleep(3 * time.Second)
+				}
+				time.Sleep(5 * time.Second)
+				for _, id := range ids {
+					r := all[0].record(t, id)
+					if r.Status != mcp.TaskStatusWorking || r.Reruns != 0 || len(r.Lost) != 0 || r.Phase != task.PhaseRunning {
+						t.Fatalf("%d members, after outage %d: %s, %d deaths, lost %v, phase %d", members, outage, r.Status, r.Reruns, r.Lost, r.Phase)
+					}
+				}
+			}
+			for _, id := range ids {
+				if out := result(t, all[0].Manager, id); out.Error != nil {
+					t.Error(out.Error)
+				}
+			}
+		})
+	}
+}
+
+// A task whose trial has ended with the lease of its member fails if that member has died, and goes on if
+// it joins again in time.
+func TestVerdictWaitsForTheLostMember(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := memory.NewFleet()
+			a, b := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+			id := a.create(t, nil)
+			a.cut(t)
+			c := join(t, f, task.Config{}, untilDone)
+			time.Sleep(task.DefaultLease + time.Second)
+			if r := b.record(t, id); r.Phase != task.PhaseTrial || r.Reruns != 1 {
+				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
+			}
+			c.store.Cut()
+			d := join(t, f, task.Config{}, untilDone)
+			time.Sleep(task.DefaultLease + time.Second)
+			if r := b.record(t, id); r.Phase != task.PhaseDoomed || r.Reruns != 2 || d.runs.Load() != 0 {
+				t.Fatalf("phase %d, %d deaths", r.Phase, r.Reruns)
+			}
+			if err := d.TakeOver(t.Context(), id); !errors.Is(err, task.ErrNotMovable) {
+				t.Error(err)
+			}
+			if back {
+				c.store.Heal()
+			} else {
+				t.Cleanup(c.store.Heal)
+			}
+			time.Sleep(3 * task.DefaultLease)
+			if got := get(t, b.Manager, id); (got.Status == mcp.TaskStatusFailed) == back || (d.runs.Load() == 1) != back {
+				t.Errorf("back %t: %s, %d runs", back, got.Status, d.runs.Load())
+			}
+		})
+	}
+}
+
+// A trial lets no other work begin until it ends: by its time, by the end of the work, or by progress.
+func TestTrialsRunAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		lost, first := newCrashableManager(t, store)
+		names := []string{"progress", "end", "time"} // the latest is tried first
+		for _, name := range names {
+			create(t, first, task.Request{Restartable: true, Name: name, Work: untilDone})
+			time.Sleep(time.Second)
+		}
+		lost.setError(errors.New("dead"))
+		var log []string
+		var mu sync.Mutex
+		began := time.Now()
+		note := func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprint(text, " ", time.Since(began).Round(time.Second)))
+		}
+		m := newManager(t, task.Config{Store: store, Recover: func(r task.Record) task.Work {
+			return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				note(r.Name)
+				switch r.Name {
+				case "progress":
+					time.Sleep(time.Second)
+					if err := run.Record(ctx, task.Entry{Key: "a", Occurrence: 1}); err != nil {
+						return nil, err
+					}
+				case "end":
+					time.Sleep(2 * time.Second)
+					return raw(`{}`), nil
+				}
+				return untilDone(ctx, run)
+			}
+		}})
+		time.Sleep(time.Second)
+		create(t, m, task.Request{Restartable: true, Name: "other", Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			note("other")
+			return untilDone(ctx, run)
+		}})
+		time.Sleep(time.Minute)
+		// "other" waits for the first trial, and has then to last as long as a trial.
+		want := "time 0s, other 5s, end 10s, progress 12s"
+		create(t, m, task.Request{Restartable: true, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			note("last")
+			return raw(`{}`), nil
+		}})
+		synctest.Wait()
+		if got := strings.Join(log, ", "); got != want+", last 1m1s" {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
