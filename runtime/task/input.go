@@ -71,8 +71,11 @@ func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, numb
 	for err == nil {
 		stored := r.inputRequest(number)
 		switch {
-		case stored == nil: // the task has become terminal
-			return nil, ErrCancelled
+		case stored == nil:
+			if recorded := run.recordedAnswer(q); recorded != nil {
+				return recorded.answer()
+			}
+			return nil, ErrCancelled // the task has become terminal
 		case !stored.Open():
 			run.consume(number)
 			return stored.answer()
@@ -116,9 +119,15 @@ func (run *Run) encodeParams(params codec.Encoder) (json.RawMessage, error) {
 	return boundary.Marshal(params)
 }
 
-// addInputRequest stores a new input request, unless an earlier run has made it. It removes those
-// whose answers the work has consumed, unless later runs need them.
+// addInputRequest stores a new input request, unless an earlier run has made it or its answer is in
+// the journal. It removes those whose answers the work has consumed; if later runs need the answers,
+// it moves them to the journal.
 func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number uint64, r Record, err error) {
+	if q.Key != "" && run.durable {
+		if err := run.readAnswers(ctx); err != nil {
+			return 0, r, err
+		}
+	}
 	run.mu.Lock()
 	run.lastInputRequest++
 	fresh := run.lastInputRequest
@@ -134,13 +143,17 @@ func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number ui
 		if r.inputRequest(fresh) != nil { // by an earlier attempt, which the store has reported as failed
 			return errUnchanged
 		}
+		if run.recordedAnswer(q) != nil {
+			number = 0
+			return errUnchanged
+		}
 		number, q.Number = fresh, fresh
+		answers := run.takeAnswers(r)
 		r.InputRequests = append(run.unconsumed(r.InputRequests), *q)
 		r.Status = mcp.TaskStatusInputRequired
 		if r.Durable != nil {
-			d := *r.Durable
-			d.LastInput = max(d.LastInput, fresh)
-			r.Durable = &d
+			r.Durable = r.Durable.with(answers)
+			r.Durable.LastInput = max(r.Durable.LastInput, fresh)
 			return run.m.checkJournal(r)
 		}
 		return nil
@@ -186,6 +199,11 @@ func (r *Record) leaveInputRequired() {
 func (run *Run) consume(number uint64) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
+	run.setConsumed(number)
+}
+
+// setConsumed is consume for a caller that holds mu.
+func (run *Run) setConsumed(number uint64) {
 	if run.consumed == nil {
 		run.consumed = map[uint64]bool{}
 	}

@@ -14,10 +14,11 @@ func (run *Run) Live() bool { return run.m.findRun(run.id) == run }
 // Durable reports whether the work has a journal: it is restartable and runs in this process.
 func (run *Run) Durable() bool { return run.durable }
 
-// Journal returns what earlier runs of restartable work have recorded, in the order of time, and
-// the input requests that they have made, answered or not. The work returns each recorded result
-// instead of obtaining it again, and makes its input requests with [Run.Ask]. The slices must not
-// be changed. For other work, Journal returns nothing.
+// Journal returns what earlier runs of restartable work have recorded, in the order of time, and the
+// input requests of the record, answered or not. The answers that an earlier run has got are entries of
+// the kind [KindAnswer], apart from the latest ones. The work returns each recorded result instead of
+// obtaining it again, and makes its input requests with [Run.Ask]. The slices must not be changed. For
+// other work, Journal returns nothing.
 //
 // Journal fails with [ErrCancelled] if the task has ended, and with [ErrFenced] if another member of
 // the fleet holds it.
@@ -29,6 +30,9 @@ func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputR
 		entries, requests, err = run.readJournal(ctx)
 		return err
 	})
+	if err == nil {
+		run.keepAnswers(entries, requests)
+	}
 	return entries, requests, err
 }
 
@@ -55,6 +59,7 @@ func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []In
 		if len(entries) < r.Durable.Recorded {
 			return nil, nil, run.m.logFault("read journal", errOutdated)
 		}
+		entries = entries[:r.Durable.Recorded] // later ones may be answers that r has, too
 	}
 	return entries, r.InputRequests, nil
 }
@@ -88,19 +93,6 @@ func (run *Run) Record(ctx context.Context, e Entry) error {
 	ctx = context.WithoutCancel(ctx)
 	unclear := false // a write has failed, or the journal has grown: it may contain e
 	searched := -1   // number of entries that do not include e, once a write has failed
-	add := func(r *Record) error {
-		if r.terminal() {
-			return ErrCancelled
-		}
-		if r.Durable == nil {
-			return errUnchanged
-		}
-		if searched >= 0 && r.Durable.Recorded != searched {
-			return errJournalGrown // possibly by the write that has failed
-		}
-		r.Durable, r.Reruns = r.Durable.with([]Entry{e}), 0
-		return run.m.checkJournal(r)
-	}
 	err := errJournalGrown
 	for err == errJournalGrown {
 		err = run.m.persist(ctx, run, func() error {
@@ -111,10 +103,7 @@ func (run *Run) Record(ctx context.Context, e Entry) error {
 				}
 				searched = len(entries)
 			}
-			_, done, err := run.replaceLatest(add)
-			if !done {
-				_, err = run.tryChange(ctx, add)
-			}
+			err := run.addEntry(ctx, e, searched)
 			unclear = unavailable(err) || err == errJournalGrown
 			return err
 		})

@@ -140,6 +140,7 @@ func (m *Manager) failParked(run *Run, message string) {
 func (m *Manager) renew(run *Run) bool {
 	run.mu.Lock()
 	run.progress.restart()
+	run.answers, run.answersRead = nil, false
 	run.mu.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()

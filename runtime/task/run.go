@@ -67,10 +67,14 @@ type Run struct {
 	waiters          []Requestor  // requestors that wait in Result, the latest last
 	waitersBuf       [1]Requestor // initial buffer of waiters
 	progress         progress
-	lastInputRequest uint64          // number of the latest input request
-	consumed         map[uint64]bool // numbers of the input requests whose answers were returned
-	notifiedRevision uint64          // revision of the latest status that was sent
-	pendingStatus    *Record         // latest status to send after that one, or nil
+	lastInputRequest uint64                    // number of the latest input request
+	consumed         map[uint64]bool           // numbers of the input requests whose answers were returned
+	answers          map[inputKey]InputRequest // answers in the journal
+	answersRead      bool                      // answers has those of earlier runs
+	additions        []*addition               // entries to add to the journal with the next write
+	adding           bool                      // a write of the journal is in progress
+	notifiedRevision uint64                    // revision of the latest status that was sent
+	pendingStatus    *Record                   // latest status to send after that one, or nil
 
 	// redelivery ends when an input request needs another waiter. It is nil until a waiter uses it.
 	redelivery *lazyctx.Cancellable

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +92,29 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportMetric(float64(last.Microseconds())/float64(b.N)/(steps/10), "last-µs/step")
 		})
 	}
+}
+
+// BenchmarkConcurrentSteps measures 1,000 steps that a task records at the same time. They share
+// writes.
+func BenchmarkConcurrentSteps(b *testing.B) {
+	var took time.Duration
+	for range b.N {
+		withManager(b, 100, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			start := time.Now()
+			var group sync.WaitGroup
+			for n := range steps {
+				group.Go(func() {
+					if err := run.Record(ctx, task.Entry{Kind: 2, Key: fmt.Sprint("step ", n), Occurrence: 1, Result: json.RawMessage(`1`)}); err != nil {
+						b.Error(err)
+					}
+				})
+			}
+			group.Wait()
+			took += time.Since(start)
+			return result{run.ID()}, nil
+		}, nil)
+	}
+	b.ReportMetric(float64(took.Microseconds())/float64(b.N)/steps, "µs/step")
 }
 
 // BenchmarkReplay measures how long work that runs again takes to read a journal of 1,000 steps.
