@@ -311,9 +311,17 @@ func (k *killTest) checkJournal(store task.Store, id string) {
 	}
 	inJournal := map[string]bool{}
 	for _, e := range entries {
+		if e.Kind == task.KindAnswer {
+			value := unquote(part(string(e.Result), "content", "name"))
+			if message, ok := k.asker[value]; ok { // otherwise it is the response of a round, which precedes the task
+				inJournal[message] = true
+				k.record(message, value)
+			}
+			continue
+		}
 		n := slices.IndexFunc(operations, func(o operation) bool { return o.name == e.Key && o.occurrence == e.Occurrence })
 		if n < 0 {
-			continue // the response of a round, which precedes the task
+			continue
 		}
 		operation := (&logged{Key: key, N: n}).operation()
 		inJournal[operation] = true
