@@ -39,7 +39,8 @@
 //
 // A partition n of the store TASKS consists of two streams, TASKS-n and TASKS-n-index. Both discard
 // new messages when they are full; then writes fail with [ErrFull], and [Store.Health] reports it
-// until a write succeeds. [Store.Sweep] needs no space. These are the subjects:
+// until a write succeeds. New tasks are refused with ErrFull while a sixteenth of TASKS-n is still
+// free, so that the tasks that exist can end. [Store.Sweep] needs no space. These are the subjects:
 //
 //	TASKS.n.r.ID             record of a task, with its small payloads and the last entries of its journal
 //	TASKS.n.p.ID.BLOB.i      part i of larger payloads, or of earlier entries

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
@@ -854,4 +856,81 @@ func TestConnectionMustReconnect(t *testing.T) {
 			t.Errorf("%s: opened %v, %v", name, s, err)
 		}
 	}
+}
+
+// A full stream refuses new tasks at once, lets the tasks that exist end, and accepts new tasks again
+// after some have been dropped. The health recovers without a call.
+func TestFullStreamShedsLoad(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s := open(t, c.JetStream(t), jetstream.Options{Storage: natsjs.MemoryStorage, MaxBytes: 2 << 20})
+	m, err := task.New(t.Context(), task.Config{Store: s, Limits: task.Limits{Bytes: -1}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	result := &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: strings.Repeat("x", 50_000)}}}
+	start := func(principal string, ttl time.Duration, work task.Work) (mcp.Task, error) {
+		return m.Create(t.Context(), task.Request{
+			Principal: principal, Method: mcp.MethodToolsCall, Work: work, Task: &mcp.TaskMetadata{TTL: new(ttl.Milliseconds())},
+		})
+	}
+	release := make(chan struct{})
+	end := sync.OnceFunc(func() { close(release) })
+	defer end()
+	waiting, err := start("alice", time.Hour, func(context.Context, *task.Run) (codec.Encoder, error) {
+		<-release
+		return result, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ttl = 5 * time.Second
+	filled := 0
+	for ; err == nil && filled < 100; filled++ {
+		var created mcp.Task
+		if created, err = start("mallory", ttl, func(context.Context, *task.Run) (codec.Encoder, error) { return result, nil }); err == nil {
+			if _, err := m.Result(t.Context(), "mallory", created.TaskID, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !errors.Is(err, jetstream.ErrFull) {
+		t.Fatalf("after %d tasks: %v", filled, err)
+	}
+	begun := time.Now()
+	if _, err := start("alice", ttl, func(context.Context, *task.Run) (codec.Encoder, error) { return result, nil }); !errors.Is(err, jetstream.ErrFull) {
+		t.Errorf("another principal: %v", err)
+	} else if wire := task.WireError(err); !strings.Contains(string(wire.Data), "retryAfter") || strings.Contains(wire.Message, "stream") {
+		t.Errorf("another principal gets %v %s", wire, wire.Data)
+	}
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("the refusal took %v", took)
+	}
+	end()
+	if out, err := m.Result(t.Context(), "alice", waiting.TaskID, nil); err != nil || out.Error != nil {
+		t.Errorf("a task that existed: %v, %v", out.Error, err)
+	}
+	natstest.Until(t, "there is room for new tasks", func() bool {
+		_, err := start("alice", ttl, func(context.Context, *task.Run) (codec.Encoder, error) { return result, nil })
+		return err == nil
+	})
+	natstest.Until(t, "the health recovers", func() bool { return s.Health() == nil })
+}
+
+// The health recovers without a call: a process that receives no calls because of it would never
+// recover otherwise.
+func TestHealthRecoversWithoutCalls(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	o := overMemory
+	o.Timeout = time.Millisecond
+	nc, link := c.ConnectLinked(t)
+	s := open(t, newJetStream(t, nc), o)
+	link.Cut()
+	if _, err := s.Create(t.Context(), record("a")); !errors.Is(err, jetstream.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	link.Heal()
+	natstest.Until(t, "the health recovers", func() bool { return s.Health() == nil })
 }

@@ -45,7 +45,8 @@ type Options struct {
 	// is ignored if the streams exist.
 	Partitions int
 	// MaxBytes is the maximum size of each stream in bytes. If it is 0, existing streams stay as
-	// they are, and new streams have no limit.
+	// they are, and new streams have no limit. New tasks fail with ErrFull once a stream has less
+	// than a sixteenth left, which is for the tasks that exist.
 	MaxBytes int64
 	// Timeout is the time for which a call repeats its requests while the servers do not answer.
 	// Then the call fails with ErrUnavailable. The default is 30 seconds.
@@ -77,6 +78,10 @@ type Store struct {
 	running  sync.WaitGroup
 	once     sync.Once
 	fault    atomic.Pointer[error] // error of the last write if Health reports it, or nil
+	rooms    []room                // by partition
+
+	probes sync.Mutex // held while probeSoon starts a probe
+	probed time.Time  // when the last one began
 }
 
 var _ task.Store = (*Store)(nil)
@@ -135,6 +140,7 @@ func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store,
 	s.lifetime, s.end = context.WithCancel(context.Background())
 	err := s.openStreams(ctx, js)
 	if err == nil {
+		s.rooms = make([]room, s.partitions)
 		err = s.startWatching()
 	}
 	if err != nil {
@@ -306,7 +312,7 @@ func (s *Store) report(err error) {
 
 // Health implements [task.Store]. It returns an error while the connection is lost, and
 // after a write failed because a stream is full or the servers did not answer, until a write
-// succeeds.
+// succeeds. While it returns such an error, it tries a write itself, about once in a second.
 func (s *Store) Health() error {
 	if s.lifetime.Err() != nil {
 		return task.ErrClosed
@@ -315,6 +321,7 @@ func (s *Store) Health() error {
 		return fmt.Errorf("jetstream: connection is %s", status)
 	}
 	if fault := s.fault.Load(); fault != nil {
+		s.probeSoon()
 		return *fault
 	}
 	return nil
@@ -326,7 +333,9 @@ func (s *Store) Acquire() (release func(), err error) { return func() {}, nil }
 // Close implements [task.Store]. It does not close the connection.
 func (s *Store) Close() error {
 	s.once.Do(func() {
+		s.probes.Lock()
 		s.end()
+		s.probes.Unlock()
 		s.hub.Close()
 		s.running.Wait()
 	})

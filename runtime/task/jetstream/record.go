@@ -430,6 +430,15 @@ func (c *change) messages(subject string, expect uint64, now time.Time) (list []
 	return append(list, m), c.dropped[n:]
 }
 
+// size returns about the number of bytes that the change adds to its stream.
+func (c *change) size() int64 {
+	n := len(c.value)
+	for _, part := range c.added {
+		n += len(part.data)
+	}
+	return int64(n)
+}
+
 // newMessage returns a message that the server removes after ttl, or never if ttl is 0.
 func newMessage(subject string, data []byte, ttl time.Duration) *nats.Msg {
 	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}

@@ -23,10 +23,11 @@ import (
 
 // place has the names of the stream and of the subjects of a task.
 type place struct {
-	stream string // of its record
-	prefix string // of its subjects
-	record string // subject of its record
-	token  string // of its id
+	partition int
+	stream    string // of its record
+	prefix    string // of its subjects
+	record    string // subject of its record
+	token     string // of its id
 }
 
 // place returns the place of a task.
@@ -34,7 +35,7 @@ func (s *Store) place(id string) place {
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	n := int(h.Sum32() % uint32(s.partitions))
-	at := place{stream: s.recordStream(n), prefix: s.prefix(n), token: token(id)}
+	at := place{partition: n, stream: s.recordStream(n), prefix: s.prefix(n), token: token(id)}
 	at.record = at.prefix + ".r." + at.token
 	return at
 }
@@ -180,6 +181,7 @@ func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *s
 	if err != nil {
 		return present, err
 	}
+	s.rooms[at.partition].taken.Add(c.size())
 	for subjects := range slices.Chunk(rest, maxBatch) {
 		s.removeParts(ctx, subjects)
 	}
@@ -219,7 +221,10 @@ func (s *Store) Create(ctx context.Context, r task.Record) (created task.Record,
 		return task.Record{}, fmt.Errorf("jetstream: create: task id of %d bytes (must be 1 to %d)", len(r.ID), maxID)
 	}
 	r.Revision = 1
-	index, err := s.addToIndexes(ctx, &r)
+	var index indexed
+	if err = s.checkRoom(ctx, s.place(r.ID).partition); err == nil {
+		index, err = s.addToIndexes(ctx, &r)
+	}
 	if err != nil {
 		s.report(err)
 		return task.Record{}, err
