@@ -183,8 +183,15 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 	err := m.store.create(r)
 	if err != nil {
 		id, stored := r.ID, Record{}
-		if expectedError(err) || m.store.get(context.Background(), id, &stored) != nil {
+		failed := err
+		if !expectedError(err) {
+			failed = m.store.get(context.Background(), id, &stored)
+		}
+		if failed != nil {
 			f.forgetCreated(id, run)
+			if !expectedError(err) && !errors.Is(failed, ErrNotFound) {
+				return m.doubtful(*r, nil, err)
+			}
 			return m.logFault("create task", err)
 		}
 		m.outage.note(true, nil)
@@ -193,8 +200,7 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 	if lapsed(membership) {
 		// The others may have looked for unclaimed tasks before this one was stored.
 		f.forgetCreated(r.ID, run)
-		m.spawn(func() { m.failUnclaimed(r.ID) }) // ends with the write
-		return errNotMember
+		return m.doubtful(*r, nil, errNotMember)
 	}
 	m.limits.commit(&run.usage, r, 0)
 	m.audit.created(r)
@@ -216,19 +222,6 @@ func (f *fleet) forgetCreated(id string, run *Run) {
 	f.followed[id].placing = nil
 	f.mu.Unlock()
 	f.unattend(id)
-}
-
-// failUnclaimed fails a task that is in the store although Create returned an error, unless a
-// member has claimed it.
-func (m *Manager) failUnclaimed(id string) {
-	m.change(context.Background(), id, func(r *Record) error {
-		if r.Claim.Member != "" || r.terminal() {
-			return errUnchanged
-		}
-		end := failedState(boundary.WireError(errNotCreated))
-		r.setOutcome(end.status, end.message, end.out)
-		return nil
-	})
 }
 
 // placeLater offers a task again after a while, until a member has claimed it.

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Request describes a request that runs as a task.
@@ -171,20 +171,12 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 			err = nil // the task was stored although Create failed
 			m.outage.note(true, nil)
 		} else if !errors.Is(failed, ErrNotFound) {
-			// The task may have been stored nevertheless. If so, notCreated makes it fail.
-			run.seq = 0
-			run.endClaiming()
-			go m.runWork(run, notCreated, nil) // ends when the store works again or the Manager closes
-			return m.logFault("create task", err)
+			return m.doubtful(*r, run, err)
 		}
 	}
 	if err == nil && membership != nil && lapsed(membership) {
 		// The others may have looked for the tasks of this member before the task was stored.
-		err = errNotMember
-		run.seq = r.Seq
-		run.endClaiming()
-		go m.runWork(run, notCreated, nil) // ends when the outcome is stored
-		return err
+		return m.doubtful(*r, run, errNotMember)
 	}
 	run.endClaiming()
 	if err != nil {
@@ -205,11 +197,61 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 	return nil
 }
 
-// notCreated is the work of a task that the store may contain although Create returns an error.
-func notCreated(context.Context, *Run) (codec.Encoder, error) { return nil, errNotCreated }
-
 // errNotCreated is the outcome of a task that the store contains although Create returned an error.
 var errNotCreated = errors.New("the task could not be created")
+
+// doubtful abandons a task, and returns the error of its creation. The store may have the task
+// although the creation has failed with cause. Until the task is abandoned, its run, which may be nil,
+// keeps this member from taking it over.
+func (m *Manager) doubtful(r Record, run *Run, cause error) error {
+	if run == nil {
+		m.spawn(func() { m.abandon(r) }) // ends once the outcome of the task is stored
+	} else {
+		go func() { // the same; removeRun ends it for Close
+			m.abandon(r)
+			m.limits.workReturned(&run.usage)
+			m.limits.dropTaskWithWork(&run.usage)
+			run.endClaiming()
+			m.removeRun(run)
+		}()
+	}
+	return &doubtError{m.logFault("create task", cause)}
+}
+
+// abandon fails a task whose creation has failed, if the store has the task after all, whichever
+// member holds it by then. It repeats that until the store has answered. If a fleet does not have the
+// task, the write of the creation may still be on its way to the servers, so abandon takes its id.
+func (m *Manager) abandon(r Record) {
+	end := failedState(boundary.WireError(errNotCreated))
+	err := m.persist(context.Background(), nil, func() error {
+		_, err := m.change(context.Background(), r.ID, func(r *Record) error {
+			if r.terminal() {
+				return errUnchanged
+			}
+			r.setOutcome(end.status, end.message, end.out)
+			return nil
+		})
+		if m.fleet != nil && errors.Is(err, ErrNotFound) {
+			never := r
+			never.Claim = Claim{}
+			never.setOutcome(end.status, end.message, end.out)
+			if err = m.store.create(&never); errors.Is(err, ErrExists) {
+				err = &storeError{ErrUnavailable} // the write has arrived: once more
+			} else {
+				err = m.logFault("create task", err)
+			}
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		m.cfg.Logger.Error("task not abandoned", "task", r.ID, "error", err)
+	}
+	if run := m.findRun(r.ID); run != nil { // this member has taken it over meanwhile
+		run.abortProgress()
+		run.endContext(ErrCancelled)
+		m.unpark(run.id, true)
+	}
+}
 
 // ttl returns the lifetime of a task; 0 means unlimited.
 func (m *Manager) ttl(requested *mcp.TaskMetadata) (time.Duration, error) {

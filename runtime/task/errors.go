@@ -20,6 +20,11 @@ var (
 	ErrCancelled = errors.New("task: cancelled")
 	// ErrCursor reports that a cursor is malformed or belongs to another principal.
 	ErrCursor = errors.New("task: invalid cursor")
+	// ErrDoubtful reports that [Manager.Create] has failed and that it is unknown whether the store has
+	// the task, because the store did not answer. The Manager fails the task as soon as the store
+	// answers. Until then, or if the process ends before, the work may run: do not repeat the request
+	// if that would do harm. Other errors of Create mean that the task does not exist.
+	ErrDoubtful = errors.New("task: it is unknown whether the task was created")
 	// ErrTTL reports that a requested lifetime is not a positive number of milliseconds.
 	ErrTTL = errors.New("task: ttl must be a positive number of milliseconds")
 )
@@ -35,7 +40,16 @@ const (
 	CodeTooManyTasks = -32060
 	CodeTooManyBytes = -32061
 	CodeTooManyCalls = -32062
+	// CodeDoubtful reports an [ErrDoubtful].
+	CodeDoubtful = -32063
 )
+
+// doubtError is an ErrDoubtful with its cause, a storeError or errNotMember.
+type doubtError struct{ cause error }
+
+func (e *doubtError) Error() string        { return fmt.Sprintf("%v: %v", ErrDoubtful, e.cause) }
+func (e *doubtError) Unwrap() error        { return e.cause }
+func (e *doubtError) Is(target error) bool { return target == ErrDoubtful }
 
 // LimitError reports that a limit of the principal is reached.
 type LimitError struct {
@@ -96,6 +110,9 @@ const unavailableRetry = time.Second
 func WireError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
 		return e
+	}
+	if errors.Is(err, ErrDoubtful) {
+		return &jsonrpc.Error{Code: CodeDoubtful, Message: "it is unknown whether the task was created: it may have begun; it fails as soon as the store of the tasks answers"}
 	}
 	if e, ok := errors.AsType[*LimitError](err); ok {
 		wire := &jsonrpc.Error{Code: e.Code, Message: e.Error()}

@@ -250,7 +250,7 @@ func TestCreateWithUnknownOutcome(t *testing.T) {
 	}
 	runInBubble(t, task.Config{Store: &slowStore{store, fault}, Limits: task.Limits{Tasks: 1}}, func(t *testing.T, m *task.Manager) {
 		err := tryCreate(t, m, "alice", untilDone)
-		if wireCode(err) != jsonrpc.CodeInternalError {
+		if wireCode(err) != task.CodeDoubtful || !errors.Is(err, task.ErrDoubtful) {
 			t.Errorf("Create: %v", err)
 		}
 		lying.Store(false)
@@ -266,7 +266,7 @@ func TestCreateWithUnknownOutcome(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		// Now the record is not written, because the store fails.
 		store.setError(errLost)
-		if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != jsonrpc.CodeInternalError {
+		if err := tryCreate(t, m, "alice", untilDone); wireCode(err) != task.CodeDoubtful {
 			t.Errorf("Create: %v", err)
 		}
 		store.setError(nil)

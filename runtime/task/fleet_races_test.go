@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -631,5 +632,71 @@ func TestOutdatedJournalIsReadAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// unansweredStore is a store that is cut off while it creates a record: before the record is stored, or
+// afterwards.
+type unansweredStore struct {
+	*memory.FleetStore
+	before, after bool
+}
+
+func (s *unansweredStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	if s.before {
+		s.Cut()
+	}
+	r, err := s.FleetStore.Create(ctx, r)
+	if s.after {
+		s.Cut()
+		return task.Record{}, memory.ErrCut
+	}
+	return r, err
+}
+
+// A creation that was reported as failed does not run later: neither if the record was stored, nor if
+// the write arrives after the store has answered again.
+func TestFailedCreationDoesNotRun(t *testing.T) {
+	for name, tools := range map[string][]string{"in a worker": nil, "in a front end": {}} {
+		for _, stored := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, stored %t", name, stored), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := memory.NewFleet()
+					store := &unansweredStore{FleetStore: f.Store(), before: !stored, after: stored}
+					var runs atomic.Int32
+					work := func(context.Context, *task.Run) (codec.Encoder, error) {
+						runs.Add(1)
+						return raw(`{}`), nil
+					}
+					join := func(s task.Store, tools []string) *task.Manager {
+						return newManager(t, task.Config{
+							Store: s, Member: task.Member{Tools: tools}, Logger: slog.New(slog.DiscardHandler),
+							Recover: func(task.Record) task.Work { return work },
+						})
+					}
+					m := join(store, tools)
+					join(f.Store(), nil)
+					_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Name: "pay", Restartable: true, Work: work})
+					if !errors.Is(err, task.ErrDoubtful) {
+						t.Errorf("Create: %v", err)
+					}
+					store.before, store.after = false, false
+					store.Heal()
+					time.Sleep(time.Second)
+					list, _, err := m.List(t.Context(), "alice", "")
+					if err != nil || len(list) != 1 || list[0].Status != mcp.TaskStatusFailed {
+						t.Fatalf("tasks %+v, %v", list, err)
+					}
+					if _, err := f.Store().Create(t.Context(), task.Record{ID: list[0].TaskID, Owner: "alice"}); !errors.Is(err, task.ErrExists) {
+						t.Errorf("a late write: %v", err)
+					}
+					join(f.Store(), nil).Close(t.Context()) // the others look for its tasks
+					time.Sleep(5 * time.Minute)
+					if n := runs.Load(); n != 0 {
+						t.Errorf("%d runs", n)
+					}
+				})
+			})
+		}
 	}
 }

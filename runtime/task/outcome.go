@@ -35,9 +35,6 @@ func (m *Manager) publish(run *Run, end finalState) {
 	if failing {
 		m.unstored.Add(-1)
 	}
-	if errors.Is(err, ErrNotFound) && run.seq == 0 { // the task was not created after all
-		m.limits.dropTaskWithWork(&run.usage)
-	}
 	if err == nil || errors.Is(err, ErrNotFound) || err == run.over() {
 		return
 	}

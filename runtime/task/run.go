@@ -277,9 +277,6 @@ func callWork(ctx context.Context, run *Run, work Work) (result codec.Encoder, e
 // interrupted reports whether the work ended because the Manager closed and the next Manager
 // recovers the task, or because another member may hold the task.
 func (run *Run) interrupted(err error) bool {
-	if err == errNotCreated {
-		return false
-	}
 	cause := run.ending()
 	return err != nil && (run.recoverable && cause == ErrClosed || cause == ErrFenced)
 }
