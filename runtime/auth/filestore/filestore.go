@@ -163,6 +163,9 @@ func (s *Store) Lock(ctx context.Context, k oauth.Key) (unlock func(), err error
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
+	// For a key that is not UTF-8, the escape depends on the version of Go, and processes of
+	// different versions share the file.
+	name = bytes.ReplaceAll(name, []byte(`\ufffd`), []byte("\ufffd"))
 	sum := sha256.Sum256(name)
 	return s.lock(ctx, s.path+"."+hex.EncodeToString(sum[:8])+".lock")
 }

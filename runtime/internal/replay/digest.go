@@ -16,15 +16,40 @@ import (
 const keySize = 16
 
 // InputKey returns the key of an input request: a digest of its method and of its params without
-// _meta. Params must be well-formed JSON, and must be encoded in the same way in all runs.
+// _meta. Params must be well-formed JSON, and must be encoded in the same way in all runs, except
+// that the character U+FFFD may be escaped.
 func InputKey(method string, params json.RawMessage) string {
 	buf := make([]byte, 0, 512)
 	buf = appendText(buf, method)
 	if bytes.Contains(params, []byte(`"_meta"`)) {
 		params = withoutMeta(params)
 	}
+	params = plainReplacements(params)
 	sum := sha256.Sum256(append(buf, params...))
 	return string(sum[:keySize])
+}
+
+// plainReplacements returns a text in which the character U+FFFD is not escaped. For text that is not
+// UTF-8, encoding/json writes the character with an escape before Go 1.27, and without one since.
+// Handlers make JSON with it, and programs of both versions run them.
+func plainReplacements(text json.RawMessage) json.RawMessage {
+	const escaped = `\ufffd`
+	if !bytes.Contains(text, []byte(escaped)) {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		n := 1
+		switch {
+		case bytes.HasPrefix(text, []byte(escaped)):
+			out, text = append(out, "\ufffd"...), text[len(escaped):]
+			continue
+		case text[0] == '\\' && len(text) > 1:
+			n = 2 // the second byte may be a backslash that begins no escape
+		}
+		out, text = append(out, text[:n]...), text[n:]
+	}
+	return out
 }
 
 // withoutMeta returns an object without its member _meta.

@@ -219,6 +219,17 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
+// For text that is not UTF-8, encoding/json escapes U+FFFD or does not, depending on its version.
+func TestEscapeOfReplacementCharacterDoesNotChangeKey(t *testing.T) {
+	key := func(params string) string { return replay.InputKey("m", json.RawMessage(params)) }
+	if key(`{"\ufffd":"\\\ufffd\\"}`) != key("{\"\ufffd\":\"\\\\\ufffd\\\\\"}") {
+		t.Error("the escape changes the key")
+	}
+	if key(`"\\ufffd"`) == key("\"\\\\\ufffd\"") || key(`"\\ufffd"`) == key("\"\\\ufffd\"") {
+		t.Error("a backslash before ufffd is taken for an escape")
+	}
+}
+
 func TestDifferentParamsHaveDifferentKeys(t *testing.T) {
 	texts := []string{``, `{}`, `[]`, `null`, `""`, `0`, `"0"`, `{"a":[]}`, `{"a":{}}`, `[{}]`, `[[],[]]`, `[[[]]]`, `{"a":"b"}`, `{"a":null}`, `["a","b"]`, `["ab"]`, `{"a":1,"b":2}`, `{"a":2,"b":1}`, `{"a":{"b":1}}`, `{"a":{},"b":1}`}
 	var keys, forms []string
