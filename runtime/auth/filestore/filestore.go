@@ -21,7 +21,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
 
-// Store is an [oauth.Store] and [oauth.Locker] in a file. It is safe for concurrent use. Each
+// Store is an [oauth.Store] in a file. It is safe for concurrent use. Each
 // change replaces the whole file, so a crash cannot damage it. While a lock is held, there is a
 // file beside it whose name ends with ".lock". Windows, Linux, macOS and BSD have file locks. On
 // other systems, locks exclude only the goroutines of one process.
@@ -30,10 +30,7 @@ type Store struct {
 	seal cipher.AEAD // nil if the file is not encrypted
 }
 
-var (
-	_ oauth.Store  = (*Store)(nil)
-	_ oauth.Locker = (*Store)(nil)
-)
+var _ oauth.Store = (*Store)(nil)
 
 // Open returns the store in the file at path. The first Put creates the file and its directory.
 // Open fails if the file belongs to another user, if other users can read or write it, or if it is
@@ -157,7 +154,7 @@ func (s *Store) change(ctx context.Context, f func([]entry) ([]entry, bool)) err
 	return s.write(entries)
 }
 
-// Lock implements [oauth.Locker].
+// Lock implements [oauth.Store].
 func (s *Store) Lock(ctx context.Context, k oauth.Key) (unlock func(), err error) {
 	name, err := json.Marshal(k)
 	if err != nil {

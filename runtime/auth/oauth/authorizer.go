@@ -330,7 +330,7 @@ func (s *server) remove(ctx context.Context) (b binding, t *grantedToken, err er
 	b, t, err = s.read(ctx)
 	if err == nil && b.Issuer != "" {
 		var unlock func()
-		if unlock, err = lock(ctx, s.store(), s.tokenKey(b.Issuer)); err == nil {
+		if unlock, err = s.store().Lock(ctx, s.tokenKey(b.Issuer)); err == nil {
 			defer unlock()
 			b, t, err = s.read(ctx)
 		}

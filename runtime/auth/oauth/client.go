@@ -155,7 +155,7 @@ func (f *flow) bind(ctx context.Context, id string) (string, error) {
 	mu.Lock()
 	defer mu.Unlock()
 	k := Key{Kind: KindClient, Issuer: "*", Resource: id}
-	unlock, err := lock(ctx, f.s.store(), k)
+	unlock, err := f.s.store().Lock(ctx, k)
 	if err != nil {
 		return "", err
 	}

@@ -203,7 +203,7 @@ func (a *Authorizer) knownClient(c *Client) *Client {
 // longer valid.
 func (f *flow) refresh(ctx context.Context, b binding) (bool, error) {
 	s, old := f.s, f.rejected
-	unlock, err := lock(ctx, s.store(), s.tokenKey(b.Issuer))
+	unlock, err := s.store().Lock(ctx, s.tokenKey(b.Issuer))
 	if err != nil {
 		return false, err
 	}

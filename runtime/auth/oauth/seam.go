@@ -110,11 +110,8 @@ type Store interface {
 	Put(ctx context.Context, k Key, value []byte) error
 	// Delete removes the value of k. It succeeds if k has no value.
 	Delete(ctx context.Context, k Key) error
-}
-
-// Locker is implemented by Stores that several processes share. Lock waits until no other process
-// holds the lock of k, then acquires it.
-type Locker interface {
+	// Lock waits until no other process holds the lock of k, then acquires it: processes that share a
+	// store refresh a token once. A store of one process returns a function that does nothing.
 	Lock(ctx context.Context, k Key) (unlock func(), err error)
 }
 

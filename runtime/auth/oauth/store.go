@@ -45,6 +45,9 @@ func (m *memory) Delete(_ context.Context, k Key) error {
 	return nil
 }
 
+// Lock returns at once: no other process has the store.
+func (m *memory) Lock(context.Context, Key) (unlock func(), err error) { return func() {}, nil }
+
 // binding is the stored state of a server.
 type binding struct {
 	Issuer   string   `json:"issuer"`
@@ -151,12 +154,4 @@ func put(ctx context.Context, s Store, k Key, v any) error {
 		return err
 	}
 	return s.Put(ctx, k, text)
-}
-
-// lock acquires the lock of k if the store is a Locker.
-func lock(ctx context.Context, s Store, k Key) (unlock func(), err error) {
-	if l, ok := s.(Locker); ok {
-		return l.Lock(ctx, k)
-	}
-	return func() {}, nil
 }

@@ -93,6 +93,9 @@ func connect(ctx context.Context, s *server.Server, o *client.Options) (c *clien
 // by goroutines of the session, which have the label, and not by goroutines that send them.
 type pulled struct{ transport.Conn }
 
+// Unwrap implements [transport.Unwrapper].
+func (c pulled) Unwrap() transport.Conn { return c.Conn }
+
 // labelKey is the key of the label of goroutines.
 const labelKey = "mcpwire.server"
 

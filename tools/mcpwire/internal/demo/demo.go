@@ -208,6 +208,9 @@ type tapped struct {
 	rec *trace.Recording
 }
 
+// Unwrap implements [transport.Unwrapper].
+func (t tapped) Unwrap() transport.Conn { return t.Conn }
+
 func (t tapped) Read() (transport.Message, error) {
 	m, err := t.Conn.Read()
 	if err == nil {

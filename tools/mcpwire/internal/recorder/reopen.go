@@ -26,6 +26,9 @@ type reopening struct {
 	initialized []byte
 }
 
+// Unwrap implements [transport.Unwrapper].
+func (c *reopening) Unwrap() transport.Conn { return c.Reopener }
+
 // readResult is a result of Read.
 type readResult struct {
 	m   transport.Message
