@@ -11,7 +11,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/rounds"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -94,8 +93,8 @@ func (k waiting) Call(ctx context.Context, method string, params codec.Encoder) 
 // one round.
 func (k caller) rounds(ctx context.Context, method string, params codec.Encoder) (result json.RawMessage, asked bool, err error) {
 	limit := k.c.options.MaxInputRounds
-	result, asked, err = rounds.Call(ctx, k.to, method, params, limit, k.c.respond)
-	if err == rounds.ErrLimit {
+	result, asked, err = modern.CallInRounds(ctx, k.to, method, params, limit, k.c.respond)
+	if err == modern.ErrRounds {
 		err = fmt.Errorf("%w: %s: %d", ErrInputRounds, method, limit)
 	}
 	return result, asked, err
@@ -104,7 +103,7 @@ func (k caller) rounds(ctx context.Context, method string, params codec.Encoder)
 // respond passes input requests to their handlers, all at once, and returns the responses. If one
 // fails, it ends the contexts of the others. It does not wait for handlers after the end of their
 // context.
-func (c *Client) respond(ctx context.Context, requests []rounds.Request) ([]rounds.Response, error) {
+func (c *Client) respond(ctx context.Context, requests []modern.InputRequest) ([]modern.InputResponse, error) {
 	if len(requests) > maxInputRequests {
 		return nil, fmt.Errorf("client: %d input requests in one result, more than %d", len(requests), maxInputRequests)
 	}
@@ -117,7 +116,7 @@ func (c *Client) respond(ctx context.Context, requests []rounds.Request) ([]roun
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	responses := make([]rounds.Response, len(requests))
+	responses := make([]modern.InputResponse, len(requests))
 	var handlers sync.WaitGroup
 	for i, in := range requests {
 		handlers.Go(func() { // ends with the handler
@@ -125,7 +124,7 @@ func (c *Client) respond(ctx context.Context, requests []rounds.Request) ([]roun
 			if err != nil {
 				cancel(&InputError{in.Method, err})
 			}
-			responses[i] = rounds.Response{Key: in.Key, Text: text}
+			responses[i] = modern.InputResponse{Key: in.Key, Text: text}
 		})
 	}
 	returned := make(chan struct{})

@@ -15,8 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
-	"github.com/mcpwire/mcpwire/runtime/internal/replay"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -98,11 +97,11 @@ func (g *generator) handler(path string, depth int) handler {
 	return func(ctx context.Context) (string, error) {
 		got, failed := make([]string, len(parts)), make([]error, len(parts))
 		if kind == 6 { // at the same time
-			var group sync.WaitGroup
+			all := make([]func(ctx context.Context) error, len(parts))
 			for i := range parts {
-				group.Go(func() { got[i], failed[i] = parts[i](ctx) })
+				all[i] = func(ctx context.Context) error { got[i], failed[i] = parts[i](ctx); return nil }
 			}
-			group.Wait()
+			embed.RunAll(ctx, all...)
 		} else {
 			for i := range parts {
 				if got[i], failed[i] = parts[i](ctx); failed[i] != nil {
@@ -119,28 +118,27 @@ func response(path string) string { return `{"roots":[{"uri":"file:///` + path +
 
 // input makes an input request as an embedding does.
 func input(ctx context.Context, path string) (string, error) {
-	r := calls.FromContext(ctx)
-	if r == nil { // a plain call
-		return response(path), nil
-	}
 	if _, isTask := task.FromContext(ctx); !isTask {
-		pending, _ := receiver.PendingFrom(ctx)
+		pending, ok := receiver.PendingFrom(ctx)
+		if !ok { // a plain call
+			return response(path), nil
+		}
 		if err := pending.Promote(ctx); err != nil {
 			return "", err
 		}
 	}
-	answer, err := r.Ask(ctx, &replay.Request{Method: mcp.MethodRootsList, Params: json.RawMessage(`{"path":"` + path + `"}`)})
+	answer, err := rerun.FromContext(ctx).Ask(ctx, &rerun.Request{Method: mcp.MethodRootsList, Params: json.RawMessage(`{"path":"` + path + `"}`)})
 	return string(answer), err
 }
 
 // serve runs a handler for a request that is a task, or may become one.
 func (h handler) serve(ctx context.Context, _ *session.Request) (codec.Encoder, error) {
 	run, isTask := task.FromContext(ctx)
-	r := calls.New(ctx, calls.Options{Package: "embed", Task: run, Rounds: !isTask})
+	r := rerun.New(ctx, rerun.Options{Package: "embed", Task: run, Rounds: !isTask})
 	if pending, ok := receiver.PendingFrom(ctx); ok {
-		pending.BeforeTask(r.BeforeTask)
+		pending.BeforeTask(func(promote receiver.Promote) { r.BeforeTask(promote) })
 	}
-	result, err := h(calls.NewContext(ctx, r))
+	result, err := h(rerun.NewContext(ctx, r))
 	if err != nil {
 		result = err.Error() // SDKs make a result of it
 	}
@@ -296,19 +294,21 @@ func TestGoroutinesThatOutliveTheirHandler(t *testing.T) {
 				for i := range 4 {
 					go func() { // ends with its handler, or later
 						late := context.WithoutCancel(ctx)
-						for {
-							_, err := embed.Step(late, fmt.Sprint("late", i), func(context.Context) (int, error) { time.Sleep(pause()); return 0, nil })
-							if err == nil && i%2 == 0 {
-								err = embed.Sleep(late, fmt.Sprint("late", i), func() time.Time { return time.Now().Add(pause()) })
-							}
-							if err != nil {
-								g.mu.Lock()
-								defer g.mu.Unlock()
-								if err.Error() == "embed: the handler of the call has returned" {
-									outlived++
+						err := embed.Branch(late, fmt.Sprint(i), func(ctx context.Context) error {
+							for {
+								_, err := embed.Step(ctx, "late", func(context.Context) (int, error) { time.Sleep(pause()); return 0, nil })
+								if err == nil && i%2 == 0 {
+									err = embed.Sleep(ctx, "late", func() time.Time { return time.Now().Add(pause()) })
 								}
-								return
+								if err != nil {
+									return err
+								}
 							}
+						})
+						g.mu.Lock()
+						defer g.mu.Unlock()
+						if err.Error() == "embed: the handler of the call has returned" {
+							outlived++
 						}
 					}()
 				}
@@ -334,7 +334,7 @@ func TestGoroutinesThatOutliveTheirHandler(t *testing.T) {
 				}
 				recorded := map[string]bool{}
 				for _, e := range journal {
-					key := fmt.Sprint(e.Kind, e.Key, "#", e.Occurrence)
+					key := fmt.Sprint(e.Branch, e.Kind, e.Key, "#", e.Occurrence)
 					if recorded[key] {
 						t.Errorf("seed %d: %s is recorded twice", seed, key)
 					}

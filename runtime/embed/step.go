@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 )
 
 // Step runs f and records its result in the journal of the task before it returns. Later runs of
@@ -24,48 +24,76 @@ import (
 // The result is recorded exactly once. F runs at least once: if the process dies before the result
 // is stored, f runs again with the same [IdempotencyKey].
 //
-// A step is identified by its name and, among steps of the same name, by their order. Steps that
-// run at the same time need different names: otherwise the second step fails, and so does the task.
-// The handler must wait for its goroutines that run steps. After it has returned, Step fails, and
-// the results of running steps are not recorded.
+// A step is identified by its branch, its name and, among steps of the same name, by their order.
+// Steps, sleeps and input requests of a branch follow one another: if two of them overlap, the
+// second one fails, and so does the task. Functions that work at the same time are branches of
+// their own; see [RunAll] and [Branch]. If a later run asks for a new step, but an earlier run has
+// recorded something else at that place of the branch, Step fails before it runs f, and so does the
+// task: give the tool another Version if its steps have changed. The handler must wait for its
+// goroutines that run steps. After it has returned, Step fails, and the results of running steps
+// are not recorded.
 //
 // The result is encoded as JSON and decoded again, in every run and in plain calls, so that all
-// runs see the same value. If f fails, Step returns a [*StepError], in every run; if ctx has ended,
-// the failure is not recorded. F must not ask the client for input or run steps.
+// runs see the same value. Step fails before it runs f if values of type T cannot pass through
+// JSON, such as functions, errors and other interfaces with methods. If f fails, or its result
+// turns out to have no JSON form, Step returns a [*StepError], in every run. So does a step whose
+// own ctx has ended meanwhile; if ctx had ended before, f does not run, and Step returns an error
+// that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. Only a step that the
+// end of the task or of its process has interrupted is not recorded. F must not ask the client for
+// input or run steps.
 func Step[T any](ctx context.Context, name string, f func(ctx context.Context) (T, error)) (T, error) {
-	return calls.Step(ctx, run(ctx), name, f)
+	return rerun.Step(ctx, run(ctx), name, f)
 }
 
 // StepError is the failure of the function of a [Step]. Its field Step is the name of the step, and
 // Text is the text of the function's error, which its method Error returns. Unwrap returns the
 // [*jsonrpc.Error] in the chain of the function's error, if there is one. Other errors in the chain
 // are lost, in every run: return what the handler must distinguish as part of the result.
-type StepError = calls.StepError
+type StepError = rerun.StepError
 
 // Sleep waits until the time that f returns, for example time.Now().Add(24 * time.Hour). F is
 // called once per call: the time is recorded, like the result of a [Step], and later runs of the
-// handler wait for the rest of it. If ctx ends first, Sleep returns its cause.
+// handler wait for the rest of it. If ctx ends first, the sleep is given up: Sleep returns an error
+// that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. The deadline of ctx is
+// recorded when the sleep begins, and later runs keep it.
 //
 // In a durable task, the wait survives a restart of the server. A handler that waits longer than
-// [task.Config].ParkAfter is parked, unless its ctx has a deadline: Sleep returns an error, the
-// handler returns it, and is called again, from its top, when the sleep ends. A task that expires
-// first never wakes: for sleeps of more than an hour, set DefaultTTL and MaxTTL of [task.Config].
-// Names of sleeps follow the rules for names of steps.
+// [task.Config].ParkAfter is parked: Sleep returns an error, the handler returns it, and is called
+// again, from its top, when the sleep ends. From then on, no step, no sleep and no input request of
+// the run begins: they fail with the same error. A task that expires first never wakes: for sleeps
+// of more than an hour, set DefaultTTL and MaxTTL of [task.Config]. Names of sleeps follow the
+// rules for names of steps.
 func Sleep(ctx context.Context, name string, f func() time.Time) error {
 	return run(ctx).Sleep(ctx, name, f)
 }
 
 // IdempotencyKey returns a key for the [Step] whose function has the context, or "" outside of a
 // step. If the step of a durable task runs again, the key is the same. All other keys
-// differ, also those of plain calls. Pass the key to a system that performs a request with a key
+// differ, also those of plain rerun. Pass the key to a system that performs a request with a key
 // only once.
-func IdempotencyKey(ctx context.Context) string { return calls.IdempotencyKey(ctx) }
+func IdempotencyKey(ctx context.Context) string { return rerun.IdempotencyKey(ctx) }
 
-// run returns the run of the handler that has the context. In a plain call, the run records
-// nothing.
-func run(ctx context.Context) *calls.Run {
-	if r := calls.FromContext(ctx); r != nil {
+// RunAll calls functions concurrently, waits for all of them, and returns the first error in their
+// order, or nil. Each function is a branch of the handler: its steps, sleeps and input requests
+// follow one another, and are independent of those of the other functions. A function must use the
+// context that it gets, which names the branch. While RunAll runs, the handler itself must not do
+// such an operation. A panic of a function fails the call.
+func RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
+	return run(ctx).RunAll(ctx, functions)
+}
+
+// Branch calls f with a context for a branch of the handler, and returns its error. A handler that
+// starts goroutines itself, instead of with [RunAll], gives each of them that runs steps, sleeps or
+// makes input requests a branch of its own. The name is one that no other branch below that of ctx
+// has. F must use the context that it gets.
+func Branch(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	return run(ctx).Branch(ctx, name, f)
+}
+
+// run returns the log of the handler that has the context. In a plain call, it records nothing.
+func run(ctx context.Context) *rerun.Log {
+	if r := rerun.FromContext(ctx); r != nil {
 		return r
 	}
-	return calls.New(ctx, calls.Options{Package: "embed"})
+	return rerun.New(ctx, rerun.Options{Package: "embed"})
 }

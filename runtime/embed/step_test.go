@@ -10,7 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/embed"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
@@ -21,8 +21,8 @@ type handler func(ctx context.Context) (string, error)
 
 // work runs a handler as a task.
 func (h handler) work(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-	r := calls.New(ctx, calls.Options{Package: "embed", Task: run})
-	result, err := h(calls.NewContext(ctx, r))
+	r := rerun.New(ctx, rerun.Options{Package: "embed", Task: run})
+	result, err := h(rerun.NewContext(ctx, r))
 	if _, _, fault := r.End(); fault != nil {
 		err = fault
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
-	"github.com/mcpwire/mcpwire/runtime/internal/replay"
-	"github.com/mcpwire/mcpwire/runtime/internal/rounds"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -44,7 +44,7 @@ type heldCall struct {
 
 // askedInput is an input request of a held call.
 type askedInput struct {
-	rounds.Request
+	modern.InputRequest
 	response chan json.RawMessage // buffers one
 }
 
@@ -68,7 +68,7 @@ func (h *heldCall) attached() *session.Request {
 
 // digestOf identifies a request in all its rounds.
 func digestOf(req *session.Request) string {
-	return replay.InputKey(req.Method, object.With(object.With(req.Params, "inputResponses", nil), "requestState", nil))
+	return rerun.InputKey(req.Method, object.With(object.With(req.Params, "inputResponses", nil), "requestState", nil))
 }
 
 // hold passes a request of a modern client to an upstream with sessions, and returns the result, or
@@ -137,9 +137,9 @@ func (l *link) endRound(h *heldCall) (result json.RawMessage, ok bool, err error
 	h.round++
 	h.request = nil
 	h.timer = time.AfterFunc(l.c.p.inputTimeout(), func() { h.cancel(errInputLate); l.c.release(h) })
-	var open []rounds.Request
+	var open []modern.InputRequest
 	for _, a := range h.asked {
-		open = append(open, a.Request)
+		open = append(open, a.InputRequest)
 	}
 	result, err = l.require(open, stateHeld+l.c.p.process+"."+h.id+"."+strconv.Itoa(h.round))
 	return result, true, err
@@ -296,7 +296,7 @@ func (h *heldCall) ask(ctx context.Context, method string, params json.RawMessag
 	a := &askedInput{response: make(chan json.RawMessage, 1)}
 	h.mu.Lock()
 	h.number++
-	a.Request = rounds.Request{Key: "input" + strconv.Itoa(h.number), Method: method, Params: slices.Clone(params)}
+	a.InputRequest = modern.InputRequest{Key: "input" + strconv.Itoa(h.number), Method: method, Params: slices.Clone(params)}
 	h.asked = append(h.asked, a)
 	h.mu.Unlock()
 	h.signal()

@@ -16,7 +16,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
-	"github.com/mcpwire/mcpwire/runtime/internal/rounds"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -117,7 +116,7 @@ func (l *link) callOver(ctx context.Context, conn *connection, req *session.Requ
 
 // withState adds the name of the upstream to the requestState of a result that asks for input.
 func (l *link) withState(result json.RawMessage) json.RawMessage {
-	if _, ok := rounds.Read(result); !ok {
+	if _, ok := modern.ReadRequired(result); !ok {
 		return result
 	}
 	state, ok := textOf(result, "requestState")
@@ -218,8 +217,8 @@ type inRounds struct {
 
 // Call implements [jsonrpc.Caller].
 func (x *inRounds) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	result, _, err := rounds.Call(ctx, x.to, method, params, x.l.c.p.maxRounds(), x.respond)
-	if err == rounds.ErrLimit {
+	result, _, err := modern.CallInRounds(ctx, x.to, method, params, x.l.c.p.maxRounds(), x.respond)
+	if err == modern.ErrRounds {
 		err = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "upstream " + x.l.up.Name + " asks for input too often"}
 	}
 	return result, err
@@ -229,13 +228,13 @@ func (x *inRounds) Call(ctx context.Context, method string, params codec.Encoder
 const maxInputRequests = 64
 
 // respond passes input requests to the client, all at once, and returns the responses.
-func (x *inRounds) respond(ctx context.Context, requests []rounds.Request) ([]rounds.Response, error) {
+func (x *inRounds) respond(ctx context.Context, requests []modern.InputRequest) ([]modern.InputResponse, error) {
 	if len(requests) > maxInputRequests {
 		return nil, fmt.Errorf("proxy: upstream %s makes %d input requests at once", x.l.up.Name, len(requests))
 	}
 	ctx, cancel := context.WithCancelCause(session.NewContext(ctx, x.req))
 	defer cancel(nil)
-	responses := make([]rounds.Response, len(requests))
+	responses := make([]modern.InputResponse, len(requests))
 	done := make(chan struct{})
 	for i, in := range requests {
 		go func() { // ends with ctx or the client's response
@@ -244,7 +243,7 @@ func (x *inRounds) respond(ctx context.Context, requests []rounds.Request) ([]ro
 			if err != nil {
 				cancel(fmt.Errorf("input request %s of upstream %s: %w", in.Method, x.l.up.Name, err))
 			}
-			responses[i] = rounds.Response{Key: in.Key, Text: text}
+			responses[i] = modern.InputResponse{Key: in.Key, Text: text}
 		}()
 	}
 	for range requests {
@@ -261,7 +260,7 @@ func (x *inRounds) respond(ctx context.Context, requests []rounds.Request) ([]ro
 }
 
 // askFor passes an input request to the client, over its session.
-func (c *client) askFor(ctx context.Context, in rounds.Request) (json.RawMessage, error) {
+func (c *client) askFor(ctx context.Context, in modern.InputRequest) (json.RawMessage, error) {
 	switch in.Method {
 	case mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodRootsList:
 	default:
@@ -285,9 +284,9 @@ func (l *link) requirePages(req *session.Request, result json.RawMessage, err er
 	if limit := l.c.p.maxRounds(); limit >= 0 && pages >= limit {
 		return nil, err
 	}
-	var asked []rounds.Request
+	var asked []modern.InputRequest
 	for i, page := range elements(failed.Data, "elicitations") {
-		asked = append(asked, rounds.Request{
+		asked = append(asked, modern.InputRequest{
 			Key: "page" + strconv.Itoa(i+1), Method: mcp.MethodElicitationCreate, Params: object.With(object.With(page, "elicitationId", nil), "mode", quote("url")),
 		})
 	}
@@ -316,7 +315,7 @@ func pagesVisited(params json.RawMessage) error {
 }
 
 // require returns a result that asks the client for input.
-func (l *link) require(asked []rounds.Request, state string) (json.RawMessage, error) {
+func (l *link) require(asked []modern.InputRequest, state string) (json.RawMessage, error) {
 	requests := json.RawMessage(`{}`)
 	for _, in := range asked {
 		request := object.With(json.RawMessage(`{}`), "method", quote(in.Method))

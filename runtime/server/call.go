@@ -11,7 +11,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -30,7 +30,7 @@ type Call struct {
 	rounds bool
 	number int                       // of rounds that have ended
 	tool   *tool                     // the one that is called; nil for prompts and resources
-	replay atomic.Pointer[calls.Run] // nil until the call makes input requests or runs steps
+	log    atomic.Pointer[rerun.Log] // nil until the call makes input requests or runs steps
 }
 
 func newCall(ctx context.Context, p *peer) *Call { return &Call{p: p, ctx: ctx} }

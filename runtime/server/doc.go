@@ -53,8 +53,9 @@
 // call: the client makes the call again with the responses, and the handler runs again from its
 // top. The methods of [Call] are the same: an input request without a response fails with an
 // [*InputRequiredError], which the handler returns, and later runs get the response at once. [Step]
-// runs a function once in all rounds. [Call.RunAll] makes several input requests in one round. What
-// a call knows so far passes through the client in sealed form; see [Config].StateKeys.
+// runs a function once in all rounds. [Call.RunAll] makes several input requests in one round, at
+// most 64. What a call knows so far passes through the client in sealed form; see
+// [Config].StateKeys.
 //
 // # Requests without a session
 //

@@ -21,9 +21,9 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
@@ -240,6 +240,12 @@ func withDefaults(schema, values, zero json.RawMessage) (json.RawMessage, error)
 // wraps [ErrAnswer] if the response does not comply with the schema, with [session.ErrTimeout]
 // after [Config.InputTimeout], and with a [*jsonrpc.Error] if the client responds with one. In
 // revisions without sessions, it fails with an [*InputRequiredError] until there is a response.
+//
+// If the deadline of ctx passes, or ctx is cancelled, the form is withdrawn, and ElicitForm returns
+// an error that wraps [context.DeadlineExceeded] or [context.Canceled]. Where the handler runs
+// again, that is recorded like a response: later runs get the same error, and keep the deadline of
+// the first one. In revisions without sessions, a response in the round after the deadline still
+// counts. [Call.ElicitURL], [Call.Sample] and [Call.Roots] do the same.
 func (c *Call) ElicitForm(ctx context.Context, params *mcp.ElicitRequestFormParams) (*mcp.ElicitResult, error) {
 	result, err := c.elicitForm(ctx, params)
 	if err != nil || result.Action != mcp.ElicitActionAccept {
@@ -323,13 +329,14 @@ func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormPara
 
 // elicit sends an elicitation to the client and returns its result.
 func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	if err := calls.InStep(ctx, mcp.MethodElicitationCreate); err != nil {
-		return nil, err
-	}
 	if c.modern() { // without elicitationId; a form is unchanged
 		params = mcp.Project(c.Revision(), params)
 	}
-	outcome, err := c.client().Elicit(ctx, params)
+	var outcome mcp.ElicitOutcome
+	err := c.recording().Direct(ctx, mcp.MethodElicitationCreate, func() (err error) {
+		outcome, err = c.client().Elicit(ctx, params)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -421,8 +428,8 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	if replays && c.modern() {
 		return c.elicitURLInResult(ctx, message, page, id, false)
 	}
-	if err := calls.InStep(ctx, mcp.MethodElicitationCreate); err != nil {
-		return "", err
+	if err := rerun.InStep(ctx, mcp.MethodElicitationCreate); err != nil {
+		return "", err // before a page is registered
 	}
 	if c.modern() {
 		params, err := c.modernURLParams(message, page, id)
@@ -463,7 +470,7 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 }
 
 // elicitURLInResult is ElicitURL for a plain modern call. A generated id differs from run to run,
-// so that the request is known by the page with "{id}". For transient, see [replay.Request].
+// so that the request is known by the page with "{id}". For transient, see [rerun.Request].
 func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, transient bool) (mcp.ElicitAction, error) {
 	known := &mcp.ElicitRequestURLParams{Message: message, URL: page}
 	result, err := c.elicitInResult(ctx, known, transient, func() (mcp.ElicitRequestParams, error) { return c.modernURLParams(message, page, id) })

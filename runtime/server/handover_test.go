@@ -306,14 +306,17 @@ func TestStepThatBeganBeforeTaskDelaysParking(t *testing.T) {
 			defer cancel()
 			done := make(chan error)
 			go func() { // ends with the step
-				_, err := server.Step(ctx, c, "long", func(ctx context.Context) (int, error) {
-					steps++
-					select {
-					case <-time.After(10 * time.Minute):
-						return steps, nil
-					case <-ctx.Done():
-						return 0, context.Cause(ctx)
-					}
+				err := server.Branch(ctx, c, "long", func(ctx context.Context) error {
+					_, err := server.Step(ctx, c, "long", func(ctx context.Context) (int, error) {
+						steps++
+						select {
+						case <-time.After(10 * time.Minute):
+							return steps, nil
+						case <-ctx.Done():
+							return 0, context.Cause(ctx)
+						}
+					})
+					return err
 				})
 				select {
 				case done <- err:

@@ -258,7 +258,7 @@ func TestChangedHandlerOfDurableTaskFails(t *testing.T) {
 	}{
 		{"same", nil, false, "accept Ada"},
 		{"changed without a new version", nil, true,
-			`-32603 internal error: handler is not deterministic: an earlier run asked for step "step of Old?" (occurrence 1), this run asked for step "step of New?" (occurrence 1) instead`},
+			`-32603 internal error: handler is not deterministic: an earlier run asked for step "step of Old?", this run asks for step "step of New?" instead; a handler whose steps have changed needs another Version`},
 		{"another version", []server.ToolOption{server.Version("2")}, true,
 			`-32603 internal error: version "1" of tool "do" has begun this task, and version "2" does not continue it`},
 		{"an accepted version", []server.ToolOption{server.Version("2", "0", "1")}, false, "accept Ada"},
@@ -460,19 +460,21 @@ func TestHandlerThatIgnoresShutdownRunsAgain(t *testing.T) {
 	}
 }
 
-func TestSleepsOfOneNameAtTheSameTimeFail(t *testing.T) {
+func TestOverlappingSleepsOfOneBranchFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
 			nap := func(ctx context.Context) error {
 				return server.Sleep(ctx, c, "nap", func() time.Time { return time.Now().Add(time.Hour) })
 			}
-			later := func(ctx context.Context) error {
+			later := make(chan error)
+			err := errors.Join(nap(ctx), c.RunAll(ctx, nap, nap)) // one after the other, and in branches
+			go func() {                                           // ends with the error
 				time.Sleep(time.Millisecond)
-				return nap(ctx)
-			}
-			return "rested", errors.Join(nap(ctx), c.RunAll(ctx, nap, later))
+				later <- nap(ctx)
+			}()
+			return "rested", errors.Join(err, nap(ctx), <-later)
 		})
-		if got := d.result(d.call()); !strings.Contains(got, `sleep "nap" is running already`) {
+		if got := d.result(d.call()); !strings.Contains(got, `sleep "nap" begins while sleep "nap" (occurrence 2) is running`) {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -520,9 +522,8 @@ func (s *scripted) serve(_ context.Context, req *session.Request) (codec.Encoder
 	return session.Raw(s.respond(req.Method, string(req.Params))), nil
 }
 
-// A branch of a handler that goes on while another one is parked runs its steps, and the handler
-// runs again only for what it still waits for.
-func TestStepsContinueWhileHandlerIsBeingParked(t *testing.T) {
+// No step begins once the handler is being parked, in any branch: the handler runs it again.
+func TestNoStepBeginsWhileHandlerIsBeingParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		steps := 0
 		d := newDurable(t, func(ctx context.Context, c *server.Call) (name string, err error) {
@@ -539,7 +540,7 @@ func TestStepsContinueWhileHandlerIsBeingParked(t *testing.T) {
 		id := d.call()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		equal(t, "steps before the answer", 1, steps)
+		equal(t, "steps before the answer", 0, steps)
 		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
 		equal(t, "result", "accept Ada", d.result(id))
 		equal(t, "steps", 1, steps)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -39,7 +39,7 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 		}
 		return result.Roots, nil
 	}
-	if err := calls.InStep(ctx, mcp.MethodRootsList); err != nil {
+	if err := rerun.InStep(ctx, mcp.MethodRootsList); err != nil {
 		return nil, err
 	}
 	if _, isTask := c.Task(); isTask || c.modern() || client == nil || client.Roots.ListChanged == nil || !*client.Roots.ListChanged {
@@ -49,7 +49,11 @@ func (c *Call) Roots(ctx context.Context) ([]mcp.Root, error) {
 }
 
 func (c *Call) askRoots(ctx context.Context) ([]mcp.Root, error) {
-	result, err := c.client().ListRoots(ctx, nil)
+	var result *mcp.ListRootsResult
+	err := c.recording().Direct(ctx, mcp.MethodRootsList, func() (err error) {
+		result, err = c.client().ListRoots(ctx, nil)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -12,19 +12,24 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/replay"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// InputRequiredError is returned in a call of a revision without sessions: by an input request that
-// has no response yet, and by a [Step] that does not begin for that reason. In a task of a
-// [Durable] tool, an input request or a [Sleep] also returns it after a wait of
-// [task.Config].ParkAfter, unless its context has a deadline. The handler returns the error,
-// wrapped or not. The server calls the handler again, from its top, when the client has sent the
-// responses, or when the sleep ends; see [Step] for the consequences.
+// InputRequiredError ends a run of a handler that the server calls again, from its top; see [Step]
+// for the consequences. In a call of a revision without sessions, an input request that has no
+// response yet returns it: the handler is called again when the client has sent the responses. In a
+// task of a [Durable] tool, an input request or a [Sleep] returns it after a wait of
+// [task.Config].ParkAfter, or when the server shuts down: the handler is called again when the
+// response or the time has come, or by the next process. The handler returns the error, wrapped or
+// not.
+//
+// From then on, no [Step], no sleep and no input request of the run begins, in any branch: they
+// fail with an InputRequiredError, too. A compensation in a defer, or a fallback for the error,
+// therefore has no effect. What earlier runs have recorded is still returned. In a revision without
+// sessions, the other functions of a [Call.RunAll] add their input requests to the round.
 //
 // The input requests and sleeps of the call decide, not the error that is returned. Even if the
 // handler or its middleware returns something else, the server asks the client for the input and
@@ -32,7 +37,7 @@ import (
 //
 // Its field Method is that of the input request, such as elicitation/create, or "" for a step and a
 // sleep.
-type InputRequiredError = calls.InputRequiredError
+type InputRequiredError = rerun.InputRequiredError
 
 // InputName returns a context for an input request, such as that of [Elicit]. In revisions without
 // sessions, the client gets the request under this key of inputRequests, and sends the response
@@ -40,52 +45,44 @@ type InputRequiredError = calls.InputRequiredError
 // added. By default, the server generates a key. In revisions with sessions, InputName has no
 // effect.
 func InputName(ctx context.Context, name string) context.Context {
-	return replay.WithName(ctx, name)
+	return rerun.WithName(ctx, name)
 }
 
 // RunAll calls functions concurrently, waits for all of them, and returns the first error in their
-// order, or nil. Input requests of the functions reach the client together: in revisions without
-// sessions, in one round. Concurrent requests with equal params may get each other's responses. If
-// that matters, give them different params, such as messages. A panic of a function fails the call.
+// order, or nil. Each function is a branch of the handler: its [Step] calls, sleeps and input
+// requests follow one another, and are independent of those of the other functions. A function must
+// use the context that it gets, which names the branch. While RunAll runs, the handler itself must
+// not do such an operation. A panic of a function fails the call.
+//
+// Input requests of the functions reach the client together: in revisions without sessions, in one
+// round. A call may have 64 open input requests; more of them fail, and so does the call.
 func (c *Call) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
-	failed := make([]error, len(functions))
-	done := make(chan struct{})
-	for i, f := range functions {
-		go func() { // ends with f
-			defer func() { done <- struct{}{} }()
-			failed[i] = boundary.ErrGoexit // unless f returns
-			failed[i] = boundary.Run(func() error { return f(ctx) })
-		}()
-	}
-	for range functions {
-		<-done
-	}
-	var first error
-	for _, err := range failed {
-		switch p := err.(type) {
-		case *boundary.Panic:
-			panic(p) // in the goroutine of the handler
-		case nil:
-		default:
-			if first == nil {
-				first = err
-			}
-		}
-	}
-	return first
+	return c.recording().RunAll(ctx, functions)
 }
 
-// recording returns the run of the call. It starts one on first use.
-func (c *Call) recording() *calls.Run {
-	if r := c.replay.Load(); r != nil {
-		return r
+// Branch calls f with a context for a branch of the handler, and returns its error. A handler that
+// starts goroutines itself, instead of with [Call.RunAll], gives each of them that runs steps,
+// sleeps or makes input requests a branch of its own. The name is one that no other branch below
+// that of ctx has. F must use the context that it gets.
+//
+//	go func() {
+//		done <- server.Branch(ctx, c, "mail", func(ctx context.Context) error { … })
+//	}()
+func Branch(ctx context.Context, c *Call, name string, f func(ctx context.Context) error) error {
+	return c.recording().Branch(ctx, name, f)
+}
+
+// recording returns the log of the run. It begins one on first use.
+func (c *Call) recording() *rerun.Log {
+	if l := c.log.Load(); l != nil {
+		return l
 	}
 	run, _ := c.Task()
-	r := calls.New(c.ctx, calls.Options{Package: "server", Task: run, Rounds: c.rounds && c.inRounds()})
-	if !c.replay.CompareAndSwap(nil, r) {
-		return c.replay.Load()
+	l := rerun.New(c.ctx, rerun.Options{Package: "server", Task: run, Rounds: c.rounds && c.inRounds()})
+	if !c.log.CompareAndSwap(nil, l) {
+		return c.log.Load()
 	}
-	return r
+	return l
 }
 
 // beforeTask is the function for [receiver.Pending.BeforeTask].
@@ -110,10 +107,10 @@ func (c *Call) replays() bool {
 // ask returns the response to an input request of a call that replays. It calls prepare if there is
 // none yet. Params identify the request, so all runs encode them in the same way.
 func (c *Call) ask(ctx context.Context, method string, params codec.Encoder, transient bool, prepare func() (mcp.InputRequest, error)) (json.RawMessage, error) {
-	if err := calls.InStep(ctx, method); err != nil {
+	if err := rerun.InStep(ctx, method); err != nil {
 		return nil, err
 	}
-	request := &replay.Request{Method: method, Transient: transient}
+	request := &rerun.Request{Method: method, Transient: transient}
 	if params != nil {
 		var err error
 		if request.Params, err = codec.Marshal(params); err != nil {
@@ -165,7 +162,7 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 	}
 	req, _ := session.FromContext(c.ctx)
 	raw, _ := codec.Member(req.Params, "inputResponses")
-	var pending []replay.Asked // the handler asks again
+	var pending []rerun.Asked // the handler asks again
 	for i := range state.Asked {
 		asked := &state.Asked[i]
 		response, ok := responses[asked.Name]
@@ -180,21 +177,21 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 		state.Entries = append(state.Entries, asked.Entry(text))
 	}
 	c.number = state.Round
-	c.replay.Store(calls.New(c.ctx, calls.Options{Package: "server", ID: state.Call, Rounds: true, Earlier: state.Entries, Pending: pending}))
+	c.log.Store(rerun.New(c.ctx, rerun.Options{Package: "server", ID: state.Call, Rounds: true, Earlier: state.Entries, Pending: pending}))
 	return nil
 }
 
 // openState opens a sealed state. It fails if the state does not belong to the request.
-func (c *Call) openState(name, sealed string) (*replay.State, error) {
+func (c *Call) openState(name, sealed string) (*rerun.State, error) {
 	s := c.p.s
 	if len(sealed) > s.cfg.MaxState {
 		return nil, fmt.Errorf("longer than %d bytes", s.cfg.MaxState)
 	}
 	state, err := s.keys.OpenState(c.stateContext(name), sealed, s.now())
 	switch {
-	case errors.Is(err, replay.ErrKey):
+	case errors.Is(err, rerun.ErrKey):
 		return nil, errors.New("sealed with a key that this server does not have")
-	case errors.Is(err, replay.ErrExpired):
+	case errors.Is(err, rerun.ErrExpired):
 		return nil, errors.New("expired")
 	case err != nil:
 		return nil, errors.New("not issued for this request")
@@ -219,26 +216,26 @@ func (t *tool) continues(version string) bool {
 }
 
 // stateContext returns the identity of the call, to which its state is bound.
-func (c *Call) stateContext(name string) *replay.Context {
+func (c *Call) stateContext(name string) *rerun.Context {
 	req, _ := session.FromContext(c.ctx)
 	arguments, ok := codec.Member(req.Params, "arguments")
 	if !ok {
 		arguments = json.RawMessage(`{}`)
 	}
-	return &replay.Context{Principal: c.Principal(), Method: req.Method, Name: name, Arguments: arguments}
+	return &rerun.Context{Principal: c.Principal(), Method: req.Method, Name: name, Arguments: arguments}
 }
 
 // end ends the run of the handler, which has returned err. It returns the result that asks for
 // input if the handler made an input request without a response. It fails if the run is not valid.
 // For other calls it returns nil.
 func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
-	r := c.replay.Load()
+	r := c.log.Load()
 	if r == nil {
 		return nil, nil
 	}
 	entries, open, fault := r.End()
 	if fault != nil {
-		if calls.Invalid(fault) {
+		if rerun.Invalid(fault) {
 			fault = c.invalidRun(name, fault)
 		}
 		return nil, fault
@@ -256,7 +253,7 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 	if cfg.MaxRounds > 0 && c.number >= cfg.MaxRounds {
 		return nil, c.invalidRun(name, fmt.Errorf("the call needs input again after %d rounds, which is the limit", c.number))
 	}
-	state := &replay.State{Call: r.ID(), Version: c.tool.functionVersion(), Round: c.number + 1, Expires: c.p.s.now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]replay.Asked, len(open))}
+	state := &rerun.State{Call: r.ID(), Version: c.tool.functionVersion(), Round: c.number + 1, Expires: c.p.s.now().Add(cfg.stateTTL()), Entries: entries, Asked: make([]rerun.Asked, len(open))}
 	result := &mcp.InputRequiredResult{ResultType: modern.ResultInputRequired, InputRequests: make(mcp.InputRequests, len(open))}
 	for i, o := range open {
 		state.Asked[i] = o.Asked

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/internal/replay"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
@@ -18,8 +18,8 @@ import (
 // have any content although they are sealed with the key of the server. The server answers with a
 // valid message, and calls no handler for the former.
 func FuzzRequestState(f *testing.F) {
-	secret := bytes.Repeat([]byte("k"), replay.MinKey)
-	keys := replay.NewKeys(secret)
+	secret := bytes.Repeat([]byte("k"), rerun.MinKey)
+	keys := rerun.NewKeys(secret)
 	var log bytes.Buffer
 	s := server.New("test", "1", &server.Config{
 		StateKeys: [][]byte{secret}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -39,15 +39,15 @@ func FuzzRequestState(f *testing.F) {
 		return name, err
 	})
 	c := connectRounds(f, s)
-	of := &replay.Context{Method: "tools/call", Name: "do", Arguments: json.RawMessage(`{}`)}
+	of := &rerun.Context{Method: "tools/call", Name: "do", Arguments: json.RawMessage(`{}`)}
 	if result, failed := c.send("tools/call", do, nil); failed != nil || part(string(result), "resultType") != `"input_required"` {
 		f.Fatalf("got %s, %v", result, failed)
 	} else {
-		f.Add("", 1, byte(replay.KindStep), "s", 1, `{"n":1}`, false, part(string(result), "inputRequests"), "elicitation/create", `{"x":{"action":"cancel"}}`)
+		f.Add("", 1, byte(rerun.KindStep), "s", 1, `{"n":1}`, false, part(string(result), "inputRequests"), "elicitation/create", `{"x":{"action":"cancel"}}`)
 	}
-	f.Add("x", 1, byte(replay.KindStep), "s", 1, `{"n":1}`, true, "x", "elicitation/create", `{"x":{"action":"accept","content":{"name":"Ann"}}}`)
+	f.Add("x", 1, byte(rerun.KindStep), "s", 1, `{"n":1}`, true, "x", "elicitation/create", `{"x":{"action":"accept","content":{"name":"Ann"}}}`)
 	f.Add("AQ", -1, byte(9), "s", -1, `{`, false, "x", "roots/list", `{"x":{"roots":[]}}`)
-	f.Add("", 1<<40, byte(replay.KindInput), replay.InputKey("roots/list", nil), 1, "\xff", false, "\xff", "ping", `{"\xff":7}`)
+	f.Add("", 1<<40, byte(rerun.KindInput), rerun.InputKey("roots/list", nil), 1, "\xff", false, "\xff", "ping", `{"\xff":7}`)
 	f.Fuzz(func(t *testing.T, made string, round int, kind byte, key string, occurrence int, result string, failed bool, name, method, responses string) {
 		if codec.Valid([]byte(responses)) != nil {
 			return // the request is not one, even if only because a member name appears twice
@@ -69,11 +69,11 @@ func FuzzRequestState(f *testing.F) {
 		if fault := send(made); fault == nil || fault.Code != jsonrpc.CodeInvalidParams || calls > before {
 			t.Errorf("the state %q is accepted: %v", made, fault)
 		}
-		id := replay.ID{Kind: replay.Kind(kind), Key: key, Occurrence: occurrence}
-		send(keys.SealState(of, &replay.State{
+		id := rerun.ID{Kind: rerun.Kind(kind), Key: key, Occurrence: occurrence}
+		send(keys.SealState(of, &rerun.State{
 			Call: made, Round: round, Expires: time.Now().Add(time.Hour),
-			Entries: []replay.Entry{{ID: id, Label: method, Result: json.RawMessage(result), Failed: failed}},
-			Asked:   []replay.Asked{{ID: id, Label: made, Method: method, Name: name}, {ID: id, Method: method, Name: name}},
+			Entries: []rerun.Entry{{ID: id, Label: method, Result: json.RawMessage(result), Failed: failed}},
+			Asked:   []rerun.Asked{{ID: id, Label: made, Method: method, Name: name}, {ID: id, Method: method, Name: name}},
 		}))
 		if bytes.Contains(log.Bytes(), []byte("panicked")) || bytes.Contains(log.Bytes(), []byte("not encoded")) {
 			t.Errorf("logged %s", log.Bytes())

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task/requestor"
 )
@@ -30,9 +29,10 @@ func (c *Call) Sample(ctx context.Context, params *mcp.CreateMessageRequestParam
 	if params != nil && c.replays() {
 		outcome, err = c.sampleInResult(ctx, params)
 	} else if err = c.checkSampling(params); err == nil {
-		if err = calls.InStep(ctx, mcp.MethodSamplingCreateMessage); err == nil {
+		err = c.recording().Direct(ctx, mcp.MethodSamplingCreateMessage, func() (err error) {
 			outcome, err = c.client().CreateMessage(ctx, c.projectSampling(params))
-		}
+			return err
+		})
 	}
 	if err != nil {
 		return nil, err

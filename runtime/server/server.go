@@ -18,7 +18,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/replay"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/internal/scope"
 	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -258,8 +258,8 @@ type Server struct {
 	limits     *principalLimits // of modern requests
 	detached   *peer            // for calls that belong to no session, such as those of recovered tasks
 
-	keys  *replay.Keys // for what passes through clients
-	forms sync.Map     // of the types of Elicit; a [reflect.Type] has a *typeForm
+	keys  *rerun.Keys // for what passes through clients
+	forms sync.Map    // of the types of Elicit; a [reflect.Type] has a *typeForm
 
 	clientTasks    *requestor.Tasks // tasks that clients run
 	taskMiddleware session.Config   // the middleware of clientTasks
@@ -307,7 +307,7 @@ func New(name, version string, cfg *Config) *Server {
 	s.prompts = newSet[*prompt](s, KindPrompt, mcp.MethodNotificationsPromptsListChanged)
 	s.taskMiddleware.Logger = s.cfg.Session.Logger
 	s.clientTasks = requestor.Attach(&s.taskMiddleware)
-	s.keys = replay.NewKeys(s.cfg.StateKeys...)
+	s.keys = rerun.NewKeys(s.cfg.StateKeys...)
 	s.cfg.StateKeys = nil
 	s.detached = newPeer(s)
 	if s.cfg.Middleware != nil {
@@ -381,8 +381,8 @@ func (cfg *Config) complete(name, version string) (mistakes []error) {
 		cfg.MaxRounds = DefaultMaxRounds
 	}
 	for i, key := range cfg.StateKeys {
-		if len(key) < replay.MinKey {
-			mistakes = append(mistakes, fmt.Errorf("server: StateKeys: key %d has %d bytes, want at least %d", i, len(key), replay.MinKey))
+		if len(key) < rerun.MinKey {
+			mistakes = append(mistakes, fmt.Errorf("server: StateKeys: key %d has %d bytes, want at least %d", i, len(key), rerun.MinKey))
 		}
 	}
 	if cfg.MaxToolRounds == 0 {

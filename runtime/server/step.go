@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 )
 
 // Step runs f and records its result. Later runs of the handler get the recorded result, and do not
@@ -30,36 +30,45 @@ import (
 //   - In other tasks, and in plain calls of sessions, the handler runs once. Nothing is recorded,
 //     and Step just runs f.
 //
-// In a task of a Durable tool, the result is recorded exactly once, and all later runs of the
+// In a task of a Durable tool, the outcome is recorded exactly once, and all later runs of the
 // handler get it. The effect of f is at least once: f runs again if the process dies before the
 // result is stored. In a plain call, f also runs again if the client repeats the request of a round
 // before the step. Each time, f has the same [IdempotencyKey]. To make the effect happen only once,
 // pass the key to a system that performs requests with the same key once.
 //
-// A step is known by its name and, among steps of the same name, by its place in their order. Steps
-// that run at the same time need different names: a second one fails, and so does the call. After
-// the first input request without a response, a step that has not begun fails with an
-// [*InputRequiredError]. Wait for goroutines that run steps before the handler returns: later, Step
-// fails, and the results of steps that are still running may be lost.
+// A step is known by its branch, its name and, among steps of the same name, by its place in their
+// order. Steps, sleeps and input requests of a branch follow one another: if two of them overlap,
+// the second one fails, and so does the call. Functions that work at the same time are branches of
+// their own; see [Call.RunAll] and [Branch]. If a later run asks for a new step, but an earlier run
+// has recorded something else at that place of the branch, Step fails before it runs f, and so does
+// the call: give the tool another [Version] if its steps have changed. Once the run has ended with
+// an [*InputRequiredError], steps that have not begun fail with one. Wait for goroutines that run
+// steps before the handler returns: later, Step fails, and the results of steps that are still
+// running may be lost.
 //
 // The result is encoded as JSON and decoded again, in every run, so that all runs see the same
-// value. If f fails, Step returns a [*StepError], in every run; if ctx has ended, the failure is
-// not recorded. F must not make input requests or run steps.
+// value. Step fails before it runs f if values of type T cannot pass through JSON, such as
+// functions, errors and other interfaces with methods. If f fails, or its result turns out to have
+// no JSON form, Step returns a [*StepError], in every run. So does a step whose own ctx has ended
+// meanwhile, for example because of a timeout; if ctx had ended before, f does not run, and Step
+// returns an error that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. Only
+// a step that the end of the call itself has interrupted is not recorded. F must not make input
+// requests or run steps.
 func Step[T any](ctx context.Context, c *Call, name string, f func(ctx context.Context) (T, error)) (T, error) {
-	return calls.Step(ctx, c.recording(), name, wrapStep(c, name, f))
+	return rerun.Step(ctx, c.recording(), name, wrapStep(c, name, f))
 }
 
 // StepError is the failure of the function of a [Step]. Its field Step is the name of the step, and
 // Text is the text of the function's error, which its method Error returns. Unwrap returns the
 // [*jsonrpc.Error] in the chain of the function's error, if there is one. Other errors in the chain
 // are lost, in every run: return what the handler must distinguish as part of the result.
-type StepError = calls.StepError
+type StepError = rerun.StepError
 
 // IdempotencyKey returns a key for the [Step] whose function has the context, or "" outside of a
 // step. If the step runs again, because a client repeats an earlier round or a task is re-run, the
 // key is the same. Other steps and other calls have other keys. Pass it to a system that performs a
 // request with a key only once.
-func IdempotencyKey(ctx context.Context) string { return calls.IdempotencyKey(ctx) }
+func IdempotencyKey(ctx context.Context) string { return rerun.IdempotencyKey(ctx) }
 
 // Sleep waits until the time that f returns, for example time.Now().Add(24 * time.Hour). F is
 // called once per call: the time is recorded, like the result of a [Step], and later runs of the
@@ -68,12 +77,14 @@ func IdempotencyKey(ctx context.Context) string { return calls.IdempotencyKey(ct
 // In a task of a [Durable] tool, the wait survives a restart of the server. A handler that waits
 // longer than [task.Config].ParkAfter is parked: Sleep returns an [*InputRequiredError], the
 // handler returns it, and the server calls the handler again, from its top, when the sleep ends. A
-// handler that waits with a deadline of its own in ctx is not parked, because the next run would
-// not know the deadline. A task that expires first never wakes: for sleeps of more than an hour,
-// set DefaultTTL and MaxTTL of [Config].Tasks. A plain call waits as long as its client does; in
-// revisions without sessions, an input request of another goroutine ends the wait with an
-// [*InputRequiredError], and the next round waits for the rest. Names of sleeps follow the rules for
-// names of steps. If ctx ends first, Sleep returns its cause.
+// task that expires first never wakes: for sleeps of more than an hour, set DefaultTTL and MaxTTL
+// of [Config].Tasks. A plain call waits as long as its client does; in revisions without sessions,
+// an input request of another branch ends the wait with an [*InputRequiredError], and the next
+// round waits for the rest. Names of sleeps follow the rules for names of steps.
+//
+// If ctx ends first, the sleep is given up: Sleep returns an error that wraps
+// [context.DeadlineExceeded] or [context.Canceled], in every run. The deadline of ctx is recorded
+// when the sleep begins, and later runs keep it.
 func Sleep(ctx context.Context, c *Call, name string, f func() time.Time) error {
 	return c.recording().Sleep(ctx, name, f)
 }

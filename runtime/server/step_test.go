@@ -153,6 +153,8 @@ func TestFailureOfStepIsRecorded(t *testing.T) {
 	}
 }
 
+const remedies = "operations of one branch follow one another; call functions concurrently with RunAll, or give a goroutine a branch of its own with Branch, and use the context that the function gets"
+
 func TestMisuseOfSteps(t *testing.T) {
 	step := func(ctx context.Context, c *server.Call, name string, f func(ctx context.Context) error) error {
 		_, err := server.Step(ctx, c, name, func(ctx context.Context) (int, error) { return 0, f(ctx) })
@@ -186,17 +188,41 @@ func TestMisuseOfSteps(t *testing.T) {
 		{"roots in a step", func(ctx context.Context, c *server.Call) error {
 			return step(ctx, c, "s", func(ctx context.Context) error { _, err := c.Roots(ctx); return err })
 		}, `server: roots/list in step "s"`},
-		{"one name twice at the same time", func(ctx context.Context, c *server.Call) error {
+		{"overlapping steps of one branch", func(ctx context.Context, c *server.Call) error {
 			begun, both := make(chan struct{}), make(chan struct{})
-			return c.RunAll(ctx, func(ctx context.Context) error {
-				return step(ctx, c, "s", func(context.Context) error { close(begun); <-both; return nil })
-			}, func(ctx context.Context) error {
+			go func() { // ends with the step
 				<-begun
 				defer close(both)
-				step(ctx, c, "s", func(context.Context) error { return nil })
-				return nil
-			})
-		}, `-32603 internal error: step "s" is running already: steps that run at the same time need different names`},
+				step(ctx, c, "t", func(context.Context) error { return nil })
+			}()
+			return step(ctx, c, "s", func(context.Context) error { close(begun); <-both; return nil })
+		}, `-32603 internal error: server: step "t" begins while step "s" is running in the same branch: ` + remedies},
+		{"step of the handler during RunAll", func(ctx context.Context, c *server.Call) error {
+			return c.RunAll(ctx, func(context.Context) error { return step(ctx, c, "s", nil) })
+		}, `-32603 internal error: server: step "s" begins while RunAll is running in the same branch: ` + remedies},
+		{"form during a step", func(ctx context.Context, c *server.Call) error {
+			begun, both := make(chan struct{}), make(chan struct{})
+			go func() { // ends with the request
+				<-begun
+				defer close(both)
+				askName(ctx, c, "Who?")
+			}()
+			return step(ctx, c, "s", func(context.Context) error { close(begun); <-both; return nil })
+		}, `-32603 internal error: server: elicitation/create begins while step "s" is running in the same branch: ` + remedies},
+		{"branch without a name", func(ctx context.Context, c *server.Call) error {
+			return server.Branch(ctx, c, "", nil)
+		}, "server: branch without a name"},
+		{"branch without a function", func(ctx context.Context, c *server.Call) error {
+			return server.Branch(ctx, c, "b", nil)
+		}, `server: branch "b": nil function`},
+		{"two branches of one name", func(ctx context.Context, c *server.Call) error {
+			for range 2 {
+				if err := server.Branch(ctx, c, "b", func(context.Context) error { return nil }); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, `-32603 internal error: server: a second branch has the name "b": each branch below another one needs a name of its own`},
 		{"panic", func(ctx context.Context, c *server.Call) error {
 			return step(ctx, c, "s", func(context.Context) error { panic("boom") })
 		}, "-32603 internal error: the handler panicked"},

@@ -18,8 +18,8 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -389,7 +389,7 @@ func (t *tool) declareTasks() {
 // refusesVersion returns the error for a task that a function of another version has begun, or nil
 // if this one continues it.
 func (t *tool) refusesVersion(r *task.Record) error {
-	if err := calls.CheckVersion(r.Durable, t.def.Name, t.version, t.accepted); err != nil {
+	if err := rerun.CheckVersion(r.Durable, t.def.Name, t.version, t.accepted); err != nil {
 		return internalError("%s", err)
 	}
 	return nil

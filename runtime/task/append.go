@@ -5,8 +5,9 @@ import (
 	"errors"
 )
 
-// KindAnswer is the [Entry].Kind of the answer to an input request, with the key and the occurrence
-// of [Run.Ask]. The Manager adds these entries. The work must not use this kind for other results.
+// KindAnswer is the [Entry].Kind of the answer to an input request, with the key, the occurrence
+// and the place of [Run.Ask]. The Manager adds these entries. The work must not use this kind for
+// other results.
 const KindAnswer byte = 1
 
 // addition is an entry that waits to be added to the journal.
@@ -135,7 +136,7 @@ func (run *Run) takeAnswers(r *Record) (entries []Entry) {
 
 // entry returns the entry of an answered input request.
 func (q *InputRequest) entry() Entry {
-	e := Entry{Kind: KindAnswer, Key: q.Key, Occurrence: q.Occurrence, Result: q.Result}
+	e := Entry{Kind: KindAnswer, Key: q.Key, Occurrence: q.Occurrence, Result: q.Result, Branch: q.Branch, Position: q.Position}
 	if q.Error != nil {
 		e.Result, e.Failed = q.Error, true
 	}
@@ -144,7 +145,7 @@ func (q *InputRequest) entry() Entry {
 
 // answered undoes entry. The result has no number and no method.
 func (e *Entry) answered() InputRequest {
-	q := InputRequest{Key: e.Key, Occurrence: e.Occurrence, Result: e.Result}
+	q := InputRequest{Key: e.Key, Occurrence: e.Occurrence, Branch: e.Branch, Position: e.Position, Result: e.Result}
 	if e.Failed {
 		q.Result, q.Error = nil, e.Result
 	}
@@ -153,8 +154,8 @@ func (e *Entry) answered() InputRequest {
 
 // inputKey identifies an input request of restartable work.
 type inputKey struct {
-	key        string
-	occurrence int
+	branch, key string
+	occurrence  int
 }
 
 // keepAnswer keeps an answer that is in the journal, for later calls of Ask in this run. The caller
@@ -164,7 +165,7 @@ func (run *Run) keepAnswer(q InputRequest) {
 		run.answers = map[inputKey]InputRequest{}
 	}
 	q.Params = nil
-	run.answers[inputKey{q.Key, q.Occurrence}] = q
+	run.answers[inputKey{q.Branch, q.Key, q.Occurrence}] = q
 }
 
 // keepAnswers keeps the answers in a journal, and marks those in a record as got by the work.
@@ -196,12 +197,12 @@ func (run *Run) readAnswers(ctx context.Context) error {
 	return err
 }
 
-// recordedAnswer returns the input request with the key and the occurrence of q if its answer is in
-// the journal, or nil.
+// recordedAnswer returns the input request with the branch, the key and the occurrence of q if its
+// answer is in the journal, or nil.
 func (run *Run) recordedAnswer(q *InputRequest) *InputRequest {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	answered, ok := run.answers[inputKey{q.Key, q.Occurrence}]
+	answered, ok := run.answers[inputKey{q.Branch, q.Key, q.Occurrence}]
 	if q.Key == "" || !ok {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -21,50 +22,81 @@ import (
 // The error is a [*jsonrpc.Error] if the requestor answered with one. Otherwise it is the cause of
 // ctx, [ErrCancelled] or [ErrExpired].
 func (run *Run) Call(ctx context.Context, method string, params codec.Encoder) (json.RawMessage, error) {
-	return run.Ask(ctx, "", 0, method, params)
+	return run.Ask(ctx, InputRequest{Method: method}, params)
 }
 
 // Ask is [Run.Call] for an input request of restartable work that later runs of the work know by
-// its key and, among equal keys, its occurrence, which counts from 1. If an earlier run has made
-// the input request, Ask waits for its answer, or returns it. Other work makes the input request
-// anew.
+// its branch, its key and, among equal keys, its occurrence, which counts from 1. Of q, Ask uses
+// Method, Key, Occurrence, Branch, Position and Deadline. If an earlier run has made the input
+// request, Ask waits for its answer, or returns it. Other work makes the input request anew.
 //
-// Restartable work may be parked while it waits, unless ctx has a deadline; Ask then returns
-// [ErrParked].
-func (run *Run) Ask(ctx context.Context, key string, occurrence int, method string, params codec.Encoder) (json.RawMessage, error) {
+// Restartable work may be parked while it waits; Ask then returns [ErrParked].
+//
+// If Deadline is zero, it is that of ctx. Later runs have the Deadline of the first one, at which
+// parked work runs again. If restartable work gives the input request up, because the Deadline has
+// passed or ctx has ended before the context of the work, Ask withdraws the input request and
+// stores the reason as its Error. It then returns [context.DeadlineExceeded] or [context.Canceled],
+// and so does Ask in later runs.
+func (run *Run) Ask(ctx context.Context, q InputRequest, params codec.Encoder) (json.RawMessage, error) {
 	raw, err := run.encodeParams(params)
 	if err != nil {
 		return nil, err
 	}
 	w := run.waits.Load()
-	if _, limited := ctx.Deadline(); limited || key == "" {
-		// The next run would not know the deadline, or would make the input request again.
+	if q.Key == "" { // the next run would make the input request again
 		w.hold(1)
 		defer w.hold(-1)
 		w = nil
 	}
 	w.begin()
 	defer w.end()
-	q := &InputRequest{Key: key, Occurrence: occurrence, Method: method, Params: raw}
-	number, r, err := run.addInputRequest(ctx, q)
+	stored := run.newInputRequest(ctx, &q, raw)
+	adding := ctx
+	if stored.Key != "" { // so that it is stored why ctx has ended
+		adding = context.WithoutCancel(ctx)
+	}
+	number, r, err := run.addInputRequest(adding, stored)
 	if run.m.cfg.Observer == nil || err != nil {
-		return run.awaitAnswer(ctx, w, q, number, &r, err)
+		return run.awaitAnswer(ctx, w, stored, number, &r, err)
 	}
 	end := func(error) {}
-	if stored := r.inputRequest(number); stored != nil && stored.Open() {
-		end = run.observeWait(ctx, method)
+	if added := r.inputRequest(number); added != nil && added.Open() {
+		end = run.observeWait(ctx, q.Method)
 	}
-	answer, err := run.awaitAnswer(ctx, w, q, number, &r, nil)
+	answer, err := run.awaitAnswer(ctx, w, stored, number, &r, nil)
 	end(err)
 	return answer, err
+}
+
+// newInputRequest returns the input request to store for q.
+func (run *Run) newInputRequest(ctx context.Context, q *InputRequest, params json.RawMessage) *InputRequest {
+	stored := &InputRequest{Method: q.Method, Params: params}
+	if q.Key == "" || !run.durable {
+		return stored
+	}
+	stored.Key, stored.Occurrence, stored.Branch, stored.Position, stored.Deadline = q.Key, q.Occurrence, q.Branch, q.Position, q.Deadline
+	if deadline, ok := ctx.Deadline(); ok && q.Deadline.IsZero() {
+		stored.Deadline = run.SharedTime(deadline)
+	}
+	if !stored.Deadline.IsZero() {
+		stored.Deadline = stored.Deadline.UTC().Truncate(time.Microsecond)
+	}
+	return stored
 }
 
 // awaitAnswer waits for the answer to an input request that is stored in r, or handles err, the error
 // of storing it. w is nil if the work is not parked meanwhile.
 func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, number uint64, r *Record, err error) (json.RawMessage, error) {
-	until, parked := ctx, false
+	parked, limited := false, ctx
+	if stored := r.inputRequest(number); err == nil && stored != nil && !stored.Deadline.IsZero() {
+		q.Deadline = stored.Deadline
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, q.Deadline.Sub(run.m.now()))
+		defer cancel()
+	}
+	until := limited
 	if w != nil {
-		both := lazyctx.WithBoth(ctx, &w.ended)
+		both := lazyctx.WithBoth(limited, &w.ended)
 		defer both.Release()
 		until = both
 	}
@@ -87,8 +119,14 @@ func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, numb
 			err = ErrFenced
 		}
 	}
+	if number != 0 && q.Key != "" && limited.Err() != nil && run.ending() == nil {
+		return run.giveUp(number, limited.Err())
+	}
 	if parked {
 		w.addInput(number)
+		if !q.Deadline.IsZero() {
+			w.addSleep(q.Deadline)
+		}
 	} else if !run.durable || !errors.Is(run.ending(), ErrClosed) { // otherwise the next run asks for it again
 		run.withdraw(number, q)
 	}
@@ -105,6 +143,31 @@ func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, numb
 		return nil, ErrCancelled
 	}
 	return nil, err
+}
+
+// giveUp stores that the work gives up an input request because its context has ended with cause,
+// unless the answer was stored before. It returns what [Run.Ask] returns.
+func (run *Run) giveUp(number uint64, cause error) (json.RawMessage, error) {
+	reason := GivenUp
+	if errors.Is(cause, context.DeadlineExceeded) {
+		reason = TimedOut
+	}
+	r, err := run.change(context.Background(), func(r *Record) error {
+		if r.terminal() || !r.setAnswer(number, nil, json.RawMessage(reason)) {
+			return errUnchanged
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	run.m.endClaim(inputRequestID{run.id, number}, nil)
+	stored := r.inputRequest(number)
+	if stored == nil {
+		return nil, ErrCancelled
+	}
+	run.consume(number)
+	return stored.answer()
 }
 
 // encodeParams encodes the params of an input request. They name the task, except for a task of the
@@ -133,9 +196,6 @@ func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number ui
 	fresh := run.lastInputRequest
 	run.mu.Unlock()
 	r, err = run.change(ctx, func(r *Record) error {
-		if r.Durable == nil {
-			q.Key, q.Occurrence = "", 0
-		}
 		if earlier := r.inputRequestByKey(q); earlier != nil {
 			number = earlier.Number
 			return errUnchanged
@@ -164,7 +224,7 @@ func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number ui
 // inputRequestByKey returns the input request with the key and the occurrence of q, or nil.
 func (r *Record) inputRequestByKey(q *InputRequest) *InputRequest {
 	for i := range r.InputRequests {
-		if other := &r.InputRequests[i]; q.Key != "" && other.Key == q.Key && other.Occurrence == q.Occurrence {
+		if other := &r.InputRequests[i]; q.Key != "" && other.Branch == q.Branch && other.Key == q.Key && other.Occurrence == q.Occurrence {
 			return other
 		}
 	}
@@ -227,9 +287,14 @@ func (r *Record) inputRequest(number uint64) *InputRequest {
 	return nil
 }
 
-// answer returns the stored answer of the requestor.
+// answer returns the stored answer, or the error of [Run.Ask].
 func (q *InputRequest) answer() (json.RawMessage, error) {
-	if q.Error != nil {
+	switch {
+	case string(q.Error) == TimedOut:
+		return nil, context.DeadlineExceeded
+	case string(q.Error) == GivenUp:
+		return nil, context.Canceled
+	case q.Error != nil:
 		return nil, decodeError(q.Error)
 	}
 	return q.Result, nil
@@ -408,30 +473,33 @@ func (m *Manager) answer(id string, number uint64, result json.RawMessage, failu
 // setAnswer is Record.setAnswer, except that a result that is too large for the journal becomes an
 // error for the work.
 func (m *Manager) setAnswer(r *Record, number uint64, result json.RawMessage, failure *jsonrpc.Error) bool {
-	if r.Durable == nil || failure != nil {
-		return r.setAnswer(number, result, failure)
+	if failure != nil {
+		return r.setAnswer(number, nil, encodeError(failure))
 	}
 	before := *r
 	if !r.setAnswer(number, result, nil) {
 		return false
 	}
+	if r.Durable == nil {
+		return true
+	}
 	if err := m.checkJournal(r); err != nil {
 		*r = before
-		return r.setAnswer(number, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()})
+		return r.setAnswer(number, nil, encodeError(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}))
 	}
 	return true
 }
 
-// setAnswer sets the answer to an input request: a failure or, if that is nil, a result. It returns
+// setAnswer sets the answer to an input request: the Error or, if that is nil, a result. It returns
 // false if there is no such open input request.
-func (r *Record) setAnswer(number uint64, result json.RawMessage, failure *jsonrpc.Error) bool {
+func (r *Record) setAnswer(number uint64, result, failure json.RawMessage) bool {
 	if q := r.inputRequest(number); q == nil || !q.Open() {
 		return false
 	}
 	r.InputRequests = slices.Clone(r.InputRequests)
 	q := r.inputRequest(number)
 	if failure != nil {
-		q.Error = encodeError(failure)
+		q.Error = failure
 		q.Params = nil // frees bytes for the error, in case the limit is reached
 	} else {
 		q.Result = bytes.Clone(result) // the message that contains it may be much larger

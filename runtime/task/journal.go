@@ -131,7 +131,7 @@ func (m *Manager) enter(run *Run) bool {
 
 // same reports whether two entries are results of the same operation.
 func (e Entry) same(other Entry) bool {
-	return e.Kind == other.Kind && e.Key == other.Key && e.Occurrence == other.Occurrence
+	return e.Branch == other.Branch && e.Kind == other.Kind && e.Key == other.Key && e.Occurrence == other.Occurrence
 }
 
 // JournalError reports that the journal of a task would exceed [Config.MaxJournal].

@@ -38,7 +38,7 @@ func TestFailureOfStoreDelaysWork(t *testing.T) {
 			"sleep":   func(ctx context.Context, run *task.Run) error { return run.Sleep(ctx, time.Now().Add(time.Second)) },
 			"message": func(ctx context.Context, run *task.Run) error { return run.SetStatusMessage(ctx, "working") },
 			"ask": func(ctx context.Context, run *task.Run) error {
-				_, err := run.Ask(ctx, "key", 1, "elicitation/create", raw(`{}`))
+				_, err := run.Ask(ctx, task.InputRequest{Method: "elicitation/create", Key: "key", Occurrence: 1}, raw(`{}`))
 				return err
 			},
 			"call": func(ctx context.Context, run *task.Run) error {

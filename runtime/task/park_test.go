@@ -22,7 +22,7 @@ import (
 
 // ask makes an input request with a key as its message.
 func ask(ctx context.Context, run *task.Run, key string) (json.RawMessage, error) {
-	return run.Ask(ctx, key, 1, mcp.MethodElicitationCreate, raw(fmt.Sprintf(`{"message":%q}`, key)))
+	return run.Ask(ctx, task.InputRequest{Method: mcp.MethodElicitationCreate, Key: key, Occurrence: 1}, raw(fmt.Sprintf(`{"message":%q}`, key)))
 }
 
 // parking is a Manager whose restartable work is work, from its creation and when it runs again.
@@ -308,32 +308,119 @@ func TestBusyWorkIsNotParked(t *testing.T) {
 	})
 }
 
-// A wait that ends with a deadline ends in time: the work is not parked, because its next run would
-// not know the deadline.
-func TestWaitWithDeadlineIsNotParked(t *testing.T) {
-	for name, wait := range map[string]func(ctx context.Context, run *task.Run) error{
-		"input request": func(ctx context.Context, run *task.Run) error { _, err := ask(ctx, run, "a"); return err },
-		"sleep":         func(ctx context.Context, run *task.Run) error { return run.Sleep(ctx, time.Now().Add(time.Hour)) },
+// Parked work runs again at the deadline of its input request. Each later run times out at once,
+// whatever deadline its own context has, and a late answer changes nothing.
+func TestInputRequestTimesOutOnce(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		ends func(ctx context.Context) (context.Context, context.CancelFunc)
+		want error
+	}{
+		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 10*time.Minute)
+		}, context.DeadlineExceeded},
+		{"cancelled", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second/2, cancel)
+			return ctx, cancel
+		}, context.Canceled},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				var ended []time.Duration
 				p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-					limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
+					limited, cancel := row.ends(ctx)
 					defer cancel()
-					if err := wait(limited, run); !errors.Is(err, context.DeadlineExceeded) {
+					if _, err := ask(limited, run, "a"); err != row.want {
+						return nil, err
+					}
+					ended = append(ended, time.Since(begin))
+					if err := run.Sleep(ctx, begin.Add(30*time.Minute)); err != nil {
 						return nil, err
 					}
 					return raw(`{}`), nil
 				})
-				begin := time.Now()
-				out := result(t, p.Manager, p.start(t))
-				if got := time.Since(begin); out.Error != nil || got != 10*time.Minute {
-					t.Errorf("ended after %v with %v", got, out.Error)
+				id := p.start(t)
+				time.Sleep(15 * time.Minute)
+				r, err := p.cfg.Store.Get(t.Context(), id)
+				if err != nil || r.Status != mcp.TaskStatusWorking || len(r.InputRequests) != 1 || r.InputRequests[0].Open() {
+					t.Fatalf("got %+v, %v", r, err)
 				}
-				p.checkRuns(t, 1)
+				err = p.Update(t.Context(), "alice", id, mcp.MethodElicitationCreate, func(*task.InputRequest) (json.RawMessage, error) {
+					t.Error("the input request can still be answered")
+					return nil, nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				p.restart(t)
+				if out := result(t, p.Manager, id); out.Error != nil || time.Since(begin) != 30*time.Minute {
+					t.Errorf("ended after %v with %v", time.Since(begin), out.Error)
+				}
+				want := 10 * time.Minute
+				if row.want == context.Canceled {
+					want = time.Second / 2
+				}
+				if len(ended) == 0 || ended[0] != want || ended[len(ended)-1] != 30*time.Minute {
+					t.Errorf("the runs went on after %v", ended)
+				}
 			})
 		})
 	}
+}
+
+// An answer that is stored before the deadline counts.
+func TestAnswerBeforeDeadlineCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
+			defer cancel()
+			answer, err := ask(limited, run, "a")
+			if err != nil {
+				return nil, err
+			}
+			return raw(answer), run.Sleep(ctx, begin.Add(20*time.Minute))
+		})
+		id := p.start(t)
+		time.Sleep(9 * time.Minute)
+		err := p.Update(t.Context(), "alice", id, mcp.MethodElicitationCreate, func(*task.InputRequest) (json.RawMessage, error) {
+			return json.RawMessage(`{"action":"accept"}`), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute * 5)
+		p.restart(t)
+		if out := result(t, p.Manager, id); !strings.Contains(string(out.Result), `"accept"`) {
+			t.Errorf("got %s, %v", out.Result, out.Error)
+		}
+	})
+}
+
+// Work that sleeps with a deadline runs again at the deadline.
+func TestSleepWithDeadlineIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			limited, cancel := context.WithDeadline(ctx, begin.Add(10*time.Minute))
+			defer cancel()
+			if err := run.Sleep(limited, begin.Add(time.Hour)); !errors.Is(err, context.DeadlineExceeded) {
+				return nil, err
+			}
+			return raw(`{}`), nil
+		})
+		id := p.start(t)
+		time.Sleep(time.Minute)
+		if !p.parked(t, id) {
+			t.Error("not parked")
+		}
+		if out := result(t, p.Manager, id); out.Error != nil || time.Since(begin) != 10*time.Minute {
+			t.Errorf("ended after %v with %v", time.Since(begin), out.Error)
+		}
+		p.checkRuns(t, 2)
+	})
 }
 
 func TestSleepBeyondExpiryIsLogged(t *testing.T) {

@@ -131,14 +131,20 @@ type Durable struct {
 	Wake time.Time
 }
 
-// Entry is a result that the work of a task has recorded. It is known by its kind, its key and,
-// among equal keys, its occurrence. Its contents belong to the work.
+// Entry is a result that the work of a task has recorded. It is known by its branch, its kind, its
+// key and, among equal keys, its occurrence. Its contents belong to the work.
 type Entry struct {
 	Kind       byte // chosen by the work
 	Key        string
 	Occurrence int // from 1
 	Result     json.RawMessage
 	Failed     bool // Result is a failure
+
+	// Branch names the branch of the work that has recorded the entry; "" is the work itself.
+	// Position is the place of the operation among those of the branch, from 1. It is 0 in entries
+	// of versions of this package that stored neither.
+	Branch   string
+	Position int
 }
 
 // InputRequest is a request from the work to its requestor, with the answer once there is one.
@@ -151,8 +157,25 @@ type InputRequest struct {
 	Occurrence int
 	Params     json.RawMessage // with the related task in _meta as Record.Result; nil once Error is set
 
-	Result, Error json.RawMessage // the answer; both are nil while the input request is open
+	// Branch and Position are those of the work that makes the input request, as in an [Entry].
+	Branch   string
+	Position int
+	// Deadline is when the work gives the input request up; zero for never. Later runs of the work
+	// have the same deadline.
+	Deadline time.Time
+
+	// Result and Error are the answer; both are nil while the input request is open. Error is a
+	// JSON-RPC error object or, if the work has given the input request up, [TimedOut] or
+	// [GivenUp].
+	Result, Error json.RawMessage
 }
+
+// What [InputRequest].Error is if the work has given the input request up. It is a JSON string, so
+// that it differs from the error objects of requestors.
+const (
+	TimedOut = `"timed out"` // the deadline has passed
+	GivenUp  = `"given up"`  // the work does not wait any longer
+)
 
 // Open reports whether the input request has no answer yet.
 func (q *InputRequest) Open() bool { return q.Result == nil && q.Error == nil }
@@ -215,7 +238,7 @@ func (r *Record) size() int64 {
 
 // size is Record.size for q.
 func (q *InputRequest) size() int64 {
-	return inputRequestOverhead + int64(len(q.Method)+len(q.Key)+len(q.Params)+len(q.Result)+len(q.Error))
+	return inputRequestOverhead + int64(len(q.Method)+len(q.Branch)+len(q.Key)+len(q.Params)+len(q.Result)+len(q.Error))
 }
 
 // size is Record.size for d, which may be nil.
@@ -232,7 +255,7 @@ func (d *Durable) with(entries []Entry) *Durable {
 	more.Entries = entries
 	more.Recorded += len(entries)
 	for i := range entries {
-		more.RecordedBytes += entryOverhead + int64(len(entries[i].Key)+len(entries[i].Result))
+		more.RecordedBytes += entryOverhead + int64(len(entries[i].Branch)+len(entries[i].Key)+len(entries[i].Result))
 	}
 	return &more
 }

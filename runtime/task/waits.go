@@ -141,17 +141,14 @@ func (w *waits) awaited() (inputs []uint64, wake time.Time, ok bool) {
 	return w.inputs, w.wake, len(w.inputs) > 0 || !w.wake.IsZero()
 }
 
-// Sleep waits until a time and returns nil. Restartable work may be parked during the wait, unless
-// ctx has a deadline: Sleep then returns [ErrParked], and the work runs again at that time. If ctx
-// ends first, Sleep returns its cause. A task that expires during the wait is logged as a warning
-// when the wait begins.
+// Sleep waits until a time and returns nil. Restartable work may be parked during the wait: Sleep
+// then returns [ErrParked], and the work runs again at that time, or at the deadline of ctx if that
+// comes first. If ctx ends first, Sleep returns its cause. A task that expires during the wait is
+// logged as a warning when the wait begins.
 func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 	w := run.waits.Load()
 	var parked <-chan struct{}
-	if _, limited := ctx.Deadline(); limited { // the next run would not know it
-		w.hold(1)
-		defer w.hold(-1)
-	} else if w != nil {
+	if w != nil {
 		w.begin()
 		defer w.end()
 		parked = w.ended.Done()
@@ -171,6 +168,9 @@ func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 			return context.Cause(ctx)
 		case <-parked:
 			timer.Stop()
+			if deadline, limited := ctx.Deadline(); limited && run.SharedTime(deadline).Before(until) {
+				until = run.SharedTime(deadline)
+			}
 			w.addSleep(until)
 			return ErrParked
 		}

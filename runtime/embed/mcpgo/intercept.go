@@ -15,10 +15,10 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 )
 
 // carrier marks the context of requests over the wrapped transports. Only these requests are
@@ -35,7 +35,7 @@ type carrier struct {
 type carrierKey struct{}
 
 func withCarrier(ctx context.Context, c *carrier) context.Context {
-	return context.WithValue(calls.Detached(ctx), carrierKey{}, c)
+	return context.WithValue(rerun.Detached(ctx), carrierKey{}, c)
 }
 
 // withoutCarrier returns a context whose requests are not intercepted.

@@ -16,11 +16,10 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
-	"github.com/mcpwire/mcpwire/runtime/internal/replay"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -63,7 +62,7 @@ func withoutClient(params json.RawMessage) (json.RawMessage, Client) {
 type call struct {
 	e       *Engine
 	ctx     context.Context
-	run     *calls.Run
+	log     *rerun.Log
 	tool    *embed.Tool
 	token   mcp.ProgressToken
 	client  Client
@@ -105,14 +104,14 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	if to.ID == "" && run != nil {
 		to.ID = run.ID()
 	}
-	c.run = calls.New(ctx, calls.Options{Package: "embed", Task: run, Rounds: c.plain})
-	c.ctx = calls.NewContext(ctx, c.run)
+	c.log = rerun.New(ctx, rerun.Options{Package: "embed", Task: run, Rounds: c.plain})
+	c.ctx = rerun.NewContext(ctx, c.log)
 	if c.plain {
 		c.pending.BeforeTask(c.beforeTask)
 	}
 	result, err := c.rounds(to)
 	c.ended.Store(true)
-	if _, _, fault := c.run.End(); fault != nil {
+	if _, _, fault := c.log.End(); fault != nil {
 		return nil, c.invalid(name, fault)
 	}
 	if err != nil {
@@ -126,10 +125,10 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	return session.Raw(result), nil
 }
 
-// invalid returns the error of the call after [calls.Run.End] has failed with fault. It logs a
+// invalid returns the error of the call after [rerun.Run.End] has failed with fault. It logs a
 // fault of the handler.
 func (c *call) invalid(name string, fault error) error {
-	if !calls.Invalid(fault) || c.ctx.Err() != nil {
+	if !rerun.Invalid(fault) || c.ctx.Err() != nil {
 		return fault
 	}
 	c.e.logger().Error("handler not continued", "name", boundary.Text(name, maxQuoted), "error", fault)
@@ -144,7 +143,7 @@ func (c *call) beforeTask(promote receiver.Promote) {
 	c.promoting.Lock()
 	defer c.promoting.Unlock()
 	if !c.asking {
-		c.run.BeforeTask(promote)
+		c.log.BeforeTask(promote)
 	}
 }
 
@@ -221,7 +220,7 @@ func (c *call) notify(ctx context.Context, method string, params json.RawMessage
 	if progress && c.token.IsZero() {
 		return nil
 	}
-	if !progress && c.run.Repeats() { // an earlier run has sent it
+	if !progress && c.log.Repeats() { // an earlier run has sent it
 		return nil
 	}
 	if progress && c.task() != nil {
@@ -283,7 +282,14 @@ func (c *call) request(ctx context.Context, method string, params json.RawMessag
 			return nil, c.failed(both, err)
 		}
 	}
-	answer, err := c.run.Ask(both, &replay.Request{Method: method, Params: params})
+	var answer json.RawMessage
+	var err error
+	if run := c.task(); run.Durable() {
+		answer, err = c.log.Ask(both, &rerun.Request{Method: method, Params: params})
+	} else if err = rerun.InStep(ctx, method); err == nil {
+		// A handler that never runs again may make input requests in any order, also at once.
+		answer, err = run.Call(both, method, raw(params))
+	}
 	return answer, c.failed(both, err)
 }
 

@@ -20,10 +20,10 @@ import (
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
-	"github.com/mcpwire/mcpwire/runtime/internal/calls"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/internal/subscriptions"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -196,7 +196,7 @@ func (e *Engine) recover(r task.Record) task.Work {
 	if t == nil {
 		return nil
 	}
-	if err := calls.CheckVersion(r.Durable, name, t.Version, t.Accepts); err != nil {
+	if err := rerun.CheckVersion(r.Durable, name, t.Version, t.Accepts); err != nil {
 		return func(context.Context, *task.Run) (codec.Encoder, error) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 		}

@@ -1,6 +1,7 @@
 package embedding
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,7 +11,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/codec/wire"
-	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
 )
@@ -65,25 +65,18 @@ func (c *call) respond(result json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	keys := slices.Sorted(maps.Keys(requests))
-	responses, failed := make([]json.RawMessage, len(keys)), make([]error, len(keys))
-	done := make(chan struct{})
+	responses, ask := make([]json.RawMessage, len(keys)), make([]func(ctx context.Context) error, len(keys))
 	for i, key := range keys {
-		go func() { // ends with the input request
-			defer func() { done <- struct{}{} }()
-			failed[i] = boundary.Run(func() (err error) {
-				responses[i], err = c.request(c.ctx, requests[key].Method, requests[key].Params)
-				return err
-			})
-		}()
+		ask[i] = func(ctx context.Context) (err error) {
+			responses[i], err = c.request(ctx, requests[key].Method, requests[key].Params)
+			return err
+		}
 	}
-	for range keys {
-		<-done
+	if err := c.log.RunAll(c.ctx, ask); err != nil {
+		return nil, err
 	}
 	out := json.RawMessage(`{}`)
 	for i, key := range keys {
-		if failed[i] != nil {
-			return nil, failed[i]
-		}
 		out = object.With(out, key, responses[i])
 	}
 	return out, nil

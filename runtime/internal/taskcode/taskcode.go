@@ -16,6 +16,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -142,13 +143,31 @@ func AppendBody(dst, key []byte, r *task.Record) []byte {
 			b = appendText(b, r.InputRequests[i].Key)
 			b = binary.AppendUvarint(b, uint64(r.InputRequests[i].Occurrence))
 		}
+		if !slices.ContainsFunc(r.InputRequests, placed) {
+			return b
+		}
+		for i := range r.InputRequests {
+			q := &r.InputRequests[i]
+			b = appendPlace(b, q.Branch, q.Position)
+			b = appendTime(b, q.Deadline)
+		}
 		return b
 	})
 }
 
+// placed reports whether an input request has what earlier versions of this package did not store.
+func placed(q task.InputRequest) bool {
+	return q.Branch != "" || q.Position != 0 || !q.Deadline.IsZero()
+}
+
+// appendPlace appends the place of an operation of the work.
+func appendPlace(b []byte, branch string, position int) []byte {
+	return binary.AppendUvarint(appendText(b, branch), uint64(position))
+}
+
 // EncodeEntry encodes an entry of a journal.
 func EncodeEntry(key []byte, e *task.Entry) []byte {
-	dst := make([]byte, 0, 32+len(e.Key)+len(e.Result))
+	dst := make([]byte, 0, 32+len(e.Branch)+len(e.Key)+len(e.Result))
 	return appendBlock(dst, key, func(b []byte) []byte {
 		failed := byte(0)
 		if e.Failed {
@@ -157,7 +176,11 @@ func EncodeEntry(key []byte, e *task.Entry) []byte {
 		b = append(b, e.Kind, failed)
 		b = appendText(b, e.Key)
 		b = binary.AppendUvarint(b, uint64(e.Occurrence))
-		return appendText(b, e.Result)
+		b = appendText(b, e.Result)
+		if e.Branch == "" && e.Position == 0 { // as in earlier versions of this package
+			return b
+		}
+		return appendPlace(b, e.Branch, e.Position)
 	})
 }
 
@@ -169,6 +192,9 @@ func DecodeEntry(key, data []byte) (e task.Entry, err error) {
 	}
 	p := parser{rest: content}
 	e = task.Entry{Kind: p.byte(), Failed: p.byte() == 1, Key: p.text(), Occurrence: int(p.uint()), Result: p.raw()}
+	if len(p.rest) > 0 {
+		e.Branch, e.Position = p.text(), int(p.uint())
+	}
 	return e, p.end()
 }
 
@@ -310,6 +336,12 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 	if r.Durable != nil {
 		for i := range r.InputRequests {
 			r.InputRequests[i].Key, r.InputRequests[i].Occurrence = p.text(), int(p.uint())
+		}
+		if len(p.rest) > 0 {
+			for i := range r.InputRequests {
+				q := &r.InputRequests[i]
+				q.Branch, q.Position, q.Deadline = p.text(), int(p.uint()), p.time()
+			}
 		}
 	}
 	return p.end()

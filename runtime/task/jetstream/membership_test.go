@@ -183,7 +183,7 @@ func TestManagersTakeOver(t *testing.T) {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}
-			answer, err := run.Ask(ctx, "k", 1, mcp.MethodElicitationCreate, raw(`{"message":"m"}`))
+			answer, err := run.Ask(ctx, task.InputRequest{Method: mcp.MethodElicitationCreate, Key: "k", Occurrence: 1}, raw(`{"message":"m"}`))
 			if err != nil {
 				return nil, err
 			}

@@ -382,7 +382,8 @@ func (s *Store) prepare(before *stored, r task.Record, held uint64, journal func
 	if r.Durable == nil {
 		next.record.InputRequests = slices.Clone(r.InputRequests)
 		for i := range r.InputRequests {
-			next.record.InputRequests[i].Key, next.record.InputRequests[i].Occurrence = "", 0
+			q := &next.record.InputRequests[i]
+			q.Key, q.Occurrence, q.Branch, q.Position, q.Deadline = "", 0, "", 0, time.Time{}
 		}
 	}
 	body := taskcode.AppendBody(nil, recordKey(&next.record), &next.record)

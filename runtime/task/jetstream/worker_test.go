@@ -107,7 +107,7 @@ func runSteps(ctx context.Context, run *task.Run, log io.Writer) (codec.Encoder,
 	var results []string
 	for i := range steps {
 		if i == steps/2 {
-			answer, err := run.Ask(ctx, "k", 1, mcp.MethodElicitationCreate, raw(`{"message":"m"}`))
+			answer, err := run.Ask(ctx, task.InputRequest{Method: mcp.MethodElicitationCreate, Key: "k", Occurrence: 1}, raw(`{"message":"m"}`))
 			if err != nil {
 				return nil, err
 			}

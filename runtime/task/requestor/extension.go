@@ -19,7 +19,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/rounds"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -147,8 +146,8 @@ func (x *inputs) leave(key string, in *input) {
 // detail is the state of a task with everything that tasks/get returns.
 type detail struct {
 	state    mcp.Task
-	requests []rounds.Request // open input requests
-	out      outcome          // of a terminal task
+	requests []modern.InputRequest // open input requests
+	out      outcome               // of a terminal task
 }
 
 // readDetail decodes a [tasks.CreateTaskResult], a [tasks.GetTaskResult] or
@@ -166,7 +165,7 @@ func readDetail(raw json.RawMessage) (*detail, error) {
 	case tasks.TaskStatusWorking:
 	case tasks.TaskStatusInputRequired:
 		if text, ok := t.Extra.Get("inputRequests"); ok {
-			d.requests = rounds.ReadRequests(text)
+			d.requests = modern.ReadInputRequests(text)
 		}
 	case tasks.TaskStatusCompleted:
 		var ok bool
@@ -317,7 +316,7 @@ var errWithdrawn = errors.New("requestor: the server no longer waits for the inp
 
 // respond lets the handler respond to an input request, unless it has done so before, and sends the
 // response.
-func (p *followPeriod) respond(ctx context.Context, in rounds.Request, taken *input) {
+func (p *followPeriod) respond(ctx context.Context, in modern.InputRequest, taken *input) {
 	f := p.f
 	defer func() {
 		f.mu.Lock()

@@ -18,7 +18,8 @@ import (
 func durable(id, owner string, entries int) task.Record {
 	r := full(id, owner)
 	r.Protocol = "2026-07-28"
-	r.InputRequests[0].Key, r.InputRequests[0].Occurrence = "\x00key\xff", 2
+	q := &r.InputRequests[0]
+	q.Key, q.Occurrence, q.Branch, q.Position, q.Deadline = "\x00key\xff", 2, "1.2", 300, start.Add(time.Hour)
 	r.Durable = &task.Durable{Version: "v1", LastInput: 3, Parked: true, Wake: start.Add(time.Minute), RecordedBytes: 7}
 	return withEntries(r, entryList(0, entries))
 }
@@ -26,7 +27,10 @@ func durable(id, owner string, entries int) task.Record {
 // entryList returns the entries with the numbers from..to-1.
 func entryList(from, to int) (list []task.Entry) {
 	for n := from; n < to; n++ {
-		e := task.Entry{Kind: byte(n%3 + 1), Key: fmt.Sprint("step ", n), Occurrence: n + 1, Failed: n%2 == 1}
+		e := task.Entry{Kind: byte(n%3 + 1), Key: fmt.Sprint("step ", n), Occurrence: n + 1, Failed: n%2 == 1, Position: n}
+		if n%4 > 0 {
+			e.Branch = fmt.Sprint("1.", n%4)
+		}
 		if n%5 > 0 {
 			e.Result = json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))
 		}

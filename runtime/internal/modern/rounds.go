@@ -1,6 +1,4 @@
-// Package rounds sends a request of a revision without sessions again, with the input that its
-// result asks for, until the result is complete (MCP multi round-trip requests).
-package rounds
+package modern
 
 import (
 	"context"
@@ -12,29 +10,28 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
-	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
-// ErrLimit is returned if a server asks for input more often than the limit allows.
-var ErrLimit = errors.New("limit of input rounds reached")
+// ErrRounds is returned if a server asks for input more often than the limit allows.
+var ErrRounds = errors.New("limit of input rounds reached")
 
-// Call sends a request until its result is complete. Each time that the result asks for input, Call
-// collects the responses from respond and sends the request again (MCP multi round-trip requests,
-// "Client Requirements"). It fails with [ErrLimit] after limit such results; a negative limit means
-// none. asked reports whether there was more than one round.
-func Call(ctx context.Context, to jsonrpc.Caller, method string, params codec.Encoder, limit int, respond func(context.Context, []Request) ([]Response, error)) (result json.RawMessage, asked bool, err error) {
+// CallInRounds sends a request until its result is complete. Each time that the result asks for
+// input, it collects the responses from respond and sends the request again (MCP multi round-trip
+// requests, "Client Requirements"). It fails with [ErrRounds] after limit such results; a negative
+// limit means none. asked reports whether there was more than one round.
+func CallInRounds(ctx context.Context, to jsonrpc.Caller, method string, params codec.Encoder, limit int, respond func(context.Context, []InputRequest) ([]InputResponse, error)) (result json.RawMessage, asked bool, err error) {
 	result, err = to.Call(ctx, method, params)
-	if err != nil || !modern.TakesInput(method) {
+	if err != nil || !TakesInput(method) {
 		return result, false, err
 	}
 	var wait time.Duration // before the next round without input requests
 	for round := 1; ; round++ {
-		required, ok := Read(result)
+		required, ok := ReadRequired(result)
 		if !ok {
 			return result, round > 1, nil
 		}
 		if limit >= 0 && round > limit {
-			return nil, true, ErrLimit
+			return nil, true, ErrRounds
 		}
 		again := &retry{params: params, state: required.State}
 		if required.Requests != nil {
@@ -69,40 +66,40 @@ func pause(ctx context.Context, d time.Duration) (next time.Duration, err error)
 	}
 }
 
-// Required is what a result asks for.
-type Required struct {
-	Requests []Request       // nil if it asks for no input
+// InputRequired is what a result asks for.
+type InputRequired struct {
+	Requests []InputRequest  // nil if it asks for no input
 	State    json.RawMessage // the text of requestState; nil if the result has none
 }
 
-// Request is an input request in a result.
-type Request struct {
+// InputRequest is an input request in a result.
+type InputRequest struct {
 	Key    string
 	Method string
 	Params json.RawMessage // nil for none
 }
 
-// Read returns what a result asks for. ok is false if it is complete. The resultType must have been
-// checked.
-func Read(result json.RawMessage) (r Required, ok bool) {
+// ReadRequired returns what a result asks for. ok is false if it is complete. The resultType must
+// have been checked.
+func ReadRequired(result json.RawMessage) (r InputRequired, ok bool) {
 	kind, found := codec.Member(result, "resultType")
-	if !found || string(kind) != `"`+modern.ResultInputRequired+`"` {
-		return Required{}, false
+	if !found || string(kind) != `"`+ResultInputRequired+`"` {
+		return InputRequired{}, false
 	}
 	r.State, _ = codec.Member(result, "requestState")
 	requests, found := codec.Member(result, "inputRequests")
 	if !found {
 		return r, true
 	}
-	r.Requests = ReadRequests(requests)
+	r.Requests = ReadInputRequests(requests)
 	return r, true
 }
 
-// ReadRequests returns the input requests in the value of inputRequests.
-func ReadRequests(text json.RawMessage) (requests []Request) {
+// ReadInputRequests returns the input requests in the value of inputRequests.
+func ReadInputRequests(text json.RawMessage) (requests []InputRequest) {
 	codec.ReadPart(text, func(reader *wire.Reader) {
 		for reader.Object(); reader.More(); {
-			in := Request{Key: reader.Key()}
+			in := InputRequest{Key: reader.Key()}
 			text := reader.Raw()
 			if method, ok := codec.Member(text, "method"); ok {
 				codec.ReadPart(method, func(m *wire.Reader) { in.Method = m.Text() })
@@ -114,8 +111,8 @@ func ReadRequests(text json.RawMessage) (requests []Request) {
 	return requests
 }
 
-// Response is the response to an input request.
-type Response struct {
+// InputResponse is the response to an input request.
+type InputResponse struct {
 	Key  string
 	Text json.RawMessage
 }
@@ -123,7 +120,7 @@ type Response struct {
 // retry is the params of a request that is sent again with input.
 type retry struct {
 	params    codec.Encoder
-	responses []Response      // nil for none
+	responses []InputResponse // nil for none
 	state     json.RawMessage // nil for none
 }
 

@@ -1,4 +1,4 @@
-package replay
+package rerun
 
 import (
 	"crypto/aes"
@@ -21,12 +21,12 @@ const MinKey = 32
 // Errors of sealed texts.
 var (
 	// ErrKey is returned for a text that was sealed with a key that is not among the Keys.
-	ErrKey = errors.New("replay: sealed with an unknown key")
+	ErrKey = errors.New("rerun: sealed with an unknown key")
 	// ErrSeal is returned for a text that was changed, or was sealed for another purpose or
 	// request.
-	ErrSeal = errors.New("replay: not sealed for this request")
+	ErrSeal = errors.New("rerun: not sealed for this request")
 	// ErrExpired is returned for a state that has expired.
-	ErrExpired = errors.New("replay: state has expired")
+	ErrExpired = errors.New("rerun: state has expired")
 )
 
 // Keys seals texts that pass through the client, and opens them again. Without the keys, a text can

@@ -1,4 +1,4 @@
-package replay
+package rerun
 
 import (
 	"encoding/binary"
@@ -24,22 +24,26 @@ type State struct {
 // Asked is an input request whose response is expected with the next round.
 type Asked struct {
 	ID
-	Label  string
-	Method string
-	Params json.RawMessage // not part of the state
-	Name   string          // the key of the request and its response in messages
+	Position int // as in an [Entry]
+	Label    string
+	Method   string
+	Params   json.RawMessage // not part of the state
+	Name     string          // the key of the request and its response in messages
+	Deadline time.Time       // when the request is given up; zero for never
 }
 
 // Entry returns the entry that records the response to the request.
 func (a *Asked) Entry(answer json.RawMessage) Entry {
-	return Entry{ID: a.ID, Label: a.Label, Result: answer}
+	return Entry{ID: a.ID, Position: a.Position, Label: a.Label, Result: answer}
 }
 
 // The first byte of an encoded state changes with the format. A state of serverFormat has the
-// version of the server in place of that of the handler.
+// version of the server in place of that of the handler. Earlier states than those of stateFormat
+// have no branches, positions and deadlines.
 const (
-	serverFormat = 1
-	stateFormat  = 2
+	serverFormat  = 1
+	versionFormat = 2
+	stateFormat   = 3
 )
 
 // append appends the encoded state. All numbers are uvarints, and texts follow their lengths.
@@ -52,7 +56,7 @@ func (s *State) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(s.Entries)))
 	for i := range s.Entries {
 		e := &s.Entries[i]
-		dst = appendID(dst, e.ID)
+		dst = appendPlace(dst, e.ID, e.Position)
 		failed := byte(0)
 		if e.Failed {
 			failed = 1
@@ -64,27 +68,34 @@ func (s *State) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(s.Asked)))
 	for i := range s.Asked {
 		a := &s.Asked[i]
-		dst = appendID(dst, a.ID)
+		dst = appendPlace(dst, a.ID, a.Position)
 		dst = appendText(dst, a.Label)
 		dst = appendText(dst, a.Method)
 		dst = appendText(dst, a.Name)
+		deadline := int64(0)
+		if !a.Deadline.IsZero() {
+			deadline = max(a.Deadline.UnixMicro(), 0)
+		}
+		dst = binary.AppendUvarint(dst, uint64(deadline))
 	}
 	return dst
 }
 
-func appendID(dst []byte, id ID) []byte {
+func appendPlace(dst []byte, id ID, position int) []byte {
 	dst = append(dst, byte(id.Kind))
 	dst = appendText(dst, id.Key)
-	return binary.AppendUvarint(dst, uint64(id.Occurrence))
+	dst = binary.AppendUvarint(dst, uint64(id.Occurrence))
+	dst = appendText(dst, id.Branch)
+	return binary.AppendUvarint(dst, uint64(position))
 }
 
-var errState = errors.New("replay: damaged state")
+var errState = errors.New("rerun: damaged state")
 
 // decodeState decodes a state. Results share the memory of text.
 func decodeState(text []byte) (*State, error) {
 	d := decoder{text: text}
 	format := d.byte()
-	if format != serverFormat && format != stateFormat {
+	if d.old = format < stateFormat; format < serverFormat || format > stateFormat {
 		return nil, errState
 	}
 	s := &State{Unversioned: format == serverFormat}
@@ -98,7 +109,8 @@ func decodeState(text []byte) (*State, error) {
 		s.Entries = make([]Entry, n)
 		for i := range s.Entries {
 			e := &s.Entries[i]
-			e.ID, e.Failed = d.id(), d.byte() == 1
+			e.ID, e.Position = d.place()
+			e.Failed = d.byte() == 1
 			e.Label, e.Result = string(d.bytes()), d.bytes()
 		}
 	}
@@ -106,7 +118,13 @@ func decodeState(text []byte) (*State, error) {
 		s.Asked = make([]Asked, n)
 		for i := range s.Asked {
 			a := &s.Asked[i]
-			a.ID, a.Label, a.Method, a.Name = d.id(), string(d.bytes()), string(d.bytes()), string(d.bytes())
+			a.ID, a.Position = d.place()
+			a.Label, a.Method, a.Name = string(d.bytes()), string(d.bytes()), string(d.bytes())
+			if !d.old {
+				if deadline := d.int(); deadline > 0 {
+					a.Deadline = time.UnixMicro(int64(deadline)).UTC()
+				}
+			}
 		}
 	}
 	if d.failed || len(d.text) > 0 {
@@ -118,6 +136,7 @@ func decodeState(text []byte) (*State, error) {
 // decoder reads the parts of an encoded state. After a failure, it returns zero values.
 type decoder struct {
 	text   []byte
+	old    bool // the text has an earlier format
 	failed bool
 }
 
@@ -167,4 +186,11 @@ func (d *decoder) bytes() []byte {
 	return b
 }
 
-func (d *decoder) id() ID { return ID{Kind(d.byte()), string(d.bytes()), d.int()} }
+func (d *decoder) place() (id ID, position int) {
+	id = ID{Kind: Kind(d.byte()), Key: string(d.bytes()), Occurrence: d.int()}
+	if d.old {
+		return id, 0
+	}
+	id.Branch = string(d.bytes())
+	return id, d.int()
+}

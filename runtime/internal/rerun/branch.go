@@ -1,0 +1,468 @@
+package rerun
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// branch is a part of a handler whose operations follow one another: the handler itself, or a
+// function that works concurrently with others. Its fields are guarded by the mu of its log.
+type branch struct {
+	log      *Log
+	path     string
+	recorded []recorded // the outcomes of earlier runs, by position
+	next     int        // the index in recorded below which all are used
+	position int        // of the latest operation
+	last     []ID       // the last occurrence of each kind and key
+	lastOf   map[ID]int // the index in last of IDs with Occurrence 0; nil for few
+	running  *Entry     // the operation that is running, or nil
+	groups   int        // number of calls of RunAll
+	// suspended says that an operation of the branch, or of one that it has waited for, has ended
+	// the run.
+	suspended bool
+	refused   int // number of operations that were refused since
+}
+
+// few is how many IDs are searched one by one.
+const few = 16
+
+// compare orders paths of branches.
+func compare(a, b string) int { return cmp.Compare(a, b) }
+
+// recordedOf returns the outcomes of a branch, which share the memory of l.recorded.
+func (l *Log) recordedOf(path string) []recorded {
+	all := l.recorded
+	from := sort.Search(len(all), func(i int) bool { return all[i].Branch >= path })
+	to := from + sort.Search(len(all)-from, func(i int) bool { return all[from+i].Branch > path })
+	return all[from:to]
+}
+
+// scope is the context of a handler, of a branch or of a step.
+type scope struct {
+	context.Context
+	branch *branch      // nil outside of a handler
+	step   *runningStep // nil outside of a step
+}
+
+type scopeKey struct{}
+
+// Value implements [context.Context].
+func (s *scope) Value(key any) any {
+	if key == (scopeKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+func scopeOf(ctx context.Context) *scope {
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	return s
+}
+
+// NewContext returns a context for a handler, from which [FromContext] returns l. The handler is
+// not part of a step.
+func NewContext(ctx context.Context, l *Log) context.Context {
+	return &scope{Context: ctx, branch: &l.top}
+}
+
+// Detached returns a context for a request to another server in the process. That request belongs
+// neither to the handler nor to the step of ctx.
+func Detached(ctx context.Context) context.Context {
+	if scopeOf(ctx) == nil {
+		return ctx
+	}
+	return &scope{Context: ctx}
+}
+
+// FromContext returns the log of the handler that ctx belongs to, or nil.
+func FromContext(ctx context.Context) *Log {
+	if s := scopeOf(ctx); s != nil && s.branch != nil {
+		return s.branch.log
+	}
+	return nil
+}
+
+// InStep returns an error if ctx belongs to the function of a step. Such a function must not do the
+// operation.
+func InStep(ctx context.Context, operation string) error {
+	if s := scopeOf(ctx); s != nil && s.step != nil {
+		return s.step.log.faultf("%s in step %q", operation, s.step.name)
+	}
+	return nil
+}
+
+// branchOf returns the branch of the log that ctx belongs to.
+func (l *Log) branchOf(ctx context.Context) *branch {
+	if s := scopeOf(ctx); s != nil && s.branch != nil && s.branch.log == l {
+		return s.branch
+	}
+	return &l.top
+}
+
+// begin begins the operation e, of which the kind, the key and the label are set. It sets the
+// others. If found is not nil, it is the outcome that an earlier run has recorded. The caller must
+// call end unless begin fails, and must call record for a new operation that has an outcome.
+func (b *branch) begin(ctx context.Context, e *Entry) (found *Entry, err error) {
+	l := b.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	known := b
+	if l.legacy {
+		known = &l.top
+	}
+	if b.running != nil {
+		e.Branch = b.path
+		return nil, l.invalid(&OverlapError{l.pkg, b.running.String(), e.String()})
+	}
+	e.Branch = known.path
+	known.position++
+	e.Occurrence = known.occurrence(e.ID)
+	if !l.legacy {
+		e.Position = known.position
+	}
+	if found = known.find(e.ID); found == nil {
+		if err := b.refuse(e); err != nil {
+			return nil, err
+		}
+		if err := known.inOrder(e); err != nil {
+			return nil, err
+		}
+		if e.Kind == KindStep {
+			l.beginStep()
+		}
+	}
+	b.running = e
+	return found, nil
+}
+
+// end ends an operation. E is that of begin, and found is what begin has returned.
+func (b *branch) end(e, found *Entry) {
+	l := b.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b.running = nil
+	if found == nil && e.Kind == KindStep {
+		l.endStep()
+	}
+}
+
+// beginStep keeps the task from being parked. The caller must hold mu.
+func (l *Log) beginStep() {
+	if l.running++; l.running == 1 && l.task != nil {
+		l.release = l.task.Hold()
+	}
+}
+
+// endStep undoes beginStep. The caller must hold mu.
+func (l *Log) endStep() {
+	if l.running--; l.running > 0 {
+		return
+	}
+	if l.release != nil {
+		l.release()
+		l.release = nil
+	}
+	if l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// refuse returns the error of a new operation that must not begin, or nil. The caller must hold mu.
+func (b *branch) refuse(e *Entry) error {
+	err := b.refusal(e)
+	if err == nil {
+		return nil
+	}
+	if b.refused++; b.refused < MaxOpen {
+		return err
+	}
+	if _, required := err.(*InputRequiredError); required && e.Kind == KindInput {
+		err = b.log.invalid(&LimitError{b.log.pkg}) // the handler makes it again and again
+	}
+	b.pause()
+	return err
+}
+
+// refusal is refuse without a limit.
+func (b *branch) refusal(e *Entry) error {
+	l := b.log
+	method := ""
+	if e.Kind == KindInput {
+		method = e.Label
+	}
+	switch {
+	case l.fault != nil:
+		return l.fault
+	case l.ended:
+		return l.errEnded()
+	}
+	if err := l.ending(method); err != nil {
+		return err
+	}
+	// Other branches of a plain call add their input requests to the round.
+	joins := e.Kind == KindInput && l.task == nil
+	if b.suspended || l.suspended && !joins {
+		return &InputRequiredError{method, l.pkg}
+	}
+	return nil
+}
+
+// pause slows down a handler that ignores in a loop that its operations are refused.
+func (b *branch) pause() {
+	const pause = 5 * time.Millisecond
+	b.log.mu.Unlock()
+	defer b.log.mu.Lock()
+	time.Sleep(pause)
+}
+
+// inOrder returns an error if the branch has recorded something else in place of the new operation
+// e. The caller must hold mu.
+func (b *branch) inOrder(e *Entry) error {
+	l := b.log
+	if !l.legacy && b.next < len(b.recorded) { // find has advanced next
+		if expected := &b.recorded[b.next].Entry; expected.Position <= e.Position {
+			return l.invalid(&NondeterminismError{expected.String(), e.String()})
+		}
+	}
+	if l.fresh == nil && !slices.ContainsFunc(l.pending, func(a Asked) bool { return a.ID == e.ID }) {
+		first := *e
+		l.fresh = &first
+	}
+	return nil
+}
+
+// invalid makes the run fail, whatever the handler returns. It returns the error.
+func (l *Log) invalid(err error) error {
+	if l.fault == nil {
+		l.fault = err
+	}
+	return err
+}
+
+// find returns the recorded outcome with an ID, or nil. The caller must hold mu.
+func (b *branch) find(id ID) *Entry {
+	for b.next < len(b.recorded) && b.recorded[b.next].used {
+		b.next++
+	}
+	for i := b.next; i < len(b.recorded); i++ {
+		if e := &b.recorded[i]; !e.used && e.Kind == id.Kind && e.Occurrence == id.Occurrence && e.Key == id.Key {
+			e.used = true
+			return &e.Entry
+		}
+	}
+	return nil
+}
+
+// occurrence returns the occurrence of the next operation with the kind and the key of id. The
+// caller must hold mu.
+func (b *branch) occurrence(id ID) int {
+	id.Occurrence = 0
+	i, known := b.lastOf[id]
+	if b.lastOf == nil {
+		i = slices.IndexFunc(b.last, func(other ID) bool { return other.Kind == id.Kind && other.Key == id.Key })
+		known = i >= 0
+	}
+	if !known {
+		i = len(b.last)
+		b.last = append(b.last, id)
+		if len(b.last) > few {
+			if b.lastOf == nil {
+				b.lastOf = map[ID]int{}
+				for i, other := range b.last {
+					other.Occurrence = 0
+					b.lastOf[other] = i
+				}
+			}
+			b.lastOf[id] = i
+		}
+	}
+	b.last[i].Occurrence++
+	return b.last[i].Occurrence
+}
+
+// child begins a branch below b. The caller must hold mu.
+func (b *branch) child(segment string) (*branch, error) {
+	l := b.log
+	path := segment
+	if b.path != "" {
+		path = b.path + "/" + segment
+	}
+	if l.branches[path] != nil {
+		return nil, l.invalid(&BranchError{l.pkg, path})
+	}
+	if l.branches == nil {
+		l.branches = map[string]*branch{}
+	}
+	c := &branch{log: l, path: path, suspended: b.suspended}
+	if !l.legacy {
+		c.recorded = l.recordedOf(path)
+	}
+	l.branches[path] = c
+	return c, nil
+}
+
+// Branch calls f with a context for operations of a branch of its own. The name identifies it among
+// the branches that were begun in the branch of ctx.
+func (l *Log) Branch(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	switch {
+	case name == "":
+		return l.faultf("branch without a name")
+	case f == nil:
+		return l.faultf("branch %q: nil function", name)
+	}
+	if s := scopeOf(ctx); s != nil && s.step != nil {
+		return f(ctx) // which cannot do any operation
+	}
+	b := l.branchOf(ctx)
+	l.mu.Lock()
+	c, err := b.child(strconv.Quote(name))
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	defer l.joined(b, c)
+	return f(&scope{Context: ctx, branch: c})
+}
+
+// joined ends branches that b has waited for.
+func (l *Log) joined(b *branch, children ...*branch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range children {
+		b.suspended = b.suspended || c.suspended
+	}
+}
+
+// RunAll calls functions concurrently, each in a branch of its own. See the method of package
+// server.
+func (l *Log) RunAll(ctx context.Context, functions []func(ctx context.Context) error) error {
+	in := make([]context.Context, len(functions))
+	if s := scopeOf(ctx); s != nil && s.step != nil {
+		for i := range in {
+			in[i] = ctx
+		}
+		return runAll(in, functions)
+	}
+	b := l.branchOf(ctx)
+	all := &Entry{Label: "RunAll", Position: -1}
+	children, err := b.beginAll(all, len(functions))
+	if err != nil {
+		return err
+	}
+	defer l.joined(b, children...)
+	defer b.end(all, nil)
+	scopes := make([]scope, len(functions))
+	for i := range in {
+		scopes[i] = scope{Context: ctx, branch: children[i]}
+		in[i] = &scopes[i]
+	}
+	return runAll(in, functions)
+}
+
+// beginAll begins a call of RunAll with n functions.
+func (b *branch) beginAll(e *Entry, n int) (children []*branch, err error) {
+	l := b.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.running != nil {
+		return nil, l.invalid(&OverlapError{l.pkg, b.running.String(), e.String()})
+	}
+	b.groups++
+	children = make([]*branch, n)
+	for i := range children {
+		if children[i], err = b.child(fmt.Sprintf("%d.%d", b.groups, i+1)); err != nil {
+			return nil, err
+		}
+	}
+	b.running = e
+	return children, nil
+}
+
+// runAll calls functions concurrently, waits for all of them, and returns the first error in their
+// order.
+func runAll(in []context.Context, functions []func(ctx context.Context) error) error {
+	failed := make([]error, len(functions))
+	done := make(chan struct{})
+	for i, f := range functions {
+		go func() { // ends with f
+			defer func() { done <- struct{}{} }()
+			failed[i] = boundary.ErrGoexit // unless f returns
+			failed[i] = boundary.Run(func() error { return f(in[i]) })
+		}()
+	}
+	for range functions {
+		<-done
+	}
+	var first error
+	for _, err := range failed {
+		switch p := err.(type) {
+		case *boundary.Panic:
+			panic(p) // in the goroutine of the handler
+		case nil:
+		default:
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	return first
+}
+
+// The outcomes of operations whose own context has ended before the execution.
+var (
+	timedOut = json.RawMessage(task.TimedOut)
+	givenUp  = json.RawMessage(task.GivenUp)
+)
+
+// outcomeOf returns the outcome for the error of a context.
+func outcomeOf(err error) json.RawMessage {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return timedOut
+	}
+	return givenUp
+}
+
+// unfinished returns the error of an operation whose own context has ended, or nil if that is not
+// the outcome.
+func (l *Log) unfinished(e *Entry, outcome json.RawMessage) error {
+	switch string(outcome) {
+	case string(timedOut):
+		return fmt.Errorf("%s: %s: %w", l.pkg, e, context.DeadlineExceeded)
+	case string(givenUp):
+		return fmt.Errorf("%s: %s: %w", l.pkg, e, context.Canceled)
+	}
+	return nil
+}
+
+// unbegun records that the own context of a new operation had ended when it was to begin. It
+// returns the error for the handler, or nil if the context has not ended.
+func (l *Log) unbegun(ctx context.Context, e *Entry) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	l.mu.Lock()
+	err := l.ending("") // the end of the execution ends ctx, too
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	e.Result, e.Failed = outcomeOf(ctx.Err()), true
+	if err := l.record(e); err != nil {
+		return err
+	}
+	return l.unfinished(e, e.Result)
+}

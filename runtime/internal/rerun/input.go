@@ -1,0 +1,260 @@
+package rerun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Request is an input request.
+type Request struct {
+	Method string
+	Params json.RawMessage // nil for none
+	// Transient marks a request whose response is for the next run alone. Later runs may make the
+	// request again, or not. It has no place in the order of operations.
+	Transient bool
+	// Prepare is called if the request has no recorded response. It returns the [mcp.InputRequest]
+	// to send, or nil to send Params, and a label that describes the request in errors. Its error
+	// is that of [Log.Ask]. It may be nil.
+	Prepare func() (value any, label string, err error)
+}
+
+// prepare sets what is not recorded of an input request.
+func (q *Request) prepare(a *Asked) (value any, err error) {
+	a.Method, a.Params, a.Label = q.Method, q.Params, q.Method
+	if q.Prepare == nil {
+		return nil, nil
+	}
+	value, label, err := q.Prepare()
+	if err == nil {
+		a.Label = label
+	}
+	return value, err
+}
+
+// Ask returns the response to an input request of a task, or of a call with [Options].Rounds. It
+// sends the request only if no response is recorded. The Params identify the request, so all runs
+// must encode them in the same way. If ctx ends before the execution, the request is given up, in
+// later runs as well.
+func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
+	if err := InStep(ctx, q.Method); err != nil {
+		return nil, err
+	}
+	a := &Asked{ID: ID{Kind: KindInput, Key: InputKey(q.Method, q.Params)}}
+	if q.Transient {
+		return l.askOnce(ctx, q, a)
+	}
+	b := l.branchOf(ctx)
+	e := &Entry{ID: a.ID, Label: q.Method}
+	found, err := b.begin(ctx, e)
+	if other, ok := err.(*NondeterminismError); ok {
+		q.prepare(a)
+		l.rename(other, e, a.Label)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer b.end(e, found)
+	if found != nil {
+		return l.response(e, found)
+	}
+	value, err := q.prepare(a)
+	if err != nil {
+		return nil, err
+	}
+	a.ID, a.Position = e.ID, e.Position
+	l.describe(e, a.Label)
+	if deadline, ok := ctx.Deadline(); ok {
+		a.Deadline = l.until(deadline)
+	}
+	pending := l.pendingRequest(a.ID)
+	if pending != nil {
+		a.Deadline = pending.Deadline // later runs have the deadline of the first one
+	} else if err := l.unbegun(ctx, e); err != nil {
+		return nil, err
+	}
+	if err := l.beginAsking(); err != nil {
+		return nil, err
+	}
+	defer l.endAsking()
+	if run := l.current(); run != nil {
+		return l.askInTask(ctx, run, e, a, value)
+	}
+	if !a.Deadline.IsZero() && !time.Now().Before(a.Deadline) {
+		e.Result, e.Failed = timedOut, true
+		if err := l.record(e); err != nil {
+			return nil, err
+		}
+		return l.response(e, e)
+	}
+	return nil, l.askInRound(ctx, b, a, value)
+}
+
+// Direct calls f, which makes an input request of a plain call whose handler runs only once, under
+// the rules for input requests that are recorded.
+func (l *Log) Direct(ctx context.Context, method string, f func() error) error {
+	if err := InStep(ctx, method); err != nil {
+		return err
+	}
+	b := l.branchOf(ctx)
+	e := &Entry{ID: ID{Kind: KindInput, Key: method}, Label: method}
+	found, err := b.begin(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer b.end(e, found)
+	if err := l.beginAsking(); err != nil {
+		return err
+	}
+	defer l.endAsking()
+	return f()
+}
+
+// describe sets the label of a new input request for errors.
+func (l *Log) describe(e *Entry, label string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fresh != nil && l.fresh.ID == e.ID {
+		l.fresh.Label = label
+	}
+}
+
+// rename makes an error name the input request e by its label, which says more.
+func (l *Log) rename(err *NondeterminismError, e *Entry, label string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.Label = label
+	err.New = e.String()
+}
+
+// pendingRequest returns the input request of the last round that has an ID, or nil.
+func (l *Log) pendingRequest(id ID) *Asked {
+	if i := slices.IndexFunc(l.pending, func(a Asked) bool { return a.ID == id }); i >= 0 {
+		return &l.pending[i]
+	}
+	return nil
+}
+
+// beginAsking counts an input request that waits for a response. It fails if there are too many.
+func (l *Log) beginAsking() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if max(l.asking, len(l.open)) >= MaxOpen {
+		return l.invalid(&LimitError{l.pkg})
+	}
+	l.asking++
+	return nil
+}
+
+func (l *Log) endAsking() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking--
+}
+
+// response returns the recorded response to the input request e, or its error.
+func (l *Log) response(e, recorded *Entry) (json.RawMessage, error) {
+	if !recorded.Failed {
+		return recorded.Result, nil
+	}
+	if err := l.unfinished(e, recorded.Result); err != nil {
+		return nil, err
+	}
+	failed := new(jsonrpc.Error)
+	if err := codec.Unmarshal(recorded.Result, failed, codec.AllowSize(recorded.Result)...); err != nil {
+		return nil, l.faultf("damaged response: %w", err)
+	}
+	return nil, failed
+}
+
+// askOnce is Ask for a transient request.
+func (l *Log) askOnce(ctx context.Context, q *Request, a *Asked) (json.RawMessage, error) {
+	e := &Entry{ID: a.ID, Label: q.Method}
+	found, err := l.beginOnce(e)
+	if err != nil {
+		return nil, err
+	}
+	if found != nil {
+		return l.response(e, found)
+	}
+	value, err := q.prepare(a)
+	if err != nil {
+		return nil, err
+	}
+	l.describe(e, a.Label)
+	if err := l.beginAsking(); err != nil {
+		return nil, err
+	}
+	defer l.endAsking()
+	if run := l.current(); run != nil {
+		return run.Call(ctx, a.Method, paramsOf(a, value))
+	}
+	return nil, l.askInRound(ctx, &l.top, a, value)
+}
+
+// beginOnce is begin for a transient request, whose response it consumes.
+func (l *Log) beginOnce(e *Entry) (found *Entry, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil, l.err
+	}
+	if i := slices.IndexFunc(l.transient, func(other Entry) bool { return other.Key == e.Key }); i >= 0 {
+		response := l.transient[i]
+		l.transient = slices.Delete(l.transient, i, i+1)
+		return &response, nil
+	}
+	if err := l.top.refuse(e); err != nil {
+		return nil, err
+	}
+	if l.fresh == nil && l.pendingRequest(e.ID) == nil {
+		first := *e
+		l.fresh = &first
+	}
+	return nil, nil
+}
+
+// askInTask makes an input request of a task. A task that waits long is parked: its handler
+// returns, and runs again later.
+func (l *Log) askInTask(ctx context.Context, run *task.Run, e *Entry, a *Asked, value any) (json.RawMessage, error) {
+	q := task.InputRequest{Method: a.Method, Key: journalKey(a.ID), Occurrence: a.Occurrence, Branch: a.Branch, Position: a.Position, Deadline: a.Deadline}
+	answer, err := run.Ask(ctx, q, paramsOf(a, value))
+	switch {
+	case err == nil:
+		return answer, nil
+	case errors.Is(err, task.ErrParked):
+		return nil, l.suspend(a.Method)
+	case err == context.DeadlineExceeded, err == context.Canceled:
+		if run.Durable() && l.ctx.Err() == nil {
+			return nil, l.unfinished(e, outcomeOf(err))
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if required, ok := errors.AsType[*InputRequiredError](l.ending(a.Method)); ok {
+		return nil, required
+	}
+	return nil, err
+}
+
+// paramsOf returns the params of an input request as they are sent.
+func paramsOf(a *Asked, value any) codec.Encoder {
+	switch request := value.(type) {
+	case *mcp.ElicitRequest:
+		return request.Params
+	case *mcp.CreateMessageRequest:
+		return &request.Params
+	}
+	if value == nil && a.Params != nil {
+		return session.Raw(a.Params)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package rerun
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// readJournal returns what earlier runs of a task have recorded, and the id of the call.
+func readJournal(ctx context.Context, run *task.Run) (entries []Entry, call string, err error) {
+	stored, requests, err := run.Journal(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	call = run.ID()
+	entries = make([]Entry, 0, len(stored)+len(requests))
+	for i := range stored {
+		e := &stored[i]
+		if e.Kind == kindCall {
+			call = e.Key
+			continue
+		}
+		id := recordedID(ID{e.Branch, Kind(e.Kind), e.Key, e.Occurrence})
+		entries = append(entries, Entry{ID: id, Position: e.Position, Label: "an input request", Result: e.Result, Failed: e.Failed})
+	}
+	for i := range requests {
+		q := &requests[i]
+		if q.Key == "" || q.Open() {
+			continue
+		}
+		id := recordedID(ID{q.Branch, KindInput, q.Key, q.Occurrence})
+		e := Entry{ID: id, Position: q.Position, Label: q.Method, Result: q.Result}
+		if q.Error != nil {
+			e.Result, e.Failed = q.Error, true
+		}
+		entries = append(entries, e)
+	}
+	return entries, call, nil
+}
+
+// CheckVersion returns an error if a task was begun by a version of a tool that neither is the
+// given one nor is accepted by it. Durable may be nil.
+func CheckVersion(durable *task.Durable, tool, version string, accepted []string) error {
+	if durable == nil || durable.Version == version || slices.Contains(accepted, durable.Version) {
+		return nil
+	}
+	return fmt.Errorf("version %q of tool %q has begun this task, and version %q does not continue it", durable.Version, tool, version)
+}
+
+// kindCall is the kind of the entry that holds the id of a call that began as a plain one. The
+// idempotency keys of its steps are derived from that id.
+const kindCall = 255
+
+func callEntry(id string) task.Entry {
+	return task.Entry{Kind: kindCall, Key: id, Occurrence: 1, Result: json.RawMessage(`null`)}
+}
+
+// journalEntry returns the form of an entry in the journal of a task.
+func journalEntry(e *Entry) task.Entry {
+	return task.Entry{Kind: byte(e.Kind), Key: journalKey(e.ID), Occurrence: e.Occurrence, Result: e.Result, Failed: e.Failed, Branch: e.Branch, Position: e.Position}
+}
+
+// journalKey returns the form of a key in the journal of a task, which is text.
+func journalKey(id ID) string {
+	if id.Kind == KindInput {
+		return base64.RawURLEncoding.EncodeToString([]byte(id.Key))
+	}
+	return id.Key
+}
+
+// recordedID undoes journalKey.
+func recordedID(id ID) ID {
+	if id.Kind == KindInput {
+		if key, err := base64.RawURLEncoding.DecodeString(id.Key); err == nil {
+			id.Key = string(key)
+		}
+	}
+	return id
+}

@@ -1,0 +1,75 @@
+package rerun
+
+import (
+	"context"
+	"crypto/sha256"
+	"slices"
+	"strconv"
+)
+
+// Open is an input request that ends a round.
+type Open struct {
+	Asked
+	Value any // from [Request].Prepare
+}
+
+// askInRound adds an input request to those that end the round. If the call has become a task
+// meanwhile, the input request is made when the handler runs again.
+func (l *Log) askInRound(ctx context.Context, b *branch, a *Asked, value any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.task == nil {
+		o := Open{*a, value}
+		o.Name = l.name(ctx, a.ID, a.Method)
+		l.open = append(l.open, o)
+	}
+	b.suspended = true
+	l.setSuspended()
+	return &InputRequiredError{a.Method, l.pkg}
+}
+
+type nameKey struct{}
+
+// WithName returns a context in which an input request has a name in messages.
+func WithName(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, nameKey{}, name)
+}
+
+// name returns the name of an input request in messages: that of [WithName], or one that differs
+// from those of all other requests of the call, so that a late response does no harm. The caller
+// must hold mu.
+func (l *Log) name(ctx context.Context, id ID, method string) string {
+	name, _ := ctx.Value(nameKey{}).(string)
+	if name == "" {
+		name = shortName(method, id)
+	}
+	taken := func(o Open) bool { return o.Name == name }
+	for n, base := 2, name; slices.ContainsFunc(l.open, taken); n++ {
+		name = base + "-" + strconv.Itoa(n)
+	}
+	return name
+}
+
+const hexDigits = "0123456789abcdef"
+
+// shortName returns a name with the part of the method before the slash, the beginning of a digest
+// of the key and the branch, and the occurrence.
+func shortName(method string, id ID) string {
+	end := 0
+	for end < len(method) && method[end] != '/' {
+		end++
+	}
+	digest := id.Key
+	if id.Branch != "" {
+		sum := sha256.Sum256([]byte(id.Key + id.Branch))
+		digest = string(sum[:])
+	}
+	name := append([]byte(method[:end]), '-')
+	for i := 0; i < len(digest) && i < 6; i++ {
+		name = append(name, hexDigits[digest[i]>>4], hexDigits[digest[i]&15])
+	}
+	if id.Occurrence > 1 {
+		name = strconv.AppendInt(append(name, '-'), int64(id.Occurrence), 10)
+	}
+	return string(name)
+}

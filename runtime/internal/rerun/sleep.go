@@ -1,0 +1,164 @@
+package rerun
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Sleep waits until the time that f returns. F is called in the first run only: later runs wait for
+// the rest. If ctx ends first, the sleep is given up, in later runs as well.
+func (l *Log) Sleep(ctx context.Context, name string, f func() time.Time) error {
+	switch {
+	case name == "":
+		return l.faultf("sleep without a name")
+	case f == nil:
+		return l.faultf("sleep %q: nil function", name)
+	}
+	if err := InStep(ctx, "sleep"); err != nil {
+		return err
+	}
+	b := l.branchOf(ctx)
+	e := &Entry{ID: ID{Kind: KindSleep, Key: name}}
+	found, err := b.begin(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer b.end(e, found)
+	if found == nil {
+		if err := l.unbegun(ctx, e); err != nil {
+			return err
+		}
+		e.Result = l.sleepTimes(ctx, f())
+		if err := l.record(e); err != nil {
+			return err
+		}
+		found = e
+	} else if reason := l.endOfSleep(b, e.ID); reason != nil {
+		return l.unfinished(e, reason)
+	}
+	if err := l.unfinished(e, found.Result); err != nil {
+		return err
+	}
+	return l.sleep(ctx, e, found.Result)
+}
+
+// sleepTimes returns the outcome of a sleep: the microseconds from 1970 to its end and, if ctx ends
+// earlier, to its deadline.
+func (l *Log) sleepTimes(ctx context.Context, end time.Time) json.RawMessage {
+	end = l.until(end)
+	text := strconv.AppendInt(nil, end.UnixMicro(), 10)
+	if deadline, ok := ctx.Deadline(); ok {
+		if deadline = l.until(deadline); deadline.Before(end) {
+			text = strconv.AppendInt(append(append([]byte{'['}, text...), ','), deadline.UnixMicro(), 10)
+			text = append(text, ']')
+		}
+	}
+	return text
+}
+
+// parseSleep returns the time until which a sleep waits, and whether that is its deadline.
+func parseSleep(text json.RawMessage) (until time.Time, limited bool, err error) {
+	if rest, ok := bytes.CutPrefix(text, []byte{'['}); ok {
+		_, text, _ = bytes.Cut(bytes.TrimSuffix(rest, []byte{']'}), []byte{','})
+		limited = true
+	}
+	micro, err := strconv.ParseInt(string(text), 10, 64)
+	return time.UnixMicro(micro), limited, err
+}
+
+// endOfSleep returns the recorded reason why a sleep was given up, or nil.
+func (l *Log) endOfSleep(b *branch, id ID) json.RawMessage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.legacy {
+		b = &l.top
+	}
+	id.Kind = KindGivenUp
+	if e := b.find(id); e != nil {
+		return e.Result
+	}
+	return nil
+}
+
+// sleep waits for the end of a sleep.
+func (l *Log) sleep(ctx context.Context, e *Entry, times json.RawMessage) error {
+	until, limited, err := parseSleep(times)
+	if err != nil {
+		return l.faultf("%s: damaged entry: %w", e, err)
+	}
+	err = l.waitUntil(ctx, until)
+	switch {
+	case err == nil && !limited:
+		return nil
+	case err == nil:
+		return l.unfinished(e, timedOut)
+	case errors.Is(err, task.ErrParked):
+		return l.suspend("")
+	}
+	l.mu.Lock()
+	ending := l.ending("")
+	l.mu.Unlock()
+	switch {
+	case ending != nil:
+		return ending
+	case ctx.Err() == nil: // suspended
+		return err
+	}
+	reason := outcomeOf(ctx.Err())
+	if !limited || !bytes.Equal(reason, timedOut) { // otherwise the times say so
+		end := &Entry{ID: e.ID, Position: e.Position, Result: reason, Failed: true}
+		end.Kind = KindGivenUp
+		if err := l.record(end); err != nil {
+			return err
+		}
+	}
+	return l.unfinished(e, reason)
+}
+
+// waitUntil waits until a time. If a plain call becomes a task during the wait, the task waits for
+// the rest. If an input request ends the round, the next round does.
+func (l *Log) waitUntil(ctx context.Context, until time.Time) error {
+	t, became, suspended := l.waiting()
+	if t != nil {
+		return t.Sleep(ctx, until)
+	}
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-became:
+		return l.waitUntil(ctx, until)
+	case <-suspended:
+		return &InputRequiredError{"", l.pkg}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.ctx.Done():
+		return context.Cause(l.ctx)
+	}
+}
+
+// waiting returns the task, or what ends a wait of a plain call.
+func (l *Log) waiting() (t *task.Run, became, suspended <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.task != nil || !l.rounds {
+		return l.task, nil, nil
+	}
+	if l.became == nil {
+		l.became = make(chan struct{})
+	}
+	if l.suspension == nil {
+		l.suspension = make(chan struct{})
+		if l.suspended {
+			close(l.suspension)
+		}
+	}
+	return nil, l.became, l.suspension
+}
