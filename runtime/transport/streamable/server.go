@@ -73,7 +73,8 @@ type HandlerOptions struct {
 
 	// Store stores events for clients that resume a stream. The default is a [MemoryStore]. With a
 	// [SessionStore], sessions survive a restart, with their streams and the state that their
-	// owners have persisted: a connection is a [transport.Persister].
+	// owners have persisted: a connection is a [transport.Persister]. A type that wraps a SessionStore
+	// must embed a SessionStore, not an EventStore.
 	Store EventStore
 
 	// Locator says which of several processes holds a session; see "Several processes" in the
