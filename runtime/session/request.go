@@ -39,12 +39,7 @@ type Request struct {
 	// [Responder], and for a request that is re-run outside of any session.
 	Session *Session
 
-	meta struct {
-		once sync.Once
-		mcp.RequestMetaObject
-		err  error
-		long bool // more than maxKeptMeta: each call decodes it
-	}
+	meta decodedMeta
 	// capabilities is the part of Params with the capabilities of the client; nil if it was not
 	// looked for, and for a request of a session.
 	capabilities []byte
@@ -53,6 +48,14 @@ type Request struct {
 	modern *modernRequest  // nil for a request of a session, and for one of NewRequest
 	rerun  mcp.Revision    // of a request of NewRequest
 	values context.Context // of the message of a notification, or nil
+}
+
+// decodedMeta is the decoded _meta of a request.
+type decodedMeta struct {
+	once sync.Once
+	mcp.RequestMetaObject
+	err  error
+	long bool // more than maxKeptMeta: each call decodes it
 }
 
 // NewRequest returns a request that belongs to no connection, for a handler that serves a stored
@@ -232,11 +235,11 @@ func (r *Request) Failure(err error) *jsonrpc.Error {
 }
 
 // Detach replaces the Params of the request by params, a copy with the same _meta, so that the
-// request no longer holds its message in memory. Use it for a request whose context outlives it,
-// such as one that has become a task. Only the handler of the request may call it, and not
-// concurrently with other uses of the request.
+// request no longer holds its message in memory. Its Meta is then read from the copy. Use it for a
+// request whose context outlives it, such as one that has become a task. Only the handler of the
+// request may call it, and not concurrently with other uses of the request.
 func (r *Request) Detach(params json.RawMessage) {
-	r.Params, r.capabilities = params, nil
+	r.Params, r.capabilities, r.meta = params, nil, decodedMeta{}
 }
 
 type requestKey struct{}

@@ -29,7 +29,7 @@ var errTaken = errors.New("task: claimed by another member")
 var errUnknownWork = errors.New("task: this member does not know the work")
 
 // errNotMember reports that the lease of this member has ended, and that it has not joined again.
-var errNotMember = errors.New("task: this process is not a member of the fleet at present")
+var errNotMember = fmt.Errorf("%w: this process is not a member of the fleet at present", ErrUnavailable)
 
 // inspectors is the maximum number of goroutines that read records which other members have
 // changed.

@@ -141,10 +141,9 @@ func createExtension(ctx context.Context, m *task.Manager, req *session.Request,
 		return nil, context.Cause(ctx)
 	}
 	req.Detach(bytes.Clone(req.Params)) // see Options.create
-	plain := req.Clone()                // its _meta was not read from the message
-	q := extensionRequest(ctx, plain, support)
+	q := extensionRequest(ctx, req, support)
 	if support.Runner == "" {
-		q.Work = serve(next, plain)
+		q.Work = serve(next, req)
 	}
 	created, err := m.Create(ctx, q)
 	if err != nil {

@@ -43,27 +43,31 @@ func (p Pending) BeforeTask(f func(promote Promote)) {
 
 // Promote makes the request a task now, without waiting for [Support].After. It returns nil once
 // the request is a task. If the request stays a plain one, Promote returns the reason, such as a
-// [*task.LimitError]. If ctx ends first, it returns its cause. Promote may be called concurrently
-// and repeatedly, but not by the function of BeforeTask.
+// [*task.LimitError]. While the store fails, Promote waits for two seconds. It then returns
+// [task.ErrUnavailable], as later calls do at once, but the request still becomes a task if the store
+// works before the handler has returned. If ctx ends first, Promote returns its cause. It may be
+// called concurrently and repeatedly, but not by the function of BeforeTask.
 func (p Pending) Promote(ctx context.Context) error {
 	c := p.call
 	c.mu.Lock()
 	switch {
-	case c.settled:
-		c.mu.Unlock()
+	case c.settled || c.refusal != nil:
+		defer c.mu.Unlock()
 		return c.refusal
 	case c.before == nil:
 		c.mu.Unlock()
 		return errNoTask
 	}
-	if c.whenSettled == nil {
-		c.whenSettled = make(chan struct{})
+	if c.decided == nil {
+		c.decided = make(chan struct{})
 	}
-	settled := c.whenSettled
+	decided := c.decided
 	c.timer.Reset(0)
 	c.mu.Unlock()
 	select {
-	case <-settled:
+	case <-decided:
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		return c.refusal
 	case <-c.done:
 		return errReturned
@@ -93,13 +97,22 @@ type call struct {
 	result codec.Encoder
 	err    error
 
-	mu          sync.Mutex
-	before      func(Promote) // see Pending.BeforeTask
-	timer       *time.Timer   // promotes the request when it fires
-	settled     bool          // the request has become a task, or stays a plain one
-	refusal     error         // why it stays a plain one; constant once settled is true
-	whenSettled chan struct{} // closed once settled is true; nil until Promote waits for it
+	mu      sync.Mutex
+	before  func(Promote) // see Pending.BeforeTask
+	timer   *time.Timer   // promotes the request when it fires
+	settled bool          // the request has become a task, or stays a plain one
+	refusal error         // why it is a plain one; nil if it is a task, or may become one soon
+	decided chan struct{} // closed once settled or refusal is set; nil until Promote waits for it
+	failing time.Time     // since when attempts have failed because of the store; zero if none has
+	pause   time.Duration // before the next attempt after such a failure
 }
+
+// Limits of the attempts to make a request a task while the store fails.
+const (
+	firstPause = 100 * time.Millisecond // doubles with each attempt
+	maxPause   = 5 * time.Second
+	patience   = 2 * time.Second // of Promote
+)
 
 // promotedWork is the work of a request that has become a task.
 type promotedWork struct {
@@ -130,8 +143,11 @@ func serveCall(ctx context.Context, m *task.Manager, req *session.Request, suppo
 	if !ok {
 		return next(ctx, req)
 	}
+	// Once the request is a task, it must not hold its message, which may be much larger than the
+	// params. Then it is too late for this: the handler uses the request.
+	req.Detach(bytes.Clone(req.Params))
 	c := &call{values: ctx, m: m, req: req, support: support, done: make(chan struct{})}
-	c.leave = context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
+	c.stayWithRequest()
 	defer func() { c.leave() }()
 	after := support.After
 	if after == 0 {
@@ -156,6 +172,11 @@ func serveCall(ctx context.Context, m *task.Manager, req *session.Request, suppo
 	}
 }
 
+// stayWithRequest ends the context of the handler with that of the request, until leave is called.
+func (c *call) stayWithRequest() {
+	c.leave = context.AfterFunc(c.values, func() { c.Cancel(context.Cause(c.values)) })
+}
+
 // run calls the handler.
 func (c *call) run(ctx context.Context, next session.Handler) {
 	c.err = boundary.ErrGoexit // unless the handler returns
@@ -166,11 +187,12 @@ func (c *call) run(ctx context.Context, next session.Handler) {
 }
 
 // promote turns the request into a task. If created is nil, the request is still a plain one. If
-// again is true, the timer fires again after the given time.
+// again is true, the timer fires again: after the given time if the handler has not called BeforeTask
+// yet, and after a pause if the store fails.
 func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) {
 	c.mu.Lock()
 	before := c.before
-	if before == nil { // the handler has not called BeforeTask yet
+	if before == nil {
 		c.timer.Reset(after)
 	}
 	c.mu.Unlock()
@@ -178,7 +200,7 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 		return nil, true
 	}
 	refusal := errNoTask
-	defer func() { c.settle(refusal) }()
+	defer func() { again = !c.settle(refusal) }()
 	before(func(entries []task.Entry) *task.Run {
 		if c.hasReturned() {
 			refusal = errReturned
@@ -189,7 +211,6 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 			return nil
 		}
 		q := extensionRequest(c.values, c.req, c.support)
-		q.Params = bytes.Clone(q.Params) // the params share the memory of the whole message
 		q.Entries, q.Begun = entries, true
 		started := make(chan *promotedWork, 1)
 		q.Work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
@@ -202,14 +223,16 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 		}
 		t, err := c.m.Create(c.values, q)
 		if err != nil { // the principal has too many tasks, or the store fails
-			c.leave = context.AfterFunc(c.values, func() { c.Cancel(context.Cause(c.values)) })
+			c.stayWithRequest()
 			refusal = err
 			return nil
 		}
 		w := <-started
 		c.work.Store(w)
 		if !c.req.Keep() { // the request was cancelled in the meantime, and gets no response
-			c.m.Cancel(context.WithoutCancel(c.values), q.Principal, t.TaskID, nil)
+			if _, err := c.m.Cancel(context.WithoutCancel(c.values), q.Principal, t.TaskID, nil); err != nil {
+				c.Cancel(task.ErrCancelled) // the outcome of the task does not matter: no requestor knows it
+			}
 		}
 		created, refusal = &ExtensionTask{task: t, resultType: tasks.ResultTask}, nil
 		return w.run
@@ -217,14 +240,26 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 	return created, false
 }
 
-// settle records the outcome of a promotion, and ends the calls of Pending.Promote.
-func (c *call) settle(refusal error) {
+// settle records the outcome of a promotion, and ends the calls of Pending.Promote. It returns false
+// if the store fails: then it starts the timer for the next attempt.
+func (c *call) settle(refusal error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settled, c.refusal = true, refusal
-	if c.whenSettled != nil {
-		close(c.whenSettled)
+	if c.settled = !errors.Is(refusal, task.ErrUnavailable); !c.settled {
+		if c.failing.IsZero() {
+			c.failing, c.pause = time.Now(), firstPause
+		}
+		c.timer.Reset(c.pause)
+		c.pause = min(2*c.pause, maxPause)
+		if time.Since(c.failing) < patience {
+			return false
+		}
 	}
+	if c.refusal = refusal; c.decided != nil {
+		close(c.decided)
+		c.decided = nil
+	}
+	return c.settled
 }
 
 func (c *call) hasReturned() bool {
