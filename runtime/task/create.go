@@ -17,7 +17,7 @@ type Request struct {
 	Principal string
 	Method    string            // method of the request, such as tools/call
 	Params    json.RawMessage   // params of the request, without the task member
-	Token     mcp.ProgressToken // progress token of the request, or the zero token
+	Token     mcp.ProgressToken // progress token of the request, at most MaxToken bytes; or the zero token
 	Name      string            // name of the tool that is called, for operators; may be empty
 	Task      *mcp.TaskMetadata // task member of the request; may be nil
 
@@ -112,6 +112,9 @@ func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
 	ttl, err := m.ttl(q.Task)
 	if err != nil {
 		return err
+	}
+	if tokenSize(q.Token) > MaxToken {
+		return ErrToken
 	}
 	membership, claim, err := m.newClaim()
 	if err != nil {

@@ -27,7 +27,13 @@ var (
 	ErrDoubtful = errors.New("task: it is unknown whether the task was created")
 	// ErrTTL reports that a requested lifetime is not a positive number of milliseconds.
 	ErrTTL = errors.New("task: ttl must be a positive number of milliseconds")
+	// ErrToken reports that the progress token of a request is longer than MaxToken.
+	ErrToken = fmt.Errorf("task: progress token is longer than %d bytes", MaxToken)
 )
+
+// MaxToken is the maximum length of the progress token of a task in bytes. Each change of a task writes
+// the token.
+const MaxToken = 1024
 
 // Error codes that the specification does not define.
 const (
@@ -127,7 +133,7 @@ func WireError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*missingError](err); ok {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: e.message()}
 	}
-	for _, known := range []error{ErrNotFound, ErrExpired, ErrCursor, ErrTTL} {
+	for _, known := range []error{ErrNotFound, ErrExpired, ErrCursor, ErrTTL, ErrToken} {
 		if errors.Is(err, known) {
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: known.Error()}
 		}

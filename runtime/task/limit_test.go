@@ -375,3 +375,23 @@ func TestByteLimitOfFleet(t *testing.T) {
 		}
 	})
 }
+
+// A task is not created if its progress token would make each of its writes large.
+func TestProgressTokenIsLimited(t *testing.T) {
+	m := newManager(t, task.Config{Quiet: true})
+	for _, row := range []struct {
+		token mcp.ProgressToken
+		want  error
+	}{
+		{codec.StringScalar(strings.Repeat("t", task.MaxToken)), nil},
+		{codec.StringScalar(strings.Repeat("t", task.MaxToken+1)), task.ErrToken},
+	} {
+		_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: mcp.MethodToolsCall, Token: row.token, Work: returns(`{}`)})
+		if !errors.Is(err, row.want) {
+			t.Errorf("got %v, want %v", err, row.want)
+		}
+		if err != nil && task.WireError(err).Code != jsonrpc.CodeInvalidParams {
+			t.Errorf("the peer receives %v", task.WireError(err))
+		}
+	}
+}
