@@ -216,9 +216,18 @@ func (b *branch) refusal(e *Entry) error {
 	// Other branches of a plain call add their input requests to the round.
 	joins := e.Kind == KindInput && l.task == nil
 	if b.suspended || l.suspended && !joins {
+		b.suspended = true // what the handler does instead is no part of the round
 		return &InputRequiredError{method, l.pkg}
 	}
 	return nil
+}
+
+// suspend keeps further operations of the branch from beginning: what the handler does instead of one
+// that the end of the run has interrupted.
+func (b *branch) suspend() {
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	b.suspended = true
 }
 
 // pause slows down a handler that ignores in a loop that its operations are refused.

@@ -98,7 +98,9 @@ func TestEqualKeysDifferByOccurrence(t *testing.T) {
 	}
 }
 
-// After the first open request, other branches add requests to the round, and begin nothing else.
+// After the first open request, other branches add requests to the round, and begin nothing else. A
+// branch in which something else could not begin, or was interrupted, adds none: the next run makes no
+// such request if that succeeds.
 func TestNothingBeginsAfterFirstOpenRequest(t *testing.T) {
 	r := &rounds{t: t}
 	err := r.round(all, func(l *rerun.Log) {
@@ -111,16 +113,28 @@ func TestNothingBeginsAfterFirstOpenRequest(t *testing.T) {
 			},
 			func(ctx context.Context) error {
 				<-asked
+				_, err := l.Ask(ctx, ask(`2`))
+				if _, again := l.Ask(ctx, ask(`3`)); !required(again) {
+					t.Errorf("request of the same branch: got %v", again)
+				}
+				return err
+			},
+			func(ctx context.Context) error {
+				<-asked
 				if _, err := r.step(ctx, l, "s"); !required(err) {
 					t.Errorf("step: got %v", err)
 				}
 				if err := l.Sleep(ctx, "s", time.Now); !required(err) {
 					t.Errorf("sleep: got %v", err)
 				}
-				_, err := l.Ask(ctx, ask(`2`))
-				if _, again := l.Ask(ctx, ask(`3`)); !required(again) {
-					t.Errorf("request of the same branch: got %v", again)
+				_, err := l.Ask(ctx, ask(`instead of the step`))
+				return err
+			},
+			func(ctx context.Context) error {
+				if err := l.Sleep(ctx, "long", func() time.Time { return time.Now().Add(time.Hour) }); !required(err) {
+					t.Errorf("sleep that was interrupted: got %v", err)
 				}
+				_, err := l.Ask(ctx, ask(`instead of the sleep`))
 				return err
 			},
 		})

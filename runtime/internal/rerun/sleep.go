@@ -45,7 +45,11 @@ func (l *Log) Sleep(ctx context.Context, name string, f func() time.Time) error 
 	if err := l.unfinished(e, found.Result); err != nil {
 		return err
 	}
-	return l.sleep(ctx, e, found.Result)
+	err = l.sleep(ctx, e, found.Result)
+	if _, required := err.(*InputRequiredError); required {
+		b.suspend()
+	}
+	return err
 }
 
 // sleepTimes returns the outcome of a sleep: the microseconds from 1970 to its end and, if ctx ends
@@ -128,7 +132,11 @@ func (l *Log) waitUntil(ctx context.Context, until time.Time) error {
 	if t != nil {
 		return t.Sleep(ctx, until)
 	}
-	timer := time.NewTimer(time.Until(until))
+	left := time.Until(until)
+	if left <= 0 {
+		return nil // although the run may be suspended, because an earlier one has recorded what follows
+	}
+	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
