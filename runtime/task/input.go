@@ -57,7 +57,8 @@ func (run *Run) Ask(ctx context.Context, q InputRequest, params codec.Encoder) (
 	}
 	number, r, err := run.addInputRequest(adding, stored)
 	if run.m.cfg.Observer == nil || err != nil {
-		return run.awaitAnswer(ctx, w, stored, number, &r, err)
+		answer, err := run.awaitAnswer(ctx, w, stored, number, &r, err)
+		return answer, run.endIfOver(err)
 	}
 	end := func(error) {}
 	if added := r.inputRequest(number); added != nil && added.Open() {
@@ -65,7 +66,7 @@ func (run *Run) Ask(ctx context.Context, q InputRequest, params codec.Encoder) (
 	}
 	answer, err := run.awaitAnswer(ctx, w, stored, number, &r, nil)
 	end(err)
-	return answer, err
+	return answer, run.endIfOver(err)
 }
 
 // newInputRequest returns the input request to store for q.

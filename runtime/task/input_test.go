@@ -48,6 +48,31 @@ func status(t *testing.T, m *task.Manager, id string) mcp.TaskStatus {
 	return get(t, m, id).Status
 }
 
+// When an input request reports that the task was cancelled, the context of the work has ended, even if
+// the cancellation has only been stored so far: the work must not begin anything else.
+func TestContextEndsBeforeCancelledInputRequestReturns(t *testing.T) {
+	store := &hookedStore{Store: memory.New(), afterUpdate: func(r task.Record) {
+		if r.Status == mcp.TaskStatusCancelled {
+			time.Sleep(time.Second)
+		}
+	}}
+	runInBubble(t, task.Config{Store: store}, func(t *testing.T, m *task.Manager) {
+		ended := make(chan error, 1)
+		created := start(t, m, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			_, err := run.Call(ctx, "elicitation/create", nil)
+			ended <- context.Cause(ctx)
+			return nil, err
+		})
+		synctest.Wait()
+		if _, err := m.Cancel(t.Context(), "alice", created.TaskID, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != task.ErrCancelled {
+			t.Errorf("the cause of the context is %v", err)
+		}
+	})
+}
+
 // The stored answer to an input request does not keep the message that contained it in memory.
 func TestStoredAnswerDoesNotRetainMessage(t *testing.T) {
 	store := memory.New()

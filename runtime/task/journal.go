@@ -111,7 +111,7 @@ func (run *Run) Record(ctx context.Context, e Entry) error {
 	if err == nil {
 		run.m.scheduler.endTrial(run)
 	}
-	return err
+	return run.endIfOver(err)
 }
 
 // errJournalGrown reports that entries were recorded since the journal was read.

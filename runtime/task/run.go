@@ -172,6 +172,18 @@ func (run *Run) endContext(cause error) {
 	}
 }
 
+// endIfOver ends the context of the work if err, which it returns, says that the work must not go on:
+// the work may see that in the store before the context ends, and would begin something else instead.
+func (run *Run) endIfOver(err error) error {
+	switch err {
+	case ErrCancelled, ErrExpired:
+		run.endContext(err)
+	case ErrFenced:
+		run.m.fence(run)
+	}
+	return err
+}
+
 // ending returns the cause with which the context of the work has ended, or nil.
 func (run *Run) ending() error {
 	if ctx := run.ctx.Load(); ctx != nil {
