@@ -223,16 +223,81 @@ func TestCallWithTooLargeResultsStaysPlain(t *testing.T) {
 		s, _ := withTasksOf(t, server.Config{Tasks: task.Config{MaxJournal: 1000}}, memory.New(), func(s *server.Server) {
 			must(server.AddTool(s, "large", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 				text, err := server.Step(ctx, c, "s", func(context.Context) (string, error) { return strings.Repeat("x", 1000), nil })
-				time.Sleep(time.Minute)
+				if err == nil {
+					_, err = askName(server.InputName(ctx, "who"), c, "Who?")
+				}
+				if err == nil {
+					time.Sleep(time.Minute)
+				}
 				return fmt.Sprint(len(text)), err
 			}, server.Durable()))
 		})
 		c := connectModern(t, s)
-		c.start("tools/call", `{"name":"large"}`, withExtension)
+		round := c.result("tools/call", `{"name":"large"}`, declares(`{"elicitation":{}}`)) // cannot become a task
+		params := `{"name":"large","requestState":` + part(round, "requestState") + `,"inputResponses":{"who":` + accept(`{"name":"Ada"}`) + `}}`
+		c.start("tools/call", params, withExtension)
 		time.Sleep(time.Minute)
 		if got := c.take(); len(got) != 1 || text(t, part(got[0], "result")) != "1000" {
 			t.Errorf("got %q", got)
 		}
+	})
+}
+
+// With the Tasks extension, the call of a durable tool is a task from its first step, sleep or input
+// request on, and the function of a step runs only if the task is stored.
+func TestDurableCallIsTaskFromItsFirstOperation(t *testing.T) {
+	for name, operation := range map[string]func(ctx context.Context, c *server.Call) error{
+		"step": func(ctx context.Context, c *server.Call) error {
+			_, err := server.Step(ctx, c, "s", func(context.Context) (int, error) { return 1, nil })
+			return err
+		},
+		"sleep": func(ctx context.Context, c *server.Call) error {
+			return server.Sleep(ctx, c, "s", func() time.Time { return time.Now().Add(time.Hour / 2) })
+		},
+		"input request": func(ctx context.Context, c *server.Call) error { _, err := askName(ctx, c, "Who?"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				began, refused := 0, error(nil)
+				s, m := withTasksOf(t, server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: 1}}}, memory.New(), func(s *server.Server) {
+					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+						if began++; began > 1 {
+							refused = operation(ctx, c)
+							return "", refused
+						}
+						err := operation(ctx, c)
+						time.Sleep(time.Hour / 4)
+						return "done", err
+					}, server.Durable()))
+				})
+				c := connectModern(t, s)
+				c.start("tools/call", `{"name":"do"}`, withExtension)
+				synctest.Wait() // no time passes
+				got := c.take()
+				if len(got) != 1 || part(got[0], "result", "resultType") != `"task"` || m.Stats().Running != 1 {
+					t.Errorf("got %q", got)
+				}
+				c.start("tools/call", `{"name":"do"}`, withExtension)
+				synctest.Wait()
+				if got := c.take(); len(got) != 1 || refused == nil || part(got[0], "result", "isError") != `true` {
+					t.Errorf("beyond the limit of tasks, got %q, %v", got, refused)
+				}
+			})
+		})
+	}
+}
+
+// Without the Tasks extension, the call of a durable tool stays a plain one.
+func TestDurableCallWithoutExtensionIsPlain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, _ := withTasksOf(t, server.Config{}, memory.New(), func(s *server.Server) {
+			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				return server.Step(ctx, c, "s", func(context.Context) (string, error) { return "done", nil })
+			}, server.Durable()))
+		})
+		c := connectModern(t, s)
+		equal(t, "result", "done", text(t, c.result("tools/call", `{"name":"do"}`, declares(`{}`))))
+		c.fails("tools/call", `{"name":"do","requestState":"x"}`, declares(`{}`), jsonrpc.CodeInvalidParams, "declare the Tasks extension")
 	})
 }
 

@@ -107,7 +107,7 @@ func TestInputRoundDoesNotContinueWithoutLabel(t *testing.T) {
 			})
 			return connectModern(t, s)
 		}
-		asked := open().result("tools/call", `{"name":"ask"}`, withExtension)
+		asked := open().result("tools/call", `{"name":"ask"}`, declares(`{"elicitation":{}}`)) // cannot become a task
 		if part(asked, "resultType") != `"input_required"` {
 			t.Fatalf("got %s", asked)
 		}

@@ -78,11 +78,24 @@ func (c *Call) recording() *rerun.Log {
 		return l
 	}
 	run, _ := c.Task()
-	l := rerun.New(c.ctx, rerun.Options{Package: "server", Task: run, Rounds: c.rounds && c.inRounds()})
+	l := rerun.New(c.ctx, rerun.Options{Package: "server", Task: run, Rounds: c.rounds && c.inRounds(), Promote: c.promotion()})
 	if !c.log.CompareAndSwap(nil, l) {
 		return c.log.Load()
 	}
 	return l
+}
+
+// promotion returns the function that makes the plain call of a [Durable] tool a task before its
+// first step, sleep or input request, or nil if the call cannot become a task or need not.
+func (c *Call) promotion() func(ctx context.Context) error {
+	if c.tool == nil || !c.tool.support.Restartable {
+		return nil
+	}
+	pending, ok := receiver.PendingFrom(c.ctx)
+	if !ok {
+		return nil
+	}
+	return pending.Promote
 }
 
 // beforeTask is the function for [receiver.Pending.BeforeTask].
@@ -156,6 +169,9 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 		return nil
 	}
 	state, err := c.openState(name, *sealed)
+	if err != nil && c.tool != nil && c.tool.support.Restartable {
+		err = fmt.Errorf("%w (to clients that declare the Tasks extension, this call is a task, which needs no requestState)", err)
+	}
 	if err != nil {
 		c.p.s.cfg.Logger.Info("request state rejected", "name", boundary.Text(name, maxQuotedBytes), "error", err)
 		return invalidParams("requestState: %s", err)
@@ -177,7 +193,7 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 		state.Entries = append(state.Entries, asked.Entry(text))
 	}
 	c.number = state.Round
-	c.log.Store(rerun.New(c.ctx, rerun.Options{Package: "server", ID: state.Call, Rounds: true, Earlier: state.Entries, Pending: pending}))
+	c.log.Store(rerun.New(c.ctx, rerun.Options{Package: "server", ID: state.Call, Rounds: true, Promote: c.promotion(), Earlier: state.Entries, Pending: pending}))
 	return nil
 }
 

@@ -93,6 +93,12 @@ func ToolOptions(options ...ToolOption) ToolOption {
 // Step, a Sleep or an input request, the function runs again whatever it returns. It needs
 // [Config].TaskStore. It is short for [Tasks] with a Restartable [receiver.Support].
 //
+// In revisions without sessions, the call of a client that has declared the Tasks extension becomes a
+// task before its first Step, Sleep or input request, however short it is. If the task cannot be
+// stored, that operation fails, before it has any effect. The call of another client is a plain one:
+// what it has done travels with the client, see [Config].StateKeys, and expires after
+// [Config.InputTimeout].
+//
 // The function must run the steps and make the input requests that the journal has, in any order;
 // see [Step]. If you change them, change the [Version], too. Log messages of a run are dropped as
 // long as it repeats earlier ones.

@@ -104,7 +104,11 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	if to.ID == "" && run != nil {
 		to.ID = run.ID()
 	}
-	c.log = rerun.New(ctx, rerun.Options{Package: "embed", Task: run, Rounds: c.plain})
+	o := rerun.Options{Package: "embed", Task: run, Rounds: c.plain}
+	if c.plain && c.tool.Restartable {
+		o.Promote = c.pending.Promote
+	}
+	c.log = rerun.New(ctx, o)
 	c.ctx = rerun.NewContext(ctx, c.log)
 	if c.plain {
 		c.pending.BeforeTask(c.beforeTask)

@@ -100,8 +100,11 @@ func TestPromotedCallKeepsSteps(t *testing.T) {
 			return o.run(ctx, c)
 		}
 		s := newServer(t, tools{"order": slow}, durable)
-		p := newPeer("p")
+		p, begin := newPeer("p"), time.Now()
 		id := part(s.result(inModern(p, "tools/call", `{"name":"order"}`)), "taskId")
+		if d := time.Since(begin); d > 0 {
+			t.Errorf("the call became a task %v after its first step had begun", d)
+		}
 		time.Sleep(10 * time.Minute)
 		s = s.restarted(tools{"order": slow}, durable)
 		s.result(inModern(p, "tasks/update", `{"taskId":"`+id+`","inputResponses":{"input-1":{"action":"accept"}}}`))

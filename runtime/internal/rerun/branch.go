@@ -457,6 +457,15 @@ func (l *Log) unfinished(e *Entry, outcome json.RawMessage) error {
 	return nil
 }
 
+// store makes a plain call a task before its first new operation, if [Options].Promote is set: what
+// the operation obtains is then in the journal, and survives the process.
+func (l *Log) store(ctx context.Context) error {
+	if l.promote == nil || l.current() != nil {
+		return nil
+	}
+	return l.promote(ctx)
+}
+
 // unbegun records that the own context of a new operation had ended when it was to begin. It
 // returns the error for the handler, or nil if the context has not ended.
 func (l *Log) unbegun(ctx context.Context, e *Entry) error {

@@ -81,6 +81,9 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 	} else if err := l.unbegun(ctx, e); err != nil {
 		return nil, err
 	}
+	if err := l.store(ctx); err != nil {
+		return nil, err
+	}
 	if err := l.beginAsking(); err != nil {
 		return nil, err
 	}

@@ -78,6 +78,10 @@ type Options struct {
 
 	// Rounds says that input requests of a plain call end the run.
 	Rounds bool
+	// Promote makes a plain call with Rounds a task; see [Log.BeforeTask]. It is called before the
+	// first new operation. If it fails, so does the operation. If it is nil, the call may become a
+	// task at any time, or never.
+	Promote func(ctx context.Context) error
 	// Earlier are the outcomes of earlier runs of a plain call. Pending are the input requests of
 	// the last run that have no response yet.
 	Earlier []Entry
@@ -92,6 +96,8 @@ type Log struct {
 	id     string
 	rounds bool  // input requests of a plain call end the run
 	err    error // why the journal of the task cannot be read, or nil
+	// promote is [Options].Promote.
+	promote func(ctx context.Context) error
 	// legacy says that a version of this package that knew no branches has begun the call. All
 	// operations are then known by their occurrence in the whole handler, and the order of
 	// recorded outcomes is unknown.
@@ -143,7 +149,7 @@ func New(ctx context.Context, o Options) *Log {
 		l.replay(earlier)
 		return l
 	case o.Rounds:
-		l.rounds = true
+		l.rounds, l.promote = true, o.Promote
 		l.entries, l.pending = slices.Clone(o.Earlier), o.Pending
 		l.replay(o.Earlier)
 	}

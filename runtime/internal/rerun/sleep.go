@@ -34,6 +34,9 @@ func (l *Log) Sleep(ctx context.Context, name string, f func() time.Time) error 
 		if err := l.unbegun(ctx, e); err != nil {
 			return err
 		}
+		if err := l.store(ctx); err != nil {
+			return err
+		}
 		e.Result = l.sleepTimes(ctx, f())
 		if err := l.record(e); err != nil {
 			return err

@@ -131,6 +131,9 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 	if ctx.Err() != nil {
 		return l.unbegun(ctx, e)
 	}
+	if err := l.store(ctx); err != nil {
+		return err
+	}
 	text, err := f(&scope{ctx, b, &runningStep{l, e.Branch, e.Key, e.Occurrence}})
 	if err != nil {
 		if l.ctx.Err() != nil { // of which err may be the result
