@@ -3,6 +3,7 @@ package task_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -131,4 +132,85 @@ func TestClockSkewIsLogged(t *testing.T) {
 			t.Errorf("logged %s", log.String())
 		}
 	})
+}
+
+// jumpingStore is a store of one process whose wall clock is ahead.
+type jumpingStore struct {
+	*memory.Store
+	ahead atomic.Int64 // in nanoseconds
+}
+
+func (s *jumpingStore) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+// If the wall clock of the only process jumps forward, tasks keep their TTL. They do not if the clock
+// stays there for an hour.
+func TestTaskOutlivesJumpOfWallClock(t *testing.T) {
+	for _, row := range []struct {
+		name              string
+		ttl, ahead, after time.Duration // after which the clock is set back
+		want              time.Duration // lifetime
+	}{
+		{"no jump", time.Minute, 0, 0, time.Minute},
+		{"a jump over the end", time.Minute, 24 * time.Hour, 2 * time.Hour, time.Minute},
+		{"a jump that is corrected", 3 * time.Hour, 24 * time.Hour, 59 * time.Minute, 3 * time.Hour},
+		{"a jump that stays", 3 * time.Hour, 24 * time.Hour, 5 * time.Hour, time.Hour},
+		{"a jump back", 3 * time.Hour, -time.Hour, 10 * time.Hour, 4 * time.Hour},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			store := &jumpingStore{Store: memory.New()}
+			runInBubble(t, task.Config{Store: store, DefaultTTL: row.ttl}, func(t *testing.T, m *task.Manager) {
+				created := start(t, m, untilDone)
+				store.ahead.Store(int64(row.ahead))
+				time.AfterFunc(row.after, func() { store.ahead.Store(0) })
+				begin := time.Now()
+				for {
+					if _, err := m.Get(t.Context(), "alice", created.TaskID, nil); err != nil {
+						break
+					}
+					time.Sleep(10 * time.Second)
+				}
+				if got := time.Since(begin); (got - row.want).Abs() > 2*time.Minute {
+					t.Errorf("the task lived for %v, want %v", got, row.want)
+				}
+			})
+		})
+	}
+}
+
+// If the wall clock is wrong when a process starts, the tasks of the last process are recovered, and
+// keep what remained of their TTL. A clock that is corrected does no harm.
+func TestTaskOutlivesWrongClockAtStart(t *testing.T) {
+	for _, parked := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &jumpingStore{Store: memory.New()}
+			runs := 0
+			work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				runs++
+				_, err := run.Ask(ctx, task.InputRequest{Key: "key", Occurrence: 1, Method: "elicitation/create"}, nil)
+				return raw(`{}`), err
+			}
+			parkAfter := time.Duration(-1)
+			if parked {
+				parkAfter = time.Second
+			}
+			cfg := task.Config{Store: store, ParkAfter: parkAfter, Recover: func(task.Record) task.Work { return work }}
+			first := newManager(t, cfg)
+			created := create(t, first, task.Request{Restartable: true, Work: work})
+			time.Sleep(10 * time.Minute)
+			if err := first.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			store.ahead.Store(int64(1000 * time.Hour))
+			second := newManager(t, cfg)
+			time.Sleep(10 * time.Minute)
+			store.ahead.Store(0)
+			time.Sleep(10 * time.Minute)
+			p := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+				return json.RawMessage(`{}`), nil
+			}}
+			if out, err := second.Result(t.Context(), "alice", created.TaskID, p); err != nil || out.Error != nil || runs != 2 {
+				t.Errorf("parked %v: %v, %v after %d runs", parked, out.Error, err, runs)
+			}
+		})
+	}
 }

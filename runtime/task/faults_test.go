@@ -628,7 +628,7 @@ func TestJobCancellationIsRetried(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		newManager(t, task.Config{Store: store, Jobs: jobs})
-		synctest.Wait()
+		time.Sleep(2 * time.Minute) // the time without a process does not count
 		checkEqual(t, "cancelled", map[string]bool{"job of " + created.TaskID: true, "job of " + expires.TaskID: true}, func() map[string]bool {
 			all := map[string]bool{}
 			for _, job := range b.cancelledJobs()[1:] {

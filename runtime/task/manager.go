@@ -29,6 +29,7 @@ type Manager struct {
 	release func() // releases the store
 	fleet   *fleet // nil if the store is not shared
 	started time.Time
+	steady  steadyClock // the second clock if the store is not shared
 	audit   audit
 
 	background  context.Context // values of the contexts of work that runs again

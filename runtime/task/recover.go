@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -42,34 +43,61 @@ func (m *Manager) recover(ctx context.Context) error {
 }
 
 // scan counts all tasks, recovers the parked ones, and sends the briefs of the other unfinished
-// ones.
+// ones. Those that have expired by the wall clock come last. Whether they have is decided by the time
+// of the latest write: the steadyClock begins with it, because the wall clock may be wrong.
 func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
+	now := m.now()
+	var latest time.Time
+	var late []Record
 	for r, err := range m.store.scan(ctx) {
 		if err != nil {
 			return err
 		}
 		m.limits.addExisting(r.Owner, r.Bytes, !r.terminal())
-		expired := r.expired(m.earlier())
-		if r.Job != "" && (r.Status == mcp.TaskStatusCancelled || expired && !r.terminal()) {
-			m.cancelLeftoverJob(r)
+		if r.Updated.After(latest) && r.Updated.Before(now) {
+			latest = r.Updated
 		}
-		if r.terminal() || expired {
-			continue
-		}
-		if r.parked() && m.cfg.Recover != nil {
-			brief := r // so that only the records of parked tasks move to the heap
-			if err := m.recoverParked(ctx, &brief); err != nil {
+		switch {
+		case r.terminal():
+			if r.Job != "" && r.Status == mcp.TaskStatusCancelled {
+				m.cancelLeftoverJob(r)
+			}
+		case r.expired(now):
+			late = append(late, r)
+		default:
+			if err := m.recoverScanned(ctx, r, briefs); err != nil {
 				return err
 			}
-			continue
 		}
-		select {
-		case briefs <- r:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	}
+	if latest.IsZero() {
+		latest = now
+	}
+	m.steady.begin(latest, time.Since(m.started))
+	for _, r := range late {
+		if !r.expired(m.earlier()) {
+			if err := m.recoverScanned(ctx, r, briefs); err != nil {
+				return err
+			}
+		} else if r.Job != "" {
+			m.cancelLeftoverJob(r)
 		}
 	}
 	return nil
+}
+
+// recoverScanned recovers a parked task, or sends its brief.
+func (m *Manager) recoverScanned(ctx context.Context, r Record, briefs chan<- Record) error {
+	if r.parked() && m.cfg.Recover != nil {
+		brief := r // so that only the records of parked tasks move to the heap
+		return m.recoverParked(ctx, &brief)
+	}
+	select {
+	case briefs <- r:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // recoverTask starts the work that recovers a task, or fails the task. Died is set if the process that
