@@ -19,7 +19,7 @@ import (
 func main() {
 	file := flag.String("store", "jobs.db", "store tasks in `FILE`")
 	flag.Parse()
-	store, err := bolt.Open(*file)
+	store, err := bolt.OpenOrWait(*file)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -69,7 +69,11 @@ func (t *tool) checkLabels(ctx context.Context, c *Call, arguments json.RawMessa
 	if err != nil || len(labels) == 0 {
 		return err
 	}
-	if label := c.p.s.Tasks().Lacks(labels...); label != "" {
+	tasks := c.p.s.Tasks()
+	if tasks == nil {
+		return noTasks()
+	}
+	if label := tasks.Lacks(labels...); label != "" {
 		return &jsonrpc.Error{
 			Code:    jsonrpc.CodeInvalidRequest,
 			Message: fmt.Sprintf("tool %q needs the label %q, which this process does not have: call it as a task", t.def.Name, label),

@@ -29,6 +29,7 @@ import (
 // take the port, and connections wait for the next server.
 const (
 	fileEnv    = "MCPWIRE_TEST_FILE"
+	tasksEnv   = "MCPWIRE_TEST_TASKS" // names the file of serveTasks
 	listenerFD = 3
 )
 
@@ -36,6 +37,13 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(fileEnv); file != "" {
 		fmt.Fprintln(os.Stderr, serveNewsServer(file))
 		os.Exit(1)
+	}
+	if file := os.Getenv(tasksEnv); file != "" {
+		if err := serveTasks(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
 	}
 	os.Exit(m.Run())
 }

@@ -271,7 +271,9 @@ type Server struct {
 
 	starting sync.Mutex // held while the server starts; taken before mu
 	leaveBus func()     // guarded by starting; nil before the server has subscribed to the Bus
-	tasks    atomic.Pointer[task.Manager]
+	// stopWaiting ends awaitStore; guarded by mu; nil unless another process uses the store.
+	stopWaiting context.CancelFunc
+	tasks       atomic.Pointer[task.Manager]
 
 	mu        sync.Mutex
 	mistakes  []error // of the configuration and of calls before the start
@@ -622,6 +624,9 @@ func (s *Server) endAll(ctx context.Context, drain time.Duration, end func(*sess
 		timer.Stop()
 	}
 	clear(s.timers)
+	if s.stopWaiting != nil {
+		s.stopWaiting()
+	}
 	s.mu.Unlock()
 	for _, h := range handlers {
 		h.Drain()

@@ -8,8 +8,10 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -106,6 +108,13 @@ func (s *Server) Err() error {
 // with the error of [Config].Bus, and with those of [task.New] if there is a [Config].TaskStore. In
 // the last two cases, a later call tries again. If ctx ends during the recovery of tasks, Start
 // fails; later, ctx has no effect.
+//
+// If another process uses the store of the tasks ([task.ErrLocked]), as with [bolt.OpenOrWait], the
+// server starts without tasks: calls are plain ones, and those of tools that need tasks fail with a
+// temporary error. Once a second, the server tries to use the store. Then it recovers the tasks,
+// and declares them to new sessions and to requests without a session.
+//
+// [bolt.OpenOrWait]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/task/bolt#OpenOrWait
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	started := s.started
@@ -123,6 +132,11 @@ func (s *Server) Start(ctx context.Context) error {
 	if err == nil {
 		m, err = s.newManager(ctx)
 	}
+	locked := errors.Is(err, task.ErrLocked)
+	if locked {
+		s.cfg.Logger.Warn("server started without tasks", "error", err)
+		err = nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -133,7 +147,58 @@ func (s *Server) Start(ctx context.Context) error {
 	s.features.Add(1) // tasks are a feature
 	s.started = true
 	s.onBus.Store(true)
+	if locked && !s.closed {
+		ctx, s.stopWaiting = context.WithCancel(context.Background())
+		s.running.Add(1)
+		go s.awaitStore(ctx) // ends when endAll calls stopWaiting
+	}
 	return nil
+}
+
+// storeInterval is how often the server tries to use a store that another process uses. It is the
+// time for which tasks are interrupted if that process ends.
+const storeInterval = time.Second
+
+// awaitStore makes the Manager once no other process uses the store of the tasks.
+func (s *Server) awaitStore(ctx context.Context) {
+	defer s.running.Done()
+	ticker := time.NewTicker(storeInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := s.useStore(ctx); !errors.Is(err, task.ErrLocked) {
+			if err != nil && ctx.Err() == nil {
+				s.cfg.Logger.Error("server continues without tasks", "error", err)
+			}
+			return
+		}
+	}
+}
+
+// useStore makes the Manager of a server that has started without one, unless the server is closed.
+func (s *Server) useStore(ctx context.Context) error {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	m, err := s.newManager(ctx)
+	if err != nil {
+		return err
+	}
+	s.tasks.Store(m)
+	s.features.Add(1)
+	s.cfg.Logger.Info("store of the tasks is free, tasks recovered")
+	return nil
+}
+
+// noTasks is the error of a call that needs tasks while another process uses their store.
+func noTasks() error {
+	return &jsonrpc.Error{Code: session.CodeOverloaded, Message: "tasks are not available: another process uses their store, try again later"}
 }
 
 // check reports whether the server has started. If not, it returns an error if the server must not

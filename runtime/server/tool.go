@@ -460,6 +460,11 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if err := t.checkFields(c, arguments); err != nil {
 		return nil, err
 	}
+	if t.support.Mode == mcp.TaskSupportRequired && h.p.s.cfg.TaskStore != nil && h.p.s.Tasks() == nil {
+		if _, isTask := c.Task(); !isTask { // recovered tasks run before Tasks returns the Manager
+			return nil, noTasks()
+		}
+	}
 	c.tool = t
 	if err := c.resume(params.Name, params.RequestState, params.InputResponses); err != nil {
 		return nil, err
@@ -524,7 +529,11 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 	}
 	if t.limited {
 		if _, begun := receiver.PendingFrom(ctx); begun || !isTask {
-			limited, release, err := c.p.s.Tasks().Acquire(ctx, c.Principal(), t.def.Name)
+			tasks := c.p.s.Tasks()
+			if tasks == nil {
+				return nil, noTasks()
+			}
+			limited, release, err := tasks.Acquire(ctx, c.Principal(), t.def.Name)
 			if err != nil {
 				return nil, err
 			}

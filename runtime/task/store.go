@@ -22,6 +22,9 @@ var (
 	ErrCorrupt = errors.New("task: store is corrupt")
 	// ErrClosed reports that the store or the Manager was closed.
 	ErrClosed = errors.New("task: closed")
+	// ErrLocked reports that another process uses the store, which is for one process at a time.
+	// The store may be free later.
+	ErrLocked = errors.New("task: store is in use by another process")
 	// ErrInUse reports that another Manager uses the store.
 	ErrInUse = errors.New("task: store is in use by another Manager")
 )
@@ -89,7 +92,7 @@ type Store interface {
 	Close() error
 
 	// Acquire reserves a store that is not shared for one Manager. It fails with [ErrInUse] while the
-	// store is reserved. [New] calls it. The Manager calls release once it has closed and all of its
+	// store is reserved, and with [ErrLocked] while another process uses it. [New] calls it. The Manager calls release once it has closed and all of its
 	// work has returned. Acquire of a shared store reserves nothing.
 	Acquire() (release func(), err error)
 

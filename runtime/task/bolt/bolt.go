@@ -59,10 +59,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/internal/watch"
 )
 
-// ErrLocked is returned by [Open] if another process, or another Store of this process, has the
-// file open.
-var ErrLocked = errors.New("bolt: file is in use")
-
 // lockTimeout is how long Open waits for the lock on the file. A process that is about to exit may
 // still hold it.
 const lockTimeout = time.Second
@@ -91,7 +87,8 @@ type Store struct {
 var _ task.Store = (*Store)(nil)
 
 // Open opens the store in the file path, and creates the file if it does not exist. It fails with
-// [ErrLocked] if the file is in use, and with [task.ErrCorrupt] if it is damaged or empty.
+// [task.ErrLocked] if another process, or another Store of this process, still has the file open
+// after a second, and with [task.ErrCorrupt] if the file is damaged or empty.
 func Open(path string) (*Store, error) {
 	path, err := filepath.Abs(path) // the working directory may change before the file is reopened
 	if err != nil {
@@ -101,7 +98,7 @@ func Open(path string) (*Store, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := initialize(path, os.Link); errors.Is(err, bolterrors.ErrTimeout) {
-			return nil, fmt.Errorf("%w: %s", ErrLocked, path)
+			return nil, locked(path)
 		} else if err != nil {
 			return nil, fmt.Errorf("bolt: %w", err)
 		}
@@ -110,8 +107,8 @@ func Open(path string) (*Store, error) {
 	case info.Size() == 0:
 		return nil, fmt.Errorf("%w: %s is empty", task.ErrCorrupt, path)
 	}
-	s := &Store{path: path, writes: make(chan *write, maxBatch), closing: make(chan struct{}), stopped: make(chan struct{})}
-	if s.db, err = openDB(path); err != nil {
+	s := newStore(path)
+	if s.db, err = openDB(path, lockTimeout); err != nil {
 		return nil, err
 	}
 	if err := verify(s.db, path); err != nil {
@@ -121,6 +118,62 @@ func Open(path string) (*Store, error) {
 	boltfile.RemoveCompact(path)
 	go s.write() // ends when Close closes s.closing
 	return s, nil
+}
+
+// OpenOrWait opens the store like [Open]. If the file is in use, it returns a Store whose methods fail
+// with [task.ErrLocked] until Acquire, which [task.New] calls, finds the file free. A server with
+// such a store serves without tasks until then. It is for servers on standard input and output: the
+// hosts of one user may start several processes of a server, which all use one file.
+func OpenOrWait(path string) (*Store, error) {
+	s, err := Open(path)
+	if !errors.Is(err, task.ErrLocked) {
+		return s, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, fmt.Errorf("bolt: %w", err)
+	}
+	s, err = newStore(path), locked(path)
+	s.fault.Store(&err)
+	go s.write() // ends when Close closes s.closing
+	return s, nil
+}
+
+func newStore(path string) *Store {
+	return &Store{path: path, writes: make(chan *write, maxBatch), closing: make(chan struct{}), stopped: make(chan struct{})}
+}
+
+// locked returns the error for a file that is in use.
+func locked(path string) error { return fmt.Errorf("bolt: %s: %w", path, task.ErrLocked) }
+
+// Acquire implements [task.Store]. It opens the file if OpenOrWait could not, and does not wait.
+func (s *Store) Acquire() (release func(), err error) {
+	if release, err = s.Local.Acquire(); err != nil {
+		return nil, err
+	}
+	if err := s.openLater(); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// openLater opens the file if it is not open.
+func (s *Store) openLater() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.RLock()
+	open := s.db != nil
+	s.mu.RUnlock()
+	if open {
+		return nil
+	}
+	if err := s.reopen(0); err != nil {
+		s.fault.Store(&err)
+		return err
+	}
+	s.fault.Store(nil)
+	boltfile.RemoveCompact(s.path)
+	return nil
 }
 
 // initialize creates an empty store in the file path. It completes a temporary file and links it to
@@ -163,11 +216,12 @@ func makeBuckets(path string) error {
 	return errors.Join(err, db.Close())
 }
 
-// openDB opens the database in a file. It fails with ErrCorrupt if the file is damaged.
-func openDB(path string) (*bbolt.DB, error) {
-	db, err := boltfile.Open(path, 0o600, lockTimeout)
+// openDB opens the database in a file. It fails with ErrLocked if the file is still in use after
+// timeout, and with ErrCorrupt if the file is damaged.
+func openDB(path string, timeout time.Duration) (*bbolt.DB, error) {
+	db, err := boltfile.Open(path, 0o600, max(timeout, 1)) // for bbolt, 0 is no limit
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("%w: %s", ErrLocked, path)
+		return nil, locked(path)
 	}
 	if err != nil {
 		// A system error, such as too many open files.

@@ -212,7 +212,7 @@ func TestOpenRefusesOtherFiles(t *testing.T) {
 func TestOpenRefusesLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tasks")
 	open(t, path)
-	if _, err := bolt.Open(path); !errors.Is(err, bolt.ErrLocked) {
+	if _, err := bolt.Open(path); !errors.Is(err, task.ErrLocked) {
 		t.Errorf("opened twice: %v", err)
 	}
 }

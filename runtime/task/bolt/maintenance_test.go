@@ -80,7 +80,7 @@ func TestCompactShrinksFile(t *testing.T) {
 	if later.Seq != stays.Seq+101 {
 		t.Errorf("seq went from %d to %d", stays.Seq, later.Seq)
 	}
-	if _, err := bolt.Open(path); !errors.Is(err, bolt.ErrLocked) {
+	if _, err := bolt.Open(path); !errors.Is(err, task.ErrLocked) {
 		t.Errorf("opened twice: %v", err)
 	}
 	if err := s.Compact(); err != nil {
@@ -272,7 +272,7 @@ func TestMaintenanceWhileInUse(t *testing.T) {
 			"compact": s.Compact,
 			"backup":  func() error { return s.Backup(filepath.Join(dir, "copy")) },
 			"open": func() error {
-				if other, err := bolt.Open(path); !errors.Is(err, bolt.ErrLocked) {
+				if other, err := bolt.Open(path); !errors.Is(err, task.ErrLocked) {
 					if err == nil {
 						other.Close()
 					}

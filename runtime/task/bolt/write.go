@@ -112,7 +112,7 @@ func (s *Store) transact(batch []*write, failed bool) (err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if failed {
-		err = s.reopen()
+		err = s.reopen(lockTimeout)
 	}
 	if err == nil {
 		err = s.commit(batch)
@@ -125,16 +125,19 @@ func (s *Store) transact(batch []*write, failed bool) (err error) {
 	return err
 }
 
-// reopen reopens and checks the file. The file may contain the failed transaction or not, so cached
+// reopen reopens and checks the file. It waits for the lock for as long as timeout. The file may contain the failed transaction or not, so cached
 // records may be out of date.
-func (s *Store) reopen() error {
+func (s *Store) reopen(timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db != nil {
 		s.db.Close()
 	}
+	if s.db == nil && s.isClosing() { // Close may have returned
+		return task.ErrClosed
+	}
 	var err error
-	if s.db, err = openDB(s.path); err != nil {
+	if s.db, err = openDB(s.path, timeout); err != nil {
 		return err
 	}
 	if err := verify(s.db, s.path); err != nil {
