@@ -41,9 +41,20 @@ import (
 // that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. Only a step that the
 // end of the task or of its process has interrupted is not recorded. F must not ask the client for
 // input or run steps.
-func Step[T any](ctx context.Context, name string, f func(ctx context.Context) (T, error)) (T, error) {
-	return rerun.Step(ctx, run(ctx), name, f)
+//
+// With the option [Retry], a step whose function fails is repeated.
+func Step[T any](ctx context.Context, name string, f func(ctx context.Context) (T, error), options ...StepOption) (T, error) {
+	return rerun.Step(ctx, run(ctx), name, f, options...)
 }
+
+// StepOption is an option of [Step]: a [Retry].
+type StepOption = rerun.StepOption
+
+// Retry is a [StepOption] that repeats a step whose function fails. The attempts have the same
+// [IdempotencyKey]. Each one is recorded, and so is the time of the next: a run after a restart of
+// the server goes on counting, and a handler that pauses for long is parked, as in [Sleep]. The
+// outcome of the step is that of its last attempt. The fields are those of server.Retry.
+type Retry = rerun.Retry
 
 // StepError is the failure of the function of a [Step]. Its field Step is the name of the step, and
 // Text is the text of the function's error, which its method Error returns. Unwrap returns the

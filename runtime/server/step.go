@@ -54,9 +54,34 @@ import (
 // returns an error that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. Only
 // a step that the end of the call itself has interrupted is not recorded. F must not make input
 // requests or run steps.
-func Step[T any](ctx context.Context, c *Call, name string, f func(ctx context.Context) (T, error)) (T, error) {
-	return rerun.Step(ctx, c.recording(), name, wrapStep(c, name, f))
+//
+// With the option [Retry], a step whose function fails is repeated.
+func Step[T any](ctx context.Context, c *Call, name string, f func(ctx context.Context) (T, error), options ...StepOption) (T, error) {
+	return rerun.Step(ctx, c.recording(), name, wrapStep(c, name, f), options...)
 }
+
+// StepOption is an option of [Step]: a [Retry].
+type StepOption = rerun.StepOption
+
+// Retry is a [StepOption] that repeats a step whose function fails. The attempts have the same
+// [IdempotencyKey]. Each one is recorded, and so is the time of the next: a run after a restart of
+// the server goes on counting, and a handler that pauses for long is parked, as in [Sleep]. The
+// outcome of the step is that of its last attempt.
+//
+//	order, err := server.Step(ctx, c, "order", place, server.Retry{Attempts: 5, Backoff: time.Second})
+//
+// Its fields are:
+//   - Attempts: how often the function runs at most; 10 by default
+//   - Backoff: the pause after the first attempt, which doubles with each further one; a second by
+//     default. Up to half of each pause is left out at random.
+//   - MaxBackoff: the longest pause; a minute by default, or Backoff if that is longer
+//   - Total: no attempt begins later than this after the beginning of the first; 0 is no limit
+//   - Final: reports whether the step is not to be repeated after an error, which is a
+//     [*StepError] in each run; nil repeats it after every error. Like the handler, it must return
+//     the same for the same error in each run.
+//
+// A step with a negative field fails. After the end of its context, a step is not repeated.
+type Retry = rerun.Retry
 
 // StepError is the failure of the function of a [Step]. Its field Step is the name of the step, and
 // Text is the text of the function's error, which its method Error returns. Unwrap returns the

@@ -26,7 +26,8 @@ type branch struct {
 	last     []ID       // the last occurrence of each kind and key
 	lastOf   map[ID]int // the index in last of IDs with Occurrence 0; nil for few
 	running  *Entry     // the operation that is running, or nil
-	groups   int        // number of calls of RunAll
+	groups   int        // number of calls of RunAll, and of steps with a [Retry]
+	attempts bool       // its steps are the attempts of one
 	// suspended says that an operation of the branch, or of one that it has waited for, has ended
 	// the run.
 	suspended bool
@@ -399,6 +400,24 @@ func (b *branch) beginAll(e *Entry, n int) (children []*branch, err error) {
 	}
 	b.running = e
 	return children, nil
+}
+
+// beginAttempts begins the branch of the attempts of a step.
+func (b *branch) beginAttempts(e *Entry) (*branch, error) {
+	l := b.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.running != nil {
+		return nil, l.invalid(&OverlapError{l.pkg, b.running.String(), e.String()})
+	}
+	b.groups++
+	c, err := b.child(fmt.Sprintf("%d.attempts", b.groups))
+	if err != nil {
+		return nil, err
+	}
+	c.attempts = true
+	b.running = e
+	return c, nil
 }
 
 // runAll calls functions concurrently, waits for all of them, and returns the first error in their

@@ -23,36 +23,42 @@ func (l *Log) Sleep(ctx context.Context, name string, f func() time.Time) error 
 	if err := InStep(ctx, "sleep"); err != nil {
 		return err
 	}
+	_, err := l.sleepUntil(ctx, name, f)
+	return err
+}
+
+// sleepUntil is [Log.Sleep] for valid arguments. It returns the recorded end of the sleep.
+func (l *Log) sleepUntil(ctx context.Context, name string, f func() time.Time) (time.Time, error) {
 	b := l.branchOf(ctx)
 	e := &Entry{ID: ID{Kind: KindSleep, Key: name}}
 	found, err := b.begin(ctx, e)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
 	defer b.end(e, found)
 	if found == nil {
 		if err := l.unbegun(ctx, e); err != nil {
-			return err
+			return time.Time{}, err
 		}
 		if err := l.store(ctx); err != nil {
-			return err
+			return time.Time{}, err
 		}
 		e.Result = l.sleepTimes(ctx, f())
 		if err := l.record(e); err != nil {
-			return err
+			return time.Time{}, err
 		}
 		found = e
 	} else if reason := l.endOfSleep(b, e.ID); reason != nil {
-		return l.unfinished(e, reason)
+		return time.Time{}, l.unfinished(e, reason)
 	}
 	if err := l.unfinished(e, found.Result); err != nil {
-		return err
+		return time.Time{}, err
 	}
-	err = l.sleep(ctx, e, found.Result)
+	until, err := l.sleep(ctx, e, found.Result)
 	if _, required := err.(*InputRequiredError); required {
 		b.suspend()
 	}
-	return err
+	return until, err
 }
 
 // sleepTimes returns the outcome of a sleep: the microseconds from 1970 to its end and, if ctx ends
@@ -93,39 +99,39 @@ func (l *Log) endOfSleep(b *branch, id ID) json.RawMessage {
 	return nil
 }
 
-// sleep waits for the end of a sleep.
-func (l *Log) sleep(ctx context.Context, e *Entry, times json.RawMessage) error {
+// sleep waits for the end of a sleep, which it returns.
+func (l *Log) sleep(ctx context.Context, e *Entry, times json.RawMessage) (until time.Time, err error) {
 	until, limited, err := parseSleep(times)
 	if err != nil {
-		return l.faultf("%s: damaged entry: %w", e, err)
+		return until, l.faultf("%s: damaged entry: %w", e, err)
 	}
 	err = l.waitUntil(ctx, until)
 	switch {
 	case err == nil && !limited:
-		return nil
+		return until, nil
 	case err == nil:
-		return l.unfinished(e, timedOut)
+		return until, l.unfinished(e, timedOut)
 	case errors.Is(err, task.ErrParked):
-		return l.suspend("")
+		return until, l.suspend("")
 	}
 	l.mu.Lock()
 	ending := l.ending("")
 	l.mu.Unlock()
 	switch {
 	case ending != nil:
-		return ending
+		return until, ending
 	case ctx.Err() == nil: // suspended
-		return err
+		return until, err
 	}
 	reason := outcomeOf(ctx.Err())
 	if !limited || !bytes.Equal(reason, timedOut) { // otherwise the times say so
 		end := &Entry{ID: e.ID, Position: e.Position, Result: reason, Failed: true}
 		end.Kind = KindGivenUp
 		if err := l.record(end); err != nil {
-			return err
+			return until, err
 		}
 	}
-	return l.unfinished(e, reason)
+	return until, l.unfinished(e, reason)
 }
 
 // waitUntil waits until a time. If a plain call becomes a task during the wait, the task waits for

@@ -17,14 +17,14 @@ import (
 
 // Step runs f and records its outcome. Later runs of the handler get the recorded outcome, and do
 // not run f.
-func Step[T any](ctx context.Context, l *Log, name string, f func(ctx context.Context) (T, error)) (result T, err error) {
+func Step[T any](ctx context.Context, l *Log, name string, f func(ctx context.Context) (T, error), options ...StepOption) (result T, err error) {
 	if f == nil {
 		return result, l.stepFault(name, errNilFunction)
 	}
 	if err := Recordable[T](); err != nil {
 		return result, l.stepFault(name, err)
 	}
-	text, err := l.Step(ctx, name, func(ctx context.Context) (json.RawMessage, error) {
+	encoded := func(ctx context.Context) (json.RawMessage, error) {
 		v, err := f(ctx)
 		if err != nil {
 			return nil, err
@@ -34,7 +34,13 @@ func Step[T any](ctx context.Context, l *Log, name string, f func(ctx context.Co
 			return nil, l.stepFault(name, fmt.Errorf("the result cannot be recorded: %w", err))
 		}
 		return text, nil
-	})
+	}
+	var text json.RawMessage
+	if len(options) == 0 {
+		text, err = l.Step(ctx, name, encoded)
+	} else {
+		text, err = l.stepWith(ctx, name, encoded, options)
+	}
 	if err != nil {
 		return result, err
 	}
@@ -134,7 +140,11 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 	if err := l.store(ctx); err != nil {
 		return err
 	}
-	text, err := f(&scope{ctx, b, &runningStep{l, e.Branch, e.Key, e.Occurrence}})
+	step := &runningStep{l, e.Branch, e.Key, e.Occurrence}
+	if b.attempts {
+		step.occurrence = 1 // all have the same idempotency key
+	}
+	text, err := f(&scope{ctx, b, step})
 	if err != nil {
 		if l.ctx.Err() != nil { // of which err may be the result
 			return l.interrupt(err)
