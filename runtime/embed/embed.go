@@ -40,7 +40,7 @@ type Tool struct {
 	receiver.Support
 
 	// Accepts lists other versions of the tool whose tasks its handler can continue after a
-	// restart. Tasks of any other version than Version fail.
+	// restart. Tasks of any other version than Version wait for a process that has it.
 	Accepts []string
 
 	// Rounds means that the handler asks for input by returning input requests, not by calling its

@@ -23,8 +23,11 @@ type notice struct {
 const mergeNotices = 64
 
 // announce notifies every session and subscription that a list has changed, after
-// [Config.Debounce].
+// [Config.Debounce]. Tasks that wait for a tool look for it at once.
 func (s *Server) announce(method string) {
+	if m := s.Tasks(); m != nil && method == mcp.MethodNotificationsToolsListChanged {
+		m.ToolsChanged()
+	}
 	if s.cfg.Debounce == 0 {
 		s.broadcast(method)
 		return

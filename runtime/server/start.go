@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -101,8 +101,8 @@ func (s *Server) Err() error {
 
 // Start starts the server, once. Every method that serves clients calls it. Call it earlier to
 // recover tasks before the first client connects, and to see its error if other code calls
-// [Server.Serve], such as the callback of an HTTP handler. Add the features first: a tool that is
-// added later does not recover its tasks.
+// [Server.Serve], such as the callback of an HTTP handler. The unfinished tasks of a tool that is added
+// later wait until then.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
 // with the error of [Config].Bus, and with those of [task.New] if there is a [Config].TaskStore. In
@@ -129,6 +129,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	err := s.joinBus()
 	var m *task.Manager
+	tools := s.tools.enabled.Load()
 	if err == nil {
 		m, err = s.newManager(ctx)
 	}
@@ -144,6 +145,9 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("server: start: %w", err)
 	}
 	s.tasks.Store(m)
+	if m != nil && tools != s.tools.enabled.Load() {
+		m.ToolsChanged() // announce has not found m yet
+	}
 	s.features.Add(1) // tasks are a feature
 	s.started = true
 	s.onBus.Store(true)
@@ -230,8 +234,8 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 		if r.Method == mcp.MethodToolsCall {
 			name, _ := toolNameOf(r.Params)
 			if e, ok := s.tools.find(name); ok {
-				if fault := e.value.refusesVersion(&r); fault != nil {
-					return func(context.Context, *task.Run) (codec.Encoder, error) { return nil, fault }
+				if !rerun.Continues(&r, e.value.version, e.value.accepted) {
+					return nil
 				}
 				return receiver.Work(s.detached.handler(), r)
 			}
@@ -245,6 +249,16 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 		if _, ok := s.tools.find(tool); !ok && other == nil {
 			s.cfg.Logger.Warn("tool of Tasks.Member.Tools not found", "tool", tool) // possibly misspelled
 		}
+	}
+	otherVersion := cfg.ToolVersion
+	cfg.ToolVersion = func(tool string) string {
+		if e, ok := s.tools.find(tool); ok {
+			return e.value.version
+		}
+		if otherVersion == nil {
+			return ""
+		}
+		return otherVersion(tool)
 	}
 	otherLimit := cfg.ToolLimit
 	cfg.ToolLimit = func(tool string) int {

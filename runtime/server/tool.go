@@ -19,7 +19,6 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/experimental/partial"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
-	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -105,9 +104,10 @@ func ToolOptions(options ...ToolOption) ToolOption {
 func Durable() ToolOption { return Tasks(receiver.Support{Restartable: true}) }
 
 // Version names the version of the function of a tool. A task that a function of another version
-// began fails with an error that names both versions, unless the other one is in accepted: then
-// this function continues from the journal of that one. The same holds for a call in a revision
-// without sessions that waits for input: in another version, the request with the responses fails.
+// began waits for a process with that version, unless that version is in accepted: then this function
+// continues from its journal. Meanwhile, the status message of the task names the version. A task that
+// has not begun begins in the version of the process that runs it. A call in a revision without sessions
+// that waits for input fails in another version, with the request that has the responses.
 // By default, the version is "". The version of [New] has no effect on tasks and calls.
 func Version(version string, accepted ...string) ToolOption {
 	return toolOption(func(t *tool) { t.version, t.accepted = version, accepted })
@@ -390,15 +390,6 @@ func (t *tool) declareTasks() {
 	case t.def.Execution != nil && t.def.Execution.TaskSupport != nil:
 		t.support.Mode = *t.def.Execution.TaskSupport
 	}
-}
-
-// refusesVersion returns the error for a task that a function of another version has begun, or nil
-// if this one continues it.
-func (t *tool) refusesVersion(r *task.Record) error {
-	if err := rerun.CheckVersion(r.Durable, t.def.Name, t.version, t.accepted); err != nil {
-		return internalError("%s", err)
-	}
-	return nil
 }
 
 // inputSchema compiles an input schema, and returns the header fields of arguments.

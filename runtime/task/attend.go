@@ -235,15 +235,13 @@ func (f *fleet) placeLater(id string) {
 	})
 }
 
-// placementOf returns the placement of a task.
-func placementOf(r *Record) placement { return placement{r.Name, r.Labels} }
-
 // place offers a task to the member that is designated for it.
 func (f *fleet) place(r *Record) {
 	membership := f.current()
-	member := designated(membership.Members(), r.ID, placementOf(r))
+	p := placementOf(r)
+	member := designated(membership.Members(), r.ID, &p)
 	if member == "" {
-		f.m.cfg.Logger.Warn("no member runs the tool", "task", r.ID, "tool", r.Name, "labels", r.Labels)
+		f.m.cfg.Logger.Warn("no member runs the tool", "task", r.ID, "tool", r.Name, "version", p.version, "labels", r.Labels)
 		return
 	}
 	ctx, cancel := context.WithTimeout(f.m.lifetime, statusTimeout)
@@ -281,7 +279,7 @@ func (f *fleet) placeOnce(id string) bool {
 	if p == nil {
 		return false
 	}
-	if designated(f.current().Members(), id, *p) == "" {
+	if designated(f.current().Members(), id, p) == "" {
 		return true
 	}
 	var r Record

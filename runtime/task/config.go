@@ -65,7 +65,9 @@ type Config struct {
 
 	// Recover returns the work that is re-run for an unfinished task that was created as
 	// restartable: by [New], and when parked work runs again. If it returns nil, or if Recover is
-	// nil, the task fails.
+	// nil, the task waits: in a fleet, for a member that returns work for it, and otherwise until
+	// [Manager.ToolsChanged] is called. Work of the version in Durable.Version of the record must be
+	// returned, or such that continues from its journal; if Record.Begun is false, of any version.
 	Recover func(r Record) Work
 	// ParkAfter is the time after which restartable work that only waits, in [Run.Ask] and
 	// [Run.Sleep], is parked: the waits return [ErrParked], and the work runs again, from its

@@ -90,10 +90,10 @@ func drain(membership Membership) {
 	boundary.Run(func() error { membership.Drain(); return nil })
 }
 
-// othersServe reports whether another member runs the tasks of a tool that require labels.
-func (f *fleet) othersServe(tool string, labels []string) bool {
+// othersServe reports whether another member runs a task.
+func (f *fleet) othersServe(p placement) bool {
 	self := f.current().Self().ID
-	return slices.ContainsFunc(f.m.Members(), func(member Member) bool { return member.ID != self && serves(&member, tool, labels) })
+	return slices.ContainsFunc(f.m.Members(), func(member Member) bool { return member.ID != self && serves(&member, &p) })
 }
 
 // handOver hands over the tasks whose work is parked or waits for room.
@@ -128,7 +128,7 @@ func (f *fleet) handOver() {
 
 // handOverTicket hands over the task of a ticket that waits, unless no other member serves it.
 func (f *fleet) handOverTicket(t *ticket) {
-	if t.run.durable && f.othersServe(t.tool, t.labels) && f.m.scheduler.withdraw(t) {
+	if t.run.durable && f.othersServe(t.placement) && f.m.scheduler.withdraw(t) {
 		f.handOverQueued(t.run)
 	}
 }
@@ -153,7 +153,7 @@ func (f *fleet) handOverQueued(run *Run) {
 // handOverParked hands over the task of a run that rests, and removes the run. It does nothing if the
 // work runs again, or if no other member serves it.
 func (f *fleet) handOverParked(run *Run) {
-	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(r.Name, r.Labels) })
+	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(placementOf(r)) })
 	if err == nil && r.Claim.Member == "" {
 		f.attendForeign(run, &r)
 		f.m.unpark(run.id, true)

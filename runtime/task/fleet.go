@@ -41,9 +41,12 @@ type fleet struct {
 	m     *Manager
 	scans chan struct{} // capacity 1; signals that tasks may have lost their holder
 
+	announcing sync.Mutex // held by announceMissing
+
 	mu         sync.Mutex
 	membership Membership
 	own        map[string]bool      // IDs of all memberships of this process
+	missing    []Missing            // what this member has refused
 	followed   map[string]*followed // by task id
 	changes    []string             // ids of tasks to inspect
 	doubts     map[string]Claim     // see doubt; by task id
@@ -71,12 +74,6 @@ type followed struct {
 	seen     view
 }
 
-// placement is what decides which members can run a task.
-type placement struct {
-	tool   string
-	labels []string
-}
-
 // joinFleet makes a Manager a member of the fleet of its store. It fails with errors.ErrUnsupported if
 // the store is not shared.
 func (m *Manager) joinFleet(ctx context.Context) error {
@@ -94,9 +91,10 @@ func (m *Manager) joinFleet(ctx context.Context) error {
 // set sets the membership.
 func (f *fleet) set(membership Membership) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.membership = membership
 	f.own[membership.Self().ID] = true
+	f.mu.Unlock()
+	f.announceMissing()
 }
 
 // isOwn reports whether an ID is that of a membership of this process.
@@ -545,7 +543,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 		case !f.m.draining.Load():
 			adopt(r)
 		case r.Claim.Member != self.ID: // the others find it, too
-		case r.Restartable && f.othersServe(r.Name, r.Labels):
+		case r.Restartable && f.othersServe(placementOf(&r)):
 			f.giveUp(&r)
 		default:
 			adopt(r)
@@ -560,10 +558,11 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 			f.m.logFault("read orphans", err)
 			return f.m.lifetime.Err() == nil
 		}
-		if !serves(&self, r.Name, r.Labels) || f.m.draining.Load() {
+		p := placementOf(&r)
+		if !serves(&self, &p) || f.m.draining.Load() {
 			continue
 		}
-		if !all && designated(members, r.ID, placementOf(&r)) != self.ID {
+		if !all && designated(members, r.ID, &p) != self.ID {
 			left = true
 			continue
 		}
@@ -670,7 +669,8 @@ func (f *fleet) offered(id string) {
 	if f.m.store.get(f.m.lifetime, id, &r) != nil || r.terminal() || r.Claim.Member != "" {
 		return
 	}
-	if self := f.current().Self(); !serves(&self, r.Name, r.Labels) {
+	p := placementOf(&r)
+	if self := f.current().Self(); !serves(&self, &p) {
 		return
 	}
 	if f.adopt(r.Brief()) != nil {
@@ -678,19 +678,13 @@ func (f *fleet) offered(id string) {
 	}
 }
 
-// serves reports whether a member runs the tasks of a tool that require labels, if it does not hold
-// them yet.
-func serves(member *Member, tool string, labels []string) bool {
-	return !member.Draining && (member.Tools == nil || slices.Contains(member.Tools, tool)) && member.lacks(labels) == ""
-}
-
 // designated returns the ID of the member that should take over a task, or "" if none serves it.
 // All members with the same list get the same result, and the tasks are spread evenly (rendezvous
 // hashing).
-func designated(members []Member, task string, p placement) (id string) {
+func designated(members []Member, task string, p *placement) (id string) {
 	var greatest uint64
 	for i := range members {
-		if !serves(&members[i], p.tool, p.labels) {
+		if !serves(&members[i], p) {
 			continue
 		}
 		h := fnv.New64a()
@@ -737,7 +731,8 @@ func (run *Run) endClaiming() {
 // require labels. It returns false if [Config].Member leaves the tool to other members of the fleet or
 // lacks a label, and while this member drains and another one runs the tasks.
 func (m *Manager) Runs(tool string, labels ...string) bool {
-	return m.fleet == nil || serves(&m.cfg.Member, tool, labels) && !(m.draining.Load() && m.fleet.othersServe(tool, labels))
+	p := placement{tool: tool, labels: labels}
+	return m.fleet == nil || serves(&m.cfg.Member, &p) && !(m.draining.Load() && m.fleet.othersServe(p))
 }
 
 // Members returns the living members of the fleet, this one included, in ascending order of their

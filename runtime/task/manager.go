@@ -202,7 +202,17 @@ func (m *Manager) read(ctx context.Context, principal, id string, r *Record) err
 	if errors.Is(err, ErrNotFound) && m.expiredIDs.contains(principal, id) {
 		err = ErrExpired
 	}
+	if err == nil {
+		m.explain(r)
+	}
 	return m.logFault("read task", err)
+}
+
+// explain sets the status message of a task that no process runs to the reason.
+func (m *Manager) explain(r *Record) {
+	if text := m.WaitsFor(r); text != "" {
+		r.StatusMessage = statusText(text)
+	}
 }
 
 // errForeign wraps ErrNotFound for a task of another principal.
@@ -466,6 +476,9 @@ func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error
 	if run != nil {
 		run.abortProgress()
 		run.endContext(ErrCancelled)
+		if run.shelved.Load() {
+			m.unpark(id, true)
+		}
 	}
 	return r, nil
 }

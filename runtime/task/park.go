@@ -107,10 +107,24 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 			wake = r.Durable.Wake
 		default:
 			work, err = m.recoveredWork(r)
-			if boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID); err != nil || work == nil {
+			boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
+			switch {
+			case err != nil:
 				m.failParked(run, "the receiver can no longer run the task")
 				return nil, r
+			case work == nil && m.fleet != nil:
+				m.fleet.refuse(&r)
+				m.fleet.handOverQueued(run)
+				return nil, r
+			case work == nil && run.shelved.Swap(true):
+				if m.rest(run, time.Time{}) {
+					return nil, r
+				}
+				continue
+			case work == nil: // again, now that recheck leaves the run alone
+				continue
 			}
+			run.shelved.Store(false)
 			m.limits.setRequest(&run.usage, int64(len(r.Params)))
 			m.mu.Lock()
 			run.wakePending = false // set by the change above
@@ -215,7 +229,10 @@ func (m *Manager) unpark(id string, ended bool) {
 // recheck resumes the resting run of a task if the record r, which was just read, is not parked.
 // The store may have made a change after it had reported a failure.
 func (m *Manager) recheck(r *Record) {
-	if r.Durable != nil && !r.parked() {
+	if r.Durable == nil || r.parked() {
+		return
+	}
+	if run := m.findRun(r.ID); run != nil && !run.shelved.Load() {
 		m.unpark(r.ID, false)
 	}
 }

@@ -784,27 +784,21 @@ func TestParkedWorkSurvivesFailureOfStore(t *testing.T) {
 	})
 }
 
-// A parked task whose work is no longer available fails when it is due.
+// A parked task whose work panics when it is looked up fails when it is due.
 func TestParkedWorkThatCannotRunFails(t *testing.T) {
-	for name, recovered := range map[string]func(task.Record) task.Work{
-		"unknown": func(task.Record) task.Work { return nil },
-		"panics":  func(task.Record) task.Work { panic("no") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			runInBubble(t, task.Config{ParkAfter: time.Second, Quiet: true, Recover: recovered}, func(t *testing.T, m *task.Manager) {
-				created := create(t, m, task.Request{Restartable: true, Work: askTwice})
-				time.Sleep(2 * time.Second)
-				out, err := m.Result(t.Context(), "alice", created.TaskID, &peer{answer: echoMessage})
-				if err != nil || out.Error == nil || out.Error.Message != "the receiver can no longer run the task" {
-					t.Errorf("%s, %v, %v", out.Result, out.Error, err)
-				}
-				synctest.Wait()
-				if s := m.Stats(); s.Running != 0 || s.Parked != 0 || s.Failed != 1 {
-					t.Errorf("%+v", s)
-				}
-			})
-		})
-	}
+	recovered := func(task.Record) task.Work { panic("no") }
+	runInBubble(t, task.Config{ParkAfter: time.Second, Quiet: true, Recover: recovered}, func(t *testing.T, m *task.Manager) {
+		created := create(t, m, task.Request{Restartable: true, Work: askTwice})
+		time.Sleep(2 * time.Second)
+		out, err := m.Result(t.Context(), "alice", created.TaskID, &peer{answer: echoMessage})
+		if err != nil || out.Error == nil || out.Error.Message != "the receiver can no longer run the task" {
+			t.Errorf("%s, %v, %v", out.Result, out.Error, err)
+		}
+		synctest.Wait()
+		if s := m.Stats(); s.Running != 0 || s.Parked != 0 || s.Failed != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
 }
 
 // ErrParked of work that does not wait for anything is an error like any other.

@@ -9,13 +9,12 @@ import (
 type ticket struct {
 	s         *scheduler
 	principal string
-	pool      *pool  // nil for work that starts regardless of the limits
-	slot      bool   // the work is that of a task and counts against Config.MaxRunning
-	run       *Run   // of the task; nil for calls of Acquire
-	tool      string // name of the tool of the task
-	labels    []string
-	number    uint64 // orders the tickets
-	start     func() // called once the work may start; must return at once
+	pool      *pool     // nil for work that starts regardless of the limits
+	slot      bool      // the work is that of a task and counts against Config.MaxRunning
+	run       *Run      // of the task; nil for calls of Acquire
+	placement placement // of the task
+	number    uint64    // orders the tickets
+	start     func()    // called once the work may start; must return at once
 
 	// deaths, changed and window are those of a suspect; see [trials]: Reruns of its record, when the
 	// record was changed last before the death of its process, and the duration of its trial.

@@ -135,9 +135,10 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		return m.failUnrecoverable(ctx, &r, "the task could not be recovered after a restart of the receiver")
 	}
 	if work == nil && m.fleet != nil && (r.Restartable || r.Runner != "") {
+		m.fleet.refuse(&r)
 		return errUnknownWork
 	}
-	if work == nil {
+	if work == nil && r.Durable == nil {
 		return m.failUnrecoverable(ctx, &r, "the receiver was restarted while the task was running, and the task cannot be recovered")
 	}
 	run, err := m.newRun(context.WithoutCancel(ctx), &r, nil)
@@ -157,7 +158,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		}
 		switch {
 		case r.Durable == nil || r.Phase == PhaseDoomed:
-		case !m.suspected(r) && !m.crowded(r):
+		case work != nil && !m.suspected(r) && !m.crowded(r):
 			m.begin(r)
 		case r.Begun():
 			r.Phase = PhaseSuspended
@@ -178,6 +179,13 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 	run.preparing = false
 	run.endClaiming()
 	m.audit.recovered(&r)
+	if work == nil {
+		run.shelved.Store(true)
+		if !m.rest(run, time.Time{}) {
+			go m.resumeAndRun(run) // ends with the work
+		}
+		return nil
+	}
 	if r.Phase == PhaseDoomed {
 		go m.awaitVerdict(run, r, work) // ends with the work
 		return nil

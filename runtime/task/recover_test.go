@@ -50,7 +50,7 @@ func TestRecovery(t *testing.T) {
 		params := json.RawMessage(`{"name":"render"}`)
 		restartable := create(t, first, task.Request{Restartable: true, Params: params, Work: count})
 		asking := create(t, first, task.Request{Restartable: true, Params: params, Work: workWithInputRequests(2)})
-		unknown := create(t, first, task.Request{Restartable: true, Method: "forgotten", Work: count})
+		unknown := create(t, first, task.Request{Restartable: true, Method: "forgotten", Name: "tool", Work: count})
 		synctest.Wait()
 		lost.setError(errors.New("killed"))
 
@@ -65,7 +65,10 @@ func TestRecovery(t *testing.T) {
 		}})
 		checkEqual(t, "finished", state, get(t, second, finished.TaskID))
 		checkEqual(t, "outcome", outcome, result(t, second, finished.TaskID))
-		for _, id := range []string{running.TaskID, unknown.TaskID} {
+		if got := get(t, second, unknown.TaskID); got.Status != mcp.TaskStatusWorking || *got.StatusMessage != `waits for a process that has the tool "tool"` {
+			t.Errorf("unknown: %+v", got)
+		}
+		for _, id := range []string{running.TaskID} {
 			const message = "the receiver was restarted while the task was running, and the task cannot be recovered"
 			got := get(t, second, id)
 			if got.Status != mcp.TaskStatusFailed || *got.StatusMessage != message {
@@ -83,7 +86,7 @@ func TestRecovery(t *testing.T) {
 		if got := runs.Load(); got != 3+2 {
 			t.Errorf("work ran %d times", got)
 		}
-		if s := second.Stats(); s.Recovered != 2 || s.Failed != 2 {
+		if s := second.Stats(); s.Recovered != 3 || s.Failed != 1 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -89,6 +89,8 @@ type Run struct {
 	// claiming is set until the record has the claim. A change that another member makes meanwhile
 	// sets missed.
 	claiming, missed atomic.Bool
+	// shelved is set while the run rests because there is no work for it; see [Manager.ToolsChanged].
+	shelved atomic.Bool
 	// lost is set when another member may hold the task. It stays set, whatever the run does next.
 	lost atomic.Bool
 

@@ -84,7 +84,7 @@ func (p *pool) apply(share Share) {
 // the run again.
 func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 	s := &m.scheduler
-	t := &ticket{s: s, principal: r.Owner, slot: true, run: run, tool: r.Name, labels: r.Labels}
+	t := &ticket{s: s, principal: r.Owner, slot: true, run: run, placement: placementOf(r)}
 	if m.suspected(r) && !begun {
 		t.deaths, t.changed = r.Reruns, run.changed
 	} else {
@@ -252,9 +252,9 @@ func (s *scheduler) withdraw(t *ticket) bool {
 	return true
 }
 
-// withdrawAll withdraws the tickets of restartable work if accepts returns true for their tool and
-// labels. It returns the runs of the tasks. The caller must remove the runs.
-func (s *scheduler) withdrawAll(accepts func(tool string, labels []string) bool) (runs []*Run) {
+// withdrawAll withdraws the tickets of restartable work if accepts returns true for their
+// placement. It returns the runs of the tasks. The caller must remove the runs.
+func (s *scheduler) withdrawAll(accepts func(placement) bool) (runs []*Run) {
 	var tickets []*ticket
 	s.mu.Lock()
 	tickets = append(tickets, s.trials.waiting...)
@@ -272,7 +272,7 @@ func (s *scheduler) withdrawAll(accepts func(tool string, labels []string) bool)
 	}
 	s.mu.Unlock()
 	for _, t := range tickets {
-		if accepts(t.tool, t.labels) && s.withdraw(t) {
+		if accepts(t.placement) && s.withdraw(t) {
 			runs = append(runs, t.run)
 		}
 	}

@@ -29,6 +29,9 @@ type Member struct {
 	// Draining is set once the member takes over no more tasks. [Membership.Drain] sets it, and Join
 	// resets it.
 	Draining bool
+	// Missing are the tools, and versions of tools, whose tasks the member has refused.
+	// [Membership.Announce] sets it, and Join resets it.
+	Missing []Missing
 	// Heard is when this process has last heard from the member, by its own clock. The lease ends
 	// about a Lease later, unless the member renews it. Members sets it.
 	Heard time.Time
@@ -63,7 +66,7 @@ func (m Member) WithDefaults() Member {
 type Events struct {
 	// Departed is called when another member has left or died, and when such an event may have been
 	// missed. Members no longer lists that member. Departed is also called when another member
-	// drains.
+	// drains, or announces other Missing.
 	Departed func()
 	// Offered is called with the id of a task that [Membership.Offer] offers to this member.
 	Offered func(id string)
@@ -131,6 +134,9 @@ type Membership interface {
 	// Drain sets Draining of this member, at once in what Self and Members of this member return, and
 	// soon in what Members of the others return. It may be called again, and returns at once.
 	Drain()
+	// Announce sets Missing of this member, at once in what Self and Members of this member return, and
+	// soon in what Members of the others return. It returns at once. The list must not be changed later.
+	Announce(missing []Missing)
 	// Leave ends the membership: other members take over its tasks.
 	Leave(ctx context.Context) error
 }

@@ -130,7 +130,7 @@ func (m *Manager) beginning(work Work) Work {
 
 // markNew sets PhaseNew of a task that a front end has created for other members, until one claims it.
 func (m *Manager) markNew(r *Record) {
-	if m.fleet != nil && r.Claim.Epoch == 0 && r.running() && r.Durable.Recorded == 0 {
+	if m.fleet != nil && r.unclaimedNew() {
 		r.Phase = PhaseNew
 	}
 }

@@ -78,6 +78,9 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 		}
 	}
 	e.config.Recover = e.recover
+	if e.config.ToolVersion == nil {
+		e.config.ToolVersion = e.toolVersion
+	}
 	e.lifetime, e.end = context.WithCancelCause(context.Background())
 	return e, nil
 }
@@ -193,15 +196,18 @@ func (e *Engine) recover(r task.Record) task.Work {
 	}
 	name, _ := toolName(r.Params)
 	t := e.tool(name)
-	if t == nil {
+	if t == nil || !rerun.Continues(&r, t.Version, t.Accepts) {
 		return nil
 	}
-	if err := rerun.CheckVersion(r.Durable, name, t.Version, t.Accepts); err != nil {
-		return func(context.Context, *task.Run) (codec.Encoder, error) {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
-		}
-	}
 	return receiver.Work(e.serveCall, r)
+}
+
+// toolVersion returns the version of a tool; see [task.Config].ToolVersion.
+func (e *Engine) toolVersion(name string) string {
+	if t := e.tool(name); t != nil {
+		return t.Version
+	}
+	return ""
 }
 
 // support returns the task support of a request.

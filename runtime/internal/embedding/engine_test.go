@@ -529,9 +529,9 @@ func TestRecovery(t *testing.T) {
 		"durable":           {durable("1"), durable("1"), false, `"user":"alice@example.com"`},
 		"durable extension": {durable("1"), durable("1"), true, `"user":"alice@example.com"`},
 		"accepted version":  {durable("1"), durable("2", "1"), false, `"user":"alice@example.com"`},
-		"other version":     {durable("1"), durable("2"), false, `version \"1\" of tool \"t\" has begun this task, and version \"2\" does not continue it`},
+		"other version":     {durable("1"), durable("2"), false, `waits for a process that has version \"1\" of the tool \"t\"`},
 		"not durable":       {nil, durable(""), false, `shut down`},
-		"tool is gone":      {durable("1"), func(o *embed.Options) { o.Default = nil }, false, `cannot be recovered`},
+		"tool is gone":      {durable("1"), func(o *embed.Options) { o.Default = nil }, false, `waits for a process that has version \"1\" of the tool \"t\"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -42,13 +41,10 @@ func readJournal(ctx context.Context, run *task.Run) (entries []Entry, call stri
 	return entries, call, nil
 }
 
-// CheckVersion returns an error if a task was begun by a version of a tool that neither is the
-// given one nor is accepted by it. Durable may be nil.
-func CheckVersion(durable *task.Durable, tool, version string, accepted []string) error {
-	if durable == nil || durable.Version == version || slices.Contains(accepted, durable.Version) {
-		return nil
-	}
-	return fmt.Errorf("version %q of tool %q has begun this task, and version %q does not continue it", durable.Version, tool, version)
+// Continues reports whether a version of a tool, which accepts others, can run a task: the task has not
+// begun, or it was begun by one of these versions.
+func Continues(r *task.Record, version string, accepted []string) bool {
+	return r.Durable == nil || !r.Begun() || r.Durable.Version == version || slices.Contains(accepted, r.Durable.Version)
 }
 
 // kindCall is the kind of the entry that holds the id of a call that began as a plain one. The

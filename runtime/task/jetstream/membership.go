@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +35,8 @@ const (
 	headerLeft = "Mcpwire-Left"
 	// headerDraining marks the messages of a member that drains.
 	headerDraining = "Mcpwire-Draining"
+	// headerMissing identifies what a member is missing; see markOf.
+	headerMissing = "Mcpwire-Missing"
 	// headerLoad has the load of a member, as encodeLoad returns it.
 	headerLoad = "Mcpwire-Load"
 	// headerQuery marks a request of Query, and headerResponse its response, among the offers to a
@@ -53,12 +57,12 @@ const minLease = time.Second
 // message by compare-and-set, so that a member that the others have seen dead stays dead.
 type membership struct {
 	s       *Store
-	self    task.Member // Draining, Heard and Load are guarded by mu
+	self    task.Member // Draining, Missing, Heard and Load are guarded by mu
 	started time.Time   // with a monotonic reading
 	events  task.Events
 	expired chan struct{}
 	lost    chan struct{} // closed by lose
-	drained chan struct{} // closed by Drain
+	changed chan struct{} // capacity 1; signals that Drain or Announce was called
 	renewed chan struct{} // closed when the goroutine that renews the lease has ended
 	// lifetime ends with leave, which Leave calls, and with the Store.
 	lifetime context.Context
@@ -113,11 +117,24 @@ type wireMember struct {
 	Load string `json:"load,omitempty"`
 	// Labels is absent in the messages of versions that have none.
 	Labels []string `json:"labels,omitempty"`
+	// Missing is absent in the messages of versions that do not report it.
+	Missing []task.Missing `json:"missing,omitempty"`
 }
 
 // encodeMember returns the JSON of a member.
 func encodeMember(m task.Member) ([]byte, error) {
-	return json.Marshal(wireMember{m.Name, m.Tools, m.Lease.Milliseconds(), m.Joined, m.Draining, encodeLoad(m.Load), m.Labels})
+	return json.Marshal(wireMember{m.Name, m.Tools, m.Lease.Milliseconds(), m.Joined, m.Draining, encodeLoad(m.Load), m.Labels, m.Missing})
+}
+
+// markOf identifies a list of what a member is missing. It is "" for an empty one. The others read the
+// list only if its mark has changed.
+func markOf(missing []task.Missing) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	hash := sha256.New()
+	json.NewEncoder(hash).Encode(missing)
+	return hex.EncodeToString(hash.Sum(nil)[:12])
 }
 
 // encodeLoad returns the load of a member as text.
@@ -158,10 +175,10 @@ func (s *Store) Join(ctx context.Context, self task.Member, e task.Events) (join
 	if self.Lease < minLease {
 		return nil, fmt.Errorf("jetstream: join: lease of %v is too short (must be at least %v)", self.Lease, minLease)
 	}
-	self.ID, self.Joined, self.Draining = rand.Text(), s.Now().UTC().Truncate(time.Millisecond), false
+	self.ID, self.Joined, self.Draining, self.Missing = rand.Text(), s.Now().UTC().Truncate(time.Millisecond), false, nil
 	m := &membership{
 		s: s, self: self, started: time.Now(), events: e,
-		expired: make(chan struct{}), lost: make(chan struct{}), drained: make(chan struct{}), renewed: make(chan struct{}),
+		expired: make(chan struct{}), lost: make(chan struct{}), changed: make(chan struct{}, 1), renewed: make(chan struct{}),
 		messages: make(chan *nats.Msg, hintQueue), members: map[string]known{self.ID: {Member: self}},
 		followed: map[string]*followed{}, queries: map[string]*query{}, quotas: map[string]*quotaView{},
 	}
@@ -255,6 +272,9 @@ func (m *membership) write(ctx context.Context, lifetime time.Duration, left boo
 		msg.Header.Set(headerLeft, "1")
 	}
 	msg.Header.Set(headerLoad, encodeLoad(self.Load))
+	if mark := markOf(self.Missing); mark != "" {
+		msg.Header.Set(headerMissing, mark)
+	}
 	if self.Draining {
 		msg.Header.Set(headerDraining, "1")
 	}
@@ -288,12 +308,10 @@ func (m *membership) keep() {
 	defer close(m.renewed)
 	timer := time.NewTimer(m.self.Lease / 3)
 	defer timer.Stop()
-	drained := m.drained
 	for {
 		select {
 		case <-timer.C:
-		case <-drained:
-			drained = nil
+		case <-m.changed:
 		case <-m.lost:
 		case <-m.lifetime.Done():
 			return
@@ -403,7 +421,7 @@ func decodeMember(id string, m *message) known {
 	}
 	return known{task.Member{
 		ID: id, Name: wire.Name, Tools: wire.Tools, Lease: time.Duration(wire.Lease) * time.Millisecond, Joined: wire.Joined, Draining: wire.Draining,
-		Load: decodeLoad(wire.Load), Labels: wire.Labels, Heard: time.Now(),
+		Load: decodeLoad(wire.Load), Labels: wire.Labels, Missing: wire.Missing, Heard: time.Now(),
 	}, m.Seq, opaque}
 }
 
@@ -560,15 +578,17 @@ func (m *membership) processMember(id string, header nats.Header) {
 	m.mu.Unlock()
 	if ended || drains {
 		m.events.Departed()
-		return
 	}
-	if listed {
+	if ended || listed && markOf(member.Missing) == header.Get(headerMissing) {
 		return
 	}
 	if member, err := m.read(m.lifetime, id); err == nil && member != nil {
 		m.mu.Lock()
 		m.members[id] = *member
 		m.mu.Unlock()
+		if listed {
+			m.events.Departed()
+		}
 	}
 }
 
@@ -805,15 +825,30 @@ func (m *membership) processOffer(msg *nats.Msg) {
 	m.events.Offered(string(msg.Data))
 }
 
-// Drain implements [task.Membership]. The next renewal, which follows at once, announces it.
+// Drain implements [task.Membership].
 func (m *membership) Drain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.self.Draining {
-		return
+	if !m.self.Draining {
+		m.self.Draining = true
+		m.renewSoon()
 	}
-	m.self.Draining = true
-	close(m.drained)
+}
+
+// Announce implements [task.Membership].
+func (m *membership) Announce(missing []task.Missing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.self.Missing = missing
+	m.renewSoon()
+}
+
+// renewSoon makes keep renew the lease at once, which announces what has changed.
+func (m *membership) renewSoon() {
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Leave implements [task.Membership].

@@ -231,7 +231,7 @@ func (s *FleetStore) Close() error {
 // membership is a member of a Fleet.
 type membership struct {
 	store   *FleetStore
-	self    task.Member // Draining is guarded by the mu of the fleet
+	self    task.Member // Draining and Missing are guarded by the mu of the fleet
 	events  task.Events
 	expired chan struct{}
 	expiry  *time.Timer // ends the lease while the store is cut off; guarded by the store's mu
@@ -261,7 +261,7 @@ func (s *FleetStore) Join(ctx context.Context, m task.Member, e task.Events) (ta
 		return nil, err
 	}
 	m = m.WithDefaults()
-	m.Joined, m.Draining = time.Now(), false
+	m.Joined, m.Draining, m.Missing = time.Now(), false, nil
 	f := s.fleet
 	f.mu.Lock()
 	f.joined++
@@ -487,6 +487,16 @@ func (m *membership) Drain() {
 	if !again {
 		departed(others)
 	}
+}
+
+// Announce implements [task.Membership].
+func (m *membership) Announce(missing []task.Missing) {
+	f := m.store.fleet
+	f.mu.Lock()
+	m.self.Missing = missing
+	others := slices.DeleteFunc(slices.Clone(f.members), func(each *membership) bool { return each == m })
+	f.mu.Unlock()
+	departed(others)
 }
 
 // Leave implements [task.Membership].

@@ -37,6 +37,7 @@ func RunFleet(t *testing.T, fleet Fleet) {
 	}{
 		{"members join and leave", membersJoin},
 		{"a member drains", memberDrains},
+		{"a member announces what it is missing", missingAnnounced},
 		{"members report their load", loadReported},
 		{"members respond to a query", queries},
 		{"a lease ends", leaseEnds},
@@ -217,6 +218,43 @@ func memberDrains(t *testing.T, fleet Fleet) {
 	c := join(t, b.store, task.Member{Draining: true})
 	if c.Self().Draining {
 		t.Error("a member drains that has just joined")
+	}
+}
+
+func missingAnnounced(t *testing.T, fleet Fleet) {
+	members := joinAll(t, fleet, 2)
+	a, b := members[0], members[1]
+	missing := func(list []task.Member, of *member) []task.Missing {
+		for _, m := range list {
+			if m.ID == of.Self().ID {
+				return m.Missing
+			}
+		}
+		return nil
+	}
+	eventually(t, "the first member knew the second", func() bool { return a.lists(b) })
+	for _, want := range [][]task.Missing{
+		{{Tool: "x", All: true}},
+		{{Tool: "x", All: true}, {Tool: "y", Version: "1"}, {Tool: "y"}},
+		nil,
+		{{Tool: "z", Version: "2"}},
+	} {
+		b.Announce(want)
+		if got := b.Self().Missing; !slices.Equal(got, want) || !slices.Equal(missing(b.Members(), b), want) {
+			t.Errorf("announced %v, got %v", want, got)
+		}
+		eventually(t, "the first member knew the announcement", func() bool { return slices.Equal(missing(a.Members(), b), want) })
+		receive(t, "the announcement was reported", a.departed)
+		if !a.lives(t, b) || len(missing(b.Members(), a)) > 0 {
+			t.Error("the second member is dead, or the first one is missing something")
+		}
+	}
+	if err := b.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := join(t, b.store, task.Member{Missing: []task.Missing{{Tool: "x"}}})
+	if len(c.Self().Missing) > 0 {
+		t.Error("a member that has just joined is missing something")
 	}
 }
 
