@@ -164,7 +164,7 @@ func (f *faultRun) checkText(err error) {
 }
 
 // A fault of the store at any call only delays a durable tool: its result is right, each step runs
-// once, and its user is asked once. A call that becomes a task while it runs does not fail either.
+// once, and its user is asked once. A call that becomes a task before its first step waits for that.
 // Only the creation of a task at once may fail, before its handler begins.
 func TestStoreFaultAtEveryOperation(t *testing.T) {
 	for _, fate := range faultFates {

@@ -43,7 +43,7 @@ func (p Pending) BeforeTask(f func(promote Promote)) {
 
 // Promote makes the request a task now, without waiting for [Support].After. It returns nil once
 // the request is a task. If the request stays a plain one, Promote returns the reason, such as a
-// [*task.LimitError]. While the store fails, Promote waits for two seconds. It then returns
+// [*task.LimitError]. While the store fails, Promote waits for ten seconds. It then returns
 // [task.ErrUnavailable], as later calls do at once, but the request still becomes a task if the store
 // works before the handler has returned. If ctx ends first, Promote returns its cause. It may be
 // called concurrently and repeatedly, but not by the function of BeforeTask.
@@ -111,7 +111,7 @@ type call struct {
 const (
 	firstPause = 100 * time.Millisecond // doubles with each attempt
 	maxPause   = 5 * time.Second
-	patience   = 2 * time.Second // of Promote
+	patience   = 10 * time.Second // of Promote
 )
 
 // promotedWork is the work of a request that has become a task.
