@@ -344,6 +344,75 @@ func TestHandlerIsNotParkedDuringStep(t *testing.T) {
 	})
 }
 
+// A compensation in a defer, and a fallback for the error, have no effect while a handler is parked.
+func TestParkedHandlerDoesNotCompensate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var effects []string
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (name string, err error) {
+			effect := func(name string) error {
+				_, err := server.Step(ctx, c, name, func(context.Context) (int, error) { effects = append(effects, name); return 1, nil })
+				return err
+			}
+			if err := effect("charge"); err != nil {
+				return "", err
+			}
+			defer func() {
+				if err != nil {
+					effect("refund")
+				}
+			}()
+			if name, err = askName(ctx, c, "Where to?"); err != nil {
+				name, err = "nowhere", effect("ship to the default address")
+			}
+			if err == nil {
+				err = effect("ship")
+			}
+			return name, err
+		})
+		id := d.call()
+		time.Sleep(time.Hour)
+		d.restart()
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		equal(t, "result", "accept Ada", d.result(id))
+		equal(t, "effects", []string{"charge", "ship"}, effects)
+	})
+}
+
+// A form whose deadline passes while the handler is parked times out once, and every later run takes
+// the default.
+func TestFormTimesOutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			runs++
+			short, cancel := context.WithTimeout(ctx, 10*time.Minute)
+			defer cancel()
+			name, err := askName(short, c, "Who? (Bob after a while)")
+			if errors.Is(err, context.DeadlineExceeded) {
+				name = "Bob"
+			} else if err != nil {
+				return "", err
+			}
+			ship, err := server.Step(ctx, c, "ship to "+name, func(context.Context) (string, error) { return "shipped to " + name, nil })
+			if err != nil {
+				return "", err
+			}
+			return ship, server.Sleep(ctx, c, "trial", func() time.Time { return time.Now().Add(20 * time.Minute) })
+		})
+		begin := time.Now()
+		id := d.call()
+		time.Sleep(15 * time.Minute)
+		if open := d.open(id); len(open) > 0 {
+			t.Errorf("still open: %+v", open)
+		}
+		d.restart()
+		equal(t, "result", "shipped to Bob", d.result(id))
+		if got := time.Since(begin); got != 30*time.Minute || runs != 3 {
+			t.Errorf("ended after %v and %d runs", got, runs)
+		}
+	})
+}
+
 // A handler that swallows the error with which it is parked is run again nevertheless.
 func TestParkedHandlerCannotEndItsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
