@@ -28,7 +28,7 @@ var (
 // although the members of the fleet are cut off, die, drain, close and join again at random: each
 // step is recorded once, each input request has one answer, and the outcome is the same at all
 // members. The limit of the tool holds at any time, and tasks run only at members with their
-// labels.
+// labels and with the version of their tool, which is removed and added again at times.
 func TestRandomFaultsOfFleet(t *testing.T) {
 	rounds := *fleetRounds
 	if testing.Short() {
@@ -60,6 +60,7 @@ type randomFleet struct {
 
 	mu        sync.Mutex
 	processes []*member // the living ones
+	lacking   [8]bool   // processes that do not have the tool in the version of even programs at present
 }
 
 const randomLease = 3 * time.Second
@@ -98,6 +99,12 @@ func (f *randomFleet) start(i int) {
 	store.set(f.failures())
 	cfg.Store = store
 	cfg.Recover = func(r task.Record) task.Work {
+		f.mu.Lock()
+		lacking := f.lacking[i]
+		f.mu.Unlock()
+		if lacking && strings.HasPrefix(r.Durable.Version, "even") {
+			return nil
+		}
 		p, ok := f.programs.Load(r.Durable.Version)
 		if !ok {
 			f.t.Errorf("unknown program %q", r.Durable.Version)
@@ -167,7 +174,7 @@ func (f *randomFleet) test() {
 		if random.IntN(3) == 0 {
 			p.labels = []string{"odd"}
 		}
-		name := fmt.Sprint("program ", n)
+		name := fmt.Sprint([]string{"even", "odd"}[n%2], " program ", n)
 		f.programs.Store(name, p)
 		requestors.Go(func() { f.request(random, p, name) })
 	}
@@ -186,8 +193,9 @@ func (f *randomFleet) test() {
 	requestors.Wait()
 	close(end)
 	<-faults
-	for _, m := range f.processes {
+	for i, m := range f.processes {
 		m.store.Heal()
+		f.setLacking(i, false)
 	}
 	time.Sleep(10 * time.Minute) // work that was replaced returns
 	for r, err := range f.fleet.Store().Scan(f.t.Context()) {
@@ -205,6 +213,15 @@ func (f *randomFleet) test() {
 	}
 }
 
+// setLacking removes a version of the tool from process i, or adds it again.
+func (f *randomFleet) setLacking(i int, lacking bool) {
+	f.mu.Lock()
+	f.lacking[i] = lacking
+	m := f.processes[i]
+	f.mu.Unlock()
+	m.ToolsChanged()
+}
+
 // acknowledged reports whether Create has returned the task.
 func (f *randomFleet) acknowledged(id string) bool {
 	_, ok := f.programs.Load(id)
@@ -217,7 +234,10 @@ func (f *randomFleet) fault() {
 	f.mu.Lock()
 	m := f.processes[i]
 	f.mu.Unlock()
-	switch f.random.IntN(4) {
+	switch f.random.IntN(5) {
+	case 4: // upgraded or rolled back
+		f.setLacking(i, true)
+		time.AfterFunc(time.Duration(f.random.IntN(20000))*time.Millisecond, func() { f.setLacking(i, false) })
 	case 0, 1: // cut off for a while
 		m.store.Cut()
 		time.AfterFunc(time.Duration(f.random.Int64N(int64(3*randomLease))), m.store.Heal)
