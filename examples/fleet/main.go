@@ -210,7 +210,7 @@ func (o *options) operate(s *server.Server, store *jetstream.Store) http.Handler
 	mux := http.NewServeMux()
 	mux.Handle("/", debugpage.New(debugpage.Config{
 		Store: store, Stats: tasks.Stats, Members: tasks.Members, TakeOver: tasks.TakeOver, Cancel: tasks.CancelForOperator,
-		History: o.history, Query: tasks.Query,
+		History: o.history, Query: tasks.Query, WaitsFor: tasks.WaitsFor,
 	}))
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
 		if err := tasks.Health(); err != nil {

@@ -15,7 +15,7 @@
 //	…
 //	debug.Handle("/tasks", debugpage.New(debugpage.Config{
 //		Store: store, Stats: tasks.Stats, History: history, Cancel: tasks.CancelForOperator,
-//		Members: tasks.Members, TakeOver: tasks.TakeOver, Query: tasks.Query,
+//		Members: tasks.Members, TakeOver: tasks.TakeOver, Query: tasks.Query, WaitsFor: tasks.WaitsFor,
 //	}))
 //
 // The page shows the tasks of every principal, with their ids, and does not authenticate its users.

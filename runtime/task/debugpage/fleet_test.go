@@ -230,3 +230,25 @@ type deadStore struct {
 func (s deadStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) { yield(task.Record{}, s.scan(ctx)) }
 }
+
+// The list and the view of a task say for what it waits.
+func TestPageSaysForWhatTasksWait(t *testing.T) {
+	f := memory.NewFleet()
+	store := f.Store()
+	m, err := task.New(t.Context(), task.Config{Store: store, Member: task.Member{Tools: []string{}}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close(context.Background()) })
+	work := func(context.Context, *task.Run) (codec.Encoder, error) { return nil, nil }
+	created, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Name: "report", Restartable: true, Work: work})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := debugpage.New(debugpage.Config{Store: store, Members: m.Members, WaitsFor: m.WaitsFor})
+	for _, target := range []string{"/", "/?task=" + created.TaskID} {
+		if got := get(t, page, target, http.StatusOK); !strings.Contains(got, "waits for a process that has the tool &#34;report&#34;") {
+			t.Errorf("%s: %s", target, got)
+		}
+	}
+}

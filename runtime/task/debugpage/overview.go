@@ -249,6 +249,9 @@ func (p *page) survey(ctx context.Context, q query) (*survey, error) {
 		}
 	}
 	s.trim(q, p.PageSize)
+	for i := range s.page {
+		p.explain(&s.page[i])
+	}
 	return s, nil
 }
 

@@ -57,6 +57,9 @@ type Config struct {
 	// them need [History.Respond] as their [task.Config].Queried. The view of a task waits at most a
 	// second for them. If Query is nil, the view shows the events of this process only.
 	Query func(ctx context.Context, request []byte) (map[string][]byte, error)
+	// WaitsFor says for what a task waits that no process runs, see [task.Manager.WaitsFor]. The page
+	// shows it as the status message. It may be nil.
+	WaitsFor func(r *task.Record) string
 	// TakeOver runs a task again in this process, see [task.Manager.TakeOver]. It may be nil.
 	TakeOver func(ctx context.Context, id string) error
 	// Hosts are the host names, without a port, that requests may have in addition to loopback
@@ -395,6 +398,13 @@ type taskView struct {
 	Silent     []string // names of the members whose events are missing
 }
 
+// explain sets the status message of a task that no process runs to the reason.
+func (p *page) explain(r *task.Record) {
+	if p.WaitsFor != nil {
+		r.StatusMessage = cmp.Or(p.WaitsFor(r), r.StatusMessage)
+	}
+}
+
 func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
 	members := p.fleet()
 	v := taskView{Now: time.Now(), ID: id, Changes: p.Cancel != nil || p.TakeOver != nil, Fleet: members != nil, HasHistory: p.History != nil}
@@ -407,6 +417,7 @@ func (p *page) task(w http.ResponseWriter, r *http.Request, id string) {
 		return
 	default:
 		v.Record = &record
+		p.explain(&record)
 		v.Owner = query{status: statusAll, owner: &record.Owner}.link()
 		if v.Live = !task.Terminal(record.Status); v.Live && p.Cancel != nil {
 			v.Cancel = "?cancel=" + template.URLQueryEscaper(id)
