@@ -728,12 +728,12 @@ const elicitationContext = "elicitation"
 // sealElicitation returns an id for an elicitation of a modern call, which has no place in memory.
 func (s *Server) sealElicitation(principal string, ttl time.Duration) string {
 	text := binary.BigEndian.AppendUint64(nil, uint64(s.now().Add(ttl).Unix()))
-	return s.keys.Seal([]byte(elicitationContext), append(text, principal...))
+	return s.keys.get(context.Background()).Seal([]byte(elicitationContext), append(text, principal...))
 }
 
 // openElicitation returns the principal of an id that sealElicitation has made.
 func (s *Server) openElicitation(id string) (principal string, ok bool) {
-	text, err := s.keys.Open([]byte(elicitationContext), id)
+	text, err := s.keys.get(context.Background()).Open([]byte(elicitationContext), id)
 	if err != nil || len(text) < 8 || s.now().Unix() >= int64(binary.BigEndian.Uint64(text)) {
 		return "", false
 	}

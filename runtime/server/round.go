@@ -203,7 +203,7 @@ func (c *Call) openState(name, sealed string) (*rerun.State, error) {
 	if len(sealed) > s.cfg.MaxState {
 		return nil, fmt.Errorf("longer than %d bytes", s.cfg.MaxState)
 	}
-	state, err := s.keys.OpenState(c.stateContext(name), sealed, s.now())
+	state, err := s.keys.get(c.ctx).OpenState(c.stateContext(name), sealed, s.now())
 	switch {
 	case errors.Is(err, rerun.ErrKey):
 		return nil, errors.New("sealed with a key that this server does not have")
@@ -275,7 +275,7 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 		state.Asked[i] = o.Asked
 		result.InputRequests[o.Name], _ = o.Value.(mcp.InputRequest)
 	}
-	sealed := c.p.s.keys.SealState(c.stateContext(name), state)
+	sealed := c.p.s.keys.get(c.ctx).SealState(c.stateContext(name), state)
 	if len(sealed) > cfg.MaxState {
 		return nil, c.invalidRun(name, fmt.Errorf("the results of steps and input requests take %d bytes of requestState, the limit is %d: return less from the steps", len(sealed), cfg.MaxState))
 	}

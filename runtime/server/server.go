@@ -138,8 +138,9 @@ type Config struct {
 	// behind one load balancer, continue each other's calls, whatever their version is; a tool with
 	// another [Version] does not. To replace a key, first add the new
 	// one at the end on all servers, then move it to the front, then remove the old one. The
-	// default is a random key: after a restart of the server, calls that wait for input must be
-	// made again.
+	// default is a random key, which is kept in the TaskStore: servers with the same store have the
+	// same key, after a restart or in a fleet. Without a TaskStore, calls that wait for input must be
+	// made again after a restart.
 	StateKeys [][]byte
 	// MaxState limits the size of that state, in bytes. A call whose steps and responses take more
 	// fails. The default is [DefaultMaxState].
@@ -258,8 +259,8 @@ type Server struct {
 	limits     *principalLimits // of modern requests
 	detached   *peer            // for calls that belong to no session, such as those of recovered tasks
 
-	keys  *rerun.Keys // for what passes through clients
-	forms sync.Map    // of the types of Elicit; a [reflect.Type] has a *typeForm
+	keys  *stateKeys // for what passes through clients
+	forms sync.Map   // of the types of Elicit; a [reflect.Type] has a *typeForm
 
 	clientTasks    *requestor.Tasks // tasks that clients run
 	taskMiddleware session.Config   // the middleware of clientTasks
@@ -309,7 +310,7 @@ func New(name, version string, cfg *Config) *Server {
 	s.prompts = newSet[*prompt](s, KindPrompt, mcp.MethodNotificationsPromptsListChanged)
 	s.taskMiddleware.Logger = s.cfg.Session.Logger
 	s.clientTasks = requestor.Attach(&s.taskMiddleware)
-	s.keys = rerun.NewKeys(s.cfg.StateKeys...)
+	s.keys = newStateKeys(&s.cfg)
 	s.cfg.StateKeys = nil
 	s.detached = newPeer(s)
 	if s.cfg.Middleware != nil {
