@@ -17,13 +17,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
 )
 
 // Store is an [oauth.Store] in a file. It is safe for concurrent use. Each
-// change replaces the whole file, so a crash cannot damage it. While a lock is held, there is a
-// file beside it whose name ends with ".lock". Windows, Linux, macOS and BSD have file locks. On
+// change replaces the whole file, so a crash cannot damage it. A process that is killed during a
+// change may leave a copy of the credentials in a temporary file beside it; the next Put or Delete
+// of any process removes that copy. While a lock is held, there is a file beside it whose name ends
+// with ".lock". Windows, Linux, macOS and BSD have file locks. On
 // other systems, locks exclude only the goroutines of one process.
 type Store struct {
 	path string
@@ -143,6 +146,9 @@ func (s *Store) change(ctx context.Context, f func([]entry) ([]entry, bool)) err
 		return err
 	}
 	defer unlock()
+	if err := removeTemporary(s.path); err != nil {
+		return fmt.Errorf("filestore: %w", err)
+	}
 	entries, err := s.read()
 	if err != nil {
 		return err
@@ -256,9 +262,33 @@ func (s *Store) write(entries []entry) error {
 	return nil
 }
 
+// temporaryPrefix returns how the names of temporary files for path begin. A number follows.
+func temporaryPrefix(path string) string { return "." + filepath.Base(path) + "." }
+
+// removeTemporary removes the temporary files of killed processes. The caller holds the lock of the
+// file, so no other process is writing one.
+func removeTemporary(path string) error {
+	if !excludesProcesses {
+		return nil
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	for _, name := range names {
+		number, ok := strings.CutPrefix(name, temporaryPrefix(path))
+		if ok && number != "" && strings.Trim(number, "0123456789") == "" {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(path), name)))
+		}
+	}
+	return err
+}
+
 // replace writes a new file and renames it to path.
 func replace(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // with mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), temporaryPrefix(path)+"*") // with mode 0600
 	if err != nil {
 		return err
 	}

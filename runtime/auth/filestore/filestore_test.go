@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -275,5 +276,54 @@ func TestRemovedLockFileIsNotLocked(t *testing.T) {
 	}
 	if isCurrent(f, name) {
 		t.Error("a removed file is a lock")
+	}
+}
+
+// A writer was killed before it could rename its temporary file.
+func TestTemporaryFilesOfKilledWritersAreRemoved(t *testing.T) {
+	if !excludesProcesses {
+		t.Skip("locks do not exclude other processes")
+	}
+	for name, change := range map[string]func(*Store) error{
+		"a change":                func(s *Store) error { return s.Put(t.Context(), token, []byte("hunter3")) },
+		"a logout":                func(s *Store) error { return s.Delete(t.Context(), token) },
+		"a logout without effect": func(s *Store) error { return s.Delete(t.Context(), oauth.Key{Kind: oauth.KindToken}) },
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "credentials.json")
+		s := open(t, path, nil)
+		put(t, s, token, "hunter2")
+		for range 3 {
+			f, err := os.CreateTemp(dir, temporaryPrefix(path)+"*")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.WriteString("hunter2"); err != nil {
+				t.Fatal(err)
+			}
+			f.Close()
+		}
+		others := []string{".credentials.json.", ".credentials.json.x", ".credentials.json.5.12", ".other.json.12", "credentials.json.12"}
+		for _, other := range others {
+			if err := os.WriteFile(filepath.Join(dir, other), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := change(s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range entries {
+			got = append(got, e.Name())
+		}
+		want := append(others, "credentials.json")
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("after %s: files %q, want %q", name, got, want)
+		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"syscall"
 )
 
+// excludesProcesses reports whether a lock excludes other processes.
+const excludesProcesses = true
+
 // lockFile locks a file for this process. ok is false if another process has locked it.
 func lockFile(f *os.File) (ok bool, err error) {
 	for {

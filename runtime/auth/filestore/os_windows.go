@@ -16,6 +16,9 @@ const (
 	errLockViolation    = syscall.Errno(33)
 )
 
+// excludesProcesses reports whether a lock excludes other processes.
+const excludesProcesses = true
+
 // lockFile locks a file for this process. ok is false if another process has locked it.
 func lockFile(f *os.File) (ok bool, err error) {
 	var at syscall.Overlapped
