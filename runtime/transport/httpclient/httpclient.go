@@ -23,7 +23,9 @@ type Options struct {
 	// an HTTP/2 connection that is silent for 30 seconds, to notice that it is lost.
 	HTTP *http.Client
 
-	// Header is added to every HTTP request. It must not be changed afterwards.
+	// Header is added to every HTTP request to the origin of the server. It must not be changed
+	// afterwards. A redirect to another origin never gets it, but a CheckRedirect of HTTP can add
+	// fields.
 	Header http.Header
 
 	// Prepare, if set, is called for every HTTP request before it is sent, with all headers set. It

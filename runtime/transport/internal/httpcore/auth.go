@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -117,13 +119,15 @@ func endpoint(u *url.URL) *url.URL {
 	return &e
 }
 
-// credentials lists the header fields that contain credentials.
-var credentials = []string{"Authorization", "Dpop"}
+// public lists the header fields that a redirect to another origin keeps. All others may be secret:
+// those of the options, the id of the session, and the Referer, whose query may identify a session.
+var public = []string{"Accept", "Content-Type", "Mcp-Protocol-Version", "User-Agent"}
 
-func removeCredentials(h http.Header) {
-	for _, name := range credentials {
-		h.Del(name)
-	}
+// keepPublic removes the header fields that may be secret.
+func keepPublic(h http.Header) {
+	maps.DeleteFunc(h, func(name string, _ []string) bool {
+		return !slices.Contains(public, http.CanonicalHeaderKey(name))
+	})
 }
 
 // headerValues returns the values of a header field. The names in h need not be canonical.

@@ -208,18 +208,41 @@ func TestRedirectToAnotherOriginHasNoCredentials(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusOK}
 			})
 			follow := func(*http.Request, []*http.Request) error { return nil }
-			e, err := New(endpointURL, httpclient.Options{Auth: a, HTTP: &http.Client{Transport: trip, CheckRedirect: follow}})
+			own := http.Header{"x-api-key": {"hunter2"}}
+			e, err := New(endpointURL, httpclient.Options{Auth: a, Header: own, HTTP: &http.Client{Transport: trip, CheckRedirect: follow}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer e.Close(nil)
-			if _, err := e.Do(t.Context(), post()); err != nil {
+			same := strings.HasPrefix(target, "https://server/")
+			check := func(name string) {
+				t.Helper()
+				for _, field := range []string{"Authorization", "DPoP", "X-Api-Key", "Mcp-Session-Id"} {
+					if (got.Get(field) != "") != same {
+						t.Errorf("%s: %s is %q", name, field, got.Get(field))
+					}
+				}
+				if got.Get("Content-Type") != JSON {
+					t.Errorf("%s: the server gets %v", name, got)
+				}
+			}
+			r := post()
+			r.Header.Set("Mcp-Session-Id", "hunter2")
+			if _, err := e.Do(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
-			same := strings.HasPrefix(target, "https://server/")
-			if (got.Get("Authorization") != "") != same || (got.Get("DPoP") != "") != same {
-				t.Errorf("the server gets %v", got)
+			check("redirect")
+			// As after a redirect of the stream of a session.
+			if r.URL, err = url.Parse(target); err != nil {
+				t.Fatal(err)
 			}
+			if !same {
+				r.Header.Del("Mcp-Session-Id")
+			}
+			if _, err := e.Do(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			check("request")
 		})
 	}
 }

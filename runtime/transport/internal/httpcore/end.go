@@ -94,10 +94,10 @@ func New(server *url.URL, o httpclient.Options) (*End, error) {
 	switch check := e.client.CheckRedirect; {
 	case check == nil:
 		e.client.CheckRedirect = sameOrigin
-	case e.Options.Auth != nil:
+	default:
 		e.client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 			if !SameOrigin(req.URL, via[0].URL) {
-				removeCredentials(req.Header)
+				keepPublic(req.Header)
 			}
 			return check(req, via)
 		}

@@ -94,7 +94,7 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 		client.Transport = &redirected{resp, e.plain}
 		return r.doThrough(&client, r.httpRequest(ctx))
 	}
-	if e.Options.Auth != nil {
+	if e.Options.Auth != nil && SameOrigin(r.URL, e.server) {
 		return e.doAuthorized(ctx, r)
 	}
 	req, err := e.prepare(ctx, r)
@@ -104,12 +104,15 @@ func (e *End) do(ctx context.Context, r Request) (*http.Response, error) {
 	return r.doThrough(&e.client, req)
 }
 
-// prepare returns the request with the headers of the options.
+// prepare returns the request with the headers of the options. They are meant for the origin of the
+// server: in package sse, a redirect may have moved the endpoint of the session to another one.
 func (e *End) prepare(ctx context.Context, r Request) (*http.Request, error) {
 	req := r.httpRequest(ctx)
 	req.Header = req.Header.Clone()
-	for name, values := range e.Options.Header {
-		req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+	if SameOrigin(r.URL, e.server) {
+		for name, values := range e.Options.Header {
+			req.Header[http.CanonicalHeaderKey(name)] = slices.Clone(values)
+		}
 	}
 	if host := req.Header.Get("Host"); host != "" {
 		req.Host = host
