@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,13 +31,19 @@ browser or a terminal, -login prints the address to open, and reads the address 
 redirected. The login is stored in mcpwire/credentials.json in your configuration directory. Only you
 can read the file. Later commands use the stored login without -login. To delete it, run "mcpwire
 logout URL". A token given by -token or the environment variable MCPWIRE_TOKEN is not stored.
+MCPWIRE_TOKEN is sent only to the server whose URL is in MCPWIRE_TOKEN_FOR, and to other URLs with the
+same scheme, host and port.
 `
 
 // authArgs are the flags of authorization, for the usage line.
 const authArgs = "[-login] [-token TOKEN] [-client-id ID] [-client-secret-file FILE] [-scope SCOPE] [-allow-private]"
 
-// tokenEnv is the name of the environment variable for a token.
-const tokenEnv = "MCPWIRE_TOKEN"
+// Environment variables for a token and for the URL of the server that it is for. A variable stays
+// set when the user names another server, so the token needs its own recipient.
+const (
+	tokenEnv    = "MCPWIRE_TOKEN"
+	tokenForEnv = "MCPWIRE_TOKEN_FOR"
+)
 
 // access holds the authorization flags of a command.
 type access struct {
@@ -81,9 +88,9 @@ func (a *access) used() string {
 	return ""
 }
 
-// authorizer returns the Authorizer for a URL, or nil if h has an Authorization field. Only -login
-// uses the user agent.
-func (a *access) authorizer(user oauth.UserAgent, h http.Header) (httpclient.Authorizer, error) {
+// authorizer returns the Authorizer for the server at link, or nil if h has an Authorization field.
+// Only -login uses the user agent.
+func (a *access) authorizer(user oauth.UserAgent, link string, h http.Header) (httpclient.Authorizer, error) {
 	own := h.Get("Authorization") != ""
 	switch {
 	case own && (a.login || a.token != ""):
@@ -95,23 +102,42 @@ func (a *access) authorizer(user oauth.UserAgent, h http.Header) (httpclient.Aut
 	case a.secretFile != "" && a.clientID == "":
 		return nil, usagef("-client-secret-file needs -client-id")
 	}
-	token := a.token
-	if token == "" && !a.login {
-		token = os.Getenv(tokenEnv)
-	}
-	if name, ok := strings.CutPrefix(token, "@"); ok {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		if token = string(bytes.TrimSpace(text)); token == "" {
-			return nil, fmt.Errorf("%s is empty", name)
+	given, recipient := a.token, link
+	if given == "" && !a.login {
+		given, recipient = os.Getenv(tokenEnv), os.Getenv(tokenForEnv)
+		if given != "" && !isURL(recipient) {
+			return nil, usagef("%s is set without %s: set that to the URL of the server for which the token is meant, or use -token", tokenEnv, tokenForEnv)
 		}
 	}
-	if token != "" {
-		return client.Token(auth.NewSecret(token)), nil
+	token, err := readToken(given)
+	if err != nil {
+		return nil, err
+	}
+	server, err := url.Parse(link)
+	if err != nil {
+		return nil, usagef("malformed URL") // the text of err may contain a password
+	}
+	token = token.For(recipient)
+	if _, err := token.RevealTo(server); err == nil && !token.Empty() {
+		return client.Token(token), nil
 	}
 	return a.newAuthorizer(user)
+}
+
+// readToken returns a token that was given as such or as @FILE.
+func readToken(given string) (auth.Secret, error) {
+	name, ok := strings.CutPrefix(given, "@")
+	if !ok {
+		return auth.NewSecret(given), nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return auth.Secret{}, err
+	}
+	if text = bytes.TrimSpace(text); len(text) == 0 {
+		return auth.Secret{}, fmt.Errorf("%s is empty", name)
+	}
+	return auth.NewSecret(string(text)), nil
 }
 
 // newAuthorizer returns an Authorizer that uses stored logins. Only -login uses the user agent.
@@ -185,7 +211,7 @@ type asking struct {
 
 func (a *asking) Read(p []byte) (int, error) {
 	if a.rest == "" {
-		text, err := a.c.Ask(a.ctx, "Address: ")
+		text, err := a.c.AskSecret(a.ctx, "Address: ") // it contains the authorization code
 		if err != nil {
 			return 0, io.EOF
 		}

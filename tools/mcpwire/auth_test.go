@@ -23,6 +23,7 @@ func ownSettings(t *testing.T) string {
 		t.Setenv(name, dir)
 	}
 	t.Setenv(tokenEnv, "")
+	t.Setenv(tokenForEnv, "")
 	config, err := os.UserConfigDir()
 	if err != nil {
 		t.Fatal(err)
@@ -118,22 +119,52 @@ func TestToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		env  string
-		args []string
-		want string
+		env, recipient string
+		args           []string
+		want           string
 	}{
-		{"", nil, ""},
-		{"", []string{"-token", "hunter2"}, "Bearer hunter2"},
-		{"", []string{"-token", "@" + file}, "Bearer of-a-file"},
-		{"of-env", nil, "Bearer of-env"},
-		{"of-env", []string{"-token", "hunter2"}, "Bearer hunter2"},
-		{"of-env", []string{"-header", "Authorization: Basic x"}, "Basic x"},
+		{"", "", nil, ""},
+		{"", "", []string{"-token", "hunter2"}, "Bearer hunter2"},
+		{"", "", []string{"-token", "@" + file}, "Bearer of-a-file"},
+		{"of-env", web.URL, nil, "Bearer of-env"},
+		{"@" + file, web.URL + "/other/path", nil, "Bearer of-a-file"},
+		{"of-env", "https://other.example/mcp", nil, ""},
+		{"of-env", strings.Replace(web.URL, "http:", "https:", 1), nil, ""},
+		{"of-env", "", []string{"-token", "hunter2"}, "Bearer hunter2"},
+		{"of-env", "", []string{"-header", "Authorization: Basic x"}, "Basic x"},
 	} {
 		t.Setenv(tokenEnv, c.env)
+		t.Setenv(tokenForEnv, c.recipient)
+		got = ""
 		code, _, errs := mcpwire(t, append([]string{"tools", web.URL}, c.args...)...)
 		if code != exitFault || got != c.want || regexp.MustCompile("hunter2|of-a-file|of-env").MatchString(errs) {
-			t.Errorf("%q with %s: exit %d, the server gets %q, errors %s", c.args, c.env, code, got, errs)
+			t.Errorf("%q with %s for %s: exit %d, the server gets %q, errors %s", c.args, c.env, c.recipient, code, got, errs)
 		}
+	}
+}
+
+func TestTokenOfEnvironmentNeedsRecipient(t *testing.T) {
+	ownSettings(t)
+	t.Setenv(tokenEnv, "of-env")
+	for _, recipient := range []string{"", "example.com"} {
+		t.Setenv(tokenForEnv, recipient)
+		code, _, errs := mcpwire(t, "tools", "http://localhost/")
+		if code != exitUsage || !strings.Contains(errs, tokenForEnv) || strings.Contains(errs, "of-env") {
+			t.Errorf("for %q: exit %d, %s", recipient, code, errs)
+		}
+	}
+}
+
+// Standard error may be a log.
+func TestLoginWithoutTerminalShowsNoCode(t *testing.T) {
+	ownSettings(t)
+	url := serveOverHTTP(t, "serve", "-http", "localhost:0", "-auth", "trial", "-auth-approve")
+	code, out, errs := login(t, "tools", "-login", url)
+	if code != exitOK || !strings.Contains(out, "add") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	if strings.Contains(errs, "code=") {
+		t.Errorf("the authorization code is shown: %s", errs)
 	}
 }
 

@@ -75,7 +75,7 @@ Examples:
 				case server.URL == "" && a.used() != "":
 					return usagef("%s is for servers at a URL", a.used())
 				case server.URL != "":
-					server.Auth, err = a.authorizer(loopback.New(&loopback.Options{Print: s.err}), server.Header)
+					server.Auth, err = a.authorizer(loopback.New(&loopback.Options{Print: s.err}), server.URL, server.Header)
 					if stored, ok := server.Auth.(*oauth.Authorizer); ok && !a.login {
 						if _, err = stored.Token(ctx, server.URL); errors.Is(err, oauth.ErrLoginNeeded) {
 							server.Auth, err = nil, nil // the clients may log in themselves

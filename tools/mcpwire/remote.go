@@ -163,7 +163,7 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	case err != nil:
 		return nil, err
 	case link != "":
-		if o.Auth, err = r.access.authorizer(userAgent(ctx, r.console), o.HTTP.Header); err != nil {
+		if o.Auth, err = r.access.authorizer(userAgent(ctx, r.console), link, o.HTTP.Header); err != nil {
 			return nil, err
 		}
 		return client.Dial(ctx, link, o)

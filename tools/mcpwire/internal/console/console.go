@@ -42,6 +42,7 @@ type question struct {
 	prompt string
 	answer chan string // buffered; closed if the input ends before the answer
 	aside  bool        // hidden: the question is not shown and gets no line
+	secret bool        // the answer is not written to the output
 }
 
 // New returns a console that reads lines from in and writes to out. It detects whether in and out
@@ -235,7 +236,16 @@ func (c *Console) SetAside() (back func()) {
 // In the latter case the pending read continues in the background, and its line answers the next
 // question.
 func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
-	q := &question{prompt: printable.Text(prompt), answer: make(chan string, 1)}
+	return c.ask(ctx, &question{prompt: printable.Text(prompt), answer: make(chan string, 1)})
+}
+
+// AskSecret is Ask for an answer that the console does not write to its output, which may be a log.
+// A terminal still echoes what the user types.
+func (c *Console) AskSecret(ctx context.Context, prompt string) (string, error) {
+	return c.ask(ctx, &question{prompt: printable.Text(prompt), answer: make(chan string, 1), secret: true})
+}
+
+func (c *Console) ask(ctx context.Context, q *question) (string, error) {
 	c.mu.Lock()
 	switch {
 	case len(c.early) > 0:
@@ -291,7 +301,11 @@ func (c *Console) readLine() bool {
 	if line != "" {
 		line = strings.TrimRight(line, "\r\n")
 		if q := c.newest(); q != nil {
-			if !c.terminal { // a terminal echoes the input itself
+			switch {
+			case c.terminal: // echoes the input itself
+			case q.secret:
+				fmt.Fprintln(c.out)
+			default:
 				fmt.Fprintln(c.out, printable.Line(line))
 			}
 			q.answer <- line
