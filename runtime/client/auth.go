@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
@@ -10,7 +11,8 @@ import (
 )
 
 // Token returns an Authorizer that sends a bearer token with each request. If the server rejects
-// the token, the request fails. Requests also fail if the token is empty.
+// the token, the request fails. Requests also fail if the token is empty, or if it is meant for
+// another server ([auth.Secret.For]).
 func Token(token auth.Secret) httpclient.Authorizer { return bearer{token} }
 
 type bearer struct{ token auth.Secret }
@@ -19,7 +21,11 @@ func (b bearer) Authorize(req *http.Request, _ httpclient.Operation) error {
 	if b.token.Empty() {
 		return errors.New("client: the token is empty")
 	}
-	req.Header.Set("Authorization", "Bearer "+b.token.Reveal())
+	token, err := b.token.RevealTo(req.URL)
+	if err != nil {
+		return fmt.Errorf("client: token: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
 	return nil
 }
 

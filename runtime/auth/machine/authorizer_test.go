@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -84,7 +85,7 @@ func call(ctx context.Context, a *oauth.Authorizer) (*http.Request, error) {
 
 func authorizer(t *testing.T, n *network, c oauth.Config, client oauth.Client) *oauth.Authorizer {
 	t.Helper()
-	client.Issuer, client.ID = "*", "robot"
+	client.Issuer, client.ID = issuerURL, "robot"
 	c.Clients, c.HTTP = []oauth.Client{client}, &http.Client{Transport: n}
 	a, err := oauth.New(c)
 	if err != nil {
@@ -95,6 +96,47 @@ func authorizer(t *testing.T, n *network, c oauth.Config, client oauth.Client) *
 
 func workload(text string) oauth.Grant {
 	return machine.WorkloadIdentity(func(context.Context, string) (auth.Secret, error) { return auth.NewSecret(text), nil })
+}
+
+// A server names an issuer for which the caller has configured nothing. The grants must not present
+// their credentials to it.
+func TestCredentialsStayAtConfiguredIssuers(t *testing.T) {
+	for name, grant := range map[string]oauth.Grant{
+		"workload": workload("planted-assertion"),
+		"enterprise": machine.Enterprise(machine.EnterpriseConfig{
+			TokenEndpoint: "https://idp.example.com/token", Client: oauth.Client{ID: "at-the-idp"},
+			IDToken: func(context.Context) (auth.Secret, error) { return auth.NewSecret("planted-assertion"), nil },
+		}),
+		"client credentials": machine.ClientCredentials(),
+	} {
+		n := &network{metadata: `,"registration_endpoint":"` + issuerURL + `/register","client_id_metadata_document_supported":true`}
+		a, err := oauth.New(oauth.Config{
+			Grant: grant, HTTP: &http.Client{Transport: n}, ClientIDURL: "https://app.example.com/client.json",
+			Clients: []oauth.Client{{Issuer: "https://login.example.com", ID: "robot", Secret: auth.NewSecret("planted-secret")}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Token(t.Context(), serverURL); !errors.Is(err, oauth.ErrNoClient) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(n.requests) != 0 {
+			t.Errorf("%s: the issuer gets %v", name, n.requests)
+		}
+	}
+}
+
+func TestAssertionIsSentToItsRecipient(t *testing.T) {
+	for audience, ok := range map[string]bool{issuerURL: true, "https://login.example.com": false} {
+		n := &network{}
+		grant := machine.WorkloadIdentity(func(context.Context, string) (auth.Secret, error) {
+			return auth.NewSecret("planted-assertion").For(audience), nil
+		})
+		_, err := authorizer(t, n, oauth.Config{Grant: grant}, oauth.Client{}).Token(t.Context(), serverURL)
+		if ok != (err == nil) || !ok && (!errors.Is(err, auth.ErrRecipient) || len(n.requests) != 0) {
+			t.Errorf("for %s: %v, %d requests", audience, err, len(n.requests))
+		}
+	}
 }
 
 func TestGrantsWorkInAnAuthorizer(t *testing.T) {

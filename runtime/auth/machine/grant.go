@@ -87,9 +87,11 @@ func (c *EnterpriseConfig) assertion(ctx context.Context, t *oauth.Target) (auth
 		"requested_token_type": {typeIDJAG},
 		"audience":             {t.Metadata.Issuer},
 		"resource":             {t.Resource},
-		"subject_token":        {subject.Reveal()},
 		"subject_token_type":   {typeIDToken},
 	})
+	if err := reveal(form, "subject_token", subject, c.TokenEndpoint); err != nil {
+		return auth.Secret{}, err
+	}
 	header := http.Header{}
 	if err := c.authenticate(ctx, form, header); err != nil {
 		return auth.Secret{}, err
@@ -107,7 +109,21 @@ func (c *EnterpriseConfig) assertion(ctx context.Context, t *oauth.Target) (auth
 	if answer.Token == "" {
 		return auth.Secret{}, fmt.Errorf("token exchange at %q: no token in the response", c.TokenEndpoint)
 	}
-	return auth.NewSecret(answer.Token), nil
+	return auth.NewSecret(answer.Token).For(t.Metadata.TokenEndpoint), nil
+}
+
+// reveal sets a parameter of a form that is posted to endpoint.
+func reveal(form url.Values, name string, secret auth.Secret, endpoint string) error {
+	to, err := url.Parse(endpoint)
+	if err != nil {
+		return errors.New("malformed endpoint")
+	}
+	text, err := secret.RevealTo(to)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	form.Set(name, text)
+	return nil
 }
 
 // authenticate adds the client authentication for the identity provider.
@@ -136,7 +152,8 @@ type Assertion func(ctx context.Context, audience string) (auth.Secret, error)
 
 // WorkloadIdentity returns the grant that exchanges the token of a workload for an access token
 // (RFC 7523, section 2.1). Each flow calls a once and sends one request. A failure is not retried,
-// because a second attempt would fail as well.
+// because a second attempt would fail as well. The assertion goes only to issuers for which
+// oauth.Config.Clients has a client, or for which oauth.Config.AskClient returns one.
 func WorkloadIdentity(a Assertion) oauth.Grant {
 	return grant(func(ctx context.Context, t *oauth.Target) (*oauth.Token, error) {
 		assertion, err := a(ctx, t.Metadata.Issuer)
@@ -178,10 +195,11 @@ func AssertionFile(path string) Assertion {
 
 // bearer exchanges an assertion for an access token.
 func bearer(ctx context.Context, t *oauth.Target, assertion auth.Secret) (*oauth.Token, error) {
-	return t.Exchange(ctx, withScopes(t, url.Values{
-		"grant_type": {grantJWTBearer},
-		"assertion":  {assertion.Reveal()},
-	}))
+	form := withScopes(t, url.Values{"grant_type": {grantJWTBearer}})
+	if err := reveal(form, "assertion", assertion, t.Metadata.TokenEndpoint); err != nil {
+		return nil, fmt.Errorf("machine: %w", err)
+	}
+	return t.Exchange(ctx, form)
 }
 
 func withScopes(t *oauth.Target, form url.Values) url.Values {

@@ -45,8 +45,12 @@ func (a *Authorizer) Authorize(req *http.Request, op httpclient.Operation) error
 
 // sign adds a token to a request.
 func (a *Authorizer) sign(req *http.Request, t *grantedToken) error {
+	access, err := t.Access.RevealTo(req.URL)
+	if err != nil {
+		return fmt.Errorf("oauth: access token: %w", err)
+	}
 	if t.Type != "DPoP" {
-		req.Header.Set("Authorization", "Bearer "+t.Access.Reveal())
+		req.Header.Set("Authorization", "Bearer "+access)
 		return nil
 	}
 	if a.config.Prover == nil {
@@ -58,7 +62,7 @@ func (a *Authorizer) sign(req *http.Request, t *grantedToken) error {
 	if err != nil {
 		return fmt.Errorf("oauth: DPoP proof: %w", err)
 	}
-	req.Header.Set("Authorization", "DPoP "+t.Access.Reveal())
+	req.Header.Set("Authorization", "DPoP "+access)
 	req.Header.Set("DPoP", proof)
 	return nil
 }
@@ -295,7 +299,9 @@ func (a *Authorizer) Login(ctx context.Context, serverURL string) error {
 }
 
 // Logout deletes the token for a server. If the authorization server supports revocation, Logout
-// also revokes the token. The token is deleted even if the revocation fails.
+// also revokes the token. The token is deleted even if the revocation fails. Another process that
+// shares the Store does not refresh its copy of a deleted token. It uses that copy until it needs a
+// refresh or the server rejects it.
 func (a *Authorizer) Logout(ctx context.Context, serverURL string) error {
 	s, err := a.at(ctx, serverURL)
 	if err != nil {
@@ -306,7 +312,7 @@ func (a *Authorizer) Logout(ctx context.Context, serverURL string) error {
 		return err
 	}
 	f := &flow{s: s}
-	e, err := f.endpoint(ctx, b, t)
+	e, err := f.tokenEndpoint(ctx, b, t)
 	if err != nil {
 		return err
 	}
@@ -327,12 +333,15 @@ func (s *server) remove(ctx context.Context) (b binding, t *grantedToken, err er
 		return b, nil, err
 	}
 	defer release()
-	b, t, err = s.read(ctx)
-	if err == nil && b.Issuer != "" {
+	if b, t, err = s.read(ctx); err == nil && b.Issuer != "" {
 		var unlock func()
 		if unlock, err = s.store().Lock(ctx, s.tokenKey(b.Issuer)); err == nil {
 			defer unlock()
+			locked := b.Issuer
 			b, t, err = s.read(ctx)
+			if err == nil && b.Issuer != "" && b.Issuer != locked {
+				err = fmt.Errorf("the server moved to issuer %q during the logout", b.Issuer)
+			}
 		}
 	}
 	if err != nil {
@@ -342,9 +351,9 @@ func (s *server) remove(ctx context.Context) (b binding, t *grantedToken, err er
 	s.token, s.binding = nil, binding{}
 	s.mu.Unlock()
 	if b.Issuer != "" {
-		err = errors.Join(s.store().Delete(ctx, s.tokenKey(b.Issuer)), s.store().Delete(ctx, s.serverKey()))
+		err = s.store().Delete(ctx, s.tokenKey(b.Issuer))
 	}
-	if err != nil {
+	if err = errors.Join(err, s.store().Delete(ctx, s.serverKey())); err != nil {
 		return b, nil, fmt.Errorf("oauth: store: %w", err)
 	}
 	return b, t, nil

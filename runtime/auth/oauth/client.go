@@ -49,12 +49,17 @@ func (f *flow) knownRedirects(ctx context.Context) ([]string, error) {
 }
 
 // client returns the client for the issuer of the flow. It registers one if necessary. redirectURI
-// is "" for grants without redirects.
+// is "" for grants without redirects. For a grant without a user, it returns only clients that the
+// caller has configured for the issuer: the grant presents a credential, and the server, which may
+// be hostile, has named the issuer.
 func (f *flow) client(ctx context.Context, old binding, redirectURI string) (*Client, error) {
 	f.registered = false
 	c, m := f.s.a.config, f.endpoints.metadata
 	if known, err := f.registeredBefore(ctx, old); known != nil || err != nil {
 		return known, err
+	}
+	if f.s.a.quiet() {
+		return f.askClient(ctx)
 	}
 	if c.ClientIDURL != "" && m.ClientIDDocuments {
 		return &Client{Issuer: m.Issuer, ID: c.ClientIDURL, Method: methodNone}, nil
@@ -88,6 +93,12 @@ func (f *flow) client(ctx context.Context, old binding, redirectURI string) (*Cl
 		return client, put(ctx, c.Store, clientKey(m.Issuer), storeClient(client))
 	}
 	f.registered = false
+	return f.askClient(ctx)
+}
+
+// askClient returns the client of Config.AskClient.
+func (f *flow) askClient(ctx context.Context) (*Client, error) {
+	c, m := f.s.a.config, f.endpoints.metadata
 	if c.AskClient != nil {
 		client, err := c.AskClient(ctx, m.Issuer)
 		if err != nil {
@@ -96,8 +107,7 @@ func (f *flow) client(ctx context.Context, old binding, redirectURI string) (*Cl
 		if client == nil || client.ID == "" || client.Issuer != "" && client.Issuer != m.Issuer {
 			return nil, fmt.Errorf("%w: AskClient returned no client for %q", ErrNoClient, m.Issuer)
 		}
-		answer := *client
-		answer.Issuer = m.Issuer
+		answer := client.at(m.Issuer)
 		return &answer, nil
 	}
 	var issuers []string
@@ -138,7 +148,7 @@ func (f *flow) registeredBefore(ctx context.Context, old binding) (*Client, erro
 			if bound != issuer {
 				return nil, fmt.Errorf("%w: client %q is bound to issuer %q, but the server names %q", ErrNoClient, known.ID, bound, fetch.Printable(issuer))
 			}
-			known.Issuer = issuer
+			known = known.at(issuer)
 			return &known, nil
 		}
 		if known.Issuer == old.Issuer {
@@ -148,13 +158,27 @@ func (f *flow) registeredBefore(ctx context.Context, old binding) (*Client, erro
 	return nil, nil
 }
 
+// at returns c as a client of one issuer, the only one that gets its secret.
+func (c Client) at(issuer string) Client {
+	c.Issuer, c.Secret = issuer, c.Secret.For(issuer)
+	return c
+}
+
+// names reports whether the caller has named an issuer, and so trusts it.
+func (c *Config) names(issuer string) bool {
+	return issuer != "" && (issuer == c.Issuer || slices.ContainsFunc(c.Clients, func(known Client) bool { return known.Issuer == issuer }))
+}
+
+// boundKey is the key of the issuer to which the client with issuer "*" and this id is bound.
+func boundKey(id string) Key { return Key{Kind: KindClient, Issuer: "*", Resource: id} }
+
 // bind returns the issuer to which a client with issuer "*" is bound. If the client is not bound
 // yet, bind binds it to the issuer of the flow.
 func (f *flow) bind(ctx context.Context, id string) (string, error) {
 	mu := &f.s.a.shared.binding
 	mu.Lock()
 	defer mu.Unlock()
-	k := Key{Kind: KindClient, Issuer: "*", Resource: id}
+	k := boundKey(id)
 	unlock, err := f.s.store().Lock(ctx, k)
 	if err != nil {
 		return "", err

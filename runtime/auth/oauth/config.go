@@ -23,7 +23,9 @@ type Config struct {
 	Grant Grant     // nil: the authorization code grant with User
 
 	// The client id comes from the first source that applies to the authorization server: Clients,
-	// ClientIDURL, dynamic registration, AskClient.
+	// ClientIDURL, dynamic registration, AskClient. A Grant without a user uses only Clients, whose
+	// Issuer must not be "*", and AskClient, which should return clients only for issuers that it
+	// trusts: the server names the issuer, and the Grant presents a credential to it.
 	Clients        []Client       // pre-registered, each at its Issuer
 	ClientIDURL    string         // URL of a Client ID Metadata Document, for authorization servers that support them
 	Registration   ClientMetadata // for dynamic registration
@@ -36,8 +38,14 @@ type Config struct {
 	Scopes    []string // requested in addition to the scopes that the server demands
 	NoOffline bool     // never requests offline_access
 
-	Issuer       string                                                                 // used for servers without resource metadata
-	ChooseIssuer func(ctx context.Context, issuers []string) (issuer string, err error) // default: the current issuer if it is still listed, else the first
+	// Issuer is used for servers without resource metadata. It and the issuers of Clients are
+	// trusted: their endpoints may have several origins even if their responses have no iss (RFC
+	// 9207).
+	Issuer string
+	// ChooseIssuer chooses one of the issuers that a server names, or fails. By default, that is the
+	// current issuer if it is still listed, else the first. A Grant without a user prefers issuers
+	// of Clients.
+	ChooseIssuer func(ctx context.Context, issuers []string) (issuer string, err error)
 
 	Prover      Prover // makes DPoP proofs; nil: tokens are bearer tokens
 	RequireDPoP bool   // refuses bearer tokens; needs Prover
@@ -104,12 +112,16 @@ func New(c Config) (*Authorizer, error) {
 	c.MaxStepUps = cmp.Or(c.MaxStepUps, 2)
 	c.LoginTimeout = cmp.Or(c.LoginTimeout, 5*time.Minute)
 	c.Skew = cmp.Or(c.Skew, time.Minute)
-	for _, client := range c.Clients {
+	for i, client := range c.Clients {
 		switch {
 		case client.Issuer == "":
 			return nil, fmt.Errorf("oauth: client %q has no Issuer", client.ID)
 		case client.ID == "":
 			return nil, fmt.Errorf("oauth: client of issuer %q has no ID", client.Issuer)
+		case client.Issuer == "*" && c.Grant != nil && !c.Grant.NeedsUser():
+			return nil, fmt.Errorf("oauth: client %q: a grant without a user needs the Issuer of the client, not \"*\"", client.ID)
+		case client.Issuer != "*":
+			c.Clients[i] = client.at(client.Issuer)
 		}
 	}
 	if c.ClientIDURL != "" {

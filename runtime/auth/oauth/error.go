@@ -17,7 +17,8 @@ var (
 	// ErrScope means that the server demands scopes again that have already been requested, or has
 	// demanded more scopes too often.
 	ErrScope = errors.New("insufficient scope")
-	// ErrIssuer means that metadata or an authorization response has another issuer than expected.
+	// ErrIssuer means that metadata or an authorization response has another issuer than expected,
+	// or that an issuer could not be told apart from another one, and is not trusted.
 	ErrIssuer = errors.New("wrong issuer")
 	// ErrResource means that the resource metadata describes another server.
 	ErrResource = errors.New("wrong resource")

@@ -40,14 +40,22 @@ type secretAuth struct {
 
 func (a secretAuth) Method() string { return a.method }
 
-func (a secretAuth) Apply(_ context.Context, _, clientID string, form url.Values, header http.Header) error {
+func (a secretAuth) Apply(_ context.Context, issuer, clientID string, form url.Values, header http.Header) error {
+	to, err := url.Parse(issuer)
+	if err != nil {
+		return errors.New("malformed issuer")
+	}
+	secret, err := a.secret.RevealTo(to)
+	if err != nil {
+		return fmt.Errorf("client secret: %w", err)
+	}
 	switch a.method {
 	case methodBasic:
 		r := http.Request{Header: header}
-		r.SetBasicAuth(url.QueryEscape(clientID), url.QueryEscape(a.secret.Reveal())) // RFC 6749, section 2.3.1
+		r.SetBasicAuth(url.QueryEscape(clientID), url.QueryEscape(secret)) // RFC 6749, section 2.3.1
 	case methodPost:
 		form.Set("client_id", clientID)
-		form.Set("client_secret", a.secret.Reveal())
+		form.Set("client_secret", secret)
 	default:
 		form.Set("client_id", clientID)
 	}
@@ -94,11 +102,38 @@ type endpoint struct {
 // secretFields are the form parameters whose values must not appear in an error.
 var secretFields = []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token", "actor_token", "token", "password"}
 
-// post posts form with the authentication of the client. It repeats the request once if the server
-// asks for a DPoP proof with a nonce.
-func (e *endpoint) post(ctx context.Context, op, endpoint string, form url.Values, dpop bool) (*fetch.Response, error) {
+// secrets are the secret parameters of a form, by name.
+type secrets map[string]auth.Secret
+
+// reveal adds the secrets to a form that is posted to endpoint. All secrets that package oauth
+// sends to authorization servers pass through it, except for the authentication of clients and the
+// parameters of a Grant.
+func (s secrets) reveal(form url.Values, endpoint string) error {
+	to, err := url.Parse(endpoint)
+	if err != nil {
+		return errors.New("malformed endpoint")
+	}
+	for name, secret := range s {
+		text, err := secret.RevealTo(to)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		form.Set(name, text)
+	}
+	return nil
+}
+
+// post posts form and secrets with the authentication of the client. It repeats the request once if
+// the server asks for a DPoP proof with a nonce.
+func (e *endpoint) post(ctx context.Context, op, endpoint string, form url.Values, s secrets, dpop bool) (*fetch.Response, error) {
 	for attempt := 0; ; attempt++ {
 		sent, header := maps.Clone(form), http.Header{}
+		if err := s.reveal(sent, endpoint); err != nil {
+			return nil, &Error{Op: op, Issuer: e.metadata.Issuer, Err: err}
+		}
+		if e.client != nil && e.client.Issuer != e.metadata.Issuer {
+			return nil, &Error{Op: op, Issuer: e.metadata.Issuer, Err: fmt.Errorf("%w: client %q is registered at %q", ErrIssuer, e.client.ID, e.client.Issuer)}
+		}
 		if e.client != nil {
 			method, err := authOf(e.metadata, e.client)
 			if err == nil {
@@ -163,11 +198,11 @@ type statusError struct{ status int }
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
-// exchange posts form to the token endpoint and returns the token of the response.
-func (e *endpoint) exchange(ctx context.Context, op string, form url.Values) (*Token, error) {
+// exchange posts form and secrets to the token endpoint and returns the token of the response.
+func (e *endpoint) exchange(ctx context.Context, op string, form url.Values, s secrets) (*Token, error) {
 	form = maps.Clone(form)
 	form.Set("resource", e.resource)
-	r, err := e.post(ctx, op, e.metadata.TokenEndpoint, form, true)
+	r, err := e.post(ctx, op, e.metadata.TokenEndpoint, form, s, true)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +269,7 @@ func (e *endpoint) revoke(ctx context.Context, token auth.Secret, hint string) e
 	if token.Empty() {
 		return nil
 	}
-	_, err := e.post(ctx, "revoke", e.metadata.RevocationEndpoint, url.Values{"token": {token.Reveal()}, "token_type_hint": {hint}}, false)
+	_, err := e.post(ctx, "revoke", e.metadata.RevocationEndpoint, url.Values{"token_type_hint": {hint}}, secrets{"token": token}, false)
 	if code(err) == "unsupported_token_type" { // such as a JSON Web Token, which is valid until it expires
 		return nil
 	}
@@ -246,7 +281,7 @@ func (e *endpoint) target() *Target {
 	return &Target{
 		Metadata: e.metadata, Resource: e.resource, Scopes: e.scopes, Client: e.client,
 		Exchange: func(ctx context.Context, form url.Values) (*Token, error) {
-			return e.exchange(ctx, "exchange", form)
+			return e.exchange(ctx, "exchange", form, nil)
 		},
 		Post: func(ctx context.Context, endpoint string, header http.Header, form url.Values, result any) error {
 			u, err := url.Parse(endpoint)

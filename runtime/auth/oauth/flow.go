@@ -72,7 +72,7 @@ func (f *flow) run(ctx context.Context) error {
 		return f.fault("discover", err)
 	}
 	if f.rejected != nil && !f.skipRefresh && old.Issuer == f.binding.Issuer && !f.rejected.Refresh.Empty() {
-		done, err := f.refresh(ctx, old)
+		done, _, err := f.refresh(ctx, old.Issuer)
 		if done || err != nil {
 			return f.fault("refresh", err)
 		}
@@ -91,21 +91,30 @@ func (f *flow) run(ctx context.Context) error {
 
 // renew replaces a stale token. It does not request the resource metadata of the server.
 func (f *flow) renew(ctx context.Context) error {
-	f.s.mu.Lock()
-	f.binding = f.s.binding
-	f.s.mu.Unlock()
-	old := f.binding
-	if !f.rejected.Refresh.Empty() {
-		done, err := f.refresh(ctx, old)
+	for range maxMoves {
+		f.s.mu.Lock()
+		f.binding = f.s.binding
+		f.s.mu.Unlock()
+		if f.rejected.Refresh.Empty() {
+			break
+		}
+		done, moved, err := f.refresh(ctx, f.binding.Issuer)
 		if done || err != nil {
 			return f.fault("refresh", err)
+		}
+		if !moved {
+			break
 		}
 	}
 	if !f.s.a.quiet() {
 		return f.fault("authorize", ErrLoginNeeded)
 	}
-	return f.fault("authorize", f.authorize(ctx, old))
+	return f.fault("authorize", f.authorize(ctx, f.binding))
 }
+
+// maxMoves limits how often renew follows a server to an issuer at which another process has logged
+// in meanwhile.
+const maxMoves = 3
 
 // discover determines the issuer and the resource, and returns the previous binding of the server.
 func (f *flow) discover(ctx context.Context) (old binding, err error) {
@@ -149,6 +158,9 @@ func (f *flow) chooseIssuer(ctx context.Context, issuers []string, old string) (
 	if len(issuers) == 0 && c.Issuer != "" {
 		issuers = []string{c.Issuer}
 	}
+	if c.ChooseIssuer == nil && f.s.a.quiet() && slices.ContainsFunc(issuers, c.names) {
+		issuers = slices.DeleteFunc(slices.Clone(issuers), func(issuer string) bool { return !c.names(issuer) })
+	}
 	switch {
 	case len(issuers) == 0:
 		return "", errors.New("the resource metadata names no authorization server")
@@ -164,8 +176,8 @@ func (f *flow) chooseIssuer(ctx context.Context, issuers []string, old string) (
 	return issuers[0], nil
 }
 
-// endpoint returns the endpoints of the issuer of b, for the client of t if t is not nil.
-func (f *flow) endpoint(ctx context.Context, b binding, t *grantedToken) (*endpoint, error) {
+// endpoint returns the endpoints of the issuer of b.
+func (f *flow) endpoint(ctx context.Context, b binding) (*endpoint, error) {
 	a := f.s.a
 	m, err := a.shared.issuer(ctx, f.s.fetch, b.Issuer)
 	if err == nil {
@@ -174,83 +186,113 @@ func (f *flow) endpoint(ctx context.Context, b binding, t *grantedToken) (*endpo
 	if err != nil {
 		return nil, &Error{Op: "discover", Server: f.s.canonical, Issuer: b.Issuer, Err: err}
 	}
-	e := &endpoint{fetch: f.s.fetch, metadata: m, resource: b.Resource, nonces: &a.shared.nonces}
-	if t != nil {
-		e.client, e.scopes = a.knownClient(t.client), t.Scopes
-		if t.Type == "DPoP" {
-			e.prover, e.key = a.config.Prover, t.Key
-		}
+	return &endpoint{fetch: f.s.fetch, metadata: m, resource: b.Resource, nonces: &a.shared.nonces}, nil
+}
+
+// tokenEndpoint returns the endpoints of the issuer of t, for the client of t. b is the binding of
+// t.
+func (f *flow) tokenEndpoint(ctx context.Context, b binding, t *grantedToken) (*endpoint, error) {
+	b.Issuer = t.issuer
+	e, err := f.endpoint(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if e.client, err = f.s.a.knownClient(ctx, t.client); err != nil {
+		return nil, err
+	}
+	e.scopes = t.Scopes
+	if t.Type == "DPoP" {
+		e.prover, e.key = f.s.a.config.Prover, t.Key
 	}
 	return e, nil
 }
 
-// knownClient returns the configured client with the id of c, or c if there is no such client. A
-// configured client may have Auth, which is not stored.
-func (a *Authorizer) knownClient(c *Client) *Client {
+// knownClient returns the configured client with the id and the issuer of c, or c if there is no
+// such client. A configured client may have Auth, which is not stored.
+func (a *Authorizer) knownClient(ctx context.Context, c *Client) (*Client, error) {
 	if c == nil {
-		return nil
+		return nil, nil
 	}
-	for i := range a.config.Clients {
-		if known := a.config.Clients[i]; known.ID == c.ID && (known.Issuer == c.Issuer || known.Issuer == "*") {
-			known.Issuer = c.Issuer
-			return &known
+	for _, known := range a.config.Clients {
+		if known.ID != c.ID {
+			continue
+		}
+		if known.Issuer == "*" {
+			// Another issuer may have registered a client with this id.
+			var b binding
+			if _, err := get(ctx, a.config.Store, boundKey(known.ID), &b); err != nil && !errors.Is(err, errMalformed) {
+				return nil, err
+			}
+			known = known.at(b.Issuer)
+		}
+		if known.Issuer == c.Issuer {
+			return &known, nil
 		}
 	}
-	return c
+	return c, nil
 }
 
-// refresh exchanges the refresh token. It returns false without an error if the refresh token is no
-// longer valid.
-func (f *flow) refresh(ctx context.Context, b binding) (bool, error) {
-	s, old := f.s, f.rejected
-	unlock, err := s.store().Lock(ctx, s.tokenKey(b.Issuer))
+// refresh exchanges the refresh token at issuer. It returns false without an error if issuer has
+// issued none that is still valid. moved reports whether the server has a token of another issuer,
+// because another process has logged in there.
+func (f *flow) refresh(ctx context.Context, issuer string) (done, moved bool, err error) {
+	s := f.s
+	unlock, err := s.store().Lock(ctx, s.tokenKey(issuer))
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer unlock()
-	if found, err := s.reload(ctx, old.Access.Reveal()); found || err != nil {
-		return found, err
+	if found, err := s.reload(ctx, f.rejected.Access.Reveal()); found || err != nil {
+		return found, false, err
 	}
 	s.mu.Lock()
-	old = s.token
+	b, old := s.binding, s.token
 	s.mu.Unlock()
-	if old == nil || old.Refresh.Empty() {
-		return false, nil
+	switch {
+	case old == nil || old.Refresh.Empty():
+		return false, false, nil
+	case old.issuer != issuer:
+		return false, true, nil
 	}
-	e, err := f.endpoint(ctx, b, old)
+	e, err := f.tokenEndpoint(ctx, b, old)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	now := time.Now()
-	t, err := e.exchange(ctx, "refresh", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.Refresh.Reveal()}})
+	t, err := e.exchange(ctx, "refresh", url.Values{"grant_type": {"refresh_token"}}, secrets{"refresh_token": old.Refresh})
 	switch code(err) {
 	case "":
+		if errors.Is(err, auth.ErrRecipient) { // the metadata of the issuer names another endpoint now
+			s.a.config.Logger.Warn("token not refreshed", "server", s.canonical, "issuer", issuer, "error", err)
+			return false, false, s.forget(ctx, old)
+		}
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
 	case "invalid_client", "unauthorized_client":
-		if err := errors.Join(s.store().Delete(ctx, clientKey(b.Issuer)), s.forget(ctx, old)); err != nil {
-			return false, err
-		}
-		return false, nil
+		return false, false, errors.Join(s.store().Delete(ctx, clientKey(issuer)), s.forget(ctx, old))
 	case "invalid_grant", "invalid_scope", "invalid_target":
-		return false, s.forget(ctx, old)
+		return false, false, s.forget(ctx, old)
 	default:
-		return false, err
+		return false, false, err
 	}
 	if t.Refresh.Empty() {
 		t.Refresh = old.Refresh
 	}
-	b.Resource = e.resource
-	err = s.save(ctx, b, &grantedToken{Token: *t, issued: now, client: old.client, refreshed: true, fresh: true})
-	s.a.config.Logger.Debug("token refreshed", "server", s.canonical, "issuer", b.Issuer)
-	return err == nil, err
+	b.Issuer = issuer
+	err = s.save(ctx, b, &grantedToken{Token: *t, issuer: issuer, endpoint: e.metadata.TokenEndpoint, issued: now, client: old.client, refreshed: true, fresh: true})
+	s.a.config.Logger.Debug("token refreshed", "server", s.canonical, "issuer", issuer)
+	return err == nil, false, err
 }
 
 // authorize obtains a token from the grant.
 func (f *flow) authorize(ctx context.Context, old binding) error {
 	s, c := f.s, f.s.a.config
-	e, err := f.endpoint(ctx, f.binding, nil)
+	if s.a.quiet() && !c.Grant.NeedsClient() && !c.names(f.binding.Issuer) {
+		// Such a grant may present a credential, and the server has named the issuer.
+		return fmt.Errorf("%w: a grant without a user is only used at the issuers of Config", ErrIssuer)
+	}
+	e, err := f.endpoint(ctx, f.binding)
 	if err != nil {
 		return err
 	}
@@ -291,7 +333,7 @@ func (f *flow) authorize(ctx context.Context, old binding) error {
 	}
 	f.binding.Scopes = e.scopes
 	s.a.config.Logger.Info("token obtained", "server", s.canonical, "issuer", f.binding.Issuer, "scopes", t.Scopes)
-	return s.save(ctx, f.binding, &grantedToken{Token: *t, issued: now, client: e.client, fresh: true})
+	return s.save(ctx, f.binding, &grantedToken{Token: *t, issuer: f.binding.Issuer, endpoint: e.metadata.TokenEndpoint, issued: now, client: e.client, fresh: true})
 }
 
 // scopes returns the scopes to request, or nil to omit the parameter.
@@ -338,6 +380,9 @@ func (f *flow) authorizationCode(ctx context.Context, old binding) (*Token, erro
 	if err := checkEndpoints(e.fetch, m.AuthorizationEndpoint); err != nil {
 		return nil, err
 	}
+	if err := f.checkMixUp(); err != nil {
+		return nil, err
+	}
 	for attempt := 0; ; attempt++ {
 		t, err := f.askUser(ctx, old)
 		failed := code(err)
@@ -349,6 +394,30 @@ func (f *flow) authorizationCode(ctx context.Context, old binding) (*Token, erro
 			return nil, errors.Join(err, fault)
 		}
 	}
+}
+
+// checkMixUp checks that the code comes from the party that gets it. If responses name their issuer
+// (RFC 9207), checkAnswer finds out. Otherwise, hostile metadata could send the user to the page of
+// another authorization server and the code to its own token endpoint, so both endpoints must have
+// the same origin. The caller is trusted to name issuers with endpoints elsewhere.
+func (f *flow) checkMixUp() error {
+	m := f.endpoints.metadata
+	if m.IssParameter || f.s.a.config.names(m.Issuer) {
+		return nil
+	}
+	authorization, err := url.Parse(m.AuthorizationEndpoint)
+	if err != nil {
+		return err
+	}
+	token, err := url.Parse(m.TokenEndpoint)
+	if err != nil {
+		return err
+	}
+	if sameOrigin(authorization, token) {
+		return nil
+	}
+	return fmt.Errorf("%w: the authorization endpoint is at %s, the token endpoint at %s, and responses do not name their issuer; "+
+		"to trust the issuer, name it in Config", ErrIssuer, fetch.Printable(authorization.Host), fetch.Printable(token.Host))
 }
 
 // askUser sends the user to the authorization endpoint and redeems the code.
@@ -404,11 +473,13 @@ func (f *flow) askUser(ctx context.Context, old binding) (*Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.exchange(ctx, "exchange", url.Values{
-		"grant_type":    {"authorization_code"},
-		"code":          {authorizationCode},
-		"redirect_uri":  {redirect.URI()},
-		"code_verifier": {verifier},
+	from := m.AuthorizationEndpoint // has issued the code, unless the response names the issuer
+	if answer.Has("iss") || c.names(issuer) {
+		from = m.TokenEndpoint
+	}
+	return e.exchange(ctx, "exchange", url.Values{"grant_type": {"authorization_code"}, "redirect_uri": {redirect.URI()}}, secrets{
+		"code":          auth.NewSecret(authorizationCode).For(from),
+		"code_verifier": auth.NewSecret(verifier).For(from),
 	})
 }
 

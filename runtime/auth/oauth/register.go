@@ -165,7 +165,7 @@ func register(ctx context.Context, c *fetch.Client, m *auth.ServerMetadata, meta
 	if answer.ID == "" {
 		return nil, &Error{Op: "register", Issuer: m.Issuer, Err: errors.New("the response has no client_id")}
 	}
-	client := &Client{Issuer: m.Issuer, ID: answer.ID, Secret: auth.NewSecret(answer.Secret), Method: answer.Method, RedirectURIs: answer.RedirectURIs}
+	client := &Client{Issuer: m.Issuer, ID: answer.ID, Secret: auth.NewSecret(answer.Secret).For(m.Issuer), Method: answer.Method, RedirectURIs: answer.RedirectURIs}
 	if client.RedirectURIs == nil {
 		client.RedirectURIs = metadata.RedirectURIs
 	}

@@ -52,7 +52,7 @@ type Target struct {
 
 	// Exchange posts form to the token endpoint and returns the token of the response. It adds
 	// resource, client authentication and DPoP. If the authorization server demands a DPoP nonce,
-	// it repeats the request once.
+	// it repeats the request once. The Grant reveals its secrets itself, with Secret.RevealTo.
 	Exchange func(ctx context.Context, form url.Values) (*Token, error)
 	// Post posts form to another endpoint, such as the token endpoint of an identity provider, and
 	// decodes the JSON response into result. It checks addresses and limits sizes and times like
@@ -110,8 +110,9 @@ type Store interface {
 	Put(ctx context.Context, k Key, value []byte) error
 	// Delete removes the value of k. It succeeds if k has no value.
 	Delete(ctx context.Context, k Key) error
-	// Lock waits until no other process holds the lock of k, then acquires it: processes that share a
-	// store refresh a token once. A store of one process returns a function that does nothing.
+	// Lock waits until no other Authorizer or process holds the lock of k, then acquires it: those
+	// that share a store refresh a token once, and do not refresh one that another deletes. A store
+	// of one Authorizer may return a function that does nothing.
 	Lock(ctx context.Context, k Key) (unlock func(), err error)
 }
 

@@ -98,7 +98,7 @@ func (s *server) read(ctx context.Context) (b binding, t *grantedToken, err erro
 	case err != nil:
 		return binding{}, nil, err
 	}
-	t, err = decodeToken(b.Issuer, text)
+	t, err = decodeToken(b.Issuer, s.canonical, text)
 	if err != nil {
 		s.a.config.Logger.Warn("stored token ignored", "server", s.canonical, "error", err)
 		return b, nil, nil
@@ -127,7 +127,8 @@ func (s *server) load(ctx context.Context) error {
 }
 
 // reload adopts a token that another process has stored. It returns true if the token is not the
-// rejected one and has not expired.
+// rejected one and has not expired. If another process has deleted the token, reload drops it: the
+// user has logged out, and a refresh would undo that.
 func (s *server) reload(ctx context.Context, rejected string) (bool, error) {
 	b, t, err := s.read(ctx)
 	if err != nil {
@@ -136,7 +137,11 @@ func (s *server) reload(ctx context.Context, rejected string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded = true
-	if t == nil || s.token != nil && t.Access.Equal(s.token.Access) {
+	switch {
+	case t == nil && s.token != nil && s.token.stored:
+		s.binding, s.token = b, nil
+		return false, nil
+	case t == nil, s.token != nil && t.Access.Equal(s.token.Access):
 		return false, nil
 	}
 	s.binding, s.token = b, t
@@ -149,21 +154,24 @@ func (s *server) save(ctx context.Context, b binding, t *grantedToken) error {
 	if err != nil {
 		return err
 	}
+	t.bind(s.canonical)
 	s.mu.Lock()
 	old := s.binding
 	s.binding, s.token, s.loaded = b, t, true
 	s.mu.Unlock()
-	if old.Issuer != "" && old.Issuer != b.Issuer {
-		if err := s.store().Delete(ctx, s.tokenKey(old.Issuer)); err != nil {
-			return fmt.Errorf("oauth: store: %w", err)
-		}
+	err = s.store().Put(ctx, s.tokenKey(b.Issuer), text)
+	if err == nil {
+		err = put(ctx, s.store(), s.serverKey(), b)
 	}
-	if err := s.store().Put(ctx, s.tokenKey(b.Issuer), text); err != nil {
+	if err == nil && old.Issuer != "" && old.Issuer != b.Issuer { // last: without a token, other processes would assume a logout
+		err = s.store().Delete(ctx, s.tokenKey(old.Issuer))
+	}
+	if err != nil {
 		return fmt.Errorf("oauth: store: %w", err)
 	}
-	if err := put(ctx, s.store(), s.serverKey(), b); err != nil {
-		return fmt.Errorf("oauth: store: %w", err)
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.stored = true
 	return nil
 }
 
@@ -175,9 +183,8 @@ func (s *server) forget(ctx context.Context, t *grantedToken) error {
 		return nil
 	}
 	s.token = nil
-	issuer := s.binding.Issuer
 	s.mu.Unlock()
-	return s.store().Delete(ctx, s.tokenKey(issuer))
+	return s.store().Delete(ctx, s.tokenKey(t.issuer))
 }
 
 // start returns the running attempt, and starts one if necessary. The caller must call wait or

@@ -57,10 +57,15 @@ func (a sourceAuthorizer) Authorize(req *http.Request, op httpclient.Operation) 
 		return nil
 	}
 	t, err := a.ask(req.Context(), op.Server, nil, auth.Secret{})
-	if err == nil && t != nil && !t.Access.Empty() {
-		req.Header.Set("Authorization", "Bearer "+t.Access.Reveal())
+	if err != nil || t == nil || t.Access.Empty() {
+		return err
 	}
-	return err
+	access, err := t.Access.RevealTo(req.URL)
+	if err != nil {
+		return fmt.Errorf("oauth: token source: %w", err)
+	}
+	req.Header.Set("Authorization", "Bearer "+access)
+	return nil
 }
 
 func (a sourceAuthorizer) Challenged(ctx context.Context, resp *http.Response, op httpclient.Operation) (bool, error) {

@@ -14,11 +14,12 @@ import (
 )
 
 // NewMemory returns an empty Store in memory.
-func NewMemory() Store { return &memory{values: map[Key][]byte{}} }
+func NewMemory() Store { return &memory{values: map[Key][]byte{}, locks: map[Key]chan struct{}{}} }
 
 type memory struct {
 	mu     sync.Mutex
 	values map[Key][]byte
+	locks  map[Key]chan struct{} // held locks; closed when they are released
 }
 
 func (m *memory) Get(_ context.Context, k Key) ([]byte, error) {
@@ -45,8 +46,30 @@ func (m *memory) Delete(_ context.Context, k Key) error {
 	return nil
 }
 
-// Lock returns at once: no other process has the store.
-func (m *memory) Lock(context.Context, Key) (unlock func(), err error) { return func() {}, nil }
+// Lock excludes the other Authorizers that use the store.
+func (m *memory) Lock(ctx context.Context, k Key) (unlock func(), err error) {
+	for {
+		m.mu.Lock()
+		held := m.locks[k]
+		if held == nil {
+			held = make(chan struct{})
+			m.locks[k] = held
+			m.mu.Unlock()
+			return sync.OnceFunc(func() {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				delete(m.locks, k)
+				close(held)
+			}), nil
+		}
+		m.mu.Unlock()
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
 
 // binding is the stored state of a server.
 type binding struct {
@@ -69,46 +92,60 @@ func storeClient(c *Client) storedClient {
 }
 
 func (s storedClient) client(issuer string) *Client {
-	return &Client{Issuer: issuer, ID: s.ID, Secret: auth.NewSecret(s.Secret), Method: s.Method, RedirectURIs: s.RedirectURIs, Expires: s.Expires}
+	return &Client{Issuer: issuer, ID: s.ID, Secret: auth.NewSecret(s.Secret).For(issuer), Method: s.Method, RedirectURIs: s.RedirectURIs, Expires: s.Expires}
 }
 
 // storedToken is the stored form of a grantedToken.
 type storedToken struct {
-	Access  string       `json:"access_token"`
-	Refresh string       `json:"refresh_token,omitempty"`
-	Type    string       `json:"token_type"`
-	Scopes  []string     `json:"scopes,omitempty"`
-	Issued  time.Time    `json:"issued"`
-	Expiry  time.Time    `json:"expiry,omitzero"`
-	Key     string       `json:"key,omitempty"`
-	Client  storedClient `json:"client,omitzero"`
+	Access   string       `json:"access_token"`
+	Refresh  string       `json:"refresh_token,omitempty"`
+	Type     string       `json:"token_type"`
+	Scopes   []string     `json:"scopes,omitempty"`
+	Issued   time.Time    `json:"issued"`
+	Expiry   time.Time    `json:"expiry,omitzero"`
+	Key      string       `json:"key,omitempty"`
+	Client   storedClient `json:"client,omitzero"`
+	Endpoint string       `json:"token_endpoint,omitempty"` // that issued the token; "" in values of earlier versions
 }
 
 // grantedToken is a token with the state that is needed to refresh it.
 type grantedToken struct {
 	Token
+	issuer    string // the authorization server that issued it, and the only one to which it is sent
+	endpoint  string // the token endpoint that issued it; "" if it is not known
 	issued    time.Time
 	client    *Client // nil if the grant needs no client
 	refreshed bool    // whether it is the result of a refresh in this process
 	fresh     bool    // whether it was obtained in this process
+	stored    bool    // whether it is or was in the store: if it is not there any more, the user has logged out
 
 	sentFirst atomic.Bool // whether the first attempt of a message used it: then it was not obtained for that message
 }
 
 func (t *grantedToken) encode() ([]byte, error) {
-	s := storedToken{Access: t.Access.Reveal(), Refresh: t.Refresh.Reveal(), Type: t.Type, Scopes: t.Scopes, Issued: t.issued, Expiry: t.Expiry, Key: t.Key.Reveal()}
+	s := storedToken{Access: t.Access.Reveal(), Refresh: t.Refresh.Reveal(), Type: t.Type, Scopes: t.Scopes, Issued: t.issued, Expiry: t.Expiry, Key: t.Key.Reveal(), Endpoint: t.endpoint}
 	if t.client != nil {
 		s.Client = storeClient(t.client)
 	}
 	return json.Marshal(s)
 }
 
-func decodeToken(issuer string, text []byte) (*grantedToken, error) {
+// bind limits the recipients of the token: the access token is for the server and for the endpoint
+// that issued it, where it can be revoked, and the refresh token for that endpoint alone. The
+// metadata of an issuer may change later, and then name an endpoint of another party.
+func (t *grantedToken) bind(server string) {
+	if t.endpoint != "" {
+		t.Access, t.Refresh = t.Access.For(server, t.endpoint), t.Refresh.For(t.endpoint)
+	}
+}
+
+func decodeToken(issuer, server string, text []byte) (*grantedToken, error) {
 	var s storedToken
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, errMalformed // the text of err may contain a part of the token
 	}
-	t := &grantedToken{Token: Token{Access: auth.NewSecret(s.Access), Refresh: auth.NewSecret(s.Refresh), Type: s.Type, Scopes: s.Scopes, Expiry: s.Expiry, Key: auth.NewSecret(s.Key)}, issued: s.Issued}
+	t := &grantedToken{Token: Token{Access: auth.NewSecret(s.Access), Refresh: auth.NewSecret(s.Refresh), Type: s.Type, Scopes: s.Scopes, Expiry: s.Expiry, Key: auth.NewSecret(s.Key)}, issuer: issuer, endpoint: s.Endpoint, issued: s.Issued, stored: true}
+	t.bind(server)
 	if s.Client.ID != "" {
 		t.client = s.Client.client(issuer)
 	}

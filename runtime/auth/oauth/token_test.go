@@ -331,7 +331,7 @@ func TestGrantWithoutAUser(t *testing.T) {
 			w.document()["scopes_supported"] = []string{"offline_access"}
 			delete(w.document(), "code_challenge_methods_supported")
 			w.resource.Need = []string{"a"}
-			c.User, c.Grant, c.Clients = nil, clientCredentials{}, []oauth.Client{{Issuer: "*", ID: "machine"}}
+			c.User, c.Grant, c.Clients = nil, clientCredentials{}, []oauth.Client{{Issuer: issuer, ID: "machine"}}
 		})
 		w.mustCall()
 		time.Sleep(10 * time.Minute)
