@@ -68,6 +68,14 @@ func Elicit[T any](ctx context.Context, c *Call, message string, fields *T) (mcp
 	return result.Action, nil
 }
 
+// Confirm asks the user to agree, with a form without fields: it returns true if the user accepts,
+// and false if the user declines or dismisses the form. See [Call.ElicitForm] for the errors. To
+// tell decline from dismissal, call [Elicit] with an empty struct.
+func Confirm(ctx context.Context, c *Call, message string) (bool, error) {
+	action, err := Elicit(ctx, c, message, &struct{}{})
+	return err == nil && action == mcp.ElicitActionAccept, err
+}
+
 // copyWithout returns a copy of the fields of a form. In the copy, the fields that the result sets
 // are zero. The copy shares lists and pointees with the original, and perhaps with other calls:
 // decoding into zero fields does not change them.
@@ -163,6 +171,9 @@ func (s *Server) formOf(t reflect.Type, zero any) (*typeForm, error) {
 	}
 	if err := codec.Unmarshal(f.schema, &f.requested); err != nil {
 		return nil, err
+	}
+	if f.requested.Properties == nil { // a struct without fields; the protocol requires the member
+		f.requested.Properties = map[string]mcp.PrimitiveSchemaDefinition{}
 	}
 	s.forms.Store(t, f)
 	return f, nil
