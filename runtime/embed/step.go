@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // Step runs f and records its result in the journal of the task before it returns. Later runs of
@@ -83,6 +84,12 @@ func Sleep(ctx context.Context, name string, f func() time.Time) error {
 // differ, also those of plain rerun. Pass the key to a system that performs a request with a key
 // only once.
 func IdempotencyKey(ctx context.Context) string { return rerun.IdempotencyKey(ctx) }
+
+// Principal returns the principal of the call whose handler has the context: that of
+// [Options].Principal or, for gosdk without it, UserID of the token info. It is the same in plain
+// calls and in tasks, also after a restart, when the values of HTTP middleware are gone. It is ""
+// if there is none, and outside of handlers of tools.
+func Principal(ctx context.Context) string { return session.Principal(ctx) }
 
 // RunAll calls functions concurrently, waits for all of them, and returns the first error in their
 // order, or nil. Each function is a branch of the handler: its steps, sleeps and input requests

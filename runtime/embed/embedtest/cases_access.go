@@ -47,6 +47,20 @@ var accessCases = []testCase{
 		c.equal("user in a plain call", ada.plain("whoami", keyed("k")), "ada")
 		c.equal("user in a task", ada.outcome(ada.task("whoami", keyed("k"))), "ada")
 	}},
+	{name: "handler gets the principal", transports: "http", setup: setup{Principals: true}, run: func(c *check) {
+		ada := c.peerAs("ada")
+		ada.release("plain")
+		c.equal("principal in a plain call", ada.plain("principal", keyed("plain")), "ada")
+		id := ada.task("principal-durable", keyed("k"))
+		ada.events("k", 1)
+		c.restart(ada)
+		ada = c.peerAs("ada")
+		for count(ada.events("k", 2), "run") < 2 {
+			ada.pause()
+		}
+		ada.release("k")
+		c.equal("principal after a restart", ada.outcome(id), "ada")
+	}},
 	{name: "session user cannot change", transports: "http", era: "session", setup: setup{Tokens: true}, run: func(c *check) {
 		post := func(user, session, body string) (status int, header http.Header, text string) {
 			r, err := http.NewRequestWithContext(c.ctx, "POST", c.web.URL, strings.NewReader(body))

@@ -73,6 +73,13 @@ func behaviours(b *board) map[string]behaviour {
 		"whoami": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
 			return text("%s", c.User())
 		}),
+		"principal": func(ctx context.Context, c Caller, in arguments) (*Result, error) {
+			b.note(in.Key, "run")
+			if err := b.pass(ctx, in.Key); err != nil {
+				return nil, err
+			}
+			return text("%s", embed.Principal(ctx))
+		},
 		"gate": run(gate),
 		"stubborn": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
 			return gate(context.WithoutCancel(ctx), c, in)
@@ -247,23 +254,25 @@ func durable() *embed.Tool {
 // tools are the tools of all fixtures by name.
 func (s setup) tools() map[string]tool {
 	all := map[string]tool{
-		"greet-plain":  {"greet", nil},
-		"gate-plain":   {"gate", nil},
-		"gate-later":   {"gate", supported(soon)},
-		"gate-durable": {"gate", durable()},
-		"echo-later":   {"echo", supported(never)},
-		"count-plain":  {"count", supported(never)},
-		"ask-later":    {"ask", supported(never)},
-		"forbidden":    {"echo", &embed.Tool{Support: receiver.Support{Mode: mcp.TaskSupportForbidden}}},
-		"required":     {"echo", &embed.Tool{Support: receiver.Support{Mode: mcp.TaskSupportRequired}}},
-		"events":       {"events", nil},
-		"release":      {"release", nil},
-		"rounds":       {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: soon}}},
-		"rounds-plain": {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: never}}},
-		"rounds-task":  {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: atOnce}}},
-		"steps":        {"steps", durable()},
-		"steps-ask":    {"steps-ask", durable()},
-		"nap":          {"nap", durable()},
+		"greet-plain":       {"greet", nil},
+		"gate-plain":        {"gate", nil},
+		"gate-later":        {"gate", supported(soon)},
+		"gate-durable":      {"gate", durable()},
+		"echo-later":        {"echo", supported(never)},
+		"count-plain":       {"count", supported(never)},
+		"ask-later":         {"ask", supported(never)},
+		"forbidden":         {"echo", &embed.Tool{Support: receiver.Support{Mode: mcp.TaskSupportForbidden}}},
+		"required":          {"echo", &embed.Tool{Support: receiver.Support{Mode: mcp.TaskSupportRequired}}},
+		"events":            {"events", nil},
+		"release":           {"release", nil},
+		"rounds":            {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: soon}}},
+		"rounds-plain":      {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: never}}},
+		"rounds-task":       {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: atOnce}}},
+		"steps":             {"steps", durable()},
+		"steps-ask":         {"steps-ask", durable()},
+		"nap":               {"nap", durable()},
+		"principal":         {"principal", nil},
+		"principal-durable": {"principal", durable()},
 	}
 	for _, name := range []string{"echo", "greet", "whoami", "gate", "stubborn", "count", "chatty", "ask", "ask-two", "sample", "roots", "fail", "fail-rpc", "panic", "big"} {
 		all[name] = tool{name, supported(atOnce)}

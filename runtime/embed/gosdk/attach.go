@@ -22,6 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	wiretransport "github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // Methods that have no constant in the SDK.
@@ -121,6 +122,7 @@ func (t *Tasks) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			if k := t.ticket(req); k != nil {
 				return t.serve(ctx, method, req, k, next)
 			}
+			ctx = wiretransport.WithPrincipal(ctx, t.principal(ctx, req.GetExtra()))
 		case methodListen:
 			if k := t.ticket(req); k != nil {
 				return t.serve(ctx, method, req, k, next)
@@ -256,7 +258,7 @@ func (t *Tasks) serve(ctx context.Context, method string, req mcp.Request, k *ti
 		k.taskIDs, k.stop = out.TaskIDs, out.Stop
 		return k.listen(ctx, method, req, next)
 	case !out.Handled:
-		return next(ctx, method, req)
+		return next(wiretransport.WithPrincipal(ctx, in.Principal), method, req)
 	}
 	text, err := codec.Marshal(out.Result)
 	if err != nil {
@@ -315,8 +317,11 @@ func (t *Tasks) outlive(ctx, request context.Context, session string) (context.C
 	}
 }
 
-// principal returns the principal of a request.
+// principal returns the principal of a request. Extra may be nil.
 func (t *Tasks) principal(ctx context.Context, extra *mcp.RequestExtra) string {
+	if extra == nil {
+		extra = new(mcp.RequestExtra)
+	}
 	switch {
 	case t.options.Principal != nil:
 		return t.options.Principal(ctx, extra.Header)

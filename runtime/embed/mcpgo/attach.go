@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // Tasks are the tasks of a server. Its methods are safe for concurrent use.
@@ -70,6 +71,7 @@ func Attach(s *server.MCPServer, o embed.Options) (*Tasks, error) {
 		return nil, err
 	}
 	t.addHooks()
+	s.Use(t.withPrincipal)
 	return t, nil
 }
 
@@ -83,6 +85,17 @@ func (t *Tasks) Manager() *task.Manager { return t.engine.Manager() }
 // Close ends all tasks. Durable tasks continue in the next process that opens the store; others
 // fail. The store stays open.
 func (t *Tasks) Close() error { return t.engine.Close() }
+
+// withPrincipal is the middleware that adds the principal of a plain call to the context. The
+// context of a task has that of the task.
+func (t *Tasks) withPrincipal(next server.ToolHandlerFunc) server.ToolHandlerFunc {
+	return func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if c := carrierOf(ctx, t); c != nil {
+			ctx = transport.WithPrincipal(ctx, t.principal(ctx, c.header))
+		}
+		return next(ctx, r)
+	}
+}
 
 // serverInfo returns the server info. The SDK exports it only in results of initialize.
 func serverInfo(s *server.MCPServer) (json.RawMessage, error) {
