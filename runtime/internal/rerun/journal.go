@@ -9,11 +9,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// readJournal returns what earlier runs of a task have recorded, and the id of the call.
-func readJournal(ctx context.Context, run *task.Run) (entries []Entry, call string, err error) {
+// readJournal returns what earlier runs of a task have recorded, their input requests without a
+// response, and the id of the call.
+func readJournal(ctx context.Context, run *task.Run) (entries []Entry, pending []Asked, call string, err error) {
 	stored, requests, err := run.Journal(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	call = run.ID()
 	entries = make([]Entry, 0, len(stored)+len(requests))
@@ -28,17 +29,21 @@ func readJournal(ctx context.Context, run *task.Run) (entries []Entry, call stri
 	}
 	for i := range requests {
 		q := &requests[i]
-		if q.Key == "" || q.Open() {
+		if q.Key == "" {
 			continue
 		}
 		id := recordedID(ID{q.Branch, KindInput, q.Key, q.Occurrence})
+		if q.Open() {
+			pending = append(pending, Asked{ID: id, Position: q.Position, Label: q.Method, Method: q.Method, Deadline: q.Deadline})
+			continue
+		}
 		e := Entry{ID: id, Position: q.Position, Label: q.Method, Result: q.Result}
 		if q.Error != nil {
 			e.Result, e.Failed = q.Error, true
 		}
 		entries = append(entries, e)
 	}
-	return entries, call, nil
+	return entries, pending, call, nil
 }
 
 // Continues reports whether a version of a tool, which accepts others, can run a task: the task has not

@@ -111,7 +111,7 @@ type Log struct {
 	recorded    []recorded
 	firstUnused int     // the index in recorded below which all are used
 	transient   []Entry // responses to transient input requests
-	pending     []Asked // without a response in the last round
+	pending     []Asked // of earlier runs, without a response
 	entries     []Entry // of all runs, until there is a journal
 	open        []Open  // the input requests that end the round
 	fresh       *Entry  // the first new operation of this run
@@ -145,7 +145,7 @@ func New(ctx context.Context, o Options) *Log {
 	switch {
 	case o.Task != nil:
 		var earlier []Entry
-		earlier, l.id, l.err = readJournal(ctx, o.Task)
+		earlier, l.pending, l.id, l.err = readJournal(ctx, o.Task)
 		l.replay(earlier)
 		return l
 	case o.Rounds:

@@ -137,6 +137,15 @@ func (c *call) Value(key any) any {
 	return c.values.Value(key)
 }
 
+// Err implements [context.Context]. Once the context of the task has ended, it does not wait for the
+// goroutine that ends this one, so that the handler begins nothing else after its task has ended.
+func (c *call) Err() error {
+	if w := c.work.Load(); w != nil && w.ctx.Err() != nil {
+		c.Cancel(context.Cause(w.ctx))
+	}
+	return c.Cancellable.Err()
+}
+
 // serveCall serves a request that becomes a task if it has not finished after a time.
 func serveCall(ctx context.Context, m *task.Manager, req *session.Request, support Support, next session.Handler) (codec.Encoder, error) {
 	peer, ok := session.PeerFrom(ctx)
