@@ -1,0 +1,448 @@
+package durabletest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// world is everything outside of the servers: the effects of steps, the user, and what the store
+// has persisted. It records what happens in the order in which it happens. A process that has died
+// changes nothing in the world any more.
+type world struct {
+	program  *node
+	fate     fate
+	began    time.Time
+	duration time.Duration // of the call
+	over     chan struct{} // closed at the end: what still runs returns
+
+	mu          sync.Mutex
+	clock       int // number of the latest event
+	tokens      int
+	ops         map[string]*operation // by path
+	runs        int
+	byToken     map[string]*execution
+	writing     map[string]bool // by token, whether a write of it has begun and not returned
+	recorded    map[string]int  // by token, the event at which it was persisted
+	questions   map[string]*question
+	history     []string
+	violations  []string
+	disturbed   bool // something else than the handler, the user and the requestor has acted
+	keys        map[string]string
+	cancelled   int // the event at which the cancellation was acknowledged; 0 if never
+	cancelledAt time.Time
+	cancelling  bool // the requestor has asked for it
+	processes   int
+	taskID      string // "" as long as no task was created
+
+	store       func() task.Store // returns the store of a new process
+	schedule    *schedule
+	current     []*process // by slot
+	old         []*process
+	connections int
+	roundEnd    int // the event at which the latest round ended
+}
+
+// operation is a step, a sleep or an input request of the call, in all runs of the handler. Its path
+// is its place in the program, with the numbers of the iterations around it.
+type operation struct {
+	path       string
+	node       *node
+	executions []*execution
+	seen       string // the outcome that the handler got; "" if it has got none
+	firstSeen  int
+	begun      time.Time // when the handler first began it
+	until      time.Time // of a sleep
+	began      int       // the event at which the function of the sleep returned that time
+}
+
+// execution is one call of the function of a step or a sleep.
+type execution struct {
+	op           *operation
+	number       int
+	run          *run
+	key          string
+	token        string
+	began, ended int       // events; ended is 0 while the function runs
+	at           time.Time // when it began
+	outcome      string
+	interrupted  bool // the function returned because the execution of the handler ended
+	lost         bool // its round was lost
+}
+
+// question is an input request as its user sees it.
+type question struct {
+	node    *node
+	message string
+	asked   []int             // events of the deliveries
+	first   time.Time         // of the first delivery
+	answers map[string]string // by token, the outcome
+	at      map[string]time.Time
+	open    int // deliveries that are neither answered nor withdrawn
+}
+
+// isRecorded reports whether the outcome of an execution was recorded.
+func (op *operation) isRecorded(w *world) bool {
+	return slices.ContainsFunc(op.executions, func(e *execution) bool { return w.recorded[e.token] > 0 })
+}
+
+func newWorld(p *node, f fate) *world {
+	return &world{
+		program: p, fate: f, began: time.Now(), over: make(chan struct{}),
+		ops: map[string]*operation{}, byToken: map[string]*execution{}, recorded: map[string]int{}, writing: map[string]bool{}, questions: map[string]*question{},
+		keys: map[string]string{},
+	}
+}
+
+// event adds a line to the history. The caller holds mu.
+func (w *world) event(format string, args ...any) int {
+	w.clock++
+	w.history = append(w.history, fmt.Sprintf("%4d %10v  %s", w.clock, time.Since(w.began).Round(time.Microsecond), fmt.Sprintf(format, args...)))
+	return w.clock
+}
+
+// note is event for a caller that does not hold mu.
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.event(format, args...)
+}
+
+// violate records a violation of the model. The caller holds mu.
+func (w *world) violate(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.event("VIOLATION %s", text)
+	if !slices.Contains(w.violations, text) {
+		w.violations = append(w.violations, text)
+	}
+}
+
+func (w *world) operation(path string, n *node) *operation {
+	op := w.ops[path]
+	if op == nil {
+		op = &operation{path: path, node: n, begun: time.Now()}
+		w.ops[path] = op
+	}
+	return op
+}
+
+// token returns a text that occurs nowhere else. The caller holds mu.
+func (w *world) token() string {
+	w.tokens++
+	return fmt.Sprintf("t%dz", w.tokens)
+}
+
+var tokenPattern = regexp.MustCompile(`t[0-9]+z`)
+
+// begin begins an execution of the function of a step. It returns false if the process has died.
+func (w *world) begin(r *run, b *branch, path string, n *node, key string) (*execution, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.process.isDead() {
+		return nil, false
+	}
+	op := w.operation(path, n)
+	e := &execution{op: op, number: len(op.executions) + 1, run: r, key: key, token: w.token(), at: time.Now()}
+	e.began = w.event("run %d: %s at %s begins, execution %d, %s", r.number, n.name(), path, e.number, e.token)
+	switch {
+	case w.fate.renames(n) && r.process.number > 1 && op.isRecorded(w):
+		w.violate("%s at %s begins, although it was recorded with another name", n.name(), path)
+	case w.isSuspended(r, b):
+		w.violate("%s at %s begins after its run was suspended", n.name(), path)
+	case r.process.shut.Load():
+		w.violate("%s at %s begins after its server has shut down", n.name(), path)
+	case b.ended || w.cancelled > 0 && !w.fate.fleet && time.Now().After(w.cancelledAt):
+		w.violate("%s at %s begins after the end of its call", n.name(), path)
+	}
+	for _, other := range op.executions {
+		if w.recorded[other.token] > 0 {
+			w.violate("%s at %s runs again after its outcome was recorded", n.name(), path)
+		}
+		if other.ended > 0 && !other.interrupted && !other.run.process.gone() && !other.lost {
+			w.violate("%s at %s runs again although its outcome could be recorded", n.name(), path)
+		}
+		if other.ended == 0 && !other.run.process.gone() {
+			w.violate("%s at %s runs while its execution %d still runs", n.name(), path, other.number)
+		}
+		if other.key != key && !w.fate.renames(n) {
+			w.violate("%s at %s has the idempotency keys %q and %q", n.name(), path, other.key, key)
+		}
+	}
+	if key == "" {
+		w.violate("%s at %s has no idempotency key", n.name(), path)
+	} else if other, ok := w.keys[key]; ok && other != path && w.ops[other].hasHappened() {
+		w.violate("%s and %s have the same idempotency key", other, path)
+	}
+	w.keys[key] = path
+	if w.fate.mode == promoted && w.taskID == "" {
+		w.violate("%s at %s begins before the call is a task", n.name(), path)
+	}
+	op.executions = append(op.executions, e)
+	w.byToken[e.token] = e
+	return e, true
+}
+
+// end ends an execution with an outcome.
+func (w *world) end(e *execution, outcome string, interrupted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.run.process.isDead() {
+		return
+	}
+	e.outcome, e.interrupted = outcome, interrupted
+	e.ended = w.event("run %d: %s at %s returns %s", e.run.number, e.op.node.name(), e.op.path, outcome)
+}
+
+// saw records that the handler got the outcome of an operation.
+func (w *world) saw(r *run, path string, n *node, outcome string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.process.isDead() || r.refused.Load() || w.schedule.ended() {
+		return
+	}
+	op := w.operation(path, n)
+	now := w.event("run %d: %s at %s: the handler gets %s", r.number, n.name(), path, outcome)
+	if op.seen == "" {
+		op.seen, op.firstSeen = outcome, now
+	} else if op.seen != outcome {
+		w.violate("%s at %s: the handler gets %q, an earlier run got %q", n.name(), path, outcome, op.seen)
+	}
+	token := tokenPattern.FindString(outcome)
+	if outcome == "timed out" && n.kind == ask && op.firstSeen == now {
+		if early := n.within - time.Since(op.begun); early > time.Microsecond {
+			w.violate("%s at %s times out %v before its deadline", n.name(), path, early)
+		}
+		if late := w.late(path, n); late > time.Millisecond && !w.fate.rounds() {
+			w.violate("%s at %s times out %v after its deadline", n.name(), path, late)
+		}
+	}
+	if outcome == "timed out" && n.kind == ask && !n.common && !w.fate.modern() {
+		time.AfterFunc(time.Second, func() { w.withdrawn(n.message(path)) })
+	}
+	if n.kind == step {
+		// With a slow store, the time may be over before the function is called.
+		early := outcome == "timed out" && w.disturbed && len(op.executions) == 0
+		if e := w.byToken[token]; !early && (e == nil || e.op != op) {
+			w.violate("%s at %s: the handler gets %q, the outcome of another step", n.name(), path, outcome)
+		}
+	}
+	if token != "" && r.durable() && w.recorded[token] == 0 && !w.writing[token] {
+		w.violate("%s at %s: the handler gets %q before it is recorded", n.name(), path, outcome)
+	}
+}
+
+// withdrawn checks that the user no longer sees an input request that has timed out.
+func (w *world) withdrawn(message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q := w.questions[message]; q != nil && q.open > 0 && !w.disturbed {
+		w.violate("the user still sees %q after it has timed out", message)
+	}
+}
+
+// starts records that the handler begins an operation.
+func (w *world) starts(r *run, path string, n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !r.process.isDead() {
+		w.operation(path, n)
+	}
+}
+
+// until records that the function of a sleep was called.
+func (w *world) until(r *run, b *branch, path string, n *node, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.process.isDead() {
+		return
+	}
+	op := w.operation(path, n)
+	w.event("run %d: %s at %s is to end %v", r.number, n.name(), path, at.Sub(w.began))
+	if w.isSuspended(r, b) {
+		w.violate("%s at %s begins after its run was suspended", n.name(), path)
+	}
+	if op.until.IsZero() || !w.disturbed {
+		if !op.until.IsZero() {
+			w.violate("%s at %s begins again", n.name(), path)
+		}
+		op.until, op.began = at, w.clock
+	}
+}
+
+// woke records that a sleep ended.
+func (w *world) woke(r *run, path string, n *node) {
+	w.mu.Lock()
+	op := w.operation(path, n)
+	if !r.process.isDead() && !r.refused.Load() && (op.until.IsZero() || time.Now().Before(op.until.Truncate(time.Microsecond))) {
+		w.violate("%s at %s ends %v too early", n.name(), path, time.Until(op.until))
+	}
+	w.mu.Unlock()
+	w.saw(r, path, n, "slept")
+}
+
+// suspend records that an operation of a run reported that the run is suspended. A handler is parked only
+// while it does nothing but wait, and waits for an input request no longer than its deadline.
+func (w *world) suspend(r *run, path string, n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.process.isDead() {
+		return
+	}
+	if late := w.late(path, n); late > time.Millisecond {
+		w.violate("%s at %s waits, although its deadline was %v ago", n.name(), path, late)
+	}
+	if !r.suspended.IsZero() {
+		return
+	}
+	w.event("run %d: suspended at %s", r.number, path)
+	r.suspended = time.Now()
+	for _, e := range w.byToken {
+		if e.run == r && e.ended == 0 && e.at.Before(r.suspended) && r.durable() && !r.process.ending() {
+			w.violate("the handler is parked while %s at %s runs", e.op.node.name(), e.op.path)
+		}
+	}
+}
+
+// late returns for how long the deadline of an input request has passed: at least the time since the
+// user was first asked, without the limit. It returns 0 if that is unknown. The caller holds mu.
+func (w *world) late(path string, n *node) time.Duration {
+	q := w.questions[n.message(path)]
+	if q == nil || n.kind != ask || n.within == 0 || n.common || w.disturbed {
+		return 0
+	}
+	return time.Since(q.first) - n.within
+}
+
+// isSuspended reports whether nothing may begin in a branch, because an operation has reported that the
+// run is suspended: one of the branch, or any one at an earlier time. The caller holds mu.
+func (w *world) isSuspended(r *run, b *branch) bool {
+	return b.suspended || !r.suspended.IsZero() && time.Now().After(r.suspended)
+}
+
+// write writes a record, and records the outcomes in it unless that fails. A waiter may get them before
+// the function returns.
+func (w *world) write(r *task.Record, f func() error) error {
+	var texts []string
+	if r.Durable != nil {
+		for i := range r.Durable.Entries {
+			texts = append(texts, string(r.Durable.Entries[i].Result))
+		}
+	}
+	for i := range r.InputRequests {
+		texts = append(texts, string(r.InputRequests[i].Result))
+	}
+	tokens := tokenPattern.FindAllString(strings.Join(texts, " "), -1)
+	set := func(writing bool) {
+		for _, token := range tokens {
+			w.writing[token] = writing
+		}
+	}
+	w.mu.Lock()
+	set(true)
+	w.mu.Unlock()
+	err := f()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	set(false)
+	if err != nil {
+		return err
+	}
+	for _, token := range tokens {
+		if w.recorded[token] == 0 {
+			w.recorded[token] = w.event("recorded: %s", token)
+		}
+	}
+	return nil
+}
+
+// roundEnds records that the client has the state of a round, or sends responses: it repeats what it
+// has got.
+func (w *world) roundEnds(open int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.roundEnd = w.event("a round ends with %d open input requests", open)
+	for token, e := range w.byToken {
+		if e.ended > 0 && !e.lost && w.recorded[token] == 0 {
+			w.recorded[token] = w.clock
+		}
+	}
+	for _, q := range w.questions {
+		for token := range q.answers {
+			if w.recorded[token] == 0 {
+				w.recorded[token] = w.clock
+			}
+		}
+	}
+}
+
+// forget records that what has happened since the end of the latest round is lost.
+func (w *world) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.disturbed = true
+	w.event("a round is lost")
+	for _, op := range w.ops {
+		if op.firstSeen > w.roundEnd {
+			op.seen, op.firstSeen = "", 0
+		}
+		if op.began > w.roundEnd {
+			op.until = time.Time{}
+		}
+		for _, e := range op.executions {
+			e.lost = e.lost || w.recorded[e.token] == 0
+		}
+	}
+}
+
+// asks records that an input request is delivered to the user.
+func (w *world) asks(message string) *question {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.questions[message]
+	if q == nil {
+		q = &question{message: message, first: time.Now(), answers: map[string]string{}, at: map[string]time.Time{}}
+		id := 0
+		path := strings.TrimSuffix(message[strings.LastIndex(message, " ")+1:], "?")
+		fmt.Sscan(path[strings.LastIndex(path, "/")+1:], &id)
+		w.program.has(func(n *node) bool {
+			if n.id == id {
+				q.node = n
+			}
+			return false
+		})
+		w.questions[message] = q
+	}
+	got, places := map[string]bool{}, 0 // what the handler has got, and the places in the program that ask
+	for _, op := range w.ops {
+		if op.node == q.node {
+			got[tokenPattern.FindString(op.seen)] = true
+			places++
+		}
+	}
+	for token := range q.answers {
+		if w.recorded[token] > 0 && (!got[token] || !q.node.common) {
+			w.violate("the user is asked %q again after the answer was recorded", message)
+		}
+	}
+	if len(q.asked) >= places && !w.disturbed && !w.fate.partial {
+		w.violate("the user is asked %q again", message)
+	}
+	q.open++
+	q.asked = append(q.asked, w.event("the user is asked %q", message))
+	return q
+}
+
+// answers records that the user answers.
+func (w *world) answers(q *question) (token string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	token = w.token()
+	q.answers[token], q.at[token] = "answer "+token, time.Now()
+	w.event("the user answers %q with %s", q.message, token)
+	return token
+}
