@@ -157,10 +157,11 @@ type Caller interface {
 	// first round. The value for a form that was not accepted is "".
 	Responses() map[string]string
 
-	// Step, Sleep and IdempotencyKey are those of package embed; see [Steps].
+	// Step, Sleep, IdempotencyKey and RunAll are those of package embed; see [Steps].
 	Step(ctx context.Context, name string, f func(ctx context.Context) (string, error)) (string, error)
 	Sleep(ctx context.Context, name string, f func() time.Time) error
 	IdempotencyKey(ctx context.Context) string
+	RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error
 }
 
 // Steps has the methods of a [Caller] that use package embed.
@@ -178,3 +179,8 @@ func (Steps) Sleep(ctx context.Context, name string, f func() time.Time) error {
 
 // IdempotencyKey is [embed.IdempotencyKey].
 func (Steps) IdempotencyKey(ctx context.Context) string { return embed.IdempotencyKey(ctx) }
+
+// RunAll is [embed.RunAll].
+func (Steps) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
+	return embed.RunAll(ctx, functions...)
+}

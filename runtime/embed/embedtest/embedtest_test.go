@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,7 +123,8 @@ func runOwn(ctx context.Context, t embedtest.Tool, c *caller) (*mcp.CallToolResu
 		var mu sync.Mutex
 		responses := map[string]string{}
 		var ask []func(context.Context) error
-		for key, message := range r.Ask {
+		for _, key := range slices.Sorted(maps.Keys(r.Ask)) {
+			message := r.Ask[key]
 			ask = append(ask, func(ctx context.Context) error {
 				_, name, err := c.Elicit(server.InputName(ctx, key), message)
 				mu.Lock()

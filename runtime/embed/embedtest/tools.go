@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -125,13 +124,13 @@ func behaviours(b *board) map[string]behaviour {
 		}),
 		"ask-two": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
 			var got [2]string
-			var failed [2]error
-			var both sync.WaitGroup
-			for n := range got {
-				both.Go(func() { got[n], failed[n] = elicit(ctx, c, fmt.Sprintf("%s %d", in.Key, n)) })
+			ask := func(n int) func(ctx context.Context) error {
+				return func(ctx context.Context) (err error) {
+					got[n], err = elicit(ctx, c, fmt.Sprintf("%s %d", in.Key, n))
+					return err
+				}
 			}
-			both.Wait()
-			if err := errors.Join(failed[:]...); err != nil {
+			if err := c.RunAll(ctx, ask(0), ask(1)); err != nil {
 				return asked(err)
 			}
 			return text("%s, %s", got[0], got[1])

@@ -241,6 +241,10 @@ func (c *caller) Sleep(ctx context.Context, name string, f func() time.Time) err
 
 func (c *caller) IdempotencyKey(ctx context.Context) string { return embed.IdempotencyKey(ctx) }
 
+func (c *caller) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
+	return embed.RunAll(ctx, functions...)
+}
+
 // memorySession is a session over a connection in memory, as an example of a custom transport.
 type memorySession struct {
 	s             *server.MCPServer
