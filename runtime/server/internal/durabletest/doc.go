@@ -1,83 +1,86 @@
 // Package durabletest proves that durable work does what its model promises: it generates handlers,
-// lets each of them run in many ways, and compares what has happened with an interpreter of the model.
-// It has tests only.
+// lets each of them run in many ways, and compares what has happened with an interpreter of the
+// model. It has tests only.
 //
 // # The parts
 //
-// A program (node) is a handler as data: a small tree of steps, sleeps, input requests, branches, loops,
-// fallbacks and compensations in a defer. Data can be generated from a seed, run as a handler, made
-// smaller, and printed as text that resembles Go. A program does not look at the errors that it gets,
-// as many handlers do not: it does something else instead, compensates or tries again, whatever the
-// reason is.
+// A program (node) is a handler as data: a small tree of steps, sleeps, input requests, branches,
+// loops, fallbacks and compensations in a defer. Data can be generated from a seed, run as a
+// handler, made smaller, and printed as text that resembles Go. A program does not look at the
+// errors that it gets, as many handlers do not: it does something else instead, compensates or
+// tries again, whatever the reason is.
 //
-// A fate is what happens to a call apart from what its program says: whether it is a plain call in a
-// session, a plain call in rounds, a call that becomes a task, or a task at once; whether its handler is
-// parked at each wait; and what disturbs it: the death of the process before or after a write, a
-// shutdown, faults and delays of the store, a cancellation, lost connections and restarts between
-// rounds. The processes share a store in memory or a file, or are the members of a fleet.
+// A fate is what happens to a call apart from what its program says: whether it is a plain call in
+// a session, a plain call in rounds, a call that becomes a task, or a task at once; whether its
+// handler is parked at each wait; and what disturbs it: the death of the process before or after a
+// write, a shutdown, faults and delays of the store, a cancellation, lost connections and restarts
+// between rounds. The processes share a store in memory or a file, or are the members of a fleet.
 //
-// A world is everything outside of the processes: the effects of steps, the user who fills in forms,
-// and what the store has persisted. Each execution of a step, and each answer of the user, has a token
-// that occurs nowhere else. So the world knows whose outcome a handler gets, and, because it sees each
-// write of the store, at which moment an outcome is recorded. A process that has died has no effects:
-// its store takes no writes, its connection is closed, and the functions of its steps do not begin. Its
-// goroutines may live on, with contexts that end or do not.
+// A world is everything outside of the processes: the effects of steps, the user who fills in
+// forms, and what the store has persisted. Each execution of a step, and each answer of the user,
+// has a token that occurs nowhere else. So the world knows whose outcome a handler gets, and,
+// because it sees each write of the store, at which moment an outcome is recorded. A process that
+// has died has no effects: its store takes no writes, its connection is closed, and the functions
+// of its steps do not begin. Its goroutines may live on, with contexts that end or do not.
 //
-// All of this takes place in a bubble of testing/synctest. The time of a program does not pass really,
-// and no two of its durations are equal. So a seed and a fate give the same history again, up to
-// goroutines that act at the same moment.
+// All of this takes place in a bubble of testing/synctest. The time of a program does not pass
+// really, and no two of its durations are equal. So a seed and a fate give the same history again,
+// up to goroutines that act at the same moment.
 //
 // # The model
 //
 // Rules that hold at each moment are checked when something happens:
-//   - A step does not begin after its outcome was recorded, after an operation of its run has reported
-//     that the run is suspended, or after the call was cancelled.
+//   - A step does not begin after its outcome was recorded, after an operation of its run has
+//     reported that the run is suspended, or after the call was cancelled.
 //   - A step begins again only if its outcome could not be recorded: its process has died, or the
-//     execution of its handler has ended first. All of its executions have the same idempotency key,
-//     and no other step has it.
-//   - The handler of a durable task gets an outcome only once it is recorded, gets that of the operation
-//     that it asked for, and gets the same one in all runs.
-//   - The user is not asked again after the answer was recorded, and in an undisturbed call is asked
-//     once.
+//     execution of its handler has ended first. All of its executions have the same idempotency
+//     key, and no other step has it.
+//   - The handler of a durable task gets an outcome only once it is recorded, gets that of the
+//     operation that it asked for, and gets the same one in all runs.
+//   - The user is not asked again after the answer was recorded, and in an undisturbed call is
+//     asked once.
 //   - A sleep ends no earlier than the time that its function has returned in the first run.
 //   - When Shutdown has returned, each outcome that was there before is recorded.
 //   - No client gets the text of an error of the store.
 //
-// When the call has ended, the model interprets its program with the outcomes that its operations have
-// had: which operations must have happened, in which order in each branch, which outcome a step or an
-// input request must have had, what the call returns, and that nothing else has happened, such as a
-// compensation of work that has not failed. A branch of a call that was cancelled or lost ends with its
-// first operation that has no outcome.
+// When the call has ended, the model interprets its program with the outcomes that its operations
+// have had: which operations must have happened, in which order in each branch, which outcome a
+// step or an input request must have had, what the call returns, and that nothing else has
+// happened, such as a compensation of work that has not failed. A branch of a call that was
+// cancelled or lost ends with its first operation that has no outcome.
 //
 // # What the proof does not know
 //
-// Programs wait for all that they start: none leaves a goroutine of its own behind, so that the end of a
-// run need not wait for a step. Programs have no branches with names and no steps with a server.Retry.
-// The store delays no Create and nothing after a death in Create, because the call that becomes a task
-// holds a mutex meanwhile, and no time passes in a bubble while a goroutine waits for a mutex.
+// Programs wait for all that they start: none leaves a goroutine of its own behind, so that the end
+// of a run need not wait for a step. Programs have no branches with names and no steps with a
+// server.Retry. The store delays no Create and nothing after a death in Create, because the call
+// that becomes a task holds a mutex meanwhile, and no time passes in a bubble while a goroutine
+// waits for a mutex.
 //
 // # How the proof was proved
 //
-// Each of these changes was made to the implementation, and found by TestRandomHandlers -seed 1 after at
-// most 60 handlers, most of them after less than 10:
-//   - steps begin in a suspended run; other branches than that of an input request are not suspended
+// Each of these changes was made to the implementation, and found by TestRandomHandlers -seed 1
+// after at most 60 handlers, most of them after less than 10:
+//   - steps begin in a suspended run; other branches than that of an input request are not
+//     suspended
 //   - the order of operations is not checked; outcomes of other branches are found
-//   - failures of steps are not recorded, or are recorded as results; nor are steps whose own context
-//     has ended
+//   - failures of steps are not recorded, or are recorded as results; nor are steps whose own
+//     context has ended
 //   - each run has other idempotency keys; keys do not depend on the branch
 //   - the handler gets a result before it is recorded
 //   - a running step does not delay parking; parked work does not wake at its time
-//   - a sleep begins anew in each run; a deadline is that of the present run; that it has passed is not
-//     stored
+//   - a sleep begins anew in each run; a deadline is that of the present run; that it has passed is
+//     not stored
 //   - a call that becomes a task forgets what it has recorded, or its id
 //   - Record ends with the context of the work; Close does not wait for records
 //   - faults of the store are not retried, when it writes an entry or waits for a change
 //   - the stored answer of the user is another one
-//   - an input request that reports a cancellation returns before the context of the work has ended;
-//     TestKnownHandlers finds it
+//   - an input request that reports a cancellation returns before the context of the work has
+//     ended; TestKnownHandlers finds it
 //
-// That an entry whose write has an unknown outcome is written again is found after 801 handlers. Three
-// changes are not found. An occurrence that is not compared changes nothing for these programs, because
-// the order in a branch decides. End need not wait for steps, see above. The delivery of an input
-// request that has timed out ends by the change of the record, too, if it is not ended at once.
+// That an entry whose write has an unknown outcome is written again is found after 801 handlers.
+// Three changes are not found. An occurrence that is not compared changes nothing for these
+// programs, because the order in a branch decides. End need not wait for steps, see above. The
+// delivery of an input request that has timed out ends by the change of the record, too, if it is
+// not ended at once.
 package durabletest

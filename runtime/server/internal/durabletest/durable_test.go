@@ -74,8 +74,8 @@ func sample(all []fate, n int, r *rand.Rand) (some []fate) {
 	return some
 }
 
-// disturbed returns the fates that differ from f by disturbances, of a call that has steps with some
-// numbers, makes some writes and operations of the store, and takes some time.
+// disturbed returns the fates that differ from f by disturbances, of a call that has steps with
+// some numbers, makes some writes and operations of the store, and takes some time.
 func disturbed(f fate, steps []int, writes, operations int, takes time.Duration) (out []fate) {
 	add := func(change func(f *fate)) {
 		with := f

@@ -601,7 +601,8 @@ func (w *world) callInRounds(ctx context.Context) (outcome, error) {
 	}
 }
 
-// respond returns responses to input requests: to all of them, or to the first that the user answers.
+// respond returns responses to input requests: to all of them, or to the first that the user
+// answers.
 func (w *world) respond(ctx context.Context, requests mcp.InputRequests) mcp.InputResponses {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -681,8 +682,8 @@ func (w *world) callAsTask(ctx context.Context, id string) (outcome, error) {
 	}
 }
 
-// isRefused reports whether the server has refused the call while its store fails. Then the call has no
-// effects. Otherwise, err is the outcome of a plain call.
+// isRefused reports whether the server has refused the call while its store fails. Then the call
+// has no effects. Otherwise, err is the outcome of a plain call.
 func (w *world) isRefused(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -219,7 +219,8 @@ func (r *run) step(ctx context.Context, b *branch, n *node, path string) (string
 		case <-r.w.over:
 			return "", errOver
 		}
-		// The end of the handler's context is the end of its execution, and may leave the step open.
+		// The end of the handler's context is the end of its execution, and may leave the step
+		// open.
 		interrupted := r.handler.Err() != nil && !strings.HasPrefix(outcome, "done")
 		r.w.end(e, outcome, interrupted)
 		if !strings.HasPrefix(outcome, "done") {

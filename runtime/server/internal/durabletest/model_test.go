@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// model interprets a program with the outcomes that its operations had in a world, and compares what
-// may and must have happened with what has happened.
+// model interprets a program with the outcomes that its operations had in a world, and compares
+// what may and must have happened with what has happened.
 type model struct {
 	w       *world
 	visited map[string]bool
@@ -23,7 +23,8 @@ var (
 )
 
 // check interprets the program and reports violations. Cut says that the call has no outcome of its
-// own, because it was cancelled or lost. Otherwise, check returns the outcome that the call must have.
+// own, because it was cancelled or lost. Otherwise, check returns the outcome that the call must
+// have.
 func (w *world) check(cut bool) (text string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -32,8 +32,8 @@ type node struct {
 	n    int // number of tries or iterations
 
 	// takes is how long the function of a step takes in its first execution, or how long a sleep
-	// is. Further executions of a step take a millisecond and succeed: they show that the outcome of
-	// the first one was lost.
+	// is. Further executions of a step take a millisecond and succeed: they show that the outcome
+	// of the first one was lost.
 	takes time.Duration
 	// within is the timeout of the context of a step, a sleep or an input request; 0 for none.
 	within time.Duration
@@ -41,8 +41,8 @@ type node struct {
 	fails bool
 	// deaf makes the function of a step ignore its context.
 	deaf bool
-	// common gives a step the name that all such steps have, and an input request the same message in
-	// all iterations.
+	// common gives a step the name that all such steps have, and an input request the same message
+	// in all iterations.
 	common bool
 	// thinks is how long the user thinks before the answer to an input request.
 	thinks time.Duration
@@ -104,7 +104,8 @@ func (n *node) name() string {
 	return fmt.Sprintf("%s %d", n.kind, n.id)
 }
 
-// message returns the message of an input request at a path. It ends with the number of the statement.
+// message returns the message of an input request at a path. It ends with the number of the
+// statement.
 func (n *node) message(path string) string {
 	if n.common {
 		path = fmt.Sprint(n.id)

@@ -140,9 +140,9 @@ func (s *processStore) do(ctx context.Context, name string, write bool, f func()
 	return f()
 }
 
-// dead is the outcome of an operation of a process that has died: it never ends, or fails at once. A
-// call that becomes a task holds a mutex during Create and what follows. No time passes in a bubble
-// while a goroutine waits for a mutex, so a process that dies in Create fails at once.
+// dead is the outcome of an operation of a process that has died: it never ends, or fails at once.
+// A call that becomes a task holds a mutex during Create and what follows. No time passes in a
+// bubble while a goroutine waits for a mutex, so a process that dies in Create fails at once.
 func (s *processStore) dead(name string) error {
 	if name == "Create" {
 		s.p.fails.Store(true)

@@ -48,8 +48,8 @@ type world struct {
 	roundEnd    int // the event at which the latest round ended
 }
 
-// operation is a step, a sleep or an input request of the call, in all runs of the handler. Its path
-// is its place in the program, with the numbers of the iterations around it.
+// operation is a step, a sleep or an input request of the call, in all runs of the handler. Its
+// path is its place in the program, with the numbers of the iterations around it.
 type operation struct {
 	path       string
 	node       *node
@@ -285,8 +285,9 @@ func (w *world) woke(r *run, path string, n *node) {
 	w.saw(r, path, n, "slept")
 }
 
-// suspend records that an operation of a run reported that the run is suspended. A handler is parked only
-// while it does nothing but wait, and waits for an input request no longer than its deadline.
+// suspend records that an operation of a run reported that the run is suspended. A handler is
+// parked only while it does nothing but wait, and waits for an input request no longer than its
+// deadline.
 func (w *world) suspend(r *run, path string, n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -308,8 +309,9 @@ func (w *world) suspend(r *run, path string, n *node) {
 	}
 }
 
-// late returns for how long the deadline of an input request has passed: at least the time since the
-// user was first asked, without the limit. It returns 0 if that is unknown. The caller holds mu.
+// late returns for how long the deadline of an input request has passed: at least the time since
+// the user was first asked, without the limit. It returns 0 if that is unknown. The caller holds
+// mu.
 func (w *world) late(path string, n *node) time.Duration {
 	q := w.questions[n.message(path)]
 	if q == nil || n.kind != ask || n.within == 0 || n.common || w.disturbed {
@@ -318,14 +320,14 @@ func (w *world) late(path string, n *node) time.Duration {
 	return time.Since(q.first) - n.within
 }
 
-// isSuspended reports whether nothing may begin in a branch, because an operation has reported that the
-// run is suspended: one of the branch, or any one at an earlier time. The caller holds mu.
+// isSuspended reports whether nothing may begin in a branch, because an operation has reported that
+// the run is suspended: one of the branch, or any one at an earlier time. The caller holds mu.
 func (w *world) isSuspended(r *run, b *branch) bool {
 	return b.suspended || !r.suspended.IsZero() && time.Now().After(r.suspended)
 }
 
-// write writes a record, and records the outcomes in it unless that fails. A waiter may get them before
-// the function returns.
+// write writes a record, and records the outcomes in it unless that fails. A waiter may get them
+// before the function returns.
 func (w *world) write(r *task.Record, f func() error) error {
 	var texts []string
 	if r.Durable != nil {
@@ -360,8 +362,8 @@ func (w *world) write(r *task.Record, f func() error) error {
 	return nil
 }
 
-// roundEnds records that the client has the state of a round, or sends responses: it repeats what it
-// has got.
+// roundEnds records that the client has the state of a round, or sends responses: it repeats what
+// it has got.
 func (w *world) roundEnds(open int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
