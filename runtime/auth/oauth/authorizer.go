@@ -333,16 +333,10 @@ func (s *server) remove(ctx context.Context) (b binding, t *grantedToken, err er
 		return b, nil, err
 	}
 	defer release()
-	if b, t, err = s.read(ctx); err == nil && b.Issuer != "" {
-		var unlock func()
-		if unlock, err = s.store().Lock(ctx, s.tokenKey(b.Issuer)); err == nil {
-			defer unlock()
-			locked := b.Issuer
-			b, t, err = s.read(ctx)
-			if err == nil && b.Issuer != "" && b.Issuer != locked {
-				err = fmt.Errorf("the server moved to issuer %q during the logout", b.Issuer)
-			}
-		}
+	unlock, err := s.store().Lock(ctx, s.serverKey())
+	if err == nil {
+		defer unlock()
+		b, t, err = s.read(ctx)
 	}
 	if err != nil {
 		return b, nil, fmt.Errorf("oauth: store: %w", err)

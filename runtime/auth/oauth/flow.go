@@ -72,7 +72,7 @@ func (f *flow) run(ctx context.Context) error {
 		return f.fault("discover", err)
 	}
 	if f.rejected != nil && !f.skipRefresh && old.Issuer == f.binding.Issuer && !f.rejected.Refresh.Empty() {
-		done, _, err := f.refresh(ctx, old.Issuer)
+		done, err := f.refresh(ctx, old.Issuer)
 		if done || err != nil {
 			return f.fault("refresh", err)
 		}
@@ -91,30 +91,22 @@ func (f *flow) run(ctx context.Context) error {
 
 // renew replaces a stale token. It does not request the resource metadata of the server.
 func (f *flow) renew(ctx context.Context) error {
-	for range maxMoves {
-		f.s.mu.Lock()
-		f.binding = f.s.binding
-		f.s.mu.Unlock()
-		if f.rejected.Refresh.Empty() {
-			break
-		}
-		done, moved, err := f.refresh(ctx, f.binding.Issuer)
-		if done || err != nil {
-			return f.fault("refresh", err)
-		}
-		if !moved {
-			break
-		}
+	var done bool
+	var err error
+	if !f.rejected.Refresh.Empty() {
+		done, err = f.refresh(ctx, "")
 	}
-	if !f.s.a.quiet() {
+	f.s.mu.Lock()
+	f.binding = f.s.binding
+	f.s.mu.Unlock()
+	switch {
+	case done || err != nil:
+		return f.fault("refresh", err)
+	case !f.s.a.quiet():
 		return f.fault("authorize", ErrLoginNeeded)
 	}
 	return f.fault("authorize", f.authorize(ctx, f.binding))
 }
-
-// maxMoves limits how often renew follows a server to an issuer at which another process has logged
-// in meanwhile.
-const maxMoves = 3
 
 // discover determines the issuer and the resource, and returns the previous binding of the server.
 func (f *flow) discover(ctx context.Context) (old binding, err error) {
@@ -232,31 +224,29 @@ func (a *Authorizer) knownClient(ctx context.Context, c *Client) (*Client, error
 	return c, nil
 }
 
-// refresh exchanges the refresh token at issuer. It returns false without an error if issuer has
-// issued none that is still valid. moved reports whether the server has a token of another issuer,
-// because another process has logged in there.
-func (f *flow) refresh(ctx context.Context, issuer string) (done, moved bool, err error) {
+// refresh exchanges the refresh token at the issuer that issued it. It returns false without an
+// error if there is none that is still valid, or if it is not of the expected issuer, unless that is
+// "": another process may have logged in at another issuer meanwhile.
+func (f *flow) refresh(ctx context.Context, expected string) (bool, error) {
 	s := f.s
-	unlock, err := s.store().Lock(ctx, s.tokenKey(issuer))
+	unlock, err := s.store().Lock(ctx, s.serverKey())
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	defer unlock()
 	if found, err := s.reload(ctx, f.rejected.Access.Reveal()); found || err != nil {
-		return found, false, err
+		return found, err
 	}
 	s.mu.Lock()
 	b, old := s.binding, s.token
 	s.mu.Unlock()
-	switch {
-	case old == nil || old.Refresh.Empty():
-		return false, false, nil
-	case old.issuer != issuer:
-		return false, true, nil
+	if old == nil || old.Refresh.Empty() || expected != "" && old.issuer != expected {
+		return false, nil
 	}
+	issuer := old.issuer
 	e, err := f.tokenEndpoint(ctx, b, old)
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	now := time.Now()
 	t, err := e.exchange(ctx, "refresh", url.Values{"grant_type": {"refresh_token"}}, secrets{"refresh_token": old.Refresh})
@@ -264,17 +254,17 @@ func (f *flow) refresh(ctx context.Context, issuer string) (done, moved bool, er
 	case "":
 		if errors.Is(err, auth.ErrRecipient) { // the metadata of the issuer names another endpoint now
 			s.a.config.Logger.Warn("token not refreshed", "server", s.canonical, "issuer", issuer, "error", err)
-			return false, false, s.forget(ctx, old)
+			return false, s.forget(ctx, old)
 		}
 		if err != nil {
-			return false, false, err
+			return false, err
 		}
 	case "invalid_client", "unauthorized_client":
-		return false, false, errors.Join(s.store().Delete(ctx, clientKey(issuer)), s.forget(ctx, old))
+		return false, errors.Join(s.store().Delete(ctx, clientKey(issuer)), s.forget(ctx, old))
 	case "invalid_grant", "invalid_scope", "invalid_target":
-		return false, false, s.forget(ctx, old)
+		return false, s.forget(ctx, old)
 	default:
-		return false, false, err
+		return false, err
 	}
 	if t.Refresh.Empty() {
 		t.Refresh = old.Refresh
@@ -282,7 +272,7 @@ func (f *flow) refresh(ctx context.Context, issuer string) (done, moved bool, er
 	b.Issuer = issuer
 	err = s.save(ctx, b, &grantedToken{Token: *t, issuer: issuer, endpoint: e.metadata.TokenEndpoint, issued: now, client: old.client, refreshed: true, fresh: true})
 	s.a.config.Logger.Debug("token refreshed", "server", s.canonical, "issuer", issuer)
-	return err == nil, false, err
+	return err == nil, err
 }
 
 // authorize obtains a token from the grant.
@@ -332,6 +322,11 @@ func (f *flow) authorize(ctx context.Context, old binding) error {
 		return errors.New("the authorization server issued a bearer token, but Config.RequireDPoP is set")
 	}
 	f.binding.Scopes = e.scopes
+	unlock, err := s.store().Lock(ctx, s.serverKey())
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	s.a.config.Logger.Info("token obtained", "server", s.canonical, "issuer", f.binding.Issuer, "scopes", t.Scopes)
 	return s.save(ctx, f.binding, &grantedToken{Token: *t, issuer: f.binding.Issuer, endpoint: e.metadata.TokenEndpoint, issued: now, client: e.client, fresh: true})
 }

@@ -58,6 +58,10 @@ func (w *world) document() map[string]any {
 
 // send sends a message with an Authorizer as a connection does.
 func send(ctx context.Context, n *mockas.Network, a httpclient.Authorizer, rawURL string, op httpclient.Operation) (int, error) {
+	return sendThrough(ctx, n.Client(), a, rawURL, op)
+}
+
+func sendThrough(ctx context.Context, c *http.Client, a httpclient.Authorizer, rawURL string, op httpclient.Operation) (int, error) {
 	var err error
 	if op.Server, err = url.Parse(rawURL); err != nil {
 		return 0, err
@@ -71,7 +75,7 @@ func send(ctx context.Context, n *mockas.Network, a httpclient.Authorizer, rawUR
 		if err := a.Authorize(req, op); err != nil {
 			return 0, err
 		}
-		resp, err := n.Client().Do(req)
+		resp, err := c.Do(req)
 		if err != nil {
 			return 0, err
 		}

@@ -148,7 +148,8 @@ func (s *server) reload(ctx context.Context, rejected string) (bool, error) {
 	return t.Access.Reveal() != rejected && !t.expired(time.Now()), nil
 }
 
-// save stores the token and the binding of the server.
+// save stores the token and the binding of the server. The caller holds the lock of serverKey, under
+// which all processes change both, so that they belong together.
 func (s *server) save(ctx context.Context, b binding, t *grantedToken) error {
 	text, err := t.encode()
 	if err != nil {
@@ -156,10 +157,15 @@ func (s *server) save(ctx context.Context, b binding, t *grantedToken) error {
 	}
 	t.bind(s.canonical)
 	s.mu.Lock()
-	old := s.binding
 	s.binding, s.token, s.loaded = b, t, true
 	s.mu.Unlock()
-	err = s.store().Put(ctx, s.tokenKey(b.Issuer), text)
+	var old binding // another process may have logged in at another issuer
+	if _, err = get(ctx, s.store(), s.serverKey(), &old); errors.Is(err, errMalformed) {
+		old, err = binding{}, nil
+	}
+	if err == nil {
+		err = s.store().Put(ctx, s.tokenKey(b.Issuer), text)
+	}
 	if err == nil {
 		err = put(ctx, s.store(), s.serverKey(), b)
 	}
