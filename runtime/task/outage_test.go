@@ -287,17 +287,15 @@ func TestWatchReportsAgainAfterFailure(t *testing.T) {
 		}
 		defer w.Close()
 		close(end)
-		for id := range reports {
-			store.setError(errDisk)
-			if _, err := w.Get(t.Context(), id, ""); !errors.Is(err, task.ErrUnavailable) {
-				t.Fatalf("Get: %v", err)
-			}
-			store.setError(nil)
-			<-reports
-			if r, err := w.Get(t.Context(), id, ""); err != nil || r.Status != mcp.TaskStatusCompleted {
-				t.Errorf("%s, %v", r.Status, err)
-			}
-			break
+		id := <-reports
+		store.setError(errDisk)
+		if _, err := w.Get(t.Context(), id, ""); !errors.Is(err, task.ErrUnavailable) {
+			t.Fatalf("Get: %v", err)
+		}
+		store.setError(nil)
+		<-reports
+		if r, err := w.Get(t.Context(), id, ""); err != nil || r.Status != mcp.TaskStatusCompleted {
+			t.Errorf("%s, %v", r.Status, err)
 		}
 		w.Remove(created.TaskID)
 		time.Sleep(time.Minute)

@@ -19,9 +19,9 @@ type list struct {
 type withError struct{ Err error }
 
 type withIgnored struct {
-	F      func() `json:"-"`
-	hidden chan int
-	Names  []string
+	F     func() `json:"-"`
+	_     chan int
+	Names []string
 }
 
 func TestTypesOfResults(t *testing.T) {

@@ -94,11 +94,6 @@ func (f fate) renames(n *node) bool { return n.id == f.renamed && n.kind == step
 // rounds reports whether input requests may end rounds.
 func (f fate) rounds() bool { return f.mode == inRounds || f.mode == continued || f.mode == promoted }
 
-// undisturbed reports whether nothing happens but what the program says.
-func (f fate) undisturbed() bool {
-	return len(f.disturbances) == 0 && f.shutdown == 0 && f.cancel == 0 && f.lost == 0 && !f.partial && !f.restarts
-}
-
 // kind returns the kind of the disturbance.
 func (f fate) kind() string {
 	switch {
