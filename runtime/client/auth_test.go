@@ -173,6 +173,10 @@ func TestTokenIsSentWithEachRequest(t *testing.T) {
 		if status, ok := errors.AsType[*httpclient.StatusError](err); !ok || status.Code != http.StatusUnauthorized || strings.Contains(err.Error(), "other") {
 			t.Errorf("with another token: %v", err)
 		}
+		o.Auth = client.Token(auth.NewSecret("token").For("http://elsewhere/mcp"))
+		if _, err := client.Dial(t.Context(), "http://server/mcp", &o); !errors.Is(err, auth.ErrRecipient) {
+			t.Errorf("with the token of another server: %v", err)
+		}
 	})
 }
 

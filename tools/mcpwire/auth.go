@@ -115,7 +115,7 @@ func (a *access) authorizer(user oauth.UserAgent, link string, h http.Header) (h
 	}
 	server, err := url.Parse(link)
 	if err != nil {
-		return nil, usagef("malformed URL") // the text of err may contain a password
+		return nil, errors.New("malformed URL") // the text of err may contain a password
 	}
 	token = token.For(recipient)
 	if _, err := token.RevealTo(server); err == nil && !token.Empty() {

@@ -72,4 +72,10 @@ func TestFromSource(t *testing.T) {
 	if _, err := send(t.Context(), network, a, serverURL, httpclient.Operation{}); !errors.Is(err, fault) {
 		t.Errorf("the fault of the source is reported as %v", err)
 	}
+	a = oauth.FromSource(sourceFunc(func(context.Context, oauth.TokenRequest) (*oauth.Token, error) {
+		return &oauth.Token{Access: auth.NewSecret("good").For("https://other.example")}, nil
+	}))
+	if _, err := send(t.Context(), network, a, serverURL, httpclient.Operation{}); !errors.Is(err, auth.ErrRecipient) {
+		t.Errorf("a token of another server: %v", err)
+	}
 }
