@@ -71,9 +71,11 @@ const (
 // the cluster and of its leader, servers that hang or are slow, full disks of one server and of
 // all, partitions of servers and programs, kill -9 of any program, programs that hang for longer
 // than their lease or drain, clocks that are set, of servers by up to two minutes and of programs
-// by up to two hours, and a restart of everything. Each acknowledged task ends with one result, no
-// recorded step runs again, one answer to each input request counts, each call ends with an answer
-// or an error, and nothing is left behind.
+// by up to two hours, work that ends its process, upgrades and roll-backs of any program between two
+// builds that differ in their tools, and a restart of everything. Each acknowledged task ends with
+// one result, no recorded step runs again, one answer to each input request counts, tasks continue
+// only in the versions of their tools, a task fails only if it ends its processes, each call ends with
+// an answer or an error, and nothing is left behind.
 //
 // The servers and the programs are child processes, which end when the test does. Disks need
 // namespaces of Linux, and clocks need Linux on amd64. Elsewhere, the test logs that it leaves out
@@ -95,6 +97,7 @@ func TestFleetSurvivesFaults(t *testing.T) {
 	}
 	f.cause(n)
 	t.Logf("%d faults in %.0f s: %s", n, time.Since(f.begun).Seconds(), f.counted(f.faults))
+	f.bothBuilds()
 	close(f.done)
 	group.Wait()
 	t.Logf("%d calls: %s", total(f.calls), f.counted(f.calls))
@@ -131,15 +134,20 @@ type faultRun struct {
 	outcomes map[string]outcome // by task id
 	unsure   int                // tasks that may exist without an acknowledgement
 	unclosed int                // sessions that a client may have left open
+	killed   map[int]bool       // process ids of programs that the test has killed
 }
 
-// outcome is how a task has ended. The result of a cancelled task is "".
-type outcome struct{ name, result string }
+// outcome is how a task has ended. The result of a cancelled task is "", that of one that has failed
+// because its processes have died is doomed.
+type outcome struct{ tool, name, result string }
+
+const doomed = "doomed"
 
 func newFaultRun(t *testing.T, seed uint64) *faultRun {
 	f := &faultRun{
 		t: t, random: rand.New(rand.NewPCG(seed, 0)), log: filepath.Join(t.TempDir(), "jobs"), done: make(chan struct{}),
 		faults: map[string]int{}, calls: map[string]int{}, errors: map[string]int{}, answers: map[string]map[string]bool{}, outcomes: map[string]outcome{},
+		killed: map[int]bool{},
 	}
 	if err := os.WriteFile(f.log, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -152,10 +160,10 @@ func newFaultRun(t *testing.T, seed uint64) *faultRun {
 	}
 	t.Cleanup(func() { f.store.Close() })
 	for i := range frontEnds {
-		f.fronts = append(f.fronts, f.newChild(fmt.Sprint("front end ", i), true))
+		f.fronts = append(f.fronts, f.newChild(fmt.Sprint("front end ", i), true, i))
 	}
 	for i := range workers {
-		f.workers = append(f.workers, f.newChild(fmt.Sprint("worker ", i), false))
+		f.workers = append(f.workers, f.newChild(fmt.Sprint("worker ", i), false, i))
 	}
 	for _, c := range append(slices.Clone(f.fronts), f.workers...) {
 		c.start()
@@ -271,8 +279,12 @@ var (
 		"kill -9 server", "shut down server", "isolate server", "pause server", "slow down server",
 		"fill disk of server", "fill disks of all servers", "set clock of server",
 	}
-	workerFaults = []string{"kill -9 worker", "drain worker", "cut off worker", "pause worker", "set clock of worker"}
-	frontFaults  = []string{"kill -9 front end", "drain front end", "cut off front end", "pause front end", "set clock of front end"}
+	workerFaults = []string{
+		"kill -9 worker", "drain worker", "cut off worker", "pause worker", "set clock of worker", "upgrade worker", "roll back worker", "poison worker",
+	}
+	frontFaults = []string{
+		"kill -9 front end", "drain front end", "cut off front end", "pause front end", "set clock of front end", "upgrade front end", "roll back front end",
+	}
 )
 
 // leads are the streams whose leader a fault can concern.
@@ -363,6 +375,12 @@ func (f *faultRun) causeOne(kind string, random *rand.Rand) {
 	}
 	f.fault(kind, what)
 	switch kind {
+	case "upgrade worker", "upgrade front end":
+		f.replace(child, newBuild)
+	case "roll back worker", "roll back front end":
+		f.replace(child, oldBuild)
+	case "poison worker":
+		f.poison(random)
 	case "kill -9 server":
 		f.cluster.Kill(node)
 		time.Sleep(randomTime(random, 0, time.Second))
@@ -390,6 +408,9 @@ func (f *faultRun) causeOne(kind string, random *rand.Rand) {
 		time.Sleep(randomTime(random, 0, 3*fleetLease))
 		f.cluster.Rejoin(node)
 	case "kill -9 worker", "kill -9 front end":
+		f.mu.Lock()
+		f.killed[child.cmd.Process.Pid] = true
+		f.mu.Unlock()
 		child.kill()
 		time.Sleep(randomTime(random, 0, time.Second))
 		child.start()
@@ -429,6 +450,70 @@ func (f *faultRun) fillDisks(random *rand.Rand, nodes ...int) {
 		f.cluster.Restart(i)
 	}
 }
+
+// replace replaces the process of a program by one of a build.
+func (f *faultRun) replace(c *child, build string) {
+	c.awaitReady()
+	c.drain()
+	c.p.Build = build
+	c.start()
+}
+
+// bothBuilds sees to it that there is a worker of each build, so that all tasks can end.
+func (f *faultRun) bothBuilds() {
+	for _, build := range []string{oldBuild, newBuild} {
+		if !slices.ContainsFunc(f.workers, func(c *child) bool { return c.p.Build == build }) {
+			f.replace(f.workers[0], build)
+		}
+	}
+}
+
+// poison creates a task that ends each process that runs it, and starts the workers again, until the
+// task has failed.
+func (f *faultRun) poison(random *rand.Rand) {
+	for _, c := range f.workers {
+		c.awaitReady()
+	}
+	if err := os.WriteFile(f.poisonFile(), nil, 0o600); err != nil {
+		f.t.Error(err)
+		return
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the task
+		defer close(ended)
+		u := &user{run: f, number: users, random: random}
+		defer func() {
+			u.drop(0)
+			u.drop(1)
+		}()
+		var id string
+		for ok := false; !ok; {
+			id, ok = u.start(random.IntN(2), "poison", "poison")
+		}
+		if u.await(random.IntN(2), id) != doomed {
+			f.t.Errorf("task %s has not ended its processes", id)
+		}
+	}()
+	deaths := 0
+	for running := true; running; {
+		select {
+		case <-ended:
+			running = false
+			if err := os.Remove(f.poisonFile()); err != nil {
+				f.t.Error(err)
+			}
+			time.Sleep(100 * time.Millisecond) // a task may have seen the file
+		case <-time.After(20 * time.Millisecond):
+		}
+		for _, c := range f.workers {
+			deaths += c.revive()
+		}
+	}
+	f.t.Logf("%.1f s: %d workers have died of poison", time.Since(f.begun).Seconds(), deaths)
+}
+
+// poisonFile is the file that makes tasks end their process.
+func (f *faultRun) poisonFile() string { return f.log + ".poison" }
 
 // setClock sets the clock of a server.
 func (f *faultRun) setClock(node int, ahead time.Duration) {
@@ -493,8 +578,10 @@ type child struct {
 	where string // address at which the latest process has served
 }
 
-func (f *faultRun) newChild(name string, front bool) *child {
-	c := &child{f: f, p: program{Name: name, Front: front, Log: f.log}, where: "127.0.0.1:1"}
+// newChild returns the i-th front end or worker. The first has the old build, the second the new one.
+func (f *faultRun) newChild(name string, front bool, i int) *child {
+	build := []string{oldBuild, newBuild}[i%2]
+	c := &child{f: f, p: program{Name: name, Front: front, Build: build, Log: f.log, Poison: f.poisonFile()}, where: "127.0.0.1:1"}
 	c.p.NATS, c.link = f.cluster.Listen()
 	if natstest.CanSetClock() {
 		c.clock = natstest.NewClock(f.t)
@@ -587,6 +674,18 @@ func (c *child) kill() {
 	c.exited <- nil
 }
 
+// revive starts the program again if its process has ended, and returns 1 then.
+func (c *child) revive() int {
+	select {
+	case <-c.exited:
+		c.stdin.Close()
+		c.start()
+		return 1
+	default:
+		return 0
+	}
+}
+
 // drain ends the process with SIGTERM, and checks that it leaves no goroutine.
 func (c *child) drain() {
 	c.signal(syscall.SIGTERM)
@@ -642,7 +741,7 @@ func (u *user) work() {
 		case 1:
 			u.plain(era, "ask", name, name+" "+name+"/")
 		default:
-			u.job(era, name)
+			u.job(era, u.tool(), name)
 		}
 	}
 }
@@ -763,32 +862,53 @@ func (u *user) lose(era int, err error) {
 	}
 }
 
-// job creates a task and sees its end: over the client that has created it, over another one, over
-// two at once, or after it was cancelled.
-func (u *user) job(era int, name string) {
+// tool returns the tool of the next task. Some users only create tasks that all workers run, so that
+// some tasks end whatever the builds of the workers are.
+func (u *user) tool() string {
+	if u.number%2 == 0 {
+		return "job"
+	}
+	return []string{"job", "strict", "lenient", "removed", "added"}[u.random.IntN(5)]
+}
+
+// start creates a task of a tool. Ok is false if that fails.
+func (u *user) start(era int, tool, name string) (id string, ok bool) {
 	c := u.get(era)
 	if c == nil {
-		return
+		return "", false
 	}
 	ctx, cancel := context.WithTimeout(u.run.t.Context(), callTime)
 	defer cancel()
-	u.run.count(u.run.calls, "job")
-	h, err := c.StartTool(ctx, "job", named{name}, requestor.Progress())
+	u.run.count(u.run.calls, tool)
+	h, err := c.StartTool(ctx, tool, named{name}, requestor.Progress())
 	if err != nil {
-		u.failed(ctx, "job", err)
-		u.run.mu.Lock()
-		u.run.unsure++
-		u.run.mu.Unlock()
-		u.lose(era, err)
-		return
+		u.failed(ctx, tool, err)
+		if !strings.Contains(err.Error(), "unknown to") { // of the server, or of the client by its list
+			u.run.mu.Lock()
+			u.run.unsure++
+			u.run.mu.Unlock()
+			u.lose(era, err)
+		} else if tool != "removed" && tool != "added" {
+			u.run.t.Errorf("a front end does not know the tool %s", tool)
+		}
+		return "", false
 	}
-	id := h.ID()
-	if id == "" {
-		u.run.t.Errorf("job %s is no task", name)
+	if h.ID() == "" {
+		u.run.t.Errorf("%s %s is no task", tool, name)
+		return "", false
+	}
+	return h.ID(), true
+}
+
+// job creates a task and sees its end: over the client that has created it, over another one, over
+// two at once, or after it was cancelled.
+func (u *user) job(era int, tool, name string) {
+	id, ok := u.start(era, tool, name)
+	if !ok {
 		return
 	}
 	defer u.run.ended.Add(1)
-	end, sent, cancelled := outcome{name: name}, false, false
+	end, sent, cancelled := outcome{tool: tool, name: name}, false, false
 	switch u.random.IntN(8) {
 	case 0:
 		time.Sleep(randomTime(u.random, 0, time.Second))
@@ -862,7 +982,7 @@ func (u *user) result(c *client.Client, id string) string {
 }
 
 // await waits for the result of a task, over several clients of an era if need be. It returns "" if
-// the task was cancelled.
+// the task was cancelled, and doomed if its processes have died.
 func (u *user) await(era int, id string) string {
 	for deadline := time.Now().Add(taskTime); ; {
 		if time.Now().After(deadline) {
@@ -888,6 +1008,10 @@ func (u *user) await(era int, id string) string {
 		if errors.Is(err, task.ErrCancelled) {
 			cancel()
 			return ""
+		}
+		if strings.Contains(err.Error(), "the task is probably the cause") {
+			cancel()
+			return doomed
 		}
 		if jsonrpc.CodeOf(err) == jsonrpc.CodeInvalidParams {
 			u.run.t.Errorf("task %s is lost: %v", id, err)
@@ -916,10 +1040,11 @@ func (f *faultRun) verifyTasks() {
 		life
 		line int
 	}
-	values := map[step]string{}    // recorded, by any life
-	records := map[step][]record{} // by a life that has run the step
-	running := map[life]step{}     // the latest step that a life has run
-	answers := map[string]string{} // by task
+	values := map[step]string{}      // recorded, by any life
+	records := map[step][]record{}   // by a life that has run the step
+	running := map[life]step{}       // the latest step that a life has run
+	answers := map[string]string{}   // by task
+	begins := map[string][]logLine{} // by task
 	lives, steps, runs, answered := 0, 0, 0, 0
 	lines := bufio.NewScanner(file)
 	type execution struct {
@@ -936,6 +1061,7 @@ func (f *faultRun) verifyTasks() {
 		switch l.event {
 		case logBegin:
 			lives++
+			begins[l.task] = append(begins[l.task], l)
 		case logRun:
 			runs++
 			running[l.life] = at
@@ -969,8 +1095,23 @@ func (f *faultRun) verifyTasks() {
 			}
 		}
 	}
-	cancelled, asked := 0, 0
+	cancelled, dead, asked := 0, 0, 0
 	for id, end := range f.outcomes {
+		slices.SortStableFunc(begins[id], func(a, b logLine) int { return cmp.Compare(a.life.Epoch, b.life.Epoch) })
+		for _, l := range begins[id] {
+			if !mayFollow(end.tool, begins[id][0].value, l.value) {
+				f.t.Errorf("task %s of the tool %s has begun in build %q, and runs in build %q", id, end.tool, begins[id][0].value, l.value)
+			}
+		}
+		if end.result == doomed {
+			// The end of a process during the trial of a task fails the task, also if the test has killed
+			// the process.
+			if runs := begins[id]; len(runs) < 2 || !f.killed[runs[len(runs)-1].step] {
+				f.t.Errorf("task %s has failed, but has not ended its process: %v", id, runs)
+			}
+			dead++
+			continue
+		}
 		if end.result == "" {
 			cancelled++
 			continue
@@ -994,9 +1135,9 @@ func (f *faultRun) verifyTasks() {
 			f.t.Errorf("task %s in the store: %+v, %v", id, r, err)
 		}
 	}
-	f.t.Logf("%d tasks have ended, %d of them cancelled; %d creations have failed", len(f.outcomes), cancelled, f.unsure)
+	f.t.Logf("%d tasks have ended, %d of them cancelled; the test has killed %d during their trials; %d creations have failed", len(f.outcomes), cancelled, dead, f.unsure)
 	f.t.Logf("%d steps are recorded, their functions were called %d times in %d runs of jobs; %d input requests of completed tasks were answered %d times, %d answers counted",
-		steps, runs, lives, len(f.outcomes)-cancelled, asked, answered)
+		steps, runs, lives, len(f.outcomes)-cancelled-dead, asked, answered)
 }
 
 // verifyNothingLeft ends all programs, drops all tasks as if they had expired, and checks that no

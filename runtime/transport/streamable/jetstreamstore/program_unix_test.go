@@ -39,7 +39,10 @@ type program struct {
 	Name  string
 	NATS  string // URLs of the servers
 	Front bool   // serves the protocol, and runs no tasks
+	Build string // one of builds
 	Log   string // file of what the tasks have done; see logLine
+	// Poison is a file. While it exists, a task of the tool poison ends its process.
+	Poison string
 
 	log io.Writer
 }
@@ -54,6 +57,8 @@ const (
 	taskTTL     = 2 * time.Hour
 	parkAfter   = 300 * time.Millisecond
 	jobSteps    = 4
+	oldBuild    = "1" // the two builds of the program
+	newBuild    = "2"
 	servingLine = "serving " // the line with the URL that a front end prints
 	readyLine   = "ready"    // the line that a worker prints
 )
@@ -207,15 +212,25 @@ func (p *program) server(store task.Store) *server.Server {
 	if p.Front {
 		member.Tools = []string{}
 	}
-	s := server.New("fleet", "1", &server.Config{
+	s := server.New("fleet", p.Build, &server.Config{
 		TaskStore: store, StateKeys: [][]byte{[]byte(strings.Repeat("k", 32))}, Drain: drainTime,
 		Tasks: task.Config{
-			Member: member, DefaultTTL: taskTTL, MaxTTL: taskTTL, ParkAfter: parkAfter, MaxReruns: -1,
+			Member: member, DefaultTTL: taskTTL, MaxTTL: taskTTL, ParkAfter: parkAfter,
 			Limits: task.Limits{Tasks: -1, Bytes: -1, Rate: -1}, Observer: lives{},
 		},
 	})
 	// A result with a record of the work is not to be had any sooner: each call is a task at once.
-	server.AddTool(s, "job", "", p.job, server.Tasks(receiver.Support{Restartable: true, After: -1}))
+	durable := server.Tasks(receiver.Support{Restartable: true, After: -1})
+	server.AddTool(s, "job", "", p.job, durable)
+	server.AddTool(s, "strict", "", p.job, durable, server.Version(p.Build))
+	if p.Build == oldBuild {
+		server.AddTool(s, "lenient", "", p.job, durable, server.Version(oldBuild))
+		server.AddTool(s, "removed", "", p.job, durable)
+	} else {
+		server.AddTool(s, "lenient", "", p.job, durable, server.Version(newBuild, oldBuild))
+		server.AddTool(s, "added", "", p.job, durable)
+	}
+	server.AddTool(s, "poison", "", p.poison, durable)
 	server.AddTool(s, "echo", "", func(_ context.Context, _ *server.Call, in named) (string, error) { return in.Name, nil })
 	server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, in named) (string, error) {
 		key, err := server.Step(ctx, c, "key", func(context.Context) (string, error) { return in.Name, nil })
@@ -227,6 +242,33 @@ func (p *program) server(store task.Store) *server.Server {
 		return key + " " + form.Answer, err
 	})
 	return s
+}
+
+// mayFollow reports whether a process of a build may continue a task of a tool that a process of another
+// build, or of the same one, has begun.
+func mayFollow(tool, begun, build string) bool {
+	switch tool {
+	case "strict":
+		return build == begun
+	case "lenient":
+		return build == begun || build == newBuild
+	case "removed":
+		return build == oldBuild
+	case "added":
+		return build == newBuild
+	}
+	return true
+}
+
+// poison ends its process without a warning while the test wants it to.
+func (p *program) poison(context.Context, *server.Call, named) (string, error) {
+	if _, err := os.Stat(p.Poison); err != nil {
+		return "", err
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+		return "", err
+	}
+	select {} // until the signal arrives
 }
 
 // named is the input of all tools.
@@ -249,7 +291,7 @@ func (p *program) job(ctx context.Context, c *server.Call, in named) (out jobRes
 	}
 	l := ctx.Value(lifeKey{}).(life)
 	note := func(event logEvent, step int, value string) { logLine{event, run.ID(), l, step, value}.write(p.log) }
-	note(logBegin, 0, "")
+	note(logBegin, os.Getpid(), p.Build)
 	out.Name = in.Name
 	for i := range jobSteps {
 		switch i {
@@ -310,7 +352,7 @@ func (lives) Wait(context.Context, *task.Run, string) func(error) { return nil }
 type logEvent string
 
 const (
-	logBegin    logEvent = "begin"    // the function of the tool begins
+	logBegin    logEvent = "begin"    // the function of the tool begins; its step is the process, its value the build
 	logAnswer   logEvent = "answer"   // it has got an answer
 	logRun      logEvent = "run"      // the function of a step begins
 	logRecorded logEvent = "recorded" // it has got the result of a step
