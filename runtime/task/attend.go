@@ -189,7 +189,7 @@ func (m *Manager) createElsewhere(membership Membership, r *Record, via Requesto
 		}
 		if failed != nil {
 			f.forgetCreated(id, run)
-			if !expectedError(err) && !errors.Is(failed, ErrNotFound) {
+			if !expectedError(err) && (!errors.Is(failed, ErrNotFound) || errors.Is(err, ErrDoubtful)) {
 				return m.doubtful(*r, nil, err)
 			}
 			return m.logFault("create task", err)

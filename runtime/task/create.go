@@ -173,7 +173,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 		if failed := m.store.get(context.Background(), r.ID, r); failed == nil {
 			err = nil // the task was stored although Create failed
 			m.outage.note(true, nil)
-		} else if !errors.Is(failed, ErrNotFound) {
+		} else if !errors.Is(failed, ErrNotFound) || errors.Is(err, ErrDoubtful) {
 			return m.doubtful(*r, run, err)
 		}
 	}

@@ -640,9 +640,13 @@ func TestOutdatedJournalIsReadAgain(t *testing.T) {
 type unansweredStore struct {
 	*memory.FleetStore
 	before, after bool
+	late          bool // the write is on its way when Create fails; the store answers
 }
 
 func (s *unansweredStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	if s.late {
+		return task.Record{}, fmt.Errorf("%w: no answer", task.ErrDoubtful)
+	}
 	if s.before {
 		s.Cut()
 	}
@@ -658,11 +662,12 @@ func (s *unansweredStore) Create(ctx context.Context, r task.Record) (task.Recor
 // the write arrives after the store has answered again.
 func TestFailedCreationDoesNotRun(t *testing.T) {
 	for name, tools := range map[string][]string{"in a worker": nil, "in a front end": {}} {
-		for _, stored := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, stored %t", name, stored), func(t *testing.T) {
+		for what, failing := range map[string]unansweredStore{"stored": {after: true}, "not stored": {before: true}, "on its way": {late: true}} {
+			t.Run(name+", "+what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := memory.NewFleet()
-					store := &unansweredStore{FleetStore: f.Store(), before: !stored, after: stored}
+					store := &failing
+					store.FleetStore = f.Store()
 					var runs atomic.Int32
 					work := func(context.Context, *task.Run) (codec.Encoder, error) {
 						runs.Add(1)
@@ -676,11 +681,13 @@ func TestFailedCreationDoesNotRun(t *testing.T) {
 					}
 					m := join(store, tools)
 					join(f.Store(), nil)
+					synctest.Wait() // it does not find the task by chance
 					_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Name: "pay", Restartable: true, Work: work})
 					if !errors.Is(err, task.ErrDoubtful) {
 						t.Errorf("Create: %v", err)
 					}
-					store.before, store.after = false, false
+					synctest.Wait()
+					store.before, store.after, store.late = false, false, false
 					store.Heal()
 					time.Sleep(time.Second)
 					list, _, err := m.List(t.Context(), "alice", "")

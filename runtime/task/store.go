@@ -47,7 +47,8 @@ var (
 // and replaces some of its methods loses none of the others.
 type Store interface {
 	// Create stores a new record with the next Seq and with Revision 1, and returns it. It fails
-	// with ErrExists if the id exists. The entries of the record are its journal.
+	// with ErrExists if the id exists. The entries of the record are its journal. If Create has failed
+	// and the record may still appear later, the error wraps ErrDoubtful.
 	Create(ctx context.Context, r Record) (Record, error)
 
 	// Get returns the record of a task. It fails with ErrNotFound if there is none.

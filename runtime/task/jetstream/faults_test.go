@@ -512,6 +512,29 @@ func TestUnavailableIsNoEndOfContext(t *testing.T) {
 	}
 }
 
+// A failed creation says whether its write may still arrive: only once the record was sent.
+func TestFailedCreationMayBeDoubtful(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	nc, link := c.ConnectLinked(t)
+	o := overMemory
+	o.Timeout = 300 * time.Millisecond
+	js := newJetStream(t, nc)
+	s := open(t, js, o)
+	if err := js.DeleteStream(t.Context(), s.Name()+"-0"); err != nil { // nothing responds to the write
+		t.Fatal(err)
+	}
+	ended := record("a") // its creation writes to this stream only once
+	ended.Status = mcp.TaskStatusCompleted
+	if _, err := s.Create(t.Context(), ended); !errors.Is(err, task.ErrDoubtful) {
+		t.Errorf("got %v", err)
+	}
+	link.Cut()
+	if _, err := s.Create(t.Context(), record("b")); !errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, task.ErrDoubtful) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestHealthReportsLostConnection(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)

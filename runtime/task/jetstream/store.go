@@ -126,7 +126,8 @@ func (s *Store) find(ctx context.Context, id string) (r *stored, err error) {
 
 // write makes a change to a record whose last message has the sequence expect. If the last message
 // is another one, write returns errMoved and the present record, or nil if there is no record. It
-// recognises its own write if the acknowledgement was lost.
+// recognises its own write if the acknowledgement was lost. Its error wraps [task.ErrDoubtful] if the
+// write of a new record may still arrive: a server that hangs may pass it on later.
 func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *stored, err error) {
 	at := s.place(c.next.record.ID)
 	var rest []string
@@ -175,6 +176,9 @@ func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *s
 		return err
 	})
 	s.report(err)
+	if err != nil && unsure && expect == 0 && !errors.Is(err, errMoved) {
+		err = fmt.Errorf("%w: %w", task.ErrDoubtful, err)
+	}
 	if m := s.member.Load(); m != nil && !errors.Is(err, errMoved) {
 		m.wrote(at.hints(), c.next.write, err)
 	}
@@ -238,7 +242,7 @@ func (s *Store) Create(ctx context.Context, r task.Record) (created task.Record,
 		s.published(c.next)
 		return c.next.record, nil
 	}
-	if ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
+	if ctx.Err() == nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, task.ErrDoubtful) {
 		s.removeFromIndexes(ctx, index) // the record was not written
 	}
 	if errors.Is(err, errMoved) {
