@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,9 +44,10 @@ type pool struct {
 	tool  string
 	max   int64 // in the fleet; 0 means no limit
 	inUse int64
-	// tasks, suspects and calls hold the tickets that wait. Calls need no slot, so tasks that wait for
-	// one do not delay them. A suspect waits here once other work does not begin.
-	tasks, suspects, calls queue
+	// tasks and calls hold the tickets that wait. Calls need no slot, so tasks that wait for one do not
+	// delay them. Suspects is the number of suspects that wait for their trial; see trials.
+	tasks, calls queue
+	suspects     int
 
 	// granted is the number of permits of this process. In a fleet, it is never more than the quota
 	// grants to this member.
@@ -63,10 +63,7 @@ type pool struct {
 
 // queue returns the queue of a ticket.
 func (t *ticket) queue() *queue {
-	switch {
-	case t.deaths > 0:
-		return &t.pool.suspects
-	case t.slot:
+	if t.slot {
 		return &t.pool.tasks
 	}
 	return &t.pool.calls
@@ -201,6 +198,7 @@ func (s *scheduler) enter(t *ticket, tool string) (started bool) {
 	t.pool = p
 	if t.deaths > 0 {
 		s.trials.waiting = append(s.trials.waiting, t)
+		p.suspects++
 	} else {
 		s.enqueue(t)
 	}
@@ -245,8 +243,9 @@ func (s *scheduler) withdraw(t *ticket) bool {
 	}
 	if s.trials.current == t {
 		s.cancelTrial()
+		s.leave(t)
 	}
-	s.trials.waiting = slices.DeleteFunc(s.trials.waiting, func(other *ticket) bool { return other == t })
+	s.removeSuspect(t)
 	t.released = true
 	s.dispatch() // gives up permits that only this ticket wanted
 	return true
@@ -303,6 +302,19 @@ func (t *ticket) release() {
 		return
 	}
 	t.released = true
+	s.leave(t)
+	s.dispatch()
+}
+
+// occupy takes the room of a ticket. The caller holds mu.
+func (s *scheduler) occupy(t *ticket) {
+	if t.pool.inUse++; t.slot {
+		s.running++
+	}
+}
+
+// leave undoes occupy. The caller holds mu.
+func (s *scheduler) leave(t *ticket) {
 	if t.slot {
 		s.running--
 	}
@@ -311,22 +323,28 @@ func (t *ticket) release() {
 			p.granted, p.dirty = p.inUse, true // another member has the next turn
 		}
 	}
-	s.dispatch()
 }
 
 // full reports whether the process has no room for another ticket with a slot.
 func (s *scheduler) full() bool { return s.max > 0 && s.running >= s.max }
 
-// next returns the next ticket that can start, or nil. If the lease has ended, no tickets of tools
-// with a limit can start. The caller holds mu.
+// permits reports whether a pool has a permit for another ticket. If the lease has ended, tools with a
+// limit have none. The caller holds mu.
+func (p *pool) permits(leaseEnded bool) bool {
+	return p.max == 0 || p.inUse < min(p.granted, p.max) && !leaseEnded
+}
+
+// next returns the next ticket that can start, or nil. It leaves the last room to the next suspect. The
+// caller holds mu.
 func (s *scheduler) next(leaseEnded bool) *ticket {
 	var best *ticket
+	suspect := s.nextSuspect(leaseEnded)
 	for _, p := range s.pools {
-		if p.max > 0 && (p.inUse >= min(p.granted, p.max) || leaseEnded) {
+		if !p.permits(leaseEnded) || suspect != nil && suspect.pool == p && p.max > 0 && p.inUse+1 == min(p.granted, p.max) {
 			continue
 		}
-		for _, q := range []*queue{&p.tasks, &p.suspects, &p.calls} {
-			if q.size == 0 || q != &p.calls && s.full() || q == &p.tasks && s.closed.Load() {
+		for _, q := range []*queue{&p.tasks, &p.calls} {
+			if q.size == 0 || q == &p.tasks && (s.full() || s.closed.Load() || suspect != nil && s.max > 0 && s.running+1 == s.max) {
 				continue
 			}
 			if t := q.first(); best == nil || s.before(t, best) {
@@ -360,16 +378,14 @@ func (s *scheduler) dispatch() {
 		s.clock++
 		s.turns[t.principal].served = s.clock
 		s.remove(t)
-		if t.pool.inUse++; t.slot {
-			s.running++
-		}
-		if t.slot && t.deaths == 0 {
+		s.occupy(t)
+		if t.slot {
 			s.noteBegin()
 		}
 		t.started = true
 		t.start()
 	}
-	s.nextTrial()
+	s.nextTrial(leaseEnded)
 	if s.m.fleet == nil {
 		return
 	}
@@ -382,7 +398,7 @@ func (s *scheduler) dispatch() {
 
 // wants returns the number of permits that a pool can use now. The caller holds mu.
 func (s *scheduler) wants(p *pool) int64 {
-	more := p.tasks.size + p.suspects.size
+	more := p.tasks.size + p.suspects
 	if s.max > 0 {
 		more = min(more, max(s.max-s.running, 0))
 	}
@@ -497,7 +513,7 @@ func (s *scheduler) queued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waiting := s.waiting + len(s.trials.waiting)
-	if t := s.trials.current; t != nil && !t.started && t.place == nil {
+	if t := s.trials.current; t != nil && !t.started {
 		waiting++
 	}
 	return waiting

@@ -41,8 +41,8 @@ const (
 // scheduler.
 type trials struct {
 	waiting []*ticket   // suspects that wait for their trial
-	current *ticket     // suspect of the trial; nil if there is none
-	settled *time.Timer // calls settle before the work of current may begin
+	current *ticket     // suspect of the trial, which has its room; nil if there is none
+	settled *time.Timer // calls settle once the work of current may begin
 	held    int         // number of calls of hold without release
 }
 
@@ -217,25 +217,36 @@ func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 	m.runWork(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, failure }, nil)
 }
 
-// nextTrial makes the next suspect that waits the current one. The caller holds mu.
-func (s *scheduler) nextTrial() {
+// nextSuspect returns the suspect whose trial can begin, or nil. Suspects for which there is no room wait
+// without delaying other work, because that may take long. The caller holds mu.
+func (s *scheduler) nextSuspect(leaseEnded bool) (next *ticket) {
 	x := &s.trials
-	if x.current != nil || len(x.waiting) == 0 || x.held > 0 {
+	if x.current != nil || len(x.waiting) == 0 || x.held > 0 || s.full() {
+		return nil
+	}
+	for _, t := range x.waiting {
+		// Work that has begun shortly before the death of its process is more likely to be its cause.
+		if t.pool.permits(leaseEnded) && (next == nil || t.deaths > next.deaths || t.deaths == next.deaths && t.changed.After(next.changed)) {
+			next = t
+		}
+	}
+	return next
+}
+
+// nextTrial makes the next suspect the current one. The caller holds mu.
+func (s *scheduler) nextTrial(leaseEnded bool) {
+	x := &s.trials
+	next := s.nextSuspect(leaseEnded)
+	if next == nil {
 		return
 	}
-	// Work that has begun shortly before the death of its process is more likely to be its cause.
-	next := slices.MaxFunc(x.waiting, func(a, b *ticket) int {
-		if a.deaths != b.deaths {
-			return a.deaths - b.deaths
-		}
-		return a.changed.Compare(b.changed)
-	})
 	window := min(trialWindow, max(allTrials/time.Duration(len(x.waiting)), minTrialWindow))
 	for n := 1; n < next.deaths && window < maxTrialWindow; n++ {
 		window *= 2
 	}
 	next.window = min(window, maxTrialWindow)
-	x.waiting = slices.DeleteFunc(x.waiting, func(t *ticket) bool { return t == next })
+	s.removeSuspect(next)
+	s.occupy(next)
 	x.current = next
 	s.closed.Store(true)
 	x.settled = time.AfterFunc(time.Until(s.begunLast().Add(next.window)), func() { s.settle(next) })
@@ -247,13 +258,23 @@ func (s *scheduler) begunLast() time.Time { return s.m.started.Add(time.Duration
 // noteBegin notes that work other than that of a trial begins.
 func (s *scheduler) noteBegin() { s.lastBegin.Store(int64(time.Since(s.m.started))) }
 
-// settle lets the current suspect begin once there is room for it.
+// removeSuspect removes a ticket from those that wait for their trial, if it is one of them. The caller
+// holds mu.
+func (s *scheduler) removeSuspect(t *ticket) {
+	x := &s.trials
+	if i := slices.Index(x.waiting, t); i >= 0 {
+		x.waiting = slices.Delete(x.waiting, i, i+1)
+		t.pool.suspects--
+	}
+}
+
+// settle starts the work of the current suspect.
 func (s *scheduler) settle(t *ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.trials.current == t && t.place == nil {
-		s.enqueue(t)
-		s.dispatch()
+	if s.trials.current == t && !t.started {
+		t.started = true
+		t.start()
 	}
 }
 
@@ -290,15 +311,15 @@ func (s *scheduler) cancelTrial() {
 // acquitted starts the work of a suspect that is none any longer as other work, and ends its trial if it
 // has begun.
 func (s *scheduler) acquitted(run *Run) {
-	if !s.closed.Load() {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := &s.trials
+	if x.current == nil && len(x.waiting) == 0 {
+		return
+	}
 	if i := slices.IndexFunc(x.waiting, func(t *ticket) bool { return t.run == run }); i >= 0 {
 		t := x.waiting[i]
-		x.waiting = slices.Delete(x.waiting, i, i+1)
+		s.removeSuspect(t)
 		t.deaths = 0
 		s.enqueue(t)
 	} else if t := x.current; t != nil && t.run == run && t.started {

@@ -353,3 +353,41 @@ func TestTrialsRunAlone(t *testing.T) {
 		}
 	})
 }
+
+// A suspect that waits for room delays no other work, however long it waits. It has its trial once there
+// is room.
+func TestSuspectThatWaitsForRoomDelaysNoOtherWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		lost, first := newCrashableManager(t, store)
+		for range 2 {
+			create(t, first, task.Request{Restartable: true, Name: "tool", Work: untilDone})
+			time.Sleep(time.Second)
+		}
+		lost.setError(errors.New("dead"))
+		g := newGauge()
+		m := newManager(t, task.Config{Store: store, ToolLimit: limitTo("tool", 1), DefaultTTL: 24 * time.Hour, Recover: func(r task.Record) task.Work {
+			return g.lasts(r.Name, 20*time.Minute)
+		}})
+		time.Sleep(time.Minute)
+		other := create(t, m, task.Request{Restartable: true, Name: "other", Work: g.lasts("other", time.Second)}).TaskID
+		if running, started := g.now(); running != 2 || started != 2 {
+			t.Errorf("%d of %d run", running, started)
+		}
+		if s := m.Stats(); s.Queued != 1 || s.Running != 2 {
+			t.Errorf("%+v", s)
+		}
+		result(t, m, other)
+		time.Sleep(20 * time.Minute) // the second suspect begins
+		late := create(t, m, task.Request{Restartable: true, Name: "late", Work: returns(`{}`)}).TaskID
+		began := time.Now()
+		result(t, m, late)
+		if d := time.Since(began); d != 0 {
+			t.Errorf("other work waits %v after the trial", d)
+		}
+		time.Sleep(20 * time.Minute)
+		if s := m.Stats(); s.Completed != 4 || s.Running+s.Queued != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
