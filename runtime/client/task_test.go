@@ -107,10 +107,10 @@ func withTasks(t *testing.T) (*client.Client, *tasks, *scripted) {
 		"forbidden": "forbidden", "optional": "optional", "required": "required", "hang": "required",
 	}}
 	cfg := session.Config{Handler: x.handle}
-	receiver.Attach(&cfg, receiver.Options{Manager: newManager(t), Support: func(_ context.Context, req *session.Request) receiver.Support {
+	receiver.Attach(&cfg, receiver.Options{Manager: newManager(t), Support: func(_ context.Context, req *session.Request) (receiver.Support, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return receiver.Support{Mode: x.modes[toolOf(req)]}
+		return receiver.Support{Mode: x.modes[toolOf(req)]}, nil
 	}})
 	capabilities := everything()
 	capabilities.Tasks = receiver.ServerCapabilities(true)

@@ -572,17 +572,22 @@ func errorResult(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}, IsError: new(true)}
 }
 
-// support returns the task support of a request; see [receiver.Options].
-func (p *peer) support(ctx context.Context, req *session.Request) receiver.Support {
+// support returns the task support of a request; see [receiver.Options]. A call of an unknown tool is
+// rejected before it can be a task.
+func (p *peer) support(ctx context.Context, req *session.Request) (receiver.Support, error) {
 	t := p.calledTool(ctx, req)
-	switch {
-	case t == nil: // the handler rejects the call, whether as a task or not
-		return receiver.Support{Mode: mcp.TaskSupportOptional}
-	case t.support.Mode == "":
-		return receiver.Support{Mode: mcp.TaskSupportForbidden}
+	if t == nil {
+		_, asTask := req.Task()
+		name, ok := toolNameOf(req.Params)
+		if asTask && ok {
+			return receiver.Support{}, invalidParams("unknown tool: %q", name)
+		}
+		return receiver.Support{Mode: mcp.TaskSupportOptional}, nil // the handler rejects the call
 	}
-	support, _ := t.supportFor(ctx, p.s, req.Params) // Create refuses labels that are invalid
-	return support
+	if t.support.Mode == "" {
+		return receiver.Support{Mode: mcp.TaskSupportForbidden}, nil
+	}
+	return t.supportFor(ctx, p.s, req.Params)
 }
 
 // calledTool returns the tool that a request calls, or nil if it is unknown or hidden.

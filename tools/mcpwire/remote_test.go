@@ -83,12 +83,12 @@ func serveFixture(conn transport.Conn, handler session.Handler, manager *task.Ma
 	cfg := &session.Config{Handler: handler}
 	if manager != nil {
 		capabilities.Tasks = receiver.ServerCapabilities(true)
-		receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(_ context.Context, req *session.Request) receiver.Support {
+		receiver.Attach(cfg, receiver.Options{Manager: manager, Support: func(_ context.Context, req *session.Request) (receiver.Support, error) {
 			mode := mcp.TaskSupportOptional
 			if toolOf(req).Name == "slow" {
 				mode = mcp.TaskSupportRequired
 			}
-			return receiver.Support{Mode: mode, Restartable: true}
+			return receiver.Support{Mode: mode, Restartable: true}, nil
 		}})
 	}
 	return session.Serve(conn, &mcp.InitializeResult{

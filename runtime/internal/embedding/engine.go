@@ -149,7 +149,7 @@ func (e *Engine) start(ctx context.Context) (*running, error) {
 		manager: m,
 		sessions: receiver.Sessions(receiver.Options{
 			Manager: m, Requestor: requestorOf,
-			Support: func(_ context.Context, req *session.Request) receiver.Support { return e.support(req) },
+			Support: func(_ context.Context, req *session.Request) (receiver.Support, error) { return e.support(req), nil },
 		})(e.serveCall),
 		extension: receiver.Extension(receiver.ExtensionOptions{
 			Manager: func() *task.Manager { return m },

@@ -39,10 +39,10 @@ type Options struct {
 	// [session.Request].Session.
 	Requestor func(ctx context.Context, req *session.Request) task.Requestor
 
-	// Support returns the task support of a request whose method was declared for tasks. It is
-	// called for plain requests, too, and must be fast. If it is nil, task support is optional for
-	// all requests.
-	Support func(ctx context.Context, req *session.Request) Support
+	// Support returns the task support of a request whose method was declared for tasks, or an error
+	// that rejects the request. It is called for plain requests, too, and must be fast. If it is nil,
+	// task support is optional for all requests.
+	Support func(ctx context.Context, req *session.Request) (Support, error)
 }
 
 // Support is the task support of one request. For tools/call it is that of the tool.
@@ -206,7 +206,10 @@ func (o Options) serveRequest(ctx context.Context, req *session.Request, next se
 	}
 	support := Support{Mode: mcp.TaskSupportOptional}
 	if o.Support != nil {
-		support = o.Support(ctx, req)
+		var err error
+		if support, err = o.Support(ctx, req); err != nil {
+			return nil, err
+		}
 	}
 	if err := refusal(req.Method, support.Mode, asTask); err != nil {
 		return nil, err

@@ -116,10 +116,10 @@ func setup(t *testing.T, c config) *fixture {
 			return session.Raw(`{"messages":[]}`), nil
 		},
 	}, nil)
-	receiver.Attach(&server.Config, receiver.Options{Manager: m, Support: func(ctx context.Context, req *session.Request) receiver.Support {
+	receiver.Attach(&server.Config, receiver.Options{Manager: m, Support: func(ctx context.Context, req *session.Request) (receiver.Support, error) {
 		var p mcp.CallToolRequestParams
 		codec.Unmarshal(req.Params, &p)
-		return c.support[p.Name]
+		return c.support[p.Name], nil
 	}})
 	client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
 	client.Config.Receiving = []session.Middleware{func(next session.Handler) session.Handler {
@@ -369,8 +369,8 @@ func TestClientIsReceiver(t *testing.T) {
 			Sampling: new(mcp.ClientCapabilitiesSampling), Elicitation: new(mcp.ClientCapabilitiesElicitation), Tasks: receiver.ClientCapabilities(true, true, true),
 		}}
 		client.Config.Handler = session.Methods(nil, returns(`{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m"}`))
-		receiver.Attach(&client.Config, receiver.Options{Manager: m, Support: func(context.Context, *session.Request) receiver.Support {
-			return receiver.Support{Mode: mode}
+		receiver.Attach(&client.Config, receiver.Options{Manager: m, Support: func(context.Context, *session.Request) (receiver.Support, error) {
+			return receiver.Support{Mode: mode}, nil
 		}})
 		_, server := sessiontest.Pair(t, client, sessiontest.Side{})
 		call := func(method, params string) (string, error) {

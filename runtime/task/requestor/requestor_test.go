@@ -97,8 +97,8 @@ func (s *server) connect(answer session.Handler) (*requestor.Tasks, *session.Ses
 	side := sessiontest.Side{Server: mcp.ServerCapabilities{Tools: new(mcp.ServerCapabilitiesTools), Tasks: receiver.ServerCapabilities(true)}}
 	side.Config.Receiving = []session.Middleware{s.spy.middleware}
 	side.Config.Handler = s.handler
-	receiver.Attach(&side.Config, receiver.Options{Manager: s.manager, Support: func(context.Context, *session.Request) receiver.Support {
-		return receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "working on it"}
+	receiver.Attach(&side.Config, receiver.Options{Manager: s.manager, Support: func(context.Context, *session.Request) (receiver.Support, error) {
+		return receiver.Support{Mode: mcp.TaskSupportOptional, Immediate: "working on it"}, nil
 	}})
 	client := sessiontest.Side{Client: mcp.ClientCapabilities{Elicitation: new(mcp.ClientCapabilitiesElicitation)}}
 	client.Config.Handler = answer
