@@ -57,7 +57,7 @@ type (
 	ResourceMiddleware = Middleware[*ResourceRequest, *mcp.ReadResourceResult]
 )
 
-// StepMiddleware wraps the function of a [Step] each time it runs. It calls next once, with a
+// StepMiddleware wraps the function of a [Step] or of [Compensate] each time it runs. It calls next once, with a
 // context derived from ctx, and returns its error. A step whose recorded result is used again does
 // not run.
 type StepMiddleware func(ctx context.Context, c *Call, name string, next func(ctx context.Context) error) error
@@ -79,6 +79,18 @@ func wrapStep[T any](c *Call, name string, f func(ctx context.Context) (T, error
 		}
 		err = next(ctx)
 		return result, err
+	}
+}
+
+// wrapUndo is wrapStep for the function of [Compensate].
+func wrapUndo(c *Call, name string, f func(ctx context.Context) error) func(ctx context.Context) error {
+	if len(c.p.s.cfg.StepMiddleware) == 0 || f == nil {
+		return f
+	}
+	wrapped := wrapStep(c, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
+	return func(ctx context.Context) error {
+		_, err := wrapped(ctx)
+		return err
 	}
 }
 

@@ -207,15 +207,16 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 		return nil, err
 	}
 	result, err := p.run(ctx, c, arguments)
-	if required, fault := c.end(params.Name, err); required != nil {
+	required, fault := c.end(params.Name, err)
+	switch {
+	case required != nil:
 		return required, nil
-	} else if fault != nil {
-		return nil, fault
-	}
-	if err == nil {
+	case fault != nil:
+		err = fault
+	case err == nil:
 		err = p.checkResult(c, result)
 	}
-	if err != nil {
+	if err := c.compensate(err != nil, err); err != nil {
 		return nil, err // an untyped nil: the outcome is an interface
 	}
 	return result, nil

@@ -268,15 +268,16 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 		return nil, err
 	}
 	result, err := r.run(ctx, c)
-	if required, fault := c.end(params.URI, err); required != nil {
+	required, fault := c.end(params.URI, err)
+	switch {
+	case required != nil:
 		return required, nil
-	} else if fault != nil {
-		return nil, fault
-	}
-	if err == nil && r.wrapped != nil {
+	case fault != nil:
+		err = fault
+	case err == nil && r.wrapped != nil:
 		err = checkRead(c, r.request.URI, result)
 	}
-	if err != nil {
+	if err := c.compensate(err != nil, err); err != nil {
 		return nil, err // an untyped nil: the outcome is an interface
 	}
 	if r.caching != (cacheHint{}) && c.modern() && result.TTLMs == nil && result.CacheScope == nil {

@@ -78,7 +78,7 @@ func (c *Call) recording() *rerun.Log {
 		return l
 	}
 	run, _ := c.Task()
-	l := rerun.New(c.ctx, rerun.Options{Package: "server", Task: run, Rounds: c.rounds && c.inRounds(), Promote: c.promotion()})
+	l := rerun.New(c.ctx, rerun.Options{Package: "server", Task: run, Rounds: c.rounds && c.inRounds(), Promote: c.promotion(), Logger: c.p.s.cfg.Logger})
 	if !c.log.CompareAndSwap(nil, l) {
 		return c.log.Load()
 	}
@@ -193,7 +193,7 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 		state.Entries = append(state.Entries, asked.Entry(text))
 	}
 	c.number = state.Round
-	c.log.Store(rerun.New(c.ctx, rerun.Options{Package: "server", ID: state.Call, Rounds: true, Promote: c.promotion(), Earlier: state.Entries, Pending: pending}))
+	c.log.Store(rerun.New(c.ctx, rerun.Options{Package: "server", ID: state.Call, Rounds: true, Promote: c.promotion(), Logger: c.p.s.cfg.Logger, Earlier: state.Entries, Pending: pending}))
 	return nil
 }
 
@@ -281,6 +281,24 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 	}
 	result.RequestState = &sealed
 	return result, nil
+}
+
+// compensate runs the undos that the handler has registered, if the call has failed or the task was
+// cancelled or has expired. Failed says that the outcome is an error. It returns the error of the call
+// in place of err, that of its outcome.
+func (c *Call) compensate(failed bool, err error) error {
+	l := c.log.Load()
+	if l == nil {
+		run, _ := c.Task()
+		if run == nil || !run.Undoes() {
+			return err
+		}
+		l = c.recording() // the handler has registered no undo again
+	}
+	if fault := l.Undo(failed, err); fault != nil {
+		return fault
+	}
+	return err
 }
 
 // invalidRun logs why the run of a handler is not valid, and returns the error for the client.

@@ -464,7 +464,20 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 		pending.BeforeTask(c.beforeTask)
 	}
 	result, err := t.run(ctx, c, arguments)
-	if required, fault := c.end(params.Name, err); required != nil {
+	outcome, err := t.outcome(c, result, err)
+	failed := err != nil
+	if result, ok := outcome.(*mcp.CallToolResult); ok {
+		failed = result.IsError != nil && *result.IsError
+	}
+	if err := c.compensate(failed, err); err != nil {
+		return nil, err
+	}
+	return outcome, nil
+}
+
+// outcome returns the outcome of a call whose function has returned result and err.
+func (t *tool) outcome(c *Call, result *mcp.CallToolResult, err error) (mcp.CallToolOutcome, error) {
+	if required, fault := c.end(t.def.Name, err); required != nil {
 		return required, nil
 	} else if fault != nil {
 		return nil, fault

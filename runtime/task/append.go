@@ -10,6 +10,10 @@ import (
 // other results.
 const KindAnswer byte = 1
 
+// KindUndo is the [Entry].Kind with which work registers that it must undo something if the task
+// fails, is cancelled or expires. The Manager then runs the work again; see [Run.Undoing].
+const KindUndo byte = 5
+
 // addition is an entry that waits to be added to the journal.
 type addition struct {
 	entry    Entry
@@ -106,9 +110,17 @@ func (run *Run) tryEntries(ctx context.Context, batch []*addition) error {
 		r.Durable, r.Reruns = r.Durable.with(entries), 0
 		return run.m.checkJournal(r)
 	}
-	_, done, err := run.replaceLatest(add)
+	r, done, err := run.replaceLatest(add)
 	if !done {
-		_, err = run.tryChange(ctx, add)
+		r, err = run.tryChange(ctx, add)
+	}
+	if err == nil && r.undoes() {
+		run.m.mu.Lock()
+		run.m.noteUndos(run, &r)
+		run.m.mu.Unlock()
+	}
+	if err == nil && r.withdrawn() {
+		run.m.withdrawn(run, &r) // so that the work begins nothing else
 	}
 	return err
 }

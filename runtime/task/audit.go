@@ -134,7 +134,8 @@ func (a *audit) recovered(r *Record) {
 }
 
 func (a *audit) moved(from mcp.TaskStatus, r *Record) {
-	switch r.Status {
+	to := r.shown()
+	switch to {
 	case mcp.TaskStatusCompleted:
 		a.nCompleted.Add(1)
 	case mcp.TaskStatusFailed:
@@ -142,7 +143,7 @@ func (a *audit) moved(from mcp.TaskStatus, r *Record) {
 	case mcp.TaskStatusCancelled:
 		a.nCancelled.Add(1)
 	}
-	a.emit(slog.LevelInfo, Event{Kind: EventMoved, Principal: r.Owner, Task: r.ID, Method: r.Method, From: from, To: r.Status})
+	a.emit(slog.LevelInfo, Event{Kind: EventMoved, Principal: r.Owner, Task: r.ID, Method: r.Method, From: from, To: to})
 }
 
 func (a *audit) read(r *Record, method string) {

@@ -42,6 +42,7 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 	// The Manager's lifetime does not bound the sweep: the Manager must learn which tasks were
 	// dropped.
 	m.checkClock()
+	again := m.undoExpired()
 	dropped, next, err := m.store.sweep(m.earlier(), sweepBatch)
 	for i := range dropped {
 		m.handleExpired(&dropped[i])
@@ -51,8 +52,10 @@ func (m *Manager) sweepOnce() (pause time.Duration) {
 		next = m.earlier().Add(time.Second)
 	}
 	sweepAt := m.earlier().Add(maxSweepInterval)
-	if !next.IsZero() && next.Before(sweepAt) {
-		sweepAt = next
+	for _, at := range []time.Time{next, again} {
+		if !at.IsZero() && at.Before(sweepAt) {
+			sweepAt = at
+		}
 	}
 	m.mu.Lock()
 	if m.nextSweep.IsZero() || sweepAt.Before(m.nextSweep) {
@@ -124,6 +127,9 @@ func (m *Manager) handleExpired(r *Record) {
 		m.expireRun(run)
 	} else if m.fleet == nil {
 		m.limits.dropTaskWithoutWork(r)
+	}
+	if r.undoes() {
+		m.cfg.Logger.Error("compensations not run", "task", r.ID, "error", ErrExpired)
 	}
 	m.audit.expired(r)
 }

@@ -45,7 +45,7 @@ func (m *Manager) update(ctx context.Context, id string, answer func(q *InputReq
 	var answered []uint64
 	_, err := m.change(ctx, id, func(r *Record) error {
 		answered = answered[:0]
-		if r.terminal() {
+		if r.terminal() || r.withdrawn() {
 			return errUnchanged
 		}
 		requests := r.InputRequests

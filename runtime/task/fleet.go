@@ -387,8 +387,8 @@ func (f *fleet) inspect(id string) bool {
 		f.mu.Unlock()
 		return true
 	}
-	differs := each.revision == 0 || each.status != r.Status || each.seen != r.view()
-	moved := each.revision != 0 && each.status != r.Status
+	differs := each.revision == 0 || each.status != r.shown() || each.seen != r.view()
+	moved := each.revision != 0 && each.status != r.shown()
 	each.set(&r)
 	f.mu.Unlock()
 	if moved && run != nil && !m.cfg.Quiet {
@@ -402,7 +402,7 @@ func (f *fleet) inspect(id string) bool {
 
 // set sets the record that was seen last.
 func (each *followed) set(r *Record) {
-	each.revision, each.status, each.seen = r.Revision, r.Status, r.view()
+	each.revision, each.status, each.seen = r.Revision, r.shown(), r.view()
 }
 
 // note sets the record that was seen last to one that this member has written.
@@ -439,6 +439,9 @@ func (m *Manager) inspectRun(run *Run, r *Record) {
 	default:
 		if r.Reruns == 0 {
 			m.scheduler.acquitted(run)
+		}
+		if r.withdrawn() && !r.parked() {
+			m.withdrawn(run, r)
 		}
 		m.recheck(r)
 	}
@@ -521,7 +524,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 	}()
 	workers := make(chan struct{}, recoveryWorkers)
 	adopt := func(r Record) {
-		if r.expired(f.m.earlier()) {
+		if now := f.m.earlier(); r.expired(now) && !r.Retained(now) {
 			return
 		}
 		if r.terminal() {

@@ -197,6 +197,9 @@ func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number ui
 	fresh := run.lastInputRequest
 	run.mu.Unlock()
 	r, err = run.change(ctx, func(r *Record) error {
+		if r.withdrawn() {
+			return ErrCancelled
+		}
 		if earlier := r.inputRequestByKey(q); earlier != nil {
 			number = earlier.Number
 			return errUnchanged

@@ -52,6 +52,7 @@ func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []In
 	case r.Durable == nil:
 		return nil, nil, nil
 	}
+	run.setUndo(&r)
 	if r.Durable.Recorded > 0 {
 		if entries, err = run.m.store.journal(ctx, run.id); err != nil {
 			return nil, nil, run.m.logFault("read journal", err)

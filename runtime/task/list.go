@@ -45,6 +45,7 @@ func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []m
 	tasks = make([]mcp.Task, 0, len(records))
 	for i := range records {
 		if !records[i].expired(now) {
+			records[i].show()
 			m.explain(&records[i])
 			tasks = append(tasks, records[i].Task())
 		}

@@ -52,6 +52,7 @@ type Manager struct {
 	mu        sync.Mutex
 	closed    bool
 	runs      map[string]*Run           // work in this process, by task id, parked work included
+	undoable  map[string]*Run           // those that must undo something if the task expires
 	claims    map[inputRequestID]*claim // input requests that are being delivered
 	nextSweep time.Time                 // zero if no sweep is scheduled
 	resting   int                       // number of runs that rest
@@ -90,6 +91,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		sweepSooner: make(chan struct{}, 1),
 		limits:      limiter{limits: cfg.Limits, principals: map[string]*usage{}},
 		runs:        map[string]*Run{},
+		undoable:    map[string]*Run{},
 		claims:      map[inputRequestID]*claim{},
 	}
 	m.store = safeStore{cfg.Store, &m.outage}
@@ -203,6 +205,7 @@ func (m *Manager) read(ctx context.Context, principal, id string, r *Record) err
 		err = ErrExpired
 	}
 	if err == nil {
+		r.show()
 		m.explain(r)
 	}
 	return m.logFault("read task", err)
@@ -233,7 +236,7 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 		if err := m.store.get(ctx, id, &r); err != nil {
 			return r, m.logFault("read task", err)
 		}
-		from, parked, seen := r.Status, r.parked(), r.view()
+		from, parked, seen := r.standing(), r.parked(), r.view()
 		if err := f(&r); err == errUnchanged {
 			m.recheck(&r)
 			return r, nil
@@ -241,7 +244,7 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 			return r, err
 		}
 		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
-			if err == nil && r.Status == from && r.view() != seen { // afterChange reports another status
+			if err == nil && r.shown() == from.shown && r.view() != seen { // afterChange reports another status
 				m.watches.notify(id)
 			}
 			if err == nil && parked && !r.parked() {
@@ -252,12 +255,12 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 	}
 }
 
-// replace stores r in place of the record that was read, whose status was from. It then sets r to
+// replace stores r in place of the record that was read, whose standing was from. It then sets r to
 // the stored record. Updated and Bytes of r must be those of the record that was read. replace
 // fails with ErrConflict if the record has been written in between, and otherwise like change.
-func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
-	if Terminal(from) || r.Status != from && !Legal(from, r.Status) {
-		return &MoveError{from, r.Status}
+func (m *Manager) replace(from standing, r *Record) error {
+	if Terminal(from.status) || r.Status != from.status && !Legal(from.status, r.Status) {
+		return &MoveError{from.status, r.Status}
 	}
 	run := m.findRun(r.ID) // before the write, after which the work may return
 	if run != nil {
@@ -296,7 +299,7 @@ func (m *Manager) replace(from mcp.TaskStatus, r *Record) error {
 			run.setLatest(r)
 		}
 	}
-	m.afterChange(run, from, r, reserved)
+	m.afterChange(run, from.shown, r, reserved)
 	return nil
 }
 
@@ -330,7 +333,7 @@ func (run *Run) replaceLatest(f func(r *Record) error) (r Record, done bool, err
 	if f(&r) != nil {
 		return r, false, nil
 	}
-	err = run.m.replace(latest.Status, &r)
+	err = run.m.replace(latest.standing(), &r)
 	_, move := errors.AsType[*MoveError](err)
 	_, limit := errors.AsType[*LimitError](err)
 	return r, !move && !limit && !errors.Is(err, ErrConflict), err
@@ -367,10 +370,11 @@ func (m *Manager) laterThan(t time.Time) time.Time {
 }
 
 // afterChange applies the consequences of a stored change: it counts the bytes, audits a move and
-// notifies the requestor. The earlier status is from, and reserved is the number of bytes that
+// notifies the requestor. The status that it has seen before is from, and reserved is the number of bytes that
 // replace reserved for r.
 func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
-	if r.Status != from {
+	to := r.shown()
+	if to != from {
 		defer m.watches.notify(r.ID)
 	}
 	if run == nil { // the Manager is closed and did not wait for the work
@@ -380,14 +384,14 @@ func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved
 		// of date. A terminal status is never out of date.
 		return
 	}
-	if r.Status == from {
+	if to == from {
 		return
 	}
 	m.audit.moved(from, r)
 	if run == nil || m.cfg.Quiet {
 		return
 	}
-	if r.Status == mcp.TaskStatusCancelled {
+	if to == mcp.TaskStatusCancelled {
 		// The requestor of the work may be slow, and the cancelling requestor must not wait for it.
 		state := *r
 		m.spawn(func() { run.notifyStatus(&state) }) // ends within statusTimeout
@@ -465,15 +469,27 @@ func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error
 		run.pauseProgress()
 		defer run.unpauseProgress()
 	}
+	parked := false
 	r, err := m.change(ctx, id, func(r *Record) error {
-		r.setTerminal(mcp.TaskStatusCancelled, message)
-		r.Error = cancelledError
+		parked = r.parked()
+		switch {
+		case r.withdrawn():
+			return &MoveError{mcp.TaskStatusCancelled, mcp.TaskStatusCancelled}
+		case r.undoes():
+			r.withdraw(UndoCancelled, m.now(), message)
+		default:
+			r.setCancelled(message)
+		}
 		return nil
 	})
 	if err != nil {
 		return r, err
 	}
-	if run != nil {
+	switch {
+	case run == nil || parked && r.withdrawn(): // change runs the work
+	case r.withdrawn():
+		m.withdrawn(run, &r)
+	default:
 		run.abortProgress()
 		run.endContext(ErrCancelled)
 		if run.shelved.Load() {
@@ -489,7 +505,7 @@ func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
 	r.Params, r.InputRequests, r.Progress = nil, nil, nil
 	r.Phase, r.Lost = PhaseRunning, nil
-	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked) {
+	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked || d.Undo != UndoNone) {
 		r.Durable = &Durable{Version: d.Version, LastInput: d.LastInput}
 	}
 }

@@ -12,8 +12,9 @@ import (
 )
 
 // publish stores the outcome of a task, and tries again while the store fails. It drops the outcome if
-// the task is already terminal, has been dropped or has expired.
-func (m *Manager) publish(run *Run, end finalState) {
+// the task is already terminal, has been dropped or has expired. It fails with errUndo as storeOutcome
+// does, and with no other error that the caller must handle.
+func (m *Manager) publish(run *Run, end finalState) error {
 	run.finishProgress()
 	failing := false
 	err := m.persist(context.Background(), run, func() error {
@@ -35,18 +36,26 @@ func (m *Manager) publish(run *Run, end finalState) {
 	if failing {
 		m.unstored.Add(-1)
 	}
-	if err == nil || errors.Is(err, ErrNotFound) || err == run.over() {
-		return
+	if err == nil || errors.Is(err, ErrNotFound) || err == run.over() || err == errUndo {
+		return err
 	}
 	if _, illegal := errors.AsType[*MoveError](err); !illegal { // a status that a Manager never writes
 		m.lostOutcomes.Add(1)
 	}
 	m.cfg.Logger.Error("task outcome lost", "task", run.id, "error", err)
+	return err
 }
 
-// storeOutcome stores an outcome in the record of a task, unless the record is already terminal.
+// errUndo reports that the work must undo what it has done, and does not know it.
+var errUndo = errors.New("task: the work has to run again to undo what it has done")
+
+// storeOutcome stores an outcome in the record of a task, unless the record is already terminal. It
+// fails with errUndo if the task was cancelled or has expired just before, and must be undone.
 func (m *Manager) storeOutcome(run *Run, end finalState) error {
 	_, done, err := run.replaceLatest(func(r *Record) error {
+		if why, _ := run.Undoing(); r.undo() != why {
+			return errUnchanged // see below
+		}
 		r.setOutcome(end.status, end.message, end.out)
 		return nil
 	})
@@ -71,7 +80,10 @@ func (m *Manager) storeOutcome(run *Run, end finalState) error {
 			m.limits.commit(&run.usage, &r, 0)
 			return nil
 		}
-		from := r.Status
+		if why, _ := run.Undoing(); r.undo() != why {
+			return errUndo
+		}
+		from := r.standing()
 		r.setOutcome(end.status, end.message, end.out)
 		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
 			return err
@@ -131,8 +143,13 @@ func failedState(e *jsonrpc.Error) finalState {
 	return finalState{mcp.TaskStatusFailed, e.Message, Outcome{Error: e}}
 }
 
-// setOutcome makes a record terminal, with the given outcome.
+// setOutcome makes a record terminal, with the given outcome. A task that was cancelled or has expired
+// stays so.
 func (r *Record) setOutcome(status mcp.TaskStatus, message string, out Outcome) {
+	if r.withdrawn() {
+		r.setCancelled(r.StatusMessage)
+		return
+	}
 	r.setTerminal(status, statusText(message))
 	r.Result, r.Error = out.Result, nil
 	if out.Error != nil {

@@ -50,6 +50,9 @@ func (m *Manager) park(run *Run) Work {
 	}
 	// If the write fails, resume finds out what to do.
 	run.change(context.Background(), func(r *Record) error {
+		if why, _ := run.Undoing(); r.undo() != why { // since the work has begun
+			return errUnchanged
+		}
 		if r.terminal() || r.Durable == nil || r.anyAnswered(inputs) || !wake.IsZero() && !wake.After(m.now()) {
 			return errUnchanged
 		}
@@ -80,6 +83,9 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 	for m.renew(run) && !run.lost.Load() {
 		var err error
 		r, err = run.tryChange(context.Background(), func(r *Record) error {
+			if m.expireUndo(r) {
+				return nil
+			}
 			if r.terminal() || !r.due(m.now()) {
 				return errUnchanged
 			}
@@ -106,6 +112,7 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 		case r.parked():
 			wake = r.Durable.Wake
 		default:
+			run.setUndo(&r)
 			work, err = m.recoveredWork(r)
 			boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
 			switch {
@@ -126,6 +133,9 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 			}
 			run.shelved.Store(false)
 			m.limits.setRequest(&run.usage, int64(len(r.Params)))
+			if r.withdrawn() {
+				run.abortProgress()
+			}
 			m.mu.Lock()
 			run.wakePending = false // set by the change above
 			m.mu.Unlock()
@@ -146,6 +156,9 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 func (m *Manager) failParked(run *Run, message string) {
 	defer m.removeRun(run)
 	m.limits.workReturned(&run.usage)
+	if run.Undoes() {
+		m.cfg.Logger.Error("compensations not run", "task", run.id, "error", message)
+	}
 	m.publish(run, failedState(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}))
 }
 

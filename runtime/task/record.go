@@ -129,7 +129,23 @@ type Durable struct {
 	// Wake is when parked work runs again without an answer. It is zero if the work is not parked,
 	// or waits for answers alone.
 	Wake time.Time
+	// Undos is the number of entries of the kind [KindUndo]. It is 0 once the task is terminal.
+	Undos int
+	// Undo says why the work undoes what it has done, and UndoSince since when. Until it has done so,
+	// the Status is not terminal. If the task was cancelled or has expired, requestors see it as such.
+	Undo      Undo
+	UndoSince time.Time
 }
+
+// Undo says why restartable work undoes what it has done.
+type Undo uint8
+
+const (
+	UndoNone      Undo = iota // it does not
+	UndoFailed                // it has failed
+	UndoCancelled             // the task was cancelled
+	UndoExpired               // the task has expired
+)
 
 // Entry is a result that the work of a task has recorded. It is known by its branch, its kind, its
 // key and, among equal keys, its occurrence. Its contents belong to the work.
@@ -255,6 +271,9 @@ func (d *Durable) with(entries []Entry) *Durable {
 	more.Entries = entries
 	more.Recorded += len(entries)
 	for i := range entries {
+		if entries[i].Kind == KindUndo {
+			more.Undos++
+		}
 		more.RecordedBytes += entryOverhead + int64(len(entries[i].Branch)+len(entries[i].Key)+len(entries[i].Result))
 	}
 	return &more
@@ -282,7 +301,7 @@ func (r Record) Brief() Record {
 
 // Task returns the task as the protocol represents it.
 func (r *Record) Task() mcp.Task {
-	t := mcp.Task{TaskID: r.ID, Status: r.Status, CreatedAt: formatTime(r.Created)}
+	t := mcp.Task{TaskID: r.ID, Status: r.shown(), CreatedAt: formatTime(r.Created)}
 	if t.LastUpdatedAt = t.CreatedAt; !r.Updated.Equal(r.Created) {
 		t.LastUpdatedAt = formatTime(r.Updated)
 	}

@@ -75,7 +75,7 @@ func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	}
 	m.steady.begin(latest, time.Since(m.started))
 	for _, r := range late {
-		if !r.expired(m.earlier()) {
+		if now := m.earlier(); !r.expired(now) || r.Retained(now) {
 			if err := m.recoverScanned(ctx, r, briefs); err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		return err
 	}
 	run.preparing, run.changed = true, changed
-	from := m.prepareClaim(run, &r)
+	from, expired := m.prepareClaim(run, &r), false
 	r, err = m.change(ctx, r.ID, func(r *Record) error {
 		m.markNew(r)
 		if err := run.take(r, from); err != nil {
@@ -156,6 +156,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		if died {
 			m.countDeath(r, from.Member)
 		}
+		expired = m.expireUndo(r)
 		switch {
 		case r.Durable == nil || r.Phase == PhaseDoomed:
 		case work != nil && !m.suspected(r) && !m.crowded(r):
@@ -163,7 +164,7 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		case r.Begun():
 			r.Phase = PhaseSuspended
 		}
-		if m.fleet == nil && r.InputRequests == nil && r.Phase == before.Phase && r.Reruns == before.Reruns {
+		if m.fleet == nil && r.InputRequests == nil && r.Phase == before.Phase && r.Reruns == before.Reruns && !expired {
 			return errUnchanged
 		}
 		// The work that waited for the answers to these input requests has ended with its process.
@@ -177,6 +178,10 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		return err
 	}
 	run.preparing = false
+	run.setUndo(&r)
+	if r.withdrawn() {
+		run.abortProgress()
+	}
 	run.endClaiming()
 	m.audit.recovered(&r)
 	if work == nil {
@@ -254,7 +259,10 @@ func (m *Manager) failUnrecoverable(ctx context.Context, r *Record, message stri
 		m.limits.addHeld(&run.usage)
 	}
 	m.limits.workReturned(&run.usage)
-	from := r.Status
+	from := r.standing()
+	if r.undoes() {
+		m.cfg.Logger.Error("compensations not run", "task", r.ID, "error", message)
+	}
 	r.setOutcome(mcp.TaskStatusFailed, message, Outcome{Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}})
 	err = m.replace(from, r)
 	if _, illegal := errors.AsType[*MoveError](err); illegal || errors.Is(err, ErrCorrupt) {

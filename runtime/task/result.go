@@ -90,12 +90,13 @@ func (m *Manager) wait(ctx context.Context, r *Record, via Requestor) error {
 		if err != nil && both.Err() != nil {
 			return both.Cause()
 		}
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, ErrNotFound) || err == nil && r.undo() == UndoExpired {
 			return ErrExpired // only expired tasks are dropped
 		}
 		if err != nil {
 			return err
 		}
+		r.show()
 	}
 	if attended {
 		m.fleet.drain(both, r.ID)

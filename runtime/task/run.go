@@ -79,6 +79,10 @@ type Run struct {
 	// redelivery ends when an input request needs another waiter. It is nil until a waiter uses it.
 	redelivery *lazyctx.Cancellable
 
+	undo      Undo        // what this execution of the work undoes, and since when; see [Run.Undoing]
+	undoSince time.Time   // guarded by mu, as undo is
+	undoes    atomic.Bool // the record has entries of KindUndo
+
 	// wake is when the run rests until, in microseconds since 1970, and wakeIndex is its place in
 	// the Manager's wakes; -1 if it has none. These fields are guarded by the Manager's mu.
 	wake        int64
@@ -149,6 +153,7 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 		m.fleet.follow(r.ID)
 	}
 	m.runs[r.ID] = run
+	m.noteUndos(run, r)
 	m.group.Add(1)
 	return run, nil
 }
@@ -200,6 +205,9 @@ func (m *Manager) removeRun(run *Run) {
 	m.scheduler.endTrial(run)
 	m.mu.Lock()
 	delete(m.runs, run.id)
+	if m.undoable[run.id] == run {
+		delete(m.undoable, run.id)
+	}
 	m.checkIdle()
 	m.mu.Unlock()
 	if m.fleet != nil {
@@ -249,10 +257,17 @@ func (m *Manager) runWork(run *Run, work Work, t *ticket) {
 	err := boundary.ErrGoexit // stays so if the work calls runtime.Goexit
 	defer func() {
 		t.release()
-		if work == nil { // parked
+		if work == nil { // parked, or runs again
 			return
 		}
-		defer m.removeRun(run)
+		again := false
+		defer func() {
+			if again {
+				m.runAgain(run)
+			} else {
+				m.removeRun(run)
+			}
+		}()
 		if err == boundary.ErrGoexit {
 			end = finalStateOf(run, nil, err)
 		}
@@ -264,12 +279,21 @@ func (m *Manager) runWork(run *Run, work Work, t *ticket) {
 			run.suspend()
 			return
 		}
-		m.publish(run, end)
+		again = m.publish(run, end) == errUndo
+		if run.Undoes() && run.expires != 0 {
+			m.scheduleSweep(time.UnixMicro(run.expires)) // which may have passed
+		}
 	}()
 	for {
 		result, failure := callWork(run.ctx.Load(), run, work)
 		w := run.waits.Load()
 		w.stop()
+		if cause := run.ending(); run.Undoes() && (cause == ErrCancelled || cause == ErrExpired) {
+			boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
+			work = nil // see above
+			m.runAgain(run)
+			return
+		}
 		if _, _, waiting := w.awaited(); waiting && errors.Is(failure, ErrParked) {
 			if work = m.park(run); work == nil {
 				return

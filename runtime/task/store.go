@@ -80,8 +80,9 @@ type Store interface {
 	List(ctx context.Context, owner string, after uint64, limit int) ([]Record, error)
 
 	// Sweep drops at most limit tasks that have expired at now, in the order of their expiry, and
-	// returns their briefs. It wakes their waiters. Next is the time at which the first of the
-	// remaining tasks expires, or the zero time if none ever does.
+	// returns their briefs. It wakes their waiters. It leaves out tasks for which [Record.Retained]
+	// reports true; a later Sweep drops them. Next is the time at which the first of the remaining
+	// tasks expires, apart from those, or the zero time if none ever does.
 	Sweep(ctx context.Context, now time.Time, limit int) (dropped []Record, next time.Time, err error)
 
 	// Scan iterates over the briefs of all tasks in no particular order. It yields each task that

@@ -179,7 +179,7 @@ func (run *Run) Sleep(ctx context.Context, until time.Time) error {
 
 // checkExpiry logs a warning if the task expires before a long sleep ends.
 func (run *Run) checkExpiry(ctx context.Context, until time.Time) {
-	if until.Sub(run.m.now()) < maxSweepInterval {
+	if why, _ := run.Undoing(); why != UndoNone || until.Sub(run.m.now()) < maxSweepInterval {
 		return
 	}
 	var r Record

@@ -104,7 +104,7 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	if to.ID == "" && run != nil {
 		to.ID = run.ID()
 	}
-	o := rerun.Options{Package: "embed", Task: run, Rounds: c.plain}
+	o := rerun.Options{Package: "embed", Task: run, Rounds: c.plain, Logger: e.logger()}
 	if c.plain && c.tool.Restartable {
 		o.Promote = c.pending.Promote
 	}
@@ -116,7 +116,10 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	result, err := c.rounds(to)
 	c.ended.Store(true)
 	if _, _, fault := c.log.End(); fault != nil {
-		return nil, c.invalid(name, fault)
+		err = c.invalid(name, fault)
+	}
+	if fault := c.log.Undo(err != nil || isError(result), err); fault != nil {
+		err = fault
 	}
 	if err != nil {
 		return nil, err

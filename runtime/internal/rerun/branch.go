@@ -211,8 +211,18 @@ func (b *branch) refusal(e *Entry) error {
 	case l.ended:
 		return l.errEnded()
 	}
-	if err := l.ending(method); err != nil {
-		return err
+	if l.undoing != task.UndoNone {
+		if e.Kind == KindUndo && !b.suspended {
+			return nil // of something that an earlier run has recorded
+		}
+		b.suspended = true
+		return l.errUndoing()
+	}
+	// The undos of a call that is not durable run after its end.
+	if durable := l.task != nil && l.task.Durable(); e.Kind != KindUndo || durable {
+		if err := l.ending(method); err != nil {
+			return err
+		}
 	}
 	// Other branches of a plain call add their input requests to the round.
 	joins := e.Kind == KindInput && l.task == nil

@@ -44,6 +44,18 @@
 // returned, even if the context has ended: otherwise the run would look as if it did not ask for
 // them. In a round, branches that have not ended it yet may add their input requests to it.
 //
+// # Undos
+//
+// A handler registers undos with [Log.Compensate]. The registration is an operation, and its outcome
+// is a number that orders the undos of all branches. If the call fails, [Log.Undo] runs them after the
+// handler has returned. In a durable task, the record of the task says first that it does
+// ([task.Durable].Undo), and the journal gets the end of each undo. A run of the handler that begins
+// after that, in a later process or because the task was cancelled or has expired, only registers the
+// undos: it gets what was recorded, and a new operation fails. A registration that is new is accepted
+// until then, because the operation before it is recorded.
+//
+// # The end of a run
+//
 // End waits for the steps of a suspended run that are still running. When it has returned, nothing
 // is recorded: a step that outlives its run would otherwise record an outcome that the next run has
 // recorded, too.

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -22,6 +25,8 @@ const (
 	KindStep    Kind = 2 // the outcome of a step
 	KindSleep   Kind = 3 // the time at which a sleep ends
 	KindGivenUp Kind = 4 // why the handler has given up a sleep, which has an entry of its own
+	KindUndo    Kind = 5 // the number of a registered undo; equals [task.KindUndo]
+	KindUndone  Kind = 6 // how an undo has ended, which has an entry of its own
 )
 
 // ID identifies a recorded outcome among those of one call.
@@ -56,6 +61,8 @@ func (e *Entry) String() string {
 		text = fmt.Sprintf("step %q", e.Key)
 	case KindSleep, KindGivenUp:
 		text = fmt.Sprintf("sleep %q", e.Key)
+	case KindUndo, KindUndone:
+		text = fmt.Sprintf("compensation %q", e.Key)
 	}
 	if e.Occurrence > 1 {
 		text = fmt.Sprintf("%s (occurrence %d)", text, e.Occurrence)
@@ -72,6 +79,9 @@ type Options struct {
 
 	// Task is the task that the call runs as, or nil for a plain call.
 	Task *task.Run
+
+	// Logger gets failures of undos; nil stands for the default of package boundary.
+	Logger *slog.Logger
 
 	// ID identifies a plain call in all of its runs. By default, it is random.
 	ID string
@@ -94,6 +104,7 @@ type Log struct {
 	ctx    context.Context // of the call; it ends with the execution
 	pkg    string
 	id     string
+	log    *slog.Logger
 	rounds bool  // input requests of a plain call end the run
 	err    error // why the journal of the task cannot be read, or nil
 	// promote is [Options].Promote.
@@ -130,6 +141,11 @@ type Log struct {
 	flushed    chan struct{} // closed when closed and recording is 0; nil if it was 0
 	// interrupted is set when an operation has failed because the Manager of the task closes.
 	interrupted bool
+
+	undos    []*undo   // that this run has registered
+	lastUndo int       // number of the latest undo of all runs
+	undoing  task.Undo // why this run only registers the undos that are to run
+	since    time.Time // since when, if undoing is set
 }
 
 type recorded struct {
@@ -140,12 +156,13 @@ type recorded struct {
 // New returns the log of a run of the handler of the call with context ctx. In a durable task, it
 // reads the journal. If that fails, the methods of the Log return the error.
 func New(ctx context.Context, o Options) *Log {
-	l := &Log{ctx: ctx, pkg: o.Package, id: o.ID, task: o.Task}
+	l := &Log{ctx: ctx, pkg: o.Package, id: o.ID, task: o.Task, log: boundary.Logger(o.Logger)}
 	l.top.log = l
 	switch {
 	case o.Task != nil:
 		var earlier []Entry
 		earlier, l.pending, l.id, l.err = readJournal(ctx, o.Task)
+		l.undoing, l.since = o.Task.Undoing()
 		l.replay(earlier)
 		return l
 	case o.Rounds:
@@ -172,6 +189,10 @@ func (l *Log) replay(earlier []Entry) {
 			continue
 		}
 		l.legacy = l.legacy || e.Position == 0
+		if e.Kind == KindUndo {
+			number, _ := strconv.Atoi(string(e.Result)) // Compensate reports an error
+			l.lastUndo = max(l.lastUndo, number)
+		}
 		if n := len(l.recorded); n > 0 {
 			before := &l.recorded[n-1]
 			sorted = sorted && (before.Branch < e.Branch || before.Branch == e.Branch && before.Position <= e.Position)
@@ -437,7 +458,7 @@ func (l *Log) wait() error {
 func (l *Log) BeforeTask(promote func(entries []task.Entry) *task.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.rounds || len(l.open) > 0 {
+	if !l.rounds || len(l.open) > 0 || l.closed {
 		return
 	}
 	entries := make([]task.Entry, 0, 1+len(l.entries))

@@ -55,7 +55,7 @@ func (l *Log) sleepUntil(ctx context.Context, name string, f func() time.Time) (
 		return time.Time{}, err
 	}
 	until, err := l.sleep(ctx, e, found.Result)
-	if _, required := err.(*InputRequiredError); required {
+	if _, required := err.(*InputRequiredError); required || err != nil && l.undoing != task.UndoNone {
 		b.suspend()
 	}
 	return until, err
@@ -104,6 +104,9 @@ func (l *Log) sleep(ctx context.Context, e *Entry, times json.RawMessage) (until
 	until, limited, err := parseSleep(times)
 	if err != nil {
 		return until, l.faultf("%s: damaged entry: %w", e, err)
+	}
+	if l.undoing != task.UndoNone && until.After(l.since) { // as if it had not begun
+		return until, l.errUndoing()
 	}
 	err = l.waitUntil(ctx, until)
 	switch {

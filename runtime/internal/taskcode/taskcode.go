@@ -30,11 +30,14 @@ const (
 	formatPlain  = 1
 	formatLabels = 2 // Labels follow at the end
 	formatPhase  = 3 // Phase and Lost follow after that
+	formatUndo   = 4 // Undos, Undo and UndoSince of Durable follow after that
 )
 
 // headFormat returns the version of the encoding of a record.
 func headFormat(r *task.Record) byte {
 	switch {
+	case Undoes(r):
+		return formatUndo
 	case Phased(r):
 		return formatPhase
 	case len(r.Labels) > 0:
@@ -45,6 +48,12 @@ func headFormat(r *task.Record) byte {
 
 // Phased reports whether the head of a record has a Phase or Lost, which earlier versions cannot read.
 func Phased(r *task.Record) bool { return r.Phase != task.PhaseRunning || len(r.Lost) > 0 }
+
+// Undoes reports whether the head of a record says that the work must undo something, which earlier
+// versions cannot read.
+func Undoes(r *task.Record) bool {
+	return r.Durable != nil && (r.Durable.Undos != 0 || r.Durable.Undo != task.UndoNone)
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -116,6 +125,10 @@ func AppendHead(dst, key []byte, r *task.Record) []byte {
 		}
 		if format >= formatPhase {
 			b = appendTexts(append(b, byte(r.Phase)), r.Lost)
+		}
+		if format >= formatUndo {
+			b = binary.AppendUvarint(b, uint64(r.Durable.Undos))
+			b = appendTime(append(b, byte(r.Durable.Undo)), r.Durable.UndoSince)
 		}
 		return b
 	})
@@ -350,7 +363,7 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 func decodeHead(key, head []byte) (r task.Record, err error) {
 	p := parser{rest: head}
 	format := p.byte()
-	if format < formatPlain || format > formatPhase {
+	if format < formatPlain || format > formatUndo {
 		return r, ErrDamaged
 	}
 	flags := p.byte()
@@ -403,6 +416,13 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 	if format >= formatPhase {
 		r.Phase, r.Lost = task.Phase(p.byte()), p.texts()
 		p.failed = p.failed || r.Phase > task.PhaseDoomed
+	}
+	if format >= formatUndo {
+		if r.Durable == nil {
+			return r, ErrDamaged
+		}
+		r.Durable.Undos, r.Durable.Undo, r.Durable.UndoSince = int(p.uint()), task.Undo(p.byte()), p.time()
+		p.failed = p.failed || r.Durable.Undos < 0 || r.Durable.Undo > task.UndoExpired || !Undoes(&r)
 	}
 	return r, p.end()
 }

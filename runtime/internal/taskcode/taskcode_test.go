@@ -36,7 +36,9 @@ func FuzzDecode(f *testing.F) {
 	unrecorded.Durable = &task.Durable{Version: "v"}
 	labelled := durable
 	labelled.Labels = []string{"gpu", "region=eu"}
-	for _, r := range []*task.Record{&r, &durable, &unrecorded, &labelled, {}} {
+	undoing := labelled
+	undoing.Durable = &task.Durable{Version: "v", Recorded: 2, Undos: 1, Undo: task.UndoExpired, UndoSince: at}
+	for _, r := range []*task.Record{&r, &durable, &unrecorded, &labelled, &undoing, {}} {
 		value, payload := encode(r)
 		f.Add(value)
 		f.Add(payload)

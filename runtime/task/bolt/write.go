@@ -386,9 +386,15 @@ func expiryOf(key []byte) time.Time {
 // sweep drops at most limit tasks that have expired at now. It returns their briefs and when the
 // next task expires.
 func (b buckets) sweep(now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
+	var retained []byte // the key of the latest task that is left out
 	for {
 		// A new cursor each time: deleting from the bucket invalidates it.
-		first, _ := b.expiry.Cursor().First()
+		cursor := b.expiry.Cursor()
+		first, _ := cursor.First()
+		if retained != nil {
+			cursor.Seek(retained)
+			first, _ = cursor.Next()
+		}
 		if first == nil {
 			return dropped, time.Time{}, nil
 		}
@@ -400,6 +406,10 @@ func (b buckets) sweep(now time.Time, limit int) (dropped []task.Record, next ti
 		r, err := b.brief(key)
 		if err != nil {
 			return nil, next, err
+		}
+		if r.Retained(now) {
+			retained = first
+			continue
 		}
 		err = errors.Join(b.expiry.Delete(first), b.tasks.Delete(key), b.ids.Delete([]byte(r.ID)), b.owners.Delete(ownerKey(r.Owner, r.Seq)), b.dropJournal(key, r.Durable))
 		if err != nil {

@@ -106,6 +106,7 @@ const (
 	format       = 2
 	formatLabels = 3 // the head has labels
 	formatPhase  = 4 // the head has a phase; see taskcode.Phased
+	formatUndo   = 5 // the head says that the work must undo something; see taskcode.Undoes
 )
 
 // recordKey returns the key of a record for package taskcode.
@@ -117,6 +118,8 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	head := taskcode.AppendHead(nil, key, &s.record)
 	b := make([]byte, 4, 128+len(head)+len(body)+maxTail)
 	switch {
+	case taskcode.Undoes(&s.record):
+		b = append(b, formatUndo)
 	case taskcode.Phased(&s.record):
 		b = append(b, formatPhase)
 	case len(s.record.Labels) > 0:
@@ -192,8 +195,8 @@ func decode(m *message) (*stored, error) {
 	}
 	p := parser{rest: m.Data[4:]}
 	version := p.cut(1)[0]
-	if version < 1 || version > formatPhase {
-		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatPhase)
+	if version < 1 || version > formatUndo {
+		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatUndo)
 	}
 	s := &stored{seq: m.Seq}
 	copy(s.write[:], p.cut(8))

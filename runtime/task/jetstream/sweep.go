@@ -142,7 +142,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []
 		}
 		briefs := make([]*task.Record, len(expired))
 		err := parallel(len(expired), readers, func(n int) (err error) {
-			briefs[n], err = s.drop(ctx, &expired[n])
+			briefs[n], err = s.drop(ctx, &expired[n], now)
 			return err
 		})
 		for _, r := range briefs {
@@ -156,9 +156,9 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []
 	}
 }
 
-// drop drops a task that has expired, and returns its brief. It returns nil if another call has
-// dropped the task.
-func (s *Store) drop(ctx context.Context, d *due) (*task.Record, error) {
+// drop drops a task that has expired at now, and returns its brief. It returns nil if another call has
+// dropped the task, or if the task is retained: then the entry stays for later calls.
+func (s *Store) drop(ctx context.Context, d *due, now time.Time) (*task.Record, error) {
 	if !validID(d.id) {
 		return nil, nil
 	}
@@ -174,6 +174,9 @@ func (s *Store) drop(ctx context.Context, d *due) (*task.Record, error) {
 				return nil, s.hint(at)
 			}
 			return nil, s.forget(ctx, at, d)
+		}
+		if r.record.Retained(now) {
+			return nil, nil
 		}
 		existed := false
 		err = s.retry(ctx, "drop task", func(ctx context.Context) (err error) {

@@ -270,6 +270,12 @@ func (s *Store) drop(now time.Time, limit int, dropped []*entry) (_ []*entry, ne
 		return dropped, time.Time{}, task.ErrClosed
 	}
 	limit += len(dropped)
+	var retained []*entry
+	defer func() {
+		for _, e := range retained {
+			s.expiry.add(e)
+		}
+	}()
 	for s.expiry.len > 0 {
 		e := s.expiry.at(0).entry
 		next = e.Expires()
@@ -277,6 +283,10 @@ func (s *Store) drop(now time.Time, limit int, dropped []*entry) (_ []*entry, ne
 			return dropped, next, nil
 		}
 		s.expiry.removeFirst()
+		if e.Retained(now) {
+			retained = append(retained, e)
+			continue
+		}
 		delete(s.byID, e.ID)
 		s.release(e)
 		if e.Durable != nil {

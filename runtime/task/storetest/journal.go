@@ -346,3 +346,50 @@ func reopenJournals(t *testing.T, s task.Store, reopened func(task.Store) task.S
 		t.Errorf("scanned %d tasks, want 60", len(scanned))
 	}
 }
+
+// retained tests the fields for undos, and that Sweep leaves out the tasks for which Retained reports
+// true.
+func retained(t *testing.T, s task.Store) {
+	expired := func(id string) task.Record {
+		r := durable(id, "o", 1)
+		r.TTL = time.Minute
+		return r
+	}
+	create(t, s, expired("before"))
+	r := expired("undone")
+	d := *r.Durable
+	d.Undos, d.Undo, d.UndoSince = 1, task.UndoExpired, start.Add(time.Second)
+	r.Durable = &d
+	r = create(t, s, r)
+	equal(t, "record", r, get(t, s, "undone"))
+	create(t, s, expired("after"))
+	later := expired("later")
+	later.TTL = time.Hour
+	create(t, s, later)
+	sweep := func(at time.Duration, want ...string) (next time.Time) {
+		t.Helper()
+		dropped, next, err := s.Sweep(t.Context(), start.Add(at), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range dropped {
+			got = append(got, r.ID)
+		}
+		slices.Sort(got)
+		equal(t, fmt.Sprintf("swept at %v", at), want, got)
+		return next
+	}
+	for range 2 {
+		if next := sweep(2*time.Minute, "after", "before"); !next.Equal(start.Add(time.Hour)) {
+			t.Errorf("next is %v", next)
+		}
+		create(t, s, expired("before"))
+		create(t, s, expired("after"))
+	}
+	checkJournal(t, s, "undone", 1)
+	r.Status, r.InputRequests, r.Durable = mcp.TaskStatusCancelled, nil, &task.Durable{Version: "v1"}
+	update(t, s, r)
+	sweep(2*time.Minute, "after", "before", "undone")
+	sweep(2*time.Hour, "later")
+}

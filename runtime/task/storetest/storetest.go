@@ -91,6 +91,7 @@ func Run(t *testing.T, subject Subject) {
 		{"an interrupted creation is atomic", interruptedCreate},
 		{"an interrupted sweep is completed by the next", interruptedSweep},
 		{"journals survive a round trip", journalRoundTrip},
+		{"a task with undos is swept once it is terminal", retained},
 		{"entries are added without a change of payloads", payloadsStay},
 		{"a refused write adds no entries", refusedEntries},
 		{"entries are dropped and replaced", droppedEntries},

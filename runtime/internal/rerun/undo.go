@@ -1,0 +1,249 @@
+package rerun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// Times of undos that fail. The pause between two attempts is half the time for which the undos have
+// been running, so that the attempts become rarer whichever process makes them.
+const (
+	undoTime      = 24 * time.Hour   // in a durable task, from the failure on
+	plainUndoTime = 30 * time.Second // in other calls, which wait for the undos
+	minUndoPause  = 200 * time.Millisecond
+	maxUndoPause  = 5 * time.Minute
+)
+
+// undo is a registered undo.
+type undo struct {
+	Entry       // of the registration
+	number int  // from 1, in the order of registration in all branches
+	done   bool // an earlier run has recorded how it has ended
+	f      func(ctx context.Context) error
+}
+
+// Compensate registers an undo. See the function of package server.
+func (l *Log) Compensate(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	switch {
+	case name == "":
+		return l.faultf("compensation without a name")
+	case f == nil:
+		return l.faultf("compensation %q: nil function", name)
+	}
+	if err := InStep(ctx, "compensation"); err != nil {
+		return err
+	}
+	b := l.branchOf(ctx)
+	e := &Entry{ID: ID{Kind: KindUndo, Key: name}}
+	found, err := b.begin(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer b.end(e, found)
+	if found == nil {
+		if err := l.store(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		e.Result = l.nextUndo()
+		if err := l.record(e); err != nil {
+			return err
+		}
+		found = e
+	}
+	number, err := strconv.Atoi(string(found.Result))
+	if err != nil {
+		return l.faultf("%s: damaged entry: %w", e, err)
+	}
+	l.addUndo(b, &undo{Entry: *e, number: number, f: f})
+	return nil
+}
+
+// nextUndo returns the outcome of a new registration: its number.
+func (l *Log) nextUndo() json.RawMessage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lastUndo++
+	return strconv.AppendInt(nil, int64(l.lastUndo), 10)
+}
+
+// addUndo adds an undo that the branch b has registered.
+func (l *Log) addUndo(b *branch, u *undo) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.legacy {
+		b = &l.top
+	}
+	id := u.ID
+	id.Kind = KindUndone
+	u.done = b.find(id) != nil
+	l.undos = append(l.undos, u)
+}
+
+// errUndoing returns the error of new operations while the run only registers the undos that are to
+// run.
+func (l *Log) errUndoing() error {
+	switch l.undoing {
+	case task.UndoCancelled:
+		return task.ErrCancelled
+	case task.UndoExpired:
+		return task.ErrExpired
+	}
+	return l.faultf("an earlier run of the handler has failed, and its compensations run")
+}
+
+// Undo runs the undos that the handler has registered, the latest first, if the call has failed, and
+// in a durable task that was cancelled or has expired. It must be called after [Log.End]. Failed says
+// that the handler has failed: with failure, unless its result is an error.
+//
+// If Undo returns nil, the outcome of the call is that of the handler. Otherwise it is the error of
+// Undo, such as [task.ErrParked] or [task.ErrClosed] if the handler runs again to go on with the undos.
+func (l *Log) Undo(failed bool, failure error) error {
+	l.mu.Lock()
+	undos, t, why := slices.Clone(l.undos), l.task, l.undoing
+	l.mu.Unlock()
+	slices.SortFunc(undos, func(a, b *undo) int { return b.number - a.number })
+	durable := t != nil && t.Durable()
+	if !durable && l.ctx.Err() != nil && !errors.Is(context.Cause(l.ctx), task.ErrClosed) {
+		failed = true // no client gets the result
+	}
+	switch {
+	case l.err != nil, why == task.UndoNone && (!failed || len(undos) == 0):
+		return nil
+	case errors.Is(failure, task.ErrParked), errors.Is(failure, task.ErrClosed):
+		return nil
+	case !durable:
+		l.undoPlain(undos)
+		return nil
+	case l.ctx.Err() != nil: // the handler runs again, after a cancellation or in the next process
+		return context.Cause(l.ctx)
+	}
+	since, err := t.BeginUndo()
+	if err != nil {
+		return err
+	}
+	l.reportMissed()
+	if err := l.undoInTask(t, undos, since); err != nil {
+		return err
+	}
+	if why == task.UndoFailed && !failed {
+		return l.faultf("handler is not deterministic: an earlier run has failed, this run has not")
+	}
+	return nil
+}
+
+// reportMissed logs the undos that an earlier run has registered and this one has not.
+func (l *Log) reportMissed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.recorded {
+		if e := &l.recorded[i]; e.Kind == KindUndo && !e.used {
+			l.log.Error("compensation not run: the handler has not registered it again", "task", l.id, "compensation", e.Key)
+		}
+	}
+}
+
+// undoPlain runs undos in a call of which nothing is recorded. The end of its context does not
+// interrupt them.
+func (l *Log) undoPlain(undos []*undo) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), plainUndoTime)
+	defer cancel()
+	begun := time.Now()
+	for _, u := range undos {
+		for {
+			err := l.tryUndo(ctx, u)
+			if err == nil {
+				break
+			}
+			timer := time.NewTimer(undoPause(time.Since(begun)))
+			select {
+			case <-timer.C:
+				continue
+			case <-ctx.Done():
+			}
+			timer.Stop()
+			l.giveUpUndo(u, err)
+			break
+		}
+	}
+}
+
+// undoInTask runs undos in a durable task, and records how they have ended. It returns an error if the
+// task goes on with them later, or cannot.
+func (l *Log) undoInTask(t *task.Run, undos []*undo, since time.Time) error {
+	elapsed := func() time.Duration { return t.SharedTime(time.Now()).Sub(since) }
+	ctx, cancel := context.WithTimeout(l.ctx, max(undoTime-elapsed(), minUndoPause))
+	defer cancel()
+	for _, u := range undos {
+		for !u.done {
+			e := u.Entry
+			e.Kind, e.Result = KindUndone, json.RawMessage(`null`)
+			err := l.tryUndo(ctx, u)
+			switch {
+			case err == nil:
+			case l.ctx.Err() != nil:
+				return context.Cause(l.ctx)
+			case elapsed() < undoTime:
+				if err := t.Sleep(l.ctx, t.SharedTime(time.Now().Add(undoPause(elapsed())))); err != nil {
+					return err
+				}
+				continue
+			default:
+				l.giveUpUndo(u, err)
+				e.Failed = true
+				if e.Result, err = failureOf(err); err != nil {
+					return err
+				}
+			}
+			if err := l.recordUndone(t, &e); err != nil {
+				return err
+			}
+			u.done = true
+		}
+	}
+	return nil
+}
+
+// recordUndone records how an undo has ended. If the journal is full, the undo may run again after the
+// end of the process.
+func (l *Log) recordUndone(t *task.Run, e *Entry) error {
+	err := t.Record(l.ctx, journalEntry(e))
+	_, journal := errors.AsType[*task.JournalError](err)
+	_, limit := errors.AsType[*task.LimitError](err)
+	if journal || limit {
+		l.log.Warn("end of compensation not recorded", "task", l.id, "compensation", e.Key, "error", err)
+		return nil
+	}
+	return err
+}
+
+// tryUndo calls the function of an undo once, as a step.
+func (l *Log) tryUndo(ctx context.Context, u *undo) error {
+	err := boundary.Run(func() error {
+		return u.f(&scope{ctx, &l.top, &runningStep{l, undoBranch + u.Branch, u.Key, u.Occurrence}})
+	})
+	if err != nil && !boundary.Report(l.log, "compensation panicked", err, "task", l.id, "compensation", u.Key) {
+		l.log.Warn("compensation failed", "task", l.id, "compensation", u.Key, "error", boundary.ErrorText(err))
+	}
+	return err
+}
+
+// undoBranch begins the branches by which the idempotency keys of undos differ from those of steps.
+// No other branch begins with it.
+const undoBranch = "undo "
+
+// giveUpUndo logs that an undo is not tried again.
+func (l *Log) giveUpUndo(u *undo, err error) {
+	l.log.Error("compensation given up", "task", l.id, "compensation", u.Key, "error", boundary.ErrorText(err))
+}
+
+// undoPause returns the pause after a failed attempt, if undos have been running for some time.
+func undoPause(elapsed time.Duration) time.Duration {
+	return min(max(elapsed/2, minUndoPause), maxUndoPause)
+}

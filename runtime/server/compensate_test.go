@@ -1,0 +1,518 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
+)
+
+// effects are the effects of steps and undos, in the order of time, with their idempotency keys.
+type effects struct {
+	mu   sync.Mutex
+	list []string
+	keys map[string]string // by name
+	t    *testing.T
+}
+
+func newEffects(t *testing.T) *effects { return &effects{t: t, keys: map[string]string{}} }
+
+// do adds an effect. All attempts with one name must have the same key, which no other name has.
+func (x *effects) do(ctx context.Context, name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list = append(x.list, name)
+	key := server.IdempotencyKey(ctx)
+	if known := x.keys[name]; known != "" && known != key || key == "" {
+		x.t.Errorf("%s has the key %q, and before %q", name, key, known)
+	}
+	x.keys[name] = key
+	for other, used := range x.keys {
+		if other != name && used == key {
+			x.t.Errorf("%s and %s have the same key", name, other)
+		}
+	}
+}
+
+func (x *effects) all() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.list)
+}
+
+// book registers the undo "undo NAME" and runs the step NAME.
+func (x *effects) book(ctx context.Context, c *server.Call, name string) error {
+	err := server.Compensate(ctx, c, "undo "+name, func(ctx context.Context) error {
+		x.do(ctx, "undo "+name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = server.Step(ctx, c, name, func(ctx context.Context) (int, error) {
+		x.do(ctx, name)
+		return 1, nil
+	})
+	return err
+}
+
+// In whatever way a handler fails, its undos run once, the latest first, before the outcome is there.
+func TestFailedCallIsUndone(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, c *server.Call) (string, error){
+		"error": func(context.Context, *server.Call) (string, error) { return "", errors.New("no room") },
+		"panic": func(context.Context, *server.Call) (string, error) { panic("no room") },
+		"step": func(ctx context.Context, c *server.Call) (string, error) {
+			_, err := server.Step(ctx, c, "s", func(context.Context) (int, error) { return 0, errors.New("no room") })
+			return "", err
+		},
+		"overlap": func(ctx context.Context, c *server.Call) (string, error) {
+			return "", server.Sleep(ctx, c, "s", func() time.Time {
+				server.Sleep(ctx, c, "t", time.Now)
+				return time.Now()
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var x *effects
+				handler := func(ctx context.Context, c *server.Call) (string, error) {
+					for _, name := range []string{"train", "hotel"} {
+						if err := x.book(ctx, c, name); err != nil {
+							return "", err
+						}
+					}
+					err := c.RunAll(ctx, func(ctx context.Context) error { return x.book(ctx, c, "bike") })
+					if err != nil {
+						return "", err
+					}
+					if _, err := askName(ctx, c, "Who?"); err != nil {
+						return "", err
+					}
+					return end(ctx, c)
+				}
+				booked := []string{"train", "hotel", "bike", "undo bike", "undo hotel", "undo train"}
+				x = newEffects(t)
+				s := newServer(t, server.Config{})
+				addTool(s, handler)
+				c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, everyInput), handler: func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+					return session.Raw(respondToAll(req.Method, string(req.Params))), nil
+				}})
+				result, code := c.call("tools/call", do)
+				if code == 0 && !strings.Contains(result, `"isError":true`) {
+					t.Errorf("result %s", result)
+				}
+				equal(t, "effects in a session", booked, x.all())
+				x = newEffects(t)
+				connectRounds(t, s).finish("tools/call", do, respondToAll)
+				equal(t, "effects in rounds", booked, x.all())
+
+				x = newEffects(t)
+				d := newDurable(t, handler)
+				id := d.call()
+				time.Sleep(time.Minute) // parked
+				equal(t, "effects before the failure", booked[:3], x.all())
+				d.restart()
+				d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+				d.result(id)
+				equal(t, "effects in a task", booked, x.all())
+				if r := d.record(id); r.Status != "failed" || r.Durable.Undos != 0 {
+					t.Errorf("status %s, %d undos", r.Status, r.Durable.Undos)
+				}
+			})
+		})
+	}
+}
+
+// After a success, no undo runs, and none runs while a handler is parked or its server restarts.
+func TestSuccessIsNotUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := x.book(ctx, c, "train"); err != nil {
+				return "", err
+			}
+			if err := server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) }); err != nil {
+				return "", err
+			}
+			return askName(ctx, c, "Who?")
+		})
+		id := d.call()
+		synctest.Wait()
+		d.restart() // during the sleep, before it is parked
+		time.Sleep(time.Hour)
+		if err := d.m.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		d.restart()
+		time.Sleep(10 * time.Hour)
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		equal(t, "result", "accept Ada", d.result(id))
+		time.Sleep(20 * time.Hour)
+		equal(t, "effects", []string{"train"}, x.all())
+	})
+}
+
+// An undo that fails is tried again, also after a restart, and the next one waits for it. An undo that
+// fails for a day is given up.
+func TestUndoIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		var undone time.Time
+		failures := 2
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := x.book(ctx, c, "train"); err != nil {
+				return "", err
+			}
+			err := server.Compensate(ctx, c, "undo hotel", func(ctx context.Context) error {
+				if failures--; failures >= 0 {
+					return errors.New("closed")
+				}
+				undone = time.Now()
+				return nil
+			})
+			if err != nil {
+				return "", err
+			}
+			return "", errors.New("no room")
+		})
+		begin := time.Now()
+		id := d.call()
+		equal(t, "result", "no room", d.result(id))
+		if d := undone.Sub(begin); d > time.Second || failures != -1 {
+			t.Errorf("undone after %v, %d attempts too few", d, failures+1)
+		}
+
+		clear(x.keys)
+		failures, begin, undone = 1<<30, time.Now(), time.Time{}
+		id = d.call()
+		time.Sleep(time.Hour)
+		if status := d.record(id).Status; status != "working" {
+			t.Errorf("status %s before all is undone", status)
+		}
+		d.restart()
+		time.Sleep(time.Hour)
+		equal(t, "effects", []string{"train", "undo train", "train"}, x.all())
+		failures = 1
+		equal(t, "result", "no room", d.result(id))
+		equal(t, "effects", []string{"train", "undo train", "train", "undo train"}, x.all())
+		if d := undone.Sub(begin); d > 2*time.Hour+10*time.Minute {
+			t.Errorf("undone after %v", d)
+		}
+
+		clear(x.keys)
+		failures, begin = 1<<30, time.Now()
+		id = d.call()
+		equal(t, "result", "no room", d.result(id))
+		if d := time.Since(begin); d < 24*time.Hour || d > 24*time.Hour+10*time.Minute {
+			t.Errorf("given up after %v", d)
+		}
+		if n := 1<<30 - failures; n > 400 {
+			t.Errorf("%d attempts", n)
+		}
+		equal(t, "effects", []string{"undo train"}, x.all()[5:])
+	})
+}
+
+// mortal is a store as one process uses it. The process dies at one of its writes, before or after it.
+type mortal struct {
+	task.Store
+	writes *atomic.Int64 // of all processes
+	dies   int64         // the number of the write; 0 for none
+	after  bool
+	dead   atomic.Bool
+}
+
+var errDead = errors.New("the process has died")
+
+func (s *mortal) Acquire() (release func(), err error) { return func() {}, nil }
+
+func (s *mortal) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	return s.write(func() (task.Record, error) { return s.Store.Create(ctx, r) })
+}
+
+func (s *mortal) Update(ctx context.Context, r task.Record) (task.Record, error) {
+	return s.write(func() (task.Record, error) { return s.Store.Update(ctx, r) })
+}
+
+func (s *mortal) write(f func() (task.Record, error)) (r task.Record, err error) {
+	if s.dead.Load() {
+		return r, errDead
+	}
+	last := s.writes.Add(1) == s.dies
+	if !last || s.after {
+		r, err = f()
+	}
+	if last {
+		s.dead.Store(true)
+		return task.Record{}, errDead
+	}
+	return r, err
+}
+
+func (s *mortal) Get(ctx context.Context, id string) (task.Record, error) {
+	if s.dead.Load() {
+		return task.Record{}, errDead
+	}
+	return s.Store.Get(ctx, id)
+}
+
+func (s *mortal) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Record, time.Time, error) {
+	if s.dead.Load() {
+		return nil, time.Time{}, errDead
+	}
+	return s.Store.Sweep(ctx, now, limit)
+}
+
+// Whichever write of a task is the last of a process, its undos take effect once, the latest first, if
+// the handler fails, the task is cancelled or it expires, parked or not.
+func TestUndosSurviveDeathOfProcess(t *testing.T) {
+	for _, fate := range []string{"fails", "cancelled", "cancelled while parked", "expires", "expires while parked"} {
+		t.Run(fate, func(t *testing.T) {
+			for dies := int64(1); ; dies++ {
+				if left := dieAt(t, fate, dies, false); left > 0 || t.Failed() {
+					break
+				}
+				dieAt(t, fate, dies, true)
+			}
+		})
+	}
+}
+
+// dieAt runs a task with a fate in a process that dies before or after one of its writes, and then in
+// another process. It returns how many writes were left.
+func dieAt(t *testing.T, fate string, dies int64, after bool) (left int64) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			for _, name := range []string{"train", "hotel"} {
+				if err := x.book(ctx, c, name); err != nil {
+					return "", err
+				}
+			}
+			if fate == "fails" {
+				return "", errors.New("no room")
+			}
+			if err := server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) }); err != nil {
+				return "", err
+			}
+			return "done", nil
+		})
+		store, writes := d.cfg.TaskStore, new(atomic.Int64)
+		process := &mortal{Store: store, writes: writes, dies: dies, after: after}
+		d.cfg.Tasks.DefaultTTL = time.Hour
+		if !strings.HasSuffix(fate, "parked") {
+			d.cfg.Tasks.ParkAfter = -1
+		}
+		d.s.Close()
+		d.cfg.TaskStore = process
+		d.start()
+		begin := time.Now()
+		c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput)})
+		c.call("tools/call", `{"name":"do","task":{}}`)
+		c.Close()
+		id := ""
+		for r, err := range store.Scan(t.Context()) {
+			if id = r.ID; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if id == "" {
+			return // not created
+		}
+		again := func() {
+			if process.dead.Load() {
+				process = &mortal{Store: store, writes: writes}
+				d.cfg.TaskStore = process
+				d.start()
+			}
+		}
+		shown := func() string {
+			r, err := d.m.GetRecord(t.Context(), "ada", id, "tasks/get")
+			if errors.Is(err, task.ErrExpired) {
+				return "expired"
+			}
+			return string(r.Status)
+		}
+		want := "failed"
+		for range 10 {
+			time.Sleep(30 * time.Second)
+			again()
+			synctest.Wait()
+			if strings.HasPrefix(fate, "cancelled") && shown() != "cancelled" {
+				want = "cancelled"
+				if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err == nil && shown() != "cancelled" {
+					t.Errorf("status %s after the cancellation", shown())
+				}
+			}
+		}
+		if strings.HasPrefix(fate, "expires") {
+			want = "expired"
+			time.Sleep(time.Until(begin.Add(time.Hour + time.Second)))
+			again()
+			time.Sleep(time.Minute)
+			again() // may have died at the expiry
+			time.Sleep(2 * time.Hour)
+		}
+		where := fmt.Sprintf("died at write %d (after it: %t)", dies, after)
+		equal(t, "effects, "+where, []string{"train", "hotel", "undo hotel", "undo train"}, slices.Compact(x.all()))
+		equal(t, "status, "+where, want, shown())
+		if r, err := store.Get(t.Context(), id); err == nil && (!task.Terminal(r.Status) || r.Durable.Recorded > 0) {
+			t.Errorf("%s: status %s, %d entries", where, r.Status, r.Durable.Recorded)
+		}
+		left = dies - writes.Load()
+	})
+	return left
+}
+
+// A task may also expire while no process runs.
+func TestTaskThatExpiresWithoutProcessIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			run, _ := c.Task()
+			if err := x.book(ctx, c, run.ID()); err != nil {
+				return "", err
+			}
+			return askName(ctx, c, "Who?")
+		})
+		d.s.Close()
+		d.cfg.Tasks.DefaultTTL = time.Hour
+		d.start()
+		running := d.call()
+		synctest.Wait()
+		d.s.Close()
+		d.start()
+		parked := d.call()
+		time.Sleep(time.Minute)
+		d.s.Close()
+		time.Sleep(1000 * time.Hour)
+		d.start()
+		time.Sleep(2 * time.Hour) // until the clock is believed
+		want := []string{running, parked, "undo " + running, "undo " + parked}
+		equal(t, "effects", slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(x.all())))
+		for _, id := range []string{running, parked} {
+			if _, err := d.cfg.TaskStore.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+// The handler that runs again for its undos gets what was recorded, and obtains nothing else.
+func TestCompensatingRunBeginsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		var failed []error
+		begun := make(chan struct{})
+		runs := 0
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			runs++
+			name, err := askName(ctx, c, "Who?")
+			if err != nil {
+				return "", err
+			}
+			if err := x.book(ctx, c, "room of "+name); err != nil {
+				return "", err
+			}
+			err = c.RunAll(ctx, func(ctx context.Context) error {
+				if err := x.book(ctx, c, "breakfast"); err != nil {
+					return err
+				}
+				return server.Compensate(ctx, c, "refund", func(ctx context.Context) error { x.do(ctx, "refund"); return nil })
+			}, func(ctx context.Context) error {
+				_, err := server.Step(ctx, c, "slow", func(ctx context.Context) (int, error) {
+					if runs == 1 {
+						close(begun)
+						<-ctx.Done()
+					}
+					x.do(ctx, "slow")
+					return 1, ctx.Err()
+				})
+				return err
+			})
+			failed = append(failed, err)
+			for _, op := range []func() error{
+				func() error { return x.book(ctx, c, "other") },
+				func() error { _, err := askName(ctx, c, "Sure?"); return err },
+				func() error { return server.Sleep(ctx, c, "s", time.Now) },
+			} {
+				failed = append(failed, op())
+			}
+			return "done", nil
+		})
+		d.cfg.Tasks.ParkAfter = -1
+		d.restart()
+		id := d.call()
+		synctest.Wait()
+		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		<-begun
+		synctest.Wait()
+		if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err == nil {
+			t.Error("cancelled again")
+		}
+		equal(t, "outcome", fmt.Sprint(task.CodeCancelled, " task was cancelled"), d.result(id))
+		time.Sleep(time.Minute)
+		equal(t, "effects", []string{"room of accept Ada", "breakfast", "slow", "refund", "undo breakfast", "undo room of accept Ada"}, x.all())
+		if runs != 2 || len(failed) != 8 {
+			t.Fatalf("%d runs, %v", runs, failed)
+		}
+		for i, err := range failed[4:] {
+			if !errors.Is(err, task.ErrCancelled) {
+				t.Errorf("operation %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// A plain call that its client cancels is undone in its process.
+func TestCancelledPlainCallIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		begun := make(chan struct{})
+		s := newServer(t, server.Config{})
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := x.book(ctx, c, "train"); err != nil {
+				return "", err
+			}
+			_, err := server.Step(ctx, c, "hotel", func(ctx context.Context) (int, error) {
+				close(begun)
+				<-ctx.Done()
+				x.do(ctx, "hotel")
+				return 1, nil
+			})
+			if err != nil {
+				return "", err
+			}
+			tries := 0
+			return "", server.Compensate(ctx, c, "undo hotel", func(ctx context.Context) error {
+				if tries++; tries < 3 {
+					return errors.New("busy")
+				}
+				x.do(ctx, "undo hotel")
+				return ctx.Err()
+			})
+		})
+		c := connect(t, s, clientConfig{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go c.Session.Call(ctx, "tools/call", session.Raw(json.RawMessage(do))) // ends with ctx
+		<-begun
+		cancel()
+		time.Sleep(time.Minute)
+		equal(t, "effects", []string{"train", "hotel", "undo hotel", "undo train"}, x.all())
+	})
+}

@@ -1,0 +1,222 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mcpwire/mcpwire/mcp"
+)
+
+// Restartable work may register that it must undo something, with an entry of [KindUndo]. If it
+// fails, it calls [Run.BeginUndo] and undoes it before it returns. If the task is cancelled or expires,
+// one write says so in the record, whose status is not terminal until all is undone: in all other
+// respects, the task is an unfinished one. It has a holder, is recovered and taken over, may be parked,
+// and is not dropped at its expiry. Its work ends and runs again, and learns from [Run.Undoing] what it
+// has to do. Then the record becomes terminal.
+
+// maxRetained is how long a task that must be undone is kept after its expiry, for example because no
+// process knows its work.
+const maxRetained = 30 * 24 * time.Hour
+
+// undo returns why the work undoes what it has done.
+func (r *Record) undo() Undo {
+	if r.Durable == nil {
+		return UndoNone
+	}
+	return r.Durable.Undo
+}
+
+// undoes reports whether the work has registered that it must undo something.
+func (r *Record) undoes() bool { return r.Durable != nil && r.Durable.Undos > 0 && !r.terminal() }
+
+// standing is the status of a record, and the one that requestors see.
+type standing struct{ status, shown mcp.TaskStatus }
+
+func (r *Record) standing() standing { return standing{r.Status, r.shown()} }
+
+// withdrawn reports whether the task was cancelled or has expired, and is being undone.
+func (r *Record) withdrawn() bool { return r.undo() >= UndoCancelled && !r.terminal() }
+
+// shown returns the status that requestors see.
+func (r *Record) shown() mcp.TaskStatus {
+	if r.withdrawn() {
+		return mcp.TaskStatusCancelled
+	}
+	return r.Status
+}
+
+// show makes r the record that requestors see.
+func (r *Record) show() {
+	if r.withdrawn() {
+		r.setCancelled(r.StatusMessage)
+	}
+}
+
+// setCancelled makes the record that of a cancelled task.
+func (r *Record) setCancelled(message string) {
+	r.setTerminal(mcp.TaskStatusCancelled, message)
+	r.Result, r.Error = nil, cancelledError
+}
+
+// Retained reports whether [Store.Sweep] must not drop the task although it has expired at now: its
+// work must undo something.
+func (r *Record) Retained(now time.Time) bool {
+	return r.undoes() && now.Before(r.Expires().Add(maxRetained))
+}
+
+// withdraw makes the work undo what it has done, after the task was cancelled or has expired.
+func (r *Record) withdraw(why Undo, now time.Time, message string) {
+	d := *r.Durable
+	if d.Undo == UndoNone {
+		d.UndoSince = now.UTC().Truncate(time.Microsecond)
+	}
+	d.Undo, d.Parked, d.Wake = why, false, time.Time{}
+	r.Durable, r.StatusMessage, r.Status, r.Progress = &d, message, mcp.TaskStatusWorking, nil
+	var answered []InputRequest
+	for _, q := range r.InputRequests {
+		if !q.Open() && q.Key != "" {
+			answered = append(answered, q)
+		}
+	}
+	if r.InputRequests = answered; r.running() || r.Phase == PhaseDoomed {
+		r.Phase = PhaseSuspended
+	}
+}
+
+// expireUndo makes the work undo what it has done if the task has expired. It reports whether it has
+// changed the record.
+func (m *Manager) expireUndo(r *Record) bool {
+	if now := m.earlier(); r.undoes() && !r.withdrawn() && r.expired(now) {
+		r.withdraw(UndoExpired, m.now(), "the task has expired")
+		return true
+	}
+	return false
+}
+
+// Undoing reports why the work runs: [UndoNone] to do what it is for, and otherwise to undo what
+// earlier runs have registered, since the time since. It is set once [Run.Journal] has returned.
+func (run *Run) Undoing() (why Undo, since time.Time) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return run.undo, run.undoSince
+}
+
+// Undoes reports whether the work has registered that it must undo something.
+func (run *Run) Undoes() bool { return run.undoes.Load() }
+
+// BeginUndo stores that the work has failed and undoes what it has done, unless it does so already. It
+// returns since when. From then on, later runs only undo. It fails as [Run.Record] does.
+func (run *Run) BeginUndo() (since time.Time, err error) {
+	r, err := run.change(context.Background(), func(r *Record) error {
+		switch {
+		case r.terminal() || r.Durable == nil:
+			return ErrCancelled
+		case r.undo() != UndoNone:
+			return errUnchanged
+		}
+		d := *r.Durable
+		d.Undo, d.UndoSince = UndoFailed, run.m.now().UTC().Truncate(time.Microsecond)
+		r.Durable = &d
+		return nil
+	})
+	if err != nil {
+		return since, err
+	}
+	run.setUndo(&r)
+	return r.Durable.UndoSince, nil
+}
+
+// setUndo sets what this execution of the work knows of the record.
+func (run *Run) setUndo(r *Record) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.undo, run.undoSince = r.undo(), time.Time{}
+	if run.undo != UndoNone {
+		run.undoSince = r.Durable.UndoSince
+	}
+}
+
+// noteUndos makes undoExpired look whether the task has expired, once its work must undo something.
+// The caller holds mu.
+func (m *Manager) noteUndos(run *Run, r *Record) {
+	if r.undoes() && !run.undoes.Swap(true) {
+		m.undoable[run.id] = run
+	}
+}
+
+// withdrawn ends the execution of work that does not know yet that the task was cancelled or has
+// expired. The work then runs again to undo what it has done.
+func (m *Manager) withdrawn(run *Run, r *Record) {
+	if why, _ := run.Undoing(); why == r.undo() {
+		return
+	}
+	run.abortProgress()
+	if r.undo() == UndoExpired {
+		run.endContext(ErrExpired)
+	} else {
+		run.endContext(ErrCancelled)
+	}
+	m.unpark(run.id, false)
+}
+
+// runAgain runs work again that has returned. The caller must not use the run again.
+func (m *Manager) runAgain(run *Run) {
+	m.scheduler.endTrial(run)
+	go m.resumeAndRun(run) // ends with the work
+}
+
+// undoExpired makes the work of expired tasks undo what it has done. It returns when the next such
+// task expires, or the zero time.
+func (m *Manager) undoExpired() (next time.Time) {
+	now := m.earlier()
+	var due []*Run
+	m.mu.Lock()
+	for id, run := range m.undoable {
+		switch at := time.UnixMicro(run.expires); {
+		case run.expires == 0:
+			delete(m.undoable, id)
+		case !now.Before(at):
+			due = append(due, run)
+		case next.IsZero() || at.Before(next):
+			next = at
+		}
+	}
+	m.mu.Unlock()
+	for _, run := range due {
+		if !m.undoExpiredTask(run) {
+			next = now.Add(wakeRetry)
+			continue
+		}
+		m.mu.Lock()
+		if m.undoable[run.id] == run {
+			delete(m.undoable, run.id)
+		}
+		m.mu.Unlock()
+	}
+	return next
+}
+
+// undoExpiredTask is undoExpired for one task. It returns false if the store fails.
+func (m *Manager) undoExpiredTask(run *Run) bool {
+	if run.claiming.Load() {
+		return false
+	}
+	changed, parked := false, false
+	r, err := run.tryChange(context.Background(), func(r *Record) error {
+		parked = r.parked()
+		if changed = m.expireUndo(r); !changed {
+			return errUnchanged
+		}
+		return nil
+	})
+	switch {
+	case err == nil && changed:
+		if !parked { // otherwise change has run the work
+			m.withdrawn(run, &r)
+		}
+	case err == nil && !r.terminal() && !r.withdrawn(): // the clock was set back
+		return false
+	}
+	return err == nil || expectedError(err) || errors.Is(err, ErrFenced) || errors.Is(err, ErrCorrupt)
+}

@@ -1,0 +1,231 @@
+package task_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+)
+
+// booking is work that must be undone if its task is cancelled or expires.
+type booking struct {
+	booked, undone atomic.Int64
+	then           task.Work // what the work does once it has booked; it waits by default
+}
+
+func (b *booking) work(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+	entries, _, err := run.Journal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]bool{}
+	for _, e := range entries {
+		has[e.Key] = true
+	}
+	record := func(kind byte, key string, effect *atomic.Int64) error {
+		if has[key] {
+			return nil
+		}
+		if effect != nil {
+			effect.Add(1)
+		}
+		return run.Record(ctx, task.Entry{Kind: kind, Key: key, Occurrence: 1, Result: json.RawMessage(`1`)})
+	}
+	if why, _ := run.Undoing(); why != task.UndoNone {
+		return raw(`{}`), record(6, "undone", &b.undone)
+	}
+	if err := record(task.KindUndo, "undo", nil); err != nil {
+		return nil, err
+	}
+	if err := record(2, "book", &b.booked); err != nil {
+		return nil, err
+	}
+	if b.then != nil {
+		return b.then(ctx, run)
+	}
+	return untilDone(ctx, run)
+}
+
+func (b *booking) check(t *testing.T, undone int64) {
+	t.Helper()
+	if b.booked.Load() != 1 || b.undone.Load() != undone {
+		t.Errorf("booked %d times, undone %d times, want %d", b.booked.Load(), b.undone.Load(), undone)
+	}
+}
+
+// sleeps is work that sleeps for an hour.
+func sleeps(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+	if err := run.Sleep(ctx, time.Now().Add(time.Hour)); err != nil {
+		return nil, err
+	}
+	return raw(`{}`), nil
+}
+
+// The holder of a task undoes it, whichever member cancels it.
+func TestCancelledTaskIsUndoneByHolder(t *testing.T) {
+	for name, then := range map[string]task.Work{"running": nil, "parked": sleeps} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := memory.NewFleet()
+				b := &booking{then: then}
+				one, two := join(t, f, task.Config{}, b.work), join(t, f, task.Config{}, b.work)
+				id := one.create(t, nil)
+				time.Sleep(2 * time.Minute)
+				result := make(chan task.Outcome, 1)
+				go func() {
+					out, err := two.Result(t.Context(), "alice", id, nil)
+					if err != nil {
+						t.Error(err)
+					}
+					result <- out
+				}()
+				synctest.Wait()
+				created, err := two.Cancel(t.Context(), "alice", id, nil)
+				if err != nil || created.Status != mcp.TaskStatusCancelled {
+					t.Fatalf("status %s, %v", created.Status, err)
+				}
+				if out := <-result; out.Error == nil || out.Error.Code != task.CodeCancelled {
+					t.Errorf("outcome %+v", out)
+				}
+				if _, err := one.Cancel(t.Context(), "alice", id, nil); !errors.As(err, new(*task.MoveError)) {
+					t.Errorf("cancelled again: %v", err)
+				}
+				synctest.Wait()
+				b.check(t, 1)
+				r := one.record(t, id)
+				if r.Status != mcp.TaskStatusCancelled || r.Durable.Recorded != 0 {
+					t.Errorf("status %s, %d entries", r.Status, r.Durable.Recorded)
+				}
+				if n := one.Stats().Running + one.Stats().Parked; n != 0 {
+					t.Errorf("%d tasks are left", n)
+				}
+			})
+		})
+	}
+}
+
+// If the holder dies, the member that takes the task over undoes it, also after its expiry.
+func TestOtherMemberUndoesTask(t *testing.T) {
+	for _, fate := range []string{"cancelled", "expired"} {
+		for name, then := range map[string]task.Work{"running": nil, "parked": sleeps} {
+			t.Run(fate+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := memory.NewFleet()
+					b := &booking{then: then}
+					one := join(t, f, task.Config{DefaultTTL: 3 * time.Minute}, b.work)
+					id := one.create(t, nil)
+					time.Sleep(2 * time.Minute)
+					two := join(t, f, task.Config{}, b.work)
+					one.cut(t)
+					if fate == "cancelled" {
+						if _, err := two.Cancel(t.Context(), "alice", id, nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+					time.Sleep(10 * time.Minute)
+					b.check(t, 1)
+					if _, err := two.Get(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrExpired) {
+						t.Errorf("got %v", err)
+					}
+					if _, err := two.store.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
+						t.Errorf("the store has the task, %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A cancellation that is stored after the work has returned, and before its outcome is, counts.
+func TestCancellationJustBeforeOutcomeIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *task.Manager
+		var returned atomic.Bool
+		store := &hookedStore{Store: memory.New()}
+		store.afterGet = func(r task.Record) {
+			if returned.Swap(false) { // the read before the write of the outcome
+				if _, err := m.Cancel(t.Context(), "alice", r.ID, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		b := &booking{then: func(context.Context, *task.Run) (codec.Encoder, error) {
+			returned.Store(true)
+			return raw(`{}`), nil
+		}}
+		m = newManager(t, task.Config{Store: store, Quiet: true, Recover: func(task.Record) task.Work { return b.work }})
+		id := create(t, m, task.Request{Restartable: true, Work: b.work}).TaskID
+		synctest.Wait()
+		b.check(t, 1)
+		if s := get(t, m, id).Status; s != mcp.TaskStatusCancelled {
+			t.Errorf("status %s", s)
+		}
+		if r, err := store.Get(t.Context(), id); err != nil || r.Status != mcp.TaskStatusCancelled {
+			t.Errorf("stored status %s, %v", r.Status, err)
+		}
+	})
+}
+
+// The outcome of work that has ended first stays, and nothing is undone.
+func TestSuccessBeforeCancellationIsNotUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &booking{then: returns(`{}`)}
+		m := newManager(t, task.Config{DefaultTTL: time.Hour, Recover: func(task.Record) task.Work { return b.work }})
+		id := create(t, m, task.Request{Restartable: true, Work: b.work}).TaskID
+		synctest.Wait()
+		if _, err := m.Cancel(t.Context(), "alice", id, nil); !errors.As(err, new(*task.MoveError)) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		b.check(t, 0)
+	})
+}
+
+// A task is seen as expired while it is undone, and a waiter learns of it. It is dropped afterwards.
+func TestExpiredTaskIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		b := &booking{}
+		undo := make(chan struct{})
+		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if _, _, err := run.Journal(ctx); err != nil {
+				return nil, err
+			}
+			if why, since := run.Undoing(); why == task.UndoExpired {
+				if d := time.Since(since); d > time.Second {
+					t.Errorf("undoing since %v", d)
+				}
+				<-undo
+			}
+			return b.work(ctx, run)
+		}
+		m := newManager(t, task.Config{Store: store, DefaultTTL: time.Hour, Recover: func(task.Record) task.Work { return work }})
+		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
+		begin := time.Now()
+		if _, err := m.Result(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrExpired) || time.Since(begin) != time.Hour {
+			t.Errorf("got %v after %v", err, time.Since(begin))
+		}
+		time.Sleep(time.Hour)
+		if _, err := m.Get(t.Context(), "alice", id, nil); !errors.Is(err, task.ErrExpired) {
+			t.Errorf("got %v", err)
+		}
+		if list, _, err := m.List(t.Context(), "alice", ""); err != nil || len(list) != 0 {
+			t.Errorf("listed %v, %v", list, err)
+		}
+		close(undo)
+		synctest.Wait()
+		b.check(t, 1)
+		time.Sleep(time.Second)
+		if _, err := store.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
