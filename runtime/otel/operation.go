@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -159,7 +160,7 @@ func (t *Telemetry) endReceived(ctx context.Context, op *operation, req *session
 	switch {
 	case err == nil:
 		out = received(result)
-	case ctx.Err() != nil && req.Session != nil && errors.Is(context.Cause(ctx), session.ErrCancelled):
+	case ctx.Err() != nil && cancelledByPeer(context.Cause(ctx)):
 		out = outcome{fault: fault{errorType: "cancelled"}, message: "cancelled by the peer"}
 	default:
 		failure := req.Failure(err)
@@ -172,6 +173,13 @@ func (t *Telemetry) endReceived(ctx context.Context, op *operation, req *session
 		}
 	}
 	t.end(op, &out)
+}
+
+// cancelledByPeer reports whether a request ended with the given cause because its peer has
+// cancelled it, or has closed the stream or the connection of the response.
+func cancelledByPeer(cause error) bool {
+	return errors.Is(cause, session.ErrCancelled) || errors.Is(cause, session.ErrClosed) || errors.Is(cause, context.Canceled) ||
+		errors.Is(cause, transport.ErrClosed) || errors.Is(cause, io.EOF)
 }
 
 // received returns the outcome of a handler that has returned a result.
