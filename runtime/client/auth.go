@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"unicode"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -24,6 +26,9 @@ func (b bearer) Authorize(req *http.Request, _ httpclient.Operation) error {
 	token, err := b.token.RevealTo(req.URL)
 	if err != nil {
 		return fmt.Errorf("client: token: %w", err)
+	}
+	if strings.ContainsFunc(token, unicode.IsControl) {
+		return errors.New("client: the token has a control character, such as the line feed at the end of a file")
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	return nil

@@ -201,8 +201,8 @@ func failedDiscovery(err error) discovery {
 	switch {
 	case answered:
 		return discovery{err: notModern(describe(mcp.MethodServerDiscover, err)), final: modern.IsCode(answer.Code)}
-	case undelivered:
-		return discovery{err: notModern(err), final: !lost.Refused}
+	case undelivered && lost.Refused:
+		return discovery{err: notModern(err)}
 	case errors.Is(err, ErrTimeout), errors.Is(err, errInvalidAnswer):
 		return discovery{err: notModern(err)}
 	}

@@ -369,8 +369,13 @@ type DeliveryError struct {
 	Err     error // the cause; never nil
 }
 
-// Error returns the text of Err with a prefix.
-func (e *DeliveryError) Error() string { return fmt.Sprintf("transport: message lost: %v", e.Err) }
+// Error returns the text of Err with a prefix, which says whether the peer may have the message.
+func (e *DeliveryError) Error() string {
+	if !e.Taken {
+		return fmt.Sprintf("transport: message not delivered: %v", e.Err)
+	}
+	return fmt.Sprintf("transport: message lost: %v", e.Err)
+}
 
 // Unwrap returns Err.
 func (e *DeliveryError) Unwrap() error { return e.Err }

@@ -67,7 +67,8 @@ type Options struct {
 	// MaxRetries is how many attempts in a row may fail to resume the stream of a request, to
 	// connect to send a message, or to send a message again that the server has rejected for now or
 	// may receive twice, before the message is lost. The default is [DefaultMaxRetries]; a negative
-	// value means no attempts.
+	// value means no attempts. If a client of Streamable HTTP sends its first request, and the
+	// connection is refused, it makes no further attempts.
 	MaxRetries int
 
 	// Logger receives faults of streams that belong to no request. If it is nil, they are

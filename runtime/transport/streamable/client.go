@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"sync"
+	"syscall"
 	"sync/atomic"
 	"time"
 
@@ -306,10 +307,18 @@ func (p *postRequest) wrote() func(httptrace.WroteRequestInfo) {
 	return p.exchange.wrote
 }
 
+// begins reports whether the request is the first of a connection. If its connection is refused,
+// the URL is probably wrong: retries would only delay the error.
+func (p *postRequest) begins() bool {
+	x := p.exchange
+	return x != nil && (x.isDiscover || x.isInitialize) && x.sess.number <= 1
+}
+
 // stop reports whether to stop retrying.
 func (p *postRequest) stop() bool { return p.exchange != nil && p.exchange.unneeded.Load() }
 
-// post sends a message. It retries while the server cannot be reached. It fails with a
+// post sends a message. It retries while the server cannot be reached, unless it refuses the
+// connection of the first request. It fails with a
 // [*transport.SessionLostError] if the server has not received the message because its session is
 // lost.
 func (c *Client) post(p postRequest) (*http.Response, error) {
@@ -330,6 +339,8 @@ func (c *Client) post(p postRequest) (*http.Response, error) {
 		case err == nil:
 			return resp, nil
 		case !httpcore.Unreached(err) || failures >= c.end.Options.MaxRetries || p.stop():
+			return nil, err
+		case p.begins() && errors.Is(err, syscall.ECONNREFUSED):
 			return nil, err
 		case !httpcore.Sleep(p.ctx, c.end.Backoff(0, failures)):
 			return nil, errors.Join(context.Cause(p.ctx), err)

@@ -46,5 +46,5 @@ func ExampleDial() {
 	}
 	// Output:
 	// connected with weather
-	// transport: message lost: HTTP POST: status 401 Unauthorized: jsonrpc: not authorized: no valid token (code -32600)
+	// transport: message not delivered: HTTP POST: status 401 Unauthorized: jsonrpc: not authorized: no valid token (code -32600)
 }

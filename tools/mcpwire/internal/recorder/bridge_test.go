@@ -209,7 +209,7 @@ func TestBridgeClosesServerAfterLastResponse(t *testing.T) {
 		}
 	}
 	slices.Sort(got) // the loss may be reported at any time
-	if diff := cmp.Diff([]string{"", `"b"`, "1", "transport: message lost: cut"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"", `"b"`, "1", "transport: message not delivered: cut"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if err := <-ended; err != nil {
