@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "rewrite the sections of docs/embedding.
 
 // embeddingImports are the packages that snippets of docs/embedding.md may use.
 var embeddingImports = []string{
-	"context", "fmt", "net/http", "time",
+	"context", "encoding/json", "fmt", "net/http", "time",
 	"github.com/mcpwire/mcpwire/runtime/embed",
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk",
 	"github.com/mcpwire/mcpwire/runtime/task",
@@ -37,6 +37,42 @@ func TestEmbeddingPage(t *testing.T) {
 	runBlocks(t, blocks)
 	if n := compileSnippets(t, t.TempDir(), blocks, embeddingDeclarations, "tasks *gosdk.Tasks, store task.Store", embeddingImports); n < 4 {
 		t.Errorf("only %d snippets were found", n)
+	}
+}
+
+// The handler of the section "Steps" works in the first program of the page, with the command that
+// the page prescribes.
+func TestEmbeddingSteps(t *testing.T) {
+	var program, commands, handler string
+	for _, b := range pageBlocks(t, "docs/embedding.md") {
+		switch lang, text := b[1], b[2]; {
+		case lang == "go" && program == "":
+			program = text
+		case lang == "sh" && commands == "":
+			commands = text
+		case lang == "go" && strings.Contains(text, "func trial("):
+			handler = text
+		}
+	}
+	change := func(text, old, new string) string {
+		t.Helper()
+		if strings.Count(text, old) != 1 {
+			t.Fatalf("the page does not have %q once in\n%s", old, text)
+		}
+		return strings.Replace(text, old, new, 1)
+	}
+	const durable = `"render": embed.Durable()`
+	program = change(program, durable, durable+`, "trial": embed.Durable()`)
+	program = change(program, "\n\t// Tasks:\n", "\tmcp.AddTool(s, &mcp.Tool{Name: \"trial\"}, trial)\n\n\t// Tasks:\n")
+	program = change(program, `"context"`, "\"context\"\n\t\"encoding/json\"")
+	program += change(handler, "AddDate(0, 0, 14)", "Add(time.Millisecond)")
+	commands = change(commands, "render frames=2", "trial item=lamp <go.mod") // with input, the client can serve input requests; the form needs no line
+	dir := t.TempDir()
+	write(t, dir, "main.go", program)
+	begin, rest, _ := strings.Cut(commands, "\n")
+	_, use := repository(t)
+	if got := shell(t, dir, begin+"\n"+use+rest); got != "parcel 12: accept\n" {
+		t.Errorf("the tool returned %q", got)
 	}
 }
 

@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
@@ -23,8 +25,29 @@ func (c *Client) handler(rest session.Handler) session.Handler {
 		if req.IsNotification() && c.ignores(req.Method) {
 			return nil, nil // without checking and decoding the params
 		}
+		if req.Method == mcp.MethodElicitationCreate {
+			req = withSchema(req)
+		}
 		return own(ctx, req)
 	}
+}
+
+// withSchema returns a request for input with the schema of a form without fields if it has none.
+// The protocol requires the schema, but servers of the official Go SDK leave it out if a form has no
+// fields, and clients of that SDK accept it.
+func withSchema(req *session.Request) *session.Request {
+	if _, ok := codec.Member(req.Params, "requestedSchema"); ok {
+		return req
+	}
+	if mode, ok := codec.Member(req.Params, "mode"); ok && string(mode) != `"form"` {
+		return req
+	}
+	if _, ok := codec.Member(req.Params, "message"); !ok {
+		return req // invalid anyway
+	}
+	copied := req.Clone()
+	copied.Params = object.With(req.Params, "requestedSchema", json.RawMessage(`{"type":"object","properties":{}}`))
+	return copied
 }
 
 // ignores reports whether a notification of the protocol has no effect: neither the client nor the

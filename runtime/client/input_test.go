@@ -93,6 +93,24 @@ const colours = `{"message":"Which?","requestedSchema":{"type":"object","require
 	`"colour":{"type":"string","enum":["red","blue"]},"size":{"type":"integer","default":3},"tags":{"type":"array","items":{"type":"string","enum":["x","y"]},"default":["x"]},` +
 	`"note":{"type":"string","default":"none"},"fast":{"type":"boolean","default":true},"shade":{"type":"string","oneOf":[{"const":"d","title":"Dark"}],"default":"d"}}}}`
 
+// The official Go SDK sends forms without fields in this way.
+func TestFormWithoutSchemaHasNoFields(t *testing.T) {
+	_, s := connect(t, &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+		if f.Message != "Sure?" || len(f.Fields()) > 0 {
+			t.Errorf("Fill received %v", f)
+		}
+		return client.Accept(nil), nil
+	}}, nil)
+	send(t, s, []exchange{
+		{"elicitation/create", `{"message":"Sure?"}`, `{"action":"accept","content":{}}`},
+		{"elicitation/create", `{"message":"Sure?","mode":"form"}`, `{"action":"accept","content":{}}`},
+		{"elicitation/create", `{"message":"Sure?","requestedSchema":{}}`, "-32602"},
+		{"elicitation/create", `{"message":"Sure?","requestedSchema":null}`, "-32602"},
+		{"elicitation/create", `{"mode":"form"}`, "-32602"},
+		{"elicitation/create", `{"message":"Sure?","mode":"url"}`, "-32602"},
+	})
+}
+
 // Proves ELIC-04, ELIC-06, ELIC-08, ELIC-12, ELIC-14, ELIC-17.
 func TestFillResultsAreCompletedAndChecked(t *testing.T) {
 	var answer func(f *client.FormRequest) (*mcp.ElicitResult, error)
