@@ -10,8 +10,8 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"sync"
-	"syscall"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
