@@ -53,6 +53,9 @@ Example:
 				if len(args) < 2 {
 					return usagef("missing SERVER or TOOL")
 				}
+				if c.ttl < 0 {
+					return usagef("-ttl %v is negative", c.ttl)
+				}
 				if c.task {
 					c.era.preferSessions()
 				}
@@ -87,6 +90,8 @@ func (c *caller) call(ctx context.Context, server, name string, pairs []string) 
 		var result *mcp.CallToolResult
 		if c.task || requiresTask(tool) && c.Session().PeerTakesTask(mcp.MethodToolsCall) {
 			result, err = c.asTask(ctx, server, name, args)
+		} else if c.ttl != 0 {
+			return usagef("-ttl is for tasks; add -task")
 		} else {
 			result, err = c.CallTool(ctx, name, args, client.Timeout(0), client.OnProgress(c.console.Progress))
 		}

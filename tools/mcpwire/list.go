@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 // listCommands returns the commands that list the features of a server.
@@ -140,7 +141,7 @@ func (r *remote) writeEntry(name, title string, description *string) error {
 	if title == name {
 		title = ""
 	}
-	text := strings.TrimRight(name+"  "+title, " ") + "\n"
+	text := strings.TrimRight(printable.Line(name)+"  "+printable.Line(title), " ") + "\n"
 	if description != nil {
 		for line := range strings.Lines(*description) {
 			text += "    " + strings.TrimSpace(line) + "\n"
@@ -155,6 +156,6 @@ func (r *remote) writeArgument(name, kind string, required bool, description str
 	if required {
 		kind += ", required"
 	}
-	_, err := fmt.Fprintln(r.out, strings.TrimRight(fmt.Sprintf("    %s=  (%s) %s", name, kind, description), " "))
+	_, err := fmt.Fprintln(r.out, strings.TrimRight(fmt.Sprintf("    %s=  (%s) %s", printable.Line(name), printable.Line(kind), printable.Line(description)), " "))
 	return err
 }

@@ -15,11 +15,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/console"
 	"github.com/mcpwire/mcpwire/tools/mcpwire/internal/printable"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...) // all of them end the server, too
 	defer stop()
 	context.AfterFunc(ctx, func() { // restores the default: a second Ctrl-C kills the process
 		time.Sleep(sameSignal)
@@ -132,7 +137,8 @@ func run(ctx context.Context, s streams, args []string) int {
 		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun 'mcpwire %s -h' for help.\n", c.name, printable.Error(err), c.line(), c.name)
 		return exitUsage
 	default:
-		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, printable.Error(err))
+		// Text of a server may follow a line break. The prefix distinguishes it from lines of mcpwire.
+		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, strings.ReplaceAll(printable.Error(err), "\n", "\n"+console.Prefix))
 		return exitFault
 	}
 }

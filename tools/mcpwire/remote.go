@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mattn/go-shellwords"
 
@@ -32,9 +33,9 @@ const serverHelp = `
 SERVER is a URL, or a command line in one argument, such as 'weather-server -v'. The command gets a
 few variables of the environment, such as PATH and HOME, and those named by -env. Its standard error
 is shown. Only results are written to standard output; progress and input requests are written to
-standard error. Answers to input requests are read from standard input, line by line. If standard
-input is empty, as with </dev/null, the server cannot request input. On a terminal, control characters
-from the server are escaped.
+standard error. Answers to input requests are read from standard input, line by line, and nothing is
+read before the server asks. If standard input is an empty file or /dev/null, the server cannot
+request input. On a terminal, control characters from the server are escaped.
 ` + authHelp
 
 // remote is a connection to a server, configured by the flags of a command.
@@ -104,10 +105,16 @@ func (r *remote) declare(flags *flag.FlagSet) {
 	flags.Var(&r.roots, "root", "offer the folder `DIR` to the server as a root; may be repeated")
 }
 
+// waitingAfter is how long a command is silent while it connects.
+const waitingAfter = 2 * time.Second
+
 // withServer connects to server, runs f, and disconnects.
 func (r *remote) withServer(ctx context.Context, s streams, server string, f func() error) error {
 	r.streams, r.console = s, console.New(s.in, s.err)
+	waiting := func() { r.console.Line("waiting for %s to respond …", withoutSecrets(server)) }
+	timer := time.AfterFunc(waitingAfter, waiting)
 	c, err := r.dial(ctx, server)
+	timer.Stop()
 	if err != nil {
 		if _, usage := errors.AsType[*usageError](err); usage {
 			return err
@@ -162,6 +169,10 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	switch {
 	case err != nil:
 		return nil, err
+	case link != "" && len(r.env) > 0:
+		return nil, usagef("-env is for servers that are commands")
+	case link == "" && len(r.headers) > 0:
+		return nil, usagef("-header is for servers at a URL")
 	case link != "":
 		if o.Auth, err = r.access.authorizer(userAgent(ctx, r.console), link, o.HTTP.Header); err != nil {
 			return nil, err

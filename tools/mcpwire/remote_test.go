@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -123,7 +124,7 @@ func (f *fixture) handle(ctx context.Context, req *session.Request) (codec.Encod
 	case "resources/templates/list":
 		return session.Raw(`{"resourceTemplates":[{"name":"t","uriTemplate":"x:{t}"}]}`), nil
 	case "prompts/list":
-		return session.Raw(`{"prompts":[{"name":"greet","arguments":[{"name":"who","required":true,"description":"whom"},{"name":"how"}]}]}`), nil
+		return session.Raw(`{"prompts":[{"name":"greet","arguments":[{"name":"who","required":true,"description":"whom"},{"name":"how\nlong"}]}]}`), nil
 	case "tools/call":
 		return f.call(ctx, toolOf(req))
 	}
@@ -172,7 +173,7 @@ func (f *fixture) call(ctx context.Context, p mcp.CallToolRequestParams) (codec.
 	case "sign":
 		if !f.visited {
 			f.visited = true
-			return nil, &jsonrpc.Error{Code: -32042, Message: "sign in", Data: json.RawMessage(
+			return nil, &jsonrpc.Error{Code: -32042, Message: "sign in\nmcpwire: run this", Data: json.RawMessage(
 				`{"elicitations":[{"mode":"url","message":"Sign in","url":"https://x.example/in","elicitationId":"e"}]}`)}
 		}
 		return &mcp.CallToolResult{StructuredContent: json.RawMessage(`{"in":true}`)}, nil
@@ -238,15 +239,19 @@ func TestRemoteCommands(t *testing.T) {
 		{line: "call -task -- SERVER ask", input: "red\n", out: `{"action":"accept","content":{"colour":"red"}}` + "\n", errs: []string{"input_required"}},
 		{line: "call -- SERVER ask", code: exitFault, errs: []string{"elicitation"}},
 		{line: "call -- SERVER sign", input: "yes\n", out: "{\n  \"in\": true\n}\n", errs: []string{"https://x.example/in"}},
-		{line: "call -- SERVER sign", input: "no\n", code: exitFault, errs: []string{"sign in"}},
+		{line: "call -- SERVER sign", input: "no\n", code: exitFault, errs: []string{"sign in\n  | mcpwire: run this"}},
 		{line: "tools -- SERVER", out: "echo  Echo (as a task: optional)\n    Says it.\n    Again.\n    any=  (anything)\n    n=  (integer, required) a number\n    s=  (string)\n" +
 			"ask  (as a task: optional)\nslow  (as a task: required)\nsteps  (as a task: optional)\nfail\nsign\n"},
 		{line: "resources -- SERVER", out: "x:a  A\n    First.\nx:{t}  t\n"},
 		{line: "resources -json -- SERVER", out: `{"description":"First.","name":"a","title":"A","uri":"x:a"}` + "\n" + `{"name":"t","uriTemplate":"x:{t}"}` + "\n"},
-		{line: "prompts -- SERVER", out: "greet\n    who=  (text, required) whom\n    how=  (text)\n"},
+		{line: "prompts -- SERVER", out: "greet\n    who=  (text, required) whom\n    how long=  (text)\n"},
 		{line: "task get -- SERVER none", code: exitFault, errs: []string{"-32602"}},
 		{line: "tools -- /no/such/program", code: exitFault, errs: []string{"/no/such/program"}},
 		{line: "tools -header x -- SERVER", code: exitUsage, errs: []string{"no colon"}},
+		{line: "tools -header x:y -- SERVER", code: exitUsage, errs: []string{"-header is for servers at a URL"}},
+		{line: "tools -- http://127.0.0.1:9/mcp", code: exitUsage, errs: []string{"-env is for servers that are commands"}},
+		{line: "call -ttl 1h -- SERVER echo n=1", code: exitUsage, errs: []string{"-ttl is for tasks"}},
+		{line: "call -task -ttl -1h -- SERVER echo n=1", code: exitUsage, errs: []string{"-ttl -1h0m0s is negative"}},
 		{line: "tools -- '", code: exitUsage, errs: []string{"neither a URL nor a command"}},
 		{line: "tools --", code: exitUsage, errs: []string{"SERVER"}},
 		{line: "call -- SERVER", code: exitUsage, errs: []string{"TOOL"}},
@@ -485,6 +490,18 @@ func TestServerByURL(t *testing.T) {
 	code, out, errs := p.run(t.Context(), "", "call -- SERVER echo n=1")
 	if code != exitOK || out != `{"n":1}`+"\n" || <-headers != "secret" {
 		t.Errorf("exit %d, output %q, errors:\n%s", code, out, errs)
+	}
+}
+
+// A command that waits for a server says so.
+func TestWaitingIsReported(t *testing.T) {
+	p := newCommandLine(t)
+	p.flags, p.server = nil, "sleep 1000"
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w := &watcher{text: "waiting for sleep 1000 to respond", then: cancel}
+	if code := run(ctx, streams{strings.NewReader(""), io.Discard, w}, []string{"tools", p.server}); code != exitFault || w.then != nil {
+		t.Errorf("exit %d, errors:\n%s", code, w)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -22,9 +21,8 @@ import (
 // Console writes output, shows progress and asks questions. It is safe for concurrent use.
 type Console struct {
 	terminal bool
-	typed    bool // the input is a terminal
-	in       *bufio.Reader
-	peeked   chan struct{} // closed when the read that HasInput started has ended; nil if HasInput was not called
+	source   io.Reader
+	in       *bufio.Reader // of source
 	forms    sync.Mutex    // held during an input request: one form at a time
 
 	mu      sync.Mutex
@@ -45,38 +43,33 @@ type question struct {
 	secret bool        // the answer is not written to the output
 }
 
-// New returns a console that reads lines from in and writes to out. It detects whether in and out
-// are terminals.
+// New returns a console that reads lines from in and writes to out. It detects whether out is a
+// terminal.
 func New(in io.Reader, out io.Writer) *Console {
-	f, _ := in.(*os.File)
-	return &Console{
-		terminal: printable.IsTerminal(out), typed: f != nil && printable.IsTerminal(f), in: bufio.NewReader(in), out: printable.Raw(out),
-	}
+	return &Console{terminal: printable.IsTerminal(out), source: in, in: bufio.NewReader(in), out: printable.Raw(out)}
 }
 
-// inputTimeout limits the time that HasInput waits for a pipe.
-const inputTimeout = 100 * time.Millisecond
-
-// HasInput reports whether there may be lines to read. It returns false if the input has already
-// ended, which is common in scripts. It must be called before any other method.
+// HasInput reports whether there may be lines to read. It returns false for an empty input, which is
+// common in scripts: an empty file, or the null device. It reads nothing, because the input may
+// belong to the script that runs the command, such as the list of a loop.
 func (c *Console) HasInput() bool {
-	if c.typed {
-		return true
+	f, ok := c.source.(*os.File)
+	if !ok {
+		sized, ok := c.source.(interface{ Len() int })
+		return !ok || sized.Len() > 0
 	}
-	c.peeked = make(chan struct{})
-	var err error
-	go func() { // ends with the first byte of input or its end
-		defer close(c.peeked)
-		_, err = c.in.Peek(1)
-	}()
-	timer := time.NewTimer(inputTimeout)
-	defer timer.Stop()
-	select {
-	case <-c.peeked:
-		return err == nil
-	case <-timer.C:
-		return true
+	info, err := f.Stat()
+	if err != nil {
+		return false // closed
 	}
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
+		return false
+	}
+	if info.Mode().IsRegular() {
+		at, err := f.Seek(0, io.SeekCurrent)
+		return err != nil || at < info.Size()
+	}
+	return true
 }
 
 // Terminal reports whether the output is a terminal.
@@ -96,9 +89,9 @@ func (c *Console) Line(format string, args ...any) {
 	c.prompt()
 }
 
-// quote is the prefix of each line of text from another program. It distinguishes such lines from
-// those of this program.
-const quote = "  | "
+// Prefix begins each line of text from another program. It distinguishes such lines from those of
+// this program.
+const Prefix = "  | "
 
 // Quote writes text from another program, with a prefix on each line. It truncates the text after
 // maxQuoted characters or maxLines lines.
@@ -109,10 +102,10 @@ func (c *Console) Quote(text string) {
 	n := 0
 	for line := range strings.Lines(text) {
 		if n++; n > maxLines {
-			c.Line(quote + "…")
+			c.Line(Prefix + "…")
 			return
 		}
-		c.Line(quote+"%s", strings.TrimRight(line, "\r\n"))
+		c.Line(Prefix+"%s", strings.TrimRight(line, "\r\n"))
 	}
 }
 
@@ -125,7 +118,7 @@ const (
 // Write writes whole lines. It makes a Console usable as the output of a process.
 func (c *Console) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
-		c.Line(quote+"%s", strings.TrimRight(line, "\r\n"))
+		c.Line(Prefix+"%s", strings.TrimRight(line, "\r\n"))
 	}
 	return len(text), nil
 }
@@ -286,9 +279,6 @@ func (c *Console) ask(ctx context.Context, q *question) (string, error) {
 
 // read passes lines to the newest question, until no question is pending.
 func (c *Console) read() {
-	if c.peeked != nil {
-		<-c.peeked
-	}
 	for c.readLine() {
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -289,16 +291,42 @@ func TestHasInputIsFalseAtEndOfInput(t *testing.T) {
 			t.Errorf("%q: read %q, %v", input, line, err)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		in, input := io.Pipe()
-		c := New(in, io.Discard)
-		if !c.HasInput() {
-			t.Error("HasInput is false for an open pipe")
+}
+
+// The input may belong to the script that runs the command, such as the list of a loop.
+func TestHasInputReadsNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(file, []byte("a\nb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, input, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(input, "a\nb\n")
+	input.Close()
+	list, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Close()
+	for name, in := range map[string]*os.File{"pipe": pipe, "file": list} {
+		if !New(in, io.Discard).HasInput() {
+			t.Errorf("%s: HasInput is false", name)
 		}
-		go io.WriteString(input, "late\n")
-		if line, err := c.Ask(t.Context(), ""); line != "late" || err != nil {
-			t.Errorf("read %q, %v", line, err)
+		if rest, err := io.ReadAll(in); string(rest) != "a\nb\n" || err != nil {
+			t.Errorf("%s: the rest is %q, %v", name, rest, err)
 		}
-		input.Close()
-	})
+	}
+	if New(list, io.Discard).HasInput() {
+		t.Error("HasInput is true at the end of a file")
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if New(null, io.Discard).HasInput() {
+		t.Error("HasInput is true for the null device")
+	}
 }

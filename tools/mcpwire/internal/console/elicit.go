@@ -127,7 +127,7 @@ const maxName = 60
 // label returns the prompt for a field: one line, with the prefix for text from another program.
 func label(f *form.Field) string {
 	var b strings.Builder
-	b.WriteString(quote + f.Title)
+	b.WriteString(Prefix + f.Title)
 	if f.Description != "" {
 		b.WriteString(" – " + f.Description)
 	}
