@@ -162,26 +162,30 @@ func TestServerCannotControlTerminal(t *testing.T) {
 // Terminating the command also terminates a server that does not read its input.
 func TestTerminatedCommandTerminatesServer(t *testing.T) {
 	program, env := mainProgram(t)
-	cmd := exec.Command(program, "tools", "-env", echoEnv+"=never reads", program)
-	cmd.Env = env
-	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimPrefix(line(t, errs), "| "))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Process.Signal(syscall.SIGTERM)
-	io.Copy(io.Discard, errs)
-	cmd.Wait() // the exit code is checked below
-	if code := cmd.ProcessState.ExitCode(); code != exitFault {
-		t.Errorf("exit %d", code)
-	}
-	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
-		t.Errorf("the server is still running: %v", err)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			cmd := exec.Command(program, "tools", "-env", echoEnv+"=never reads", program)
+			cmd.Env = env
+			errs, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pid, err := strconv.Atoi(strings.TrimPrefix(line(t, errs), "| "))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Process.Signal(sig)
+			io.Copy(io.Discard, errs)
+			cmd.Wait() // the exit code is checked below
+			if code := cmd.ProcessState.ExitCode(); code != exitFault {
+				t.Errorf("exit %d", code)
+			}
+			if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
+				t.Errorf("the server is still running: %v", err)
+			}
+		})
 	}
 }
