@@ -410,7 +410,7 @@ func quoted(t reflect.Type) (*typeSchema, error) {
 }
 
 // keywords matches the keywords that other libraries admit in a jsonschema tag.
-var keywords = regexp.MustCompile(`^(\S+?=)|(?:^|,)\s*((?:type|enum|const|default|title|description|example|examples|format|pattern|multipleOf|` +
+var keywords = regexp.MustCompile(`^([^\s,]+?=)|(?:^|,)\s*((?:type|enum|const|default|title|description|example|examples|format|pattern|multipleOf|` +
 	`minimum|maximum|exclusiveMinimum|exclusiveMaximum|minLength|maxLength|minItems|maxItems|uniqueItems|minProperties|maxProperties|` +
 	`min|max|required|nullable|oneof_type|oneof_required|anyof_type|anyof_required)\s*=)|^\s*(required|nullable|optional|-)\s*$`)
 

@@ -237,6 +237,9 @@ func TestAddToolRejectsTypesWithoutSchema(t *testing.T) {
 		X int `jsonschema:"Min=1"`
 	}](t), `cannot contain the keyword Min=; write the tag minimum:"1" beside it`)
 	check(addToolError[struct {
+		X int `jsonschema:"required,minimum=1"`
+	}](t), `cannot contain the keyword minimum=; write the tag minimum:"1" beside it`)
+	check(addToolError[struct {
 		X int `jsonschema:"required"`
 	}](t), `cannot contain the keyword required; a field is required unless its json tag says omitempty or omitzero`)
 	check(addToolError[struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -73,6 +74,9 @@ Example:
 
 func (r *remote) listTasks(ctx context.Context, _, _ string) error {
 	for t, err := range r.Tasks(ctx) {
+		if missing, ok := errors.AsType[*session.CapabilityError](err); ok && !missing.Own && missing.Capability == "tasks.list" {
+			return fmt.Errorf("%w; a server over HTTP lists tasks only if its clients have principals, see HandlerOptions.Principal", err)
+		}
 		if err == nil {
 			err = r.writeState(t)
 		}

@@ -59,7 +59,7 @@ const maxHeader = 64 << 10
 // 431 if the header is too long, 401 without a principal, or the response of Auth.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, ok bool) {
 	if !g.allowsHost(r) {
-		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host))
+		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host)+"; the server can allow it with HandlerOptions.Hosts")
 		return nil, false
 	}
 	if origins := r.Header["Origin"]; len(origins) > 0 {
