@@ -398,7 +398,14 @@ func (s *scheduler) dispatch() {
 
 // wants returns the number of permits that a pool can use now. The caller holds mu.
 func (s *scheduler) wants(p *pool) int64 {
-	more := p.tasks.size + p.suspects
+	// A permit that the pool cannot use at once would go back and forth between the members.
+	more := 0
+	if !s.closed.Load() {
+		more = p.tasks.size
+		if p.suspects > 0 && s.trials.held == 0 {
+			more++
+		}
+	}
 	if s.max > 0 {
 		more = min(more, max(s.max-s.running, 0))
 	}

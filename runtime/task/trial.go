@@ -18,7 +18,8 @@ import (
 // process that runs a suspect again gives it a trial: for some time, it begins no other work, and it does
 // not begin the trial before the work that has begun last has lasted as long. So if the process dies
 // during the trial, the suspect is the likely cause, and its task fails. If the suspect lasts, the trial
-// ends and the next suspect has its turn. If a process dies outside of a trial, or for the first time,
+// ends and the next suspect has its turn. A suspect for which there is no room, because of a limit of its
+// tool or of the process, waits without delaying other work. If a process dies outside of a trial, or for the first time,
 // no task fails; the later trials of its tasks last longer.
 //
 // A member of a fleet that has lost its lease looks dead to the others. Once it has joined again, it
