@@ -46,6 +46,13 @@ func (x *effects) do(ctx context.Context, name string) {
 	}
 }
 
+// forget makes the next call use the same names.
+func (x *effects) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.keys)
+}
+
 func (x *effects) all() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -169,17 +176,18 @@ func TestSuccessIsNotUndone(t *testing.T) {
 func TestUndoIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEffects(t)
-		var undone time.Time
-		failures := 2
+		var undone atomic.Pointer[time.Time]
+		var failures atomic.Int64
+		failures.Store(2)
 		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
 			if err := x.book(ctx, c, "train"); err != nil {
 				return "", err
 			}
 			err := server.Compensate(ctx, c, "undo hotel", func(ctx context.Context) error {
-				if failures--; failures >= 0 {
+				if failures.Add(-1) >= 0 {
 					return errors.New("closed")
 				}
-				undone = time.Now()
+				undone.Store(new(time.Now()))
 				return nil
 			})
 			if err != nil {
@@ -190,12 +198,13 @@ func TestUndoIsRepeated(t *testing.T) {
 		begin := time.Now()
 		id := d.call()
 		equal(t, "result", "no room", d.result(id))
-		if d := undone.Sub(begin); d > time.Second || failures != -1 {
-			t.Errorf("undone after %v, %d attempts too few", d, failures+1)
+		if d := undone.Load().Sub(begin); d > time.Second || failures.Load() != -1 {
+			t.Errorf("undone after %v, %d attempts too few", d, failures.Load()+1)
 		}
 
-		clear(x.keys)
-		failures, begin, undone = 1<<30, time.Now(), time.Time{}
+		x.forget()
+		failures.Store(1 << 30)
+		begin = time.Now()
 		id = d.call()
 		time.Sleep(time.Hour)
 		if status := d.record(id).Status; status != "working" {
@@ -204,21 +213,22 @@ func TestUndoIsRepeated(t *testing.T) {
 		d.restart()
 		time.Sleep(time.Hour)
 		equal(t, "effects", []string{"train", "undo train", "train"}, x.all())
-		failures = 1
+		failures.Store(1)
 		equal(t, "result", "no room", d.result(id))
 		equal(t, "effects", []string{"train", "undo train", "train", "undo train"}, x.all())
-		if d := undone.Sub(begin); d > 2*time.Hour+10*time.Minute {
+		if d := undone.Load().Sub(begin); d < 2*time.Hour || d > 2*time.Hour+10*time.Minute {
 			t.Errorf("undone after %v", d)
 		}
 
-		clear(x.keys)
-		failures, begin = 1<<30, time.Now()
+		x.forget()
+		failures.Store(1 << 30)
+		begin = time.Now()
 		id = d.call()
 		equal(t, "result", "no room", d.result(id))
 		if d := time.Since(begin); d < 24*time.Hour || d > 24*time.Hour+10*time.Minute {
 			t.Errorf("given up after %v", d)
 		}
-		if n := 1<<30 - failures; n > 400 {
+		if n := 1<<30 - failures.Load(); n > 400 {
 			t.Errorf("%d attempts", n)
 		}
 		equal(t, "effects", []string{"undo train"}, x.all()[5:])
