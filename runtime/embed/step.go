@@ -21,7 +21,8 @@ import (
 //
 // Ctx is the context of the handler, or one derived from it. In a plain call, and in a task that is
 // not durable, the handler runs once: Step runs f and records nothing. [task.Config].MaxJournal
-// limits the size of the journal.
+// limits the size of the journal: a step whose result exceeds it fails the task, whatever the
+// handler returns.
 //
 // The result is recorded exactly once. F runs at least once: if the process dies before the result
 // is stored, f runs again with the same [IdempotencyKey].

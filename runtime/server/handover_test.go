@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/faultstore"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -427,4 +428,62 @@ func TestCancellationWhileCallBecomesTask(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If the task cannot be stored, no later operation begins, even if the store works again: its outcome
+// would follow one that is not in the journal.
+func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		fails, steps := true, 0
+		store := faultstore.New(memory.New(), func(int, string) faultstore.Fault {
+			if fails {
+				return faultstore.Fault{Before: errDisk}
+			}
+			return faultstore.Fault{}
+		})
+		step := func(context.Context) (int, error) { steps++; return steps, nil }
+		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
+			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				limited, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				_, first := server.Step(limited, c, "first", step)
+				fails = false
+				time.Sleep(time.Minute) // the call becomes a task
+				_, second := server.Step(ctx, c, "second", step)
+				_, isTask := c.Task()
+				return fmt.Sprint(isTask, errors.Is(first, task.ErrUnavailable), errors.Is(second, task.ErrUnavailable), steps), nil
+			}, server.Durable()))
+		})
+		c := connectModern(t, s)
+		c.start("tools/call", `{"name":"do"}`, withExtension)
+		time.Sleep(2 * time.Minute)
+		id := strings.Trim(part(c.take()[0], "result", "taskId"), `"`)
+		equal(t, "result", "true true true 0", text(t, part(c.task(id), "result")))
+	})
+}
+
+// No step begins if the client cancels the call while it becomes a task.
+func TestNoStepBeginsAfterCancellationWhileCallBecomesTask(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		store := faultstore.New(memory.New(), func(_ int, operation string) faultstore.Fault {
+			if operation == "Create" {
+				return faultstore.Fault{Delay: time.Second}
+			}
+			return faultstore.Fault{}
+		})
+		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
+			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) {
+					t.Error("the step began")
+					return 0, nil
+				})
+				return "", err
+			}, server.Durable()))
+		})
+		c := connectModern(t, s)
+		c.start("tools/call", `{"name":"do"}`, withExtension)
+		time.Sleep(time.Second / 2)
+		c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		time.Sleep(time.Minute)
+	})
 }

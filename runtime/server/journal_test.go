@@ -413,6 +413,73 @@ func TestFormTimesOutOnce(t *testing.T) {
 	})
 }
 
+// A form whose deadline has passed before the handler runs again is withdrawn: a late response does
+// not count, and changes nothing.
+func TestFormIsWithdrawnAfterDeadline(t *testing.T) {
+	for name, restarts := range map[string]bool{"parked": false, "after a restart": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				deadline := time.Now().Add(time.Hour)
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					limited, cancel := context.WithDeadline(ctx, deadline)
+					defer cancel()
+					_, failed := askName(limited, c, "Who?")
+					if required(failed) {
+						return "", failed
+					}
+					if err := server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(time.Hour) }); err != nil {
+						return "", err
+					}
+					_, err := server.Step(ctx, c, "clean", func(context.Context) (int, error) { return 1, nil })
+					return fmt.Sprint(errors.Is(failed, context.DeadlineExceeded), " ", err), nil
+				})
+				id := d.call()
+				time.Sleep(time.Minute)
+				form := d.open(id)[0].Number
+				if restarts {
+					d.s.Close()
+					time.Sleep(time.Hour)
+					d.start()
+				}
+				time.Sleep(time.Hour)
+				if r := d.record(id); r.Status != mcp.TaskStatusWorking || len(d.open(id)) > 0 {
+					t.Errorf("after the deadline: %s, %d open input requests", r.Status, len(d.open(id)))
+				}
+				d.answer(id, form, accept(`{"name":"Ada"}`))
+				d.restart()
+				equal(t, "result", "true <nil>", d.result(id))
+			})
+		})
+	}
+}
+
+// A step whose result is too large for the journal fails the task, whatever the handler does with the
+// error: otherwise the next run would run the step again.
+func TestStepTooLargeForJournalFailsTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large, small := 0, 0
+		d := newDurable(t, nil)
+		d.cfg.Tasks.MaxJournal = 3000
+		d.f = func(ctx context.Context, c *server.Call) (string, error) {
+			server.Step(ctx, c, "large", func(context.Context) (string, error) {
+				large++
+				return strings.Repeat("x", 5000), nil
+			})
+			server.Step(ctx, c, "small", func(context.Context) (int, error) {
+				small++
+				return 0, nil
+			})
+			return askName(ctx, c, "Who?")
+		}
+		d.restart()
+		id := d.call()
+		time.Sleep(time.Minute)
+		if got := d.result(id); !strings.Contains(got, "raise Config.MaxJournal") || large != 1 || small != 0 {
+			t.Errorf("got %q after %d and %d runs of the steps", got, large, small)
+		}
+	})
+}
+
 // A handler that swallows the error with which it is parked is run again nevertheless.
 func TestParkedHandlerCannotEndItsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,8 @@ import (
 //
 // The result of a step is recorded as follows:
 //   - In a task of a Durable tool, it is in the journal of the task, and is stored before Step
-//     returns. [task.Config].MaxJournal limits the size of the journal.
+//     returns. [task.Config].MaxJournal limits the size of the journal: a step whose result exceeds
+//     it fails the call, whatever the handler returns.
 //   - In a plain call of a revision without sessions, it travels to the client and back with each
 //     round of input requests. It is sealed. [Config.MaxState] limits the size of all results
 //     together: return an id rather than a document.

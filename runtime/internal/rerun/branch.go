@@ -210,6 +210,8 @@ func (b *branch) refusal(e *Entry) error {
 		return l.fault
 	case l.ended:
 		return l.errEnded()
+	case l.unstored != nil:
+		return l.unstored
 	}
 	if l.undoing != task.UndoNone {
 		if e.Kind == KindUndo && !b.suspended {
@@ -487,12 +489,22 @@ func (l *Log) unfinished(e *Entry, outcome json.RawMessage) error {
 }
 
 // store makes a plain call a task before its first new operation, if [Options].Promote is set: what
-// the operation obtains is then in the journal, and survives the process.
-func (l *Log) store(ctx context.Context) error {
+// the operation obtains is then in the journal, and survives the process. It does not end with the
+// context of the operation, whose end is an outcome to record.
+func (l *Log) store() error {
 	if l.promote == nil || l.current() != nil {
 		return nil
 	}
-	return l.promote(ctx)
+	err := l.promote(l.ctx)
+	if err == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unstored == nil {
+		l.unstored = err
+	}
+	return err
 }
 
 // unbegun records that the own context of a new operation had ended when it was to begin. It

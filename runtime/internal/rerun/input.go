@@ -72,16 +72,17 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 	}
 	a.ID, a.Position = e.ID, e.Position
 	l.describe(e, a.Label)
+	if err := l.store(); err != nil {
+		return nil, err
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		a.Deadline = l.until(deadline)
 	}
 	pending := l.pendingRequest(a.ID)
 	if pending != nil {
-		a.Deadline = pending.Deadline // later runs have the deadline of the first one
+		// Later runs have the deadline of the first one, and withdraw the request if ctx has ended.
+		a.Deadline = pending.Deadline
 	} else if err := l.unbegun(ctx, e); err != nil {
-		return nil, err
-	}
-	if err := l.store(ctx); err != nil {
 		return nil, err
 	}
 	if err := l.beginAsking(); err != nil {
@@ -230,6 +231,7 @@ func (l *Log) beginOnce(e *Entry) (found *Entry, err error) {
 func (l *Log) askInTask(ctx context.Context, run *task.Run, e *Entry, a *Asked, value any) (json.RawMessage, error) {
 	q := task.InputRequest{Method: a.Method, Key: journalKey(a.ID), Occurrence: a.Occurrence, Branch: a.Branch, Position: a.Position, Deadline: a.Deadline}
 	answer, err := run.Ask(ctx, q, paramsOf(a, value))
+	err = l.checkRecorded(err)
 	switch {
 	case err == nil:
 		return answer, nil

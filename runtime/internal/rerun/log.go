@@ -141,6 +141,9 @@ type Log struct {
 	flushed    chan struct{} // closed when closed and recording is 0; nil if it was 0
 	// interrupted is set when an operation has failed because the Manager of the task closes.
 	interrupted bool
+	// unstored is why the call could not become a task when an operation was to begin, or nil. Later
+	// operations fail, too: their outcomes would follow one that is not recorded.
+	unstored error
 
 	undos    []*undo   // that this run has registered
 	lastUndo int       // number of the latest undo of all runs
@@ -314,7 +317,16 @@ func Invalid(err error) bool {
 	case *NondeterminismError, *OverlapError, *BranchError, *LimitError:
 		return true
 	}
-	return false
+	return exceeds(err)
+}
+
+// exceeds reports whether err says that an outcome is too large for the journal.
+func exceeds(err error) bool {
+	if _, ok := errors.AsType[*task.JournalError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*task.LimitError](err)
+	return ok
 }
 
 // ending returns the error of an operation that the end of the execution has prevented or
@@ -368,7 +380,18 @@ func (l *Log) record(e *Entry) error {
 	l.mu.Unlock()
 	defer l.endRecord() // even if Record panics
 	// The context of the operation may have ended already: its outcome is recorded nevertheless.
-	return t.Record(l.ctx, journalEntry(e))
+	return l.checkRecorded(t.Record(l.ctx, journalEntry(e)))
+}
+
+// checkRecorded makes the run fail if err says that an outcome is too large for the journal:
+// otherwise the next run would obtain it again.
+func (l *Log) checkRecorded(err error) error {
+	if !exceeds(err) {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.invalid(err)
 }
 
 func (l *Log) endRecord() {

@@ -37,10 +37,10 @@ func (l *Log) sleepUntil(ctx context.Context, name string, f func() time.Time) (
 	}
 	defer b.end(e, found)
 	if found == nil {
-		if err := l.unbegun(ctx, e); err != nil {
+		if err := l.store(); err != nil {
 			return time.Time{}, err
 		}
-		if err := l.store(ctx); err != nil {
+		if err := l.unbegun(ctx, e); err != nil {
 			return time.Time{}, err
 		}
 		e.Result = l.sleepTimes(ctx, f())

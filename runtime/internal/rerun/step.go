@@ -134,11 +134,11 @@ func (l *Log) Step(ctx context.Context, name string, f func(ctx context.Context)
 // run runs the function of the step e, and records its outcome, whatever it is: only the end of the
 // execution leaves a step open.
 func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.Context) (json.RawMessage, error)) error {
+	if err := l.store(); err != nil {
+		return err
+	}
 	if ctx.Err() != nil {
 		return l.unbegun(ctx, e)
-	}
-	if err := l.store(ctx); err != nil {
-		return err
 	}
 	step := &runningStep{l, e.Branch, e.Key, e.Occurrence}
 	if b.attempts {

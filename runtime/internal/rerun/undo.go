@@ -48,7 +48,7 @@ func (l *Log) Compensate(ctx context.Context, name string, f func(ctx context.Co
 	}
 	defer b.end(e, found)
 	if found == nil {
-		if err := l.store(context.WithoutCancel(ctx)); err != nil {
+		if err := l.store(); err != nil {
 			return err
 		}
 		e.Result = l.nextUndo()
