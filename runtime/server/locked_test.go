@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,13 +28,23 @@ import (
 // lockedStore is a store that another process uses until the test sets free.
 type lockedStore struct {
 	task.Store
+	mu    sync.Mutex
 	tries int
 	free  error // returned by Acquire, unless it is nil
 }
 
+// set sets the error of Acquire. It returns how often Acquire was called.
+func (s *lockedStore) set(free error) (tries int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = free
+	return s.tries
+}
+
 func (s *lockedStore) Acquire() (func(), error) {
-	s.tries++
-	if s.free != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tries++; s.free != nil {
 		return nil, s.free
 	}
 	return s.Store.Acquire()
@@ -75,10 +86,9 @@ func TestServerWaitsForLockedStore(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 		}
-		if store.tries > 22 {
-			t.Errorf("the store was tried %d times in 20 s", store.tries)
+		if tries := store.set(nil); tries > 22 {
+			t.Errorf("the store was tried %d times in 20 s", tries)
 		}
-		store.free = nil
 		time.Sleep(2 * time.Second)
 		if s.Tasks() == nil || !strings.Contains(discover(), "io.modelcontextprotocol/tasks") {
 			t.Error("the server does not use the free store")
@@ -100,7 +110,7 @@ func TestServerEndsWhileStoreIsLocked(t *testing.T) {
 			if err := s.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			store.free = free
+			store.set(free)
 			time.Sleep(1500 * time.Millisecond)
 			if err := s.Close(); err != nil {
 				t.Error(err)
