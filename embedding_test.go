@@ -30,8 +30,8 @@ const embeddingDeclarations = `
 type film struct{ Frames int }
 `
 
-// TestEmbeddingPage builds and runs the programs of docs/embedding.md and its commands, and compiles
-// its snippets.
+// TestEmbeddingPage builds and runs the programs of docs/embedding.md and its commands, and
+// compiles its snippets.
 func TestEmbeddingPage(t *testing.T) {
 	blocks := pageBlocks(t, "docs/embedding.md")
 	runBlocks(t, blocks)

@@ -22,13 +22,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An ability is an interface that values of another interface of this repository may have, found by a
-// type assertion. A type that wraps such a value and does not pass the ability on hides it. So what
-// must not be lost belongs into the interface itself, as in task.Store and oauth.Store. The abilities
-// that exist nevertheless are listed here.
+// An ability is an interface that values of another interface of this repository may have, found by
+// a type assertion. A type that wraps such a value and does not pass the ability on hides it. So
+// what must not be lost belongs into the interface itself, as in task.Store and oauth.Store. The
+// abilities that exist nevertheless are listed here.
 
-// kept has the abilities that wrappers in this repository must not hide: those of connections, which
-// wrappers keep by a method Unwrap.
+// kept has the abilities that wrappers in this repository must not hide: those of connections,
+// which wrappers keep by a method Unwrap.
 var kept = []string{
 	"streamable.EventStore streamable.SessionStore",
 	"transport.Conn transport.Described",
@@ -150,8 +150,8 @@ func (u unwrapped) Unwrap() Conn { return u.Conn }
 // own is the path of all modules of this repository.
 const own = "github.com/mcpwire/mcpwire"
 
-// checker type-checks the packages of this repository, without their tests. Packages of other modules
-// are empty: what depends on them has an invalid type.
+// checker type-checks the packages of this repository, without their tests. Packages of other
+// modules are empty: what depends on them has an invalid type.
 type checker struct {
 	fset     *token.FileSet
 	standard types.Importer

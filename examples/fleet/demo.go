@@ -24,8 +24,8 @@ const (
 	lease   = 2 * time.Second
 )
 
-// demo packs orders in a fleet while it kills the workers. It prints a summary to out, and returns an
-// SVG drawing of the lives of the workers and of the orders.
+// demo packs orders in a fleet while it kills the workers. It prints a summary to out, and returns
+// an SVG drawing of the lives of the workers and of the orders.
 func demo(ctx context.Context, out io.Writer, orders int) (drawing []byte, err error) {
 	dir, err := os.MkdirTemp("", "fleet")
 	if err != nil {

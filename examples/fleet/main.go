@@ -94,8 +94,8 @@ func (o *options) flags(set *flag.FlagSet) {
 	set.DurationVar(&o.lease, "lease", task.DefaultLease, "`TIME` after which other processes take over the tasks of a process that has died")
 }
 
-// connect connects to the NATS servers. The connection outlives any outage, and finds another server
-// before the lease ends if a server stalls.
+// connect connects to the NATS servers. The connection outlives any outage, and finds another
+// server before the lease ends if a server stalls.
 func connect(url string, options ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect(url, append(options, nats.MaxReconnects(-1), nats.PingInterval(task.DefaultLease/4))...)
 }
@@ -282,8 +282,8 @@ type packed struct {
 // packing is the time that it takes to pack an item.
 const packing = 200 * time.Millisecond
 
-// pack is the handler of tool pack. It packs each item in a step: once a step is recorded, no process
-// packs its item again.
+// pack is the handler of tool pack. It packs each item in a step: once a step is recorded, no
+// process packs its item again.
 func (o *options) pack(ctx context.Context, c *server.Call, in order) (parcel, error) {
 	var out parcel
 	for i, item := range in.Items {

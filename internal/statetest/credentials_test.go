@@ -52,8 +52,8 @@ func (g *grant) Token(context.Context, *oauth.Target) (*oauth.Token, error) {
 func (*grant) NeedsUser() bool   { return false }
 func (*grant) NeedsClient() bool { return true }
 
-// authorized sends a request with the credentials of a store. It returns the token that was sent, and
-// how often the grant was used.
+// authorized sends a request with the credentials of a store. It returns the token that was sent,
+// and how often the grant was used.
 func authorized(t *testing.T, store oauth.Store) (token string, calls int) {
 	t.Helper()
 	n, g := &network{}, &grant{}
@@ -80,7 +80,8 @@ func authorized(t *testing.T, store oauth.Store) (token string, calls int) {
 	return n.token, g.calls
 }
 
-// lockName returns the name of the file that exists while the lock of a key that is not UTF-8 is held.
+// lockName returns the name of the file that exists while the lock of a key that is not UTF-8 is
+// held.
 func lockName(t *testing.T, store *filestore.Store, dir string) string {
 	t.Helper()
 	unlock, err := store.Lock(t.Context(), oauth.Key{Kind: oauth.KindToken, Resource: protected, Principal: odd + "\xff\\ufffd"})

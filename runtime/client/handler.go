@@ -11,8 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// handler returns the handler of the server's requests and notifications. Those of [Options].Methods
-// go to their handlers, and others that the protocol does not define to rest, if it is not nil.
+// handler returns the handler of the server's requests and notifications. Those of
+// [Options].Methods go to their handlers, and others that the protocol does not define to rest, if
+// it is not nil.
 func (c *Client) handler(rest session.Handler) session.Handler {
 	own := session.ClientHandler(requestHandler{c: c}, c.notificationHandler())
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
@@ -33,8 +34,8 @@ func (c *Client) handler(rest session.Handler) session.Handler {
 }
 
 // withSchema returns a request for input with the schema of a form without fields if it has none.
-// The protocol requires the schema, but servers of the official Go SDK leave it out if a form has no
-// fields, and clients of that SDK accept it.
+// The protocol requires the schema, but servers of the official Go SDK leave it out if a form has
+// no fields, and clients of that SDK accept it.
 func withSchema(req *session.Request) *session.Request {
 	if _, ok := codec.Member(req.Params, "requestedSchema"); ok {
 		return req

@@ -110,28 +110,28 @@ func Branch(ctx context.Context, name string, f func(ctx context.Context) error)
 	return run(ctx).Branch(ctx, name, f)
 }
 
-// Compensate registers an undo: if the task fails, is cancelled or expires, f is called. Register an
-// undo before the step that it undoes, because the task may end in between. So f must also succeed if
-// that step has had no effect.
+// Compensate registers an undo: if the task fails, is cancelled or expires, f is called. Register
+// an undo before the step that it undoes, because the task may end in between. So f must also
+// succeed if that step has had no effect.
 //
 // The registered undos run if the handler returns an error or a result with isError, and after a
-// cancellation or the expiry of the task. They run one after the other, the latest first, also those of
-// different branches. None runs after a success, and none runs because the handler is parked or is
-// interrupted by the end of the server.
+// cancellation or the expiry of the task. They run one after the other, the latest first, also
+// those of different branches. None runs after a success, and none runs because the handler is
+// parked or is interrupted by the end of the server.
 //
-// The undos of a durable task survive a restart of the server, and have ended before the task fails. If
-// the task was cancelled or has expired, its requestor sees that at once; the handler then runs again
-// from its top, to register the undos, and all operations that were not recorded fail with
-// [task.ErrCancelled] or [task.ErrExpired]. Undos that earlier runs have registered and this one does
-// not are logged as errors. F takes effect at least once; it has the same [IdempotencyKey] each time.
-// An undo that fails is tried again, for a day, with pauses of up to five minutes. Then it is logged as
-// an error with the id of the task, and the next one runs. The undos of other tasks run in the process
-// of the task, for at most 30 seconds together.
+// The undos of a durable task survive a restart of the server, and have ended before the task
+// fails. If the task was cancelled or has expired, its requestor sees that at once; the handler
+// then runs again from its top, to register the undos, and all operations that were not recorded
+// fail with [task.ErrCancelled] or [task.ErrExpired]. Undos that earlier runs have registered and
+// this one does not are logged as errors. F takes effect at least once; it has the same
+// [IdempotencyKey] each time. An undo that fails is tried again, for a day, with pauses of up to
+// five minutes. Then it is logged as an error with the id of the task, and the next one runs. The
+// undos of other tasks run in the process of the task, for at most 30 seconds together.
 //
-// Compensate is an operation of its branch, like a [Step]: later runs must register the same undos. If
-// it fails, the undo is not registered, and the handler must not go on. It fails in a call that the SDK
-// serves as a plain one: the end of such a call is not known. F must not ask the client for input or
-// run steps.
+// Compensate is an operation of its branch, like a [Step]: later runs must register the same undos.
+// If it fails, the undo is not registered, and the handler must not go on. It fails in a call that
+// the SDK serves as a plain one: the end of such a call is not known. F must not ask the client for
+// input or run steps.
 func Compensate(ctx context.Context, name string, f func(ctx context.Context) error) error {
 	r := rerun.FromContext(ctx)
 	if r == nil {

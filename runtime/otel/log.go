@@ -9,8 +9,9 @@ import (
 )
 
 // LogHandler returns a handler that adds the attributes trace_id and span_id of the context's span
-// to each record, outside of the groups of the logger, and passes it to h. Records without a span stay as they are. Log with a context,
-// as [slog.InfoContext] does, to find the log lines of a call.
+// to each record, outside of the groups of the logger, and passes it to h. Records without a span
+// stay as they are. Log with a context, as [slog.InfoContext] does, to find the log lines of a
+// call.
 func LogHandler(h slog.Handler) slog.Handler { return &logHandler{Handler: h} }
 
 // logHandler applies the groups of its logger itself, in Handle, so that the ids are members of the

@@ -66,8 +66,8 @@ func protocolMethod(method string) bool {
 	return ok || tasks.RevisionExtTasks.Has(method)
 }
 
-// receiving returns middleware that observes received messages. Has reports whether the server has a
-// feature, and ownMethod whether it has a method of its own; both may be nil.
+// receiving returns middleware that observes received messages. Has reports whether the server has
+// a feature, and ownMethod whether it has a method of its own; both may be nil.
 func (t *Telemetry) receiving(has func(server.Feature) bool, ownMethod func(string) bool) session.Middleware {
 	return func(next session.Handler) session.Handler {
 		return func(ctx context.Context, req *session.Request) (result codec.Encoder, err error) {

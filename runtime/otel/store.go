@@ -11,8 +11,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Store returns a store that measures the calls of s, except those that last as long as their callers
-// decide or that do not use the records: Wait, Scan, Acquire, Join, Now, Health and Close.
+// Store returns a store that measures the calls of s, except those that last as long as their
+// callers decide or that do not use the records: Wait, Scan, Acquire, Join, Now, Health and Close.
 // [Telemetry.Server] and [Telemetry.Tasks] call it.
 func (t *Telemetry) Store(s task.Store) task.Store { return &measured{Store: s, t: t} }
 

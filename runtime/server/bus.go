@@ -12,9 +12,9 @@ import (
 )
 
 // Bus passes messages between the servers of several processes, so that changes that one of them
-// announces reach the clients of all: changed lists of features, and updated resources. The messages
-// are signals; clients fetch the lists and the resources again. A message is not longer than a URI
-// and 200 bytes more. The methods of a Bus may be called concurrently.
+// announces reach the clients of all: changed lists of features, and updated resources. The
+// messages are signals; clients fetch the lists and the resources again. A message is not longer
+// than a URI and 200 bytes more. The methods of a Bus may be called concurrently.
 type Bus interface {
 	// Publish sends a message to the subscribers in other processes. It does not wait for them. It
 	// may also send it to those of this process.

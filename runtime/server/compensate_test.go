@@ -75,7 +75,8 @@ func (x *effects) book(ctx context.Context, c *server.Call, name string) error {
 	return err
 }
 
-// In whatever way a handler fails, its undos run once, the latest first, before the outcome is there.
+// In whatever way a handler fails, its undos run once, the latest first, before the outcome is
+// there.
 func TestFailedCallIsUndone(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, c *server.Call) (string, error){
 		"error": func(context.Context, *server.Call) (string, error) { return "", errors.New("no room") },
@@ -171,8 +172,8 @@ func TestSuccessIsNotUndone(t *testing.T) {
 	})
 }
 
-// An undo that fails is tried again, also after a restart, and the next one waits for it. An undo that
-// fails for a day is given up.
+// An undo that fails is tried again, also after a restart, and the next one waits for it. An undo
+// that fails for a day is given up.
 func TestUndoIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEffects(t)
@@ -235,7 +236,8 @@ func TestUndoIsRepeated(t *testing.T) {
 	})
 }
 
-// mortal is a store as one process uses it. The process dies at one of its writes, before or after it.
+// mortal is a store as one process uses it. The process dies at one of its writes, before or after
+// it.
 type mortal struct {
 	task.Store
 	writes *atomic.Int64 // of all processes
@@ -285,8 +287,8 @@ func (s *mortal) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Re
 	return s.Store.Sweep(ctx, now, limit)
 }
 
-// Whichever write of a task is the last of a process, its undos take effect once, the latest first, if
-// the handler fails, the task is cancelled or it expires, parked or not.
+// Whichever write of a task is the last of a process, its undos take effect once, the latest first,
+// if the handler fails, the task is cancelled or it expires, parked or not.
 func TestUndosSurviveDeathOfProcess(t *testing.T) {
 	for _, fate := range []string{"fails", "cancelled", "cancelled while parked", "expires", "expires while parked"} {
 		t.Run(fate, func(t *testing.T) {
@@ -300,8 +302,8 @@ func TestUndosSurviveDeathOfProcess(t *testing.T) {
 	}
 }
 
-// dieAt runs a task with a fate in a process that dies before or after one of its writes, and then in
-// another process. It returns how many writes were left.
+// dieAt runs a task with a fate in a process that dies before or after one of its writes, and then
+// in another process. It returns how many writes were left.
 func dieAt(t *testing.T, fate string, dies int64, after bool) (left int64) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEffects(t)

@@ -101,8 +101,8 @@
 //
 // In revisions without sessions, the server decides, if the client has declared the Tasks extension
 // (io.modelcontextprotocol/tasks) with the request. A call that has not finished after a time
-// becomes a task while its function is running; see After of [receiver.Support]. That of a [Durable]
-// tool becomes one before its first [Step], [Sleep] or input request. Until then it is a
+// becomes a task while its function is running; see After of [receiver.Support]. That of a
+// [Durable] tool becomes one before its first [Step], [Sleep] or input request. Until then it is a
 // plain call, with input in rounds. Then [Call.Task] returns the task, progress and log messages
 // are dropped, and input requests wait for tasks/update. Clients learn of changes by tasks/get, or
 // listen to them with subscriptions/listen.

@@ -719,8 +719,8 @@ func (p *peer) removeElicitation(id string) *elicitation {
 // visitor is the same user. It returns false if the elicitation is unknown, completed or declined,
 // if its session has ended, or if its session is not restored yet after a restart of the server.
 // While a task runs, its elicitations need no session. Those of a task that is parked during a
-// restart are unknown until its handler runs again. A generated id of a revision without sessions is
-// known until it expires, see [Call.ElicitURL].
+// restart are unknown until its handler runs again. A generated id of a revision without sessions
+// is known until it expires, see [Call.ElicitURL].
 func (s *Server) ElicitationPrincipal(id string) (principal string, ok bool) {
 	for _, p := range append(s.allPeers(), s.detached) {
 		p.mu.Lock()

@@ -114,8 +114,8 @@ func (x *fatedServer) tasks() (n int, id string) {
 	return len(list), list[0].ID
 }
 
-// Each limit holds for tasks of every fate. A call that exceeds a limit of tasks is refused, or stays a
-// plain one if it would become a task later.
+// Each limit holds for tasks of every fate. A call that exceeds a limit of tasks is refused, or
+// stays a plain one if it would become a task later.
 func TestLimitsHoldInEveryFate(t *testing.T) {
 	for _, f := range fates {
 		fated := func(name string, cfg task.Config, test func(t *testing.T, x *fatedServer)) {

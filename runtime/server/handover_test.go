@@ -183,8 +183,8 @@ func TestInputRoundsPrecedeTask(t *testing.T) {
 	})
 }
 
-// If the client declares the extension only after the first round, the task goes on with the results
-// of that round, even if the tool runs as a task from its beginning.
+// If the client declares the extension only after the first round, the task goes on with the
+// results of that round, even if the tool runs as a task from its beginning.
 func TestTaskContinuesInputRounds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		steps := 0
@@ -244,8 +244,8 @@ func TestCallWithTooLargeResultsStaysPlain(t *testing.T) {
 	})
 }
 
-// With the Tasks extension, the call of a durable tool is a task from its first step, sleep or input
-// request on, and the function of a step runs only if the task is stored.
+// With the Tasks extension, the call of a durable tool is a task from its first step, sleep or
+// input request on, and the function of a step runs only if the task is stored.
 func TestDurableCallIsTaskFromItsFirstOperation(t *testing.T) {
 	for name, operation := range map[string]func(ctx context.Context, c *server.Call) error{
 		"step": func(ctx context.Context, c *server.Call) error {
@@ -430,8 +430,8 @@ func TestCancellationWhileCallBecomesTask(t *testing.T) {
 	}
 }
 
-// If the task cannot be stored, no later operation begins, even if the store works again: its outcome
-// would follow one that is not in the journal.
+// If the task cannot be stored, no later operation begins, even if the store works again: its
+// outcome would follow one that is not in the journal.
 func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		fails, steps := true, 0

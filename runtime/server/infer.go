@@ -463,8 +463,8 @@ type embedded struct {
 
 // fieldsOf returns the members of a struct by the rules of encoding/json. If several fields have
 // the same name, the one with the shortest path takes precedence. At equal depth, a field whose
-// name is from a tag takes precedence. If several fields remain, none of them is a member. Fields of
-// one struct must not have the same name, as in version 2 of encoding/json.
+// name is from a tag takes precedence. If several fields remain, none of them is a member. Fields
+// of one struct must not have the same name, as in version 2 of encoding/json.
 func (x *inference) fieldsOf(t reflect.Type) ([]field, error) {
 	var members []field
 	taken := map[string]bool{}

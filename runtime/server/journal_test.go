@@ -344,7 +344,8 @@ func TestHandlerIsNotParkedDuringStep(t *testing.T) {
 	})
 }
 
-// A compensation in a defer, and a fallback for the error, have no effect while a handler is parked.
+// A compensation in a defer, and a fallback for the error, have no effect while a handler is
+// parked.
 func TestParkedHandlerDoesNotCompensate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var effects []string
@@ -378,8 +379,8 @@ func TestParkedHandlerDoesNotCompensate(t *testing.T) {
 	})
 }
 
-// A form whose deadline passes while the handler is parked times out once, and every later run takes
-// the default.
+// A form whose deadline passes while the handler is parked times out once, and every later run
+// takes the default.
 func TestFormTimesOutOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -453,8 +454,8 @@ func TestFormIsWithdrawnAfterDeadline(t *testing.T) {
 	}
 }
 
-// A step whose result is too large for the journal fails the task, whatever the handler does with the
-// error: otherwise the next run would run the step again.
+// A step whose result is too large for the journal fails the task, whatever the handler does with
+// the error: otherwise the next run would run the step again.
 func TestStepTooLargeForJournalFailsTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large, small := 0, 0
@@ -710,8 +711,8 @@ func TestIdempotencyKeySurvivesRestartOfPromotedCall(t *testing.T) {
 	})
 }
 
-// A durable task whose tool or version is not in the server waits, and says for what. It goes on once the
-// tool is added or enabled.
+// A durable task whose tool or version is not in the server waits, and says for what. It goes on
+// once the tool is added or enabled.
 func TestDurableTaskWaitsForItsTool(t *testing.T) {
 	waits := func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) {
 		return "done", server.Sleep(ctx, c, "s", func() time.Time { return time.Now().Add(time.Hour) })

@@ -15,17 +15,17 @@ import (
 // times, all labels are required. It needs [Durable], or [Tasks] with a Restartable
 // [receiver.Support], and has no effect if the store of the tasks is not shared.
 //
-// A call of a client with the Tasks extension is a task from its beginning. A plain call runs in the
-// process that gets it, and is rejected there if that process lacks a label.
+// A call of a client with the Tasks extension is a task from its beginning. A plain call runs in
+// the process that gets it, and is rejected there if that process lacks a label.
 func RequireLabels(labels ...string) ToolOption {
 	return toolOption(func(t *tool) { t.labels = append(t.labels, labels...) })
 }
 
 // RequireLabelsFor requires labels that depend on the arguments of a call, in addition to those of
-// [RequireLabels]. The labels of a task are those of the call that creates it. The arguments are a JSON
-// object as the client has sent it, without defaults, which may not be valid. f must be fast and safe
-// for concurrent use, and may be called more than once for a call. It must not modify the arguments. If
-// the labels are invalid (see [task.CheckLabels]) or f panics, the call is rejected.
+// [RequireLabels]. The labels of a task are those of the call that creates it. The arguments are a
+// JSON object as the client has sent it, without defaults, which may not be valid. f must be fast
+// and safe for concurrent use, and may be called more than once for a call. It must not modify the
+// arguments. If the labels are invalid (see [task.CheckLabels]) or f panics, the call is rejected.
 func RequireLabelsFor(f func(ctx context.Context, arguments json.RawMessage) []string) ToolOption {
 	if f == nil {
 		return nil
@@ -33,7 +33,8 @@ func RequireLabelsFor(f func(ctx context.Context, arguments json.RawMessage) []s
 	return toolOption(func(t *tool) { t.labelsFor = append(t.labelsFor, f) })
 }
 
-// supportFor returns the task support of a call with the given params. It fails as requiredLabels does.
+// supportFor returns the task support of a call with the given params. It fails as requiredLabels
+// does.
 func (t *tool) supportFor(ctx context.Context, s *Server, params json.RawMessage) (receiver.Support, error) {
 	support := t.support
 	if len(t.labelsFor) == 0 {
@@ -44,8 +45,8 @@ func (t *tool) supportFor(ctx context.Context, s *Server, params json.RawMessage
 	return support, err
 }
 
-// requiredLabels returns the labels that a call with the given arguments needs. If they are invalid, it
-// logs that and returns an error, too.
+// requiredLabels returns the labels that a call with the given arguments needs. If they are
+// invalid, it logs that and returns an error, too.
 func (t *tool) requiredLabels(ctx context.Context, s *Server, arguments json.RawMessage) ([]string, error) {
 	if len(t.labelsFor) == 0 {
 		return t.support.Labels, nil
@@ -62,8 +63,8 @@ func (t *tool) requiredLabels(ctx context.Context, s *Server, arguments json.Raw
 	return labels, err
 }
 
-// checkLabels returns an error if this process lacks a label that a plain call needs. The labels of a
-// task are in its record.
+// checkLabels returns an error if this process lacks a label that a plain call needs. The labels of
+// a task are in its record.
 func (t *tool) checkLabels(ctx context.Context, c *Call, arguments json.RawMessage) error {
 	labels, err := t.requiredLabels(ctx, c.p.s, arguments)
 	if err != nil || len(labels) == 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
-// process adds a server with labels to a fleet. Its tools return its name: "render" requires the label
-// gpu, and "store" the region in its arguments as well.
+// process adds a server with labels to a fleet. Its tools return its name: "render" requires the
+// label gpu, and "store" the region in its arguments as well.
 func process(t *testing.T, store task.Store, name string, labels ...string) *server.Server {
 	t.Helper()
 	cfg := server.Config{Tasks: task.Config{Member: task.Member{Labels: labels}}}
@@ -48,8 +48,8 @@ func regionOf(_ context.Context, arguments json.RawMessage) []string {
 	return []string{"region=" + in.Region}
 }
 
-// Calls of tools that require labels are tasks of processes that have them, whichever process gets the
-// call. Plain calls are served by such processes alone.
+// Calls of tools that require labels are tasks of processes that have them, whichever process gets
+// the call. Plain calls are served by such processes alone.
 func TestCallsGoToProcessesWithLabels(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := memory.NewFleet()
@@ -93,8 +93,8 @@ func TestCallsGoToProcessesWithLabels(t *testing.T) {
 	})
 }
 
-// A call that has begun before its process requires labels, and that continues where they are lacking,
-// is rejected. It does not become a task there.
+// A call that has begun before its process requires labels, and that continues where they are
+// lacking, is rejected. It does not become a task there.
 func TestInputRoundDoesNotContinueWithoutLabel(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := memory.NewFleet()

@@ -15,9 +15,9 @@ import (
 type HandlerFunc[Req, Res any] func(ctx context.Context, c *Call, req Req) (Res, error)
 
 // Middleware wraps the handling of requests for features of one kind. It may replace the arguments
-// in the request, the result and the error, and need not call next. It is called once when a feature
-// is added or changed; the function that it returns is called for every request and must be safe for
-// concurrent use.
+// in the request, the result and the error, and need not call next. It is called once when a
+// feature is added or changed; the function that it returns is called for every request and must be
+// safe for concurrent use.
 //
 //	func timed(next server.ToolHandler) server.ToolHandler {
 //		return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
@@ -57,9 +57,9 @@ type (
 	ResourceMiddleware = Middleware[*ResourceRequest, *mcp.ReadResourceResult]
 )
 
-// StepMiddleware wraps the function of a [Step] or of [Compensate] each time it runs. It calls next once, with a
-// context derived from ctx, and returns its error. A step whose recorded result is used again does
-// not run.
+// StepMiddleware wraps the function of a [Step] or of [Compensate] each time it runs. It calls next
+// once, with a context derived from ctx, and returns its error. A step whose recorded result is
+// used again does not run.
 type StepMiddleware func(ctx context.Context, c *Call, name string, next func(ctx context.Context) error) error
 
 // wrapStep returns f with the middleware of the configuration.

@@ -67,7 +67,8 @@ func (f *faultRun) count(what string) {
 	f.counts[what]++
 }
 
-// tool is the handler: steps one after the other and at the same time, an input request and a sleep.
+// tool is the handler: steps one after the other and at the same time, an input request and a
+// sleep.
 func (f *faultRun) tool(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 	step := func(ctx context.Context, name string) error {
 		_, err := server.Step(ctx, c, name, func(context.Context) (int, error) {
@@ -164,8 +165,8 @@ func (f *faultRun) checkText(err error) {
 }
 
 // A fault of the store at any call only delays a durable tool: its result is right, each step runs
-// once, and its user is asked once. A call that becomes a task before its first step waits for that.
-// Only the creation of a task at once may fail, before its handler begins.
+// once, and its user is asked once. A call that becomes a task before its first step waits for
+// that. Only the creation of a task at once may fail, before its handler begins.
 func TestStoreFaultAtEveryOperation(t *testing.T) {
 	for _, fate := range faultFates {
 		for _, kind := range faultKinds {

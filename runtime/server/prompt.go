@@ -48,20 +48,20 @@ type prompt struct {
 // AddPrompt adds a prompt that f fills in. The options are [DefinePrompt] and completions of
 // arguments, see [Complete].
 //
-// In is a struct or map[string]string. Each field of a struct is an argument: a string, a boolean, a
-// number, a type that implements [encoding.TextUnmarshaler], or a pointer to one of these. The json
-// tag names the argument as in encoding/json, and the tag jsonschema describes it. An argument is
-// required unless its json tag says omitempty or omitzero. A request with an argument that its field
-// does not accept is rejected. The tags of [SchemaFor] apply, too: an argument with a default is
-// optional, the values of an enum are its completion unless the prompt has another, and limits are
-// validated. The arguments of a map are declared with DefinePrompt. A struct ignores arguments that
-// the prompt does not declare; a map receives them.
+// In is a struct or map[string]string. Each field of a struct is an argument: a string, a boolean,
+// a number, a type that implements [encoding.TextUnmarshaler], or a pointer to one of these. The
+// json tag names the argument as in encoding/json, and the tag jsonschema describes it. An argument
+// is required unless its json tag says omitempty or omitzero. A request with an argument that its
+// field does not accept is rejected. The tags of [SchemaFor] apply, too: an argument with a default
+// is optional, the values of an enum are its completion unless the prompt has another, and limits
+// are validated. The arguments of a map are declared with DefinePrompt. A struct ignores arguments
+// that the prompt does not declare; a map receives them.
 //
 // Out is string, which becomes one message of the user, [][mcp.PromptMessage] or
 // [*mcp.GetPromptResult].
 //
-// AddPrompt fails if the protocol does not admit the description, and with [ErrExists] if there is a
-// prompt of that name. The error is also recorded, see [Server.Err].
+// AddPrompt fails if the protocol does not admit the description, and with [ErrExists] if there is
+// a prompt of that name. The error is also recorded, see [Server.Err].
 func AddPrompt[In, Out any](s *Server, name, description string, f PromptFunc[In, Out], options ...PromptOption) (*Handle[mcp.Prompt], error) {
 	if s == nil {
 		return nil, errNoServer

@@ -25,12 +25,13 @@ const CodeResourceNotFound = -32002
 // Resource is the argument of a [ReadFunc]: the resource that a client reads.
 type Resource struct {
 	URI string
-	// Vars are the decoded values of the template's variables, or nil for a resource with a fixed URI.
-	// No value has a ".." path segment.
+	// Vars are the decoded values of the template's variables, or nil for a resource with a fixed
+	// URI. No value has a ".." path segment.
 	Vars url.Values
 }
 
-// ReadFunc is a Go function that reads a resource. Return [NotFound] if the resource does not exist.
+// ReadFunc is a Go function that reads a resource. Return [NotFound] if the resource does not
+// exist.
 //
 // Out is string for a text, []byte for binary data, or [mcp.AnyResourceContents]. It may also be a
 // slice of these, such as for the files of a folder. Contents without a URI or a media type get
@@ -109,8 +110,8 @@ type resourceOption func(*resource)
 func (f resourceOption) forResource(r *resource) { f(r) }
 
 // DefineResource sets members of the resource's description that [AddResource] has no argument for,
-// such as the description, the media type, the size and annotations. F receives the description with
-// the URI and the name of the call. It must not change the URI.
+// such as the description, the media type, the size and annotations. F receives the description
+// with the URI and the name of the call. It must not change the URI.
 func DefineResource(f func(*mcp.Resource)) ResourceOption {
 	if f == nil {
 		return nil
@@ -248,8 +249,8 @@ func (s *Server) find(c *Call, uri string) (found, error) {
 	return found{}, NotFound(uri)
 }
 
-// wrapRead returns a handler that calls middleware and then reads a resource. It returns nil if there
-// is no middleware.
+// wrapRead returns a handler that calls middleware and then reads a resource. It returns nil if
+// there is no middleware.
 func (s *Server) wrapRead(own []ResourceMiddleware, read readFunc, mime *string) (ResourceHandler, error) {
 	return wrap(s.cfg.ResourceMiddleware, own, func(ctx context.Context, c *Call, r *ResourceRequest) (*mcp.ReadResourceResult, error) {
 		return readFrom(ctx, c, read, Resource{r.URI, r.Vars}, mime)

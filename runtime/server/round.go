@@ -226,7 +226,8 @@ func (t *tool) functionVersion() string {
 	return t.version
 }
 
-// continues reports whether the function of the tool continues calls that another version has begun.
+// continues reports whether the function of the tool continues calls that another version has
+// begun.
 func (t *tool) continues(version string) bool {
 	return version == t.functionVersion() || t != nil && slices.Contains(t.accepted, version)
 }
@@ -284,8 +285,8 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 }
 
 // compensate runs the undos that the handler has registered, if the call has failed or the task was
-// cancelled or has expired. Failed says that the outcome is an error. It returns the error of the call
-// in place of err, that of its outcome.
+// cancelled or has expired. Failed says that the outcome is an error. It returns the error of the
+// call in place of err, that of its outcome.
 func (c *Call) compensate(failed bool, err error) error {
 	l := c.log.Load()
 	if l == nil {

@@ -55,24 +55,24 @@ type Config struct {
 	Session session.Config
 	// Methods are handlers of requests and notifications by method. They take precedence over the
 	// server's handlers. Use them for methods of your own, see [Method] and [Notification], or for
-	// raw access to methods of the protocol. Names that begin with tasks/ or notifications/tasks/ are
-	// reserved for tasks. A modern result may only have a resultType of its own
-	// if the server and the client declare a common extension.
+	// raw access to methods of the protocol. Names that begin with tasks/ or notifications/tasks/
+	// are reserved for tasks. A modern result may only have a resultType of its own if the server
+	// and the client declare a common extension.
 	Methods map[string]session.Handler
 
 	// Visible decides which features exist for a call, in addition to the option [VisibleTo]. The
 	// rules for the function of that option apply to Visible, too. Nil shows all features.
 	Visible func(c *Call, f Feature) bool
 
-	// Middleware, if set, is called once, by [New], and returns middleware that wraps the handling of
-	// all requests and notifications, in sessions and without: it is outside of that of
-	// Session.Receiving. Unlike that, it knows the server; see [Server.Has]. The
-	// results of modern requests may have a method Unwrap, which returns the result without members
-	// that the server adds.
+	// Middleware, if set, is called once, by [New], and returns middleware that wraps the handling
+	// of all requests and notifications, in sessions and without: it is outside of that of
+	// Session.Receiving. Unlike that, it knows the server; see [Server.Has]. The results of modern
+	// requests may have a method Unwrap, which returns the result without members that the server
+	// adds.
 	Middleware func(s *Server) session.Middleware
 
-	// Scopes are the scopes that requests and notifications need, by method, such as "tools/call"; "*"
-	// stands for all methods. They add to those of the options [RequireScopes] and
+	// Scopes are the scopes that requests and notifications need, by method, such as "tools/call";
+	// "*" stands for all methods. They add to those of the options [RequireScopes] and
 	// [RequireScopesFor], and to those of the [auth.Protector]. Calls without an identity, such as
 	// those over stdio, need none.
 	Scopes map[string][]string
@@ -82,7 +82,8 @@ type Config struct {
 	ToolMiddleware     []ToolMiddleware
 	PromptMiddleware   []PromptMiddleware
 	ResourceMiddleware []ResourceMiddleware
-	// StepMiddleware wraps the functions of all steps that run, the first one outermost; see [Step].
+	// StepMiddleware wraps the functions of all steps that run, the first one outermost; see
+	// [Step].
 	StepMiddleware []StepMiddleware
 
 	// TaskStore stores the tasks that clients create. With a store, [Server.Start] makes a
@@ -91,16 +92,16 @@ type Config struct {
 	// principal. [Server.Shutdown] and [Server.Close] close the Manager, but not the store: close
 	// it afterwards, or let the process end.
 	TaskStore task.Store
-	// Tasks configures the tasks. Its Store must be nil. Its Recover and its ToolLimit are called for
-	// tasks whose tool the server does not have; see [MaxRunning] for the others. Without Recover, a
-	// name in its Member.Tools that is not a tool of the server is logged as a warning.
+	// Tasks configures the tasks. Its Store must be nil. Its Recover and its ToolLimit are called
+	// for tasks whose tool the server does not have; see [MaxRunning] for the others. Without
+	// Recover, a name in its Member.Tools that is not a tool of the server is logged as a warning.
 	Tasks task.Config
 
 	// Drain is the maximum time for which [Server.Shutdown] lets the work of tasks finish before it
-	// ends the contexts of the work; see [task.Manager.Drain]. It begins with the shutdown, at the same
-	// time as the end of the sessions. In a fleet, tasks that do not run move to other processes at
-	// once. Give the context of Shutdown some seconds more, so that outcomes are stored. The default is
-	// 0: the contexts of the work end once the sessions have ended.
+	// ends the contexts of the work; see [task.Manager.Drain]. It begins with the shutdown, at the
+	// same time as the end of the sessions. In a fleet, tasks that do not run move to other
+	// processes at once. Give the context of Shutdown some seconds more, so that outcomes are
+	// stored. The default is 0: the contexts of the work end once the sessions have ended.
 	Drain time.Duration
 
 	// Types are the schemas of Go types, wherever the server infers schemas: of arguments and
@@ -118,8 +119,8 @@ type Config struct {
 	// first change. Zero sends one for each change.
 	Debounce time.Duration
 
-	// Bus passes changes of lists and resources between the servers of several processes. The server
-	// subscribes to it when it starts, and ends the subscription with [Server.Close] and
+	// Bus passes changes of lists and resources between the servers of several processes. The
+	// server subscribes to it when it starts, and ends the subscription with [Server.Close] and
 	// [Server.Shutdown]. Nil means that changes reach only the clients of this server.
 	Bus Bus
 
@@ -136,11 +137,11 @@ type Config struct {
 	// passes through the client while it collects input. Each has at least 32 random bytes. The
 	// first one seals new state, and all of them open it. Servers with the same keys, such as those
 	// behind one load balancer, continue each other's calls, whatever their version is; a tool with
-	// another [Version] does not. To replace a key, first add the new
-	// one at the end on all servers, then move it to the front, then remove the old one. The
-	// default is a random key, which is kept in the TaskStore: servers with the same store have the
-	// same key, after a restart or in a fleet. Without a TaskStore, calls that wait for input must be
-	// made again after a restart.
+	// another [Version] does not. To replace a key, first add the new one at the end on all
+	// servers, then move it to the front, then remove the old one. The default is a random key,
+	// which is kept in the TaskStore: servers with the same store have the same key, after a
+	// restart or in a fleet. Without a TaskStore, calls that wait for input must be made again
+	// after a restart.
 	StateKeys [][]byte
 	// MaxState limits the size of that state, in bytes. A call whose steps and responses take more
 	// fails. The default is [DefaultMaxState].
@@ -204,8 +205,8 @@ type Config struct {
 	SessionOpened func(s *session.Session)
 	SessionClosed func(s *session.Session, cause error)
 
-	// HTTPRejected, if set, is called for the HTTP requests that a handler of the server rejects, in
-	// addition to Rejected of [streamable.HandlerOptions], which describes it.
+	// HTTPRejected, if set, is called for the HTTP requests that a handler of the server rejects,
+	// in addition to Rejected of [streamable.HandlerOptions], which describes it.
 	HTTPRejected func(r *http.Request, status int)
 
 	// Initialized is called once for each session whose client announces that the handshake is

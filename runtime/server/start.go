@@ -101,8 +101,8 @@ func (s *Server) Err() error {
 
 // Start starts the server, once. Every method that serves clients calls it. Call it earlier to
 // recover tasks before the first client connects, and to see its error if other code calls
-// [Server.Serve], such as the callback of an HTTP handler. The unfinished tasks of a tool that is added
-// later wait until then.
+// [Server.Serve], such as the callback of an HTTP handler. The unfinished tasks of a tool that is
+// added later wait until then.
 //
 // Start fails with the errors of [Server.Err], with [session.ErrClosed] if the server was closed,
 // with the error of [Config].Bus, and with those of [task.New] if there is a [Config].TaskStore. In

@@ -115,9 +115,9 @@ func Sleep(ctx context.Context, c *Call, name string, f func() time.Time) error 
 	return c.recording().Sleep(ctx, name, f)
 }
 
-// Compensate registers an undo: if the call fails, f is called. Register an undo before the step that
-// it undoes, because the call may end in between. So f must also succeed if that step has had no
-// effect.
+// Compensate registers an undo: if the call fails, f is called. Register an undo before the step
+// that it undoes, because the call may end in between. So f must also succeed if that step has had
+// no effect.
 //
 //	order, err := server.Step(ctx, c, "reserve id", newOrderID)
 //	if err != nil {
@@ -131,29 +131,30 @@ func Sleep(ctx context.Context, c *Call, name string, f func() time.Time) error 
 //	}
 //	_, err = server.Step(ctx, c, "order", func(ctx context.Context) (int, error) { return shop.Order(ctx, order) })
 //
-// The registered undos run if the handler returns an error or a result with isError, panics, or fails
-// in another way, and if the call is cancelled. They run one after the other, the latest first, also
-// those of different branches. None runs after a success, and none runs because the handler is
-// parked, ends a round, or is interrupted by the end of the server.
+// The registered undos run if the handler returns an error or a result with isError, panics, or
+// fails in another way, and if the call is cancelled. They run one after the other, the latest
+// first, also those of different branches. None runs after a success, and none runs because the
+// handler is parked, ends a round, or is interrupted by the end of the server.
 //
 // In a task of a [Durable] tool, the undos also run if the task expires, and the end of the server
 // only delays them. The registration is recorded like the result of a [Step], and so is the end of
-// each undo. If the handler has failed, the task keeps its status until the undos have ended. If the
-// task was cancelled or has expired, its requestor sees that at once. Then the handler runs again from
-// its top, to register the undos: what was recorded is returned to it, and all other operations fail
-// with [task.ErrCancelled] or [task.ErrExpired]. Undos that earlier runs have registered and this one
-// does not are logged as errors. F takes effect at least once; it has the same [IdempotencyKey] each
-// time. An undo that fails is tried again, for a day. The pauses grow to five minutes, during which the
-// handler may be parked. Then it is logged as an error with the id of the task, and the next one runs.
+// each undo. If the handler has failed, the task keeps its status until the undos have ended. If
+// the task was cancelled or has expired, its requestor sees that at once. Then the handler runs
+// again from its top, to register the undos: what was recorded is returned to it, and all other
+// operations fail with [task.ErrCancelled] or [task.ErrExpired]. Undos that earlier runs have
+// registered and this one does not are logged as errors. F takes effect at least once; it has the
+// same [IdempotencyKey] each time. An undo that fails is tried again, for a day. The pauses grow to
+// five minutes, during which the handler may be parked. Then it is logged as an error with the id
+// of the task, and the next one runs.
 //
 // In all other calls, the undos run in the process of the call, before its response, for at most 30
 // seconds together. The end of the ctx of the handler does not interrupt them, but the end of the
-// process does. If the client of a revision without sessions does not send the responses of a round,
-// they do not run.
+// process does. If the client of a revision without sessions does not send the responses of a
+// round, they do not run.
 //
-// Compensate is an operation of its branch, like a Step: later runs must register the same undos. If it
-// fails, the undo is not registered, and the handler must not go on. F must not make input requests or
-// run steps.
+// Compensate is an operation of its branch, like a Step: later runs must register the same undos.
+// If it fails, the undo is not registered, and the handler must not go on. F must not make input
+// requests or run steps.
 func Compensate(ctx context.Context, c *Call, name string, f func(ctx context.Context) error) error {
 	return c.recording().Compensate(ctx, name, wrapUndo(c, name, f))
 }

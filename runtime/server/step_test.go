@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
-// inBothEras calls a tool that runs f in a session, and in rounds. It returns the text of the result
-// of each.
+// inBothEras calls a tool that runs f in a session, and in rounds. It returns the text of the
+// result of each.
 func inBothEras(t *testing.T, f func(ctx context.Context, c *server.Call) (string, error)) (inSession, inRounds string) {
 	t.Helper()
 	s := newServer(t, server.Config{})
@@ -395,9 +395,9 @@ func generate(r *rand.Rand, path string, depth int) generated {
 	}
 }
 
-// Whether a handler runs in a session or in rounds, it has the same result, each step runs once, and
-// nothing is asked again after it was answered. The client answers some of the input requests of a
-// round, and sends each round to another process.
+// Whether a handler runs in a session or in rounds, it has the same result, each step runs once,
+// and nothing is asked again after it was answered. The client answers some of the input requests
+// of a round, and sends each round to another process.
 func TestGeneratedHandlersHaveOneResult(t *testing.T) {
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -92,10 +92,10 @@ func ToolOptions(options ...ToolOption) ToolOption {
 // Step, a Sleep or an input request, the function runs again whatever it returns. It needs
 // [Config].TaskStore. It is short for [Tasks] with a Restartable [receiver.Support].
 //
-// In revisions without sessions, the call of a client that has declared the Tasks extension becomes a
-// task before its first Step, Sleep or input request, however short it is. If the task cannot be
-// stored, that operation fails, before it has any effect. The call of another client is a plain one:
-// what it has done travels with the client, see [Config].StateKeys, and expires after
+// In revisions without sessions, the call of a client that has declared the Tasks extension becomes
+// a task before its first Step, Sleep or input request, however short it is. If the task cannot be
+// stored, that operation fails, before it has any effect. The call of another client is a plain
+// one: what it has done travels with the client, see [Config].StateKeys, and expires after
 // [Config.InputTimeout].
 //
 // The function must run the steps and make the input requests that the journal has, in any order;
@@ -104,11 +104,11 @@ func ToolOptions(options ...ToolOption) ToolOption {
 func Durable() ToolOption { return Tasks(receiver.Support{Restartable: true}) }
 
 // Version names the version of the function of a tool. A task that a function of another version
-// began waits for a process with that version, unless that version is in accepted: then this function
-// continues from its journal. Meanwhile, the status message of the task names the version. A task that
-// has not begun begins in the version of the process that runs it. A call in a revision without sessions
-// that waits for input fails in another version, with the request that has the responses.
-// By default, the version is "". The version of [New] has no effect on tasks and calls.
+// began waits for a process with that version, unless that version is in accepted: then this
+// function continues from its journal. Meanwhile, the status message of the task names the version.
+// A task that has not begun begins in the version of the process that runs it. A call in a revision
+// without sessions that waits for input fails in another version, with the request that has the
+// responses. By default, the version is "". The version of [New] has no effect on tasks and calls.
 func Version(version string, accepted ...string) ToolOption {
 	return toolOption(func(t *tool) { t.version, t.accepted = version, accepted })
 }
@@ -124,10 +124,10 @@ func Tasks(support receiver.Support) ToolOption {
 }
 
 // MaxRunning limits how many calls of the tool run at once. The limit holds for all processes of a
-// fleet together, and for this process if the store of the tasks is not shared. Further
-// tasks wait without a goroutine; see [task.Config].ToolLimit. Further plain calls wait, too, until
-// the client cancels them. The principals that wait have turns. A call with the Tasks extension is a
-// task from its beginning. It needs [Config].TaskStore.
+// fleet together, and for this process if the store of the tasks is not shared. Further tasks wait
+// without a goroutine; see [task.Config].ToolLimit. Further plain calls wait, too, until the client
+// cancels them. The principals that wait have turns. A call with the Tasks extension is a task from
+// its beginning. It needs [Config].TaskStore.
 func MaxRunning(n int) ToolOption {
 	return toolOption(func(t *tool) { t.limited, t.maxRunning = true, n })
 }
@@ -585,8 +585,8 @@ func errorResult(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: text}}, IsError: new(true)}
 }
 
-// support returns the task support of a request; see [receiver.Options]. A call of an unknown tool is
-// rejected before it can be a task.
+// support returns the task support of a request; see [receiver.Options]. A call of an unknown tool
+// is rejected before it can be a task.
 func (p *peer) support(ctx context.Context, req *session.Request) (receiver.Support, error) {
 	t := p.calledTool(ctx, req)
 	if t == nil {

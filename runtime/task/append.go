@@ -23,11 +23,11 @@ type addition struct {
 	added    bool          // err is the outcome
 }
 
-// addEntry adds an entry to the journal in one attempt. Entries that are added while another write of
-// the journal is in progress share the next one, so that n concurrent calls need about two writes.
-// Otherwise each write would make all others fail with ErrConflict and try again. addEntry fails with
-// errJournalGrown if the number of recorded entries is not searched, unless that is -1. The end of ctx
-// would fail the entries of other calls, so ctx must not end.
+// addEntry adds an entry to the journal in one attempt. Entries that are added while another write
+// of the journal is in progress share the next one, so that n concurrent calls need about two
+// writes. Otherwise each write would make all others fail with ErrConflict and try again. addEntry
+// fails with errJournalGrown if the number of recorded entries is not searched, unless that is -1.
+// The end of ctx would fail the entries of other calls, so ctx must not end.
 func (run *Run) addEntry(ctx context.Context, e Entry, searched int) error {
 	a := &addition{entry: e, searched: searched}
 	run.mu.Lock()
@@ -51,8 +51,8 @@ func (run *Run) addEntry(ctx context.Context, e Entry, searched int) error {
 	return a.err
 }
 
-// endAdditions wakes the calls whose entries were in the batch that the call of own has written, and
-// leaves the next write to a waiting call.
+// endAdditions wakes the calls whose entries were in the batch that the call of own has written,
+// and leaves the next write to a waiting call.
 func (run *Run) endAdditions(own *addition, batch []*addition) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -66,8 +66,8 @@ func (run *Run) endAdditions(own *addition, batch []*addition) {
 	}
 }
 
-// addEntries adds a batch of entries in one write. If they exceed a limit together, it adds them one
-// by one.
+// addEntries adds a batch of entries in one write. If they exceed a limit together, it adds them
+// one by one.
 func (run *Run) addEntries(ctx context.Context, batch []*addition) {
 	err := run.tryEntries(ctx, batch)
 	_, journal := errors.AsType[*JournalError](err)
@@ -85,8 +85,8 @@ func (run *Run) addEntries(ctx context.Context, batch []*addition) {
 	}
 }
 
-// tryEntries is addEntries without the limits. It sets err of the entries that it leaves out because
-// the journal has grown.
+// tryEntries is addEntries without the limits. It sets err of the entries that it leaves out
+// because the journal has grown.
 func (run *Run) tryEntries(ctx context.Context, batch []*addition) error {
 	add := func(r *Record) error {
 		if r.terminal() {

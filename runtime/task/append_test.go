@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// writeCounter is a store whose writes take a millisecond. It counts them, and the largest number of
-// bytes of the input requests and of new entries that one of them contains.
+// writeCounter is a store whose writes take a millisecond. It counts them, and the largest number
+// of bytes of the input requests and of new entries that one of them contains.
 type writeCounter struct {
 	task.Store
 	writes, largest atomic.Int64
@@ -171,8 +171,8 @@ func TestAnswersAreWrittenOnce(t *testing.T) {
 	})
 }
 
-// Answers that an earlier version of the package has left in the record are replayed, and leave it with
-// the next step.
+// Answers that an earlier version of the package has left in the record are replayed, and leave it
+// with the next step.
 func TestAnswersOfEarlierVersionsLeaveRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -48,8 +48,8 @@ func (f *fleet) unattend(id string) {
 	f.unfollow(id)
 }
 
-// places reports whether this process has created a task that other members run, and counts it until
-// it has ended.
+// places reports whether this process has created a task that other members run, and counts it
+// until it has ended.
 func (f *fleet) places(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -266,9 +266,9 @@ func (f *fleet) placeAgain() {
 	}
 }
 
-// placeOnce offers a task that was created here, unless a member has claimed it. It returns false if
-// it need not be offered again. While no member serves the task, placeOnce does not read it: the next
-// member that does looks for tasks when it joins.
+// placeOnce offers a task that was created here, unless a member has claimed it. It returns false
+// if it need not be offered again. While no member serves the task, placeOnce does not read it: the
+// next member that does looks for tasks when it joins.
 func (f *fleet) placeOnce(id string) bool {
 	f.mu.Lock()
 	var p *placement

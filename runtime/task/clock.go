@@ -7,28 +7,28 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Wall clocks of processes may be wrong. So no wall clock decides alone that a task has expired, which
-// cannot be undone.
+// Wall clocks of processes may be wrong. So no wall clock decides alone that a task has expired,
+// which cannot be undone.
 //
-// The Manager of a shared store uses [Store].Now for the times in records and for the end of sleeps. A
-// task expires once both the clock of the store and that of the process have reached the end of its
-// TTL, and its creation has the later time of both: a task is dropped too early only if both clocks are
-// wrong. The Manager logs a warning while the clocks differ by more than maxSkew.
+// The Manager of a shared store uses [Store].Now for the times in records and for the end of
+// sleeps. A task expires once both the clock of the store and that of the process have reached the
+// end of its TTL, and its creation has the later time of both: a task is dropped too early only if
+// both clocks are wrong. The Manager logs a warning while the clocks differ by more than maxSkew.
 //
 // If the store is not shared, a steadyClock is the second clock.
 
 // maxSkew is the maximum difference of two clocks that count as equal.
 const maxSkew = 5 * time.Second
 
-// clockGrace is how long a steadyClock doubts a jump of the wall clock. A clock that is wrong when the
-// machine starts, or is set by mistake, is mostly corrected within that time. The time in which no
-// process was running looks like a jump, too: at the start, tasks have what remained of their TTL when
-// the last process ended, for at most clockGrace.
+// clockGrace is how long a steadyClock doubts a jump of the wall clock. A clock that is wrong when
+// the machine starts, or is set by mistake, is mostly corrected within that time. The time in which
+// no process was running looks like a jump, too: at the start, tasks have what remained of their
+// TTL when the last process ended, for at most clockGrace.
 const clockGrace = time.Hour
 
-// steadyClock is the wall clock without its jumps forward. After a jump, it goes on like the monotonic
-// clock. It follows the jump once the wall clock has been ahead for clockGrace. It follows jumps back
-// at once. The zero value believes the first reading.
+// steadyClock is the wall clock without its jumps forward. After a jump, it goes on like the
+// monotonic clock. It follows the jump once the wall clock has been ahead for clockGrace. It
+// follows jumps back at once. The zero value believes the first reading.
 type steadyClock struct {
 	mu       sync.Mutex
 	believed time.Time     // the latest reading of the wall clock that was believed; zero for none
@@ -61,15 +61,16 @@ func (c *steadyClock) read(wall time.Time, at time.Duration) time.Time {
 	return wall
 }
 
-// now returns the time of the store's clock. For a store that is not shared, that is the wall clock of
-// this process.
+// now returns the time of the store's clock. For a store that is not shared, that is the wall clock
+// of this process.
 func (m *Manager) now() time.Time {
 	now := time.Now()
 	boundary.Run(func() error { now = m.cfg.Store.Now().Round(0); return nil })
 	return now
 }
 
-// earlier returns the earlier of the times of the two clocks. It decides whether a task has expired.
+// earlier returns the earlier of the times of the two clocks. It decides whether a task has
+// expired.
 func (m *Manager) earlier() time.Time {
 	now, other := m.now(), time.Now()
 	if m.fleet == nil {

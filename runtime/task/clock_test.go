@@ -142,8 +142,8 @@ type jumpingStore struct {
 
 func (s *jumpingStore) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
-// If the wall clock of the only process jumps forward, tasks keep their TTL. They do not if the clock
-// stays there for an hour.
+// If the wall clock of the only process jumps forward, tasks keep their TTL. They do not if the
+// clock stays there for an hour.
 func TestTaskOutlivesJumpOfWallClock(t *testing.T) {
 	for _, row := range []struct {
 		name              string
@@ -177,8 +177,8 @@ func TestTaskOutlivesJumpOfWallClock(t *testing.T) {
 	}
 }
 
-// If the wall clock is wrong when a process starts, the tasks of the last process are recovered, and
-// keep what remained of their TTL. A clock that is corrected does no harm.
+// If the wall clock is wrong when a process starts, the tasks of the last process are recovered,
+// and keep what remained of their TTL. A clock that is corrected does no harm.
 func TestTaskOutlivesWrongClockAtStart(t *testing.T) {
 	for _, parked := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

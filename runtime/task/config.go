@@ -66,8 +66,9 @@ type Config struct {
 	// Recover returns the work that is re-run for an unfinished task that was created as
 	// restartable: by [New], and when parked work runs again. If it returns nil, or if Recover is
 	// nil, the task waits: in a fleet, for a member that returns work for it, and otherwise until
-	// [Manager.ToolsChanged] is called. Work of the version in Durable.Version of the record must be
-	// returned, or such that continues from its journal; if Record.Begun is false, of any version.
+	// [Manager.ToolsChanged] is called. Work of the version in Durable.Version of the record must
+	// be returned, or such that continues from its journal; if Record.Begun is false, of any
+	// version.
 	Recover func(r Record) Work
 	// ParkAfter is the time after which restartable work that only waits, in [Run.Ask] and
 	// [Run.Sleep], is parked: the waits return [ErrParked], and the work runs again, from its
@@ -81,22 +82,22 @@ type Config struct {
 	// about 100 bytes. Beyond it, [Run.Record] and [Run.Ask] fail with a [*JournalError]. The
 	// default is [DefaultMaxJournal]; a negative value means no maximum. Limits.Bytes applies, too.
 	MaxJournal int64
-	// ToolVersion returns the version of the work of a tool in this process; see [Request.Version]. The
-	// work of a task that another process has created, but that has not begun, begins in this version.
-	// It gets [Request.Name]. It must be fast, and is called concurrently. If it is nil, the task keeps
-	// its version.
+	// ToolVersion returns the version of the work of a tool in this process; see [Request.Version].
+	// The work of a task that another process has created, but that has not begun, begins in this
+	// version. It gets [Request.Name]. It must be fast, and is called concurrently. If it is nil,
+	// the task keeps its version.
 	ToolVersion func(tool string) string
-	// MaxReruns is the maximum number of times that restartable work runs again after its process has
-	// died while it ran, without progress in between. Without a maximum, work that crashes its process
-	// could do so again after every restart, until the task expires. Another task may have caused the
-	// death. So work that runs again has a trial of some seconds: meanwhile, no other work of a task
-	// begins in the process. The task fails only if the process dies during a trial. Otherwise, the work
-	// runs again, beyond the maximum, too.
+	// MaxReruns is the maximum number of times that restartable work runs again after its process
+	// has died while it ran, without progress in between. Without a maximum, work that crashes its
+	// process could do so again after every restart, until the task expires. Another task may have
+	// caused the death. So work that runs again has a trial of some seconds: meanwhile, no other
+	// work of a task begins in the process. The task fails only if the process dies during a trial.
+	// Otherwise, the work runs again, beyond the maximum, too.
 	//
-	// The end of the lease of a member that joins again is no death, nor is the end of a process that
-	// calls Close. Parked work does not run. The count starts again when the work records an entry or an
-	// answer to [Run.Ask] is stored. The default is [DefaultMaxReruns]; a negative value means no
-	// maximum, and no trials.
+	// The end of the lease of a member that joins again is no death, nor is the end of a process
+	// that calls Close. Parked work does not run. The count starts again when the work records an
+	// entry or an answer to [Run.Ask] is stored. The default is [DefaultMaxReruns]; a negative
+	// value means no maximum, and no trials.
 	MaxReruns int
 	// Jobs are the external systems that run jobs, by name; see [Request.Runner].
 	Jobs map[string]Jobs

@@ -22,16 +22,16 @@ type Request struct {
 	Task      *mcp.TaskMetadata // task member of the request; may be nil
 
 	// Exactly one of Work and Runner must be set. Work runs the task in this process, unless it is
-	// left to other members of the fleet; see [Manager.Runs]. Runner is the name in [Config.Jobs] of
-	// the external system that runs the task.
+	// left to other members of the fleet; see [Manager.Runs]. Runner is the name in [Config.Jobs]
+	// of the external system that runs the task.
 	Work   Work
 	Runner string
 	// Restartable declares that Work may be re-run from its start if the receiver stops before the
 	// task is terminal. See also [Config.MaxReruns].
 	Restartable bool
-	// Labels are what the task requires of the member of a fleet that holds it. Only a member that has
-	// all of them in [Member].Labels runs the task; until one joins, the task waits. Labels need
-	// Restartable; see [CheckLabels]. They have no effect if the store is not shared.
+	// Labels are what the task requires of the member of a fleet that holds it. Only a member that
+	// has all of them in [Member].Labels runs the task; until one joins, the task waits. Labels
+	// need Restartable; see [CheckLabels]. They have no effect if the store is not shared.
 	Labels []string
 
 	// Begun declares that Work continues what has begun in this process. So this process holds the
@@ -59,8 +59,8 @@ type Request struct {
 // the store is durable. The returned status is always working, even if the work is already done.
 // The context of the work has the values of ctx, but does not end with it.
 //
-// Create makes one attempt. It fails with [ErrUnavailable] if the store fails, and without an attempt
-// once the store has been failing for 2 seconds. The work then does not start.
+// Create makes one attempt. It fails with [ErrUnavailable] if the store fails, and without an
+// attempt once the store has been failing for 2 seconds. The work then does not start.
 func (m *Manager) Create(ctx context.Context, q Request) (mcp.Task, error) {
 	var r Record
 	if err := m.create(ctx, &q, &r); err != nil {
@@ -204,8 +204,8 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 var errNotCreated = errors.New("the task could not be created")
 
 // doubtful abandons a task, and returns the error of its creation. The store may have the task
-// although the creation has failed with cause. Until the task is abandoned, its run, which may be nil,
-// keeps this member from taking it over.
+// although the creation has failed with cause. Until the task is abandoned, its run, which may be
+// nil, keeps this member from taking it over.
 func (m *Manager) doubtful(r Record, run *Run, cause error) error {
 	if run == nil {
 		m.spawn(func() { m.abandon(r) }) // ends once the outcome of the task is stored
@@ -222,8 +222,9 @@ func (m *Manager) doubtful(r Record, run *Run, cause error) error {
 }
 
 // abandon fails a task whose creation has failed, if the store has the task after all, whichever
-// member holds it by then. It repeats that until the store has answered. If a fleet does not have the
-// task, the write of the creation may still be on its way to the servers, so abandon takes its id.
+// member holds it by then. It repeats that until the store has answered. If a fleet does not have
+// the task, the write of the creation may still be on its way to the servers, so abandon takes its
+// id.
 func (m *Manager) abandon(r Record) {
 	end := failedState(boundary.WireError(errNotCreated))
 	err := m.persist(context.Background(), nil, func() error {

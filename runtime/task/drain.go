@@ -20,9 +20,9 @@ const drainParkAfter = time.Second
 // undone. Drain may be called again.
 //
 // A member of a fleet that drains takes over no more tasks. It hands over restartable work that
-// waits for room or is parked, and it leaves new tasks to other members. It does both for a task only
-// while another member that does not drain runs the tool and has the labels of the task. Otherwise the
-// tasks stay here. Once the Manager is closed, the next such member takes them over.
+// waits for room or is parked, and it leaves new tasks to other members. It does both for a task
+// only while another member that does not drain runs the tool and has the labels of the task.
+// Otherwise the tasks stay here. Once the Manager is closed, the next such member takes them over.
 func (m *Manager) Drain(ctx context.Context) error {
 	m.draining.Store(true)
 	handed := make(chan struct{})
@@ -60,7 +60,8 @@ func (m *Manager) idleSignal() <-chan struct{} {
 	return idle
 }
 
-// checkIdle closes the channel of idleSignal if no work runs or waits for room. The caller holds mu.
+// checkIdle closes the channel of idleSignal if no work runs or waits for room. The caller holds
+// mu.
 func (m *Manager) checkIdle() {
 	if m.idle != nil && len(m.runs) == m.resting {
 		close(m.idle)
@@ -150,8 +151,8 @@ func (f *fleet) handOverQueued(run *Run) {
 	}
 }
 
-// handOverParked hands over the task of a run that rests, and removes the run. It does nothing if the
-// work runs again, or if no other member serves it.
+// handOverParked hands over the task of a run that rests, and removes the run. It does nothing if
+// the work runs again, or if no other member serves it.
 func (f *fleet) handOverParked(run *Run) {
 	r, err := f.disclaim(run.id, run.claim, func(r *Record) bool { return r.parked() && f.othersServe(placementOf(r)) })
 	if err == nil && r.Claim.Member == "" {

@@ -20,10 +20,10 @@ var (
 	ErrCancelled = errors.New("task: cancelled")
 	// ErrCursor reports that a cursor is malformed or belongs to another principal.
 	ErrCursor = errors.New("task: invalid cursor")
-	// ErrDoubtful reports that [Manager.Create] has failed and that it is unknown whether the store has
-	// the task, because the store did not answer. The Manager fails the task as soon as the store
-	// answers. Until then, or if the process ends before, the work may run: do not repeat the request
-	// if that would do harm. Other errors of Create mean that the task does not exist.
+	// ErrDoubtful reports that [Manager.Create] has failed and that it is unknown whether the store
+	// has the task, because the store did not answer. The Manager fails the task as soon as the
+	// store answers. Until then, or if the process ends before, the work may run: do not repeat the
+	// request if that would do harm. Other errors of Create mean that the task does not exist.
 	ErrDoubtful = errors.New("task: it is unknown whether the task was created")
 	// ErrTTL reports that a requested lifetime is not a positive number of milliseconds.
 	ErrTTL = errors.New("task: ttl must be a positive number of milliseconds")
@@ -31,8 +31,8 @@ var (
 	ErrToken = fmt.Errorf("task: progress token is longer than %d bytes", MaxToken)
 )
 
-// MaxToken is the maximum length of the progress token of a task in bytes. Each change of a task writes
-// the token.
+// MaxToken is the maximum length of the progress token of a task in bytes. Each change of a task
+// writes the token.
 const MaxToken = 1024
 
 // Error codes that the specification does not define.
@@ -111,8 +111,8 @@ const unavailableRetry = time.Second
 // WireError returns the JSON-RPC error that the peer receives for an error of a [Manager] (MCP
 // tasks, "Protocol Errors"). Failures of the receiver become an internal error without details. Its
 // data has a member retryAfter, a number of milliseconds, if the request may succeed later: the
-// store has failed, or the Manager is closed. It is absent if the store has panicked or is corrupt, and
-// if the [Request] has a mistake.
+// store has failed, or the Manager is closed. It is absent if the store has panicked or is corrupt,
+// and if the [Request] has a mistake.
 func WireError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e != nil {
 		return e

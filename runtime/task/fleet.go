@@ -24,8 +24,8 @@ var ErrFenced = fmt.Errorf("%w here: another member of the fleet may hold the ta
 // errTaken reports that another member has claimed an orphan first.
 var errTaken = errors.New("task: claimed by another member")
 
-// errUnknownWork reports that Config.Recover returned no work for an orphan. Another member may know
-// its tool.
+// errUnknownWork reports that Config.Recover returned no work for an orphan. Another member may
+// know its tool.
 var errUnknownWork = errors.New("task: this member does not know the work")
 
 // errNotMember reports that the lease of this member has ended, and that it has not joined again.
@@ -74,8 +74,8 @@ type followed struct {
 	seen     view
 }
 
-// joinFleet makes a Manager a member of the fleet of its store. It fails with errors.ErrUnsupported if
-// the store is not shared.
+// joinFleet makes a Manager a member of the fleet of its store. It fails with errors.ErrUnsupported
+// if the store is not shared.
 func (m *Manager) joinFleet(ctx context.Context) error {
 	f := &fleet{m: m, scans: make(chan struct{}, 1), own: map[string]bool{}, followed: map[string]*followed{}, doubts: map[string]Claim{}}
 	m.fleet, m.limits.shared = f, true // before Join, whose events need them
@@ -104,8 +104,8 @@ func (f *fleet) isOwn(member string) bool {
 	return f.own[member]
 }
 
-// acquit corrects the record of a task that another member has taken over because this one seemed to
-// have died. It fails if the store does.
+// acquit corrects the record of a task that another member has taken over because this one seemed
+// to have died. It fails if the store does.
 func (f *fleet) acquit(r *Record) error {
 	if r.terminal() || !slices.ContainsFunc(r.Lost, f.isOwn) {
 		return nil
@@ -458,9 +458,9 @@ func (m *Manager) fence(run *Run) {
 // fenced reports whether another member holds the task of a run.
 func (run *Run) fenced(r *Record) bool { return run.m.fleet != nil && r.Claim != run.claim }
 
-// change is [Manager.change] for a write of the work. It repeats the write while the store fails; see
-// Manager.persist. So f may be called again after a write whose outcome is unknown. Change fails with
-// ErrFenced if another member holds the task.
+// change is [Manager.change] for a write of the work. It repeats the write while the store fails;
+// see Manager.persist. So f may be called again after a write whose outcome is unknown. Change
+// fails with ErrFenced if another member holds the task.
 func (run *Run) change(ctx context.Context, f func(r *Record) error) (r Record, err error) {
 	err = run.m.persist(ctx, run, func() (err error) {
 		r, err = run.tryChange(ctx, f)
@@ -644,8 +644,8 @@ func (f *fleet) adopt(brief Record) error {
 	return err
 }
 
-// claim claims a task and runs its work. It fails with errTaken if another member was faster. Died is set
-// if the holder of the task has ended.
+// claim claims a task and runs its work. It fails with errTaken if another member was faster. Died
+// is set if the holder of the task has ended.
 func (f *fleet) claim(brief Record, died bool) (err error) {
 	from := brief.Claim
 	if brief.parked() && f.m.cfg.Recover != nil {
@@ -731,8 +731,8 @@ func (run *Run) endClaiming() {
 }
 
 // Runs reports whether this process runs the restartable tasks of a tool that it creates, if they
-// require labels. It returns false if [Config].Member leaves the tool to other members of the fleet or
-// lacks a label, and while this member drains and another one runs the tasks.
+// require labels. It returns false if [Config].Member leaves the tool to other members of the fleet
+// or lacks a label, and while this member drains and another one runs the tasks.
 func (m *Manager) Runs(tool string, labels ...string) bool {
 	p := placement{tool: tool, labels: labels}
 	return m.fleet == nil || serves(&m.cfg.Member, &p) && !(m.draining.Load() && m.fleet.othersServe(p))
@@ -765,10 +765,10 @@ func (m *Manager) load() Load {
 	return Load{Running: s.Running, Queued: s.Queued, Parked: s.Parked}
 }
 
-// Query sends a request to all living members of the fleet, this one included, and returns what their
-// [Config].Queried has returned, by the ID of the member. It returns once all have responded, or ctx
-// ends: then those that have not responded are missing, without an error. Requests and responses may
-// be lost. Query returns nil if the store is not shared.
+// Query sends a request to all living members of the fleet, this one included, and returns what
+// their [Config].Queried has returned, by the ID of the member. It returns once all have responded,
+// or ctx ends: then those that have not responded are missing, without an error. Requests and
+// responses may be lost. Query returns nil if the store is not shared.
 func (m *Manager) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
 	if m.fleet == nil {
 		return nil, nil

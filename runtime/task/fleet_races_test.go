@@ -252,8 +252,8 @@ func TestTakeoverIsRetried(t *testing.T) {
 	})
 }
 
-// A member that has ended claims a task of a living one, and dies: the living one takes it back, even
-// if it is not among the orphans.
+// A member that has ended claims a task of a living one, and dies: the living one takes it back,
+// even if it is not among the orphans.
 func TestTaskIsTakenBackFromDeadMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
@@ -477,8 +477,8 @@ func TestWorkOutlastsFailuresOfStore(t *testing.T) {
 	}
 }
 
-// An input request stays open when the work that waits for its answer has lost its claim: the user is
-// not asked again.
+// An input request stays open when the work that waits for its answer has lost its claim: the user
+// is not asked again.
 func TestInputRequestSurvivesLostClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
@@ -539,8 +539,8 @@ func TestLeaseEndsWhileWorkIsParked(t *testing.T) {
 	})
 }
 
-// A change of parked work at its holder whose acknowledgement was lost reaches the work, because the
-// store reports it.
+// A change of parked work at its holder whose acknowledgement was lost reaches the work, because
+// the store reports it.
 func TestLostChangeReachesParkedWorkOfHolder(t *testing.T) {
 	for name, change := range map[string]func(m *member, id string) error{
 		"answer": func(m *member, id string) error {
@@ -605,7 +605,8 @@ func (s *outdatedStore) Journal(ctx context.Context, id string) ([]task.Entry, e
 	return s.FleetStore.Journal(ctx, id)
 }
 
-// Work does not repeat a step because a server of the store that was cut off returns an old journal.
+// Work does not repeat a step because a server of the store that was cut off returns an old
+// journal.
 func TestOutdatedJournalIsReadAgain(t *testing.T) {
 	for _, records := range []bool{false, true} {
 		t.Run(fmt.Sprint("record too: ", records), func(t *testing.T) {
@@ -635,8 +636,8 @@ func TestOutdatedJournalIsReadAgain(t *testing.T) {
 	}
 }
 
-// unansweredStore is a store that is cut off while it creates a record: before the record is stored, or
-// afterwards.
+// unansweredStore is a store that is cut off while it creates a record: before the record is
+// stored, or afterwards.
 type unansweredStore struct {
 	*memory.FleetStore
 	before, after bool
@@ -658,8 +659,8 @@ func (s *unansweredStore) Create(ctx context.Context, r task.Record) (task.Recor
 	return r, err
 }
 
-// A creation that was reported as failed does not run later: neither if the record was stored, nor if
-// the write arrives after the store has answered again.
+// A creation that was reported as failed does not run later: neither if the record was stored, nor
+// if the write arrives after the store has answered again.
 func TestFailedCreationDoesNotRun(t *testing.T) {
 	for name, tools := range map[string][]string{"in a worker": nil, "in a front end": {}} {
 		for what, failing := range map[string]unansweredStore{"stored": {after: true}, "not stored": {before: true}, "on its way": {late: true}} {

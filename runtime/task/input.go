@@ -85,8 +85,8 @@ func (run *Run) newInputRequest(ctx context.Context, q *InputRequest, params jso
 	return stored
 }
 
-// awaitAnswer waits for the answer to an input request that is stored in r, or handles err, the error
-// of storing it. w is nil if the work is not parked meanwhile.
+// awaitAnswer waits for the answer to an input request that is stored in r, or handles err, the
+// error of storing it. w is nil if the work is not parked meanwhile.
 func (run *Run) awaitAnswer(ctx context.Context, w *waits, q *InputRequest, number uint64, r *Record, err error) (json.RawMessage, error) {
 	parked, limited := false, ctx
 	if stored := r.inputRequest(number); err == nil && stored != nil && !stored.Deadline.IsZero() {
@@ -184,8 +184,8 @@ func (run *Run) encodeParams(params codec.Encoder) (json.RawMessage, error) {
 }
 
 // addInputRequest stores a new input request, unless an earlier run has made it or its answer is in
-// the journal. It removes those whose answers the work has consumed; if later runs need the answers,
-// it moves them to the journal.
+// the journal. It removes those whose answers the work has consumed; if later runs need the
+// answers, it moves them to the journal.
 func (run *Run) addInputRequest(ctx context.Context, q *InputRequest) (number uint64, r Record, err error) {
 	if q.Key != "" && run.durable {
 		if err := run.readAnswers(ctx); err != nil {

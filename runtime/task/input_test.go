@@ -48,8 +48,8 @@ func status(t *testing.T, m *task.Manager, id string) mcp.TaskStatus {
 	return get(t, m, id).Status
 }
 
-// When an input request reports that the task was cancelled, the context of the work has ended, even if
-// the cancellation has only been stored so far: the work must not begin anything else.
+// When an input request reports that the task was cancelled, the context of the work has ended,
+// even if the cancellation has only been stored so far: the work must not begin anything else.
 func TestContextEndsBeforeCancelledInputRequestReturns(t *testing.T) {
 	store := &hookedStore{Store: memory.New(), afterUpdate: func(r task.Record) {
 		if r.Status == mcp.TaskStatusCancelled {

@@ -14,14 +14,14 @@ func (run *Run) Live() bool { return run.m.findRun(run.id) == run }
 // Durable reports whether the work has a journal: it is restartable and runs in this process.
 func (run *Run) Durable() bool { return run.durable }
 
-// Journal returns what earlier runs of restartable work have recorded, in the order of time, and the
-// input requests of the record, answered or not. The answers that an earlier run has got are entries of
-// the kind [KindAnswer], apart from the latest ones. The work returns each recorded result instead of
-// obtaining it again, and makes its input requests with [Run.Ask]. The slices must not be changed. For
-// other work, Journal returns nothing.
+// Journal returns what earlier runs of restartable work have recorded, in the order of time, and
+// the input requests of the record, answered or not. The answers that an earlier run has got are
+// entries of the kind [KindAnswer], apart from the latest ones. The work returns each recorded
+// result instead of obtaining it again, and makes its input requests with [Run.Ask]. The slices
+// must not be changed. For other work, Journal returns nothing.
 //
-// Journal fails with [ErrCancelled] if the task has ended, and with [ErrFenced] if another member of
-// the fleet holds it.
+// Journal fails with [ErrCancelled] if the task has ended, and with [ErrFenced] if another member
+// of the fleet holds it.
 func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputRequest, err error) {
 	if !run.durable {
 		return nil, nil, nil
@@ -74,14 +74,14 @@ var errOutdated = errors.New("task: the store has returned outdated data")
 // durably if the store is durable, and the work may use it. If the process dies before that, a
 // later run may or may not find the entry. For other work, Record does nothing.
 //
-// The end of ctx, such as that of the context of the work in [Manager.Close], does not interrupt Record:
-// what the work has done must be recorded. Close waits for Record. While the store fails, Record
-// tries again until the task ends, or for some seconds after Close.
+// The end of ctx, such as that of the context of the work in [Manager.Close], does not interrupt
+// Record: what the work has done must be recorded. Close waits for Record. While the store fails,
+// Record tries again until the task ends, or for some seconds after Close.
 //
 // Record fails with a [*JournalError] if the journal would become too large, with a [*LimitError]
-// if the principal has no bytes left for it, with [ErrCancelled], [ErrExpired] or [ErrNotFound] if the
-// task has ended, with [ErrFenced] if another member of the fleet holds it, and with [ErrClosed] once
-// the Manager is closed and the work has returned.
+// if the principal has no bytes left for it, with [ErrCancelled], [ErrExpired] or [ErrNotFound] if
+// the task has ended, with [ErrFenced] if another member of the fleet holds it, and with
+// [ErrClosed] once the Manager is closed and the work has returned.
 func (run *Run) Record(ctx context.Context, e Entry) error {
 	if !run.durable {
 		return nil
@@ -118,8 +118,8 @@ func (run *Run) Record(ctx context.Context, e Entry) error {
 // errJournalGrown reports that entries were recorded since the journal was read.
 var errJournalGrown = errors.New("task: the journal has grown")
 
-// enter makes Close wait until the caller calls group.Done. It returns false if the work of the run has
-// returned.
+// enter makes Close wait until the caller calls group.Done. It returns false if the work of the run
+// has returned.
 func (m *Manager) enter(run *Run) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -34,8 +34,8 @@ type usage struct {
 	measuring sync.Mutex // held during a measurement
 }
 
-// measureShare is the share of Limits.Bytes that a process stores for a principal before it measures
-// how much the whole fleet has stored.
+// measureShare is the share of Limits.Bytes that a process stores for a principal before it
+// measures how much the whole fleet has stored.
 const measureShare = 16
 
 // Times of measurements of the bytes that a principal has stored.
@@ -47,10 +47,10 @@ const (
 
 // measure updates the number of bytes that a principal has stored in the whole fleet, before this
 // process stores more of them. A process knows the tasks that it has work for; other members store
-// tasks, too, and finished tasks stay in the store. So measure lists the tasks of the principal once
-// this process has stored a share of the limit since it did so last, and when the limit seems to be
-// reached: then tasks may have expired meanwhile. Thus n processes together exceed the limit by at
-// most n shares, and most principals cost no listing at all.
+// tasks, too, and finished tasks stay in the store. So measure lists the tasks of the principal
+// once this process has stored a share of the limit since it did so last, and when the limit seems
+// to be reached: then tasks may have expired meanwhile. Thus n processes together exceed the limit
+// by at most n shares, and most principals cost no listing at all.
 func (m *Manager) measure(principal string, more int64) {
 	l := &m.limits
 	if !l.shared || l.limits.Bytes <= 0 || more <= 0 {
@@ -96,8 +96,9 @@ func (m *Manager) measure(principal string, more int64) {
 	u.measured = time.Now().Add(10 * time.Since(began))
 }
 
-// storedElsewhere returns the number of bytes of the records of a principal's tasks that have no work
-// in this process. It may stop once they exceed the limit. If it fails, it returns a lower bound.
+// storedElsewhere returns the number of bytes of the records of a principal's tasks that have no
+// work in this process. It may stop once they exceed the limit. If it fails, it returns a lower
+// bound.
 func (m *Manager) storedElsewhere(ctx context.Context, principal string) (bytes int64, err error) {
 	for after := uint64(0); bytes <= m.limits.limits.Bytes; {
 		list, err := m.store.list(ctx, principal, after, measurePortion)
@@ -154,8 +155,8 @@ func (u *usage) add(l *limiter, more int64) {
 	}
 }
 
-// forgetAdded is the time after which the limiter of a fleet removes an idle principal although it has
-// added many bytes since they were measured.
+// forgetAdded is the time after which the limiter of a fleet removes an idle principal although it
+// has added many bytes since they were measured.
 const forgetAdded = time.Hour
 
 // purgeIdle removes principals that have no tasks and no bytes and have not called recently.

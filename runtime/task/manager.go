@@ -71,8 +71,8 @@ type inputRequestID struct {
 // Restartable work is re-run and external jobs are followed again; other unfinished tasks fail,
 // with a message that says why. New returns [ErrInUse] if another Manager uses the store.
 //
-// If the store is shared, New joins its fleet instead; see [Store].Join. From then on, the Manager takes over the
-// unfinished tasks of members that have ended, and recovers them.
+// If the store is shared, New joins its fleet instead; see [Store].Join. From then on, the Manager
+// takes over the unfinished tasks of members that have ended, and recovers them.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -124,8 +124,8 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 //
 // Tasks that can be recovered after a restart stay as they are, for the next Manager or for other
 // members of the fleet; all others fail. Close waits until calls of [Run.Record] have stored their
-// entries. If the store fails, Close waits for a few attempts, about three seconds. The error says how
-// many outcomes were lost. Close may be called again.
+// entries. If the store fails, Close waits for a few attempts, about three seconds. The error says
+// how many outcomes were lost. Close may be called again.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -164,11 +164,11 @@ func (m *Manager) spawn(f func()) bool {
 	return true
 }
 
-// Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error that
-// the store fails with, or that has ended the membership in a fleet. It calls [Store].Health. If the
-// store accepts writes or does not know, Health returns the latest failure of an operation for a task,
-// until one succeeds or none has failed for 6 seconds. While the store has been failing for 2 seconds,
-// the Manager creates no tasks. See also [Stats.Unstored].
+// Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error
+// that the store fails with, or that has ended the membership in a fleet. It calls [Store].Health.
+// If the store accepts writes or does not know, Health returns the latest failure of an operation
+// for a task, until one succeeds or none has failed for 6 seconds. While the store has been failing
+// for 2 seconds, the Manager creates no tasks. See also [Stats.Unstored].
 func (m *Manager) Health() error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
@@ -370,8 +370,8 @@ func (m *Manager) laterThan(t time.Time) time.Time {
 }
 
 // afterChange applies the consequences of a stored change: it counts the bytes, audits a move and
-// notifies the requestor. The status that it has seen before is from, and reserved is the number of bytes that
-// replace reserved for r.
+// notifies the requestor. The status that it has seen before is from, and reserved is the number of
+// bytes that replace reserved for r.
 func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved int64) {
 	to := r.shown()
 	if to != from {

@@ -15,9 +15,9 @@ import (
 // waits is bounded: while the store fails, no new tasks are created, and a task whose lifetime ends
 // waits no longer.
 
-// ErrUnavailable reports that the [Store] has failed, or that a [Manager] creates no tasks because the
-// store has been failing for some time. The request may succeed later. The text of the error does not
-// tell the cause, which the Manager logs and [Manager.Health] returns.
+// ErrUnavailable reports that the [Store] has failed, or that a [Manager] creates no tasks because
+// the store has been failing for some time. The request may succeed later. The text of the error
+// does not tell the cause, which the Manager logs and [Manager.Health] returns.
 var ErrUnavailable = errors.New("task: the store of the tasks is not available at present")
 
 // errRefused refuses new tasks while the store fails.
@@ -53,10 +53,11 @@ const (
 	closeAttempts = 6
 )
 
-// persist calls f until it returns nil or an error that is not a failure of the store. It returns the
-// cause of ctx if that ends during a pause. If run is not nil, f is on behalf of its work: persist
-// then returns [ErrCancelled], [ErrExpired] or [ErrFenced] if the store fails after the work has
-// ended. Once the Manager is closed, persist returns the error of the last of closeAttempts attempts.
+// persist calls f until it returns nil or an error that is not a failure of the store. It returns
+// the cause of ctx if that ends during a pause. If run is not nil, f is on behalf of its work:
+// persist then returns [ErrCancelled], [ErrExpired] or [ErrFenced] if the store fails after the
+// work has ended. Once the Manager is closed, persist returns the error of the last of
+// closeAttempts attempts.
 func (m *Manager) persist(ctx context.Context, run *Run, f func() error) error {
 	for wait, closing := firstRetry, 0; ; wait = min(2*wait, maxRetry) {
 		err := f()
@@ -93,8 +94,8 @@ func (m *Manager) persist(ctx context.Context, run *Run, f func() error) error {
 }
 
 // over returns why the work must not go on: [ErrCancelled], [ErrExpired] or [ErrFenced]. It returns
-// nil for other work, also after Close. While the store fails, no task is dropped, so the lifetime of
-// the task decides here.
+// nil for other work, also after Close. While the store fails, no task is dropped, so the lifetime
+// of the task decides here.
 func (run *Run) over() error {
 	if run.lost.Load() {
 		return ErrFenced
@@ -108,8 +109,8 @@ func (run *Run) over() error {
 	return nil
 }
 
-// await sets r to a later revision of it. If the store fails, await reads the record again, which may
-// have the same revision.
+// await sets r to a later revision of it. If the store fails, await reads the record again, which
+// may have the same revision.
 func (m *Manager) await(ctx context.Context, run *Run, r *Record) error {
 	id, failed := r.ID, false
 	return m.persist(ctx, run, func() error {
@@ -121,16 +122,17 @@ func (m *Manager) await(ctx context.Context, run *Run, r *Record) error {
 	})
 }
 
-// An outage ends with a success. It also ends if nothing has failed for outageQuiet, which is longer
-// than the pauses of persist: then nothing has used the store since. After longOutage, the Manager
-// refuses new tasks.
+// An outage ends with a success. It also ends if nothing has failed for outageQuiet, which is
+// longer than the pauses of persist: then nothing has used the store since. After longOutage, the
+// Manager refuses new tasks.
 const (
 	longOutage  = 2 * time.Second
 	outageQuiet = maxRetry + time.Second
 	outageLog   = time.Second // minimum time between two logged failures
 )
 
-// outage is what a Manager knows of the failures of its store. The zero value is a store that works.
+// outage is what a Manager knows of the failures of its store. The zero value is a store that
+// works.
 type outage struct {
 	// writes is 0 while the store works, 1 if reads have failed, and 2 if writes have: then a read
 	// that succeeds does not end the outage.
@@ -166,8 +168,8 @@ func (o *outage) failed(write bool, err error) {
 	o.err, o.latest = err, now
 }
 
-// current returns the latest failure of an outage, and whether the outage is long. It returns nil if
-// the store works.
+// current returns the latest failure of an outage, and whether the outage is long. It returns nil
+// if the store works.
 func (o *outage) current() (err error, long bool) {
 	if o.writes.Load() == 0 {
 		return nil, false

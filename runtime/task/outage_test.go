@@ -28,8 +28,8 @@ func restartable(t *testing.T, m *task.Manager, work task.Work) mcp.Task {
 // rerun is a Recover function for tests in which nothing is recovered.
 func rerun(task.Record) task.Work { return untilDone }
 
-// If the store fails for two seconds, or for a minute, whatever work reads and writes is delayed and
-// does not fail.
+// If the store fails for two seconds, or for a minute, whatever work reads and writes is delayed
+// and does not fail.
 func TestFailureOfStoreDelaysWork(t *testing.T) {
 	for _, outage := range []time.Duration{2 * time.Second, time.Minute} {
 		for name, operation := range map[string]func(ctx context.Context, run *task.Run) error{
@@ -73,8 +73,8 @@ func TestFailureOfStoreDelaysWork(t *testing.T) {
 	}
 }
 
-// Close ends the context of work, but not what the work records, and waits for it. Once the work has
-// returned, nothing more is recorded.
+// Close ends the context of work, but not what the work records, and waits for it. Once the work
+// has returned, nothing more is recorded.
 func TestCloseWaitsForRecords(t *testing.T) {
 	for _, outage := range []time.Duration{0, 2 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestCloseWaitsForRecords(t *testing.T) {
 	}
 }
 
-// While the store fails for some time, no new tasks are created, and the Manager is not healthy. The
-// store gets no further calls for them.
+// While the store fails for some time, no new tasks are created, and the Manager is not healthy.
+// The store gets no further calls for them.
 func TestLongFailureRefusesNewTasks(t *testing.T) {
 	var failing atomic.Bool
 	creates := 0
@@ -178,8 +178,8 @@ func TestLongFailureRefusesNewTasks(t *testing.T) {
 	})
 }
 
-// A task whose lifetime ends while the store fails holds no memory any longer, although it cannot be
-// dropped.
+// A task whose lifetime ends while the store fails holds no memory any longer, although it cannot
+// be dropped.
 func TestRetriesEndWithLifetime(t *testing.T) {
 	store := &failingStore{Store: memory.New()}
 	runInBubble(t, task.Config{Store: store, Recover: rerun, Limits: task.Limits{Tasks: 2}}, func(t *testing.T, m *task.Manager) {

@@ -11,9 +11,9 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// publish stores the outcome of a task, and tries again while the store fails. It drops the outcome if
-// the task is already terminal, has been dropped or has expired. It fails with errUndo as storeOutcome
-// does, and with no other error that the caller must handle.
+// publish stores the outcome of a task, and tries again while the store fails. It drops the outcome
+// if the task is already terminal, has been dropped or has expired. It fails with errUndo as
+// storeOutcome does, and with no other error that the caller must handle.
 func (m *Manager) publish(run *Run, end finalState) error {
 	run.finishProgress()
 	failing := false
@@ -143,8 +143,8 @@ func failedState(e *jsonrpc.Error) finalState {
 	return finalState{mcp.TaskStatusFailed, e.Message, Outcome{Error: e}}
 }
 
-// setOutcome makes a record terminal, with the given outcome. A task that was cancelled or has expired
-// stays so.
+// setOutcome makes a record terminal, with the given outcome. A task that was cancelled or has
+// expired stays so.
 func (r *Record) setOutcome(status mcp.TaskStatus, message string, out Outcome) {
 	if r.withdrawn() {
 		r.setCancelled(r.StatusMessage)

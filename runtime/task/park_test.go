@@ -893,7 +893,8 @@ func TestProgressResetsReruns(t *testing.T) {
 	})
 }
 
-// losingStore is a store that makes the change of an Update and then fails, until recover is called.
+// losingStore is a store that makes the change of an Update and then fails, until recover is
+// called.
 type losingStore struct {
 	failingStore
 	losing atomic.Bool

@@ -26,17 +26,19 @@ func placementOf(r *Record) placement {
 	return p
 }
 
-// unclaimedNew reports whether a front end of a fleet has created the task for other members and none has
-// claimed it yet. Its Phase does not say so, so that earlier versions of this package can read it.
+// unclaimedNew reports whether a front end of a fleet has created the task for other members and
+// none has claimed it yet. Its Phase does not say so, so that earlier versions of this package can
+// read it.
 func (r *Record) unclaimedNew() bool {
 	return r.Claim.Epoch == 0 && r.running() && r.Durable.Recorded == 0
 }
 
-// maxMissing is the maximum length of Member.Missing. A member that refuses more forgets the first ones,
-// and may be offered them again.
+// maxMissing is the maximum length of Member.Missing. A member that refuses more forgets the first
+// ones, and may be offered them again.
 const maxMissing = 64
 
-// Missing is what a member of a fleet does not have of a tool: one version of its work, or the tool.
+// Missing is what a member of a fleet does not have of a tool: one version of its work, or the
+// tool.
 type Missing struct {
 	Tool    string `json:"tool"`              // see [Request.Name]
 	Version string `json:"version,omitempty"` // the version, unless All is set
@@ -51,8 +53,8 @@ func (p *placement) missing() Missing {
 	return Missing{Tool: p.tool, All: true}
 }
 
-// has reports whether a member may have the tool and the version that a task needs. Until it has refused
-// such a task, it may.
+// has reports whether a member may have the tool and the version that a task needs. Until it has
+// refused such a task, it may.
 func (m *Member) has(p *placement) bool {
 	return p.job || !slices.ContainsFunc(m.Missing, func(x Missing) bool {
 		return x.Tool == p.tool && (x.All || p.begun && x.Version == p.version)
@@ -64,8 +66,8 @@ func serves(member *Member, p *placement) bool {
 	return !member.Draining && (member.Tools == nil || slices.Contains(member.Tools, p.tool)) && member.lacks(p.labels) == "" && member.has(p)
 }
 
-// refuse announces that this member does not run tasks such as r, because Config.Recover has returned no
-// work for it. The others offer it no more of them.
+// refuse announces that this member does not run tasks such as r, because Config.Recover has
+// returned no work for it. The others offer it no more of them.
 func (f *fleet) refuse(r *Record) {
 	p := placementOf(r)
 	x := p.missing()
@@ -104,8 +106,8 @@ func (f *fleet) announceMissing() {
 	})
 }
 
-// ToolsChanged makes the Manager ask [Config].Recover again for work that was not available before. Call
-// it after tools, or versions of tools, were added.
+// ToolsChanged makes the Manager ask [Config].Recover again for work that was not available before.
+// Call it after tools, or versions of tools, were added.
 func (m *Manager) ToolsChanged() {
 	if m.fleet != nil {
 		m.fleet.forgetRefusals()
@@ -125,8 +127,8 @@ func (m *Manager) ToolsChanged() {
 	}
 }
 
-// WaitsFor returns why no process runs a task: for what tool, version and labels it waits. It returns ""
-// for other tasks. [Manager.Get] and the like return it as the status message.
+// WaitsFor returns why no process runs a task: for what tool, version and labels it waits. It
+// returns "" for other tasks. [Manager.Get] and the like return it as the status message.
 func (m *Manager) WaitsFor(r *Record) string {
 	if r.terminal() || !r.Restartable {
 		return ""

@@ -89,8 +89,8 @@ func (b *toolbox) create(t *testing.T, m *member, tool, version string, lasts ti
 	return create(t, m.Manager, task.Request{Restartable: true, Name: tool, Version: version, Work: b.work(lasts)}).TaskID
 }
 
-// A member without a tool is asked for it once. Its tasks run on those that have it, and wait, with a
-// reason, while none has. They run once it is added.
+// A member without a tool is asked for it once. Its tasks run on those that have it, and wait, with
+// a reason, while none has. They run once it is added.
 func TestTasksWaitForTheirTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
@@ -137,7 +137,8 @@ func TestTasksWaitForTheirTool(t *testing.T) {
 	})
 }
 
-// Front ends and workers may have other versions of a tool: a task begins in the version of its worker.
+// Front ends and workers may have other versions of a tool: a task begins in the version of its
+// worker.
 func TestTaskBeginsInTheVersionOfItsWorker(t *testing.T) {
 	for _, version := range [][2]string{{"1", "2"}, {"2", "1"}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -159,8 +160,8 @@ func TestTaskBeginsInTheVersionOfItsWorker(t *testing.T) {
 	}
 }
 
-// Tasks that have begun in a version continue on members that have it, at once, and no other member fails
-// them. While there is none, they wait for one.
+// Tasks that have begun in a version continue on members that have it, at once, and no other member
+// fails them. While there is none, they wait for one.
 func TestTasksWaitForTheirVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := memory.NewFleet()
@@ -222,8 +223,8 @@ func TestParkedTaskMovesToItsTool(t *testing.T) {
 	})
 }
 
-// In one process, too, tasks wait for their tool and version, with a reason. They go on when it is added,
-// can be cancelled and listed, and expire.
+// In one process, too, tasks wait for their tool and version, with a reason. They go on when it is
+// added, can be cancelled and listed, and expire.
 func TestTasksOfOneProcessWaitForTheirTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -16,8 +16,8 @@ type ticket struct {
 	number    uint64    // orders the tickets
 	start     func()    // called once the work may start; must return at once
 
-	// deaths, changed and window are those of a suspect; see [trials]: Reruns of its record, when the
-	// record was changed last before the death of its process, and the duration of its trial.
+	// deaths, changed and window are those of a suspect; see [trials]: Reruns of its record, when
+	// the record was changed last before the death of its process, and the duration of its trial.
 	deaths  int
 	changed time.Time
 	window  time.Duration

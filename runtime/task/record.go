@@ -44,13 +44,13 @@ type Record struct {
 	Protocol mcp.Revision
 
 	Restartable bool // the work may be re-run from its start after a restart
-	// Reruns is the number of times that the process of restartable work has died while the work ran,
-	// since its journal has grown; see [Config].MaxReruns.
+	// Reruns is the number of times that the process of restartable work has died while the work
+	// ran, since its journal has grown; see [Config].MaxReruns.
 	Reruns int
 	// Phase is that of restartable work.
 	Phase Phase
-	// Lost are the IDs of the latest members of a fleet that Reruns counts. A member that was found dead
-	// but lives removes itself.
+	// Lost are the IDs of the latest members of a fleet that Reruns counts. A member that was found
+	// dead but lives removes itself.
 	Lost []string
 	// Progress is the greatest progress value that was sent before this write, or nil. It is set
 	// only for tasks that can be recovered. Sending progress alone does not write the record.
@@ -84,19 +84,19 @@ type Record struct {
 	Result, Error json.RawMessage
 }
 
-// Phase says what restartable work does in the process that holds its task. If that process dies, only
-// work that runs can be the cause.
+// Phase says what restartable work does in the process that holds its task. If that process dies,
+// only work that runs can be the cause.
 type Phase uint8
 
 const (
 	PhaseRunning   Phase = iota // runs, unless it is parked
 	PhaseNew                    // has not begun
 	PhaseSuspended              // has begun and does not run at present
-	// PhaseTrial is PhaseRunning of work that has run before in a process that died. It is the latest
-	// work that has begun in its process; see [Config].MaxReruns.
+	// PhaseTrial is PhaseRunning of work that has run before in a process that died. It is the
+	// latest work that has begun in its process; see [Config].MaxReruns.
 	PhaseTrial
-	// PhaseDoomed is set once the process of a trial has died. The work does not run. The task fails
-	// after a while, unless that process turns out to live.
+	// PhaseDoomed is set once the process of a trial has died. The work does not run. The task
+	// fails after a while, unless that process turns out to live.
 	PhaseDoomed
 )
 
@@ -111,8 +111,8 @@ func (r *Record) Begun() bool { return r.Phase != PhaseNew }
 // Durable is the state that restartable work continues from when it runs again. Together with the
 // answered input requests, it is the journal of the work.
 type Durable struct {
-	// Version is that of the work; see [Request.Version]. Before the work has begun, it is the version in
-	// the process that has created the task.
+	// Version is that of the work; see [Request.Version]. Before the work has begun, it is the
+	// version in the process that has created the task.
 	Version string
 	// Recorded is the number of entries in the journal. It is 0 once the task is terminal.
 	// RecordedBytes is the size of the entries, which Record.Bytes includes.
@@ -131,8 +131,9 @@ type Durable struct {
 	Wake time.Time
 	// Undos is the number of entries of the kind [KindUndo]. It is 0 once the task is terminal.
 	Undos int
-	// Undo says why the work undoes what it has done, and UndoSince since when. Until it has done so,
-	// the Status is not terminal. If the task was cancelled or has expired, requestors see it as such.
+	// Undo says why the work undoes what it has done, and UndoSince since when. Until it has done
+	// so, the Status is not terminal. If the task was cancelled or has expired, requestors see it
+	// as such.
 	Undo      Undo
 	UndoSince time.Time
 }
@@ -212,8 +213,8 @@ func (r *Record) expired(now time.Time) bool {
 // terminal reports whether the status of the task is terminal.
 func (r *Record) terminal() bool { return Terminal(r.Status) }
 
-// NeedsHolder reports whether a member of a fleet should hold the task: it is not terminal, or it was
-// cancelled and its Job may still run. Only its status and its Job decide, not its claim.
+// NeedsHolder reports whether a member of a fleet should hold the task: it is not terminal, or it
+// was cancelled and its Job may still run. Only its status and its Job decide, not its claim.
 func (r *Record) NeedsHolder() bool {
 	return !r.terminal() || r.Status == mcp.TaskStatusCancelled && r.Job != ""
 }

@@ -43,8 +43,8 @@ func (m *Manager) recover(ctx context.Context) error {
 }
 
 // scan counts all tasks, recovers the parked ones, and sends the briefs of the other unfinished
-// ones. Those that have expired by the wall clock come last. Whether they have is decided by the time
-// of the latest write: the steadyClock begins with it, because the wall clock may be wrong.
+// ones. Those that have expired by the wall clock come last. Whether they have is decided by the
+// time of the latest write: the steadyClock begins with it, because the wall clock may be wrong.
 func (m *Manager) scan(ctx context.Context, briefs chan<- Record) error {
 	now := m.now()
 	var latest time.Time
@@ -100,8 +100,8 @@ func (m *Manager) recoverScanned(ctx context.Context, r Record, briefs chan<- Re
 	}
 }
 
-// recoverTask starts the work that recovers a task, or fails the task. Died is set if the process that
-// held the task last has ended, and this one has not.
+// recoverTask starts the work that recovers a task, or fails the task. Died is set if the process
+// that held the task last has ended, and this one has not.
 func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) error {
 	var r Record
 	err := m.store.get(ctx, brief.ID, &r)

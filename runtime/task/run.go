@@ -54,8 +54,9 @@ type Run struct {
 	expires int64
 	// claim is that of the run, if the store is shared. It never changes after claiming is reset.
 	claim Claim
-	// latest is the latest record that this process has written, if the store is shared, the task is
-	// running and its payloads are small. A write that is based on it fails if it is out of date.
+	// latest is the latest record that this process has written, if the store is shared, the task
+	// is running and its payloads are small. A write that is based on it fails if it is out of
+	// date.
 	latest atomic.Pointer[Record]
 	// ctx is the context of the work, and waits is the state of its waits. They are renewed when
 	// parked work runs again, and nil while it rests. waits is nil if the work cannot be parked.
@@ -93,7 +94,8 @@ type Run struct {
 	// claiming is set until the record has the claim. A change that another member makes meanwhile
 	// sets missed.
 	claiming, missed atomic.Bool
-	// shelved is set while the run rests because there is no work for it; see [Manager.ToolsChanged].
+	// shelved is set while the run rests because there is no work for it; see
+	// [Manager.ToolsChanged].
 	shelved atomic.Bool
 	// lost is set when another member may hold the task. It stays set, whatever the run does next.
 	lost atomic.Bool
@@ -179,8 +181,9 @@ func (run *Run) endContext(cause error) {
 	}
 }
 
-// endIfOver ends the context of the work if err, which it returns, says that the work must not go on:
-// the work may see that in the store before the context ends, and would begin something else instead.
+// endIfOver ends the context of the work if err, which it returns, says that the work must not go
+// on: the work may see that in the store before the context ends, and would begin something else
+// instead.
 func (run *Run) endIfOver(err error) error {
 	switch err {
 	case ErrCancelled, ErrExpired:

@@ -44,8 +44,8 @@ type pool struct {
 	tool  string
 	max   int64 // in the fleet; 0 means no limit
 	inUse int64
-	// tasks and calls hold the tickets that wait. Calls need no slot, so tasks that wait for one do not
-	// delay them. Suspects is the number of suspects that wait for their trial; see trials.
+	// tasks and calls hold the tickets that wait. Calls need no slot, so tasks that wait for one do
+	// not delay them. Suspects is the number of suspects that wait for their trial; see trials.
 	tasks, calls queue
 	suspects     int
 
@@ -115,8 +115,8 @@ func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 	}
 }
 
-// mayWait reports whether the work of a task may have to wait for room. The external system of a job
-// has its own limits.
+// mayWait reports whether the work of a task may have to wait for room. The external system of a
+// job has its own limits.
 func (m *Manager) mayWait(r *Record) bool {
 	return r.Runner == "" && (m.cfg.MaxRunning > 0 || m.toolLimit(r.Name) > 0)
 }
@@ -130,8 +130,8 @@ func ended(ctx context.Context, _ *Run) (codec.Encoder, error) { return nil, con
 // Acquire waits until a call of a tool may run below [Config].ToolLimit. Use it for calls that are
 // not tasks, and for those whose task is created with [Request].Begun. The call uses the returned
 // context, which also ends with [ErrFenced] if this process loses its place in the fleet, and calls
-// release when it has returned. The principals that wait have turns. Acquire fails with the cause of
-// ctx, or with [ErrClosed].
+// release when it has returned. The principals that wait have turns. Acquire fails with the cause
+// of ctx, or with [ErrClosed].
 func (m *Manager) Acquire(ctx context.Context, principal, tool string) (_ context.Context, release func(), err error) {
 	s := &m.scheduler
 	if m.toolLimit(tool) == 0 {
@@ -328,14 +328,14 @@ func (s *scheduler) leave(t *ticket) {
 // full reports whether the process has no room for another ticket with a slot.
 func (s *scheduler) full() bool { return s.max > 0 && s.running >= s.max }
 
-// permits reports whether a pool has a permit for another ticket. If the lease has ended, tools with a
-// limit have none. The caller holds mu.
+// permits reports whether a pool has a permit for another ticket. If the lease has ended, tools
+// with a limit have none. The caller holds mu.
 func (p *pool) permits(leaseEnded bool) bool {
 	return p.max == 0 || p.inUse < min(p.granted, p.max) && !leaseEnded
 }
 
-// next returns the next ticket that can start, or nil. It leaves the last room to the next suspect. The
-// caller holds mu.
+// next returns the next ticket that can start, or nil. It leaves the last room to the next suspect.
+// The caller holds mu.
 func (s *scheduler) next(leaseEnded bool) *ticket {
 	var best *ticket
 	suspect := s.nextSuspect(leaseEnded)
@@ -355,7 +355,8 @@ func (s *scheduler) next(leaseEnded bool) *ticket {
 	return best
 }
 
-// before reports whether ticket a is to start before ticket b of another queue. The caller holds mu.
+// before reports whether ticket a is to start before ticket b of another queue. The caller holds
+// mu.
 func (s *scheduler) before(a, b *ticket) bool {
 	if a.principal == b.principal {
 		return a.number < b.number
@@ -495,8 +496,8 @@ func (s *scheduler) reapply(p *pool) {
 	}
 }
 
-// fence forgets the shares of a membership whose lease has ended, and ends the contexts of the calls
-// that run after Acquire. Work that has not returned counts in the next membership.
+// fence forgets the shares of a membership whose lease has ended, and ends the contexts of the
+// calls that run after Acquire. Work that has not returned counts in the next membership.
 func (s *scheduler) fence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,8 @@ type Member struct {
 	Lease time.Duration
 	// Joined is the time at which the member joined. Join sets it.
 	Joined time.Time
-	// Draining is set once the member takes over no more tasks. [Membership.Drain] sets it, and Join
-	// resets it.
+	// Draining is set once the member takes over no more tasks. [Membership.Drain] sets it, and
+	// Join resets it.
 	Draining bool
 	// Missing are the tools, and versions of tools, whose tasks the member has refused.
 	// [Membership.Announce] sets it, and Join resets it.
@@ -73,8 +73,8 @@ type Events struct {
 	// Shared is called with the name of a quota in which this member has a share, after another
 	// member has changed the quota, and when such a change may have been missed.
 	Shared func(quota string)
-	// Load returns the load of this member. It is called before each renewal of the lease, and may be
-	// called by [Membership.Members]. It may be nil.
+	// Load returns the load of this member. It is called before each renewal of the lease, and may
+	// be called by [Membership.Members]. It may be nil.
 	Load func() Load
 	// Queried is called with the request of [Membership.Query] of another member, and returns the
 	// response. If it is nil, the response is empty.
@@ -112,9 +112,9 @@ type Membership interface {
 	// Offer reports an unclaimed task to a member. The offer may be lost.
 	Offer(ctx context.Context, member, id string) error
 
-	// Query sends a request to all other living members, and returns their responses by the ID of the
-	// member. It returns once all have responded, or ctx ends: then those that have not responded are
-	// missing, without an error. Requests and responses may be lost.
+	// Query sends a request to all other living members, and returns their responses by the ID of
+	// the member. It returns once all have responded, or ctx ends: then those that have not
+	// responded are missing, without an error. Requests and responses may be lost.
 	Query(ctx context.Context, request []byte) (responses map[string][]byte, err error)
 
 	// Reserve replaces the numbers of permits of a quota that this member uses and wants. Then
@@ -131,11 +131,12 @@ type Membership interface {
 	// the quota.
 	Share(quota string) Share
 
-	// Drain sets Draining of this member, at once in what Self and Members of this member return, and
-	// soon in what Members of the others return. It may be called again, and returns at once.
+	// Drain sets Draining of this member, at once in what Self and Members of this member return,
+	// and soon in what Members of the others return. It may be called again, and returns at once.
 	Drain()
-	// Announce sets Missing of this member, at once in what Self and Members of this member return, and
-	// soon in what Members of the others return. It returns at once. The list must not be changed later.
+	// Announce sets Missing of this member, at once in what Self and Members of this member return,
+	// and soon in what Members of the others return. It returns at once. The list must not be
+	// changed later.
 	Announce(missing []Missing)
 	// Leave ends the membership: other members take over its tasks.
 	Leave(ctx context.Context) error

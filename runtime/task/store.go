@@ -39,16 +39,17 @@ var (
 // All methods may be called concurrently. They return the error of their context if it ends first;
 // a write may have happened nevertheless. Package storetest tests this contract.
 //
-// There are two kinds of stores. A shared store is used by the Managers of several processes at once;
-// they form a fleet, see [Store].Join. Each process opens it once. Its reads are never out of date:
-// Get, Journal, Scan and [Membership.Orphans] return what was written, by any process, before they
-// were called; function RunFleet of package storetest tests the rest of its contract. Any other store is used by one Manager at a time, and embeds
-// [Local]. Everything that a store can do is a method of this interface, so a type that embeds a Store
-// and replaces some of its methods loses none of the others.
+// There are two kinds of stores. A shared store is used by the Managers of several processes at
+// once; they form a fleet, see [Store].Join. Each process opens it once. Its reads are never out of
+// date: Get, Journal, Scan and [Membership.Orphans] return what was written, by any process, before
+// they were called; function RunFleet of package storetest tests the rest of its contract. Any
+// other store is used by one Manager at a time, and embeds [Local]. Everything that a store can do
+// is a method of this interface, so a type that embeds a Store and replaces some of its methods
+// loses none of the others.
 type Store interface {
 	// Create stores a new record with the next Seq and with Revision 1, and returns it. It fails
-	// with ErrExists if the id exists. The entries of the record are its journal. If Create has failed
-	// and the record may still appear later, the error wraps ErrDoubtful.
+	// with ErrExists if the id exists. The entries of the record are its journal. If Create has
+	// failed and the record may still appear later, the error wraps ErrDoubtful.
 	Create(ctx context.Context, r Record) (Record, error)
 
 	// Get returns the record of a task. It fails with ErrNotFound if there is none.
@@ -93,9 +94,10 @@ type Store interface {
 	// store keeps all acknowledged writes. Close may be called again.
 	Close() error
 
-	// Acquire reserves a store that is not shared for one Manager. It fails with [ErrInUse] while the
-	// store is reserved, and with [ErrLocked] while another process uses it. [New] calls it. The Manager calls release once it has closed and all of its
-	// work has returned. Acquire of a shared store reserves nothing.
+	// Acquire reserves a store that is not shared for one Manager. It fails with [ErrInUse] while
+	// the store is reserved, and with [ErrLocked] while another process uses it. [New] calls it.
+	// The Manager calls release once it has closed and all of its work has returned. Acquire of a
+	// shared store reserves nothing.
 	Acquire() (release func(), err error)
 
 	// Join makes the caller a member of the fleet of a shared store until [Membership.Leave] is
@@ -107,8 +109,8 @@ type Store interface {
 
 	// Now returns the present time by a clock that all processes of a shared store have in common,
 	// such as that of its servers: the wall clocks of processes may be wrong, and may be set while
-	// they run. It returns at once, and may be wrong by some seconds. Without such a clock it returns
-	// [time.Now].
+	// they run. It returns at once, and may be wrong by some seconds. Without such a clock it
+	// returns [time.Now].
 	Now() time.Time
 
 	// Health returns nil if the store accepts writes, and otherwise the reason why it does not. It
@@ -117,9 +119,9 @@ type Store interface {
 	Health() error
 }
 
-// Local is embedded in a [Store] that is not shared. Its methods are those of a store for one Manager
-// at a time, in one process. A store may replace Health. The zero value is ready to use. A Local must
-// not be copied after its first use.
+// Local is embedded in a [Store] that is not shared. Its methods are those of a store for one
+// Manager at a time, in one process. A store may replace Health. The zero value is ready to use. A
+// Local must not be copied after its first use.
 type Local struct{ acquired atomic.Bool }
 
 // Acquire implements [Store]. Of several callers, one reserves the store until it calls release.

@@ -11,24 +11,25 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
-// Work may end its process: it takes all memory, or calls code that crashes. Such work must not end one
-// process after the other, and the tasks that share its processes must not fail with it.
+// Work may end its process: it takes all memory, or calls code that crashes. Such work must not end
+// one process after the other, and the tasks that share its processes must not fail with it.
 //
-// When a process has died, each task whose work ran there counts that in Reruns and is a suspect. The
-// process that runs a suspect again gives it a trial: for some time, it begins no other work, and it does
-// not begin the trial before the work that has begun last has lasted as long. So if the process dies
-// during the trial, the suspect is the likely cause, and its task fails. If the suspect lasts, the trial
-// ends and the next suspect has its turn. A suspect for which there is no room, because of a limit of its
-// tool or of the process, waits without delaying other work. If a process dies outside of a trial, or for the first time,
-// no task fails; the later trials of its tasks last longer.
+// When a process has died, each task whose work ran there counts that in Reruns and is a suspect.
+// The process that runs a suspect again gives it a trial: for some time, it begins no other work,
+// and it does not begin the trial before the work that has begun last has lasted as long. So if the
+// process dies during the trial, the suspect is the likely cause, and its task fails. If the
+// suspect lasts, the trial ends and the next suspect has its turn. A suspect for which there is no
+// room, because of a limit of its tool or of the process, waits without delaying other work. If a
+// process dies outside of a trial, or for the first time, no task fails; the later trials of its
+// tasks last longer.
 //
-// A member of a fleet that has lost its lease looks dead to the others. Once it has joined again, it
-// removes itself from Lost of the tasks that they have taken over. A member that finds a trial ended by
-// a death waits for that before it fails the task.
+// A member of a fleet that has lost its lease looks dead to the others. Once it has joined again,
+// it removes itself from Lost of the tasks that they have taken over. A member that finds a trial
+// ended by a death waits for that before it fails the task.
 const (
-	// trialWindow is the duration of the first trial of a task. It doubles with each further death of a
-	// process, up to maxTrialWindow. All suspects of a process together take no longer than allTrials in
-	// their first trials, unless each would have less than minTrialWindow.
+	// trialWindow is the duration of the first trial of a task. It doubles with each further death
+	// of a process, up to maxTrialWindow. All suspects of a process together take no longer than
+	// allTrials in their first trials, unless each would have less than minTrialWindow.
 	trialWindow    = 5 * time.Second
 	minTrialWindow = 250 * time.Millisecond
 	maxTrialWindow = time.Minute
@@ -47,7 +48,8 @@ type trials struct {
 	held    int         // number of calls of hold without release
 }
 
-// hold lets no trial begin until release is called, so that the first one is chosen among all suspects.
+// hold lets no trial begin until release is called, so that the first one is chosen among all
+// suspects.
 func (s *scheduler) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +86,8 @@ func (m *Manager) countDeath(r *Record, member string) {
 	}
 }
 
-// acquit removes the members with the given IDs from those that have died while the work of a task ran.
+// acquit removes the members with the given IDs from those that have died while the work of a task
+// ran.
 func (m *Manager) acquit(r *Record, own func(member string) bool) {
 	before := len(r.Lost)
 	r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), own)
@@ -100,8 +103,8 @@ func doomedText(r *Record) string {
 	return fmt.Sprintf(format, r.Reruns)
 }
 
-// beginning returns work that writes the record before it begins: that the work runs and, if a member of
-// a fleet begins it for the first time, in which version.
+// beginning returns work that writes the record before it begins: that the work runs and, if a
+// member of a fleet begins it for the first time, in which version.
 func (m *Manager) beginning(work Work) Work {
 	return func(ctx context.Context, run *Run) (codec.Encoder, error) {
 		window := m.scheduler.beginTrial(run)
@@ -129,7 +132,8 @@ func (m *Manager) beginning(work Work) Work {
 	}
 }
 
-// markNew sets PhaseNew of a task that a front end has created for other members, until one claims it.
+// markNew sets PhaseNew of a task that a front end has created for other members, until one claims
+// it.
 func (m *Manager) markNew(r *Record) {
 	if m.fleet != nil && r.unclaimedNew() {
 		r.Phase = PhaseNew
@@ -194,8 +198,8 @@ func (m *Manager) awaitTrial(ctx context.Context, run *Run, window time.Duration
 	m.scheduler.endTrial(run)
 }
 
-// awaitVerdict fails a task in PhaseDoomed, unless the member that seemed to have died says in time that
-// it lives. Then it starts the work.
+// awaitVerdict fails a task in PhaseDoomed, unless the member that seemed to have died says in time
+// that it lives. Then it starts the work.
 func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 	const looks = 4
 	ctx := run.ctx.Load()
@@ -218,15 +222,16 @@ func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 	m.runWork(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, failure }, nil)
 }
 
-// nextSuspect returns the suspect whose trial can begin, or nil. Suspects for which there is no room wait
-// without delaying other work, because that may take long. The caller holds mu.
+// nextSuspect returns the suspect whose trial can begin, or nil. Suspects for which there is no
+// room wait without delaying other work, because that may take long. The caller holds mu.
 func (s *scheduler) nextSuspect(leaseEnded bool) (next *ticket) {
 	x := &s.trials
 	if x.current != nil || len(x.waiting) == 0 || x.held > 0 || s.full() {
 		return nil
 	}
 	for _, t := range x.waiting {
-		// Work that has begun shortly before the death of its process is more likely to be its cause.
+		// Work that has begun shortly before the death of its process is more likely to be its
+		// cause.
 		if t.pool.permits(leaseEnded) && (next == nil || t.deaths > next.deaths || t.deaths == next.deaths && t.changed.After(next.changed)) {
 			next = t
 		}
@@ -259,8 +264,8 @@ func (s *scheduler) begunLast() time.Time { return s.m.started.Add(time.Duration
 // noteBegin notes that work other than that of a trial begins.
 func (s *scheduler) noteBegin() { s.lastBegin.Store(int64(time.Since(s.m.started))) }
 
-// removeSuspect removes a ticket from those that wait for their trial, if it is one of them. The caller
-// holds mu.
+// removeSuspect removes a ticket from those that wait for their trial, if it is one of them. The
+// caller holds mu.
 func (s *scheduler) removeSuspect(t *ticket) {
 	x := &s.trials
 	if i := slices.Index(x.waiting, t); i >= 0 {
@@ -279,7 +284,8 @@ func (s *scheduler) settle(t *ticket) {
 	}
 }
 
-// beginTrial returns the duration of the trial of a run whose work is about to begin; 0 if it has none.
+// beginTrial returns the duration of the trial of a run whose work is about to begin; 0 if it has
+// none.
 func (s *scheduler) beginTrial(run *Run) (window time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,8 +315,8 @@ func (s *scheduler) cancelTrial() {
 	s.closed.Store(false)
 }
 
-// acquitted starts the work of a suspect that is none any longer as other work, and ends its trial if it
-// has begun.
+// acquitted starts the work of a suspect that is none any longer as other work, and ends its trial
+// if it has begun.
 func (s *scheduler) acquitted(run *Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

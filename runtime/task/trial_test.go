@@ -17,8 +17,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
-// mortal is a store of one process that dies: from then on, nothing reaches the store, and the process
-// learns nothing.
+// mortal is a store of one process that dies: from then on, nothing reaches the store, and the
+// process learns nothing.
 type mortal interface{ die() }
 
 type mortalMember struct{ *memory.FleetStore }
@@ -148,8 +148,8 @@ func newFleetHost(t *testing.T, workers int) *host {
 	return h
 }
 
-// A call that kills its process does so twice, and then fails. The other tasks of the processes that it
-// kills do not fail, however often that happens.
+// A call that kills its process does so twice, and then fails. The other tasks of the processes
+// that it kills do not fail, however often that happens.
 func TestPoisonCallIsQuarantined(t *testing.T) {
 	for _, workers := range []int{1, 3} {
 		for _, poison := range []string{"poison", "poison 3s"} {
@@ -216,8 +216,8 @@ func TestPoisonCallIsQuarantinedInOneProcess(t *testing.T) {
 	})
 }
 
-// Members that lose their leases and join again have not died: their tasks run again without a trial,
-// whoever takes them over, and never fail for it.
+// Members that lose their leases and join again have not died: their tasks run again without a
+// trial, whoever takes them over, and never fail for it.
 func TestLostLeaseIsNoDeath(t *testing.T) {
 	for _, members := range []int{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -264,8 +264,8 @@ func TestLostLeaseIsNoDeath(t *testing.T) {
 	}
 }
 
-// A task whose trial has ended with the lease of its member fails if that member has died, and goes on if
-// it joins again in time.
+// A task whose trial has ended with the lease of its member fails if that member has died, and goes
+// on if it joins again in time.
 func TestVerdictWaitsForTheLostMember(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -300,7 +300,8 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 	}
 }
 
-// A trial lets no other work begin until it ends: by its time, by the end of the work, or by progress.
+// A trial lets no other work begin until it ends: by its time, by the end of the work, or by
+// progress.
 func TestTrialsRunAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -354,8 +355,8 @@ func TestTrialsRunAlone(t *testing.T) {
 	})
 }
 
-// A suspect that waits for room delays no other work, however long it waits. It has its trial once there
-// is room.
+// A suspect that waits for room delays no other work, however long it waits. It has its trial once
+// there is room.
 func TestSuspectThatWaitsForRoomDelaysNoOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -9,14 +9,14 @@ import (
 )
 
 // Restartable work may register that it must undo something, with an entry of [KindUndo]. If it
-// fails, it calls [Run.BeginUndo] and undoes it before it returns. If the task is cancelled or expires,
-// one write says so in the record, whose status is not terminal until all is undone: in all other
-// respects, the task is an unfinished one. It has a holder, is recovered and taken over, may be parked,
-// and is not dropped at its expiry. Its work ends and runs again, and learns from [Run.Undoing] what it
-// has to do. Then the record becomes terminal.
+// fails, it calls [Run.BeginUndo] and undoes it before it returns. If the task is cancelled or
+// expires, one write says so in the record, whose status is not terminal until all is undone: in
+// all other respects, the task is an unfinished one. It has a holder, is recovered and taken over,
+// may be parked, and is not dropped at its expiry. Its work ends and runs again, and learns from
+// [Run.Undoing] what it has to do. Then the record becomes terminal.
 
-// maxRetained is how long a task that must be undone is kept after its expiry, for example because no
-// process knows its work.
+// maxRetained is how long a task that must be undone is kept after its expiry, for example because
+// no process knows its work.
 const maxRetained = 30 * 24 * time.Hour
 
 // undo returns why the work undoes what it has done.
@@ -84,8 +84,8 @@ func (r *Record) withdraw(why Undo, now time.Time, message string) {
 	}
 }
 
-// expireUndo makes the work undo what it has done if the task has expired. It reports whether it has
-// changed the record.
+// expireUndo makes the work undo what it has done if the task has expired. It reports whether it
+// has changed the record.
 func (m *Manager) expireUndo(r *Record) bool {
 	if now := m.earlier(); r.undoes() && !r.withdrawn() && r.expired(now) {
 		r.withdraw(UndoExpired, m.now(), "the task has expired")
@@ -105,8 +105,8 @@ func (run *Run) Undoing() (why Undo, since time.Time) {
 // Undoes reports whether the work has registered that it must undo something.
 func (run *Run) Undoes() bool { return run.undoes.Load() }
 
-// BeginUndo stores that the work has failed and undoes what it has done, unless it does so already. It
-// returns since when. From then on, later runs only undo. It fails as [Run.Record] does.
+// BeginUndo stores that the work has failed and undoes what it has done, unless it does so already.
+// It returns since when. From then on, later runs only undo. It fails as [Run.Record] does.
 func (run *Run) BeginUndo() (since time.Time, err error) {
 	r, err := run.change(context.Background(), func(r *Record) error {
 		switch {

@@ -189,7 +189,8 @@ func TestSuccessBeforeCancellationIsNotUndone(t *testing.T) {
 	})
 }
 
-// A task is seen as expired while it is undone, and a waiter learns of it. It is dropped afterwards.
+// A task is seen as expired while it is undone, and a waiter learns of it. It is dropped
+// afterwards.
 func TestExpiredTaskIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

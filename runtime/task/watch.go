@@ -77,8 +77,8 @@ func (w *Watch) add(id string) {
 }
 
 // Get returns the record of a task that the Watch has reported, as [Manager.GetRecord] does. It
-// does not count as a call of the principal. If it fails with [ErrUnavailable], the Watch reports the
-// task again after a second.
+// does not count as a call of the principal. If it fails with [ErrUnavailable], the Watch reports
+// the task again after a second.
 func (w *Watch) Get(ctx context.Context, id, method string) (Record, error) {
 	var r Record
 	if err := w.m.read(ctx, w.principal, id, &r); err != nil {

@@ -137,7 +137,8 @@ func run(ctx context.Context, s streams, args []string) int {
 		fmt.Fprintf(s.err, "mcpwire %s: %s\nusage: mcpwire %s\nRun 'mcpwire %s -h' for help.\n", c.name, printable.Error(err), c.line(), c.name)
 		return exitUsage
 	default:
-		// Text of a server may follow a line break. The prefix distinguishes it from lines of mcpwire.
+		// Text of a server may follow a line break. The prefix distinguishes it from lines of
+		// mcpwire.
 		fmt.Fprintf(s.err, "mcpwire %s: %s\n", c.name, strings.ReplaceAll(printable.Error(err), "\n", "\n"+console.Prefix))
 		return exitFault
 	}

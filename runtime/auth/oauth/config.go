@@ -42,9 +42,9 @@ type Config struct {
 	// trusted: their endpoints may have several origins even if their responses have no iss (RFC
 	// 9207).
 	Issuer string
-	// ChooseIssuer chooses one of the issuers that a server names, or fails. By default, that is the
-	// current issuer if it is still listed, else the first. A Grant without a user prefers issuers
-	// of Clients.
+	// ChooseIssuer chooses one of the issuers that a server names, or fails. By default, that is
+	// the current issuer if it is still listed, else the first. A Grant without a user prefers
+	// issuers of Clients.
 	ChooseIssuer func(ctx context.Context, issuers []string) (issuer string, err error)
 
 	Prover      Prover // makes DPoP proofs; nil: tokens are bearer tokens

@@ -225,8 +225,8 @@ func (a *Authorizer) knownClient(ctx context.Context, c *Client) (*Client, error
 }
 
 // refresh exchanges the refresh token at the issuer that issued it. It returns false without an
-// error if there is none that is still valid, or if it is not of the expected issuer, unless that is
-// "": another process may have logged in at another issuer meanwhile.
+// error if there is none that is still valid, or if it is not of the expected issuer, unless that
+// is "": another process may have logged in at another issuer meanwhile.
 func (f *flow) refresh(ctx context.Context, expected string) (bool, error) {
 	s := f.s
 	unlock, err := s.store().Lock(ctx, s.serverKey())

@@ -148,8 +148,8 @@ func (s *server) reload(ctx context.Context, rejected string) (bool, error) {
 	return t.Access.Reveal() != rejected && !t.expired(time.Now()), nil
 }
 
-// save stores the token and the binding of the server. The caller holds the lock of serverKey, under
-// which all processes change both, so that they belong together.
+// save stores the token and the binding of the server. The caller holds the lock of serverKey,
+// under which all processes change both, so that they belong together.
 func (s *server) save(ctx context.Context, b binding, t *grantedToken) error {
 	text, err := t.encode()
 	if err != nil {

@@ -54,15 +54,15 @@ type Subject struct {
 
 // Fixture describes the server that a [Subject] makes.
 type Fixture struct {
-	// Options are the options of the embedding. They are complete, apart from Principal if Tokens is
-	// set.
+	// Options are the options of the embedding. They are complete, apart from Principal if Tokens
+	// is set.
 	Options embed.Options
 
 	// Tools are the tools of the server.
 	Tools []Tool
 
-	// Tokens makes the HTTP handler demand a bearer token. The user id of the token info is the text
-	// of the token, and the principal is that user.
+	// Tokens makes the HTTP handler demand a bearer token. The user id of the token info is the
+	// text of the token, and the principal is that user.
 	Tokens bool
 }
 
@@ -128,8 +128,8 @@ type Caller interface {
 	// Arguments returns the arguments of the call as JSON, as received if the SDK has them.
 	Arguments() json.RawMessage
 
-	// User returns the user of the call: that of the token info, if the SDK has one. It returns "" if
-	// the handler cannot read the user.
+	// User returns the user of the call: that of the token info, if the SDK has one. It returns ""
+	// if the handler cannot read the user.
 	User() string
 
 	// Progress sends a progress notification, if the request has a progress token. The total is 10.

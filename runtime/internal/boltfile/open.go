@@ -21,9 +21,9 @@ import (
 // returns both as errors.
 //
 // Transactions do not write the list of free pages: after many deletions, each of them would write
-// 8 bytes for every free page of the file. Instead, bbolt derives the list from the pages in use when
-// it opens the file. It does so in a goroutine of its own, where a fault ends the process, so Open
-// checks all that this goroutine follows first.
+// 8 bytes for every free page of the file. Instead, bbolt derives the list from the pages in use
+// when it opens the file. It does so in a goroutine of its own, where a fault ends the process, so
+// Open checks all that this goroutine follows first.
 func Open(path string, mode os.FileMode, timeout time.Duration) (db *bbolt.DB, err error) {
 	var file *os.File // that bbolt has opened last
 	defer func() {
@@ -76,12 +76,13 @@ func Open(path string, mode os.FileMode, timeout time.Duration) (db *bbolt.DB, e
 	return db, nil
 }
 
-// The layout of a page, in the byte order of the machine: the id of the page (8 bytes), its kind (2),
-// the number of its elements (2) and the number of pages that continue it (4); then the elements. An
-// element of a branch is the position of its key (4), relative to the element, the size of the key
-// (4) and the id of a page (8). An element of a leaf is flags (4), the position of its key (4), the
-// size of the key (4), and the size of the value (4), which follows the key. The value of a bucket
-// begins with the id of its root page (8), or 0 if its only page is in the value, and a number (8).
+// The layout of a page, in the byte order of the machine: the id of the page (8 bytes), its kind
+// (2), the number of its elements (2) and the number of pages that continue it (4); then the
+// elements. An element of a branch is the position of its key (4), relative to the element, the
+// size of the key (4) and the id of a page (8). An element of a leaf is flags (4), the position of
+// its key (4), the size of the key (4), and the size of the value (4), which follows the key. The
+// value of a bucket begins with the id of its root page (8), or 0 if its only page is in the value,
+// and a number (8).
 const (
 	pageHead    = 16
 	elementSize = 16
@@ -101,8 +102,8 @@ type pages struct {
 	free    [][]byte // buffers of the size of a page
 }
 
-// checkPages checks that the pages of a database form trees, that the keys and values lie within their
-// pages, and that the keys are in order. It does not check values.
+// checkPages checks that the pages of a database form trees, that the keys and values lie within
+// their pages, and that the keys are in order. It does not check values.
 func checkPages(db *bbolt.DB, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -131,8 +132,8 @@ func (p *pages) buffer() []byte {
 	return b
 }
 
-// visit checks a page and those below it. Unless they are nil, no key is less than from, and all are
-// less than to. It returns the last key.
+// visit checks a page and those below it. Unless they are nil, no key is less than from, and all
+// are less than to. It returns the last key.
 func (p *pages) visit(id uint64, from, to []byte) (last []byte, err error) {
 	damaged := func(fault string) error { return fmt.Errorf("page %d of %d is damaged: %s", id, p.count, fault) }
 	if id >= p.count {

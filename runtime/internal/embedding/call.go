@@ -171,8 +171,8 @@ func (c *call) callTool(to *Call) (result json.RawMessage, err error) {
 		err = checkResult(result)
 	}
 	if err == nil && c.ctx.Err() != nil && isError(result) {
-		// The handler has failed because its context has ended, and the SDK has made a result of the
-		// error. If the Engine closes, a durable task must not end with this result.
+		// The handler has failed because its context has ended, and the SDK has made a result of
+		// the error. If the Engine closes, a durable task must not end with this result.
 		err = context.Cause(c.ctx)
 	}
 	return result, err

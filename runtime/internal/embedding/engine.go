@@ -137,7 +137,8 @@ func (e *Engine) start(ctx context.Context) (*running, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("embed: start: %w", context.Cause(ctx))
 	}
-	// Recovered tasks inherit the values of the context of New. They must not see those of a request.
+	// Recovered tasks inherit the values of the context of New. They must not see those of a
+	// request.
 	bare, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
@@ -358,9 +359,9 @@ func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err erro
 	return Outcome{Handled: true, Result: result}, err
 }
 
-// checkTool returns an error if a session calls a tool as a task that the SDK does not know. Without
-// it, the tool would be refused as one that is never a task. Tools with a task support are not
-// checked: for them, the SDK fails the task.
+// checkTool returns an error if a session calls a tool as a task that the SDK does not know.
+// Without it, the tool would be refused as one that is never a task. Tools with a task support are
+// not checked: for them, the SDK fails the task.
 func (e *Engine) checkTool(ctx context.Context, in *Incoming) error {
 	name, ok := toolName(in.Params)
 	if metadata, asTask := codec.Member(in.Params, "task"); !asTask || string(metadata) == "null" || modern.IsRevision(in.Revision) || !ok || e.tool(name) != nil {

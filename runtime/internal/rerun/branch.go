@@ -235,8 +235,8 @@ func (b *branch) refusal(e *Entry) error {
 	return nil
 }
 
-// suspend keeps further operations of the branch from beginning: what the handler does instead of one
-// that the end of the run has interrupted.
+// suspend keeps further operations of the branch from beginning: what the handler does instead of
+// one that the end of the run has interrupted.
 func (b *branch) suspend() {
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()

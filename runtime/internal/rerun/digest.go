@@ -29,9 +29,9 @@ func InputKey(method string, params json.RawMessage) string {
 	return string(sum[:keySize])
 }
 
-// plainReplacements returns a text in which the character U+FFFD is not escaped. For text that is not
-// UTF-8, encoding/json writes the character with an escape before Go 1.27, and without one since.
-// Handlers make JSON with it, and programs of both versions run them.
+// plainReplacements returns a text in which the character U+FFFD is not escaped. For text that is
+// not UTF-8, encoding/json writes the character with an escape before Go 1.27, and without one
+// since. Handlers make JSON with it, and programs of both versions run them.
 func plainReplacements(text json.RawMessage) json.RawMessage {
 	const escaped = `\ufffd`
 	if !bytes.Contains(text, []byte(escaped)) {

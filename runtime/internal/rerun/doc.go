@@ -46,13 +46,13 @@
 //
 // # Undos
 //
-// A handler registers undos with [Log.Compensate]. The registration is an operation, and its outcome
-// is a number that orders the undos of all branches. If the call fails, [Log.Undo] runs them after the
-// handler has returned. In a durable task, the record of the task says first that it does
-// ([task.Durable].Undo), and the journal gets the end of each undo. A run of the handler that begins
-// after that, in a later process or because the task was cancelled or has expired, only registers the
-// undos: it gets what was recorded, and a new operation fails. A registration that is new is accepted
-// until then, because the operation before it is recorded.
+// A handler registers undos with [Log.Compensate]. The registration is an operation, and its
+// outcome is a number that orders the undos of all branches. If the call fails, [Log.Undo] runs
+// them after the handler has returned. In a durable task, the record of the task says first that it
+// does ([task.Durable].Undo), and the journal gets the end of each undo. A run of the handler that
+// begins after that, in a later process or because the task was cancelled or has expired, only
+// registers the undos: it gets what was recorded, and a new operation fails. A registration that is
+// new is accepted until then, because the operation before it is recorded.
 //
 // # The end of a run
 //

@@ -139,7 +139,8 @@ func (l *Log) rename(err *NondeterminismError, e *Entry, label string) {
 	err.New = e.String()
 }
 
-// pendingRequest returns the input request of earlier runs without a response that has an ID, or nil.
+// pendingRequest returns the input request of earlier runs without a response that has an ID, or
+// nil.
 func (l *Log) pendingRequest(id ID) *Asked {
 	if i := slices.IndexFunc(l.pending, func(a Asked) bool { return a.ID == id }); i >= 0 {
 		return &l.pending[i]

@@ -46,8 +46,8 @@ func readJournal(ctx context.Context, run *task.Run) (entries []Entry, pending [
 	return entries, pending, call, nil
 }
 
-// Continues reports whether a version of a tool, which accepts others, can run a task: the task has not
-// begun, or it was begun by one of these versions.
+// Continues reports whether a version of a tool, which accepts others, can run a task: the task has
+// not begun, or it was begun by one of these versions.
 func Continues(r *task.Record, version string, accepted []string) bool {
 	return r.Durable == nil || !r.Begun() || r.Durable.Version == version || slices.Contains(accepted, r.Durable.Version)
 }

@@ -141,8 +141,8 @@ type Log struct {
 	flushed    chan struct{} // closed when closed and recording is 0; nil if it was 0
 	// interrupted is set when an operation has failed because the Manager of the task closes.
 	interrupted bool
-	// unstored is why the call could not become a task when an operation was to begin, or nil. Later
-	// operations fail, too: their outcomes would follow one that is not recorded.
+	// unstored is why the call could not become a task when an operation was to begin, or nil.
+	// Later operations fail, too: their outcomes would follow one that is not recorded.
 	unstored error
 
 	undos    []*undo   // that this run has registered

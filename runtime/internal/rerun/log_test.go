@@ -99,8 +99,8 @@ func TestEqualKeysDifferByOccurrence(t *testing.T) {
 }
 
 // After the first open request, other branches add requests to the round, and begin nothing else. A
-// branch in which something else could not begin, or was interrupted, adds none: the next run makes no
-// such request if that succeeds.
+// branch in which something else could not begin, or was interrupted, adds none: the next run makes
+// no such request if that succeeds.
 func TestNothingBeginsAfterFirstOpenRequest(t *testing.T) {
 	r := &rounds{t: t}
 	err := r.round(all, func(l *rerun.Log) {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Times of undos that fail. The pause between two attempts is half the time for which the undos have
-// been running, so that the attempts become rarer whichever process makes them.
+// Times of undos that fail. The pause between two attempts is half the time for which the undos
+// have been running, so that the attempts become rarer whichever process makes them.
 const (
 	undoTime      = 24 * time.Hour   // in a durable task, from the failure on
 	plainUndoTime = 30 * time.Second // in other calls, which wait for the undos
@@ -98,12 +98,13 @@ func (l *Log) errUndoing() error {
 	return l.faultf("an earlier run of the handler has failed, and its compensations run")
 }
 
-// Undo runs the undos that the handler has registered, the latest first, if the call has failed, and
-// in a durable task that was cancelled or has expired. It must be called after [Log.End]. Failed says
-// that the handler has failed: with failure, unless its result is an error.
+// Undo runs the undos that the handler has registered, the latest first, if the call has failed,
+// and in a durable task that was cancelled or has expired. It must be called after [Log.End].
+// Failed says that the handler has failed: with failure, unless its result is an error.
 //
 // If Undo returns nil, the outcome of the call is that of the handler. Otherwise it is the error of
-// Undo, such as [task.ErrParked] or [task.ErrClosed] if the handler runs again to go on with the undos.
+// Undo, such as [task.ErrParked] or [task.ErrClosed] if the handler runs again to go on with the
+// undos.
 func (l *Log) Undo(failed bool, failure error) error {
 	l.mu.Lock()
 	undos, t, why := slices.Clone(l.undos), l.task, l.undoing
@@ -174,8 +175,8 @@ func (l *Log) undoPlain(undos []*undo) {
 	}
 }
 
-// undoInTask runs undos in a durable task, and records how they have ended. It returns an error if the
-// task goes on with them later, or cannot.
+// undoInTask runs undos in a durable task, and records how they have ended. It returns an error if
+// the task goes on with them later, or cannot.
 func (l *Log) undoInTask(t *task.Run, undos []*undo, since time.Time) error {
 	elapsed := func() time.Duration { return t.SharedTime(time.Now()).Sub(since) }
 	ctx, cancel := context.WithTimeout(l.ctx, max(undoTime-elapsed(), minUndoPause))
@@ -210,8 +211,8 @@ func (l *Log) undoInTask(t *task.Run, undos []*undo, since time.Time) error {
 	return nil
 }
 
-// recordUndone records how an undo has ended. If the journal is full, the undo may run again after the
-// end of the process.
+// recordUndone records how an undo has ended. If the journal is full, the undo may run again after
+// the end of the process.
 func (l *Log) recordUndone(t *task.Run, e *Entry) error {
 	err := t.Record(l.ctx, journalEntry(e))
 	_, journal := errors.AsType[*task.JournalError](err)

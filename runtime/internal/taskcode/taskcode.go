@@ -2,12 +2,13 @@
 //
 // A record consists of two blocks. The head contains the fields of a brief, the body the payloads.
 // A store may keep the body of a record whose journal has entries apart from its head, and keeps
-// each entry apart from both, so that a step of the work writes the head and an entry alone. A block
-// is a CRC-32C, a length and the content. The CRC also covers a key, so that a value under a wrong
-// key is detected. In the content, numbers are varints and strings are prefixed with their length.
+// each entry apart from both, so that a step of the work writes the head and an entry alone. A
+// block is a CRC-32C, a length and the content. The CRC also covers a key, so that a value under a
+// wrong key is detected. In the content, numbers are varints and strings are prefixed with their
+// length.
 //
-// The first 8 bytes of the key of a record are its Seq in big-endian order. The Seq is not stored in
-// the head. A key of an entry may be any bytes.
+// The first 8 bytes of the key of a record are its Seq in big-endian order. The Seq is not stored
+// in the head. A key of an entry may be any bytes.
 package taskcode
 
 import (
@@ -24,8 +25,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// The versions of the encoding, the first byte of a head. A head is in the first one that has all of its
-// fields, so that earlier versions of this package read it if they can.
+// The versions of the encoding, the first byte of a head. A head is in the first one that has all
+// of its fields, so that earlier versions of this package read it if they can.
 const (
 	formatPlain  = 1
 	formatLabels = 2 // Labels follow at the end
@@ -46,7 +47,8 @@ func headFormat(r *task.Record) byte {
 	return formatPlain
 }
 
-// Phased reports whether the head of a record has a Phase or Lost, which earlier versions cannot read.
+// Phased reports whether the head of a record has a Phase or Lost, which earlier versions cannot
+// read.
 func Phased(r *task.Record) bool { return r.Phase != task.PhaseRunning || len(r.Lost) > 0 }
 
 // Undoes reports whether the head of a record says that the work must undo something, which earlier

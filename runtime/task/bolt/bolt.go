@@ -120,10 +120,10 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// OpenOrWait opens the store like [Open]. If the file is in use, it returns a Store whose methods fail
-// with [task.ErrLocked] until Acquire, which [task.New] calls, finds the file free. A server with
-// such a store serves without tasks until then. It is for servers on standard input and output: the
-// hosts of one user may start several processes of a server, which all use one file.
+// OpenOrWait opens the store like [Open]. If the file is in use, it returns a Store whose methods
+// fail with [task.ErrLocked] until Acquire, which [task.New] calls, finds the file free. A server
+// with such a store serves without tasks until then. It is for servers on standard input and
+// output: the hosts of one user may start several processes of a server, which all use one file.
 func OpenOrWait(path string) (*Store, error) {
 	s, err := Open(path)
 	if !errors.Is(err, task.ErrLocked) {

@@ -125,8 +125,8 @@ func (s *Store) transact(batch []*write, failed bool) (err error) {
 	return err
 }
 
-// reopen reopens and checks the file. It waits for the lock for as long as timeout. The file may contain the failed transaction or not, so cached
-// records may be out of date.
+// reopen reopens and checks the file. It waits for the lock for as long as timeout. The file may
+// contain the failed transaction or not, so cached records may be out of date.
 func (s *Store) reopen(timeout time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

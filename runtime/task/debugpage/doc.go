@@ -8,7 +8,8 @@
 //		Store: store, Stats: tasks.Stats, History: history, Cancel: tasks.CancelForOperator,
 //	}))
 //
-// In a fleet, the page of each process shows the tasks of all of them, their holders and the members:
+// In a fleet, the page of each process shows the tasks of all of them, their holders and the
+// members:
 //
 //	history := debugpage.NewHistory(0)
 //	tasks, err := task.New(ctx, task.Config{Store: store, Audit: history.Add, Queried: history.Respond})
@@ -28,7 +29,7 @@
 // that lead to the page itself.
 //
 // The list, and the view of a task that is not terminal, refresh themselves every 5 seconds. A list
-// reads at most Config.MaxTasks tasks; if there are 1000 or more, all lists of the next 5 seconds use
-// them. The history holds a fixed number of events of this process. On a busy receiver it covers only
-// minutes.
+// reads at most Config.MaxTasks tasks; if there are 1000 or more, all lists of the next 5 seconds
+// use them. The history holds a fixed number of events of this process. On a busy receiver it
+// covers only minutes.
 package debugpage

@@ -165,8 +165,8 @@ func TestFleetInTrouble(t *testing.T) {
 	})
 }
 
-// The view of a task does not wait longer than a second for members that do not respond, and a response
-// has at most the latest thousand events.
+// The view of a task does not wait longer than a second for members that do not respond, and a
+// response has at most the latest thousand events.
 func TestHistoryOfSilentMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -164,8 +164,8 @@ const sharedSize = 1000
 // readTimeout is how long the list waits for the next task of the store.
 const readTimeout = 5 * time.Second
 
-// snapshot returns the tasks of the store, at most MaxTasks. Only one view scans the store at a time,
-// and the views of the next seconds use the result if it is large.
+// snapshot returns the tasks of the store, at most MaxTasks. Only one view scans the store at a
+// time, and the views of the next seconds use the result if it is large.
 func (p *page) snapshot(ctx context.Context) (*snapshot, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,8 +211,8 @@ func (p *page) tasksOf(ctx context.Context, owner string) (tasks []task.Record, 
 	}
 }
 
-// survey returns the sums over a snapshot of the store and the page of at most PageSize tasks that q
-// selects. It is empty if the store fails.
+// survey returns the sums over a snapshot of the store and the page of at most PageSize tasks that
+// q selects. It is empty if the store fails.
 func (p *page) survey(ctx context.Context, q query) (*survey, error) {
 	s := &survey{byStatus: map[mcp.TaskStatus]*group{}, byOwner: map[string]*group{}, held: map[string]int{}}
 	found, err := p.snapshot(ctx)

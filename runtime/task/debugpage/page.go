@@ -53,12 +53,12 @@ type Config struct {
 	// Members lists the members of the fleet, see [task.Manager.Members]. If it is nil, or returns
 	// nil, the page shows neither members nor the holders of tasks.
 	Members func() []task.Member
-	// Query gets the events of a task from all members of the fleet, see [task.Manager.Query]. All of
-	// them need [History.Respond] as their [task.Config].Queried. The view of a task waits at most a
-	// second for them. If Query is nil, the view shows the events of this process only.
+	// Query gets the events of a task from all members of the fleet, see [task.Manager.Query]. All
+	// of them need [History.Respond] as their [task.Config].Queried. The view of a task waits at
+	// most a second for them. If Query is nil, the view shows the events of this process only.
 	Query func(ctx context.Context, request []byte) (map[string][]byte, error)
-	// WaitsFor says for what a task waits that no process runs, see [task.Manager.WaitsFor]. The page
-	// shows it as the status message. It may be nil.
+	// WaitsFor says for what a task waits that no process runs, see [task.Manager.WaitsFor]. The
+	// page shows it as the status message. It may be nil.
 	WaitsFor func(r *task.Record) string
 	// TakeOver runs a task again in this process, see [task.Manager.TakeOver]. It may be nil.
 	TakeOver func(ctx context.Context, id string) error
@@ -67,18 +67,18 @@ type Config struct {
 	Hosts []string
 	// PageSize is the number of tasks on a page of the list. The default is [DefaultPageSize].
 	PageSize int
-	// MaxTasks is the maximum number of tasks that a list reads, and its sums count. If the store has
-	// more, the page says so; those of one owner, and single tasks, are found nevertheless. The default
-	// is [DefaultMaxTasks], for which the page holds a few megabytes.
+	// MaxTasks is the maximum number of tasks that a list reads, and its sums count. If the store
+	// has more, the page says so; those of one owner, and single tasks, are found nevertheless. The
+	// default is [DefaultMaxTasks], for which the page holds a few megabytes.
 	MaxTasks int
 }
 
 // New returns a handler that serves the page. All views have the same URL with different queries.
 // It allows GET and HEAD. With cfg.Cancel or cfg.TakeOver, it also allows POST with the query
 // cancel=ID or takeover=ID, from its own pages and from programs that are not browsers. To prevent
-// DNS rebinding, the Host of a request must be an IP address, a loopback name or one of cfg.Hosts. If
-// the request arrives at a loopback address, an IP address as Host must be a loopback address, too,
-// or one of cfg.Hosts.
+// DNS rebinding, the Host of a request must be an IP address, a loopback name or one of cfg.Hosts.
+// If the request arrives at a loopback address, an IP address as Host must be a loopback address,
+// too, or one of cfg.Hosts.
 //
 // New panics if cfg has no Store.
 func New(cfg Config) http.Handler {
@@ -239,7 +239,8 @@ func (m memberRow) All() bool { return m.Tools == nil }
 // Left returns the time until the lease of the member ends, unless the member renews it.
 func (m memberRow) Left(now time.Time) time.Duration { return max(m.Heard.Add(m.Lease).Sub(now), 0) }
 
-// memberRows returns the members ordered by their names, after those that are not alive but hold tasks.
+// memberRows returns the members ordered by their names, after those that are not alive but hold
+// tasks.
 func memberRows(members []task.Member, s *survey, q query) (rows []memberRow) {
 	for _, m := range members {
 		rows = append(rows, memberRow{Member: m, Tasks: s.held[m.ID]})

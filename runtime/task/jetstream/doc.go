@@ -89,22 +89,22 @@
 // The servers count lifetimes of messages by their wall clocks. If the clock of the leader of
 // TASKS-members is set forward, leases end early. If it is set back, the lease of a member that
 // ends before its next renewal lasts longer by that step. The other members end it once they have
-// not heard of the member for two leases by their own clocks. Each of them looks again after 1.5 times
-// its lease at the latest. A clock that is set forward by more than a day makes a server
+// not heard of the member for two leases by their own clocks. Each of them looks again after 1.5
+// times its lease at the latest. A clock that is set forward by more than a day makes a server
 // remove the messages of a task early.
 //
 // # Fleet
 //
-// [Store.Join] makes a process a member of the fleet of the store; see [task.Store].Join. Members are in
-// the stream TASKS-members, with these subjects:
+// [Store.Join] makes a process a member of the fleet of the store; see [task.Store].Join. Members
+// are in the stream TASKS-members, with these subjects:
 //
 //	TASKS.members.l.ID   the member, a message that expires with its lease
 //	TASKS.members.h.ID   one message for each member that may hold tasks, alive or not
 //	TASKS.members.w.ID   announcements of members that join and end; not stored
 //	TASKS.members.o.ID   offers of tasks to a member, queries and responses; not stored
 //
-// The messages with "h" are the roster: [task.Membership.Orphans] reads the indexes of the members of
-// the roster that are not alive, and removes those whose index is empty.
+// The messages with "h" are the roster: [task.Membership.Orphans] reads the indexes of the members
+// of the roster that are not alive, and removes those whose index is empty.
 //
 // A member renews its message by compare-and-set. So a member cannot come back after its message
 // has expired, and its end is final for the other members. The servers count the lease, in whole
@@ -123,15 +123,15 @@
 // or waits for one. While it waits, it also reads the quota about once in each lease, because
 // servers may lose announcements. A quota that no member uses is removed after a second.
 //
-// Messages of [task.Membership.Send] use the subject of the announcements of the task. A member that
-// follows a task has a subscription to it.
+// Messages of [task.Membership.Send] use the subject of the announcements of the task. A member
+// that follows a task has a subscription to it.
 //
 // # Permissions
 //
 // A user needs to publish to TASKS.> and, for each stream STREAM of the store, to
 // $JS.API.STREAM.*.STREAM, $JS.API.STREAM.MSG.*.STREAM, $JS.API.DIRECT.GET.STREAM and
-// $JS.API.DIRECT.GET.STREAM.>; and to subscribe to TASKS.*.w.*, TASKS.members.o.*, to its inbox, and
-// to $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.STREAM. Calls that lack a permission fail with
+// $JS.API.DIRECT.GET.STREAM.>; and to subscribe to TASKS.*.w.*, TASKS.members.o.*, to its inbox,
+// and to $JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.STREAM. Calls that lack a permission fail with
 // [ErrUnavailable]; NATS reports the violation to [nats.ErrorHandler].
 //
 // # Limits
@@ -145,6 +145,6 @@
 // # Schema
 //
 // The metadata of each stream has the version of the schema. [Open] upgrades older versions and
-// refuses newer ones with [ErrSchema]. It refuses to upgrade version 1 while members of that version
-// are alive; stop them first. It reads all records for that upgrade, once.
+// refuses newer ones with [ErrSchema]. It refuses to upgrade version 1 while members of that
+// version are alive; stop them first. It reads all records for that upgrade, once.
 package jetstream

@@ -278,8 +278,8 @@ func TestStaleReplica(t *testing.T) {
 	}
 }
 
-// A server that was cut off still acts as leader, and lacks a new task. No call reports that the task
-// does not exist.
+// A server that was cut off still acts as leader, and lacks a new task. No call reports that the
+// task does not exist.
 func TestStaleLeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -785,8 +785,8 @@ func TestOrphansAreSkipped(t *testing.T) {
 	}
 }
 
-// A Sweep of many tasks that expire within a second reads no more of them than it drops, and goes on
-// behind entries without a task.
+// A Sweep of many tasks that expire within a second reads no more of them than it drops, and goes
+// on behind entries without a task.
 func TestSweepReadsPortions(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -881,8 +881,8 @@ func TestConnectionMustReconnect(t *testing.T) {
 	}
 }
 
-// A full stream refuses new tasks at once, lets the tasks that exist end, and accepts new tasks again
-// after some have been dropped. The health recovers without a call.
+// A full stream refuses new tasks at once, lets the tasks that exist end, and accepts new tasks
+// again after some have been dropped. The health recovers without a call.
 func TestFullStreamShedsLoad(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)

@@ -195,7 +195,8 @@ func TestOrphansBesideDamagedRecord(t *testing.T) {
 	}
 }
 
-// Members leave the record of a later version to members of that version, and find the other orphans.
+// Members leave the record of a later version to members of that version, and find the other
+// orphans.
 func TestOrphansBesideRecordOfLaterVersion(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -255,8 +256,8 @@ func silence(t *testing.T, m *membership, id string) {
 	m.members[id] = member
 }
 
-// The end of a member is noticed although the servers lose the announcement, and so are other changes
-// that may have been lost with it.
+// The end of a member is noticed although the servers lose the announcement, and so are other
+// changes that may have been lost with it.
 func TestLostAnnouncements(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -336,7 +337,8 @@ func addMember(t *testing.T, s *Store, id string) {
 	}
 }
 
-// A member that does not renew its lease ends for all others, whatever the clocks of the servers say.
+// A member that does not renew its lease ends for all others, whatever the clocks of the servers
+// say.
 func TestMembersEndSilentMember(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -431,8 +433,8 @@ func TestMemberHearsOfItself(t *testing.T) {
 	natstest.Until(t, "the member has renewed its lease", func() bool { return m.Members()[0].Heard.After(before) })
 }
 
-// A member of an unknown format does not end before the servers end its lease, which may be longer than
-// those of the others.
+// A member of an unknown format does not end before the servers end its lease, which may be longer
+// than those of the others.
 func TestUnknownMemberIsNotEnded(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -543,7 +545,8 @@ func TestMarkerEndsMembership(t *testing.T) {
 	natstest.Receive(t, "the membership ended", m.Expired())
 }
 
-// A member whose index is not empty stays on the roster, even if a server has said that it is empty.
+// A member whose index is not empty stays on the roster, even if a server has said that it is
+// empty.
 func TestConfirmEmpty(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 3)

@@ -97,9 +97,9 @@ const (
 // Open opens the store of the given name and creates its streams if they do not exist. It fails
 // with [ErrSchema] if a newer version of this package has changed the streams. Several processes
 // may open a store. The connection of js must stay open while the store is in use; [Store.Close]
-// does not close it. It must reconnect after any outage: Open fails unless the connection was made with
-// nats.MaxReconnects(-1), because by default a connection is closed for ever after an outage of about
-// two minutes.
+// does not close it. It must reconnect after any outage: Open fails unless the connection was made
+// with nats.MaxReconnects(-1), because by default a connection is closed for ever after an outage
+// of about two minutes.
 func Open(ctx context.Context, js jetstream.JetStream, options Options) (*Store, error) {
 	if options.Name == "" {
 		options.Name = "TASKS"

@@ -126,8 +126,8 @@ func encodeMember(m task.Member) ([]byte, error) {
 	return json.Marshal(wireMember{m.Name, m.Tools, m.Lease.Milliseconds(), m.Joined, m.Draining, encodeLoad(m.Load), m.Labels, m.Missing})
 }
 
-// markOf identifies a list of what a member is missing. It is "" for an empty one. The others read the
-// list only if its mark has changed.
+// markOf identifies a list of what a member is missing. It is "" for an empty one. The others read
+// the list only if its mark has changed.
 func markOf(missing []task.Missing) string {
 	if len(missing) == 0 {
 		return ""
@@ -411,8 +411,8 @@ func (m *membership) load(ctx context.Context) error {
 	return nil
 }
 
-// decodeMember decodes the message of a living member. A member whose message cannot be decoded holds
-// its tasks until its lease ends, and takes over no more.
+// decodeMember decodes the message of a living member. A member whose message cannot be decoded
+// holds its tasks until its lease ends, and takes over no more.
 func decodeMember(id string, m *message) known {
 	var wire wireMember
 	opaque := json.Unmarshal(m.Data, &wire) != nil || wire.Lease <= 0
@@ -474,8 +474,8 @@ func (m *membership) receive() {
 	}
 }
 
-// missed reports that anything may have changed. It returns false if the members or the quotas cannot
-// be read now.
+// missed reports that anything may have changed. It returns false if the members or the quotas
+// cannot be read now.
 func (m *membership) missed() bool {
 	if m.load(m.lifetime) != nil {
 		return false
@@ -525,13 +525,14 @@ func (m *membership) process(msg *nats.Msg) {
 	}
 }
 
-// hasFailed reports whether a write is one of those that may have happened. The caller holds the lock.
+// hasFailed reports whether a write is one of those that may have happened. The caller holds the
+// lock.
 func (f *followed) hasFailed(write string) bool {
 	return slices.ContainsFunc(f.failed, func(id writeID) bool { return id.String() == write })
 }
 
-// wrote applies the outcome of a write of this Store: a write that has failed, but may have happened,
-// is reported as if another member had made it.
+// wrote applies the outcome of a write of this Store: a write that has failed, but may have
+// happened, is reported as if another member had made it.
 func (m *membership) wrote(subject string, write writeID, err error) {
 	m.mu.Lock()
 	f := m.followed[subject]
@@ -602,10 +603,10 @@ func (m *membership) lose() {
 	}
 }
 
-// checkSilent looks for changes whose announcements servers have lost among themselves. It reads the
-// quotas that this member waits for, and the members that have not been announced for two of their
-// leases. It ends a member that has not renewed its lease since: the clock of a server was set back. It
-// returns false if other announcements may have been lost, too.
+// checkSilent looks for changes whose announcements servers have lost among themselves. It reads
+// the quotas that this member waits for, and the members that have not been announced for two of
+// their leases. It ends a member that has not renewed its lease since: the clock of a server was
+// set back. It returns false if other announcements may have been lost, too.
 func (m *membership) checkSilent() bool {
 	m.mu.Lock()
 	silent := make(map[string]known)
@@ -636,7 +637,8 @@ func (m *membership) checkSilent() bool {
 	return m.readQuotas(func(view *quotaView) bool { return view.state.Waits(m.self.ID) })
 }
 
-// endMember replaces the message of a member by the last one, unless the member has renewed its lease.
+// endMember replaces the message of a member by the last one, unless the member has renewed its
+// lease.
 func (s *Store) endMember(ctx context.Context, id string, seq uint64) error {
 	return s.retry(ctx, "end lease", func(ctx context.Context) error {
 		msg := newMessage(s.memberKey(id), nil, minLease)
@@ -669,8 +671,8 @@ func (m *membership) Members() []task.Member {
 	return list
 }
 
-// Alive implements [task.Membership]. Like find, it does not rely on a read alone to report a member
-// dead, because a server that was cut off and still acts as leader lacks new members.
+// Alive implements [task.Membership]. Like find, it does not rely on a read alone to report a
+// member dead, because a server that was cut off and still acts as leader lacks new members.
 func (m *membership) Alive(ctx context.Context, id string) (alive bool, err error) {
 	if strings.ContainsAny(id, " \t\r\n.*>") || id == "" {
 		return false, nil // no member has such an ID
@@ -752,8 +754,8 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 	return nil
 }
 
-// Query implements [task.Membership]. The request and each response must not be larger than the servers
-// accept. They use the subjects of offers, so that members need no further permissions.
+// Query implements [task.Membership]. The request and each response must not be larger than the
+// servers accept. They use the subjects of offers, so that members need no further permissions.
 func (m *membership) Query(ctx context.Context, request []byte) (map[string][]byte, error) {
 	number := rand.Text()
 	q := &query{waiting: map[string]bool{}, responses: map[string][]byte{}, done: make(chan struct{})}

@@ -99,9 +99,9 @@ type blob struct {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // The versions of the encoding, the first byte after the checksum. Version 1 has no held. A record
-// is in the first version that has all of its fields, so that members of earlier versions of this package
-// read it. Members refuse the versions that they do not know: they would not know which tasks they must
-// leave to others.
+// is in the first version that has all of its fields, so that members of earlier versions of this
+// package read it. Members refuse the versions that they do not know: they would not know which
+// tasks they must leave to others.
 const (
 	format       = 2
 	formatLabels = 3 // the head has labels
@@ -338,8 +338,8 @@ func (b *blob) subjects(prefix, token string) (list []string) {
 var errSize = errors.New("record is too large")
 
 // prepare returns the change from before to the record r, whose constant fields and Revision are
-// set. Before is nil for a new record. Held is the sequence of the entry in the index of its holder.
-// The function journal returns the first n entries of before.
+// set. Before is nil for a new record. Held is the sequence of the entry in the index of its
+// holder. The function journal returns the first n entries of before.
 func (s *Store) prepare(before *stored, r task.Record, held uint64, journal func(n int) ([]task.Entry, error)) (*change, error) {
 	at := s.place(r.ID)
 	next := &stored{record: r, held: held}

@@ -48,8 +48,8 @@ func (s *Store) checkRoom(ctx context.Context, partition int) error {
 	return room.full
 }
 
-// measure reads the size of the stream of a partition, in one attempt. The caller holds the mu of the
-// room.
+// measure reads the size of the stream of a partition, in one attempt. The caller holds the mu of
+// the room.
 func (s *Store) measure(ctx context.Context, partition int, room *room) error {
 	var info struct {
 		Config struct {

@@ -40,8 +40,8 @@ func (s *Store) place(id string) place {
 	return at
 }
 
-// ownerPlace returns the stream and the prefix of the index of an owner, and the token of the owner.
-// The token is a digest, because owners may have any length and contain any bytes.
+// ownerPlace returns the stream and the prefix of the index of an owner, and the token of the
+// owner. The token is a digest, because owners may have any length and contain any bytes.
 func (s *Store) ownerPlace(owner string) (stream, prefix, token string) {
 	sum := sha256.Sum256([]byte(owner))
 	n := int(binary.BigEndian.Uint32(sum[:]) % uint32(s.partitions))
@@ -104,8 +104,8 @@ func (s *Store) loadOnce(ctx context.Context, id string) (*stored, error) {
 	return r, nil
 }
 
-// find is load for calls that fail with [task.ErrNotFound] if there is no record. It does not rely on
-// a read alone, because a server that was cut off and still acts as leader lacks new tasks.
+// find is load for calls that fail with [task.ErrNotFound] if there is no record. It does not rely
+// on a read alone, because a server that was cut off and still acts as leader lacks new tasks.
 func (s *Store) find(ctx context.Context, id string) (r *stored, err error) {
 	err = s.retry(ctx, "read task", func(ctx context.Context) (err error) {
 		if r, err = s.loadOnce(ctx, id); err != nil || r != nil {
@@ -126,8 +126,8 @@ func (s *Store) find(ctx context.Context, id string) (r *stored, err error) {
 
 // write makes a change to a record whose last message has the sequence expect. If the last message
 // is another one, write returns errMoved and the present record, or nil if there is no record. It
-// recognises its own write if the acknowledgement was lost. Its error wraps [task.ErrDoubtful] if the
-// write of a new record may still arrive: a server that hangs may pass it on later.
+// recognises its own write if the acknowledgement was lost. Its error wraps [task.ErrDoubtful] if
+// the write of a new record may still arrive: a server that hangs may pass it on later.
 func (s *Store) write(ctx context.Context, c *change, expect uint64) (present *stored, err error) {
 	at := s.place(c.next.record.ID)
 	var rest []string

@@ -110,8 +110,8 @@ func (e *expiries) peek(ctx context.Context) (*due, error) {
 	return &e.queue[0], nil
 }
 
-// Sweep implements [task.Store]. Several processes may sweep at once; a task is in the result of one
-// of them.
+// Sweep implements [task.Store]. Several processes may sweep at once; a task is in the result of
+// one of them.
 func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []task.Record, next time.Time, err error) {
 	defer s.observe("sweep", time.Now(), &err)
 	if err := s.begin(ctx); err != nil {
@@ -156,8 +156,8 @@ func (s *Store) Sweep(ctx context.Context, now time.Time, limit int) (dropped []
 	}
 }
 
-// drop drops a task that has expired at now, and returns its brief. It returns nil if another call has
-// dropped the task, or if the task is retained: then the entry stays for later calls.
+// drop drops a task that has expired at now, and returns its brief. It returns nil if another call
+// has dropped the task, or if the task is retained: then the entry stays for later calls.
 func (s *Store) drop(ctx context.Context, d *due, now time.Time) (*task.Record, error) {
 	if !validID(d.id) {
 		return nil, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 )
 
-// In a rolling upgrade that adds a tool, its tasks run on the members that have it. The others are asked
-// once.
+// In a rolling upgrade that adds a tool, its tasks run on the members that have it. The others are
+// asked once.
 func TestMembersWithoutTheToolAreOfferedNoTasks(t *testing.T) {
 	c := natstest.Run(t, 1)
 	var refused atomic.Int64

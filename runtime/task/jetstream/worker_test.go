@@ -173,8 +173,8 @@ func finish(t *testing.T, m *task.Manager, id string) (list []string) {
 	return list
 }
 
-// ended waits until a task has ended, although the store may be out of reach meanwhile. It fails the
-// test after two minutes.
+// ended waits until a task has ended, although the store may be out of reach meanwhile. It fails
+// the test after two minutes.
 func ended(t *testing.T, m *task.Manager, id string, via task.Requestor) task.Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

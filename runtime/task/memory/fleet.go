@@ -336,8 +336,8 @@ func (m *membership) Self() task.Member {
 	return m.self
 }
 
-// heartbeat returns what the others know of the member. The caller holds no lock: Load of the events
-// may take those of a Manager, which may be held in calls of this package.
+// heartbeat returns what the others know of the member. The caller holds no lock: Load of the
+// events may take those of a Manager, which may be held in calls of this package.
 func (m *membership) heartbeat() heartbeat {
 	s := m.store
 	s.mu.Lock()
@@ -454,7 +454,8 @@ func (m *membership) Offer(ctx context.Context, member, id string) error {
 	return nil
 }
 
-// Query implements [task.Membership]. Members that are cut off do not respond, and ctx need not end.
+// Query implements [task.Membership]. Members that are cut off do not respond, and ctx need not
+// end.
 func (m *membership) Query(ctx context.Context, request []byte) (responses map[string][]byte, err error) {
 	if err := m.store.reachable(); err != nil {
 		return nil, err

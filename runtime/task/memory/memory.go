@@ -25,8 +25,8 @@ type Store struct {
 	journals map[string][]task.Entry
 	owners   map[string]*series
 	expiry   expiries
-	// held holds the tasks that need a holder, by the member that holds them. It is nil if the store
-	// is not that of a Fleet.
+	// held holds the tasks that need a holder, by the member that holds them. It is nil if the
+	// store is not that of a Fleet.
 	held   map[string]map[*entry]struct{}
 	seq    uint64
 	closed bool

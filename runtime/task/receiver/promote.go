@@ -44,9 +44,9 @@ func (p Pending) BeforeTask(f func(promote Promote)) {
 // Promote makes the request a task now, without waiting for [Support].After. It returns nil once
 // the request is a task. If the request stays a plain one, Promote returns the reason, such as a
 // [*task.LimitError]. While the store fails, Promote waits for ten seconds. It then returns
-// [task.ErrUnavailable], as later calls do at once, but the request still becomes a task if the store
-// works before the handler has returned. If ctx ends first, Promote returns its cause. It may be
-// called concurrently and repeatedly, but not by the function of BeforeTask.
+// [task.ErrUnavailable], as later calls do at once, but the request still becomes a task if the
+// store works before the handler has returned. If ctx ends first, Promote returns its cause. It may
+// be called concurrently and repeatedly, but not by the function of BeforeTask.
 func (p Pending) Promote(ctx context.Context) error {
 	c := p.call
 	c.mu.Lock()
@@ -137,8 +137,9 @@ func (c *call) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// Err implements [context.Context]. Once the context of the task has ended, it does not wait for the
-// goroutine that ends this one, so that the handler begins nothing else after its task has ended.
+// Err implements [context.Context]. Once the context of the task has ended, it does not wait for
+// the goroutine that ends this one, so that the handler begins nothing else after its task has
+// ended.
 func (c *call) Err() error {
 	if w := c.work.Load(); w != nil && w.ctx.Err() != nil {
 		c.Cancel(context.Cause(w.ctx))
@@ -196,8 +197,8 @@ func (c *call) run(ctx context.Context, next session.Handler) {
 }
 
 // promote turns the request into a task. If created is nil, the request is still a plain one. If
-// again is true, the timer fires again: after the given time if the handler has not called BeforeTask
-// yet, and after a pause if the store fails.
+// again is true, the timer fires again: after the given time if the handler has not called
+// BeforeTask yet, and after a pause if the store fails.
 func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) {
 	c.mu.Lock()
 	before := c.before
@@ -249,8 +250,8 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 	return created, false
 }
 
-// settle records the outcome of a promotion, and ends the calls of Pending.Promote. It returns false
-// if the store fails: then it starts the timer for the next attempt.
+// settle records the outcome of a promotion, and ends the calls of Pending.Promote. It returns
+// false if the store fails: then it starts the timer for the next attempt.
 func (c *call) settle(refusal error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

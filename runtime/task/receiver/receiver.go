@@ -39,9 +39,9 @@ type Options struct {
 	// [session.Request].Session.
 	Requestor func(ctx context.Context, req *session.Request) task.Requestor
 
-	// Support returns the task support of a request whose method was declared for tasks, or an error
-	// that rejects the request. It is called for plain requests, too, and must be fast. If it is nil,
-	// task support is optional for all requests.
+	// Support returns the task support of a request whose method was declared for tasks, or an
+	// error that rejects the request. It is called for plain requests, too, and must be fast. If it
+	// is nil, task support is optional for all requests.
 	Support func(ctx context.Context, req *session.Request) (Support, error)
 }
 
@@ -63,9 +63,9 @@ type Support struct {
 
 	// After is how long a request of a client with the Tasks extension runs before it becomes a
 	// task; see [Extension]. A request that finishes earlier stays a plain one. 0 means
-	// [DefaultAfter]. With a negative value, if Mode is required, if Runner or Labels are set, and if
-	// the number of calls is limited (see [task.Config].ToolLimit), the request is a task from its
-	// beginning; if it continues the input rounds of a plain request, it becomes a task after a
+	// [DefaultAfter]. With a negative value, if Mode is required, if Runner or Labels are set, and
+	// if the number of calls is limited (see [task.Config].ToolLimit), the request is a task from
+	// its beginning; if it continues the input rounds of a plain request, it becomes a task after a
 	// millisecond. In sessions, clients ask for tasks, and After has no effect.
 	After time.Duration
 

@@ -302,8 +302,8 @@ func (f *follower) takeInput(d *detail, notified bool, sequence uint64) {
 		f.ext.sequence++
 		ctx, cancel := context.WithCancelCause(&p.ctx)
 		f.ext.running[in.Key] = &responding{cancel, f.ext.sequence}
-		// The goroutine ends with the handler, or when the response is sent. No call of Result waits
-		// for it: a handler may ignore its context.
+		// The goroutine ends with the handler, or when the response is sent. No call of Result
+		// waits for it: a handler may ignore its context.
 		go func() {
 			defer cancel(nil)
 			p.respond(ctx, in, taken)

@@ -347,8 +347,8 @@ func reopenJournals(t *testing.T, s task.Store, reopened func(task.Store) task.S
 	}
 }
 
-// retained tests the fields for undos, and that Sweep leaves out the tasks for which Retained reports
-// true.
+// retained tests the fields for undos, and that Sweep leaves out the tasks for which Retained
+// reports true.
 func retained(t *testing.T, s task.Store) {
 	expired := func(id string) task.Record {
 		r := durable(id, "o", 1)

@@ -38,8 +38,8 @@ type HandlerOptions struct {
 	// the same machine that preserves the Host header lists the public name.
 	Hosts []string
 
-	// Auth authorizes requests. It answers those without valid credentials, and with too few scopes.
-	// The context of an admitted request has its identity, see [auth.FromContext], and its
+	// Auth authorizes requests. It answers those without valid credentials, and with too few
+	// scopes. The context of an admitted request has its identity, see [auth.FromContext], and its
 	// principal. Its header has no fields with credentials: Authorization, Proxy-Authorization and
 	// DPoP. When the token of a client expires or is revoked, its GET streams and its
 	// subscriptions/listen end; requests that are being served do not. The Handler does not serve
@@ -73,8 +73,8 @@ type HandlerOptions struct {
 
 	// Store stores events for clients that resume a stream. The default is a [MemoryStore]. With a
 	// [SessionStore], sessions survive a restart, with their streams and the state that their
-	// owners have persisted: a connection is a [transport.Persister]. A type that wraps a SessionStore
-	// must embed a SessionStore, not an EventStore.
+	// owners have persisted: a connection is a [transport.Persister]. A type that wraps a
+	// SessionStore must embed a SessionStore, not an EventStore.
 	Store EventStore
 
 	// Locator says which of several processes holds a session; see "Several processes" in the
@@ -182,10 +182,10 @@ type HandlerOptions struct {
 	MaxState int
 
 	// Rejected, if set, is called for each request that is answered with a status of 400 or more,
-	// before the status is sent, so it must return soon. Most of these requests are rejected before a
-	// message is handled: without valid credentials, for an unknown session, or above a limit. The
-	// answer to a modern request can have such a status, too. If Locator has forwarded the request,
-	// both processes call it. It must not modify r.
+	// before the status is sent, so it must return soon. Most of these requests are rejected before
+	// a message is handled: without valid credentials, for an unknown session, or above a limit.
+	// The answer to a modern request can have such a status, too. If Locator has forwarded the
+	// request, both processes call it. It must not modify r.
 	Rejected func(r *http.Request, status int)
 
 	// Logger receives events that are not reported to clients, with the beginning of session ids.

@@ -31,8 +31,8 @@ type credentials struct {
 // clientIDURL is the client id of the suite's Client ID Metadata Document.
 const clientIDURL = "https://conformance-test.local/client-metadata.json"
 
-// newAuthorizer returns the Authorizer for a scenario: one that logs in, or one of a program without
-// a user.
+// newAuthorizer returns the Authorizer for a scenario: one that logs in, or one of a program
+// without a user.
 func newAuthorizer(scenario string) (*oauth.Authorizer, error) {
 	var given credentials
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
@@ -41,8 +41,8 @@ func newAuthorizer(scenario string) (*oauth.Authorizer, error) {
 		}
 	}
 	client := oauth.Client{ID: given.ClientID, Secret: auth.NewSecret(given.ClientSecret)}
-	// trusted returns the client for every issuer: the suite does not tell that of a program without a
-	// user in advance.
+	// trusted returns the client for every issuer: the suite does not tell that of a program
+	// without a user in advance.
 	trusted := func(context.Context, string) (*oauth.Client, error) { return &client, nil }
 	switch name := strings.TrimPrefix(scenario, "auth/"); name {
 	case "client-credentials-basic":

@@ -309,7 +309,8 @@ func (x *stepper) environment() {
 		t.broken = x.commit(&t.state, &w.write)
 		t.lost = lostWrite{write: w.write, happened: true}
 		if !t.processes[w.process].paused.lost {
-			// The process has given up already. Its membership is told that it may have missed this.
+			// The process has given up already. Its membership is told that it may have missed
+			// this.
 			t.lost = lostWrite{}
 			if !x.removed(uncertainReported) && t.processes[w.process].followed() {
 				t.processes[w.process].changed = true

@@ -36,13 +36,13 @@ type Guard struct {
 	// Methods are the HTTP methods of the endpoint, such as "GET, POST".
 	Methods string
 
-	// Auth authorizes requests. Principal returns the principal of a request if Auth is nil. If both
-	// are nil, all requests have the same principal.
+	// Auth authorizes requests. Principal returns the principal of a request if Auth is nil. If
+	// both are nil, all requests have the same principal.
 	Auth      *auth.Protector
 	Principal func(*http.Request) (string, error)
 
-	// RequiredScopes returns the scopes that a message needs in addition to those of Auth. Nil means
-	// that messages need no further scopes.
+	// RequiredScopes returns the scopes that a message needs in addition to those of Auth. Nil
+	// means that messages need no further scopes.
 	RequiredScopes func(ctx context.Context, method string, params []byte) []string
 
 	// Logger receives panics of Principal and RequiredScopes.

@@ -426,8 +426,8 @@ func (e *End) Bounded(ctx context.Context) (context.Context, context.CancelFunc)
 // fails.
 const maxStalls = 2
 
-// WithStallTimeout returns a context that ends with [transport.ErrStalled] after StallTimeout, which
-// [transport.Hold] pauses.
+// WithStallTimeout returns a context that ends with [transport.ErrStalled] after StallTimeout,
+// which [transport.Hold] pauses.
 func (e *End) WithStallTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return new(lazyctx.Clock).WithTimeout(ctx, e.Options.StallTimeout, e.stalled)
 }

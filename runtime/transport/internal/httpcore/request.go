@@ -27,8 +27,8 @@ type Request struct {
 	URL    *url.URL
 	Header http.Header // protocol headers; not modified
 	Text   []byte      // the body; nil for none
-	// Message is the method of the message that a request without Text prepares, for the Authorizer;
-	// "" if there is none.
+	// Message is the method of the message that a request without Text prepares, for the
+	// Authorizer; "" if there is none.
 	Message string
 	// Wrote is called when the request was written, or with the error of the attempt, possibly more
 	// than once or never; may be nil.
@@ -187,7 +187,8 @@ type notSentError struct{ error }
 
 func (e *notSentError) Unwrap() error { return e.error }
 
-// NotSent reports whether err is that of a request that was not sent, and not a fault of the network.
+// NotSent reports whether err is that of a request that was not sent, and not a fault of the
+// network.
 func NotSent(err error) bool {
 	_, ok := errors.AsType[*notSentError](err)
 	return ok

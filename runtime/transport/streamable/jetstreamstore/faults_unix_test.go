@@ -71,11 +71,11 @@ const (
 // the cluster and of its leader, servers that hang or are slow, full disks of one server and of
 // all, partitions of servers and programs, kill -9 of any program, programs that hang for longer
 // than their lease or drain, clocks that are set, of servers by up to two minutes and of programs
-// by up to two hours, work that ends its process, upgrades and roll-backs of any program between two
-// builds that differ in their tools, and a restart of everything. Each acknowledged task ends with
-// one result, no recorded step runs again, one answer to each input request counts, tasks continue
-// only in the versions of their tools, a task fails only if it ends its processes, each call ends with
-// an answer or an error, and nothing is left behind.
+// by up to two hours, work that ends its process, upgrades and roll-backs of any program between
+// two builds that differ in their tools, and a restart of everything. Each acknowledged task ends
+// with one result, no recorded step runs again, one answer to each input request counts, tasks
+// continue only in the versions of their tools, a task fails only if it ends its processes, each
+// call ends with an answer or an error, and nothing is left behind.
 //
 // The servers and the programs are child processes, which end when the test does. Disks need
 // namespaces of Linux, and clocks need Linux on amd64. Elsewhere, the test logs that it leaves out
@@ -137,8 +137,8 @@ type faultRun struct {
 	killed   map[int]bool       // process ids of programs that the test has killed
 }
 
-// outcome is how a task has ended. The result of a cancelled task is "", that of one that has failed
-// because its processes have died is doomed.
+// outcome is how a task has ended. The result of a cancelled task is "", that of one that has
+// failed because its processes have died is doomed.
 type outcome struct{ tool, name, result string }
 
 const doomed = "doomed"
@@ -290,8 +290,8 @@ var (
 // leads are the streams whose leader a fault can concern.
 var leads = []string{fleetName + "-0", fleetName + "-0-index", fleetName + "-members", jetstreamstore.DefaultName, jetstreamstore.DefaultName + "-processes"}
 
-// What a clock can be ahead. It is right again after some faults. If the clocks of servers and programs
-// are wrong at the same time, sleeps end later by the difference of two servers.
+// What a clock can be ahead. It is right again after some faults. If the clocks of servers and
+// programs are wrong at the same time, sleeps end later by the difference of two servers.
 var (
 	serverClocks  = []time.Duration{-time.Minute, -20 * time.Second, 0, 20 * time.Second, time.Minute}
 	programClocks = []time.Duration{-time.Hour, -5 * time.Minute, -time.Minute, 0, time.Minute, 5 * time.Minute, time.Hour}
@@ -299,9 +299,9 @@ var (
 
 const restartAll = "restart everything"
 
-// cause causes n faults. Those of servers, workers and front ends happen at the same time. Kinds that
-// concern programs occur three times as often as those that concern servers, which take longer. After
-// rollingEvery faults, and once at least, everything is restarted.
+// cause causes n faults. Those of servers, workers and front ends happen at the same time. Kinds
+// that concern programs occur three times as often as those that concern servers, which take
+// longer. After rollingEvery faults, and once at least, everything is restarted.
 func (f *faultRun) cause(n int) {
 	ofPrograms := slices.DeleteFunc(slices.Clone(f.faulty), func(kind string) bool { return slices.Contains(nodeFaults, kind) })
 	all := slices.Concat(f.faulty, ofPrograms, ofPrograms)
@@ -434,8 +434,8 @@ func (f *faultRun) causeOne(kind string, random *rand.Rand) {
 	}
 }
 
-// fillDisks fills the disks of servers for some time. Then it restarts them, which may have disabled
-// JetStream. A server may be killed while its disk is full.
+// fillDisks fills the disks of servers for some time. Then it restarts them, which may have
+// disabled JetStream. A server may be killed while its disk is full.
 func (f *faultRun) fillDisks(random *rand.Rand, nodes ...int) {
 	for _, i := range nodes {
 		f.disks[i].Fill()
@@ -468,8 +468,8 @@ func (f *faultRun) bothBuilds() {
 	}
 }
 
-// poison creates a task that ends each process that runs it, and starts the workers again, until the
-// task has failed.
+// poison creates a task that ends each process that runs it, and starts the workers again, until
+// the task has failed.
 func (f *faultRun) poison(random *rand.Rand) {
 	for _, c := range f.workers {
 		c.awaitReady()
@@ -578,7 +578,8 @@ type child struct {
 	where string // address at which the latest process has served
 }
 
-// newChild returns the i-th front end or worker. The first has the old build, the second the new one.
+// newChild returns the i-th front end or worker. The first has the old build, the second the new
+// one.
 func (f *faultRun) newChild(name string, front bool, i int) *child {
 	build := []string{oldBuild, newBuild}[i%2]
 	c := &child{f: f, p: program{Name: name, Front: front, Build: build, Log: f.log, Poison: f.poisonFile()}, where: "127.0.0.1:1"}
@@ -813,8 +814,8 @@ func (u *user) fill(ctx context.Context, r *client.FormRequest) (*mcp.ElicitResu
 	return client.Accept(map[string]form.Value{"Answer": value}), err
 }
 
-// failed counts the error of a call. An error that is not clear fails the test: that of a call whose
-// time is over.
+// failed counts the error of a call. An error that is not clear fails the test: that of a call
+// whose time is over.
 func (u *user) failed(ctx context.Context, call string, err error) {
 	// A call for a result waits for as long as the server keeps the task.
 	if ctx.Err() != nil && u.run.t.Context().Err() == nil && call != "result" {
@@ -862,8 +863,8 @@ func (u *user) lose(era int, err error) {
 	}
 }
 
-// tool returns the tool of the next task. Some users only create tasks that all workers run, so that
-// some tasks end whatever the builds of the workers are.
+// tool returns the tool of the next task. Some users only create tasks that all workers run, so
+// that some tasks end whatever the builds of the workers are.
 func (u *user) tool() string {
 	if u.number%2 == 0 {
 		return "job"
@@ -1104,8 +1105,8 @@ func (f *faultRun) verifyTasks() {
 			}
 		}
 		if end.result == doomed {
-			// The end of a process during the trial of a task fails the task, also if the test has killed
-			// the process.
+			// The end of a process during the trial of a task fails the task, also if the test has
+			// killed the process.
 			if runs := begins[id]; len(runs) < 2 || !f.killed[runs[len(runs)-1].step] {
 				f.t.Errorf("task %s has failed, but has not ended its process: %v", id, runs)
 			}
@@ -1167,8 +1168,8 @@ func (f *faultRun) verifyNothingLeft() {
 	if n := f.messages(ctx, fleetName+"-0", prefix+"r.>") + f.messages(ctx, fleetName+"-0", prefix+"p.>"); n > 0 {
 		f.t.Errorf("%d messages of tasks are left", n)
 	}
-	// Entries without a task may be those of a task that is being created or claimed. They are removed
-	// later.
+	// Entries without a task may be those of a task that is being created or claimed. They are
+	// removed later.
 	entries := f.messages(ctx, fleetName+"-0-index", ">")
 	if entries > 2*f.unsure {
 		f.t.Errorf("%d entries of indexes are left, and %d creations have failed", entries, f.unsure)
@@ -1201,8 +1202,8 @@ func (f *faultRun) verifyNothingLeft() {
 	}
 }
 
-// members returns the number of members that are alive. For some time, JetStream has a marker without
-// data in the place of each message that has expired.
+// members returns the number of members that are alive. For some time, JetStream has a marker
+// without data in the place of each message that has expired.
 func (f *faultRun) members(ctx context.Context) (n int) {
 	stream, err := f.js.Stream(ctx, fleetName+"-members")
 	if err != nil {

@@ -149,11 +149,11 @@ type Store struct {
 
 var _ streamable.SessionStore = (*Store)(nil)
 
-// Open opens the store, and creates its stream if it does not exist. If Replicas is set, or MaxBytes
-// or MaxAge with their defaults, and an existing stream has another value, Open changes the stream.
-// It fails with [ErrSchema] if the stream is not a stream of this version of the package. It fails
-// unless the connection of js was made with nats.MaxReconnects(-1): by default, a connection is closed
-// for ever after an outage of about two minutes.
+// Open opens the store, and creates its stream if it does not exist. If Replicas is set, or
+// MaxBytes or MaxAge with their defaults, and an existing stream has another value, Open changes
+// the stream. It fails with [ErrSchema] if the stream is not a stream of this version of the
+// package. It fails unless the connection of js was made with nats.MaxReconnects(-1): by default, a
+// connection is closed for ever after an outage of about two minutes.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	if o := &js.Conn().Opts; !o.AllowReconnect || o.MaxReconnect >= 0 {
 		return nil, errors.New("jetstreamstore: open: the connection gives up after some attempts to reconnect: connect with nats.MaxReconnects(-1)")

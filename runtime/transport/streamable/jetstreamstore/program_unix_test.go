@@ -244,8 +244,8 @@ func (p *program) server(store task.Store) *server.Server {
 	return s
 }
 
-// mayFollow reports whether a process of a build may continue a task of a tool that a process of another
-// build, or of the same one, has begun.
+// mayFollow reports whether a process of a build may continue a task of a tool that a process of
+// another build, or of the same one, has begun.
 func mayFollow(tool, begun, build string) bool {
 	switch tool {
 	case "strict":

@@ -206,7 +206,8 @@ func isTransient(err error) bool {
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrDisconnected)
 }
 
-// isConflict reports whether JetStream has rejected a write because of the sequence that it expects.
+// isConflict reports whether JetStream has rejected a write because of the sequence that it
+// expects.
 func isConflict(err error) bool {
 	e, ok := errors.AsType[*jetstream.APIError](err)
 	// In a replicated stream, the second code also stands for a write that is still pending.
@@ -417,8 +418,8 @@ func (s *Store) Append(ctx context.Context, session, stream string, e streamable
 // the server includes the header of the message.
 func (s *Store) maxPart() int { return max(int(s.js.Conn().MaxPayload())-2048, 1024) }
 
-// deleteBegin deletes the ids of the requests of a stream that has ended. It does not wait for that:
-// if the request is lost, the ids are deleted with the session.
+// deleteBegin deletes the ids of the requests of a stream that has ended. It does not wait for
+// that: if the request is lost, the ids are deleted with the session.
 func (s *Store) deleteBegin(seq uint64) {
 	if seq > 0 {
 		s.js.Conn().Publish(s.api+"STREAM.MSG.DELETE."+s.o.Name, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq))

@@ -49,8 +49,8 @@ func New(in io.Reader, out io.Writer) *Console {
 	return &Console{terminal: printable.IsTerminal(out), source: in, in: bufio.NewReader(in), out: printable.Raw(out)}
 }
 
-// HasInput reports whether there may be lines to read. It returns false for an empty input, which is
-// common in scripts: an empty file, or the null device. It reads nothing, because the input may
+// HasInput reports whether there may be lines to read. It returns false for an empty input, which
+// is common in scripts: an empty file, or the null device. It reads nothing, because the input may
 // belong to the script that runs the command, such as the list of a loop.
 func (c *Console) HasInput() bool {
 	f, ok := c.source.(*os.File)

@@ -1,6 +1,6 @@
-// Package demo demonstrates the runtime: a client calls a tool as a task, follows its steps, responds
-// to its input request, and gets the result, although the server is killed between two steps and, over
-// HTTP, the network is cut before that.
+// Package demo demonstrates the runtime: a client calls a tool as a task, follows its steps,
+// responds to its input request, and gets the result, although the server is killed between two
+// steps and, over HTTP, the network is cut before that.
 package demo
 
 import (
