@@ -364,8 +364,10 @@ func dieAt(t *testing.T, fate string, dies int64, after bool) (left int64) {
 			synctest.Wait()
 			if strings.HasPrefix(fate, "cancelled") && shown() != "cancelled" {
 				want = "cancelled"
-				if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err == nil && shown() != "cancelled" {
-					t.Errorf("status %s after the cancellation", shown())
+				_, err := d.m.Cancel(t.Context(), "ada", id, nil)
+				// The process may die at a write of the undos, before the status is read.
+				if got := shown(); err == nil && got != "cancelled" && !process.dead.Load() {
+					t.Errorf("status %s after the cancellation", got)
 				}
 			}
 		}

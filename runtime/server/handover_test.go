@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -434,9 +435,10 @@ func TestCancellationWhileCallBecomesTask(t *testing.T) {
 // outcome would follow one that is not in the journal.
 func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		fails, steps := true, 0
+		var works atomic.Bool
+		steps := 0
 		store := faultstore.New(memory.New(), func(int, string) faultstore.Fault {
-			if fails {
+			if !works.Load() {
 				return faultstore.Fault{Before: errDisk}
 			}
 			return faultstore.Fault{}
@@ -447,7 +449,7 @@ func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
 				limited, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				_, first := server.Step(limited, c, "first", step)
-				fails = false
+				works.Store(true)
 				time.Sleep(time.Minute) // the call becomes a task
 				_, second := server.Step(ctx, c, "second", step)
 				_, isTask := c.Task()
