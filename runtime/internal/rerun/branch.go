@@ -381,7 +381,11 @@ func (l *Log) RunAll(ctx context.Context, functions []func(ctx context.Context) 
 	}
 	b := l.branchOf(ctx)
 	all := &Entry{Label: "RunAll", Position: -1}
-	children, err := b.beginAll(all, len(functions))
+	names := make([]string, len(functions))
+	for i := range names {
+		names[i] = strconv.Itoa(i + 1)
+	}
+	children, err := b.beginGroup(all, names...)
 	if err != nil {
 		return err
 	}
@@ -395,8 +399,8 @@ func (l *Log) RunAll(ctx context.Context, functions []func(ctx context.Context) 
 	return runAll(in, functions)
 }
 
-// beginAll begins a call of RunAll with n functions.
-func (b *branch) beginAll(e *Entry, n int) (children []*branch, err error) {
+// beginGroup begins the operation e, which consists of branches with the given names.
+func (b *branch) beginGroup(e *Entry, names ...string) (children []*branch, err error) {
 	l := b.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -404,32 +408,14 @@ func (b *branch) beginAll(e *Entry, n int) (children []*branch, err error) {
 		return nil, l.invalid(&OverlapError{l.pkg, b.running.String(), e.String()})
 	}
 	b.groups++
-	children = make([]*branch, n)
-	for i := range children {
-		if children[i], err = b.child(fmt.Sprintf("%d.%d", b.groups, i+1)); err != nil {
+	children = make([]*branch, len(names))
+	for i, name := range names {
+		if children[i], err = b.child(strconv.Itoa(b.groups) + "." + name); err != nil {
 			return nil, err
 		}
 	}
 	b.running = e
 	return children, nil
-}
-
-// beginAttempts begins the branch of the attempts of a step.
-func (b *branch) beginAttempts(e *Entry) (*branch, error) {
-	l := b.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if b.running != nil {
-		return nil, l.invalid(&OverlapError{l.pkg, b.running.String(), e.String()})
-	}
-	b.groups++
-	c, err := b.child(fmt.Sprintf("%d.attempts", b.groups))
-	if err != nil {
-		return nil, err
-	}
-	c.attempts = true
-	b.running = e
-	return c, nil
 }
 
 // runAll calls functions concurrently, waits for all of them, and returns the first error in their

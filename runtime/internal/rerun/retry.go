@@ -95,10 +95,12 @@ func (l *Log) retry(ctx context.Context, name string, policy Retry, f func(ctx c
 	}
 	b := l.branchOf(ctx)
 	all := &Entry{Label: fmt.Sprintf("step %q", name), Position: -1}
-	attempts, err := b.beginAttempts(all)
+	group, err := b.beginGroup(all, "attempts")
 	if err != nil {
 		return nil, err
 	}
+	attempts := group[0]
+	attempts.attempts = true
 	defer l.joined(b, attempts)
 	defer b.end(all, nil)
 	in := &scope{Context: ctx, branch: attempts}
