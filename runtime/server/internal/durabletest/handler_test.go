@@ -26,8 +26,21 @@ type run struct {
 
 // branch is a part of a run whose operations follow one another.
 type branch struct {
-	suspended bool // one of its operations has reported it
-	ended     bool // one of its operations has reported that the call was cancelled, or that the run is not valid
+	path      string
+	groups    int            // number of calls of RunAll
+	steps     map[string]int // number of steps with a name
+	suspended bool           // one of its operations has reported it
+	ended     bool           // one of its operations has reported that the call was cancelled, or that the run is not valid
+}
+
+// identity returns the identity of the next step with a name: the branch, the name and the
+// occurrence. Unlike the path of a step, it does not depend on its place in the program.
+func (b *branch) identity(name string) string {
+	if b.steps == nil {
+		b.steps = map[string]int{}
+	}
+	b.steps[name]++
+	return fmt.Sprintf("%s: %s, occurrence %d", b.path, name, b.steps[name])
 }
 
 // durable reports whether the run has a journal.
@@ -75,7 +88,9 @@ func (r *run) do(ctx context.Context, b *branch, n *node, prefix string) (text s
 		parts := make([]string, len(n.body))
 		var branches []func(context.Context) error
 		within := make([]branch, len(n.body))
+		b.groups++
 		for i, child := range n.body {
+			within[i].path = fmt.Sprintf("%s/%d.%d", b.path, b.groups, i+1)
 			branches = append(branches, func(ctx context.Context) (err error) {
 				parts[i], err = r.do(ctx, &within[i], child, prefix)
 				return err
@@ -192,8 +207,9 @@ func (r *run) step(ctx context.Context, b *branch, n *node, path string) (string
 	if r.w.fate.renames(n) && r.process.number > 1 {
 		name += " renamed"
 	}
+	identity := b.identity(name)
 	return server.Step(ctx, r.c, name, func(ctx context.Context) (string, error) {
-		e, ok := r.w.begin(r, b, path, n, server.IdempotencyKey(ctx))
+		e, ok := r.w.begin(r, b, path, n, identity, server.IdempotencyKey(ctx))
 		if !ok {
 			<-r.w.over
 			return "", errOver

@@ -32,9 +32,10 @@ type world struct {
 	questions   map[string]*question
 	history     []string
 	violations  []string
-	disturbed   bool // something else than the handler, the user and the requestor has acted
-	keys        map[string]string
-	cancelled   int // the event at which the cancellation was acknowledged; 0 if never
+	disturbed   bool              // something else than the handler, the user and the requestor has acted
+	keys        map[string]string // by identity of the step
+	identities  map[string]string // by idempotency key
+	cancelled   int               // the event at which the cancellation was acknowledged; 0 if never
 	cancelledAt time.Time
 	cancelling  bool // the requestor has asked for it
 	processes   int
@@ -95,7 +96,7 @@ func newWorld(p *node, f fate) *world {
 	return &world{
 		program: p, fate: f, began: time.Now(), over: make(chan struct{}),
 		ops: map[string]*operation{}, byToken: map[string]*execution{}, recorded: map[string]int{}, writing: map[string]bool{}, questions: map[string]*question{},
-		keys: map[string]string{},
+		keys: map[string]string{}, identities: map[string]string{},
 	}
 }
 
@@ -140,7 +141,7 @@ func (w *world) token() string {
 var tokenPattern = regexp.MustCompile(`t[0-9]+z`)
 
 // begin begins an execution of the function of a step. It returns false if the process has died.
-func (w *world) begin(r *run, b *branch, path string, n *node, key string) (*execution, bool) {
+func (w *world) begin(r *run, b *branch, path string, n *node, identity, key string) (*execution, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.process.isDead() {
@@ -169,16 +170,17 @@ func (w *world) begin(r *run, b *branch, path string, n *node, key string) (*exe
 		if other.ended == 0 && !other.run.process.gone() {
 			w.violate("%s at %s runs while its execution %d still runs", n.name(), path, other.number)
 		}
-		if other.key != key && !w.fate.renames(n) {
-			w.violate("%s at %s has the idempotency keys %q and %q", n.name(), path, other.key, key)
-		}
 	}
 	if key == "" {
 		w.violate("%s at %s has no idempotency key", n.name(), path)
-	} else if other, ok := w.keys[key]; ok && other != path && w.ops[other].hasHappened() {
-		w.violate("%s and %s have the same idempotency key", other, path)
 	}
-	w.keys[key] = path
+	if other, ok := w.keys[identity]; ok && other != key {
+		w.violate("%s has the idempotency keys %q and %q", identity, other, key)
+	}
+	if other, ok := w.identities[key]; ok && other != identity {
+		w.violate("%s and %s have the same idempotency key", other, identity)
+	}
+	w.keys[identity], w.identities[key] = key, identity
 	if w.fate.mode == promoted && w.taskID == "" {
 		w.violate("%s at %s begins before the call is a task", n.name(), path)
 	}
