@@ -115,9 +115,12 @@ type Log struct {
 	legacy bool
 	top    branch
 
-	mu       sync.Mutex
-	task     *task.Run          // nil for a plain call
-	branches map[string]*branch // those below top that this run has begun; nil for none
+	mu sync.Mutex
+	// promoting is closed when BeforeTask knows whether the call has become a task; nil while it is
+	// not running. See lockSettled.
+	promoting chan struct{}
+	task      *task.Run          // nil for a plain call
+	branches  map[string]*branch // those below top that this run has begun; nil for none
 	// recorded is sorted by branch and position, unless the log is a legacy one.
 	recorded    []recorded
 	firstUnused int     // the index in recorded below which all are used
@@ -228,9 +231,21 @@ func (l *Log) faultf(format string, args ...any) error {
 	return fmt.Errorf(l.pkg+": "+format, args...)
 }
 
+// lockSettled locks mu while the call is not about to become a task: an outcome must be either among
+// those that the journal begins with, or in the journal later.
+func (l *Log) lockSettled() {
+	l.mu.Lock()
+	for l.promoting != nil {
+		promoting := l.promoting
+		l.mu.Unlock()
+		<-promoting
+		l.mu.Lock()
+	}
+}
+
 // current returns the task that the call runs as, or nil while it is a plain call.
 func (l *Log) current() *task.Run {
-	l.mu.Lock()
+	l.lockSettled()
 	defer l.mu.Unlock()
 	return l.task
 }
@@ -363,7 +378,7 @@ func (l *Log) setSuspended() {
 // record records an outcome before the handler gets it, unless the run has ended: the next run may
 // have recorded the same outcome with another value by now.
 func (l *Log) record(e *Entry) error {
-	l.mu.Lock()
+	l.lockSettled()
 	switch {
 	case l.closed:
 		l.mu.Unlock()
@@ -406,7 +421,7 @@ func (l *Log) errEnded() error { return l.faultf("the handler of the call has re
 
 // close refuses to record more outcomes, and waits until those that are being recorded are stored.
 func (l *Log) close() {
-	l.mu.Lock()
+	l.lockSettled()
 	l.closed = true
 	if l.recording > 0 {
 		l.flushed = make(chan struct{})
@@ -479,7 +494,7 @@ func (l *Log) wait() error {
 // task with what the journal begins with, and returns nil if the call stays a plain one. While it
 // runs, the handler can record nothing.
 func (l *Log) BeforeTask(promote func(entries []task.Entry) *task.Run) {
-	l.mu.Lock()
+	l.lockSettled()
 	defer l.mu.Unlock()
 	if !l.rounds || len(l.open) > 0 || l.closed {
 		return
@@ -491,7 +506,7 @@ func (l *Log) BeforeTask(promote func(entries []task.Entry) *task.Run) {
 			entries = append(entries, journalEntry(&l.entries[i]))
 		}
 	}
-	if l.task = promote(entries); l.task == nil {
+	if l.task = l.promoted(promote, entries); l.task == nil {
 		return
 	}
 	if l.running > 0 {
@@ -500,6 +515,18 @@ func (l *Log) BeforeTask(promote func(entries []task.Entry) *task.Run) {
 	if l.became != nil {
 		close(l.became)
 	}
+}
+
+// promoted calls promote, which writes to the store, without mu. The caller holds mu.
+func (l *Log) promoted(promote func(entries []task.Entry) *task.Run, entries []task.Entry) *task.Run {
+	l.promoting = make(chan struct{})
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		close(l.promoting)
+		l.promoting = nil
+	}()
+	return promote(entries)
 }
 
 // until converts a time of this process to that of all processes that may run the call, as it is

@@ -16,7 +16,7 @@ type Open struct {
 // askInRound adds an input request to those that end the round. If the call has become a task
 // meanwhile, the input request is made when the handler runs again.
 func (l *Log) askInRound(ctx context.Context, b *branch, a *Asked, value any) error {
-	l.mu.Lock()
+	l.lockSettled()
 	defer l.mu.Unlock()
 	if l.task == nil {
 		o := Open{*a, value}

@@ -53,9 +53,7 @@
 //
 // Programs wait for all that they start: none leaves a goroutine of its own behind, so that the end
 // of a run need not wait for a step. Programs have no branches with names and no steps with a
-// server.Retry. The store delays no Create and nothing after a death in Create, because the call
-// that becomes a task holds a mutex meanwhile, and no time passes in a bubble while a goroutine
-// waits for a mutex.
+// server.Retry.
 //
 // # How the proof was proved
 //

@@ -129,7 +129,6 @@ type process struct {
 	s      *server.Server
 
 	dead     atomic.Bool   // it has died: nothing that it does has an effect
-	fails    atomic.Bool   // the store fails at once when it has died
 	shut     atomic.Bool   // it has shut down
 	ends     chan struct{} // closed when it dies or begins to shut down
 	next     chan *process // the process after it

@@ -100,7 +100,7 @@ type processStore struct {
 
 func (s *processStore) do(ctx context.Context, name string, write bool, f func() error) error {
 	if s.p.isDead() {
-		return s.dead(name)
+		return s.dead()
 	}
 	act := s.w.schedule.next(write)
 	if act != "" {
@@ -118,20 +118,17 @@ func (s *processStore) do(ctx context.Context, name string, write bool, f func()
 		}
 		return errFault
 	case delay:
-		if name == "Create" {
-			break // see dead
-		}
 		time.Sleep(time.Second)
 		if s.p.isDead() {
-			return s.dead(name)
+			return s.dead()
 		}
 	case crashBefore:
 		s.p.crash()
-		return s.dead(name)
+		return s.dead()
 	case crashAfter:
 		f()
 		s.p.crash()
-		return s.dead(name)
+		return s.dead()
 	case shutBefore:
 		s.p.shutDown()
 	case shutAfter:
@@ -141,13 +138,8 @@ func (s *processStore) do(ctx context.Context, name string, write bool, f func()
 }
 
 // dead is the outcome of an operation of a process that has died: it never ends, or fails at once.
-// A call that becomes a task holds a mutex during Create and what follows. No time passes in a
-// bubble while a goroutine waits for a mutex, so a process that dies in Create fails at once.
-func (s *processStore) dead(name string) error {
-	if name == "Create" {
-		s.p.fails.Store(true)
-	}
-	if !s.w.fate.closes && !s.p.fails.Load() {
+func (s *processStore) dead() error {
+	if !s.w.fate.closes {
 		<-s.w.over
 	}
 	return errFault
@@ -209,7 +201,7 @@ func (s *processStore) Wait(ctx context.Context, id string, revision uint64) (st
 // List implements [task.Store].
 func (s *processStore) List(ctx context.Context, owner string, after uint64, limit int) ([]task.Record, error) {
 	if s.p.isDead() {
-		return nil, s.dead("")
+		return nil, s.dead()
 	}
 	return s.Store.List(ctx, owner, after, limit)
 }
@@ -217,7 +209,7 @@ func (s *processStore) List(ctx context.Context, owner string, after uint64, lim
 // Sweep implements [task.Store].
 func (s *processStore) Sweep(ctx context.Context, now time.Time, limit int) ([]task.Record, time.Time, error) {
 	if s.p.isDead() {
-		return nil, time.Time{}, s.dead("")
+		return nil, time.Time{}, s.dead()
 	}
 	return s.Store.Sweep(ctx, now, limit)
 }
@@ -226,7 +218,7 @@ func (s *processStore) Sweep(ctx context.Context, now time.Time, limit int) ([]t
 func (s *processStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
 	return func(yield func(task.Record, error) bool) {
 		if s.p.isDead() {
-			yield(task.Record{}, s.dead(""))
+			yield(task.Record{}, s.dead())
 			return
 		}
 		for r, err := range s.Store.Scan(ctx) {

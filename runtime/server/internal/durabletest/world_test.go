@@ -305,6 +305,9 @@ func (w *world) suspend(r *run, path string, n *node) {
 	w.event("run %d: suspended at %s", r.number, path)
 	r.suspended = time.Now()
 	for _, e := range w.byToken {
+		if w.disturbed { // the handler may have got the outcome of a wait that took too long
+			break
+		}
 		if e.run == r && e.ended == 0 && e.at.Before(r.suspended) && r.durable() && !r.process.ending() {
 			w.violate("the handler is parked while %s at %s runs", e.op.node.name(), e.op.path)
 		}
