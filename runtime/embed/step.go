@@ -124,9 +124,10 @@ func Branch(ctx context.Context, name string, f func(ctx context.Context) error)
 // then runs again from its top, to register the undos, and all operations that were not recorded
 // fail with [task.ErrCancelled] or [task.ErrExpired]. Undos that earlier runs have registered and
 // this one does not are logged as errors. F takes effect at least once; it has the same
-// [IdempotencyKey] each time. An undo that fails is tried again, for a day, with pauses of up to
-// five minutes. Then it is logged as an error with the id of the task, and the next one runs. The
-// undos of other tasks run in the process of the task, for at most 30 seconds together.
+// [IdempotencyKey] each time. An undo that fails is tried again, for a day, which begins anew in the next
+// process, with pauses of up to five minutes. Then it is logged as an error with the id of the task,
+// and the next one runs. The undos of other tasks run in the process of the task, for 30 seconds
+// together. After that, each of the others is tried once, for at most five seconds.
 //
 // Compensate is an operation of its branch, like a [Step]: later runs must register the same undos.
 // If it fails, the undo is not registered, and the handler must not go on. It fails in a call that

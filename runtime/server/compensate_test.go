@@ -236,6 +236,107 @@ func TestUndoIsRepeated(t *testing.T) {
 	})
 }
 
+// takesSecond returns the function of an undo that takes a second, unless its context ends.
+func (x *effects) takesSecond(name string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-time.After(time.Second):
+			x.do(ctx, name)
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// The day for which an undo is tried is one of the process that tries it: neither the time in which
+// no process was running nor that of other undos shortens it.
+func TestEachUndoHasDayOfItsProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		down := errors.New("down")
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := server.Compensate(ctx, c, "train", x.takesSecond("train")); err != nil {
+				return "", err
+			}
+			if err := server.Compensate(ctx, c, "hotel", func(context.Context) error { return down }); err != nil {
+				return "", err
+			}
+			return "", errors.New("no room")
+		})
+		id := d.call()
+		time.Sleep(time.Hour)
+		d.s.Close()
+		time.Sleep(72 * time.Hour)
+		d.start()
+		time.Sleep(23 * time.Hour)
+		if status := d.record(id).Status; status != "working" || len(x.all()) > 0 {
+			t.Errorf("status %s, effects %q after 23 hours", status, x.all())
+		}
+		time.Sleep(2 * time.Hour)
+		equal(t, "effects", []string{"train"}, x.all())
+		equal(t, "result", "no room", d.result(id))
+	})
+}
+
+// In a plain call, an undo that hangs does not keep the others from running.
+func TestHangingUndoOfPlainCallDelaysOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		s := newServer(t, server.Config{})
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := server.Compensate(ctx, c, "train", x.takesSecond("train")); err != nil {
+				return "", err
+			}
+			if err := server.Compensate(ctx, c, "hotel", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }); err != nil {
+				return "", err
+			}
+			if err := server.Compensate(ctx, c, "bike", func(ctx context.Context) error { return errors.New("closed") }); err != nil {
+				return "", err
+			}
+			return "", errors.New("no room")
+		})
+		c := connect(t, s, clientConfig{})
+		begin := time.Now()
+		c.call("tools/call", do)
+		if d := time.Since(begin); d < 25*time.Second || d > 32*time.Second {
+			t.Errorf("the call took %v", d)
+		}
+		equal(t, "effects", []string{"train"}, x.all())
+	})
+}
+
+// A principal that has no bytes left can still cancel a task that is undone then, and such a task
+// expires.
+func TestWithdrawnTaskIsUndoneAtLimitOfBytes(t *testing.T) {
+	for _, fate := range []string{"cancelled", "expires"} {
+		synctest.Test(t, func(t *testing.T) {
+			x := newEffects(t)
+			d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+				if err := x.book(ctx, c, "train"); err != nil {
+					return "", err
+				}
+				return "", server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
+			})
+			d.cfg.Tasks.DefaultTTL = time.Hour
+			d.restart()
+			id := d.call()
+			time.Sleep(time.Minute)
+			d.cfg.Tasks.Limits.Bytes = d.record(id).Bytes
+			d.restart()
+			if fate == "cancelled" {
+				if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute)
+			} else {
+				time.Sleep(2 * time.Hour)
+			}
+			equal(t, fate, []string{"train", "undo train"}, x.all())
+		})
+	}
+}
+
 // mortal is a store as one process uses it. The process dies at one of its writes, before or after
 // it.
 type mortal struct {

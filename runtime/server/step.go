@@ -143,14 +143,14 @@ func Sleep(ctx context.Context, c *Call, name string, f func() time.Time) error 
 // again from its top, to register the undos: what was recorded is returned to it, and all other
 // operations fail with [task.ErrCancelled] or [task.ErrExpired]. Undos that earlier runs have
 // registered and this one does not are logged as errors. F takes effect at least once; it has the
-// same [IdempotencyKey] each time. An undo that fails is tried again, for a day. The pauses grow to
-// five minutes, during which the handler may be parked. Then it is logged as an error with the id
-// of the task, and the next one runs.
+// same [IdempotencyKey] each time. An undo that fails is tried again, for a day, which begins anew in
+// the next process. The pauses grow to five minutes, during which the handler may be parked. Then it
+// is logged as an error with the id of the task, and the next one runs.
 //
-// In all other calls, the undos run in the process of the call, before its response, for at most 30
-// seconds together. The end of the ctx of the handler does not interrupt them, but the end of the
-// process does. If the client of a revision without sessions does not send the responses of a
-// round, they do not run.
+// In all other calls, the undos run in the process of the call, before its response, for 30 seconds
+// together. After that, each of the others is tried once, for at most five seconds. The end of the
+// ctx of the handler does not interrupt them, but the end of the process does. If the client of a
+// revision without sessions does not send the responses of a round, they do not run.
 //
 // Compensate is an operation of its branch, like a Step: later runs must register the same undos.
 // If it fails, the undo is not registered, and the handler must not go on. F must not make input

@@ -84,6 +84,9 @@ type Run struct {
 	undoSince time.Time   // guarded by mu, as undo is
 	undoes    atomic.Bool // the record has entries of KindUndo
 
+	tried      int       // what this process is trying to undo; see [Run.UndoTime]
+	triedSince time.Time // guarded by mu, as tried is
+
 	// wake is when the run rests until, in microseconds since 1970, and wakeIndex is its place in
 	// the Manager's wakes; -1 if it has none. These fields are guarded by the Manager's mu.
 	wake        int64

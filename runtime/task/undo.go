@@ -106,8 +106,8 @@ func (run *Run) Undoing() (why Undo, since time.Time) {
 func (run *Run) Undoes() bool { return run.undoes.Load() }
 
 // BeginUndo stores that the work has failed and undoes what it has done, unless it does so already.
-// It returns since when. From then on, later runs only undo. It fails as [Run.Record] does.
-func (run *Run) BeginUndo() (since time.Time, err error) {
+// From then on, later runs only undo. It fails as [Run.Record] does.
+func (run *Run) BeginUndo() error {
 	r, err := run.change(context.Background(), func(r *Record) error {
 		switch {
 		case r.terminal() || r.Durable == nil:
@@ -121,10 +121,22 @@ func (run *Run) BeginUndo() (since time.Time, err error) {
 		return nil
 	})
 	if err != nil {
-		return since, err
+		return err
 	}
 	run.setUndo(&r)
-	return r.Durable.UndoSince, nil
+	return nil
+}
+
+// UndoTime returns for how long this process has been trying to undo what has the given number,
+// parked or not. The time begins with the first call for the number, and no clock that is set
+// changes it. It begins again in the next process: no attempt is made while there is none.
+func (run *Run) UndoTime(number int) time.Duration {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.tried != number || run.triedSince.IsZero() {
+		run.tried, run.triedSince = number, time.Now()
+	}
+	return time.Since(run.triedSince)
 }
 
 // setUndo sets what this execution of the work knows of the record.

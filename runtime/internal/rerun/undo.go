@@ -12,11 +12,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Times of undos that fail. The pause between two attempts is half the time for which the undos
-// have been running, so that the attempts become rarer whichever process makes them.
+// Times of undos that fail. The pause between two attempts is half the time for which the process
+// has been trying the undo, so that the attempts become rarer.
 const (
-	undoTime      = 24 * time.Hour   // in a durable task, from the failure on
-	plainUndoTime = 30 * time.Second // in other calls, which wait for the undos
+	undoTime      = 24 * time.Hour   // of each undo in a durable task, in each process that tries it
+	plainUndoTime = 30 * time.Second // of all undos in other calls, which wait for them
+	lastUndoTime  = 5 * time.Second  // of the only attempt of one whose turn comes later
 	minUndoPause  = 200 * time.Millisecond
 	maxUndoPause  = 5 * time.Minute
 )
@@ -125,12 +126,11 @@ func (l *Log) Undo(failed bool, failure error) error {
 	case l.ctx.Err() != nil: // the handler runs again, after a cancellation or in the next process
 		return context.Cause(l.ctx)
 	}
-	since, err := t.BeginUndo()
-	if err != nil {
+	if err := t.BeginUndo(); err != nil {
 		return err
 	}
 	l.reportMissed()
-	if err := l.undoInTask(t, undos, since); err != nil {
+	if err := l.undoInTask(t, undos); err != nil {
 		return err
 	}
 	if why == task.UndoFailed && !failed {
@@ -151,47 +151,44 @@ func (l *Log) reportMissed() {
 }
 
 // undoPlain runs undos in a call of which nothing is recorded. The end of its context does not
-// interrupt them.
+// interrupt them. Each is tried at least once, however long the others take.
 func (l *Log) undoPlain(undos []*undo) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), plainUndoTime)
-	defer cancel()
 	begun := time.Now()
+	try := func(u *undo) error {
+		left := max(plainUndoTime-time.Since(begun), lastUndoTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), left)
+		defer cancel()
+		return l.tryUndo(ctx, u)
+	}
 	for _, u := range undos {
-		for {
-			err := l.tryUndo(ctx, u)
-			if err == nil {
+		tried := time.Now()
+		for err := try(u); err != nil; err = try(u) {
+			pause := undoPause(time.Since(tried))
+			if time.Since(begun)+pause >= plainUndoTime {
+				l.giveUpUndo(u, err)
 				break
 			}
-			timer := time.NewTimer(undoPause(time.Since(begun)))
-			select {
-			case <-timer.C:
-				continue
-			case <-ctx.Done():
-			}
-			timer.Stop()
-			l.giveUpUndo(u, err)
-			break
+			time.Sleep(pause)
 		}
 	}
 }
 
 // undoInTask runs undos in a durable task, and records how they have ended. It returns an error if
 // the task goes on with them later, or cannot.
-func (l *Log) undoInTask(t *task.Run, undos []*undo, since time.Time) error {
-	elapsed := func() time.Duration { return t.SharedTime(time.Now()).Sub(since) }
-	ctx, cancel := context.WithTimeout(l.ctx, max(undoTime-elapsed(), minUndoPause))
-	defer cancel()
+func (l *Log) undoInTask(t *task.Run, undos []*undo) error {
 	for _, u := range undos {
 		for !u.done {
 			e := u.Entry
 			e.Kind, e.Result = KindUndone, json.RawMessage(`null`)
+			ctx, cancel := context.WithTimeout(l.ctx, max(undoTime-t.UndoTime(u.number), minUndoPause))
 			err := l.tryUndo(ctx, u)
-			switch {
+			cancel()
+			switch elapsed := t.UndoTime(u.number); {
 			case err == nil:
 			case l.ctx.Err() != nil:
 				return context.Cause(l.ctx)
-			case elapsed() < undoTime:
-				if err := t.Sleep(l.ctx, t.SharedTime(time.Now().Add(undoPause(elapsed())))); err != nil {
+			case elapsed < undoTime:
+				if err := t.Sleep(l.ctx, t.SharedTime(time.Now().Add(undoPause(elapsed)))); err != nil {
 					return err
 				}
 				continue
@@ -244,7 +241,7 @@ func (l *Log) giveUpUndo(u *undo, err error) {
 	l.log.Error("compensation given up", "task", l.id, "compensation", u.Key, "error", boundary.ErrorText(err))
 }
 
-// undoPause returns the pause after a failed attempt, if undos have been running for some time.
+// undoPause returns the pause after a failed attempt, if the undo has been tried for some time.
 func undoPause(elapsed time.Duration) time.Duration {
 	return min(max(elapsed/2, minUndoPause), maxUndoPause)
 }
