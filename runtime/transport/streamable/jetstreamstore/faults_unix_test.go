@@ -69,13 +69,14 @@ const (
 
 // Tasks and sessions of both eras survive random faults: kill -9 and the shutdown of any server of
 // the cluster and of its leader, servers that hang or are slow, full disks of one server and of
-// all, partitions of servers and programs, kill -9 of any program, programs that hang for longer
-// than their lease or drain, clocks that are set, of servers by up to two minutes and of programs
-// by up to two hours, work that ends its process, upgrades and roll-backs of any program between
-// two builds that differ in their tools, and a restart of everything. Each acknowledged task ends
-// with one result, no recorded step runs again, one answer to each input request counts, tasks
-// continue only in the versions of their tools, a task fails only if it ends its processes, each
-// call ends with an answer or an error, and nothing is left behind.
+// all, full streams, partitions of servers and programs, kill -9 of any program, programs that hang
+// for longer than their lease or drain, clocks that are set, of servers by up to two minutes and of
+// programs by up to four hours, work that ends its process, upgrades and roll-backs of any program
+// between two builds that differ in their tools, and a restart of everything. Each acknowledged
+// task ends with one result, no recorded step runs again, steps that fail are repeated and undone,
+// one answer to each input request counts, tasks continue only in the versions of their tools, a
+// task fails only if it should or ends its processes, each call ends with an answer or an error,
+// and nothing is left behind.
 //
 // The servers and the programs are child processes, which end when the test does. Disks need
 // namespaces of Linux, and clocks need Linux on amd64. Elsewhere, the test logs that it leaves out
@@ -138,7 +139,7 @@ type faultRun struct {
 }
 
 // outcome is how a task has ended. The result of a cancelled task is "", that of one that has
-// failed because its processes have died is doomed.
+// failed because its processes have died is doomed, that of a saga whose steps have failed badLuck.
 type outcome struct{ tool, name, result string }
 
 const doomed = "doomed"
@@ -277,7 +278,7 @@ func total(counters map[string]int) (n int) {
 var (
 	nodeFaults = []string{
 		"kill -9 server", "shut down server", "isolate server", "pause server", "slow down server",
-		"fill disk of server", "fill disks of all servers", "set clock of server",
+		"fill disk of server", "fill disks of all servers", "fill stream", "set clock of server",
 	}
 	workerFaults = []string{
 		"kill -9 worker", "drain worker", "cut off worker", "pause worker", "set clock of worker", "upgrade worker", "roll back worker", "poison worker",
@@ -294,7 +295,7 @@ var leads = []string{fleetName + "-0", fleetName + "-0-index", fleetName + "-mem
 // programs are wrong at the same time, sleeps end later by the difference of two servers.
 var (
 	serverClocks  = []time.Duration{-time.Minute, -20 * time.Second, 0, 20 * time.Second, time.Minute}
-	programClocks = []time.Duration{-time.Hour, -5 * time.Minute, -time.Minute, 0, time.Minute, 5 * time.Minute, time.Hour}
+	programClocks = []time.Duration{-2 * time.Hour, -5 * time.Minute, -time.Minute, 0, time.Minute, 5 * time.Minute, 2 * time.Hour}
 )
 
 const restartAll = "restart everything"
@@ -401,6 +402,8 @@ func (f *faultRun) causeOne(kind string, random *rand.Rand) {
 		f.fillDisks(random, node)
 	case "fill disks of all servers":
 		f.fillDisks(random, 0, 1, 2)
+	case "fill stream":
+		f.fillStream(random)
 	case "set clock of server":
 		f.setClock(node, ahead)
 	case "isolate server":
@@ -448,6 +451,44 @@ func (f *faultRun) fillDisks(random *rand.Rand, nodes ...int) {
 		f.disks[i].Free()
 		f.cluster.Kill(i)
 		f.cluster.Restart(i)
+	}
+}
+
+// fillStream leaves little room in a stream of tasks for some time. The stream first refuses new
+// tasks, and then all writes.
+func (f *faultRun) fillStream(random *rand.Rand) {
+	name := leads[random.IntN(2)]
+	f.limitStream(name, random.Int64N(64<<10))
+	time.Sleep(randomTime(random, fleetLease, 3*fleetLease))
+	f.limitStream(name, -1)
+}
+
+// limitStream limits the size of a stream to what it has, and the bytes that are left to it. If
+// these are negative, it removes the limit.
+func (f *faultRun) limitStream(name string, left int64) {
+	limit := func() error {
+		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+		defer cancel()
+		stream, err := f.js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		config := stream.CachedInfo().Config
+		if config.MaxBytes = -1; left >= 0 {
+			config.MaxBytes = int64(stream.CachedInfo().State.Bytes) + left
+		}
+		_, err = f.js.UpdateStream(ctx, config)
+		return err
+	}
+	for deadline := time.Now().Add(taskTime); ; time.Sleep(100 * time.Millisecond) { // the stream may have no leader
+		err := limit()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			f.t.Errorf("limit of stream %s: %v", name, err)
+			return
+		}
 	}
 }
 
@@ -869,7 +910,7 @@ func (u *user) tool() string {
 	if u.number%2 == 0 {
 		return "job"
 	}
-	return []string{"job", "strict", "lenient", "removed", "added"}[u.random.IntN(5)]
+	return []string{"saga", "saga", "strict", "lenient", "removed", "added"}[u.random.IntN(6)]
 }
 
 // start creates a task of a tool. Ok is false if that fails.
@@ -975,9 +1016,17 @@ func (u *user) result(c *client.Client, id string) string {
 		}
 		return ""
 	}
+	return u.run.text(id, result)
+}
+
+// text returns the text of the result of a task.
+func (f *faultRun) text(id string, result *mcp.CallToolResult) string {
 	text, err := client.Text(result)
+	if err != nil && strings.Contains(err.Error(), badLuck) {
+		return badLuck
+	}
 	if err != nil {
-		u.run.t.Errorf("task %s has failed: %v", id, err)
+		f.t.Errorf("task %s has failed: %v", id, err)
 	}
 	return text
 }
@@ -1000,11 +1049,7 @@ func (u *user) await(era int, id string) string {
 		result, err := c.AttachTool(id).Result(ctx)
 		if err == nil {
 			cancel()
-			text, err := client.Text(result)
-			if err != nil {
-				u.run.t.Errorf("task %s has failed: %v", id, err)
-			}
-			return text
+			return u.run.text(id, result)
 		}
 		if errors.Is(err, task.ErrCancelled) {
 			cancel()
@@ -1028,6 +1073,21 @@ func (u *user) await(era int, id string) string {
 // verifyTasks compares the outcomes with what the clients have answered, with what the jobs have
 // logged, and with the store.
 func (f *faultRun) verifyTasks() {
+	for id, end := range f.outcomes {
+		if end.tool != "saga" || end.result != "" {
+			continue
+		}
+		for deadline := time.Now().Add(taskTime); ; time.Sleep(50 * time.Millisecond) { // until it is undone
+			r, err := f.store.Get(f.t.Context(), id)
+			if err == nil && task.Terminal(r.Status) {
+				break
+			}
+			if time.Now().After(deadline) {
+				f.t.Errorf("cancelled task %s is not undone: %+v, %v", id, r, err)
+				break
+			}
+		}
+	}
 	file, err := os.Open(f.log)
 	if err != nil {
 		f.t.Fatal(err)
@@ -1041,9 +1101,16 @@ func (f *faultRun) verifyTasks() {
 		life
 		line int
 	}
-	values := map[step]string{}      // recorded, by any life
-	records := map[step][]record{}   // by a life that has run the step
-	running := map[life]step{}       // the latest step that a life has run
+	values := map[step]string{}    // recorded, by any life
+	records := map[step][]record{} // by a life that has run the step
+	type attempt struct {
+		life life
+		step step
+	}
+	running := map[attempt]bool{}    // steps that a life has run
+	attempts := map[step]int{}       // executions of a step
+	keys := map[step]string{}        // idempotency keys
+	undos := map[step]int{}          // executions of each undo that is registered
 	answers := map[string]string{}   // by task
 	begins := map[string][]logLine{} // by task
 	lives, steps, runs, answered := 0, 0, 0, 0
@@ -1053,6 +1120,12 @@ func (f *faultRun) verifyTasks() {
 		record
 	}
 	var executions []execution
+	sameKey := func(at step, key string) {
+		if known, ok := keys[at]; key == "" || ok && known != key {
+			f.t.Errorf("step %d of task %s has the idempotency keys %q and %q", at.number, at.task, known, key)
+		}
+		keys[at] = key
+	}
 	for n := 1; lines.Scan(); n++ {
 		l, err := parseLine(lines.Text())
 		if err != nil {
@@ -1065,7 +1138,9 @@ func (f *faultRun) verifyTasks() {
 			begins[l.task] = append(begins[l.task], l)
 		case logRun:
 			runs++
-			running[l.life] = at
+			attempts[at]++
+			running[attempt{l.life, at}] = true
+			sameKey(at, l.value)
 			executions = append(executions, execution{at, record{l.life, n}})
 		case logRecorded:
 			if values[at] == "" {
@@ -1075,10 +1150,15 @@ func (f *faultRun) verifyTasks() {
 			if values[at] != l.value {
 				f.t.Errorf("line %d: step %d of task %s is recorded as %q and as %q", n, l.step, l.task, values[at], l.value)
 			}
-			if last, ok := running[l.life]; ok && last == at {
+			if a := (attempt{l.life, at}); running[a] {
 				records[at] = append(records[at], record{l.life, n})
-				delete(running, l.life)
+				delete(running, a)
 			}
+		case logRegistered:
+			undos[at] += 0
+		case logUndo:
+			undos[at]++
+			sameKey(step{l.task, -1 - l.step}, l.value)
 		case logAnswer:
 			if answers[l.task] == "" {
 				answered++
@@ -1096,7 +1176,7 @@ func (f *faultRun) verifyTasks() {
 			}
 		}
 	}
-	cancelled, dead, asked := 0, 0, 0
+	cancelled, dead, undone, late, asked := 0, 0, 0, 0, 0
 	for id, end := range f.outcomes {
 		slices.SortStableFunc(begins[id], func(a, b logLine) int { return cmp.Compare(a.life.Epoch, b.life.Epoch) })
 		for _, l := range begins[id] {
@@ -1113,12 +1193,39 @@ func (f *faultRun) verifyTasks() {
 			dead++
 			continue
 		}
+		// A step runs once more for each claim of the task at most. The functions of undos have no
+		// errors.
+		claims := map[uint64]bool{}
+		for _, l := range begins[id] {
+			claims[l.life.Epoch] = true
+		}
+		tries, count := 1, jobSteps
+		if end.tool == "saga" {
+			tries, count = sagaTries, sagaSteps
+		}
+		for i := range count {
+			at := step{id, i}
+			if n := attempts[at]; n >= tries+len(claims) || values[at] == badLuck && n < tries {
+				f.t.Errorf("step %d of task %s has run %d times with %d claims; its result is %q", i, id, n, len(claims), values[at])
+			}
+			n, registered := undos[at]
+			if fails := end.result == "" || end.result == badLuck; registered && fails == (n == 0) || n > len(claims) {
+				f.t.Errorf("undo %d of task %s has run %d times with %d claims; its result is %q", i, id, n, len(claims), end.result)
+			}
+		}
+		if end.result == badLuck {
+			if values[step{id, 0}] != badLuck && values[step{id, 1}] != badLuck {
+				f.t.Errorf("task %s has failed without a step that has", id)
+			}
+			undone++
+			continue
+		}
 		if end.result == "" {
 			cancelled++
 			continue
 		}
 		var got jobResult
-		if err := json.Unmarshal([]byte(end.result), &got); err != nil || got.Name != end.name || len(got.Steps) != jobSteps {
+		if err := json.Unmarshal([]byte(end.result), &got); err != nil || got.Name != end.name || len(got.Steps) != count {
 			f.t.Errorf("task %s (%s) ends with %q", id, end.name, end.result)
 			continue
 		}
@@ -1127,7 +1234,13 @@ func (f *faultRun) verifyTasks() {
 				f.t.Errorf("task %s ends with %q as step %d, which is recorded as %q", id, value, i, values[step{id, i}])
 			}
 		}
-		if !f.answers[end.name][got.Answer] || answers[id] != "accept/"+got.Answer {
+		if given := "accept/" + got.Answer; got.Answer == timedOut && end.tool == "saga" {
+			late++
+			if answers[id] != timedOut {
+				f.t.Errorf("task %s has the answer %q, its job got none", id, answers[id])
+			}
+			continue
+		} else if !f.answers[end.name][got.Answer] || answers[id] != given {
 			f.t.Errorf("task %s has the answer %q, its job got %q, the clients gave %v", id, got.Answer, answers[id], f.answers[end.name])
 		}
 		asked += len(f.answers[end.name])
@@ -1136,9 +1249,9 @@ func (f *faultRun) verifyTasks() {
 			f.t.Errorf("task %s in the store: %+v, %v", id, r, err)
 		}
 	}
-	f.t.Logf("%d tasks have ended, %d of them cancelled; the test has killed %d during their trials; %d creations have failed", len(f.outcomes), cancelled, dead, f.unsure)
-	f.t.Logf("%d steps are recorded, their functions were called %d times in %d runs of jobs; %d input requests of completed tasks were answered %d times, %d answers counted",
-		steps, runs, lives, len(f.outcomes)-cancelled-dead, asked, answered)
+	f.t.Logf("%d tasks have ended, %d of them cancelled, %d failed; the test has killed %d during their trials; %d creations have failed", len(f.outcomes), cancelled, undone, dead, f.unsure)
+	f.t.Logf("%d steps are recorded, their functions were called %d times in %d runs of jobs; %d input requests of completed tasks were answered %d times, %d answers counted and %d timed out",
+		steps, runs, lives, len(f.outcomes)-cancelled-dead-undone, asked, answered, late)
 }
 
 // verifyNothingLeft ends all programs, drops all tasks as if they had expired, and checks that no

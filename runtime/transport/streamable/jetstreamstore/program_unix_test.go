@@ -52,11 +52,13 @@ const (
 	fleetName   = "faults" // of the store of tasks
 	fleetLease  = 2 * time.Second
 	drainTime   = time.Second
-	sessionAge  = 2 * time.Hour // more than the clocks are wrong
+	sessionAge  = 6 * time.Hour // more than the clocks are wrong
 	sessionSize = 128 << 20
-	taskTTL     = 2 * time.Hour
+	taskTTL     = 6 * time.Hour
 	parkAfter   = 300 * time.Millisecond
 	jobSteps    = 4
+	sagaSteps   = 2   // in branches of their own
+	sagaTries   = 3   // of each step of a saga
 	oldBuild    = "1" // the two builds of the program
 	newBuild    = "2"
 	servingLine = "serving " // the line with the URL that a front end prints
@@ -222,6 +224,7 @@ func (p *program) server(store task.Store) *server.Server {
 	// A result with a record of the work is not to be had any sooner: each call is a task at once.
 	durable := server.Tasks(receiver.Support{Restartable: true, After: -1})
 	server.AddTool(s, "job", "", p.job, durable)
+	server.AddTool(s, "saga", "", p.saga, durable)
 	server.AddTool(s, "strict", "", p.job, durable, server.Version(p.Build))
 	if p.Build == oldBuild {
 		server.AddTool(s, "lenient", "", p.job, durable, server.Version(oldBuild))
@@ -309,7 +312,7 @@ func (p *program) job(ctx context.Context, c *server.Call, in named) (out jobRes
 			}
 		}
 		result, err := server.Step(ctx, c, fmt.Sprint("step ", i), func(ctx context.Context) (string, error) {
-			note(logRun, i, "")
+			note(logRun, i, server.IdempotencyKey(ctx))
 			select {
 			case <-time.After(time.Duration(mathrand.IntN(150)) * time.Millisecond):
 				return rand.Text(), nil
@@ -327,6 +330,66 @@ func (p *program) job(ctx context.Context, c *server.Call, in named) (out jobRes
 		}
 	}
 	return out, nil
+}
+
+// badLuck is the text of the failures of sagas.
+const badLuck = "bad luck"
+
+// timedOut is the answer of an input request that has reached its deadline.
+const timedOut = "timed out"
+
+// saga runs steps that fail at random, are repeated, and are to be undone, and asks until a
+// deadline. It does so in branches at the same time, and logs what it does.
+func (p *program) saga(ctx context.Context, c *server.Call, in named) (out jobResult, err error) {
+	run, ok := c.Task()
+	if !ok {
+		return out, errors.New("call this tool as a task")
+	}
+	l := ctx.Value(lifeKey{}).(life)
+	note := func(event logEvent, step int, value string) { logLine{event, run.ID(), l, step, value}.write(p.log) }
+	note(logBegin, os.Getpid(), p.Build)
+	out.Name, out.Steps = in.Name, make([]string, sagaSteps)
+	branches := []func(context.Context) error{func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 3*parkAfter)
+		defer cancel()
+		var form answer
+		action, err := server.Elicit(ctx, c, in.Name, &form)
+		switch {
+		case err == nil:
+			out.Answer = form.Answer
+			note(logAnswer, 0, fmt.Sprint(action, "/", form.Answer))
+		case errors.Is(err, context.DeadlineExceeded):
+			out.Answer, err = timedOut, nil
+			note(logAnswer, 0, timedOut)
+		}
+		return err
+	}}
+	for i := range sagaSteps {
+		branches = append(branches, func(ctx context.Context) error {
+			err := server.Compensate(ctx, c, fmt.Sprint("undo ", i), func(ctx context.Context) error {
+				note(logUndo, i, server.IdempotencyKey(ctx))
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			note(logRegistered, i, "")
+			out.Steps[i], err = server.Step(ctx, c, fmt.Sprint("step ", i), func(ctx context.Context) (string, error) {
+				note(logRun, i, server.IdempotencyKey(ctx))
+				if mathrand.IntN(2) == 0 {
+					return "", errors.New(badLuck)
+				}
+				return rand.Text(), nil
+			}, server.Retry{Attempts: sagaTries, Backoff: 2 * parkAfter})
+			if _, failed := errors.AsType[*server.StepError](err); failed {
+				note(logRecorded, i, badLuck)
+			} else if err == nil {
+				note(logRecorded, i, out.Steps[i])
+			}
+			return err
+		})
+	}
+	return out, c.RunAll(ctx, branches...)
 }
 
 // life is one run of the work of a task.
@@ -352,10 +415,12 @@ func (lives) Wait(context.Context, *task.Run, string) func(error) { return nil }
 type logEvent string
 
 const (
-	logBegin    logEvent = "begin"    // the function of the tool begins; its step is the process, its value the build
-	logAnswer   logEvent = "answer"   // it has got an answer
-	logRun      logEvent = "run"      // the function of a step begins
-	logRecorded logEvent = "recorded" // it has got the result of a step
+	logBegin      logEvent = "begin"      // the function of the tool begins; its step is the process, its value the build
+	logAnswer     logEvent = "answer"     // it has got an answer
+	logRun        logEvent = "run"        // the function of a step begins; its value is the idempotency key
+	logRecorded   logEvent = "recorded"   // it has got the result of a step
+	logRegistered logEvent = "registered" // it has registered what undoes a step
+	logUndo       logEvent = "undo"       // that runs; its value is the idempotency key
 )
 
 // logLine is a line of the file in which all programs log what their jobs do.
