@@ -47,15 +47,14 @@ const (
 
 // Tasks are the tasks of a server. Its methods are safe for concurrent use.
 type Tasks struct {
-	server  *mcp.Server
-	options embed.Options
-	engine  *embedding.Engine
+	server *mcp.Server
+	engine *embedding.Engine
 
-	tickets    sync.Map  // id to *ticket, of HTTP requests and of forwarded subscriptions
-	describing sync.Once // adds describe
-	mu         sync.Mutex
-	streams    map[string]*embedding.Stream // GET streams by session id
-	abandoned  map[string][]*abandoned      // oldest first, by session id
+	tickets   sync.Map  // id to *ticket, of HTTP requests and of forwarded subscriptions
+	outermost sync.Once // adds the middleware describe
+	mu        sync.Mutex
+	streams   map[string]*embedding.Stream // GET streams by session id
+	abandoned map[string][]*abandoned      // oldest first, by session id
 }
 
 // Attach lets the tools of a server be called as tasks. The server must not have tasks yet, and
@@ -64,11 +63,13 @@ type Tasks struct {
 // Attach adds receiving middleware. Middleware that is added later sees the calls of clients, over
 // HTTP also their tasks/* requests, and each run of a handler as a task. Middleware that was added
 // before sees plain calls and the runs of handlers. The result of a call that becomes a task is not
-// a [mcp.CallToolResult]. Middleware that was added before the first request, even before Attach,
-// gets the results of the SDK for initialize, tools/list and server/discover.
+// a [mcp.CallToolResult]. Middleware that was added before the start, even before Attach, gets the
+// results of the SDK for initialize, tools/list and server/discover.
 //
 // Each run of a handler as a task has a session of its own, which belongs to no client.
-// Server.Sessions lists it while the handler runs, and the SDK logs its beginning and its end.
+// Server.Sessions lists it while the handler runs, and the SDK logs its beginning and its end. If
+// the program closes it, requests and notifications of the handler fail, and the task ends with
+// what the handler returns. A task whose result cannot be encoded fails.
 //
 // Clients reach the tasks through [Tasks.Transport], [Tasks.Handler] or [Tasks.Wrap]. For clients
 // of other transports, all calls stay plain.
@@ -76,7 +77,7 @@ func Attach(s *mcp.Server, o embed.Options) (*Tasks, error) {
 	if s == nil {
 		return nil, errors.New("gosdk: the server is nil")
 	}
-	t := &Tasks{server: s, options: o, streams: make(map[string]*embedding.Stream), abandoned: make(map[string][]*abandoned)}
+	t := &Tasks{server: s, streams: make(map[string]*embedding.Stream), abandoned: make(map[string][]*abandoned)}
 	e, err := embedding.New(o, backend{s})
 	if err != nil {
 		return nil, err
@@ -100,7 +101,10 @@ func unserved(context.Context, *mcp.ServerSession, *rawParams) (*rawResult, erro
 
 // Start recovers the tasks of the store. The first HTTP request calls it, and so does Connect of
 // [Tasks.Transport]. To recover tasks earlier, call Start once all tools have been added.
-func (t *Tasks) Start(ctx context.Context) error { return t.engine.Start(ctx) }
+func (t *Tasks) Start(ctx context.Context) error {
+	t.outermost.Do(func() { t.server.AddReceivingMiddleware(t.describe) })
+	return t.engine.Start(ctx)
+}
 
 // Manager returns the manager of the tasks, or nil before they are started.
 func (t *Tasks) Manager() *task.Manager { return t.engine.Manager() }
@@ -112,17 +116,19 @@ func (t *Tasks) Close() error { return t.engine.Close() }
 // receive is the receiving middleware of the server.
 func (t *Tasks) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if method == methodCallTool || method == methodListTools {
-			if c, ok := ctx.Value(taskSessionKey{}).(*taskSession); ok && req.GetSession() == mcp.Session(c.ss) {
-				return c.run(ctx, next, method, req)
-			}
+		if c := taskSessionOf(ctx, method, req); c != nil {
+			return c.run(ctx, next, method, req)
 		}
 		switch method {
 		case methodCallTool:
 			if k := t.ticket(req); k != nil {
 				return t.serve(ctx, method, req, k, next)
 			}
-			ctx = wiretransport.WithPrincipal(ctx, t.principal(ctx, req.GetExtra()))
+			principal, err := t.principal(ctx, req.GetExtra())
+			if err != nil {
+				return nil, sdkError(err)
+			}
+			ctx = wiretransport.WithPrincipal(ctx, principal)
 		case methodListen:
 			if k := t.ticket(req); k != nil {
 				return t.serve(ctx, method, req, k, next)
@@ -142,11 +148,14 @@ func (t *Tasks) receive(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // describe is the receiving middleware that adds the support for tasks to the results of
-// initialize, tools/list and server/discover, for clients over HTTP. The first request adds it, so
-// that it is outside the middleware of the author, which gets the results of the SDK: it may filter
-// the list of tools, for example.
+// initialize, tools/list and server/discover, for clients over HTTP, and that records the outcomes
+// of task sessions. Start adds it, so that it is outside the middleware of the author, which gets
+// the results of the SDK: it may filter the list of tools, for example.
 func (t *Tasks) describe(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if c := taskSessionOf(ctx, method, req); c != nil {
+			return c.observe(ctx, next, method, req)
+		}
 		switch method {
 		case methodInitialize, methodListTools, methodDiscover:
 		default:
@@ -170,13 +179,18 @@ func (t *Tasks) describe(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// encodeResult encodes a result as the SDK does, which does not escape HTML.
+// encodeResult encodes a result as the SDK does, which does not escape HTML. An error is one for
+// the client.
 func encodeResult(result mcp.Result) (json.RawMessage, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(result); err != nil {
+	err := boundary.Run(func() error { return e.Encode(result) })
+	if _, ok := err.(*boundary.Panic); ok {
 		return nil, err
+	}
+	if err != nil {
+		return nil, internalError("the result cannot be encoded: " + boundary.ErrorText(err))
 	}
 	return bytes.TrimSpace(text.Bytes()), nil
 }
@@ -211,7 +225,10 @@ func (t *Tasks) serve(ctx context.Context, method string, req mcp.Request, k *ti
 	if in.ID.IsZero() {
 		in.ID = codec.StringScalar("http")
 	}
-	in.Principal = t.principal(ctx, extra)
+	var err error
+	if in.Principal, err = t.principal(ctx, extra); err != nil {
+		return nil, sdkError(err)
+	}
 	isModern := modern.Is(k.params)
 	reply := &httpReply{t: t, ss: ss, k: k, ctx: ctx}
 	if isModern {
@@ -317,18 +334,16 @@ func (t *Tasks) outlive(ctx, request context.Context, session string) (context.C
 	}
 }
 
-// principal returns the principal of a request. Extra may be nil.
-func (t *Tasks) principal(ctx context.Context, extra *mcp.RequestExtra) string {
+// principal returns the principal of a request. Extra may be nil. The error is one for the client.
+func (t *Tasks) principal(ctx context.Context, extra *mcp.RequestExtra) (string, error) {
 	if extra == nil {
 		extra = new(mcp.RequestExtra)
 	}
-	switch {
-	case t.options.Principal != nil:
-		return t.options.Principal(ctx, extra.Header)
-	case extra.TokenInfo != nil:
-		return extra.TokenInfo.UserID
+	user := ""
+	if extra.TokenInfo != nil {
+		user = extra.TokenInfo.UserID
 	}
-	return ""
+	return t.engine.Principal(ctx, extra.Header, user)
 }
 
 // revisionOf returns the revision of a request.

@@ -95,7 +95,6 @@ func (t *Tasks) ticket(req mcp.Request) *ticket {
 func (t *Tasks) wrap(h http.Handler, limit int64, resumable bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Start(context.WithoutCancel(r.Context())) // on an error, requests about tasks try again and report it
-		t.describing.Do(func() { t.server.AddReceivingMiddleware(t.describe) })
 		if _, ok := r.Header[headerTicket]; ok {
 			r = withHeader(r, "")
 		}

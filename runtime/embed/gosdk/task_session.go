@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -39,15 +40,37 @@ type taskSession struct {
 
 	in       chan jsonrpc.Message   // to the SDK
 	response chan *jsonrpc.Response // of the request; buffered
-	done     chan struct{}
+	done     chan struct{}          // closed with the connection
 	close    sync.Once
+
+	// What the middleware of the server has returned. It is the outcome of the request if the SDK
+	// sends no response: if it cannot encode the result, or if the session was closed meanwhile.
+	outcome   outcome
+	processed chan struct{} // closed when the SDK has processed outcome
 
 	mu       sync.Mutex
 	ended    bool           // further requests of the handler are rejected
 	requests sync.WaitGroup // requests of the handler that are being served
 }
 
+// outcome is the result of a request in the SDK.
+type outcome struct {
+	result mcp.Result // nil for none
+	err    error
+}
+
 type taskSessionKey struct{}
+
+// taskSessionOf returns the task session whose request a middleware serves, or nil.
+func taskSessionOf(ctx context.Context, method string, req mcp.Request) *taskSession {
+	if method != methodCallTool && method != methodListTools {
+		return nil
+	}
+	if c, ok := ctx.Value(taskSessionKey{}).(*taskSession); ok && req.GetSession() == mcp.Session(c.ss) {
+		return c
+	}
+	return nil
+}
 
 // callID is the id of the only request of a task session.
 var callID, _ = jsonrpc.MakeID(methodCallTool)
@@ -77,7 +100,8 @@ func (b backend) ListTools(ctx context.Context, call *embedding.Call) (json.RawM
 // serve serves a request in a session of its own.
 func (b backend) serve(ctx context.Context, method string, call *embedding.Call) (json.RawMessage, error) {
 	c := &taskSession{
-		call: call, in: make(chan jsonrpc.Message, 1), response: make(chan *jsonrpc.Response, 1), done: make(chan struct{}),
+		call: call, in: make(chan jsonrpc.Message, 1), response: make(chan *jsonrpc.Response, 1),
+		done: make(chan struct{}), processed: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	defer c.cancel()
@@ -92,18 +116,44 @@ func (b backend) serve(ctx context.Context, method string, call *embedding.Call)
 	}
 	c.ss = ss
 	c.in <- &jsonrpc.Request{ID: callID, Method: method, Params: call.Params, Extra: extra(call, from)}
-	// The SDK responds when the handler returns. The handler has the context of the call, so this
-	// receive needs no select on it.
-	response := <-c.response
+	result, err := c.wait()
 	c.end()
-	if response.Error == boundary.ErrGoexit {
-		return nil, boundary.ErrGoexit // the SDK still waits for the handler, and so would Close
+	if err == boundary.ErrGoexit {
+		return nil, err // the SDK still waits for the handler, and so would Close
 	}
 	ss.Close()
-	if response.Error != nil {
-		return nil, callError(response.Error)
+	if err != nil {
+		return nil, callError(err)
 	}
-	return response.Result, nil
+	return result, nil
+}
+
+// wait returns the outcome of the request. The handler has the context of the call, so wait needs
+// no select on it.
+func (c *taskSession) wait() (json.RawMessage, error) {
+	select {
+	case r := <-c.response:
+		return r.Result, r.Error
+	case <-c.processed:
+	case <-c.done: // after the SDK has processed all requests
+	}
+	select {
+	case r := <-c.response:
+		return r.Result, r.Error
+	default:
+	}
+	switch {
+	case c.outcome.err != nil:
+		return nil, c.outcome.err
+	case c.outcome.result == nil:
+		return nil, internalError("the session of the task was closed before its tool was called")
+	}
+	return encodeResult(c.outcome.result)
+}
+
+// internalError returns an error response for a fault on this side.
+func internalError(cause string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: " + cause}
 }
 
 // sessionState returns the state of a session after the handshake with the client of a call. After
@@ -166,23 +216,59 @@ func extra(call *embedding.Call, from *origin) *mcp.RequestExtra {
 	return e
 }
 
-// run serves the request in the middleware of the server. ctx is the context of the SDK, with the
+// observe serves the request in the outermost middleware of the server. It records the outcome.
+func (c *taskSession) observe(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request) (result mcp.Result, err error) {
+	returned := false
+	defer func() {
+		if !returned && err == nil {
+			c.response <- &jsonrpc.Response{Error: boundary.ErrGoexit}
+			return
+		}
+		c.outcome = outcome{result, err}
+		context.AfterFunc(ctx, func() { close(c.processed) }) // the SDK cancels ctx after it has responded
+	}()
+	defer boundary.Catch(&err)
+	result, err = next(ctx, method, req)
+	returned = true
+	if r, ok := result.(*mcp.CallToolResult); err == nil && !(ok && isPlain(r)) {
+		// The SDK encodes the result in a goroutine of its own, where a panic of a method of one of
+		// its values would end the process.
+		_, err = encodeResult(result)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// isPlain reports whether no method of a type of the author encodes a part of the result.
+func isPlain(r *mcp.CallToolResult) bool {
+	if r == nil || len(r.Meta) > 0 {
+		return false
+	}
+	switch r.StructuredContent.(type) {
+	case nil, json.RawMessage:
+	default:
+		return false
+	}
+	for _, content := range r.Content {
+		text, ok := content.(*mcp.TextContent)
+		if !ok || text == nil || len(text.Meta) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// run serves the request in the middleware of Attach. ctx is the context of the SDK, with the
 // values of other middleware.
 func (c *taskSession) run(ctx context.Context, next mcp.MethodHandler, method string, req mcp.Request) (result mcp.Result, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	defer stop()
-	returned := false
-	defer func() {
-		if !returned && err == nil {
-			c.response <- &jsonrpc.Response{Error: boundary.ErrGoexit}
-		}
-	}()
 	defer boundary.Catch(&err)
-	result, err = next(ctx, method, req)
-	returned = true
-	return result, err
+	return next(ctx, method, req)
 }
 
 // end ends the session: the SDK reads io.EOF, and all requests of the handler fail.
@@ -235,7 +321,10 @@ func (c *taskSession) Write(ctx context.Context, m jsonrpc.Message) error {
 			return c.request(ctx, m)
 		case isBroadcast(m.Method):
 		default:
-			return c.call.Notify(ctx, m.Method, m.Params)
+			if err := c.call.Notify(ctx, m.Method, m.Params); err != nil {
+				// After another error, the SDK would write nothing more, not even the response.
+				return fmt.Errorf("%w: %w", &jsonrpc.Error{Code: codeRejected, Message: "rejected"}, err)
+			}
 		}
 	}
 	return nil

@@ -259,9 +259,6 @@ func (c *connection) startServing(ctx context.Context, m *jsonrpc.Request) bool 
 // serve serves a request, or forwards it to the SDK.
 func (c *connection) serve(ctx context.Context, m *jsonrpc.Request, isModern bool, version string, client json.RawMessage, from *origin) {
 	in := &embedding.Incoming{ID: wireID(m.ID), Method: m.Method, Params: m.Params, Revision: wire.Revision(version), Session: c.SessionID()}
-	if c.t.options.Principal != nil {
-		in.Principal = c.t.options.Principal(ctx, nil)
-	}
 	if isModern {
 		in.Revision = wire.Revision(modernVersion)
 		meta, _ := codec.Member(m.Params, "_meta")
@@ -276,7 +273,11 @@ func (c *connection) serve(ctx context.Context, m *jsonrpc.Request, isModern boo
 		in.Client.Initialize = client
 		ctx = context.WithValue(ctx, originKey{}, from)
 	}
-	out, err := c.t.engine.Serve(ctx, in)
+	var out embedding.Outcome
+	var err error
+	if in.Principal, err = c.t.engine.Principal(ctx, nil, ""); err == nil {
+		out, err = c.t.engine.Serve(ctx, in)
+	}
 	ended := context.Cause(ctx)
 	forwards := err == nil && (!out.Handled || out.TaskIDs != nil) && ended != errCancelled
 	c.mu.Lock()

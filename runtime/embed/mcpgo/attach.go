@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -21,12 +20,11 @@ import (
 
 // Tasks are the tasks of a server. Its methods are safe for concurrent use.
 type Tasks struct {
-	server    *server.MCPServer
-	engine    *embedding.Engine
-	principal func(ctx context.Context, header http.Header) string
-	secret    string          // prefix of texts that the transport wrappers replace; see intercept and mark
-	info      json.RawMessage // server info
-	requests  requests
+	server   *server.MCPServer
+	engine   *embedding.Engine
+	secret   string          // prefix of texts that the transport wrappers replace; see intercept and mark
+	info     json.RawMessage // server info
+	requests requests
 }
 
 // Attach adds tasks to a server. Call it once for a server, before serving it and after adding its
@@ -59,10 +57,7 @@ func Attach(s *server.MCPServer, o embed.Options) (*Tasks, error) {
 			o.Tools[name] = t
 		}
 	}
-	t := &Tasks{server: s, principal: o.Principal, secret: "mcpwire-" + rand.Text() + ":"}
-	if t.principal == nil {
-		t.principal = func(context.Context, http.Header) string { return "" }
-	}
+	t := &Tasks{server: s, secret: "mcpwire-" + rand.Text() + ":"}
 	var err error
 	if t.engine, err = embedding.New(o, backend{s}); err != nil {
 		return nil, err
@@ -91,7 +86,11 @@ func (t *Tasks) Close() error { return t.engine.Close() }
 func (t *Tasks) withPrincipal(next server.ToolHandlerFunc) server.ToolHandlerFunc {
 	return func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if c := carrierOf(ctx, t); c != nil {
-			ctx = transport.WithPrincipal(ctx, t.principal(ctx, c.header))
+			principal, err := t.engine.Principal(ctx, c.header, "")
+			if err != nil {
+				return nil, err
+			}
+			ctx = transport.WithPrincipal(ctx, principal)
 		}
 		return next(ctx, r)
 	}

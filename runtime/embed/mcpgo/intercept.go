@@ -163,7 +163,11 @@ func (t *Tasks) withInfo(result json.RawMessage) json.RawMessage {
 // if the SDK has to serve the request.
 func (t *Tasks) incoming(ctx context.Context, c *carrier, m *jsonrpc.Message) (*embedding.Incoming, *jsonrpc.Error) {
 	s := server.ClientSessionFromContext(ctx)
-	in := &embedding.Incoming{ID: m.ID, Method: m.Method, Params: m.Params, Header: c.header, Principal: t.principal(ctx, c.header)}
+	principal, err := t.engine.Principal(ctx, c.header, "")
+	if err != nil {
+		return nil, boundary.WireError(err)
+	}
+	in := &embedding.Incoming{ID: m.ID, Method: m.Method, Params: m.Params, Header: c.header, Principal: principal}
 	if s != nil {
 		in.Session = s.SessionID()
 	}

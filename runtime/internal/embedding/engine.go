@@ -40,6 +40,8 @@ type Engine struct {
 	fallback *embed.Tool // for other tools; nil if they are never tasks
 	required bool        // some tool must be called as a task
 
+	principal func(ctx context.Context, header http.Header) string // of the options; may be nil
+
 	starting sync.Mutex // held while the store is read
 	running  atomic.Pointer[running]
 	closed   bool // guarded by starting
@@ -63,7 +65,7 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 	if o.Tasks.Recover != nil {
 		return nil, errors.New("embed: Options.Tasks.Recover is set: the embedding runs recovered tasks itself")
 	}
-	e := &Engine{backend: b, list: o.List, config: o.Tasks, tools: make(map[string]*embed.Tool, len(o.Tools))}
+	e := &Engine{backend: b, list: o.List, config: o.Tasks, principal: o.Principal, tools: make(map[string]*embed.Tool, len(o.Tools))}
 	e.watched.Limit = subscriptions.Size{Count: maxWatched, Bytes: maxWatchedBytes}
 	for name, t := range o.Tools {
 		if err := e.complete(&t); err != nil {
@@ -209,6 +211,23 @@ func (e *Engine) toolVersion(name string) string {
 		return t.Version
 	}
 	return ""
+}
+
+// Principal returns the principal of a request. If the options have no function for it, it is
+// fallback. If the function panics, Principal logs that and returns an error for the client.
+func (e *Engine) Principal(ctx context.Context, header http.Header, fallback string) (principal string, err error) {
+	if e.principal == nil {
+		return fallback, nil
+	}
+	err = boundary.Run(func() error {
+		principal = e.principal(ctx, header)
+		return nil
+	})
+	if err != nil {
+		boundary.Report(e.logger(), "Principal panicked", err)
+		return "", &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error: the principal of the request is unknown"}
+	}
+	return principal, nil
 }
 
 // support returns the task support of a request.
