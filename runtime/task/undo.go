@@ -15,9 +15,9 @@ import (
 // may be parked, and is not dropped at its expiry. Its work ends and runs again, and learns from
 // [Run.Undoing] what it has to do. Then the record becomes terminal.
 
-// maxRetained is how long a task that must be undone is kept after its expiry, for example because
-// no process knows its work.
-const maxRetained = 30 * 24 * time.Hour
+// MaxRetained is how long a task that must be undone is kept after its expiry, for example because
+// no process knows its work. A store must not lose it before; see [Record.Retained].
+const MaxRetained = 30 * 24 * time.Hour
 
 // undo returns why the work undoes what it has done.
 func (r *Record) undo() Undo {
@@ -62,7 +62,7 @@ func (r *Record) setCancelled(message string) {
 // Retained reports whether [Store.Sweep] must not drop the task although it has expired at now: its
 // work must undo something.
 func (r *Record) Retained(now time.Time) bool {
-	return r.undoes() && now.Before(r.Expires().Add(maxRetained))
+	return r.undoes() && now.Before(r.Expires().Add(MaxRetained))
 }
 
 // withdraw makes the work undo what it has done, after the task was cancelled or has expired.

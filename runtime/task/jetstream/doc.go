@@ -76,7 +76,8 @@
 // [Store.Sweep] drops expired tasks in the order of their expiry. If more than 1,024 tasks expire
 // within a 2,048th of their TTL, it may drop these in the order of their creation. In addition, the
 // servers remove all messages of a task a day after it has expired: tasks that no process sweeps,
-// and messages that crashes have left.
+// and messages that crashes have left. Those of an unfinished durable task they keep 30 days longer,
+// because the task may have to be undone; see [task.Record.Retained].
 //
 // # Clocks
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -589,4 +590,80 @@ func TestMembersConfirmEmptyAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// The servers keep all messages of an unfinished durable task for as long as it may have to be
+// undone after its expiry, also those that were written before it has registered an undo. Those of
+// the outcome they keep for a day.
+func TestServersKeepTaskThatMustBeUndone(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1)
+	s, m := openHeld(t, c.Connect(t), "S")
+	const ttl = time.Hour
+	r, err := s.Create(t.Context(), task.Record{
+		ID: "x", Owner: "o", Status: mcp.TaskStatusWorking, Created: time.Now(), TTL: ttl, Restartable: true,
+		Durable: &task.Durable{}, Params: make([]byte, 2*maxInlineBody),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []task.Entry{{Key: "step", Result: make([]byte, 2*maxTail)}, {Kind: task.KindUndo, Key: "undo"}} {
+		d := *r.Durable
+		d.Recorded++
+		d.RecordedBytes += int64(len(e.Result))
+		d.Entries = []task.Entry{e}
+		if e.Kind == task.KindUndo {
+			d.Undos++
+		}
+		r.Durable, r.Claim = &d, task.Claim{Member: m.self.ID, Epoch: 1}
+		if r, err = s.Update(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settled(t, s, 1, 1)
+	lives := lifetimes(t, c.JetStream(t), "S-0", "S-0-index")
+	for subject, life := range lives {
+		if least := ttl + task.MaxRetained; life < least || life > least+2*serverMargin {
+			t.Errorf("the servers keep %s for %v, want at least %v", subject, life, least)
+		}
+	}
+	if len(lives) < 6 { // of the record, its holder, its owner, its expiry, the params and the step
+		t.Errorf("%d messages: %v", len(lives), lives)
+	}
+	d := *r.Durable
+	d.Recorded, d.RecordedBytes, d.Undos = 0, 0, 0
+	r.Status, r.Params, r.Result, r.Durable = mcp.TaskStatusCompleted, nil, []byte(`{}`), &d
+	if r, err = s.Update(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if life := lifetimes(t, c.JetStream(t), "S-0")[s.place("x").record]; life < ttl || life > ttl+2*serverMargin {
+		t.Errorf("the servers keep the outcome for %v", life)
+	}
+}
+
+// lifetimes returns how long the servers keep the messages of streams, by their subjects. It leaves
+// out those without a limit or with that of a tombstone.
+func lifetimes(t *testing.T, js natsjs.JetStream, streams ...string) map[string]time.Duration {
+	t.Helper()
+	lives := map[string]time.Duration{}
+	for _, name := range streams {
+		stream, err := js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := stream.Info(t.Context(), natsjs.WithSubjectFilter(">"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for subject := range info.State.Subjects {
+			m, err := stream.GetLastMsgForSubject(t.Context(), subject)
+			if err != nil {
+				continue // removed meanwhile
+			}
+			if seconds, err := strconv.Atoi(m.Header.Get(headerTTL)); err == nil && seconds > int(tombstone/time.Second) {
+				lives[subject] = time.Duration(seconds) * time.Second
+			}
+		}
+	}
+	return lives
 }

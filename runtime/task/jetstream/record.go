@@ -463,9 +463,12 @@ func ttlOf(r *task.Record, now time.Time) time.Duration {
 	if left > longest {
 		return 0
 	}
+	if r.Durable != nil && !task.Terminal(r.Status) {
+		left += task.MaxRetained // the work may register an undo with a later write
+	}
 	return left + serverMargin
 }
 
-// serverMargin is the time between the expiry of a task and the removal of its messages by the
-// servers.
+// serverMargin is the time between the end of a task's lifetime and the removal of its messages by
+// the servers.
 const serverMargin = 24 * time.Hour
