@@ -2,13 +2,13 @@ package toolschema
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/internal/pattern"
 )
 
 // quick validates a value without decoding it first. It supports only the keywords of inferred
@@ -27,7 +27,7 @@ type quick struct {
 	enum                 map[string]bool // the admitted strings; nil admits all values
 	minLength, maxLength *int64          // of strings, in characters
 	minItems, maxItems   *int64
-	pattern              *regexp.Regexp // nil for none
+	pattern              *pattern.Pattern // nil for none
 }
 
 // member is a member of an object that the schema names.
@@ -37,20 +37,21 @@ type member struct {
 	bit   uint64 // unique; 0 beyond 64 members
 }
 
-// newQuick returns nil if the schema has a keyword that quick does not support.
-func newQuick(object map[string]any) *quick {
+// newQuick returns nil if the schema has a keyword that quick does not support. It gets the
+// compiled patterns of the schema.
+func newQuick(object map[string]any, patterns *pattern.Set) *quick {
 	q := &quick{others: &quick{}, items: &quick{}}
 	q.others.others, q.others.items = q.others, q.others
 	q.items.others, q.items.items = q.others, q.others
 	for name, v := range object {
-		if !q.take(name, v) {
+		if !q.take(name, v, patterns) {
 			return nil
 		}
 	}
 	return q
 }
 
-func (q *quick) take(name string, v any) bool {
+func (q *quick) take(name string, v any, patterns *pattern.Set) bool {
 	switch name {
 	case "title", "description", "default", "examples", "contentEncoding", "deprecated", "format", "x-mcp-header":
 		return true // no assertions in dialect 2020-12
@@ -72,10 +73,9 @@ func (q *quick) take(name string, v any) bool {
 	case "maxItems":
 		return takeInt(&q.maxItems, v)
 	case "pattern":
-		text, ok := v.(string)
-		var err error
-		q.pattern, err = regexp.Compile(text)
-		return ok && err == nil
+		text, _ := v.(string)
+		q.pattern = patterns.Compiled(text)
+		return q.pattern != nil
 	case "enum":
 		list, ok := v.([]any)
 		q.enum = map[string]bool{}
@@ -102,7 +102,7 @@ func (q *quick) take(name string, v any) bool {
 	case "properties":
 		object, ok := v.(map[string]any)
 		for key, e := range object {
-			value := sub(e)
+			value := sub(e, patterns)
 			if value == nil {
 				return false
 			}
@@ -114,10 +114,10 @@ func (q *quick) take(name string, v any) bool {
 			q.others = nil
 			return true
 		}
-		q.others = sub(v)
+		q.others = sub(v, patterns)
 		return q.others != nil
 	case "items":
-		q.items = sub(v)
+		q.items = sub(v, patterns)
 		return q.items != nil
 	}
 	return false
@@ -169,14 +169,14 @@ func isNever(v any) bool {
 	return ok && len(object) == 1 && len(not) == 0
 }
 
-func sub(v any) *quick {
+func sub(v any, patterns *pattern.Set) *quick {
 	switch v := v.(type) {
 	case bool:
 		if v {
-			return newQuick(nil)
+			return newQuick(nil, patterns)
 		}
 	case map[string]any:
-		return newQuick(v)
+		return newQuick(v, patterns)
 	}
 	return nil
 }
@@ -216,6 +216,7 @@ func (q *quick) admits(text json.RawMessage) bool {
 type check struct {
 	r       *wire.Reader
 	unnamed bool // an object may have duplicate names; codec.Valid decides
+	steps   int  // of patterns
 }
 
 func (c *check) value(q *quick) bool {
@@ -227,7 +228,7 @@ func (c *check) value(q *quick) bool {
 	case wire.KindNumber:
 		return q.enum == nil && q.number(c.r)
 	case wire.KindString:
-		return q.text(c.r)
+		return c.text(q)
 	case wire.KindObject:
 		return q.enum == nil && c.object(q)
 	case wire.KindArray:
@@ -247,14 +248,21 @@ func within(n int64, least, most *int64) bool {
 	return (least == nil || n >= *least) && (most == nil || n <= *most)
 }
 
-func (q *quick) text(r *wire.Reader) bool {
+func (c *check) text(q *quick) bool {
 	if q.enum == nil && q.minLength == nil && q.maxLength == nil && q.pattern == nil {
-		r.Skip()
+		c.r.Skip()
 		return true
 	}
-	text := r.TextBytes()
-	return !r.Failed() && (q.enum == nil || q.enum[string(text)]) &&
-		within(int64(utf8.RuneCount(text)), q.minLength, q.maxLength) && (q.pattern == nil || q.pattern.Match(text))
+	text := c.r.TextBytes()
+	return !c.r.Failed() && (q.enum == nil || q.enum[string(text)]) &&
+		within(int64(utf8.RuneCount(text)), q.minLength, q.maxLength) && (q.pattern == nil || c.match(q.pattern, text))
+}
+
+// match reports whether a pattern matches a text. It leaves large matches to the validator, which
+// may give them up.
+func (c *check) match(p *pattern.Pattern, text []byte) bool {
+	c.steps += p.Steps(len(text))
+	return c.steps <= baseSteps/10 && p.Match(text)
 }
 
 func (q *quick) number(r *wire.Reader) bool {

@@ -4,6 +4,7 @@ package toolschema
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,18 +18,19 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
-	"github.com/mcpwire/mcpwire/internal/jsonpointer"
+	"github.com/mcpwire/mcpwire/internal/pattern"
 )
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
 type Schema struct {
-	compiled *jsonschema.Schema
-	quick    *quick // nil if the schema has a keyword that quick does not support
-
-	size    int                             // subschemas
-	refers  bool                            // a subschema has a reference
-	anchors map[string][]*jsonschema.Schema // targets of dynamic references, "" for recursive ones
+	root   *node
+	size   int    // subschemas
+	weight int    // bytes of memory, about
+	quick  *quick // nil if the schema has a keyword that quick does not support
 }
+
+// Weight returns about the memory of the schema in bytes.
+func (s *Schema) Weight() int { return s.weight }
 
 // Dialects returns the URIs of the JSON Schema dialects that a schema may name in $schema, the
 // default first.
@@ -43,8 +45,12 @@ func Dialects() []string {
 }
 
 // Compile checks a schema against its dialect and compiles it. It does not load other schemas, and
-// rejects numbers that Check would reject in a value.
+// rejects numbers that Check would reject in a value. The size of a schema is limited, because
+// compilation can take time in proportion to the square of it.
 func Compile(text json.RawMessage) (*Schema, error) {
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("the schema has more than %d bytes", maxBytes)
+	}
 	var doc any
 	if err := codec.Unmarshal(text, value.Of(&doc)); err != nil {
 		return nil, err
@@ -52,23 +58,91 @@ func Compile(text json.RawMessage) (*Schema, error) {
 	if n, ok := hugeNumber(doc); ok {
 		return nil, errors.New(outOfRange(n))
 	}
+	var e extent
+	if err := e.add(doc, 0); err != nil {
+		return nil, err
+	}
+	if e.addresses*e.objects > maxLookups {
+		return nil, fmt.Errorf("the schema has %d references and addresses, too many for %d objects", e.addresses, e.objects)
+	}
 	object, _ := doc.(map[string]any)
 	if dialect, ok := object["$schema"].(string); ok && !supported(dialect) {
 		return nil, fmt.Errorf("schema dialect %q is not supported; supported: %s", dialect, strings.Join(Dialects(), ", "))
 	}
+	var p pattern.Set
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(func(text string) (jsonschema.Regexp, error) { return p.Compile(text) })
 	if err := c.AddResource(here, doc); err != nil {
 		return nil, withoutAddress(err)
 	}
 	compiled, err := c.Compile(here)
 	if err != nil {
-		return nil, withoutAddress(err)
+		return nil, cmp.Or(p.Limit(), withoutAddress(err))
 	}
-	out := &Schema{compiled: compiled, quick: newQuick(object)}
-	out.measure()
-	return out, nil
+	b := builder{nodes: map[*jsonschema.Schema]*node{}}
+	b.resources(c, doc)
+	s := &Schema{root: b.node(compiled), size: len(b.nodes), quick: newQuick(object, &p)}
+	s.weight = 16*len(text) + 512*s.size + 64*p.Size()
+	return s, nil
+}
+
+// Limits of a schema.
+const (
+	maxBytes    = 1 << 20
+	maxValues   = 100_000
+	maxObjects  = 10_000
+	maxElements = 1_000   // objects and arrays in one array, which the compiler compares in pairs
+	maxPointers = 8 << 20 // bytes of the JSON pointers of all objects together
+	// maxLookups limits the objects times the references and addresses. For each of these, the
+	// compiler may visit all objects.
+	maxLookups = 20_000_000
+)
+
+// extent is the size of a schema.
+type extent struct{ values, objects, pointers, addresses int }
+
+// add adds a part of the schema whose JSON pointer has a length. It returns an error if the schema
+// exceeds a limit.
+func (e *extent) add(v any, pointer int) error {
+	if e.values++; e.values > maxValues {
+		return fmt.Errorf("the schema has more than %d values", maxValues)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		e.pointers += pointer
+		if e.objects++; e.objects > maxObjects {
+			return fmt.Errorf("the schema has more than %d objects", maxObjects)
+		}
+		if e.pointers > maxPointers {
+			return fmt.Errorf("the JSON pointers of the objects in the schema have more than %d bytes", maxPointers)
+		}
+		for _, keyword := range []string{"$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "$anchor", "$dynamicAnchor"} {
+			if _, ok := v[keyword].(string); ok {
+				e.addresses++
+			}
+		}
+		for name, member := range v {
+			if err := e.add(member, pointer+1+len(name)); err != nil {
+				return err
+			}
+		}
+	case []any:
+		composite := 0
+		for _, element := range v {
+			if k := kindOf(element); k == isArray || k == isObject {
+				composite++
+			}
+			if err := e.add(element, pointer+1); err != nil {
+				return err
+			}
+		}
+		if composite > maxElements {
+			return fmt.Errorf("an array in the schema has more than %d objects and arrays", maxElements)
+		}
+	}
+	return nil
 }
 
 // here is the address under which a schema is compiled. The validator would resolve a relative
@@ -82,11 +156,11 @@ const (
 // meaningless to the schema's author.
 func withoutAddress(err error) error {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		if faults := explain(e.Err); faults != "" {
+		if faults := describe(faultsOf(e.Err)); faults != "" {
 			return errors.New("invalid schema: " + strings.ReplaceAll(faults, "\n", "; "))
 		}
 	}
-	return errors.New(strings.NewReplacer(here, "", folder, "").Replace(err.Error()))
+	return errors.New(shorten(strings.NewReplacer(here, "", folder, "").Replace(err.Error())))
 }
 
 func supported(dialect string) bool {
@@ -108,73 +182,62 @@ func (noLoader) Load(url string) (any, error) {
 
 // Check validates a value. It returns one line for each fault, and "" if the value is valid. It
 // reports a limited number of faults and shortens long ones. A value that takes too many steps to
-// validate is a fault.
-func (s *Schema) Check(text json.RawMessage) (faults string) {
+// validate is a fault. The error is that of ctx, which ends a long check.
+func (s *Schema) Check(ctx context.Context, text json.RawMessage) (faults string, err error) {
 	if s.quick != nil && s.quick.admits(text) {
-		return ""
+		return "", nil
 	}
+	return s.validate(ctx, text)
+}
+
+// validate is Check without the quick check.
+func (s *Schema) validate(ctx context.Context, text json.RawMessage) (faults string, err error) {
 	var v any
 	if err := codec.Unmarshal(text, value.Of(&v), codec.AllowSize(text)...); err != nil {
-		return err.Error()
+		return err.Error(), nil
 	}
 	if n, ok := hugeNumber(v); ok {
-		return outOfRange(n)
+		return outOfRange(n), nil
 	}
-	if s.tooMuchWork(v, len(text)) {
-		return "the value takes too many steps to check"
+	list, err := s.evaluate(ctx, v, len(text))
+	switch {
+	case ctx.Err() != nil && err == ctx.Err():
+		return "", err
+	case err != nil:
+		return err.Error(), nil
 	}
-	return explain(s.compiled.Validate(v))
+	return describe(list), nil
 }
 
 // CheckMember is Check for one member of an object. It validates text against the property called
 // name. A member without a property is valid.
-func (s *Schema) CheckMember(name string, text json.RawMessage) (faults string) {
+func (s *Schema) CheckMember(ctx context.Context, name string, text json.RawMessage) (faults string, err error) {
 	member := s.At("properties", name)
 	if member == nil {
-		return ""
+		return "", nil
 	}
-	return member.Check(text)
+	return member.Check(ctx, text)
 }
 
 // At returns the schema that the tokens of a JSON pointer lead to, through the keywords properties,
 // additionalProperties and items. It returns nil if there is none.
 func (s *Schema) At(tokens ...string) *Schema {
-	at := s.compiled
+	at := s.root
 	for i := 0; i < len(tokens) && at != nil; i++ {
 		switch tokens[i] {
 		case "properties":
 			i++
-			at = at.Properties[tokens[i]]
+			at = at.properties[tokens[i]]
 		case "additionalProperties":
-			at, _ = at.AdditionalProperties.(*jsonschema.Schema)
+			at = at.additional
 		case "items":
-			if list, ok := at.Items.(*jsonschema.Schema); ok { // before draft 2020-12
-				at = list
-			} else {
-				at = at.Items2020
-			}
+			at = at.items
 		}
 	}
 	if at == nil {
 		return nil
 	}
-	out := &Schema{compiled: at}
-	out.measure()
-	return out
-}
-
-// explain returns the faults in an error of the validator, or "" for nil.
-func explain(err error) string {
-	if err == nil {
-		return ""
-	}
-	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
-	if !ok {
-		return err.Error()
-	}
-	r := report{printer: message.NewPrinter(language.English)}
-	r.describe(invalid)
-	return strings.Join(r.lines, "\n")
+	return &Schema{root: at, size: s.size}
 }
 
 // maxNumber limits the digits and the exponent of a number. It admits every float64. The validator
@@ -213,50 +276,55 @@ const (
 	maxLine   = 300 // bytes
 )
 
-// report lists the faults of a value.
-type report struct {
-	printer *message.Printer
-	lines   []string
+// describe returns one line for each fault, with the JSON pointer of its value.
+func describe(faults []fault) string {
+	printer := message.NewPrinter(language.English)
+	var lines []string
+	for i, f := range faults {
+		if i == maxFaults {
+			lines = append(lines, "and more")
+			break
+		}
+		line := f.kind.LocalizedString(printer)
+		if where := pointer(f.path); where != "" {
+			line = where + ": " + line
+		}
+		lines = append(lines, shorten(line))
+	}
+	return strings.Join(lines, "\n")
 }
 
-// describe adds the innermost causes, each with the JSON pointer to its value.
-func (r *report) describe(e *jsonschema.ValidationError) {
-	if len(r.lines) > maxFaults {
-		return
+// shorten limits the length of a line.
+func shorten(line string) string {
+	if len(line) <= maxLine {
+		return line
 	}
-	if len(e.Causes) == 0 || choice(e.ErrorKind) {
-		r.add(e)
-	}
-	for _, cause := range e.Causes {
-		r.describe(cause)
-	}
+	return strings.ToValidUTF8(line[:maxLine], "") + "…"
 }
 
-// choice reports whether the causes of a fault are alternatives. Those are reported together.
-func choice(k jsonschema.ErrorKind) bool {
-	switch k.(type) {
-	case *kind.AnyOf, *kind.OneOf:
-		return true
+// faultsOf returns the innermost causes of an error of the compiler. Alternatives are listed after
+// the fault of the keyword that combines them.
+func faultsOf(err error) (list []fault) {
+	var visit func(e *jsonschema.ValidationError)
+	visit = func(e *jsonschema.ValidationError) {
+		if len(list) > maxFaults {
+			return
+		}
+		_, any := e.ErrorKind.(*kind.AnyOf)
+		_, one := e.ErrorKind.(*kind.OneOf)
+		if len(e.Causes) == 0 || any || one {
+			f := fault{kind: e.ErrorKind}
+			for _, token := range e.InstanceLocation {
+				f.path = append(f.path, step{token, -1})
+			}
+			list = append(list, f)
+		}
+		for _, cause := range e.Causes {
+			visit(cause)
+		}
 	}
-	return false
-}
-
-// add adds a line, if there is room for it.
-func (r *report) add(e *jsonschema.ValidationError) {
-	if len(r.lines) == maxFaults {
-		r.lines = append(r.lines, "and more")
-		return
+	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		visit(invalid)
 	}
-	where := ""
-	for _, token := range e.InstanceLocation {
-		where += "/" + jsonpointer.Escape(token)
-	}
-	line := e.ErrorKind.LocalizedString(r.printer)
-	if where != "" {
-		line = where + ": " + line
-	}
-	if len(line) > maxLine {
-		line = strings.ToValidUTF8(line[:maxLine], "") + "…"
-	}
-	r.lines = append(r.lines, line)
+	return list
 }

@@ -32,7 +32,7 @@ func TestCheckRejectsHugeExponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []string{"1e401", "1e-401", "1e9223372036854775807", "1e-9223372036854775808"} {
-		if got, want := s.Check(json.RawMessage(`{"a":`+n+`}`)), "the number "+n[:min(len(n), 20)]+" is out of range"; got != want {
+		if got, want := faults(t, s, `{"a":`+n+`}`), "the number "+n[:min(len(n), 20)]+" is out of range"; got != want {
 			t.Errorf("%s: %q, want %q", n, got, want)
 		}
 	}
@@ -44,8 +44,18 @@ func TestCheckMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ name, value, want string }{{"a", "1", ""}, {"a", `"x"`, "got string, want integer"}, {"b", `"x"`, ""}, {"c", `"x"`, ""}} {
-		if got := s.CheckMember(tt.name, json.RawMessage(tt.value)); got != tt.want {
-			t.Errorf("%s %s: %q, want %q", tt.name, tt.value, got, tt.want)
+		if got, err := s.CheckMember(t.Context(), tt.name, json.RawMessage(tt.value)); got != tt.want || err != nil {
+			t.Errorf("%s %s: %q, want %q (%v)", tt.name, tt.value, got, tt.want, err)
 		}
 	}
+}
+
+// faults returns the faults of a value.
+func faults(t *testing.T, s *Schema, text string) string {
+	t.Helper()
+	faults, err := s.Check(t.Context(), json.RawMessage(text))
+	if err != nil {
+		t.Error(err)
+	}
+	return faults
 }

@@ -11,10 +11,12 @@ import (
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/internal/toolschema"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // OutputError is returned if the structured content of a result does not comply with the output
-// schema of its tool (MCP tools, "Output Schema").
+// schema of its tool (MCP tools, "Output Schema"), or if the check takes too many steps. A schema
+// that does not compile, or that is too large, is ignored and logged.
 type OutputError struct {
 	Tool   string
 	Faults string              // one per line
@@ -29,40 +31,76 @@ func (e *OutputError) Error() string {
 // outputs caches the compiled output schemas of tools. The zero value is ready to use.
 type outputs struct {
 	mu       sync.Mutex
-	compiled map[*mcp.Tool]*toolschema.Schema // by cached tool; nil if the schema does not compile
+	compiled map[*mcp.Tool]*output // by cached tool
+	weight   int                   // of all schemas
 }
 
-// maxOutputs limits the number of cached schemas.
-const maxOutputs = 1000
+// output is the output schema of a tool. Its fields are set before done is closed.
+type output struct {
+	done   chan struct{}
+	schema *toolschema.Schema // nil if it does not compile
+	err    error
+}
+
+// Limits of the cached schemas. At a limit, all are dropped.
+const (
+	maxOutputs      = 1000
+	maxOutputWeight = 16 << 20 // bytes, about
+)
 
 // clear drops the schemas of a replaced list of tools, because their keys keep the tools in memory.
 func (x *outputs) clear() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.compiled = nil
+	x.compiled, x.weight = nil, 0
 }
 
 // schema returns the compiled output schema of a tool, or nil if the tool has none or if it does
-// not compile. Only the first call for a tool returns the error of the compilation.
-func (x *outputs) schema(tool *mcp.Tool) (*toolschema.Schema, error) {
+// not compile. Only the first call for a tool returns the error of the compilation. A server chooses
+// the schema, and compilation cannot be interrupted. So it runs in a goroutine of its own, and
+// callers that need the schema leave when ctx ends.
+func (x *outputs) schema(ctx context.Context, tool *mcp.Tool) (s *toolschema.Schema, fault, err error) {
 	if tool.OutputSchema == nil {
-		return nil, nil
+		return nil, nil, nil
+	}
+	x.mu.Lock()
+	o, known := x.compiled[tool]
+	if !known {
+		if x.compiled == nil || len(x.compiled) >= maxOutputs || x.weight >= maxOutputWeight {
+			x.compiled, x.weight = map[*mcp.Tool]*output{}, 0
+		}
+		o = &output{done: make(chan struct{})}
+		x.compiled[tool] = o
+		go x.compile(o, tool)
+	}
+	x.mu.Unlock()
+	select {
+	case <-o.done:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	if known {
+		return o.schema, nil, nil
+	}
+	return o.schema, o.err, nil
+}
+
+// compile compiles the output schema of a tool.
+func (x *outputs) compile(o *output, tool *mcp.Tool) {
+	defer close(o.done)
+	defer boundary.Catch(&o.err)
+	text, err := codec.Marshal(tool.OutputSchema)
+	if err == nil {
+		o.schema, err = toolschema.Compile(text)
+	}
+	if o.err = err; err != nil {
+		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if s, ok := x.compiled[tool]; ok {
-		return s, nil
+	if x.compiled[tool] == o {
+		x.weight += o.schema.Weight()
 	}
-	text, err := codec.Marshal(tool.OutputSchema)
-	var s *toolschema.Schema
-	if err == nil {
-		s, err = toolschema.Compile(text)
-	}
-	if x.compiled == nil || len(x.compiled) >= maxOutputs {
-		x.compiled = map[*mcp.Tool]*toolschema.Schema{}
-	}
-	x.compiled[tool] = s
-	return s, err
 }
 
 // checkOutput returns result if it complies with the output schema of its tool, and an
@@ -74,14 +112,19 @@ func (c *Client) checkOutput(ctx context.Context, name string, result *mcp.CallT
 	if tool == nil || result.Failed() {
 		return result, nil
 	}
-	faults := c.faults(tool, result)
+	faults, err := c.faults(ctx, tool, result)
+	if err != nil {
+		return nil, err
+	}
 	if faults == "" {
 		return result, nil
 	}
 	c.tools.changed()
 	now, err := c.Tool(ctx, name)
 	if err == nil {
-		faults = c.faults(now, result)
+		if faults, err = c.faults(ctx, now, result); err != nil {
+			return nil, err
+		}
 	} else if errors.Is(err, ErrUnknown) {
 		faults = "" // the tool was removed after the call; the schema it had then is unknown
 	}
@@ -96,19 +139,20 @@ func (c *Client) cachedTool(name string) *mcp.Tool {
 	return c.tools.cachedItem(func(t *mcp.Tool) bool { return t.Name == name })
 }
 
-// faults returns the faults of a result under the output schema of its tool, or "".
-func (c *Client) faults(tool *mcp.Tool, result *mcp.CallToolResult) string {
-	s, err := c.outputs.schema(tool)
-	if err != nil {
-		c.log.Warn("output schema ignored", "tool", tool.Name, "error", err)
+// faults returns the faults of a result under the output schema of its tool, or "". The error is
+// that of ctx.
+func (c *Client) faults(ctx context.Context, tool *mcp.Tool, result *mcp.CallToolResult) (string, error) {
+	s, fault, err := c.outputs.schema(ctx, tool)
+	if fault != nil {
+		c.log.Warn("output schema ignored", "tool", tool.Name, "error", fault)
 	}
 	switch {
 	case s == nil:
-		return ""
+		return "", err
 	case len(result.StructuredContent) == 0:
-		return "no structured content"
+		return "no structured content", nil
 	}
-	return s.Check(result.StructuredContent)
+	return s.Check(ctx, result.StructuredContent)
 }
 
 // Text returns the text blocks of a result, separated by line feeds. It returns a [*ToolError] if the

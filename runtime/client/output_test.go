@@ -3,6 +3,7 @@ package client_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -51,6 +52,43 @@ func TestCallToolValidatesOutput(t *testing.T) {
 			}
 			if got, want := strings.Count(log.String(), "not supported"), map[bool]int{true: 1}[test.tool == "odd"]; got != want {
 				t.Errorf("the log has %d lines about dialects, want %d:\n%s", got, want, &log)
+			}
+		})
+	}
+}
+
+// A server cannot keep a client busy with a schema that compares each element with a long list, nor
+// with one that doubles its work at each level.
+func TestCallToolLimitsValidation(t *testing.T) {
+	list := func(n int, format string) string {
+		parts := make([]string, n)
+		for i := range parts {
+			parts[i] = fmt.Sprintf(format, i)
+		}
+		return strings.Join(parts, ",")
+	}
+	double := list(40, `"d%d":{"allOf":[{"$ref":"#/$defs/e%[1]d"},{"$ref":"#/$defs/e%[1]d"}]}`)
+	for i := range 40 {
+		double = strings.ReplaceAll(double, fmt.Sprintf(`/e%d"`, i), fmt.Sprintf(`/d%d"`, i+1))
+	}
+	for name, test := range map[string]struct{ schema, content, want string }{
+		"values in an enum": {`{"type":"object","properties":{"a":{"items":{"enum":[` + list(1000, "[%d]") + `]}}}}`, `{"a":[` + list(50_000, "[%d]") + `]}`, "'enum' failed"},
+		"references":        {`{"type":"object","$ref":"#/$defs/d0","$defs":{` + double + `,"d40":{}}}`, `{}`, "takes too many steps (limit: 1000016)"},
+		"a large schema":    {`{"type":"object","properties":{"a":{"enum":[` + list(10_000, "[%d]") + `]}}}`, `{"a":7}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			c, _ := connect(t, &client.Options{Session: session.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}}, map[string]func(string) (string, error){
+				"tools/list": always(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":` + test.schema + `}]}`),
+				"tools/call": always(`{"content":[],"structuredContent":` + test.content + `}`),
+			})
+			names(t, c.Tools(t.Context()), toolName)
+			_, err := c.CallTool(t.Context(), "x", nil)
+			if got := fmt.Sprint(err); (err == nil) != (test.want == "") || err != nil && !strings.Contains(got, test.want) {
+				t.Errorf("got %.300s, want %s", got, test.want)
+			}
+			if ignored := strings.Contains(log.String(), "more than"); ignored != (test.want == "") {
+				t.Errorf("log: %s", &log)
 			}
 		})
 	}

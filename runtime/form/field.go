@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/pattern"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
@@ -61,9 +62,10 @@ func Fields(s *Schema) []Field {
 		return nil
 	}
 	var list []Field
+	var patterns pattern.Set
 	add := func(name string, required bool) {
 		if p, ok := s.Properties[name]; ok {
-			list = append(list, newField(name, required, p))
+			list = append(list, newField(name, required, p, &patterns))
 		}
 	}
 	// A set, because a peer's form may have very many required fields.
@@ -88,13 +90,13 @@ func Fields(s *Schema) []Field {
 }
 
 // newField returns the field that schema describes.
-func newField(name string, required bool, schema mcp.PrimitiveSchemaDefinition) Field {
+func newField(name string, required bool, schema mcp.PrimitiveSchemaDefinition, patterns *pattern.Set) Field {
 	f := Field{Name: name, Required: required}
 	var title, description *string
 	switch s := schema.(type) {
 	case *mcp.StringSchema:
 		title, description = s.Title, s.Description
-		f.Kind, f.Default, f.check = Text, text(s.Default), textRule(s)
+		f.Kind, f.Default, f.check = Text, text(s.Default), textRule(s, patterns)
 		if s.Format != nil {
 			f.Format = *s.Format
 		}

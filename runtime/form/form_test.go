@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -316,4 +317,43 @@ func TestFieldsTakesLinearTime(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A form of a server may have very many options and, as its defaults, very many values. Its check
+// takes time in proportion to their number.
+func TestCheckOfManyChoicesIsLinear(t *testing.T) {
+	doubling.Check(t, func(n int) func() {
+		n *= 10
+		options := make([]string, n)
+		for i := range options {
+			options[i] = fmt.Sprintf("option-%08d", i)
+		}
+		s := &form.Schema{Properties: map[string]mcp.PrimitiveSchemaDefinition{"x": &mcp.UntitledMultiSelectEnumSchema{
+			Items: mcp.UntitledMultiSelectEnumSchemaItems{Enum: options}, Default: slices.Repeat(options[n-1:], n),
+		}}}
+		return func() {
+			if err := form.Check(s, form.Fill(s, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// The patterns of a form are a server's choice, too.
+func TestCheckLimitsPatterns(t *testing.T) {
+	text := `{"type":"object","properties":{"a":{"type":"string","pattern":"^(x?y?){1000}$"},"b":{"type":"string","pattern":"(` + strings.Repeat("x{1000}|", 100) + `y)"}}}`
+	var s form.Schema
+	if err := codec.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]string{"xyxy": "", "xyz": "must match", strings.Repeat("xy", 10_000): "is too long to be checked"} {
+		v, err := form.Of(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = form.Check(&s, map[string]form.Value{"a": v, "b": v})
+		if got := fmt.Sprint(err); (err == nil) != (want == "") || want != "" && (!strings.Contains(got, want) || strings.Contains(got, "b ")) {
+			t.Errorf("%.20s: got %v, want %q", value, err, want)
+		}
+	}
 }

@@ -15,13 +15,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/internal/pattern"
 	"github.com/mcpwire/mcpwire/mcp"
 )
 
+// maxMatchSteps limits the steps of a match of a pattern.
+const maxMatchSteps = 1_000_000
+
 // textRule returns the check of a Text field. It applies "pattern" if package regexp can compile
-// it. The text of the specification has this keyword, but its schema lacks it.
-func textRule(s *mcp.StringSchema) func(Value) error {
-	pattern := patternOf(s.Extra)
+// it, and if the patterns of the form are not too large. The text of the specification has this
+// keyword, but its schema lacks it.
+func textRule(s *mcp.StringSchema, patterns *pattern.Set) func(Value) error {
+	pattern := patternOf(s.Extra, patterns)
 	return func(v Value) error {
 		text, ok := scalarOf(v).Text()
 		if !ok {
@@ -33,6 +38,8 @@ func textRule(s *mcp.StringSchema) func(Value) error {
 			return fmt.Errorf("must have at least %d characters", *s.MinLength)
 		case s.MaxLength != nil && n > *s.MaxLength:
 			return fmt.Errorf("must have at most %d characters", *s.MaxLength)
+		case pattern != nil && pattern.Steps(len(text)) > maxMatchSteps:
+			return errors.New("is too long to be checked")
 		case pattern != nil && !pattern.MatchString(text):
 			return fmt.Errorf("must match %s", pattern)
 		case s.Format != nil && !inFormat(*s.Format, text):
@@ -42,7 +49,7 @@ func textRule(s *mcp.StringSchema) func(Value) error {
 	}
 }
 
-func patternOf(x codec.Extra) *regexp.Regexp {
+func patternOf(x codec.Extra, patterns *pattern.Set) *pattern.Pattern {
 	raw, ok := x.Get("pattern")
 	if !ok {
 		return nil
@@ -52,7 +59,7 @@ func patternOf(x codec.Extra) *regexp.Regexp {
 		return nil
 	}
 	text, _ := p.Text()
-	pattern, err := regexp.Compile(text)
+	pattern, err := patterns.Compile(text)
 	if err != nil || text == "" {
 		return nil
 	}
@@ -161,13 +168,18 @@ func choiceRule(options []Option) func(Value) error {
 }
 
 func choicesRule(options []Option, least, most *int64) func(Value) error {
+	// A set, because a peer's form may have very many options and, as its default, very many values.
+	values := make(map[string]bool, len(options))
+	for _, o := range options {
+		values[o.Value] = true
+	}
 	return func(v Value) error {
 		list, ok := v.(*mcp.ElicitResultContentValueList)
 		if !ok {
 			return errors.New("must be a list")
 		}
 		for _, text := range list.Value {
-			if !isOption(options, text) {
+			if !values[text] {
 				return fmt.Errorf("%q is not one of %s", text, listed(options))
 			}
 		}

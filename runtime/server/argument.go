@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -131,7 +132,7 @@ func (set argumentSet) check(described map[string]bool) error {
 }
 
 // decode sets the fields of a struct to the arguments that are present.
-func (set argumentSet) decode(in reflect.Value, arguments map[string]string) error {
+func (set argumentSet) decode(ctx context.Context, in reflect.Value, arguments map[string]string) error {
 	for _, a := range set {
 		text, ok := arguments[a.name]
 		if !ok && a.preset == nil {
@@ -148,7 +149,7 @@ func (set argumentSet) decode(in reflect.Value, arguments map[string]string) err
 		if err := setText(v, text); err != nil {
 			return invalidParams("argument %q: %v", a.name, err)
 		}
-		if faults := a.faults(v, text); faults != "" {
+		if faults := a.faults(ctx, v, text); faults != "" {
 			return invalidParams("argument %q: %s", a.name, firstFault(faults))
 		}
 	}
@@ -156,7 +157,7 @@ func (set argumentSet) decode(in reflect.Value, arguments map[string]string) err
 }
 
 // faults returns the faults of an argument with a value and a text under the schema of its field.
-func (a *argument) faults(v reflect.Value, text string) string {
+func (a *argument) faults(ctx context.Context, v reflect.Value, text string) string {
 	var literal json.RawMessage
 	var err error
 	switch a.schema.typeName() {
@@ -170,7 +171,11 @@ func (a *argument) faults(v reflect.Value, text string) string {
 	if err != nil {
 		return err.Error()
 	}
-	return a.check.Check(literal)
+	faults, err := a.check.Check(ctx, literal)
+	if err != nil {
+		return err.Error()
+	}
+	return faults
 }
 
 // pointee returns the value that a pointer points to, which it allocates if necessary, or v itself

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,7 +121,7 @@ func isObject(text json.RawMessage) bool {
 // schema and fits the type of the arguments.
 func (t *tool) checkDefault(preset json.RawMessage, at location) error {
 	if schema := t.in.At(at.schema...); schema != nil { // nil in older dialects, beside a reference
-		if faults := schema.Check(preset); faults != "" {
+		if faults, _ := schema.Check(context.Background(), preset); faults != "" {
 			return fmt.Errorf("default of %q does not comply with its schema: %s", at.field, faults)
 		}
 	}

@@ -89,7 +89,7 @@ func addPrompt[In, Out any](s *Server, def mcp.Prompt, f PromptFunc[In, Out], op
 		case *map[string]string:
 			*p = arguments
 		default:
-			if err := declared.in.decode(reflect.ValueOf(p).Elem(), arguments); err != nil {
+			if err := declared.in.decode(ctx, reflect.ValueOf(p).Elem(), arguments); err != nil {
 				return nil, err
 			}
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -462,7 +463,7 @@ func (x *inference) checkValues(tag string, s *typeSchema, t reflect.Type, quote
 		return err
 	}
 	for _, v := range values {
-		if faults := compiled.Check(v); faults != "" {
+		if faults, _ := compiled.Check(context.Background(), v); faults != "" {
 			return fmt.Errorf("tag %s: value %s does not comply with the schema of the field: %s", tag, v, firstFault(faults))
 		}
 		if x.dir == writing || quoted {

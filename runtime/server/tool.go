@@ -516,7 +516,11 @@ func (t *tool) run(ctx context.Context, c *Call, arguments json.RawMessage) (res
 // serve validates the arguments, adds defaults and calls the function of the tool. It returns
 // invalid arguments as a result with isError.
 func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*mcp.CallToolResult, error) {
-	if faults := t.in.Check(arguments); faults != "" {
+	faults, err := t.in.Check(ctx, arguments)
+	if err != nil {
+		return nil, err
+	}
+	if faults != "" {
 		return errorResult("The arguments do not comply with the input schema of this tool.\n" + faults), nil
 	}
 	_, isTask := c.Task()
@@ -527,7 +531,10 @@ func (t *tool) serve(ctx context.Context, c *Call, arguments json.RawMessage) (*
 	}
 	arguments, ok := t.defaults.addTo(arguments)
 	if ok {
-		if faults := t.in.Check(arguments); faults != "" {
+		if faults, err = t.in.Check(ctx, arguments); err != nil {
+			return nil, err
+		}
+		if faults != "" {
 			return errorResult("With the defaults of absent members, the arguments do not comply with the input schema of this tool.\n" + faults), nil
 		}
 	}

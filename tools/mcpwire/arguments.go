@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -199,7 +200,13 @@ func argument(schema *toolschema.Schema, p property, key, value string) (json.Ra
 	types := strings.Join(p.types(), ",")
 	isJSON := codec.Valid([]byte(value)) == nil
 	mayBeText := types == "" || strings.Contains(types, "string")
-	admitted := func(v json.RawMessage) bool { return schema == nil || schema.CheckMember(key, v) == "" }
+	admitted := func(v json.RawMessage) bool {
+		if schema == nil {
+			return true
+		}
+		faults, _ := schema.CheckMember(context.Background(), key, v)
+		return faults == ""
+	}
 	switch {
 	case types == "string":
 		return text, nil
