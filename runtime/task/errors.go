@@ -57,7 +57,8 @@ func (e *doubtError) Error() string        { return fmt.Sprintf("%v: %v", ErrDou
 func (e *doubtError) Unwrap() error        { return e.cause }
 func (e *doubtError) Is(target error) bool { return target == ErrDoubtful }
 
-// LimitError reports that a limit of the principal is reached.
+// LimitError reports that a limit of the principal is reached, or that a task is too large for its
+// [Store].
 type LimitError struct {
 	Code  int64 // CodeTooManyTasks, CodeTooManyBytes or CodeTooManyCalls
 	Limit int64 // the limit: tasks, bytes, or calls per second

@@ -226,5 +226,6 @@ func expectedError(err error) bool {
 			return true
 		}
 	}
-	return false
+	_, limit := errors.AsType[*LimitError](err)
+	return limit
 }

@@ -37,7 +37,9 @@ var (
 // earlier entries, and payloads that stay as they are, need not be written again.
 //
 // All methods may be called concurrently. They return the error of their context if it ends first;
-// a write may have happened nevertheless. Package storetest tests this contract.
+// a write may have happened nevertheless. A store that cannot hold a record because of its size
+// writes nothing and returns a [*LimitError] with [CodeTooManyBytes]: after other errors, the
+// Manager repeats the write. Package storetest tests this contract.
 //
 // There are two kinds of stores. A shared store is used by the Managers of several processes at
 // once; they form a fleet, see [Store].Join. Each process opens it once. Its reads are never out of

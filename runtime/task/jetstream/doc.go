@@ -137,11 +137,11 @@
 //
 // # Limits
 //
-// An id has at most 128 bytes. A record needs at most 900 parts of 128 KB, or of max_payload less 4
-// KB if that is smaller. A server accepts 50 atomic batches per stream at a time by default
-// (max_batch_inflight_per_stream); the store repeats those that it rejects. A single server with
-// files takes some milliseconds more for an atomic batch, because it first writes it to a
-// separate file.
+// An id has at most 128 bytes. A write adds at most 900 parts of 128 KB, or of max_payload less 4 KB
+// if that is smaller: a larger task, step or result fails with a [task.LimitError]. A server accepts
+// 50 atomic batches per stream at a time by default (max_batch_inflight_per_stream); the store
+// repeats those that it rejects. A single server with files takes some milliseconds more for an
+// atomic batch, because it first writes it to a separate file.
 //
 // # Schema
 //

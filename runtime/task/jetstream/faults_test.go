@@ -957,3 +957,51 @@ func TestHealthRecoversWithoutCalls(t *testing.T) {
 	link.Heal()
 	natstest.Until(t, "the health recovers", func() bool { return s.Health() == nil })
 }
+
+// What is too large for the store fails at once: a task, the result of a task, and a step, whose
+// work goes on. Nothing is repeated.
+func TestTooLargeForStore(t *testing.T) {
+	t.Parallel()
+	c := natstest.Run(t, 1, func(o *server.Options) { o.MaxPayload = 8192 })
+	s := open(t, c.JetStream(t), overMemory)
+	m, err := task.New(t.Context(), task.Config{
+		Store: s, MaxJournal: -1, Limits: task.Limits{Bytes: -1}, Logger: slog.New(slog.DiscardHandler), Recover: func(task.Record) task.Work { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	large := json.RawMessage(`"` + strings.Repeat("x", 5<<20) + `"`)
+	start := func(params json.RawMessage, work task.Work) (mcp.Task, error) {
+		return m.Create(t.Context(), task.Request{Principal: "alice", Method: mcp.MethodToolsCall, Restartable: true, Params: params, Work: work})
+	}
+	work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		if err := run.Record(ctx, task.Entry{Key: "large", Occurrence: 1, Result: large}); !tooLarge(err) {
+			t.Errorf("a large step: %v", err)
+		}
+		if err := run.Record(ctx, task.Entry{Key: "small", Occurrence: 1, Result: json.RawMessage(`1`)}); err != nil {
+			t.Errorf("a small step: %v", err)
+		}
+		return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: string(large)}}}, nil
+	}
+	if _, err := start(large, work); !tooLarge(err) {
+		t.Errorf("a large task: %v", err)
+	}
+	created, err := start(nil, work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := m.Result(t.Context(), "alice", created.TaskID, nil)
+	if err != nil || out.Error == nil || out.Error.Code != task.CodeTooManyBytes {
+		t.Errorf("a large result: %+v, %v", out, err)
+	}
+	if err := m.Health(); err != nil {
+		t.Error(err)
+	}
+}
+
+// tooLarge reports whether err says that a record is too large.
+func tooLarge(err error) bool {
+	limit, ok := errors.AsType[*task.LimitError](err)
+	return ok && limit.Code == task.CodeTooManyBytes && limit.Limit > 0
+}

@@ -334,9 +334,6 @@ func (b *blob) subjects(prefix, token string) (list []string) {
 	return list
 }
 
-// errSize reports that a record is too large.
-var errSize = errors.New("record is too large")
-
 // prepare returns the change from before to the record r, whose constant fields and Revision are
 // set. Before is nil for a new record. Held is the sequence of the entry in the index of its
 // holder. The function journal returns the first n entries of before.
@@ -403,7 +400,7 @@ func (s *Store) prepare(before *stored, r task.Record, held uint64, journal func
 		c.dropped = append(c.dropped, before.body.subjects(at.prefix, at.token)...)
 	}
 	if len(c.added) > maxParts {
-		return nil, fmt.Errorf("jetstream: task %q: %w: it needs %d parts of %d bytes (must be at most %d)", r.ID, errSize, len(c.added), s.part, maxParts)
+		return nil, &task.LimitError{Code: task.CodeTooManyBytes, Limit: int64(maxParts * s.part)}
 	}
 	if before.seq != 0 {
 		next.earlier = append([]writeID{before.write}, before.earlier[:min(len(before.earlier), maxEarlier-1)]...)
