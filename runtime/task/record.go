@@ -31,8 +31,8 @@ type Record struct {
 	PollInterval     time.Duration // suggested to the requestor; 0 suggests none
 
 	// Method, Params and Token are from the request that created the task: its method, its params
-	// without the task member, and its progress token or the zero token. Params are dropped when
-	// the task becomes terminal.
+	// without the task member, and its progress token or the zero token. They never
+	// change, except that Params are dropped when the task becomes terminal.
 	Method string
 	Params json.RawMessage
 	Token  mcp.ProgressToken

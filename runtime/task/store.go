@@ -34,7 +34,8 @@ var (
 //
 // A task with [Record].Durable has a journal. A write that adds entries to it should cost no more
 // for a long journal than for a short one: the record and the entries change together, but the
-// earlier entries, and payloads that stay as they are, need not be written again.
+// earlier entries, and payloads that stay as they are, need not be written again. The same holds
+// for the Params of any task, which may be large and never change.
 //
 // All methods may be called concurrently. They return the error of their context if it ends first;
 // a write may have happened nevertheless. A store that cannot hold a record because of its size
@@ -63,8 +64,9 @@ type Store interface {
 
 	// Update replaces the record that has the id r.ID, if its revision is r.Revision, and returns
 	// the new record with the next revision. It fails with ErrConflict if the revision differs, and
-	// with ErrNotFound if there is no such record. It never changes ID, Owner, Seq, Created and
-	// TTL.
+	// with ErrNotFound if there is no such record. It never changes ID, Owner, Seq, Created, TTL,
+	// Token and Params, except that it drops the Params if r has none. The Manager does so once the
+	// task is terminal.
 	//
 	// The last entries of the journal are then those of r, and as many of the stored entries
 	// precede them as make up r.Durable.Recorded. So entries are added if Recorded counts the

@@ -2,8 +2,9 @@
 //
 // A record consists of two blocks. The head contains the fields of a brief, the body the payloads.
 // A store may keep the body of a record whose journal has entries apart from its head, and keeps
-// each entry apart from both, so that a step of the work writes the head and an entry alone. A
-// block is a CRC-32C, a length and the content. The CRC also covers a key, so that a value under a
+// each entry apart from both, so that a step of the work writes the head and an entry alone. Large
+// params are a third block, apart from the body: they never change, so that no change of the record
+// writes them again. A block is a CRC-32C, a length and the content. The CRC also covers a key, so that a value under a
 // wrong key is detected. In the content, numbers are varints and strings are prefixed with their
 // length.
 //
@@ -31,12 +32,15 @@ const (
 	formatPlain  = 1
 	formatLabels = 2 // Labels follow at the end
 	formatPhase  = 3 // Phase and Lost follow after that
-	formatUndo   = 4 // Undos, Undo and UndoSince of Durable follow after that
+	formatUndo   = 4 // Undos, Undo and UndoSince of Durable follow after that, if there is a Durable
+	formatParams = 5 // the size of the params, which are apart from the body, follows after that
 )
 
 // headFormat returns the version of the encoding of a record.
 func headFormat(r *task.Record) byte {
 	switch {
+	case ParamsApart(r):
+		return formatParams
 	case Undoes(r):
 		return formatUndo
 	case Phased(r):
@@ -57,6 +61,13 @@ func Undoes(r *task.Record) bool {
 	return r.Durable != nil && (r.Durable.Undos != 0 || r.Durable.Undo != task.UndoNone)
 }
 
+// maxBodyParams is the maximum size of params that are in the body, in bytes.
+const maxBodyParams = 16 << 10
+
+// ParamsApart reports whether the params of a record are apart from its body. Earlier versions
+// cannot read such a record.
+func ParamsApart(r *task.Record) bool { return len(r.Params) > maxBodyParams }
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // ErrDamaged reports that the bytes of a record or of an entry are damaged.
@@ -75,7 +86,7 @@ func Recorded(d *task.Durable) int {
 
 // EncodeRecord encodes a record whose journal has no entries.
 func EncodeRecord(key []byte, r *task.Record) []byte {
-	dst := make([]byte, 0, 256+len(r.StatusMessage)+len(r.Params)+len(r.Result)+len(r.Error))
+	dst := make([]byte, 0, 256+len(r.StatusMessage)+min(len(r.Params), maxBodyParams)+len(r.Result)+len(r.Error))
 	return AppendBody(AppendHead(dst, key, r), key, r)
 }
 
@@ -128,18 +139,25 @@ func AppendHead(dst, key []byte, r *task.Record) []byte {
 		if format >= formatPhase {
 			b = appendTexts(append(b, byte(r.Phase)), r.Lost)
 		}
-		if format >= formatUndo {
-			b = binary.AppendUvarint(b, uint64(r.Durable.Undos))
-			b = appendTime(append(b, byte(r.Durable.Undo)), r.Durable.UndoSince)
+		if d := r.Durable; format >= formatUndo && d != nil {
+			b = binary.AppendUvarint(b, uint64(d.Undos))
+			b = appendTime(append(b, byte(d.Undo)), d.UndoSince)
+		}
+		if format >= formatParams {
+			b = binary.AppendUvarint(b, uint64(len(r.Params)))
 		}
 		return b
 	})
 }
 
-// AppendBody appends the block of the payloads of a record.
+// AppendBody appends the block of the payloads of a record, without its params if they are apart.
 func AppendBody(dst, key []byte, r *task.Record) []byte {
 	return appendBlock(dst, key, func(b []byte) []byte {
-		b = appendText(b, r.Params)
+		if ParamsApart(r) {
+			b = appendText(b, "")
+		} else {
+			b = appendText(b, r.Params)
+		}
 		b = appendText(b, r.Result)
 		b = appendText(b, r.Error)
 		b = binary.AppendUvarint(b, uint64(len(r.InputRequests)))
@@ -306,36 +324,86 @@ func block(key, data []byte) (content, rest []byte, err error) {
 
 // DecodeBrief decodes the head of a record. The record does not share memory with data.
 func DecodeBrief(key, data []byte) (task.Record, error) {
+	r, _, err := DecodeHead(key, data)
+	return r, err
+}
+
+// DecodeHead is DecodeBrief that also returns the size of the params if they are apart from the
+// body, and otherwise 0.
+func DecodeHead(key, data []byte) (r task.Record, params int, err error) {
 	head, _, err := block(key, data)
 	if err != nil {
-		return task.Record{}, err
+		return r, 0, err
 	}
 	return decodeHead(key, head)
 }
 
-// DecodeRecord decodes a whole record. The function payload returns the body if the journal has
-// entries, and is not called otherwise. The record does not share memory with data.
-func DecodeRecord(key, data []byte, payload func() []byte) (task.Record, error) {
-	head, rest, err := block(key, data)
+// DecodeRecord decodes a whole record. The functions return the blocks that are apart from the
+// head: payload the body if the journal has entries, and params the params if they are apart from
+// the body. They are not called otherwise. The record does not share memory with data.
+func DecodeRecord(key, data []byte, payload, params func() []byte) (task.Record, error) {
+	r, size, err := DecodeHead(key, data)
 	if err != nil {
 		return task.Record{}, err
 	}
-	r, err := decodeHead(key, head)
-	if err != nil {
-		return r, err
+	body, err := bodyOf(key, data, &r, payload)
+	if err == nil {
+		err = DecodeBody(key, body, &r)
 	}
-	if Recorded(r.Durable) > 0 {
-		if len(rest) > 0 {
-			return task.Record{}, ErrDamaged
-		}
-		rest = payload()
+	if err == nil && size > 0 {
+		var content []byte
+		content, err = DecodeParams(key, params(), size)
+		r.Params = slices.Clone(content)
 	}
-	err = DecodeBody(key, rest, &r)
 	return r, err
 }
 
-// DecodeBody decodes the block of the payloads of a record into r, which holds the head. The record
-// does not share memory with data.
+// bodyOf returns the block of the body of a record, which holds the head; see DecodeRecord.
+func bodyOf(key, data []byte, r *task.Record, payload func() []byte) ([]byte, error) {
+	_, rest, err := block(key, data)
+	if err != nil || Recorded(r.Durable) == 0 {
+		return rest, err
+	}
+	if len(rest) > 0 {
+		return nil, ErrDamaged
+	}
+	return payload(), nil
+}
+
+// EncodeParams encodes params that are apart from the body.
+func EncodeParams(key []byte, params json.RawMessage) []byte {
+	dst := make([]byte, 0, blockHead+len(params))
+	return appendBlock(dst, key, func(b []byte) []byte { return append(b, params...) })
+}
+
+// DecodeParams decodes params that are apart from the body and have the given size. They share
+// memory with data.
+func DecodeParams(key, data []byte, size int) (json.RawMessage, error) {
+	content, rest, err := block(key, data)
+	if err != nil || len(rest) > 0 || len(content) != size {
+		return nil, ErrDamaged
+	}
+	return content, nil
+}
+
+// BodyParams returns the params in the body of a record. Its arguments are those of DecodeRecord
+// and the head. The params share memory with data.
+func BodyParams(key, data []byte, r *task.Record, payload func() []byte) (json.RawMessage, error) {
+	data, err := bodyOf(key, data, r, payload)
+	if err != nil {
+		return nil, err
+	}
+	body, _, err := block(key, data)
+	p := parser{rest: body}
+	params := p.cut(p.uint())
+	if err != nil || p.failed {
+		return nil, ErrDamaged
+	}
+	return params, nil
+}
+
+// DecodeBody decodes the block of the payloads of a record into r, which holds the head. It sets
+// Params to nil if they are apart from the body. The record does not share memory with data.
 func DecodeBody(key, data []byte, r *task.Record) error {
 	body, rest, err := block(key, data)
 	if err != nil || len(rest) > 0 {
@@ -362,11 +430,11 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 	return p.end()
 }
 
-func decodeHead(key, head []byte) (r task.Record, err error) {
+func decodeHead(key, head []byte) (r task.Record, params int, err error) {
 	p := parser{rest: head}
 	format := p.byte()
-	if format < formatPlain || format > formatUndo {
-		return r, ErrDamaged
+	if format < formatPlain || format > formatParams {
+		return r, 0, ErrDamaged
 	}
 	flags := p.byte()
 	r = task.Record{
@@ -419,14 +487,16 @@ func decodeHead(key, head []byte) (r task.Record, err error) {
 		r.Phase, r.Lost = task.Phase(p.byte()), p.texts()
 		p.failed = p.failed || r.Phase > task.PhaseDoomed
 	}
-	if format >= formatUndo {
-		if r.Durable == nil {
-			return r, ErrDamaged
-		}
-		r.Durable.Undos, r.Durable.Undo, r.Durable.UndoSince = int(p.uint()), task.Undo(p.byte()), p.time()
-		p.failed = p.failed || r.Durable.Undos < 0 || r.Durable.Undo > task.UndoExpired || !Undoes(&r)
+	if d := r.Durable; format >= formatUndo && d != nil {
+		d.Undos, d.Undo, d.UndoSince = int(p.uint()), task.Undo(p.byte()), p.time()
+		p.failed = p.failed || d.Undos < 0 || d.Undo > task.UndoExpired
 	}
-	return r, p.end()
+	p.failed = p.failed || format == formatUndo && !Undoes(&r)
+	if format >= formatParams {
+		params = int(p.uint())
+		p.failed = p.failed || params <= maxBodyParams || params > math.MaxInt32
+	}
+	return r, params, p.end()
 }
 
 // parser reads the values that the append functions wrote. After a failure it returns zero values.

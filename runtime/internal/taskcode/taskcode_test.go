@@ -1,12 +1,14 @@
 package taskcode
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/task"
@@ -21,14 +23,14 @@ func FuzzDecode(f *testing.F) {
 		Params: json.RawMessage(`{}`), InputRequests: []task.InputRequest{{Number: 1, Method: "q", Params: json.RawMessage(`{}`)}},
 	}
 	key := seqKey(7)
-	encode := func(r *task.Record) (value, payload []byte) {
+	encode := func(r *task.Record) (value, payload, params []byte) {
 		if Recorded(r.Durable) == 0 {
-			return EncodeRecord(key, r), nil
+			return EncodeRecord(key, r), nil, EncodeParams(key, r.Params)
 		}
-		return AppendHead(nil, key, r), AppendBody(nil, key, r)
+		return AppendHead(nil, key, r), AppendBody(nil, key, r), EncodeParams(key, r.Params)
 	}
-	decode := func(value, payload []byte) (task.Record, error) {
-		return DecodeRecord(key, value, func() []byte { return payload })
+	decode := func(value, payload, params []byte) (task.Record, error) {
+		return DecodeRecord(key, value, func() []byte { return payload }, func() []byte { return params })
 	}
 	durable := r
 	durable.Durable = &task.Durable{Version: "v", LastInput: 1, Parked: true, Wake: at, Recorded: 2, RecordedBytes: 3}
@@ -38,12 +40,27 @@ func FuzzDecode(f *testing.F) {
 	labelled.Labels = []string{"gpu", "region=eu"}
 	undoing := labelled
 	undoing.Durable = &task.Durable{Version: "v", Recorded: 2, Undos: 1, Undo: task.UndoExpired, UndoSince: at}
-	for _, r := range []*task.Record{&r, &durable, &unrecorded, &labelled, &undoing, {}} {
-		value, payload := encode(r)
+	apart := r
+	apart.Params = bytes.Repeat([]byte("p"), maxBodyParams+1)
+	recorded := undoing
+	recorded.Params = apart.Params
+	for _, r := range []*task.Record{&r, &durable, &unrecorded, &labelled, &undoing, &apart, &recorded, {}} {
+		value, payload, params := encode(r)
 		f.Add(value)
 		f.Add(payload)
-		if got, err := decode(value, payload); err != nil || got.ID != r.ID {
+		if got, err := decode(value, payload, params); err != nil || !cmp.Equal(*r, got, cmpopts.IgnoreFields(task.Record{}, "Seq")) {
 			f.Errorf("decoded %+v, %v", got, err)
+		}
+		if !ParamsApart(r) {
+			continue
+		}
+		if value[blockHead] != formatParams {
+			f.Errorf("format %d", value[blockHead])
+		}
+		for _, other := range [][]byte{nil, params[:len(params)-1], EncodeParams(key, r.Params[1:]), EncodeParams(seqKey(8), r.Params)} {
+			if _, err := decode(value, payload, other); err == nil {
+				f.Error("decoded with damaged params")
+			}
 		}
 	}
 	entry := task.Entry{Kind: 1, Key: "k", Occurrence: 2, Result: json.RawMessage(`{}`), Failed: true}
@@ -54,18 +71,18 @@ func FuzzDecode(f *testing.F) {
 		block := func(content []byte) []byte {
 			return appendBlock(nil, key, func(b []byte) []byte { return append(b, content...) })
 		}
-		decode(data, data)
-		decode(append(block(head), block(data)...), nil)
-		decode(append(block(append([]byte{formatLabels}, data...)), block(data)...), nil)
-		decode(block(head), block(data))
+		decode(data, data, data)
+		decode(append(block(head), block(data)...), nil, nil)
+		decode(append(block(append([]byte{formatLabels}, data...)), block(data)...), nil, nil)
+		decode(block(head), block(data), block(data))
 		if e, err := DecodeEntry(key, block(data)); err == nil {
 			if again, err := DecodeEntry(key, EncodeEntry(key, &e)); err != nil || !cmp.Equal(e, again) {
 				t.Fatalf("entry %+v became %+v, %v", e, again, err)
 			}
 		}
-		got, err := decode(append(block(data), block(nil)...), nil)
+		got, err := decode(append(block(data), block(nil)...), nil, nil)
 		if err != nil {
-			got, err = decode(block(data), block(data))
+			got, err = decode(block(data), block(data), block(data))
 		}
 		if err != nil {
 			return
@@ -79,10 +96,10 @@ func FuzzDecode(f *testing.F) {
 
 func TestDecodeRefusesRecordOfAnotherKey(t *testing.T) {
 	value := EncodeRecord(seqKey(1), &task.Record{ID: "a"})
-	if _, err := DecodeRecord(seqKey(1), value, nil); err != nil {
+	if _, err := DecodeRecord(seqKey(1), value, nil, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := DecodeRecord(seqKey(2), value, nil); err == nil {
+	if _, err := DecodeRecord(seqKey(2), value, nil, nil); err == nil {
 		t.Error("the record of another key was accepted")
 	}
 }

@@ -6,7 +6,8 @@
 // not delayed to wait for others.
 //
 // A write that adds entries to the journal of a task writes these entries and the small part of the
-// record, whatever the length of the journal and the size of the payloads.
+// record, whatever the length of the journal and the size of the payloads. Params of more than 16 KB
+// are written when the task is created, and by no change of it.
 //
 // # Damage
 //
@@ -234,7 +235,7 @@ func openDB(path string, timeout time.Duration) (*bbolt.DB, error) {
 }
 
 // The buckets. The key of a task is its Seq, so that new and running tasks, which are written most
-// often, are adjacent. The buckets ids, owners and expiry are indexes. The last two are created
+// often, are adjacent. The buckets ids, owners and expiry are indexes. The others are created
 // with the first task that needs them: files of earlier versions do not have them.
 var (
 	tasksBucket  = []byte("tasks")  // Seq to record, or to its head if the body is in payloads
@@ -244,6 +245,7 @@ var (
 
 	payloadsBucket = []byte("payloads") // Seq to the body of a record whose journal has entries
 	entriesBucket  = []byte("entries")  // Seq and number from 0 to an entry of a journal
+	paramsBucket   = []byte("params")   // Seq to the params of a record if they are large
 
 	bucketNames = [][]byte{tasksBucket, idsBucket, ownersBucket, expiryBucket}
 )
@@ -330,12 +332,7 @@ func (b buckets) record(id string) (task.Record, error) {
 	if err != nil {
 		return task.Record{}, err
 	}
-	r, err := taskcode.DecodeRecord(key, value, func() []byte {
-		if payloads := b.tasks.Tx().Bucket(payloadsBucket); payloads != nil {
-			return payloads.Get(key)
-		}
-		return nil
-	})
+	r, err := taskcode.DecodeRecord(key, value, b.valueOf(payloadsBucket, key), b.valueOf(paramsBucket, key))
 	if err == nil && r.ID != id {
 		err = taskcode.ErrDamaged
 	}
@@ -343,6 +340,16 @@ func (b buckets) record(id string) (task.Record, error) {
 		return task.Record{}, corrupt(key, err)
 	}
 	return r, nil
+}
+
+// valueOf returns a function that returns the value of a key in a bucket that may not exist.
+func (b buckets) valueOf(bucket, key []byte) func() []byte {
+	return func() []byte {
+		if b := b.tasks.Tx().Bucket(bucket); b != nil {
+			return b.Get(key)
+		}
+		return nil
+	}
 }
 
 // brief returns the brief of the task with a key.

@@ -1,10 +1,13 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/taskcode"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -121,5 +125,85 @@ func TestFreePagesCostNothing(t *testing.T) {
 	after := update()
 	if free := s.db.Stats().FreePageN; free < tasks || after > before {
 		t.Errorf("with %d free pages, ten updates write %d bytes, and %d before", free, after, before)
+	}
+}
+
+// Large params are written when a task is created, and by no change of it.
+func TestChangesDoNotWriteParams(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks")
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.Close() }()
+	written := func(f func(r task.Record) (task.Record, error), r task.Record) (task.Record, int64) {
+		t.Helper()
+		before := s.db.Stats()
+		r, err := f(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := s.db.Stats()
+		return r, after.TxStats.GetPageAlloc() - before.TxStats.GetPageAlloc()
+	}
+	create := func(r task.Record) (task.Record, error) { return s.Create(t.Context(), r) }
+	update := func(r task.Record) (task.Record, error) { return s.Update(t.Context(), r) }
+	at := time.UnixMicro(0).UTC()
+	params := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	r, n := written(create, task.Record{ID: "a", Status: mcp.TaskStatusWorking, TTL: time.Hour, Created: at, Updated: at, Params: params, Durable: &task.Durable{Version: "v"}})
+	if n < 1<<20 {
+		t.Fatalf("the creation has written %d bytes", n)
+	}
+	const most = 64 << 10
+	changes := func() {
+		t.Helper()
+		for n := range 6 {
+			switch n % 3 {
+			case 0:
+				r.Durable = &task.Durable{Version: "v", Recorded: taskcode.Recorded(r.Durable) + 1, Entries: []task.Entry{{Kind: 2, Key: fmt.Sprint(n)}}}
+			case 1:
+				r.InputRequests = []task.InputRequest{{Number: uint64(n), Method: mcp.MethodRootsList}}
+			case 2:
+				r.Progress = new(float64(n))
+			}
+			var size int64
+			if r, size = written(update, r); size > most {
+				t.Errorf("change %d has written %d bytes", n, size)
+			}
+		}
+	}
+	changes()
+	// Another process changes the record.
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = s.Get(t.Context(), "a"); err != nil || !bytes.Equal(r.Params, params) {
+		t.Fatalf("%d bytes of params, %v", len(r.Params), err)
+	}
+	changes()
+	keys := func() (n int) {
+		err := s.view(func(b buckets) error {
+			n = b.tasks.Tx().Bucket(paramsBucket).Stats().KeyN
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := keys(); n != 1 {
+		t.Errorf("%d params are stored", n)
+	}
+	r.Status, r.Params, r.Durable = mcp.TaskStatusCompleted, nil, nil
+	if r, _ = written(update, r); r.Params != nil || keys() != 0 {
+		t.Errorf("%d bytes of params, %d are stored", len(r.Params), keys())
+	}
+	// A task that expires.
+	written(create, task.Record{ID: "b", Status: mcp.TaskStatusWorking, TTL: time.Hour, Created: at, Updated: at, Params: params})
+	if _, _, err := s.Sweep(t.Context(), at.Add(time.Hour), 10); err != nil || keys() != 0 {
+		t.Errorf("%d params are stored after a sweep, %v", keys(), err)
 	}
 }

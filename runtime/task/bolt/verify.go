@@ -12,10 +12,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// verify checks the whole file except the payloads and the contents of journals: its length, the
+// verify checks the whole file except the payloads, the params and the contents of journals: its length, the
 // head of each record, and that the indexes match the records. It reads each bucket once, in order.
 // To compare an index with the records, it sums the hashes of all its keys and values: the sums
-// differ if one is missing, changed or superfluous. The keys of payloads and of journals are
+// differ if one is missing, changed or superfluous. The keys of payloads, params and journals are
 // checked in the same way.
 func verify(db *bbolt.DB, path string) error {
 	info, err := os.Stat(path)
@@ -31,9 +31,9 @@ func verify(db *bbolt.DB, path string) error {
 }
 
 func (b buckets) verify() error {
-	var ids, owners, expiry, payloads, entries sum
+	var ids, owners, expiry, payloads, params, entries sum
 	err := each(b.tasks, 8, func(k, v []byte) error {
-		r, err := taskcode.DecodeBrief(k, v)
+		r, apart, err := taskcode.DecodeHead(k, v)
 		if err != nil {
 			return corrupt(k, err)
 		}
@@ -44,6 +44,9 @@ func (b buckets) verify() error {
 		owners.add(ownerKey(r.Owner, r.Seq), nil)
 		if r.TTL != 0 {
 			expiry.add(expiryKey(r.Expires(), r.Seq), nil)
+		}
+		if apart > 0 {
+			params.add(k, nil)
 		}
 		for n := range taskcode.Recorded(r.Durable) {
 			if n == 0 {
@@ -65,7 +68,8 @@ func (b buckets) verify() error {
 		want   sum
 	}{
 		{"ids", b.ids, 0, true, ids}, {"owners", b.owners, 24, true, owners}, {"expiry", b.expiry, 16, true, expiry},
-		{"payloads", tx.Bucket(payloadsBucket), 8, false, payloads}, {"entries", tx.Bucket(entriesBucket), 12, false, entries},
+		{"payloads", tx.Bucket(payloadsBucket), 8, false, payloads},
+		{"params", tx.Bucket(paramsBucket), 8, false, params}, {"entries", tx.Bucket(entriesBucket), 12, false, entries},
 	} {
 		var got sum
 		if index.bucket != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -238,7 +239,7 @@ func (b buckets) create(r *task.Record) error {
 	}
 	r.Seq, r.Revision = seq, 1
 	key := seqKey(seq)
-	if err := b.put(key, nil, r); err != nil {
+	if err := b.put(key, replaced{}, r); err != nil {
 		return err
 	}
 	if err := b.ids.Put(id, key); err != nil {
@@ -263,7 +264,7 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 		} else if err != nil {
 			return err
 		}
-		old, err := taskcode.DecodeBrief(key, value)
+		old, params, err := taskcode.DecodeHead(key, value)
 		if err != nil {
 			return corrupt(key, err)
 		}
@@ -271,9 +272,12 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 			return refusal{task.ErrConflict}
 		}
 		stored = r
-		stored.Owner, stored.Seq, stored.Created, stored.TTL = old.Owner, old.Seq, old.Created, old.TTL
+		stored.Owner, stored.Seq, stored.Created, stored.TTL, stored.Token = old.Owner, old.Seq, old.Created, old.TTL, old.Token
 		stored.Revision++
-		return b.put(bytes.Clone(key), old.Durable, &stored)
+		if stored.Params, err = b.keptParams(key, value, &old, params, r.Params); err != nil {
+			return corrupt(key, err)
+		}
+		return b.put(bytes.Clone(key), replaced{old.Durable, params}, &stored)
 	}, func() {
 		s.cache.put(&stored)
 		s.hub.Publish(&stored)
@@ -284,13 +288,39 @@ func (s *Store) Update(ctx context.Context, r task.Record) (task.Record, error) 
 	return stored, nil
 }
 
-// put writes a record and adds its entries to the journal. It removes the entries from the record.
-// Before is the Durable of the record that it replaces, or nil.
-func (b buckets) put(key []byte, before *task.Durable, r *task.Record) error {
-	if taskcode.Recorded(r.Durable) == 0 && (r.Durable == nil || len(r.Durable.Entries) == 0) {
-		return errors.Join(b.tasks.Put(key, taskcode.EncodeRecord(key, r)), b.dropJournal(key, before))
+// keptParams returns the params that an update to a record with the given params leaves. Value is
+// the encoded record, old its head, and size that of its params if they are apart. To compare the
+// params costs less than to decode or to write them.
+func (b buckets) keptParams(key, value []byte, old *task.Record, size int, params json.RawMessage) (json.RawMessage, error) {
+	if len(params) == 0 {
+		return nil, nil
 	}
-	d, earlier := *r.Durable, taskcode.Recorded(before)
+	var present json.RawMessage
+	var err error
+	if size > 0 {
+		present, err = taskcode.DecodeParams(key, b.valueOf(paramsBucket, key)(), size)
+	} else {
+		present, err = taskcode.BodyParams(key, value, old, b.valueOf(payloadsBucket, key))
+	}
+	if err != nil || bytes.Equal(present, params) {
+		return params, err
+	}
+	return append(json.RawMessage(nil), present...), nil // nil if there are none
+}
+
+// replaced says what the record that a write replaces has outside of the bucket of tasks. It is zero
+// if the write creates the record.
+type replaced struct {
+	durable *task.Durable
+	params  int // size of its params if they are apart
+}
+
+// put writes a record and adds its entries to the journal. It removes the entries from the record.
+func (b buckets) put(key []byte, before replaced, r *task.Record) error {
+	if taskcode.Recorded(r.Durable) == 0 && (r.Durable == nil || len(r.Durable.Entries) == 0) {
+		return errors.Join(b.putParams(key, before.params, r), b.tasks.Put(key, taskcode.EncodeRecord(key, r)), b.dropJournal(key, before.durable))
+	}
+	d, earlier := *r.Durable, taskcode.Recorded(before.durable)
 	added := d.Entries
 	stay := d.Recorded - len(added)
 	if stay < 0 || stay > earlier || d.Recorded > taskcode.MaxEntries {
@@ -298,6 +328,9 @@ func (b buckets) put(key []byte, before *task.Durable, r *task.Record) error {
 	}
 	d.Entries = nil
 	r.Durable = &d
+	if err := b.putParams(key, before.params, r); err != nil {
+		return err
+	}
 	entries, err := b.tasks.Tx().CreateBucketIfNotExists(entriesBucket)
 	if err != nil {
 		return err
@@ -317,13 +350,41 @@ func (b buckets) put(key []byte, before *task.Durable, r *task.Record) error {
 			return err
 		}
 	}
-	body := make([]byte, 0, 64+len(r.Params)+len(r.Result)+len(r.Error))
+	body := make([]byte, 0, 64+len(r.Result)+len(r.Error))
 	if body = taskcode.AppendBody(body, key, r); !bytes.Equal(body, payloads.Get(key)) {
 		if err := payloads.Put(key, body); err != nil {
 			return err
 		}
 	}
 	return b.tasks.Put(key, taskcode.AppendHead(make([]byte, 0, 256+len(r.StatusMessage)), key, r))
+}
+
+// putParams writes the params of a record if they are apart and were not before, or removes them.
+// Before is their size in the record that is replaced, or 0.
+func (b buckets) putParams(key []byte, before int, r *task.Record) error {
+	switch apart := taskcode.ParamsApart(r); {
+	case apart && before == 0:
+		params, err := b.tasks.Tx().CreateBucketIfNotExists(paramsBucket)
+		if err != nil {
+			return err
+		}
+		return params.Put(key, taskcode.EncodeParams(key, r.Params))
+	case !apart && before > 0:
+		return b.dropParams(key, before)
+	}
+	return nil
+}
+
+// dropParams removes the params of a record if their size is not 0.
+func (b buckets) dropParams(key []byte, size int) error {
+	if size == 0 {
+		return nil
+	}
+	params := b.tasks.Tx().Bucket(paramsBucket)
+	if params == nil {
+		return corrupt(key, taskcode.ErrDamaged)
+	}
+	return params.Delete(key)
 }
 
 // dropJournal removes the payloads and the entries of a record with the given Durable, which may be
@@ -403,15 +464,15 @@ func (b buckets) sweep(now time.Time, limit int) (dropped []task.Record, next ti
 		}
 		first = bytes.Clone(first)
 		key := first[8:]
-		r, err := b.brief(key)
+		r, params, err := taskcode.DecodeHead(key, b.tasks.Get(key))
 		if err != nil {
-			return nil, next, err
+			return nil, next, corrupt(key, err)
 		}
 		if r.Retained(now) {
 			retained = first
 			continue
 		}
-		err = errors.Join(b.expiry.Delete(first), b.tasks.Delete(key), b.ids.Delete([]byte(r.ID)), b.owners.Delete(ownerKey(r.Owner, r.Seq)), b.dropJournal(key, r.Durable))
+		err = errors.Join(b.expiry.Delete(first), b.tasks.Delete(key), b.ids.Delete([]byte(r.ID)), b.owners.Delete(ownerKey(r.Owner, r.Seq)), b.dropJournal(key, r.Durable), b.dropParams(key, params))
 		if err != nil {
 			return nil, next, err
 		}

@@ -43,7 +43,7 @@
 // free, so that the tasks that exist can end. [Store.Sweep] needs no space. These are the subjects:
 //
 //	TASKS.n.r.ID             record of a task, with its small payloads and the last entries of its journal
-//	TASKS.n.p.ID.BLOB.i      part i of larger payloads, or of earlier entries
+//	TASKS.n.p.ID.BLOB.i      part i of large params, of other large payloads, or of earlier entries
 //	TASKS.n.h.MEMBER.ID      one message for each unfinished task; MEMBER is "=" if it has no holder
 //	TASKS.n.o.OWNER          one message for each task of an owner; its sequence is the Seq of the record
 //	TASKS.n.d.SHIFT.PERIOD   one message for each task that expires in a period
@@ -52,7 +52,8 @@
 // ID is the id of the task, encoded if it contains other characters than letters, digits, "-" and
 // "_". OWNER is a digest of the owner. The first three subjects are in TASKS-n, where n is a hash
 // of the id; the next two are in TASKS-n-index, where n is a hash of the owner. Records and parts
-// are written in one atomic batch. Once a record has 4 KB of entries, they move to a part. So an
+// are written in one atomic batch. Params of more than 16 KB are in parts of their own, which no
+// change of the task writes again. Once a record has 4 KB of entries, they move to a part. So an
 // entry is written a few times at most, independent of the length of the journal, and a step of the
 // work usually publishes one message.
 //

@@ -376,7 +376,7 @@ func TestLargePayloads(t *testing.T) {
 	second := open(t, c.JetStream(t), same(first))
 	large := func(n int) json.RawMessage { return fmt.Appendf(nil, `{"n":%d,"text":"%0*d"}`, n, 100_000, n) }
 	r := record("a")
-	r.Params = large(0)
+	r.Params, r.Result = large(-1), large(0)
 	r.Durable = &task.Durable{Version: "v"}
 	r = create(t, first, r)
 	var want []task.Entry
@@ -386,11 +386,11 @@ func TestLargePayloads(t *testing.T) {
 		group.Go(func() {
 			for {
 				got, err := second.Get(t.Context(), "a")
-				var params struct{ N int }
+				var result struct{ N int }
 				if err == nil {
-					err = json.Unmarshal(got.Params, &params)
+					err = json.Unmarshal(got.Result, &result)
 				}
-				if err == nil && string(got.Params) != string(large(params.N)) {
+				if err == nil && (string(got.Result) != string(large(result.N)) || string(got.Params) != string(large(-1))) {
 					err = errors.New("mixed parts")
 				}
 				if entries, err := second.Journal(t.Context(), "a"); err != nil || len(entries) < got.Durable.Recorded {
@@ -412,7 +412,7 @@ func TestLargePayloads(t *testing.T) {
 	for n := range 10 {
 		added := []task.Entry{{Kind: 1, Key: fmt.Sprint(n), Occurrence: 1, Result: large(n)}}
 		want = append(want, added...)
-		r.Params = large(n / 2)
+		r.Result = large(n / 2)
 		r.Durable = &task.Durable{Version: "v", Recorded: n + 1, Entries: added}
 		r = update(t, first, r)
 	}
@@ -425,7 +425,7 @@ func TestLargePayloads(t *testing.T) {
 		t.Errorf("journal of %d entries, %v", len(got), err)
 	}
 	// The parts are removed with their record.
-	r.Params, r.Durable = nil, nil
+	r.Params, r.Result, r.Durable = nil, nil, nil
 	update(t, first, r)
 	if n := parts(t, c, first); n != 0 {
 		t.Errorf("%d parts remain", n)

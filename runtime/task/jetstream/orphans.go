@@ -114,7 +114,7 @@ func (s *Store) removeOrphanParts(ctx context.Context, partition int) (removed i
 			if err != nil {
 				return removed, err
 			}
-			if used := []string{hex.EncodeToString(r.body.generation[:]), hex.EncodeToString(r.journal.generation[:])}; slices.Contains(used, generation) {
+			if slices.ContainsFunc(r.blobs(), func(b *blob) bool { return hex.EncodeToString(b.generation[:]) == generation }) {
 				continue
 			}
 		}

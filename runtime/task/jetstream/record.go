@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -24,10 +25,13 @@ import (
 // Sizes of the contents of a record message. Larger contents are in parts.
 const (
 	maxInlineBody = 16 << 10 // bytes of payloads
-	maxTail       = 4 << 10  // bytes of entries
-	maxPart       = 128 << 10
-	maxBatch      = 1000 // messages that are published at once; a limit of the server
-	maxParts      = 900  // parts that one write adds
+	// maxInlineParams are the bytes of params that stay in the message while the other payloads are
+	// in parts; see also taskcode.ParamsApart.
+	maxInlineParams = 4 << 10
+	maxTail         = 4 << 10 // bytes of entries
+	maxPart         = 128 << 10
+	maxBatch        = 1000 // messages that are published at once; a limit of the server
+	maxParts        = 900  // parts that one write adds
 )
 
 // maxID is the maximum length of an id in bytes.
@@ -70,10 +74,25 @@ type stored struct {
 	body   blob     // the payloads, if they are in parts
 	digest [16]byte // of the payloads, if they are in parts
 
+	// The params are in the record or in parts, and then no other payload is in the same parts. In
+	// records of earlier versions, they may be in body.
+	params       blob
+	paramsDigest [16]byte // zero if the params are in body
+
 	// The journal consists of the entries in parts, followed by those of tail.
 	journal blob
 	flushed int // number of entries in parts
 	tail    []task.Entry
+}
+
+// blobs returns the blobs that have parts.
+func (s *stored) blobs() (list []*blob) {
+	for _, b := range []*blob{&s.body, &s.params, &s.journal} {
+		if b.parts > 0 {
+			list = append(list, b)
+		}
+	}
+	return list
 }
 
 // writeID is random. It identifies a write of a record.
@@ -107,10 +126,23 @@ const (
 	formatLabels = 3 // the head has labels
 	formatPhase  = 4 // the head has a phase; see taskcode.Phased
 	formatUndo   = 5 // the head says that the work must undo something; see taskcode.Undoes
+	formatParams = 6 // the params follow after body; they are not part of it
 )
 
 // recordKey returns the key of a record for package taskcode.
 func recordKey(r *task.Record) []byte { return binary.BigEndian.AppendUint64(nil, r.Seq) }
+
+// digestOf returns a digest of payloads that are not empty.
+func digestOf(payload []byte) (digest [16]byte) {
+	sum := sha256.Sum256(payload)
+	copy(digest[:], sum[:])
+	return digest
+}
+
+// paramsApart reports whether the params are in parts, or in the message beside a body in parts.
+func (s *stored) paramsApart() bool {
+	return s.params.parts > 0 || s.body.parts > 0 && len(s.record.Params) > 0
+}
 
 // encode returns the data of the message. Body is the encoded payloads.
 func (s *stored) encode(subject string, body []byte) []byte {
@@ -118,6 +150,8 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	head := taskcode.AppendHead(nil, key, &s.record)
 	b := make([]byte, 4, 128+len(head)+len(body)+maxTail)
 	switch {
+	case s.paramsApart():
+		b = append(b, formatParams)
 	case taskcode.Undoes(&s.record):
 		b = append(b, formatUndo)
 	case taskcode.Phased(&s.record):
@@ -136,6 +170,13 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	b = s.body.append(b)
 	if s.body.parts > 0 {
 		b = append(b, s.digest[:]...)
+	}
+	if s.paramsApart() {
+		if b = s.params.append(b); s.params.parts > 0 {
+			b = append(b, s.paramsDigest[:]...)
+		} else {
+			b = appendBytes(b, s.record.Params)
+		}
 	}
 	b = s.journal.append(b)
 	b = binary.AppendUvarint(b, uint64(s.flushed))
@@ -195,8 +236,8 @@ func decode(m *message) (*stored, error) {
 	}
 	p := parser{rest: m.Data[4:]}
 	version := p.cut(1)[0]
-	if version < 1 || version > formatUndo {
-		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatUndo)
+	if version < 1 || version > formatParams {
+		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatParams)
 	}
 	s := &stored{seq: m.Seq}
 	copy(s.write[:], p.cut(8))
@@ -207,6 +248,14 @@ func decode(m *message) (*stored, error) {
 	seq := p.uint()
 	if s.body = p.blob(); s.body.parts > 0 {
 		copy(s.digest[:], p.cut(16))
+	}
+	var params json.RawMessage
+	if version >= formatParams {
+		if s.params = p.blob(); s.params.parts > 0 {
+			copy(s.paramsDigest[:], p.cut(16))
+		} else {
+			params = bytes.Clone(p.cut(p.uint()))
+		}
 	}
 	s.journal = p.blob()
 	s.flushed = int(p.uint())
@@ -230,6 +279,12 @@ func decode(m *message) (*stored, error) {
 		if err := taskcode.DecodeBody(key, body, &s.record); err != nil {
 			return nil, corrupt(m, err)
 		}
+	}
+	if len(params) > 0 {
+		s.record.Params = params
+	}
+	if len(s.record.Params) > 0 {
+		s.paramsDigest = digestOf(s.record.Params)
 	}
 	if s.tail, err = decodeEntries(p.rest); err != nil {
 		return nil, corrupt(m, err)
@@ -386,15 +441,32 @@ func (s *Store) prepare(before *stored, r task.Record, held uint64, journal func
 			q.Key, q.Occurrence, q.Branch, q.Position, q.Deadline = "", 0, "", 0, time.Time{}
 		}
 	}
+	if len(r.Params) > 0 {
+		next.paramsDigest = digestOf(r.Params)
+	}
+	inline := min(maxInlineBody, s.part)
 	body := taskcode.AppendBody(nil, recordKey(&next.record), &next.record)
-	if len(body) > min(maxInlineBody, s.part) {
-		digest := sha256.Sum256(body)
-		if before.body.parts > 0 && bytes.Equal(before.digest[:], digest[:16]) {
+	rest := next.record
+	rest.Params = nil
+	if taskcode.ParamsApart(&r) || len(body) > inline && len(r.Params) > maxInlineParams {
+		if before.params.parts > 0 && before.paramsDigest == next.paramsDigest {
+			next.params = before.params
+		} else {
+			c.added = append(c.added, next.params.extend(at.prefix, at.token, s.part, r.Params)...)
+		}
+		body = taskcode.AppendBody(nil, recordKey(&rest), &rest)
+	}
+	if before.params.parts > 0 && before.params.generation != next.params.generation {
+		c.dropped = append(c.dropped, before.params.subjects(at.prefix, at.token)...)
+	}
+	if len(body) > inline {
+		body = taskcode.AppendBody(nil, recordKey(&rest), &rest)
+		next.digest = digestOf(body)
+		if before.body.parts > 0 && before.digest == next.digest {
 			next.body = before.body
 		} else {
 			c.added = append(c.added, next.body.extend(at.prefix, at.token, s.part, body)...)
 		}
-		copy(next.digest[:], digest[:])
 	}
 	if before.body.parts > 0 && before.body.generation != next.body.generation {
 		c.dropped = append(c.dropped, before.body.subjects(at.prefix, at.token)...)

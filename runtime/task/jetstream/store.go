@@ -277,20 +277,38 @@ func (s *Store) get(ctx context.Context, id string) (*stored, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r.body.parts == 0 {
-			return r, nil
-		}
-		body, err := s.readBlob(ctx, id, &r.body)
+		err = s.readPayloads(ctx, r)
 		if err == nil {
-			if err := taskcode.DecodeBody(recordKey(&r.record), body, &r.record); err != nil {
-				return nil, fmt.Errorf("%w: payloads of task %q: %w", task.ErrCorrupt, id, err)
-			}
 			return r, nil
 		}
 		if !errors.Is(err, errReplaced) || n == maxRereads {
 			return nil, err
 		}
 	}
+}
+
+// readPayloads reads the payloads of a record that are in parts.
+func (s *Store) readPayloads(ctx context.Context, r *stored) error {
+	params := r.record.Params
+	if r.body.parts > 0 {
+		body, err := s.readBlob(ctx, r.record.ID, &r.body)
+		if err != nil {
+			return err
+		}
+		if err := taskcode.DecodeBody(recordKey(&r.record), body, &r.record); err != nil {
+			return fmt.Errorf("%w: payloads of task %q: %w", task.ErrCorrupt, r.record.ID, err)
+		}
+	}
+	if r.params.parts > 0 {
+		var err error
+		if params, err = s.readBlob(ctx, r.record.ID, &r.params); err != nil {
+			return err
+		}
+	}
+	if len(params) > 0 {
+		r.record.Params = params
+	}
+	return nil
 }
 
 // errReplaced reports that a part does not exist. Its record was changed, or is damaged.
@@ -422,11 +440,20 @@ func (s *Store) Update(ctx context.Context, r task.Record) (updated task.Record,
 				return task.Record{}, err
 			}
 		}
+		params := r.Params
+		if len(params) > 0 && digestOf(params) != present.paramsDigest {
+			// They are other ones, or those of the record are in a body of an earlier version.
+			if present, err = s.get(ctx, r.ID); err != nil {
+				return task.Record{}, err
+			}
+			params = present.record.Params
+		}
 		if present.record.Revision != r.Revision {
 			return task.Record{}, task.ErrConflict
 		}
-		next := r
-		next.Owner, next.Seq, next.Created, next.TTL = present.record.Owner, present.record.Seq, present.record.Created, present.record.TTL
+		next, old := r, &present.record
+		next.Owner, next.Seq, next.Created, next.TTL, next.Token = old.Owner, old.Seq, old.Created, old.TTL, old.Token
+		next.Params = params
 		next.Revision++
 		held, err := s.hold(ctx, present, &next)
 		if err != nil {

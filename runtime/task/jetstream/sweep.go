@@ -192,7 +192,10 @@ func (s *Store) drop(ctx context.Context, d *due, now time.Time) (*task.Record, 
 		}
 		s.cache.drop(d.id)
 		s.dropped(d.id)
-		parts := append(r.body.subjects(at.prefix, at.token), r.journal.subjects(at.prefix, at.token)...)
+		var parts []string
+		for _, b := range r.blobs() {
+			parts = append(parts, b.subjects(at.prefix, at.token)...)
+		}
 		for subjects := range slices.Chunk(parts, maxBatch) {
 			s.removeParts(ctx, subjects)
 		}

@@ -169,7 +169,10 @@ func (s *Store) swap(r *task.Record) error {
 	if err := s.record(r, e.Durable); err != nil {
 		return err
 	}
-	r.ID, r.Owner, r.Seq, r.Created, r.TTL = e.ID, e.Owner, e.Seq, e.Created, e.TTL
+	r.ID, r.Owner, r.Seq, r.Created, r.TTL, r.Token = e.ID, e.Owner, e.Seq, e.Created, e.TTL, e.Token
+	if len(r.Params) > 0 {
+		r.Params = e.Params
+	}
 	r.Revision++
 	s.release(e)
 	e.Record = *r

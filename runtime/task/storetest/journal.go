@@ -105,7 +105,7 @@ func payloadsStay(t *testing.T, s task.Store) {
 		want.Revision++
 		equal(t, "read", want, get(t, s, "a"))
 		if n == 10 {
-			r.Params = json.RawMessage(`{"other":1}`)
+			r.Result = json.RawMessage(`{"other":1}`)
 		}
 	}
 	checkJournal(t, s, "a", 20)
@@ -282,7 +282,7 @@ func interruptedEntries(t *testing.T, s task.Store) {
 		old := create(t, s, durable(id, id, 3))
 		changed := withEntries(old, entryList(3, 5))
 		if n%3 == 0 {
-			changed.Params = json.RawMessage(`{"new":1}`)
+			changed.Result = json.RawMessage(`{"new":1}`)
 		}
 		err := interrupt(t, n, func(ctx context.Context) error { _, err := s.Update(ctx, changed); return err })
 		got := afterPendingWrites(t, s, id)
@@ -306,7 +306,7 @@ func reopenJournals(t *testing.T, s task.Store, reopened func(task.Store) task.S
 		r := create(t, s, durable(fmt.Sprint(n), "o", n))
 		switch n % 3 {
 		case 1:
-			r.Params = json.RawMessage(`{"other":1}`)
+			r.Result = json.RawMessage(`{"other":1}`)
 			r = update(t, s, withEntries(r, entryList(n, n+1)))
 		case 2:
 			r.Status, r.Durable = mcp.TaskStatusCompleted, &task.Durable{Version: "v1"}

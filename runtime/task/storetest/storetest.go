@@ -7,6 +7,7 @@ package storetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,6 +70,7 @@ func Run(t *testing.T, subject Subject) {
 		{"ids are unique", uniqueIDs},
 		{"an update needs the current revision", updateConflicts},
 		{"an update keeps constant fields", constantFields},
+		{"an update keeps params or drops them", constantParams},
 		{"concurrent updates are serialised", concurrentUpdates},
 		{"missing tasks are not found", missingTasks},
 		{"tasks of an owner are listed in order and by page", listsInOrder},
@@ -296,13 +298,75 @@ func updateConflicts(t *testing.T, s task.Store) {
 func constantFields(t *testing.T, s task.Store) {
 	r := create(t, s, full("a", "o"))
 	other := r
-	other.Owner, other.Seq, other.Created, other.TTL = "p", 99, start.Add(time.Hour), 0
+	other.Owner, other.Seq, other.Created, other.TTL, other.Token = "p", 99, start.Add(time.Hour), 0, codec.StringScalar("other")
 	r.Revision = 2
 	equal(t, "updated", r, update(t, s, other))
 	equal(t, "read", r, get(t, s, "a"))
 	if list, err := s.List(t.Context(), "p", 0, 10); err != nil || len(list) != 0 {
 		t.Errorf("tasks of another owner: %v, %v", list, err)
 	}
+}
+
+func constantParams(t *testing.T, s task.Store) {
+	params := func(size int) json.RawMessage {
+		if size == 0 {
+			return nil
+		}
+		return json.RawMessage(fmt.Sprintf(`"%0*d"`, max(size-2, 0), size))
+	}
+	sizes := []int{0, 3, 6 << 10, 20 << 10, 300 << 10}
+	for _, size := range sizes {
+		for _, other := range sizes[1:] {
+			for _, large := range []int{0, 1, 15 << 10, 300 << 10} { // of another payload
+				id := fmt.Sprintf("%d %d %d", size, other, large)
+				r := durable(id, "o", 0)
+				r.Params, r.InputRequests[0].Params = params(size), params(large)
+				r = create(t, s, r)
+				check := func(what string, stored task.Record) {
+					t.Helper()
+					r.Revision++
+					want := abridged(r)
+					equal(t, id+": "+what, want, abridged(stored))
+					equal(t, id+": "+what+", read", want, abridged(get(t, s, id)))
+				}
+				same := r
+				r.StatusMessage = "same params"
+				same.StatusMessage, same.Params = r.StatusMessage, slices.Clone(r.Params)
+				check("same params", update(t, s, same))
+				replaced := r
+				r.StatusMessage = "other params"
+				replaced.StatusMessage, replaced.Params = r.StatusMessage, params(other-1)
+				check("other params", update(t, s, replaced))
+				recorded := withEntries(r, entryList(0, 2))
+				r = withoutEntries(recorded)
+				recorded.Params = params(other - 1)
+				check("an entry and other params", update(t, s, recorded))
+				r.Params = nil
+				check("no params", update(t, s, r))
+				restored := r
+				restored.Params = params(other)
+				check("params again", update(t, s, restored))
+			}
+		}
+	}
+	if dropped, _, err := s.Sweep(t.Context(), start.Add(time.Hour), 100); err != nil || len(dropped) != 80 {
+		t.Errorf("dropped %d tasks, %v", len(dropped), err)
+	}
+}
+
+// abridged returns a record with digests in place of long payloads, which cmp compares slowly.
+func abridged(r task.Record) task.Record {
+	short := func(text json.RawMessage) json.RawMessage {
+		if len(text) < 1000 {
+			return text
+		}
+		return fmt.Appendf(nil, "%d bytes, %x", len(text), sha256.Sum256(text))
+	}
+	r.Params, r.InputRequests = short(r.Params), slices.Clone(r.InputRequests)
+	for i := range r.InputRequests {
+		r.InputRequests[i].Params = short(r.InputRequests[i].Params)
+	}
+	return r
 }
 
 func concurrentUpdates(t *testing.T, s task.Store) {
