@@ -25,6 +25,7 @@ import (
 type client struct {
 	p         *Proxy
 	key       clientKey
+	principal string                       // who has opened the session, or makes the modern requests
 	session   *session.Session             // nil if requests are modern
 	params    *mcp.InitializeRequestParams // what modern requests say of the client; nil if there is a session
 	anonymous bool                         // several clients may send the modern requests
@@ -45,39 +46,94 @@ type client struct {
 	listeners     map[*listener]struct{}   // of modern requests
 	held          map[string]*heldCall     // by id
 	tasks         map[string]*link         // tasks of the client by id, created by upstreams
-	created       []string                 // ids of tasks of upstreams, the oldest first
+	known         map[taskKey]*knownTask   // tasks of upstreams that belong to the client
+	order         []taskKey                // of known, the oldest first
+	states        int                      // size of the states in known
 }
 
 // Limits of the state of a client. The oldest tasks are forgotten.
 const (
 	maxSubscriptions = server.DefaultMaxSubscriptions
 	maxTasks         = 10_000
+	maxTaskBytes     = 16 << 20 // of their states
 )
 
-// settle closes settled when all links have tried to connect, or after ConnectTimeout.
+// settle closes settled when all links have tried to connect, or after ConnectTimeout. It waits for
+// an upstream that was late for the latest client no longer than patience.
 func (c *client) settle() {
 	defer close(c.settled)
-	timer := time.NewTimer(c.p.cfg.ConnectTimeout)
-	defer timer.Stop()
+	began := time.Now()
 	for _, l := range c.links {
+		limit := c.p.cfg.ConnectTimeout
+		if l.known.late.Load() {
+			limit = min(limit, patience)
+		}
 		select {
 		case <-l.tried:
-		case <-timer.C:
-			return
+			continue
+		default:
+		}
+		select {
+		case <-l.tried:
+		case <-time.After(limit - time.Since(began)):
+			l.known.late.Store(true)
 		case <-c.ctx.Done():
 			return
 		}
 	}
 }
 
-// wait waits until settled is closed. It fails when ctx ends.
-func (c *client) wait(ctx context.Context) error {
+// wait waits until the upstreams that a request concerns have tried to connect, or until settled is
+// closed. It fails when ctx ends.
+func (c *client) wait(ctx context.Context, req *session.Request) error {
+	var tried <-chan struct{}
+	name, ok := "", false
+	switch req.Method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
+		name, ok = textOf(req.Params, "name")
+	case mcp.MethodCompletionComplete:
+		name, ok = textOf(req.Params, "ref", "name")
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
+		id, _ := textOf(req.Params, "taskId")
+		upstream, _, _ := strings.Cut(id, ":")
+		l := c.linkOf(upstream)
+		if l == nil {
+			return nil
+		}
+		tried = l.tried
+	}
+	if ok {
+		l := c.byPrefix(name)
+		if l == nil {
+			return nil // it is a feature of the server itself
+		}
+		tried = l.tried
+	}
 	select {
+	case <-tried:
+		return nil
 	case <-c.settled:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// linkOf returns the link to the upstream with a name, or nil.
+func (c *client) linkOf(name string) *link {
+	if i := slices.IndexFunc(c.links, func(l *link) bool { return l.up.Name == name }); i >= 0 {
+		return c.links[i]
+	}
+	return nil
+}
+
+// byPrefix returns the link to the upstream whose prefix begins the name of a tool or a prompt, or
+// nil. No prefix begins another one.
+func (c *client) byPrefix(name string) *link {
+	if i := slices.IndexFunc(c.links, func(l *link) bool { return strings.HasPrefix(name, l.up.Prefix) }); i >= 0 {
+		return c.links[i]
+	}
+	return nil
 }
 
 // notify sends a notification to the client. In revisions without sessions, it belongs to the
@@ -125,15 +181,15 @@ func (p *Proxy) receive(next session.Handler) session.Handler {
 			return p.initialize(ctx, req, next)
 		}
 		c, err := p.clientOf(ctx, req.Session)
-		if err == nil {
-			err = c.wait(ctx)
-		}
 		if err != nil {
 			return nil, err
 		}
 		if req.IsNotification() {
-			c.notified(ctx, req)
+			c.notified(req)
 			return next(ctx, req)
+		}
+		if err := c.wait(ctx, req); err != nil {
+			return nil, err
 		}
 		return c.serve(ctx, req, next)
 	}
@@ -163,7 +219,7 @@ func (p *Proxy) initialize(ctx context.Context, req *session.Request, next sessi
 	}
 	c, err := p.clientOf(ctx, req.Session)
 	if err == nil {
-		err = c.wait(ctx)
+		err = c.wait(ctx, req)
 	}
 	if err != nil {
 		return nil, err
@@ -171,25 +227,17 @@ func (p *Proxy) initialize(ctx context.Context, req *session.Request, next sessi
 	return c.describe(opened), nil
 }
 
-// notified passes a notification of the client to the upstreams that it concerns.
-func (c *client) notified(ctx context.Context, req *session.Request) {
+// notified passes a notification of the client to the upstreams that it concerns. It does not wait
+// for them.
+func (c *client) notified(req *session.Request) {
 	to := c.links
 	if req.Method == mcp.MethodNotificationsTasksStatus {
 		id, _ := textOf(req.Params, "taskId")
 		to = []*link{c.taskLink(id)}
 	}
-	var params codec.Encoder
-	if req.Params != nil {
-		params = session.Raw(req.Params)
-	}
 	for _, l := range to {
-		if l == nil {
-			continue
-		}
-		if conn := l.conn.Load(); conn != nil {
-			if err := conn.session.Notify(ctx, req.Method, params); err != nil {
-				c.p.log.Debug("notification not passed on", "upstream", l.up.Name, "method", req.Method, "error", boundary.ErrorText(err))
-			}
+		if l != nil && l.ready() != nil && !l.outbox.TryPut(notification{req.Method, req.Params}, len(req.Params)) {
+			c.p.log.Warn("notification dropped", "upstream", l.up.Name, "method", req.Method)
 		}
 	}
 }
@@ -238,37 +286,23 @@ func (c *client) pass(ctx context.Context, req *session.Request, l *link, params
 	return session.Raw(result), nil
 }
 
-// byName returns the upstream of the feature whose name is at a path of the params, and the params
-// for it. If no upstream lists the feature, byName returns the upstream with the longest prefix of
-// the name, which may be disconnected, unless the server itself lists the feature. The link is nil
-// if there is no upstream.
+// byName returns the upstream whose prefix begins the name at a path of the params, and the params
+// for it. The upstream may be disconnected. The link is nil if there is no such upstream, or if the
+// upstream does not list the feature but the server itself does.
 func (c *client) byName(ctx context.Context, req *session.Request, k kind, next session.Handler, path ...string) (*link, json.RawMessage) {
 	params := req.Params
 	name, ok := textOf(params, path...)
 	if !ok {
 		return nil, nil
 	}
-	var l *link
-	original := ""
-	if f := c.table.Load().get(k, name); f != nil {
-		l, original = f.link, f.original
-	} else {
-		for _, other := range c.links {
-			if prefix := other.up.Prefix; prefix != "" && strings.HasPrefix(name, prefix) && (l == nil || len(prefix) > len(l.up.Prefix)) {
-				l, original = other, strings.TrimPrefix(name, prefix)
-			}
-		}
-		if l != nil && c.hasOwn(ctx, req, k, name, next) {
-			l = nil
-		}
-	}
-	if l == nil {
+	l := c.byPrefix(name)
+	if l == nil || c.table.Load().get(k, name) == nil && c.hasOwn(ctx, req, k, name, next) {
 		return nil, nil
 	}
-	if original == name {
+	if l.up.Prefix == "" {
 		return l, params
 	}
-	return l, editText(params, func(string) string { return original }, path...)
+	return l, editText(params, func(string) string { return strings.TrimPrefix(name, l.up.Prefix) }, path...)
 }
 
 // hasOwn reports whether the server itself lists a feature for the client.
@@ -298,30 +332,29 @@ func (c *client) hasOwn(ctx context.Context, req *session.Request, k kind, key s
 }
 
 // byURI returns the upstreams that may have a resource, the most likely one first.
-func (c *client) byURI(uri string) []*link {
+func (c *client) byURI(uri string) []candidate {
 	table := c.table.Load()
 	if f := table.get(resources, uri); f != nil {
-		return []*link{f.link}
+		return []candidate{{f.link, true}}
 	}
-	var likely []*link
+	var all []candidate
 	for _, l := range c.links {
 		if slices.ContainsFunc(table[templates], func(f *feature) bool {
 			literal, _, _ := strings.Cut(f.key, "{")
 			return f.link == l && strings.HasPrefix(uri, literal)
 		}) {
-			likely = append(likely, l)
+			all = append(all, candidate{l, true})
 		}
 	}
 	for _, l := range c.links {
-		if conn := l.conn.Load(); conn != nil && conn.session.PeerServes(mcp.MethodResourcesRead) && !slices.Contains(likely, l) {
-			likely = append(likely, l)
+		if conn := l.conn.Load(); conn != nil && conn.session.PeerServes(mcp.MethodResourcesRead) && !slices.Contains(all, candidate{l, true}) {
+			all = append(all, candidate{l, false})
 		}
 	}
-	return likely
+	return all
 }
 
-// read serves a request for a resource. It asks one upstream after the other, and then the server
-// itself, until one knows the resource.
+// read serves a request for a resource.
 func (c *client) read(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	result, by, err := c.askByURI(ctx, req, next)
 	if text, ok := result.(session.Raw); ok && by != nil && c.modern() && c.edits() {
@@ -348,23 +381,25 @@ func (c *client) askByURI(ctx context.Context, req *session.Request, next sessio
 		result, err = next(ctx, req)
 		return result, nil, err
 	}
-	var failed error // the first error; one with another meaning than "unknown" takes precedence
-	for _, l := range c.byURI(uri) {
-		text, err := l.call(ctx, req, req.Params)
-		if err == nil {
-			return session.Raw(text), l, nil
-		}
-		if _, ok := errors.AsType[*jsonrpc.Error](err); !ok {
-			return nil, nil, err
-		}
-		if failed == nil || meansUnknown(failed) && !meansUnknown(err) {
-			failed = err
+	candidates := c.byURI(uri)
+	if state, ok := textOf(req.Params, "requestState"); ok { // of an upstream that has asked for input
+		name, _, _ := strings.Cut(state, ":")
+		if l := c.linkOf(name); l != nil {
+			candidates = []candidate{{l, true}}
 		}
 	}
-	if result, err = next(ctx, req); err != nil && failed != nil {
-		err = failed
+	text, by, err := c.search(ctx, req, candidates)
+	if by != nil {
+		return session.Raw(text), by, nil
 	}
-	return result, nil, err
+	if _, ok := errors.AsType[*jsonrpc.Error](err); err != nil && !ok {
+		return nil, nil, err
+	}
+	result, own := next(ctx, req)
+	if own != nil && err != nil {
+		return nil, nil, err
+	}
+	return result, nil, own
 }
 
 // meansUnknown reports whether an error may be that of a server without the requested resource.
@@ -437,20 +472,22 @@ func (c *client) setLevel(ctx context.Context, req *session.Request, next sessio
 	c.mu.Unlock()
 	var group sync.WaitGroup
 	for _, l := range c.links {
-		if conn := l.conn.Load(); conn != nil && conn.session.PeerServes(req.Method) {
-			group.Go(func() {
-				if _, err := l.call(ctx, req, req.Params); err != nil {
-					c.p.log.Warn("log level not set", "upstream", l.up.Name, "error", boundary.ErrorText(err))
-				}
-			})
+		if conn := l.ready(); conn != nil && conn.session.PeerServes(req.Method) {
+			group.Go(func() { l.levels.await(ctx) })
 		}
 	}
 	group.Wait()
 	return result, nil
 }
 
-// stateOf returns the log level and the subscriptions of the client at an upstream.
-func (c *client) stateOf(l *link) (level json.RawMessage, uris []string) {
+func (c *client) hasLevel() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.level != nil
+}
+
+// subscribedAt returns the resources that the client has subscribed to at an upstream.
+func (c *client) subscribedAt(l *link) (uris []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, uri := range slices.Sorted(maps.Keys(c.subscriptions)) {
@@ -458,5 +495,5 @@ func (c *client) stateOf(l *link) (level json.RawMessage, uris []string) {
 			uris = append(uris, uri)
 		}
 	}
-	return c.level, uris
+	return uris
 }

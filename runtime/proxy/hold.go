@@ -33,6 +33,9 @@ type heldCall struct {
 	result json.RawMessage
 	err    error
 	wake   chan struct{} // has room for one; signals an input request
+	alone  *slots        // of the upstream if the call has a connection of its own, and otherwise nil
+	closed chan struct{} // closed when the connection is no longer used
+	waits  time.Time     // since when the call waits for input; guarded by slots.mu
 
 	mu      sync.Mutex
 	request *session.Request // that waits for the result; nil between rounds
@@ -77,6 +80,10 @@ func digestOf(req *session.Request) string {
 func (l *link) hold(ctx context.Context, conn *connection, req *session.Request, params json.RawMessage, done func()) (json.RawMessage, error) {
 	h := &heldCall{
 		c: l.c, id: rand.Text(), digest: digestOf(req), done: make(chan struct{}), wake: make(chan struct{}, 1), request: req,
+		closed: make(chan struct{}),
+	}
+	if conn.alone {
+		h.alone = l.slots
 	}
 	held, cancel := context.WithCancelCause(l.c.ctx)
 	h.cancel = cancel
@@ -91,6 +98,7 @@ func (l *link) hold(ctx context.Context, conn *connection, req *session.Request,
 	l.c.p.keep(l.c)
 	l.c.p.upstream.Go(func() { // ends with held, which attend and the timer end, or with the result
 		defer l.c.p.leave(l.c)
+		defer close(h.closed)
 		defer done()
 		defer cancel(nil)
 		defer close(h.done)
@@ -153,6 +161,9 @@ func (c *client) retain(h *heldCall) bool {
 		return false
 	}
 	c.held[h.id] = h
+	if h.alone != nil {
+		h.alone.begin(c.principal, h)
+	}
 	return true
 }
 
@@ -161,6 +172,9 @@ func (c *client) release(h *heldCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.held, h.id)
+	if h.alone != nil {
+		h.alone.end(c.principal, h)
+	}
 }
 
 // resume continues a held call with the responses in a request. State is that of require.
@@ -201,6 +215,9 @@ func (h *heldCall) respond(req *session.Request, round string) error {
 	}
 	if !h.timer.Stop() {
 		return invalidState("the call has waited for input too long: send the request again without it")
+	}
+	if h.alone != nil {
+		h.alone.end(h.c.principal, h)
 	}
 	h.request = req
 	h.asked = slices.DeleteFunc(h.asked, func(a *askedInput) bool {
@@ -245,7 +262,7 @@ func (x *connection) ask(ctx context.Context, req *session.Request) (codec.Encod
 	default:
 		return nil, jsonrpc.MethodNotFound(req.Method)
 	}
-	params := object.With(forClient(req.Params), "elicitationId", nil)
+	params := x.l.named(req.Method, object.With(forClient(req.Params), "elicitationId", nil))
 	for h := x.asking(); h != nil; h = x.asking() {
 		response, err := h.ask(ctx, req.Method, params)
 		if err == errHeldEnded {

@@ -2,11 +2,12 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/follow"
+	"github.com/mcpwire/mcpwire/runtime/internal/mailbox"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -25,32 +27,90 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
-// Delays before an upstream is connected again. The delay doubles with each failure in a row.
-const (
-	minDelay = time.Second
-	maxDelay = time.Minute
-)
-
 // link is the connection of one client to one upstream.
 type link struct {
 	c     *client
 	up    *Upstream
-	eras  *eras
+	known *known
+	slots *slots
 	conn  atomic.Pointer[connection] // nil while there is none
 	tried chan struct{}              // closed after the first attempt to connect
 
 	lists [kinds]*fetched // nil until fetched; guarded by client.mu
 
-	refreshing  sync.Mutex // held while lists are fetched
-	subscribing sync.Mutex // held while subscriptions of modern clients change
+	fetching  [kinds]*worker // fetches a list
+	following [kinds]*worker // fetches a list whose change the upstream has announced, at the pace of paces
+	paces     [kinds]pace    // used by following only
+	levels    *worker        // sets the log level of the client
+	listing   *worker        // fetches the states of the tasks that were created in the session
+	outbox    mailbox.Mailbox[notification]
+
+	slow      atomic.Bool                   // has not found a resource within patience; no other upstream waits for it any more
+	searches  breaker                       // for resources that the upstream is not known to have
+	follows   breaker                       // of resources, for modern clients
+	subscribe chan struct{}                 // buffers one, which is there while subscriptions of modern clients change
+	limited   atomic.Pointer[jsonrpc.Error] // why there is no connection, if a limit is reached
 
 	mu       sync.Mutex
 	trackers map[string]*session.Tracker // of the progress of tasks, by the client's id
+	creating int                         // calls that create a task
+	created  chan struct{}               // closed when one of them has ended; nil if there are none
 }
 
-// eras is what the proxy has learned about an upstream from earlier connections.
-type eras struct {
+// notification is a notification of the client on its way to the upstream.
+type notification struct {
+	method string
+	params json.RawMessage
+}
+
+// maxOutbox limits the notifications that wait for an upstream.
+const maxOutbox = 100
+
+func newLink(c *client, i int) *link {
+	up := &c.p.cfg.Upstreams[i]
+	l := &link{
+		c: c, up: up, known: &c.p.known[i], slots: &c.p.slots[i], tried: make(chan struct{}), subscribe: make(chan struct{}, 1),
+		trackers: map[string]*session.Tracker{},
+	}
+	spawn := func(f func()) { c.p.upstream.Go(f) } // runs of workers end with the connection
+	for k := range kinds {
+		l.fetching[k] = &worker{spawn: spawn, run: func() bool { return l.refresh(k) }}
+		l.paces[k] = pace{interval: time.Second, burst: 10}
+		l.following[k] = &worker{spawn: spawn, run: func() bool { l.followList(k); return true }}
+	}
+	l.levels = &worker{spawn: spawn, run: l.setLevel}
+	l.listing = &worker{spawn: spawn, run: l.listTasks}
+	l.outbox = mailbox.Mailbox[notification]{
+		Handle: l.notify, Spawn: func(f func()) bool { spawn(f); return true }, MaxItems: maxOutbox, MaxBytes: maxOutboxBytes,
+	}
+	return l
+}
+
+// maxOutboxBytes limits the size of these notifications.
+const maxOutboxBytes = 1 << 20
+
+// notify sends a notification of the client to the upstream.
+func (l *link) notify(n notification) {
+	conn := l.ready()
+	if conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.c.ctx, sharedTimeout)
+	defer cancel()
+	var params codec.Encoder
+	if n.params != nil {
+		params = session.Raw(n.params)
+	}
+	if err := conn.session.Notify(ctx, n.method, params); err != nil {
+		l.c.p.log.Debug("notification not passed on", "upstream", l.up.Name, "method", n.method, "error", boundary.ErrorText(err))
+		conn.suspect()
+	}
+}
+
+// known is what the proxy has learned about an upstream from earlier connections.
+type known struct {
 	sessionsOnly, modernOnly atomic.Bool
+	late                     atomic.Bool // has not connected in time
 }
 
 // connection is a session with an upstream.
@@ -60,6 +120,11 @@ type connection struct {
 	caller   *session.Caller  // without a timeout: the client decides how long it waits
 	listener *follow.Listener // in a revision without sessions
 	overHTTP bool
+	alone    bool   // for a single call
+	give     func() // undoes slots.take
+
+	suspended atomic.Bool // requests fail at once
+	probing   atomic.Bool // probe is running
 
 	mu    sync.Mutex
 	calls []*call // being served by the upstream
@@ -88,19 +153,25 @@ func (c *call) request() *session.Request {
 
 // run connects, and connects again when the connection has failed, until the client's session ends.
 func (l *link) run(ctx context.Context) {
-	delay := minDelay
+	var delay backoff
+	began := time.Now()
 	for ctx.Err() == nil {
-		err := l.serve(ctx, func() { delay = minDelay })
+		err := l.serve(ctx, func() {
+			delay = backoff{}
+			if time.Since(began) <= patience {
+				l.known.late.Store(false)
+			}
+		})
 		l.firstTried()
 		if ctx.Err() != nil {
 			return
 		}
-		l.c.p.log.Warn("upstream not connected", "upstream", l.up.Name, "retry", delay, "error", boundary.ErrorText(err))
+		retry := delay.next()
+		l.c.p.log.Warn("upstream not connected", "upstream", l.up.Name, "retry", retry, "error", boundary.ErrorText(err))
 		select {
-		case <-time.After(delay):
+		case <-time.After(retry):
 		case <-ctx.Done():
 		}
-		delay = min(2*delay, maxDelay)
 	}
 }
 
@@ -112,10 +183,15 @@ func (l *link) firstTried() {
 	}
 }
 
-// serve opens a connection and returns the cause of its end. It calls connected once the connection
-// is open.
+// serve opens a connection and returns the cause of its end. It calls connected once the upstream
+// has responded to the first requests.
 func (l *link) serve(ctx context.Context, connected func()) (err error) {
 	x, err := l.open(ctx, nil)
+	limited, _ := errors.AsType[*jsonrpc.Error](err)
+	if limited != nil && limited.Code != session.CodeOverloaded {
+		limited = nil
+	}
+	l.limited.Store(limited)
 	if err != nil {
 		return err
 	}
@@ -125,12 +201,13 @@ func (l *link) serve(ctx context.Context, connected func()) (err error) {
 		x.listener = follow.New(s, fetched, l.c.p.log)
 	}
 	l.conn.Store(x)
-	defer l.disconnect(s)
-	connected()
+	defer l.disconnect(x)
 	if s.Modern() {
 		x.listener.Lists()
 	}
-	l.prepare(ctx)
+	if l.prepare(ctx) {
+		connected()
+	}
 	l.firstTried()
 	l.c.p.log.Info("upstream connected", "upstream", l.up.Name, "revision", s.Revision())
 	select {
@@ -141,15 +218,40 @@ func (l *link) serve(ctx context.Context, connected func()) (err error) {
 	}
 }
 
-// open opens a connection. Known is the state of another one, or nil. The session of ctx must not
-// end before the connection.
-func (l *link) open(ctx context.Context, known *session.State) (*connection, error) {
-	cfg := l.up.Session
-	if known != nil {
-		cfg.Known = known
-		return l.connect(ctx, &cfg)
+// open opens a connection. Known is the state of another one if the connection is for a single call,
+// and otherwise nil. The session of ctx must not end before the connection. It fails with
+// [session.CodeOverloaded] if there are too many connections.
+func (l *link) open(ctx context.Context, known *session.State) (x *connection, err error) {
+	principal, forCall := l.c.principal, known != nil
+	if err := l.slots.take(ctx, principal, forCall); err != nil {
+		return nil, err
 	}
-	probes := cfg.Known == nil && (l.c.modern() || l.eras.modernOnly.Load()) && !l.eras.sessionsOnly.Load()
+	give := sync.OnceFunc(func() { l.slots.give(principal, forCall) })
+	if known != nil {
+		cfg := l.up.Session
+		cfg.Known = known
+		x, err = l.connect(ctx, &cfg)
+	} else {
+		x, err = l.openFirst(ctx)
+	}
+	if err != nil {
+		give()
+		return nil, err
+	}
+	x.give = give
+	return x, nil
+}
+
+// close closes the connection and waits until it is closed.
+func (x *connection) close() {
+	x.session.Close()
+	x.give()
+}
+
+// openFirst opens a connection to an upstream whose revision may be unknown.
+func (l *link) openFirst(ctx context.Context) (*connection, error) {
+	cfg := l.up.Session
+	probes := cfg.Known == nil && (l.c.modern() || l.known.modernOnly.Load()) && !l.known.sessionsOnly.Load()
 	sessions := session.Revisions()[0]
 	if !l.c.modern() {
 		sessions = l.c.revision()
@@ -163,8 +265,8 @@ func (l *link) open(ctx context.Context, known *session.State) (*connection, err
 		cfg.Known = &session.State{Revision: sessions}
 		x, err = l.connect(ctx, &cfg)
 	}
-	l.eras.sessionsOnly.Store(err == nil && l.c.modern() && !x.session.Modern())
-	l.eras.modernOnly.Store(err == nil && !l.c.modern() && x.session.Modern())
+	l.known.sessionsOnly.Store(err == nil && l.c.modern() && !x.session.Modern())
+	l.known.modernOnly.Store(err == nil && !l.c.modern() && x.session.Modern())
 	if err != nil {
 		return nil, err
 	}
@@ -198,6 +300,7 @@ func (l *link) connect(ctx context.Context, cfg *session.Config) (*connection, e
 	if own.ProgressInterval == 0 {
 		own.ProgressInterval = -1 // the client limits its progress
 	}
+	own.MaxRequests = cmp.Or(own.MaxRequests, DefaultMaxInputRequests)
 	if own.Logger == nil {
 		own.Logger = l.c.p.log
 	}
@@ -210,16 +313,14 @@ func (l *link) connect(ctx context.Context, cfg *session.Config) (*connection, e
 }
 
 // disconnect closes a connection and removes its features.
-func (l *link) disconnect(s *session.Session) {
+func (l *link) disconnect(x *connection) {
 	l.conn.Store(nil)
-	s.Close() // ends the calls of refresh, and the trackers
+	x.close() // ends the trackers, and the requests of workers
 	l.mu.Lock()
 	clear(l.trackers)
 	l.mu.Unlock()
-	l.refreshing.Lock() // after it, refresh finds no connection
-	defer l.refreshing.Unlock()
 	for k := range kinds {
-		l.c.setList(l, k, nil)
+		l.c.setList(l, nil, k, nil)
 	}
 }
 
@@ -234,61 +335,95 @@ func preferred(rev mcp.Revision) []mcp.Revision {
 }
 
 // prepare fetches the lists after a session was opened, and restores the log level and the
-// subscriptions of the client.
-func (l *link) prepare(ctx context.Context) {
+// subscriptions of the client. It reports whether the upstream has lists, then.
+func (l *link) prepare(ctx context.Context) (ok bool) {
+	var pending []<-chan struct{}
 	for k := range kinds {
-		l.refresh(ctx, k)
+		pending = append(pending, l.fetching[k].request())
+	}
+	if l.c.hasLevel() {
+		pending = append(pending, l.levels.request())
 	}
 	l.restore(ctx)
+	for _, done := range pending {
+		<-done // ends with the session at the latest
+	}
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return !slices.Contains(l.lists[:], nil)
 }
 
-// refresh fetches a list. If that fails, the list stays as it is.
-func (l *link) refresh(ctx context.Context, k kind) {
-	l.refreshing.Lock()
-	defer l.refreshing.Unlock()
+// refresh fetches a list. If that fails, the list stays as it is. It is the run of a worker.
+func (l *link) refresh(k kind) (ok bool) {
+	conn := l.ready()
+	if conn == nil {
+		return false
+	}
+	list, err := l.fetch(l.c.ctx, conn, k)
+	if err == nil {
+		l.c.setList(l, conn, k, list)
+		return true
+	}
+	if l.c.ctx.Err() == nil {
+		l.c.p.log.Warn("list not fetched", "upstream", l.up.Name, "method", lists[k].method, "error", boundary.ErrorText(err))
+	}
+	if errors.Is(err, session.ErrTimeout) {
+		l.fetching[k].request() // again
+		conn.suspect()
+	}
+	return answered(err)
+}
+
+// followList fetches a list whose change the upstream has announced. It is the run of a worker.
+func (l *link) followList(k kind) {
 	conn := l.conn.Load()
 	if conn == nil {
 		return
 	}
-	list, err := l.fetch(ctx, conn, k)
-	if err != nil {
-		if ctx.Err() == nil {
-			l.c.p.log.Warn("list not fetched", "upstream", l.up.Name, "method", lists[k].method, "error", boundary.ErrorText(err))
-		}
-		return
+	select {
+	case <-time.After(l.paces[k].reserve()):
+		<-l.fetching[k].request()
+	case <-conn.session.Done():
 	}
-	l.c.setList(l, k, list)
 }
 
-// restore sets the log level and the subscriptions of the client in a new session. It reports a
-// change of each subscribed resource, because changes may have been missed.
+// setLevel sets the log level of the client. It is the run of a worker.
+func (l *link) setLevel() (ok bool) {
+	conn := l.ready()
+	if conn == nil || !conn.session.PeerServes(mcp.MethodLoggingSetLevel) {
+		return false
+	}
+	l.c.mu.Lock()
+	level := l.c.level
+	l.c.mu.Unlock()
+	_, err := conn.session.With(session.Timeout(sharedTimeout)).Call(l.c.ctx, mcp.MethodLoggingSetLevel, session.Raw(level))
+	if err != nil && l.c.ctx.Err() == nil {
+		l.c.p.log.Warn("log level not set", "upstream", l.up.Name, "error", boundary.ErrorText(err))
+		conn.suspect()
+	}
+	return answered(err)
+}
+
+// restore restores the subscriptions of the client in a new session. It reports a change of each
+// subscribed resource, because changes may have been missed.
 func (l *link) restore(ctx context.Context) {
-	level, uris := l.c.stateOf(l)
-	conn := l.conn.Load()
-	if conn == nil {
-		return
-	}
-	call := func(method string, params codec.Encoder) {
-		if _, err := conn.session.Call(ctx, method, params); err != nil && ctx.Err() == nil {
-			l.c.p.log.Warn("state not restored", "upstream", l.up.Name, "method", method, "error", boundary.ErrorText(err))
+	for _, uri := range l.c.subscribedAt(l) {
+		conn := l.ready()
+		if conn == nil {
+			return
 		}
-	}
-	if level != nil && conn.session.PeerServes(mcp.MethodLoggingSetLevel) {
-		call(mcp.MethodLoggingSetLevel, session.Raw(level))
-	}
-	for _, uri := range uris {
-		if conn.listener == nil {
-			call(mcp.MethodResourcesSubscribe, &mcp.SubscribeRequestParams{URI: uri})
-		} else if err := conn.listener.Subscribe(ctx, uri); err != nil && ctx.Err() == nil {
-			l.c.p.log.Warn("state not restored", "upstream", l.up.Name, "uri", uri, "error", boundary.ErrorText(err))
+		ctx, cancel := context.WithTimeout(ctx, sharedTimeout)
+		if err := conn.follow(ctx, uri); err != nil && l.c.ctx.Err() == nil {
+			l.c.p.log.Warn("subscription not restored", "upstream", l.up.Name, "uri", uri, "error", boundary.ErrorText(err))
 		}
-		l.c.updated(ctx, uri)
+		cancel()
+		l.c.updated(l.c.ctx, uri)
 	}
 }
 
 // call passes a request of the client with other params to the upstream, and returns the result.
 func (l *link) call(ctx context.Context, req *session.Request, params json.RawMessage) (json.RawMessage, error) {
-	conn := l.conn.Load()
+	conn := l.ready()
 	if conn == nil {
 		return nil, l.unavailable()
 	}
@@ -321,7 +456,9 @@ func (l *link) callWith(ctx context.Context, conn *connection, caller jsonrpc.Ca
 
 // serveCall passes a call to the upstream, and returns the result for the client.
 func (l *link) serveCall(ctx context.Context, conn *connection, caller jsonrpc.Caller, call *call, params json.RawMessage) (json.RawMessage, error) {
-	conn.begin(call)
+	if !conn.begin(call) {
+		return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: fmt.Sprintf("upstream %s: limit of %d calls is reached", l.up.Name, maxCalls)}
+	}
 	defer conn.end(call)
 	var encoder codec.Encoder
 	if params != nil {
@@ -333,9 +470,12 @@ func (l *link) serveCall(ctx context.Context, conn *connection, caller jsonrpc.C
 		conn.flush(ctx)
 	}
 	if err != nil {
+		if !answered(err) {
+			conn.suspect()
+		}
 		return nil, l.failure(ctx, method, err)
 	}
-	return l.c.convert(conn, method, l.toClient(result)), nil
+	return l.c.convert(conn, method, l.toClient(result, l.clientID)), nil
 }
 
 // failure returns the error for a client whose request has failed. It hides from the client why the
@@ -346,7 +486,7 @@ func (l *link) failure(ctx context.Context, method string, err error) error {
 		return context.Cause(ctx)
 	}
 	if answer, ok := errors.AsType[*jsonrpc.Error](err); ok && answer.Code != modern.CodeHeaderMismatch && answer.Code != modern.CodeUnsupportedVersion {
-		return answer
+		return l.namedPages(answer)
 	}
 	if _, ok := errors.AsType[*session.CapabilityError](err); ok {
 		return jsonrpc.MethodNotFound(method)
@@ -356,13 +496,25 @@ func (l *link) failure(ctx context.Context, method string, err error) error {
 }
 
 func (l *link) unavailable() error {
+	if limited := l.limited.Load(); limited != nil {
+		return limited
+	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "upstream " + l.up.Name + " is not available"}
 }
 
-func (x *connection) begin(call *call) {
+// maxCalls limits the calls of a client that an upstream serves at once. Without it, the calls that
+// one upstream leaves without a response would reach the limits of the client's session.
+const maxCalls = 1024
+
+// begin records a call. It returns false if there are too many.
+func (x *connection) begin(call *call) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if len(x.calls) >= maxCalls {
+		return false
+	}
 	x.calls = append(x.calls, call)
+	return true
 }
 
 func (x *connection) end(call *call) {
@@ -419,7 +571,8 @@ func (x *connection) handle(ctx context.Context, req *session.Request) (codec.En
 	if err := l.c.session.Ready(ctx); err != nil {
 		return nil, err
 	}
-	params := l.toClient(req.Params)
+	idOf := func(own string) (string, bool) { return l.awaitID(ctx, own) }
+	params := l.named(req.Method, l.toClient(req.Params, idOf))
 	if _, asTask := req.Task(); asTask && !req.Keep() {
 		return nil, context.Cause(ctx)
 	}
@@ -456,7 +609,8 @@ func (c *client) ask(ctx context.Context, req *session.Request, params json.RawM
 // notified passes a notification of the upstream to the client, unless the proxy handles it.
 func (x *connection) notified(ctx context.Context, req *session.Request) {
 	l := x.l
-	params := l.toClient(req.Params)
+	idOf := func(own string) (string, bool) { return l.awaitID(ctx, own) }
+	params := l.toClient(req.Params, idOf)
 	switch req.Method {
 	case mcp.MethodNotificationsCancelled, mcp.MethodNotificationsProgress, mcp.MethodNotificationsSubscriptionsAcknowledged:
 		return // the session has handled it
@@ -464,14 +618,14 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 		x.flushed(req.Params)
 		return
 	case mcp.MethodNotificationsToolsListChanged:
-		l.refresh(ctx, tools)
+		l.following[tools].request()
 		return
 	case mcp.MethodNotificationsPromptsListChanged:
-		l.refresh(ctx, prompts)
+		l.following[prompts].request()
 		return
 	case mcp.MethodNotificationsResourcesListChanged:
-		l.refresh(ctx, resources)
-		l.refresh(ctx, templates)
+		l.following[resources].request()
+		l.following[templates].request()
 		return
 	case mcp.MethodNotificationsResourcesUpdated:
 		if l.c.modern() {
@@ -483,13 +637,20 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 			params = object.With(params, "_meta", nil)
 		}
 	case mcp.MethodNotificationsMessage:
+		params = l.namedLog(params)
 		if l.c.modern() {
 			x.logged(ctx, params)
 			return
 		}
 	case mcp.MethodNotificationsTasksStatus:
-		params = editText(params, l.clientID, "taskId")
+		own, _ := textOf(params, "taskId")
+		id, ok := idOf(own)
+		if !ok {
+			return // another client has created the task
+		}
+		params = editText(params, func(string) string { return id }, "taskId")
 		l.endProgress(params)
+		l.c.setTask(l, own, object.With(params, "_meta", nil))
 	}
 	if l.c.modern() {
 		return // revisions without sessions do not have it
@@ -501,33 +662,6 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 func mentionsTask(text json.RawMessage) bool { return bytes.Contains(text, relatedTask) }
 
 var relatedTask = []byte(`"` + task.RelatedTask + `"`)
-
-// clientID returns the id that the client knows a task of the upstream by.
-func (l *link) clientID(id string) string { return l.up.Name + ":" + id }
-
-// ownID returns the id that the upstream knows a task by. It does not change ids of the client's
-// own tasks.
-func (l *link) ownID(id string) string { return strings.TrimPrefix(id, l.up.Name+":") }
-
-// toClient replaces the id of the related task in a message of the upstream by that for the client.
-func (l *link) toClient(text json.RawMessage) json.RawMessage {
-	if !mentionsTask(text) {
-		return text
-	}
-	if id, ok := textOf(text, "_meta", task.RelatedTask, "taskId"); ok && l.c.taskLink(id) == l {
-		return text // a task of the client
-	}
-	return editText(text, l.clientID, "_meta", task.RelatedTask, "taskId")
-}
-
-// fromClient replaces the id of the related task in a message of the client by that of the
-// upstream.
-func (l *link) fromClient(text json.RawMessage) json.RawMessage {
-	if !mentionsTask(text) {
-		return text
-	}
-	return editText(text, l.ownID, "_meta", task.RelatedTask, "taskId")
-}
 
 // convert returns a result of an upstream for the client's revision. It is the result itself if the
 // upstream has the same revision, or the method is unknown.

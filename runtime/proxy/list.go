@@ -62,7 +62,6 @@ type feature struct {
 const (
 	maxFeatures     = 100_000
 	maxFeatureBytes = 64 << 20
-	listTimeout     = time.Minute // of a page
 )
 
 // fetched is a list of an upstream.
@@ -159,9 +158,14 @@ func (t *table) get(k kind, key string) *feature {
 	return t[k][i]
 }
 
-// setList replaces a list of an upstream, and announces a change of the merged list.
-func (c *client) setList(l *link, k kind, list *fetched) {
+// setList replaces a list of an upstream, and announces a change of the merged list. It does nothing
+// if conn, over which the list was fetched, is not the current connection.
+func (c *client) setList(l *link, conn *connection, k kind, list *fetched) {
 	c.mu.Lock()
+	if l.conn.Load() != conn {
+		c.mu.Unlock()
+		return
+	}
 	l.lists[k] = list
 	var all []*feature
 	for _, l := range c.links {
@@ -207,19 +211,23 @@ func ownParams(req *session.Request, cursor string, given bool) (params json.Raw
 	return params
 }
 
-// refreshStale fetches expired lists again if their upstreams do not announce changes.
+// refreshStale fetches expired lists again if their upstreams do not announce changes. The list of
+// an upstream that does not respond within patience stays as it is, and changes later.
 func (c *client) refreshStale(ctx context.Context, k kind) {
 	var group sync.WaitGroup
 	for _, l := range c.links {
-		conn := l.conn.Load()
-		c.mu.Lock()
-		list := l.lists[k]
-		c.mu.Unlock()
-		if conn != nil && list != nil && list.stale(conn, k) {
-			group.Go(func() { l.refresh(ctx, k) })
+		if conn, list := l.ready(), c.listOf(l, k); conn != nil && list != nil && list.stale(conn, k) {
+			group.Go(func() { l.fetching[k].await(ctx) })
 		}
 	}
 	group.Wait()
+}
+
+// listOf returns a list of an upstream, or nil.
+func (c *client) listOf(l *link, k kind) *fetched {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return l.lists[k]
 }
 
 // hint returns how long clients may use the features of upstreams in a merged list: the shortest
@@ -227,13 +235,10 @@ func (c *client) refreshStale(ctx context.Context, k kind) {
 func (c *client) hint(k kind) time.Duration {
 	shortest := time.Duration(-1)
 	for _, l := range c.links {
-		conn := l.conn.Load()
-		c.mu.Lock()
-		list := l.lists[k]
-		c.mu.Unlock()
+		conn, list := l.conn.Load(), c.listOf(l, k)
 		ttl := c.ownTTL(k)
 		switch {
-		case conn == nil || list == nil:
+		case conn == nil || list == nil || list.stale(conn, k):
 			ttl = 0
 		case !conn.session.PeerServes(lists[k].method):
 			continue

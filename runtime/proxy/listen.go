@@ -170,7 +170,8 @@ func (c *client) follow(ctx context.Context, uri string) bool {
 	if sub != nil {
 		return true
 	}
-	for _, l := range c.byURI(uri) {
+	for _, at := range c.byURI(uri) {
+		l := at.link
 		if err := l.follow(ctx, uri); err == nil {
 			return true
 		} else if !meansUnknown(err) {
@@ -180,15 +181,27 @@ func (c *client) follow(ctx context.Context, uri string) bool {
 	return false
 }
 
-// follow subscribes to a resource of the upstream for a modern client.
+// follow subscribes to a resource of the upstream for a modern client. It fails if the upstream does
+// not respond within patience, because the client may wait for other upstreams, too.
 func (l *link) follow(ctx context.Context, uri string) error {
-	l.subscribing.Lock()
-	defer l.subscribing.Unlock()
-	conn := l.conn.Load()
-	if conn == nil {
+	conn := l.ready()
+	if conn == nil || l.follows.isOpen() {
 		return l.unavailable()
 	}
-	if err := conn.follow(ctx, uri); err != nil {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNoResponse)
+	defer cancel()
+	if !l.lockSubscriptions(ctx) {
+		return l.unavailable()
+	}
+	defer l.unlockSubscriptions()
+	err := conn.follow(ctx, uri)
+	if errors.Is(err, errNoResponse) {
+		l.follows.failed()
+		conn.suspect()
+		return l.unavailable()
+	}
+	l.follows.succeeded()
+	if err != nil {
 		return err
 	}
 	l.c.mu.Lock()
@@ -200,6 +213,19 @@ func (l *link) follow(ctx context.Context, uri string) error {
 	}
 	return nil
 }
+
+// lockSubscriptions begins a change of the subscriptions of modern clients. It returns false if ctx
+// ends while another change is being made.
+func (l *link) lockSubscriptions(ctx context.Context) bool {
+	select {
+	case l.subscribe <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (l *link) unlockSubscriptions() { <-l.subscribe }
 
 // follow subscribes to a resource. It fails with [jsonrpc.CodeMethodNotFound] if the upstream does
 // not report changes of it.
@@ -223,16 +249,18 @@ func (c *client) unfollow(uri string) {
 	if sub == nil {
 		return
 	}
-	c.p.upstream.Go(func() { // ends with the client, or after listTimeout
-		ctx, cancel := context.WithTimeout(c.ctx, listTimeout)
+	c.p.upstream.Go(func() { // ends with the client, or after sharedTimeout
+		ctx, cancel := context.WithTimeout(c.ctx, sharedTimeout)
 		defer cancel()
 		sub.link.unfollow(ctx, uri)
 	})
 }
 
 func (l *link) unfollow(ctx context.Context, uri string) {
-	l.subscribing.Lock()
-	defer l.subscribing.Unlock()
+	if !l.lockSubscriptions(ctx) {
+		return
+	}
+	defer l.unlockSubscriptions()
 	l.c.mu.Lock()
 	sub := l.c.subscriptions[uri]
 	last := false
@@ -243,7 +271,7 @@ func (l *link) unfollow(ctx context.Context, uri string) {
 		}
 	}
 	l.c.mu.Unlock()
-	conn := l.conn.Load()
+	conn := l.ready()
 	if !last || conn == nil {
 		return
 	}

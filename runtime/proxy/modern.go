@@ -45,7 +45,7 @@ func (p *Proxy) receiveModern(ctx context.Context, req *session.Request, next se
 		return nil, err
 	}
 	defer p.leave(c)
-	if err := c.wait(ctx); err != nil {
+	if err := c.wait(ctx, req); err != nil {
 		return nil, err
 	}
 	switch req.Method {
@@ -95,7 +95,7 @@ func (p *Proxy) enter(ctx context.Context, req *session.Request) (*client, error
 			if principal, ok := transport.Principal(ctx); ok {
 				c.opening = transport.WithPrincipal(c.ctx, principal)
 			}
-			c.anonymous = key.principal == ""
+			c.anonymous = c.principal == ""
 		} else {
 			p.upstream.Go(func() { // ends with the connection or the client
 				select {
@@ -214,15 +214,15 @@ func (p *Proxy) start(c *client) {
 // newClient returns a client that is not connected yet. Ctx is that of a request.
 func newClient(ctx context.Context, p *Proxy, key clientKey) *client {
 	c := &client{
-		p: p, key: key, settled: make(chan struct{}), subscriptions: map[string]*subscription{}, tasks: map[string]*link{},
+		p: p, key: key, principal: session.Principal(ctx), settled: make(chan struct{}),
+		subscriptions: map[string]*subscription{}, tasks: map[string]*link{}, known: map[taskKey]*knownTask{},
 		listeners: map[*listener]struct{}{}, held: map[string]*heldCall{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.opening = &lazyctx.Values{Context: c.ctx, Other: ctx}
 	c.table.Store(new(table))
 	for i := range p.cfg.Upstreams {
-		l := &link{c: c, up: &p.cfg.Upstreams[i], eras: &p.eras[i], tried: make(chan struct{}), trackers: map[string]*session.Tracker{}}
-		c.links = append(c.links, l)
+		c.links = append(c.links, newLink(c, i))
 	}
 	return c
 }

@@ -10,13 +10,18 @@
 //	}
 //	err = p.ServeStdio(ctx) // or p.ListenAndServe, p.Handler, p.Serve
 //
+// Nothing that one upstream does or fails to do affects the requests to the others, and nothing of
+// one client reaches another.
+//
 // # Connections
 //
 // Each session of a client has its own connections to the upstreams, opened with the client's own
 // info and capabilities. So an upstream sees the client that it serves, its input requests reach
 // that client and no other, and clients share no state. The connections end with the session. If
-// one fails, its features disappear from the lists, and the proxy connects again. The other
-// connections are not affected. Over HTTP without sessions ([streamable.HandlerOptions].Stateless),
+// one fails, its features disappear from the lists, and the proxy connects again. The number of
+// connections to an upstream, which are processes for a [Command], is limited: in total by
+// MaxConnections, and for each principal by MaxPerPrincipal. While a limit is reached, the clients
+// that come later see the other upstreams only. Over HTTP without sessions ([streamable.HandlerOptions].Stateless),
 // the proxy connects for each request of a revision with sessions. Do not set
 // [streamable.HandlerOptions].Store: a session that is restored after a restart of the proxy has
 // lost its subscriptions, its log level and its list of tasks. Without a store, clients open new
@@ -36,13 +41,16 @@
 // sessions must not keep anything in a session that they may not share. A call of such a client
 // whose messages could reach the wrong client has a connection of its own: the client wants log
 // messages, or can be asked for input and the upstream has sessions. If the upstream is a child
-// process, that starts one for each such call. Set a Principal where that is too slow.
+// process, that starts one for each such call, up to a quarter of MaxPerPrincipal at once. Further
+// calls are rejected with [session.CodeOverloaded], unless one of these calls has waited for input
+// for more than a minute: it ends in favor of the new call. Set a Principal where that is too slow.
 //
 // Input requests pass in all combinations:
 //
 //   - From an upstream without sessions to a client without: the requests and the requestState pass,
-//     and any process with the same configuration may serve any round. The proxy adds the Name of the
-//     upstream to the requestState, so that the input reaches no other upstream.
+//     and any process with the same configuration and StateKeys may serve any round. The proxy adds
+//     to the requestState the Name of the upstream, so that the input reaches no other upstream, and
+//     a tag, so that no other principal can continue the call.
 //   - From an upstream without sessions to a client with one: the proxy sends the requests over the
 //     session, and the responses in further rounds.
 //   - From an upstream with sessions to a client without: the request to the upstream stays open
@@ -68,12 +76,54 @@
 // When an upstream is connected again, the proxy reports a change of each resource that the client
 // has subscribed to there, because changes may have been missed.
 //
+// # Upstreams that do not respond
+//
+// A request for a feature of one upstream waits for that upstream as long as the client does.
+// Requests that concern several upstreams do not wait for one that does not respond:
+//
+//   - An expired list that an upstream does not send within a second is served as it was. The list
+//     is fetched in the background, and list_changed follows. The same holds for the states of tasks
+//     in tasks/list and for logging/setLevel. Until the upstream has responded within a second again,
+//     further requests do not wait for it at all.
+//   - A resource that no upstream lists is looked for in one upstream after the other, and each has
+//     a head start of a second, the next time none if it was late. A search ends after ten seconds,
+//     unless a template of the upstream begins like the URI. An upstream that was not found in time
+//     is left out for a while.
+//   - A subscription of subscriptions/listen that an upstream does not accept within a second is
+//     missing in the acknowledgment.
+//   - Announcements of changed lists that arrive while a list is being fetched are joined. After ten
+//     announcements at once, a list is fetched once per second.
+//   - The first response to a client waits for the ConnectTimeout, but only for a second if the same
+//     upstream was late for the client before. A call of a tool waits for its own upstream only.
+//   - An upstream serves at most 1,024 calls of a client at once, and may have 256 input requests
+//     without a response, see [DefaultMaxInputRequests]. Others are rejected with
+//     [session.CodeOverloaded].
+//
+// For each client, the connection to an upstream is in one of these states, as in a circuit breaker:
+//
+//   - connected (closed): requests pass. When a request was given up without a response, the proxy
+//     sends a ping.
+//   - suspended (open): the ping had no response for ten seconds while the upstream served no call.
+//     Requests fail at once, and lists stay as they were. The proxy sends further pings after 1
+//     second, 2 seconds and so on, up to a minute. A response ends the suspension, and the lists are
+//     fetched again. After five pings without a response, the proxy closes the connection.
+//   - disconnected (open): requests fail at once, and lists do not have the features. The proxy
+//     connects again after the same delays.
+//   - connecting (half-open): requests fail at once until the upstream has responded.
+//
+// The delays are multiplied with a random number between 0.5 and 1.5, so that the connections of
+// many clients do not return at once. An upstream that serves one request at a time does not respond
+// to pings during a call, so it is not suspended then.
+//
 // # What is passed on
 //
 // Messages pass as JSON text: members that the proxy does not know are kept. It changes only these:
 //
 //   - The names of tools and prompts get the Prefix of their upstream.
-//   - The ids of tasks get the Name of their upstream and a colon.
+//   - The ids of tasks get the Name of their upstream and a tag.
+//   - Input requests and log messages name their upstream: the message of a form or a page begins with
+//     its Name in brackets, the _meta of all input requests has it in [MetaUpstream], and the logger
+//     of a log message begins with it. A client should show the user who asks.
 //   - Progress tokens, request ids and subscription ids belong to one connection, so they are replaced.
 //   - If a client and an upstream have different revisions, [mcp.Project] removes the members of
 //     results that the client's revision does not define.
@@ -91,9 +141,13 @@
 //
 // # Tasks
 //
-// Clients with sessions can get, cancel and await tasks by id in later sessions, too, if the
-// upstream outlives the session. The list of tasks has only those that were created in the same
-// session, because an upstream may know all clients of the proxy as one.
+// A task belongs to the principal that has created it, because an upstream may know all clients of
+// the proxy as one. For other principals, its id is that of no task. Its principal can get, cancel
+// and await it by id in later sessions, too, if the upstream outlives the session. The tag in the id
+// proves that. It is made with the StateKeys in the configuration of the server: set them so that
+// ids outlive the process, and that other processes know them. Without them, the key is random. The
+// list of tasks has those that were created in the same session, and notifications of the status
+// arrive for these and for those that the session has asked for.
 package proxy
 
 import (
@@ -110,6 +164,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -122,20 +177,29 @@ type Upstream struct {
 	// Name identifies the upstream in logs, errors and the ids of its tasks. It is required, unique
 	// and has no colon.
 	Name string
-	// Prefix is prepended to the names of tools and prompts, such as "files_". It may be empty. If
-	// two features then have the same name, clients see that of the first upstream.
+	// Prefix is prepended to the names of tools and prompts, such as "files_". No Prefix may begin
+	// that of another upstream, so that no upstream can offer a feature in the name of another one.
+	// It may only be empty if there is no other upstream.
 	Prefix string
 	// Connect opens a connection. It is called for each session of a client or group of modern
-	// requests, and again 1 second after a connection has failed. If it fails again and again, the
-	// delay doubles up to 1 minute. If an upstream ends when it is asked for its revisions, it is
+	// requests, and again after a connection has failed; the delays are in the package documentation,
+	// "Upstreams that do not respond". If an upstream ends when it is asked for its revisions, it is
 	// called again at once. Connect is called by several goroutines at once. Ctx ends with the
 	// session of the client, and has the values of the request that opened the session. For modern
 	// requests over HTTP, which share the connection, it has the principal and no other values.
 	Connect func(ctx context.Context) (transport.Conn, error)
 	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
 	// Revisions is nil, the proxy requests the revision of the client, and speaks any other
-	// revision that the upstream supports.
+	// revision that the upstream supports. The default of MaxRequests is
+	// [DefaultMaxInputRequests].
 	Session session.Config
+	// MaxConnections limits the connections to the upstream, of all clients together, which are
+	// processes for a [Command]. The default is [DefaultMaxConnections].
+	MaxConnections int
+	// MaxPerPrincipal limits those of one principal. All clients without a principal count as one.
+	// At most a quarter of them are connections of single calls, see "Connections" in the package
+	// documentation. The default is [DefaultMaxPerPrincipal].
+	MaxPerPrincipal int
 }
 
 // Command returns an upstream that is a child process, started for each session of a client. Its
@@ -164,7 +228,7 @@ func Dial(name, serverURL string, o streamable.ClientOptions) Upstream {
 // Config configures a [Proxy].
 type Config struct {
 	// Upstreams are the servers behind the proxy. Their order is that of the instructions, and
-	// decides between features of the same name.
+	// decides between resources of the same URI.
 	Upstreams []Upstream
 	// ConnectTimeout limits how long the first response to a client waits until all upstreams are
 	// connected and their lists are fetched. The features of slower upstreams appear later, with a
@@ -173,7 +237,9 @@ type Config struct {
 	// Server configures the server for the clients. It may have features of its own: those of
 	// upstreams take precedence, and come first in lists. Its Visible, its middleware, its CallRate
 	// and its limits of resources apply to its own features only. All requests pass through the
-	// middleware in Session.Receiving, which may reject those for features of upstreams.
+	// middleware in Session.Receiving, which may reject those for features of upstreams. Its
+	// StateKeys also protect the ids of tasks and the requestState of upstreams; a key in its
+	// TaskStore does not.
 	Server server.Config
 }
 
@@ -191,7 +257,9 @@ type Proxy struct {
 	own atomic.Pointer[mcp.ServerCapabilities] // of the server's own features
 
 	process string // a random name of the process
-	eras    []eras // of the upstreams
+	keys    *rerun.Keys
+	known   []known // of the upstreams
+	slots   []slots // of the upstreams
 
 	mu       sync.Mutex
 	clients  map[clientKey]*client
@@ -200,31 +268,28 @@ type Proxy struct {
 }
 
 // New returns a proxy. Name and version are those of [server.New]. It connects to no upstream
-// before the first client. New fails if an upstream has no Connect, or a Name that is empty, has a
-// colon or is not unique. Mistakes in Config.Server are reported as those of [server.New].
+// before the first client. New fails if an upstream has no Connect, a Name that is empty, has a
+// colon or is not unique, a Prefix that begins another one, or a negative limit. Mistakes in Config.Server are reported as those of [server.New].
 func New(name, version string, cfg *Config) (*Proxy, error) {
 	p := &Proxy{clients: map[clientKey]*client{}, process: rand.Text()}
 	if cfg != nil {
 		p.cfg = *cfg
 	}
 	p.cfg.Upstreams = slices.Clone(p.cfg.Upstreams)
-	seen := map[string]bool{}
-	for i, u := range p.cfg.Upstreams {
-		switch {
-		case u.Name == "":
-			return nil, fmt.Errorf("proxy: upstream %d: empty Name", i)
-		case strings.Contains(u.Name, ":"):
-			return nil, fmt.Errorf("proxy: upstream %q: Name has a colon", u.Name)
-		case seen[u.Name]:
-			return nil, fmt.Errorf("proxy: upstream %q: Name is not unique", u.Name)
-		case u.Connect == nil:
-			return nil, fmt.Errorf("proxy: upstream %q: nil Connect", u.Name)
+	p.known, p.slots = make([]known, len(p.cfg.Upstreams)), make([]slots, len(p.cfg.Upstreams))
+	for i := range p.cfg.Upstreams {
+		u := &p.cfg.Upstreams[i]
+		if err := u.check(i, p.cfg.Upstreams[:i]); err != nil {
+			return nil, err
 		}
-		seen[u.Name] = true
+		p.slots[i] = slots{
+			name: u.Name, max: cmp.Or(u.MaxConnections, DefaultMaxConnections),
+			perPrincipal: cmp.Or(u.MaxPerPrincipal, DefaultMaxPerPrincipal), shares: map[string]*share{},
+		}
 	}
-	p.eras = make([]eras, len(p.cfg.Upstreams))
 	p.cfg.ConnectTimeout = cmp.Or(p.cfg.ConnectTimeout, DefaultConnectTimeout)
 	s := p.cfg.Server
+	p.keys = rerun.NewKeys(s.StateKeys...)
 	p.log = boundary.Logger(cmp.Or(s.Logger, s.Session.Logger))
 	p.cfg.Server.PageSize = cmp.Or(s.PageSize, server.DefaultPageSize)
 	declare := s.Capabilities
@@ -241,6 +306,39 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 	s.Session.Receiving = append(slices.Clone(s.Session.Receiving), p.receive)
 	p.Server = server.New(name, version, &s)
 	return p, nil
+}
+
+// check returns an error if the upstream, which follows others, is not valid.
+func (u *Upstream) check(i int, before []Upstream) error {
+	switch {
+	case u.Name == "":
+		return fmt.Errorf("proxy: upstream %d: empty Name", i)
+	case strings.Contains(u.Name, ":"):
+		return fmt.Errorf("proxy: upstream %q: Name has a colon", u.Name)
+	case u.Connect == nil:
+		return fmt.Errorf("proxy: upstream %q: nil Connect", u.Name)
+	case u.MaxConnections < 0:
+		return fmt.Errorf("proxy: upstream %q: negative MaxConnections (%d)", u.Name, u.MaxConnections)
+	case u.MaxPerPrincipal < 0:
+		return fmt.Errorf("proxy: upstream %q: negative MaxPerPrincipal (%d)", u.Name, u.MaxPerPrincipal)
+	}
+	for _, other := range before {
+		switch {
+		case u.Name == other.Name:
+			return fmt.Errorf("proxy: upstream %q: Name is not unique", u.Name)
+		case strings.HasPrefix(u.Prefix, other.Prefix):
+			return overlap(u, &other)
+		case strings.HasPrefix(other.Prefix, u.Prefix):
+			return overlap(&other, u)
+		}
+	}
+	return nil
+}
+
+// overlap is the error for two upstreams, the second of which could offer features in the name of
+// the first.
+func overlap(u, by *Upstream) error {
+	return fmt.Errorf("proxy: upstreams %q and %q: Prefix %q begins with Prefix %q: choose prefixes of which none begins another", u.Name, by.Name, u.Prefix, by.Prefix)
 }
 
 // Close closes the server, see [server.Server.Close], and waits until the connections to upstreams

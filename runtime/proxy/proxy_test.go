@@ -163,17 +163,18 @@ func TestMergesToolsWithPrefixes(t *testing.T) {
 	}
 }
 
-// If two upstreams have a tool of the same name, clients see that of the first one.
-func TestEmptyPrefixes(t *testing.T) {
-	one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
+// A single upstream needs no prefix.
+func TestEmptyPrefix(t *testing.T) {
+	one := newUpstream(t, "one", nil)
 	addTool(t, one.Server, "echo", echo("one"))
-	addTool(t, two.Server, "echo", echo("two"))
-	addTool(t, two.Server, "other", echo("other"))
-	a, b := one.as("a"), two.as("b")
-	a.Prefix, b.Prefix = "", ""
-	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{a, b}}), nil)
-	equal(t, "tools", []string{"echo", "other"}, toolNames(t, c))
+	a := one.as("a")
+	a.Prefix = ""
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{a}})
+	addTool(t, p.Server, "own", echo("own"))
+	c := connect(t, p, nil)
+	equal(t, "tools", []string{"echo", "own"}, toolNames(t, c))
 	equal(t, "result", "one{}", mustCall(t, c, "echo", nil))
+	equal(t, "own result", "own{}", mustCall(t, c, "own", nil))
 }
 
 func TestPagesOfMergedLists(t *testing.T) {
@@ -349,7 +350,7 @@ func TestUpstreamReconnects(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		one.setDown(false)
-		time.Sleep(10 * time.Second)
+		time.Sleep(40 * time.Second)
 		equal(t, "notices", []string{"tools"}, n.take())
 		equal(t, "tools", all, toolNames(t, c))
 		equal(t, "result", "one{}", mustCall(t, c, "a_echo", nil))
@@ -424,10 +425,18 @@ func TestConnectionsBelongToClients(t *testing.T) {
 func TestNewRejectsUpstreams(t *testing.T) {
 	connect := func(context.Context) (transport.Conn, error) { return nil, errors.New("no") }
 	for want, list := range map[string][]proxy.Upstream{
-		"proxy: upstream 0: empty Name":           {{Connect: connect}},
-		`proxy: upstream "a:b": Name has a colon`: {{Name: "a:b", Connect: connect}},
-		`proxy: upstream "a": Name is not unique`: {{Name: "a", Connect: connect}, {Name: "a", Connect: connect}},
-		`proxy: upstream "a": nil Connect`:        {{Name: "a"}},
+		"proxy: upstream 0: empty Name":                      {{Connect: connect}},
+		`proxy: upstream "a:b": Name has a colon`:            {{Name: "a:b", Connect: connect}},
+		`proxy: upstream "a": Name is not unique`:            {{Name: "a", Connect: connect}, {Name: "a", Prefix: "b_", Connect: connect}},
+		`proxy: upstream "a": nil Connect`:                   {{Name: "a"}},
+		`proxy: upstream "a": negative MaxConnections (-1)`:  {{Name: "a", Connect: connect, MaxConnections: -1}},
+		`proxy: upstream "a": negative MaxPerPrincipal (-1)`: {{Name: "a", Connect: connect, MaxPerPrincipal: -1}},
+		`proxy: upstreams "git_hub" and "git": Prefix "git_hub_" begins with Prefix "git_": choose prefixes of which none begins another`: {
+			{Name: "git", Prefix: "git_", Connect: connect}, {Name: "git_hub", Prefix: "git_hub_", Connect: connect},
+		},
+		`proxy: upstreams "git" and "all": Prefix "git_" begins with Prefix "": choose prefixes of which none begins another`: {
+			{Name: "git", Prefix: "git_", Connect: connect}, {Name: "all", Connect: connect},
+		},
 	} {
 		if _, err := proxy.New("hub", "1", &proxy.Config{Upstreams: list}); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

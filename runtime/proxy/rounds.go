@@ -23,9 +23,10 @@ import (
 
 // A requestState for clients is the name of the upstream, a colon, and one of these followed by the
 // state of that kind. Without any of these, the upstream has no state. The upstream must check its
-// own state in any case; the name only keeps the input from other upstreams.
+// own state in any case. The name keeps the input from other upstreams. The tag keeps other
+// principals, whom the upstream cannot tell apart, from continuing the call.
 const (
-	stateOpaque = "s" // the state of an upstream without sessions
+	stateOpaque = "s" // the tag that binds the state of an upstream without sessions, a dot, and the state
 	stateHeld   = "h" // of a held call, see heldState
 	statePages  = "u" // the number of rounds in which the client was asked to visit pages
 )
@@ -65,7 +66,8 @@ func (l *link) callAlone(ctx context.Context, conn *connection, req *session.Req
 	if err != nil {
 		return nil, l.failure(ctx, req.Method, err)
 	}
-	return l.callOver(ctx, own, req, params, state, func() { own.session.Close() })
+	own.alone = true
+	return l.callOver(ctx, own, req, params, state, own.close)
 }
 
 // callOver is callModern over a connection, with the upstream's part of the requestState. It calls
@@ -73,7 +75,11 @@ func (l *link) callAlone(ctx context.Context, conn *connection, req *session.Req
 func (l *link) callOver(ctx context.Context, conn *connection, req *session.Request, params json.RawMessage, state string, done func()) (json.RawMessage, error) {
 	if conn.session.Modern() {
 		defer done()
-		if opaque, ok := strings.CutPrefix(state, stateOpaque); ok {
+		if tagged, ok := strings.CutPrefix(state, stateOpaque); ok {
+			tag, opaque, _ := strings.Cut(tagged, ".")
+			if !l.isBound(boundState, opaque, tag) {
+				return nil, invalidState("not issued for this request")
+			}
 			params = object.With(params, "requestState", quote(opaque))
 		} else if state == "" {
 			params = object.With(params, "requestState", nil)
@@ -81,7 +87,7 @@ func (l *link) callOver(ctx context.Context, conn *connection, req *session.Requ
 			return nil, invalidState("the upstream has begun to speak another revision: send the request again without it")
 		}
 		result, err := l.callWith(l.mirror(ctx, conn, req.Method, params), conn, conn.callerFor(req), req, params)
-		return l.withState(result), err
+		return l.namedRequests(l.withState(result)), err
 	}
 	if held, ok := strings.CutPrefix(state, stateHeld); ok {
 		defer done()
@@ -121,7 +127,7 @@ func (l *link) withState(result json.RawMessage) json.RawMessage {
 	}
 	state, ok := textOf(result, "requestState")
 	if ok {
-		state = stateOpaque + state
+		state = stateOpaque + l.bind(boundState, state) + "." + state
 	}
 	return object.With(result, "requestState", quote(l.up.Name+":"+state))
 }
@@ -239,7 +245,7 @@ func (x *inRounds) respond(ctx context.Context, requests []modern.InputRequest) 
 	for i, in := range requests {
 		go func() { // ends with ctx or the client's response
 			defer func() { done <- struct{}{} }()
-			text, err := x.l.c.askFor(ctx, in)
+			text, err := x.l.askFor(ctx, in)
 			if err != nil {
 				cancel(fmt.Errorf("input request %s of upstream %s: %w", in.Method, x.l.up.Name, err))
 			}
@@ -260,17 +266,17 @@ func (x *inRounds) respond(ctx context.Context, requests []modern.InputRequest) 
 }
 
 // askFor passes an input request to the client, over its session.
-func (c *client) askFor(ctx context.Context, in modern.InputRequest) (json.RawMessage, error) {
+func (l *link) askFor(ctx context.Context, in modern.InputRequest) (json.RawMessage, error) {
 	switch in.Method {
 	case mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodRootsList:
 	default:
 		return nil, errors.New("unknown method")
 	}
-	params := in.Params
+	params := l.named(in.Method, in.Params)
 	if mode, _ := textOf(params, "mode"); mode == "url" {
 		params = object.With(params, "elicitationId", quote(rand.Text())) // required in sessions
 	}
-	return c.ask(ctx, &session.Request{Method: in.Method}, params)
+	return l.c.ask(ctx, &session.Request{Method: in.Method}, params)
 }
 
 // requirePages returns the result of a call. If the error is that of an upstream whose user must

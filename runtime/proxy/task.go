@@ -3,14 +3,20 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/object"
 	"github.com/mcpwire/mcpwire/runtime/internal/pages"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // callTool passes a call of a tool to its upstream.
@@ -31,7 +37,7 @@ func (c *client) callTool(ctx context.Context, req *session.Request, next sessio
 // startTask passes on a call that requests a task. Progress is also passed on after the result,
 // until the task is terminal.
 func (l *link) startTask(ctx context.Context, req *session.Request, params json.RawMessage) (codec.Encoder, error) {
-	conn := l.conn.Load()
+	conn := l.ready()
 	if conn == nil {
 		return nil, l.unavailable()
 	}
@@ -48,17 +54,20 @@ func (l *link) startTask(ctx context.Context, req *session.Request, params json.
 		tracker = conn.session.NewTracker()
 		caller = conn.session.With(session.Timeout(0), session.Track(tracker))
 	}
+	created := l.create()
+	defer created()
 	result, err := l.callWith(ctx, conn, caller, req, params)
-	id, ok := textOf(result, "task", "taskId")
+	own, ok := textOf(result, "task", "taskId")
 	if err != nil || !ok {
 		if tracker != nil {
 			tracker.Close()
 		}
 		return session.Raw(result), err
 	}
-	id = l.clientID(id)
-	l.c.addCreated(id)
-	result = editText(result, l.clientID, "task", "taskId")
+	id := l.newID(own)
+	result = editText(result, func(string) string { return id }, "task", "taskId")
+	state, _ := codec.Member(result, "task")
+	l.c.addKnown(&knownTask{link: l, own: strings.Clone(own), id: id, state: slices.Clone(state)})
 	if tracker != nil {
 		l.mu.Lock()
 		l.trackers[id] = tracker
@@ -70,8 +79,7 @@ func (l *link) startTask(ctx context.Context, req *session.Request, params json.
 			}
 			progress.Finish()
 		})
-		task, _ := codec.Member(result, "task")
-		l.endProgress(task)
+		l.endProgress(state)
 	}
 	return session.Raw(result), nil
 }
@@ -104,26 +112,60 @@ func (l *link) stopProgress(id string) {
 	}
 }
 
-// serveTask passes tasks/get, tasks/result or tasks/cancel to the upstream of the task.
+// knownTask is a task of an upstream that belongs to the client.
+type knownTask struct {
+	link  *link
+	own   string          // the id at the upstream
+	id    string          // that for the client
+	state json.RawMessage // as of the latest message; nil if another session has created the task, or the upstream no longer lists it
+}
+
+// taskKey identifies a task.
+type taskKey struct {
+	link *link
+	own  string
+}
+
+// The id of a task for clients is the name of the upstream, a colon, a tag, a colon and the id at the
+// upstream. The tag binds the task to the principal that has created it.
+func (l *link) newID(own string) string { return l.up.Name + ":" + l.bind(boundTask, own) + ":" + own }
+
+// taskOf returns the upstream of a task and its id there. l is nil if the id is not that of a task
+// of the client's principal.
+func (c *client) taskOf(id string) (l *link, own string) {
+	name, rest, _ := strings.Cut(id, ":")
+	tag, own, ok := strings.Cut(rest, ":")
+	if l = c.linkOf(name); l == nil || !ok || !l.isBound(boundTask, own, tag) {
+		return nil, ""
+	}
+	return l, own
+}
+
+// serveTask passes tasks/get, tasks/result or tasks/cancel to the upstream of the task. The server
+// itself serves requests for all other ids: it knows none of a task of another principal.
 func (c *client) serveTask(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	id, _ := textOf(req.Params, "taskId")
-	name, _, ok := strings.Cut(id, ":")
-	i := slices.IndexFunc(c.links, func(l *link) bool { return l.up.Name == name })
-	if !ok || i < 0 {
-		return next(ctx, req)
+	l, own := c.taskOf(id)
+	if l == nil || req.Modern() {
+		result, err := next(ctx, req)
+		if jsonrpc.CodeOf(err) == jsonrpc.CodeMethodNotFound && !req.Modern() {
+			return nil, unknownTask(id) // the server itself has no tasks
+		}
+		return result, err
 	}
-	l := c.links[i]
+	c.addKnown(&knownTask{link: l, own: strings.Clone(own), id: strings.Clone(id)})
 	if req.Method == mcp.MethodTasksResult {
 		req.EndOnShutdown() // the task continues
 	}
-	result, err := l.call(ctx, req, editText(req.Params, l.ownID, "taskId"))
+	result, err := l.call(ctx, req, editText(req.Params, func(string) string { return own }, "taskId"))
 	if req.Method == mcp.MethodTasksResult {
 		if ctx.Err() == nil && l.conn.Load() != nil {
 			l.stopProgress(id) // the task is terminal
 		}
 	} else {
-		result = editText(result, l.clientID, "taskId")
+		result = editText(result, func(string) string { return id }, "taskId")
 		l.endProgress(result)
+		c.setTask(l, own, result)
 	}
 	if err != nil {
 		return nil, err
@@ -131,8 +173,14 @@ func (c *client) serveTask(ctx context.Context, req *session.Request, next sessi
 	return session.Raw(result), nil
 }
 
+// unknownTask is the error of a server with tasks for an id that it does not know.
+func unknownTask(id string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("%v: %q", task.ErrNotFound, boundary.Text(id, 64))}
+}
+
 // listTasks lists the tasks that were created in this session, on one page, and then those of the
-// server itself.
+// server itself. Those of an upstream that does not respond within patience are in their latest
+// known state.
 func (c *client) listTasks(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	cursor, _ := textOf(req.Params, "cursor")
 	page := page{member: "tasks", hint: -1}
@@ -140,69 +188,193 @@ func (c *client) listTasks(ctx context.Context, req *session.Request, next sessi
 		if cursor != "" {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid cursor"}
 		}
+		var group sync.WaitGroup
 		for _, l := range c.links {
-			for _, task := range l.tasks(ctx, req) {
-				page.add(task)
+			if l.ready() != nil && len(c.statesAt(l)) > 0 {
+				group.Go(func() { l.listing.await(ctx) })
+			}
+		}
+		group.Wait()
+		for _, l := range c.links {
+			if conn := l.conn.Load(); conn != nil && conn.session.PeerServes(req.Method) {
+				for _, t := range c.statesAt(l) {
+					page.add(t.state)
+				}
 			}
 		}
 	}
 	return page.addOwn(ctx, req, 0, strings.TrimPrefix(cursor, ownList), cursor != "", next)
 }
 
-// tasks returns the tasks that the upstream lists and that were created in this session.
-func (l *link) tasks(ctx context.Context, req *session.Request) (list []json.RawMessage) {
-	conn := l.conn.Load()
-	if conn == nil || !conn.session.PeerServes(req.Method) || !l.c.hasCreated(l) {
-		return nil
+// listTasks fetches the states of the tasks that were created in this session. It is the run of a
+// worker.
+func (l *link) listTasks() (ok bool) {
+	conn := l.ready()
+	if conn == nil || !conn.session.PeerServes(mcp.MethodTasksList) {
+		return false
 	}
+	listed := map[string]bool{}
+	before := l.c.statesAt(l)
 	var cursors pages.Cursors
-	for params := json.RawMessage(`{}`); ; {
-		result, err := l.call(ctx, req, params)
+	for params := new(mcp.PaginatedRequestParams); ; {
+		result, err := conn.session.With(session.Timeout(sharedTimeout)).Call(l.c.ctx, mcp.MethodTasksList, params)
 		if err != nil {
-			return list
+			if errors.Is(err, session.ErrTimeout) {
+				conn.suspect()
+			}
+			return answered(err)
 		}
-		for _, task := range elements(result, "tasks") {
-			task = editText(task, l.clientID, "taskId")
-			if id, _ := textOf(task, "taskId"); l.c.isCreated(id) {
-				list = append(list, task)
+		for _, task := range elements(l.c.convert(conn, mcp.MethodTasksList, result), "tasks") {
+			own, _ := textOf(task, "taskId")
+			if id, ok := l.clientID(own); ok {
+				listed[own] = true
+				l.c.setTask(l, own, editText(task, func(string) string { return id }, "taskId"))
 			}
 		}
-		following, ok := textOf(result, "nextCursor")
-		if !ok {
-			return list
+		var next *string
+		if text, ok := textOf(result, "nextCursor"); ok {
+			next = &text
 		}
-		if more, err := cursors.Next(&following); err != nil || !more {
-			return list
+		if more, err := cursors.Next(next); err != nil || !more {
+			break
 		}
-		text, err := codec.Marshal(&mcp.PaginatedRequestParams{Cursor: &following})
-		if err != nil {
-			return list
+		params = &mcp.PaginatedRequestParams{Cursor: next}
+	}
+	for _, t := range before {
+		if !listed[t.own] {
+			l.c.setTask(l, t.own, nil)
 		}
-		params = text
+	}
+	return true
+}
+
+// addKnown records a task that belongs to the client. A task that is known keeps its state.
+func (c *client) addKnown(t *knownTask) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := taskKey{t.link, t.own}
+	if known := c.known[key]; known != nil {
+		known.id = t.id
+		return
+	}
+	c.known[key] = t
+	c.order = append(c.order, key)
+	c.states += len(t.state)
+	c.forgetTasks()
+}
+
+// forgetTasks forgets the oldest tasks while there are too many. mu must be held.
+func (c *client) forgetTasks() {
+	for len(c.order) > maxTasks || c.states > maxTaskBytes {
+		c.states -= len(c.known[c.order[0]].state)
+		delete(c.known, c.order[0])
+		c.order = c.order[1:]
 	}
 }
 
-// addCreated records a task that an upstream has created for the client.
-func (c *client) addCreated(id string) {
+// setTask records the state of a task that was created in this session. Nil stands for a task that
+// the upstream no longer lists.
+func (c *client) setTask(l *link, own string, state json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.created) >= maxTasks {
-		c.created = slices.Delete(c.created, 0, 1)
+	if t := c.known[taskKey{l, own}]; t != nil && t.state != nil {
+		c.states += len(state) - len(t.state)
+		t.state = slices.Clone(state)
+		c.forgetTasks()
 	}
-	c.created = append(c.created, id)
 }
 
-func (c *client) isCreated(id string) bool {
+// statesAt returns the tasks of an upstream that were created in this session.
+func (c *client) statesAt(l *link) (list []knownTask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Contains(c.created, id)
+	for _, key := range c.order {
+		if t := c.known[key]; t.link == l && t.state != nil {
+			list = append(list, *t)
+		}
+	}
+	return list
 }
 
-// hasCreated reports whether an upstream has created a task for the client.
-func (c *client) hasCreated(l *link) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.created, func(id string) bool { return strings.HasPrefix(id, l.up.Name+":") })
+// clientID returns the id of a task for the client. ok is false if the task does not belong to it.
+func (l *link) clientID(own string) (id string, ok bool) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	if t := l.c.known[taskKey{l, own}]; t != nil {
+		return t.id, true
+	}
+	return "", false
+}
+
+// awaitID is clientID for a message that may arrive before the result that creates the task: while
+// the client creates tasks at the upstream, awaitID waits for at most patience.
+func (l *link) awaitID(ctx context.Context, own string) (id string, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		l.mu.Lock()
+		created := l.created
+		l.mu.Unlock()
+		if id, ok := l.clientID(own); ok || created == nil {
+			return id, ok
+		}
+		select {
+		case <-created:
+		case <-ctx.Done():
+			return "", false
+		}
+	}
+}
+
+// create records that the client creates a task. The caller calls the result when the upstream has
+// responded.
+func (l *link) create() (created func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.creating++
+	if l.created == nil {
+		l.created = make(chan struct{})
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.creating--
+		close(l.created)
+		l.created = nil
+		if l.creating > 0 {
+			l.created = make(chan struct{})
+		}
+	}
+}
+
+// toClient replaces the id of the related task in a message of the upstream by that for the client,
+// which idOf returns. It removes a task that does not belong to the client.
+func (l *link) toClient(text json.RawMessage, idOf func(own string) (string, bool)) json.RawMessage {
+	if !mentionsTask(text) {
+		return text
+	}
+	own, ok := textOf(text, "_meta", task.RelatedTask, "taskId")
+	if !ok || l.c.taskLink(own) == l {
+		return text // a task of the client
+	}
+	id, ok := idOf(own)
+	if !ok {
+		return object.WithPath(text, nil, "_meta", task.RelatedTask)
+	}
+	return editText(text, func(string) string { return id }, "_meta", task.RelatedTask, "taskId")
+}
+
+// fromClient replaces the id of the related task in a message of the client by that of the upstream.
+func (l *link) fromClient(text json.RawMessage) json.RawMessage {
+	if !mentionsTask(text) {
+		return text
+	}
+	return editText(text, func(id string) string {
+		if of, own := l.c.taskOf(id); of == l {
+			return own
+		}
+		return id
+	}, "_meta", task.RelatedTask, "taskId")
 }
 
 // addTask records a task that the client has created for an upstream.

@@ -200,30 +200,60 @@ func TestTaskOfClientPasses(t *testing.T) {
 	})
 }
 
-// The ids of tasks in raw messages are replaced in both directions.
+// The ids of tasks in raw messages are replaced in both directions. A message that names a task of
+// another client loses the name.
 func TestRelatedTaskHasIDOfReceiver(t *testing.T) {
 	const key = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`
 	var got []string
 	one := newUpstream(t, "one", &server.Config{
 		Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(false) },
 		Methods: map[string]session.Handler{
+			mcp.MethodToolsList: func(context.Context, *session.Request) (codec.Encoder, error) {
+				return session.Raw(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`), nil
+			},
+			mcp.MethodToolsCall: func(context.Context, *session.Request) (codec.Encoder, error) {
+				return session.Raw(`{"task":{"taskId":"7","status":"working"}}`), nil
+			},
 			mcp.MethodTasksResult: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
 				got = append(got, string(req.Params))
-				answer, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}},`+key+`7"}}}`))
-				got = append(got, string(answer))
-				return session.Raw(`{"content":[],` + key + `7"}}}`), err
+				for _, id := range []string{"7", "8"} {
+					answer, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"?","requestedSchema":{"type":"object","properties":{}},`+key+id+`"}}}`))
+					if err != nil {
+						return nil, err
+					}
+					got = append(got, string(answer))
+				}
+				return session.Raw(`{"content":[],` + key + `7"}}}`), nil
 			},
 		},
 	})
 	o := &client.Options{Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
-		got = append(got, f.Meta.RelatedTask.TaskID)
-		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline, Meta: &mcp.ResultMetaObject{RelatedTask: f.Meta.RelatedTask}}, nil
+		related := f.Meta.RelatedTask
+		if related == nil {
+			got = append(got, "no task")
+			return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
+		}
+		got = append(got, related.TaskID)
+		return &mcp.ElicitResult{Action: mcp.ElicitActionDecline, Meta: &mcp.ResultMetaObject{RelatedTask: related}}, nil
 	}}
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), o)
-	result, err := c.Session().Call(t.Context(), mcp.MethodTasksResult, session.Raw(`{"taskId":"a:7"}`))
+	id := startTask(t, c, "a_t")
+	result, err := c.Session().Call(t.Context(), mcp.MethodTasksResult, session.Raw(`{"taskId":"`+id+`"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "messages", []string{`{"taskId":"7"}`, "a:7", `{` + key + `7"}},"action":"decline"}`}, got)
-	equal(t, "result", `{"content":[],`+key+`a:7"}}}`, string(result))
+	equal(t, "messages", []string{`{"taskId":"7"}`, id, `{` + key + `7"}},"action":"decline"}`, "no task", `{"action":"decline"}`}, got)
+	equal(t, "result", `{"content":[],`+key+id+`"}}}`, string(result))
+}
+
+// startTask calls a tool as a task, without the client's own handling of tasks, and returns the id.
+func startTask(t *testing.T, c *client.Client, tool string) string {
+	t.Helper()
+	result, err := c.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"`+tool+`","task":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, _ := codec.Member(result, "task")
+	id, _ := codec.Member(task, "taskId")
+	return strings.Trim(string(id), `"`)
 }

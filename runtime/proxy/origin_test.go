@@ -1,0 +1,136 @@
+package proxy_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/proxy"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+)
+
+// origin returns the upstream in the _meta of an input request.
+func origin(meta *mcp.RequestMetaObject) string {
+	if meta == nil {
+		return ""
+	}
+	var name string
+	if raw, ok := meta.Extra.Get(proxy.MetaUpstream); !ok || json.Unmarshal(raw, &name) != nil {
+		return ""
+	}
+	return name
+}
+
+// Each input request names its upstream to the user, also behind two proxies, and whatever the
+// upstream calls itself.
+func TestInputRequestsNameTheirUpstream(t *testing.T) {
+	inEras(t, func(t *testing.T, of, up era) {
+		one := newUpstream(t, "bank", up.serving(nil))
+		addTool(t, one.Server, "all", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			form, err := c.ElicitForm(ctx, &mcp.ElicitRequestFormParams{Message: "[bank] Code?"})
+			if err != nil {
+				return "", err
+			}
+			page, err := c.ElicitURL(ctx, "Sign in", "https://example.com/{id}", "1")
+			if err != nil {
+				return "", err
+			}
+			_, err = c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 10, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: said("hi")}}})
+			if err != nil {
+				return "", err
+			}
+			_, err = c.Roots(ctx)
+			return string(form.Action) + string(page), err
+		})
+		inner := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("shady")}})
+		for name, tt := range map[string]struct {
+			p            *proxy.Proxy
+			tool         string
+			name, prefix string
+		}{
+			"one proxy": {inner, "shady_all", "shady", "[shady] "},
+			"two proxies": {newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{(&upstream{Server: inner.Server}).as("hub")}}),
+				"hub_shady_all", "hub/shady", "[hub] [shady] "},
+		} {
+			var got []string
+			o := &client.Options{
+				Fill: func(_ context.Context, f *client.FormRequest) (*mcp.ElicitResult, error) {
+					got = append(got, f.Message, origin(f.Meta))
+					return client.Decline(), nil
+				},
+				OpenURL: func(_ context.Context, u *client.URLRequest) (mcp.ElicitAction, error) {
+					got = append(got, u.Message, origin(u.Meta))
+					return mcp.ElicitActionDecline, nil
+				},
+				Sample: func(_ context.Context, r *client.SampleRequest) (*mcp.CreateMessageResult, error) {
+					got = append(got, origin(r.Meta))
+					return &mcp.CreateMessageResult{Model: "small", Role: mcp.RoleAssistant, Content: said("ho")}, nil
+				},
+				Roots: new(client.Roots), CheckRoot: func(context.Context, mcp.Root) error { return nil },
+			}
+			equal(t, "result", "declinedecline", mustCall(t, connect(t, tt.p, of.in(o)), tt.tool, nil))
+			equal(t, name, []string{tt.prefix + "[bank] Code?", tt.name, tt.prefix + "Sign in", tt.name, tt.name}, got)
+		}
+	})
+}
+
+// The pages that an error asks the user to visit name their upstream, too.
+func TestPagesInErrorsNameTheirUpstream(t *testing.T) {
+	one := newUpstream(t, "one", nil)
+	addTool(t, one.Server, "page", func(_ context.Context, c *server.Call, _ struct{}) (string, error) {
+		return "", c.RequireURL("Sign in", "https://example.com/{id}", "1")
+	})
+	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), sessions.in(&client.Options{
+		OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {
+			return mcp.ElicitActionDecline, nil
+		},
+	}))
+	_, err := c.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"a_page"}`))
+	failed, _ := errors.AsType[*jsonrpc.Error](err)
+	if failed == nil {
+		t.Fatal(err)
+	}
+	var data struct {
+		Elicitations []struct{ Message, URL string }
+	}
+	if err := json.Unmarshal(failed.Data, &data); err != nil || len(data.Elicitations) != 1 {
+		t.Fatalf("%s: %v", failed.Data, err)
+	}
+	equal(t, "message", "[a] Sign in", data.Elicitations[0].Message)
+	equal(t, "page", "https://example.com/1", data.Elicitations[0].URL)
+}
+
+// logLines records the loggers of log messages.
+type logLines struct {
+	mcp.UnimplementedClientNotificationHandler
+	loggers chan string
+}
+
+func (l logLines) LoggingMessage(_ context.Context, p *mcp.LoggingMessageNotificationParams) error {
+	l.loggers <- *p.Logger
+	return nil
+}
+
+func TestLogMessagesNameTheirUpstream(t *testing.T) {
+	inEras(t, func(t *testing.T, of, up era) {
+		synctest.Test(t, func(t *testing.T) {
+			one := newUpstream(t, "one", up.serving(nil))
+			addTool(t, one.Server, "log", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				return "", errors.Join(c.Log(ctx, mcp.LoggingLevelError, "db", 1), c.Log(ctx, mcp.LoggingLevelError, "", 2))
+			})
+			loggers := make(chan string, 10)
+			c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), of.in(&client.Options{Notifications: logLines{loggers: loggers}}))
+			if err := c.SetLogLevel(t.Context(), mcp.LoggingLevelError); err != nil {
+				t.Fatal(err)
+			}
+			mustCall(t, c, "a_log", nil)
+			equal(t, "loggers", []string{"a/db", "a"}, []string{<-loggers, <-loggers})
+		})
+	})
+}
