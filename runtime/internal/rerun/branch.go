@@ -20,6 +20,7 @@ import (
 type branch struct {
 	log      *Log
 	path     string
+	parent   *branch    // that waits for the end of this one; nil for other branches
 	recorded []recorded // the outcomes of earlier runs, by position
 	next     int        // the index in recorded below which all are used
 	position int        // of the latest operation
@@ -260,6 +261,13 @@ func (b *branch) inOrder(e *Entry) error {
 			return l.invalid(&NondeterminismError{expected.String(), e.String()})
 		}
 	}
+	// A parent that has recorded something after this branch has waited for the end of all its
+	// steps, which would have recorded this one.
+	for a := b.parent; a != nil && e.Kind == KindStep; a = a.parent {
+		if a.advance(); a.next < len(a.recorded) {
+			return l.invalid(&NondeterminismError{a.recorded[a.next].String(), e.String()})
+		}
+	}
 	if l.fresh == nil && !slices.ContainsFunc(l.pending, func(a Asked) bool { return a.ID == e.ID }) {
 		first := *e
 		l.fresh = &first
@@ -275,11 +283,16 @@ func (l *Log) invalid(err error) error {
 	return err
 }
 
-// find returns the recorded outcome with an ID, or nil. The caller must hold mu.
-func (b *branch) find(id ID) *Entry {
+// advance sets next. The caller must hold mu.
+func (b *branch) advance() {
 	for b.next < len(b.recorded) && b.recorded[b.next].used {
 		b.next++
 	}
+}
+
+// find returns the recorded outcome with an ID, or nil. The caller must hold mu.
+func (b *branch) find(id ID) *Entry {
+	b.advance()
 	for i := b.next; i < len(b.recorded); i++ {
 		if e := &b.recorded[i]; !e.used && e.Kind == id.Kind && e.Occurrence == id.Occurrence && e.Key == id.Key {
 			e.used = true
@@ -413,6 +426,7 @@ func (b *branch) beginGroup(e *Entry, names ...string) (children []*branch, err 
 		if children[i], err = b.child(strconv.Itoa(b.groups) + "." + name); err != nil {
 			return nil, err
 		}
+		children[i].parent = b
 	}
 	b.running = e
 	return children, nil

@@ -23,8 +23,9 @@
 // occurrence. The key of an input request is a digest of its method and params, see [InputKey]; the
 // key of a step or a sleep is its name. An entry also has the position of the operation in its
 // branch. A run that asks for something new at a position at or after that of an outcome it has not
-// asked for is not deterministic; it fails before the new operation begins. If a branch is not run
-// at all, only the end of the run shows that. Entries of versions of this package that knew no
+// asked for is not deterministic; it fails before the new operation begins. So does a new step of a
+// function of RunAll, or of an attempt, if the branch that waits for it has such an outcome. If a
+// branch is not run at all, only the end of the run shows that. Entries of versions of this package that knew no
 // branches have no position: such a call goes on under the old rules, by which End alone checks it.
 //
 // # What is recorded when

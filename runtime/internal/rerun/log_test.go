@@ -197,6 +197,14 @@ func TestRunThatAsksForOtherThingsIsNotDeterministic(t *testing.T) {
 	branch := func(l *rerun.Log, name string) error {
 		return l.Branch(t.Context(), name, func(ctx context.Context) error { _, err := r.step(ctx, l, "in branch"); return err })
 	}
+	retried := func(l *rerun.Log, name string) error {
+		_, err := rerun.Step(t.Context(), l, name, func(context.Context) (string, error) { r.runs++; return "", nil }, rerun.Retry{})
+		return err
+	}
+	concurrent := func(l *rerun.Log, name string) error {
+		f := func(ctx context.Context) error { _, err := r.step(ctx, l, name); return err }
+		return l.RunAll(t.Context(), []func(ctx context.Context) error{f})
+	}
 	first := func(l *rerun.Log) error {
 		return errors.Join(step(l, "s"), branch(l, "b"), request(l, `"one"`))
 	}
@@ -215,6 +223,9 @@ func TestRunThatAsksForOtherThingsIsNotDeterministic(t *testing.T) {
 		}, []string{`elicitation/create "one"`, `elicitation/create "two"`, "another Version"}, 0},
 		{"another step", func(l *rerun.Log) error { return errors.Join(step(l, "z"), step(l, "s")) }, []string{`step "s"`, `step "z"`}, 0},
 		{"a step before", func(l *rerun.Log) error { return errors.Join(step(l, "z"), first(l)) }, []string{`step "s"`, `step "z"`}, 0},
+		{"a step with attempts before", func(l *rerun.Log) error { return errors.Join(retried(l, "z"), first(l)) }, []string{`step "s"`, `step "z"`}, 0},
+		{"a concurrent step before", func(l *rerun.Log) error { return errors.Join(concurrent(l, "z"), first(l)) }, []string{`step "s"`, `step "z"`}, 0},
+		{"a concurrent step after", func(l *rerun.Log) error { return errors.Join(first(l), concurrent(l, "z")) }, nil, 1},
 		{"one less and one more", func(l *rerun.Log) error {
 			return errors.Join(step(l, "s"), request(l, `"one"`), branch(l, "c"))
 		}, []string{`step "in branch" of branch "b"`, `step "in branch" of branch "c"`}, 1},

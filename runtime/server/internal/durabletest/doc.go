@@ -4,28 +4,32 @@
 //
 // # The parts
 //
-// A program (node) is a handler as data: a small tree of steps, sleeps, input requests, branches,
-// loops, fallbacks and compensations in a defer. Data can be generated from a seed, run as a
-// handler, made smaller, and printed as text that resembles Go. A program does not look at the
-// errors that it gets, as many handlers do not: it does something else instead, compensates or
-// tries again, whatever the reason is.
+// A program (node) is a handler as data: a small tree of steps, with and without a server.Retry,
+// sleeps, input requests, registered undos, branches of RunAll and of goroutines, blocks with a
+// deadline, loops, fallbacks and compensations in a defer. Some programs let two operations of one
+// branch overlap, which is a mistake. Data can be generated from a seed, run as a handler, made
+// smaller, and printed as text that resembles Go. A program does not look at the errors that it
+// gets, as many handlers do not: it does something else instead, compensates or tries again,
+// whatever the reason is.
 //
 // A fate is what happens to a call apart from what its program says: whether it is a plain call in
 // a session, a plain call in rounds, a call that becomes a task, or a task at once; whether its
 // handler is parked at each wait; and what disturbs it: the death of the process before or after a
-// write, a shutdown, faults and delays of the store, a cancellation, lost connections and restarts
-// between rounds. The processes share a store in memory or a file, or are the members of a fleet.
+// write, a shutdown, faults and delays of the store, a cancellation, the end of the lifetime of the
+// task, lost connections and restarts between rounds. The processes share a store in memory or a
+// file, or are the members of a fleet. The process after the first one may have a program in which
+// a step is renamed, added or left out, or may lack the tool or its version for some time.
 //
-// A world is everything outside of the processes: the effects of steps, the user who fills in
-// forms, and what the store has persisted. Each execution of a step, and each answer of the user,
-// has a token that occurs nowhere else. So the world knows whose outcome a handler gets, and,
+// A world is everything outside of the processes: the effects of steps and undos, the user who
+// fills forms, and what the store has persisted. Each execution of a step, and each answer of the
+// user, has a token that occurs nowhere else. So the world knows whose outcome a handler gets, and,
 // because it sees each write of the store, at which moment an outcome is recorded. A process that
 // has died has no effects: its store takes no writes, its connection is closed, and the functions
 // of its steps do not begin. Its goroutines may live on, with contexts that end or do not.
 //
 // All of this takes place in a bubble of testing/synctest. The time of a program does not pass
 // really, and no two of its durations are equal. So a seed and a fate give the same history again,
-// up to goroutines that act at the same moment.
+// up to goroutines that act at the same moment, and the random part of the pauses between attempts.
 //
 // # The model
 //
@@ -33,8 +37,17 @@
 //   - A step does not begin after its outcome was recorded, after an operation of its run has
 //     reported that the run is suspended, or after the call was cancelled.
 //   - A step begins again only if its outcome could not be recorded: its process has died, or the
-//     execution of its handler has ended first. All of its executions have the same idempotency
-//     key, and no other step has it.
+//     execution of its handler has ended first. All executions of the step with a branch, a name
+//     and an occurrence have the same idempotency key, and no other step has it.
+//   - A step with a server.Retry begins again as often as its policy says, and after the pauses
+//     that it says, whichever processes count. Failures that are final, and its end, are kept to.
+//   - A step does not begin in place of one that was recorded, nor in a branch whose parent has
+//     recorded something later.
+//   - An undo begins once the handler has returned and the call has failed, was cancelled or has
+//     expired, after the undos that were registered later have succeeded. It begins again only if
+//     it has failed, or its success could not be recorded. No step begins after it.
+//   - A task whose tool or version a process lacks waits, and its status message is not empty.
+//   - A second operation of a branch fails, and so does the call.
 //   - The handler of a durable task gets an outcome only once it is recorded, gets that of the
 //     operation that it asked for, and gets the same one in all runs.
 //   - The user is not asked again after the answer was recorded, and in an undisturbed call is
@@ -46,14 +59,15 @@
 // When the call has ended, the model interprets its program with the outcomes that its operations
 // have had: which operations must have happened, in which order in each branch, which outcome a
 // step or an input request must have had, what the call returns, and that nothing else has
-// happened, such as a compensation of work that has not failed. A branch of a call that was
-// cancelled or lost ends with its first operation that has no outcome.
+// happened, such as a compensation of work that has not failed. It knows which undos must have
+// succeeded. A branch of a call that was cancelled or lost ends with its first operation that has
+// no outcome.
 //
 // # What the proof does not know
 //
 // Programs wait for all that they start: none leaves a goroutine of its own behind, so that the end
-// of a run need not wait for a step. Programs have no branches with names and no steps with a
-// server.Retry.
+// of a run need not wait for a step. In a plain call in rounds whose connection is lost, the undos
+// of the lost round run while the client repeats it, so that nothing is checked about undos.
 //
 // # How the proof was proved
 //

@@ -52,8 +52,35 @@ type fate struct {
 	lost         time.Duration // when the connection of a call in rounds is lost; 0 for never
 	restarts     bool          // each round reaches a new process
 	partial      bool          // the client sends each response at once
-	renamed      int           // the number of a step that has another name in all processes but the first one; 0 for none
+	expires      time.Duration // lifetime of the task; 0 for one that the call does not reach
+	change       change        // how the program differs in all processes but the first one
+	changed      int           // the number of the step that it concerns; 0 for none
+	absent       absence       // what the second process lacks
 }
+
+// change is how a program differs in all processes but the first one.
+type change string
+
+const (
+	renamed  change = "renamed"
+	inserted change = "preceded by another one"
+	removed  change = "removed"
+)
+
+// absence is what the second process lacks. It ends after some time.
+type absence string
+
+const (
+	noTool       absence = "has no tool"
+	lateTool     absence = "gets its tool later"
+	otherVersion absence = "has another version of the tool"
+)
+
+// Times of the second process if it lacks something.
+const (
+	absentFor = 5 * time.Second
+	lateFor   = 2 * time.Second
+)
 
 func (f fate) String() string {
 	text := string(f.mode)
@@ -68,8 +95,11 @@ func (f fate) String() string {
 			text += ", " + option.text
 		}
 	}
-	if f.renamed > 0 {
-		text += fmt.Sprintf(", step %d renamed in the next process", f.renamed)
+	if f.changed > 0 {
+		text += fmt.Sprintf(", step %d %s in the next process", f.changed, f.change)
+	}
+	if f.absent != "" {
+		text += fmt.Sprintf(", the next process %s", f.absent)
 	}
 	for _, d := range f.disturbances {
 		text += "; " + d.String()
@@ -77,7 +107,7 @@ func (f fate) String() string {
 	for _, at := range []struct {
 		after time.Duration
 		text  string
-	}{{f.cancel, "cancelled"}, {f.shutdown, "shut down"}, {f.lost, "connection lost"}} {
+	}{{f.cancel, "cancelled"}, {f.shutdown, "shut down"}, {f.lost, "connection lost"}, {f.expires, "expired"}} {
 		if at.after > 0 {
 			text += fmt.Sprintf("; %s after %v", at.text, at.after)
 		}
@@ -88,8 +118,8 @@ func (f fate) String() string {
 func (f fate) tasks() bool  { return f.mode != inSession && f.mode != inRounds }
 func (f fate) modern() bool { return f.mode != inSession && f.mode != taskInSession }
 
-// renames reports whether a step has another name in all processes but the first one.
-func (f fate) renames(n *node) bool { return n.id == f.renamed && n.kind == step }
+// changes reports whether a step differs in all processes but the first one.
+func (f fate) changes(n *node) bool { return n.id == f.changed && n.kind == step }
 
 // rounds reports whether input requests may end rounds.
 func (f fate) rounds() bool { return f.mode == inRounds || f.mode == continued || f.mode == promoted }
@@ -101,8 +131,12 @@ func (f fate) kind() string {
 		return "fleet"
 	case f.bolt:
 		return "bolt"
-	case f.renamed > 0:
-		return "renamed"
+	case f.changed > 0:
+		return string(f.change)
+	case f.absent != "":
+		return string(f.absent)
+	case f.expires > 0:
+		return "expires"
 	case f.cancel > 0:
 		return "cancelled"
 	case f.shutdown > 0:
@@ -220,6 +254,11 @@ func (w *world) hasShutDown(p *process, err error) {
 		return
 	}
 	for _, op := range w.ops {
+		for _, e := range op.undos {
+			if e.run.process == p && e.ended > 0 && e.ended < now && !e.interrupted && strings.HasPrefix(e.outcome, "done ") && !w.persisted[undoneOf(op.identity)] && e.run.durable() {
+				w.violate("the undo of %s at %s has ended before the shutdown, which was not recorded", op.node.name(), op.path)
+			}
+		}
 		for _, e := range op.executions {
 			if e.run.process == p && e.ended > 0 && e.ended < now && !e.interrupted && w.recorded[e.token] == 0 && e.run.durable() {
 				w.violate("%s at %s has ended before the shutdown, and its outcome was not recorded", op.node.name(), op.path)
@@ -243,6 +282,9 @@ func (w *world) boot(t *testing.T, slot int) *process {
 		Tasks: task.Config{ParkAfter: -1, DefaultTTL: 1000 * time.Hour, MaxTTL: 1000 * time.Hour, Limits: task.Limits{Rate: -1}, MaxReruns: -1, Logger: silent},
 	}
 	cfg.Session.Principal = "ada"
+	if w.fate.expires > 0 {
+		cfg.Tasks.DefaultTTL, cfg.Tasks.MaxTTL = w.fate.expires, w.fate.expires
+	}
 	if w.fate.fleet {
 		cfg.Tasks.Member.Lease = 3 * time.Second
 	}
@@ -254,9 +296,7 @@ func (w *world) boot(t *testing.T, slot int) *process {
 	if w.fate.mode == promoted {
 		support.After = 61 * time.Millisecond
 	}
-	server.AddTool(p.s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) {
-		return w.handle(ctx, c, p)
-	}, server.Tasks(support))
+	w.addTool(p, support)
 	started := make(chan struct{})
 	go func() { // ends when the process has started or is over
 		defer close(started)
@@ -276,6 +316,52 @@ func (w *world) boot(t *testing.T, slot int) *process {
 	case <-p.ends:
 	}
 	return p
+}
+
+// addTool adds the tool to a process, unless the process lacks it. A process that lacks something
+// shuts down after some time.
+func (w *world) addTool(p *process, support receiver.Support) {
+	version := "1"
+	add := func() {
+		server.AddTool(p.s, "do", "", func(ctx context.Context, c *server.Call, _ map[string]any) (string, error) {
+			return w.handle(ctx, c, p)
+		}, server.Tasks(support), server.Version(version))
+	}
+	if p.number != 2 {
+		add()
+		return
+	}
+	switch w.fate.absent {
+	case "":
+		add()
+		return
+	case noTool:
+	case lateTool:
+		time.AfterFunc(lateFor, add)
+		return
+	case otherVersion:
+		version = "2"
+		add()
+	}
+	time.AfterFunc(absentFor/2, func() { w.waits(p) })
+	time.AfterFunc(absentFor, p.shutDown)
+}
+
+// waits checks that a task says why it waits for a process that can run it.
+func (w *world) waits(p *process) {
+	id := w.task()
+	if id == "" || p.ending() || w.schedule.ended() {
+		return
+	}
+	r, err := p.s.Tasks().Get(context.Background(), "ada", id, nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil:
+		w.violate("the state of a task that waits: %v", err)
+	case !task.Terminal(r.Status) && (r.StatusMessage == nil || *r.StatusMessage == ""):
+		w.violate("a task that waits for a process with its tool does not say so")
+	}
 }
 
 type logWriter struct{ w *world }
@@ -473,9 +559,14 @@ func (w *world) call(ctx context.Context) {
 	if strings.Contains(out.err, errFault.Error()) {
 		w.violate("the client gets the text of the store's error: %q", out.err)
 	}
-	cancelled := w.cancelling && out.rpc
+	cancelled := w.withdrawn() && out.rpc
+	invalid := w.changed || w.refused || w.fate.changed > 0 && strings.Contains(out.err, nondeterministic)
+	if w.overlapped && err == nil && !cancelled && !strings.Contains(out.err, overlaps) && !strings.Contains(out.err, undoing) {
+		w.violate("operations of one branch have overlapped, and the outcome is %+v", out)
+	}
 	w.mu.Unlock()
-	if w.fate.renamed > 0 && strings.Contains(out.err, "not deterministic") {
+	w.awaitUndos(err != nil || cancelled)
+	if invalid { // the outcome does not depend on the program alone
 		return
 	}
 	text, failed := w.check(err != nil || cancelled)
@@ -500,6 +591,30 @@ func (w *world) call(ctx context.Context) {
 	case out != (outcome{text: text}):
 		w.violate("the outcome is %+v, want %q", out, text)
 	}
+}
+
+// awaitUndos waits until the undos of a call have ended.
+func (w *world) awaitUndos(cut bool) {
+	if !w.program.has(func(n *node) bool { return n.kind == register }) {
+		return
+	}
+	id := w.task()
+	if id == "" && cut {
+		time.Sleep(10 * time.Second)
+	}
+	for range 10_000 {
+		if id == "" {
+			return
+		}
+		r, err := w.living(0).store.Get(context.Background(), id)
+		if errors.Is(err, task.ErrNotFound) || err == nil && task.Terminal(r.Status) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.violate("the undos of the task do not end")
 }
 
 // callInSession makes a plain call in a session. It is lost with the connection.

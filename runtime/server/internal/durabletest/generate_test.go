@@ -43,22 +43,35 @@ func (g *generator) statement(depth int) *node {
 		return g.operation()
 	}
 	block := func() *node { return g.seq(depth - 1) }
-	switch g.IntN(10) {
-	case 0, 1, 2:
-		n := &node{kind: all}
-		for range 2 + g.IntN(2) {
-			n.body = append(n.body, g.seq(depth-1))
-		}
-		return n
-	case 3, 4:
+	switch p := g.IntN(100); {
+	case p < 26:
+		return &node{kind: all, body: g.blocks(depth)}
+	case p < 36:
+		return &node{kind: beside, body: g.blocks(depth)}
+	case p < 54:
 		return &node{kind: fallback, body: []*node{block(), block()}}
-	case 5:
+	case p < 62:
 		return &node{kind: retry, n: 2 + g.IntN(2), body: []*node{block()}}
-	case 6:
+	case p < 70:
 		return &node{kind: loop, n: 2 + g.IntN(2), body: []*node{block()}}
-	default:
+	case p < 80:
+		return &node{kind: limited, within: g.duration(700 * time.Millisecond), cancels: g.chance(25), body: []*node{block()}}
+	case p < 90:
 		return &node{kind: compensated, body: []*node{g.step(), g.step(), block()}}
+	case p < 98:
+		return &node{kind: seq, body: []*node{g.register(), g.step(), block()}}
+	default:
+		g.left -= 2
+		return &node{kind: overlap, body: []*node{{kind: step, takes: 5*time.Millisecond + g.duration(40*time.Millisecond)}, {kind: sleep, takes: g.duration(time.Second)}}}
 	}
+}
+
+// blocks returns the functions of concurrent branches.
+func (g *generator) blocks(depth int) (body []*node) {
+	for range 2 + g.IntN(2) {
+		body = append(body, g.seq(depth-1))
+	}
+	return body
 }
 
 func (g *generator) operation() *node {
@@ -69,17 +82,19 @@ func (g *generator) operation() *node {
 		g.left--
 		n := &node{kind: sleep, takes: g.duration(time.Second)}
 		if g.chance(15) {
-			n.within = g.duration(time.Second)
+			n.within, n.cancels = g.duration(time.Second), g.chance(20)
 		}
 		return n
 	case p < 92:
 		g.left--
 		n := &node{kind: ask, thinks: g.duration(500 * time.Millisecond), fails: g.chance(15), common: g.chance(25)}
 		if g.chance(30) {
-			n.within = g.duration(500 * time.Millisecond)
+			n.within, n.cancels = g.duration(500*time.Millisecond), g.chance(20)
 		}
 		return n
-	case p < 98:
+	case p < 96:
+		return g.register()
+	case p < 99:
 		return &node{kind: fail}
 	default:
 		return &node{kind: panics}
@@ -91,7 +106,25 @@ func (g *generator) step() *node {
 	n := &node{kind: step, takes: g.duration(40 * time.Millisecond), fails: g.chance(15), deaf: g.chance(30)}
 	n.common = g.chance(20)
 	if g.chance(20) {
-		n.within = g.duration(40 * time.Millisecond)
+		n.within, n.cancels = g.duration(40*time.Millisecond), g.chance(20)
+	}
+	switch p := g.IntN(100); {
+	case p < 20:
+		n.fails, n.attempts, n.failures = false, 1+g.IntN(4), g.IntN(5)
+		n.backoff, n.final = g.duration(300*time.Millisecond), g.chance(20)
+		if g.chance(20) {
+			n.total = g.duration(500 * time.Millisecond)
+		}
+		if n.within > 0 {
+			n.within = g.duration(500 * time.Millisecond)
+		}
+	case p < 24:
+		n.fails, n.unencodable = false, true
 	}
 	return n
+}
+
+func (g *generator) register() *node {
+	g.left--
+	return &node{kind: register, takes: g.duration(20 * time.Millisecond), failures: max(0, g.IntN(5)-2)}
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,32 +18,72 @@ import (
 
 // run is one run of the handler of a program.
 type run struct {
-	w         *world
-	process   *process
-	c         *server.Call
-	number    int
-	suspended time.Time   // when an operation has reported it; guarded by mu of w
-	refused   atomic.Bool // an operation has reported that the handler is not deterministic
-	handler   context.Context
+	w       *world
+	process *process
+	c       *server.Call
+	number  int
+	handler context.Context
+	refused atomic.Bool // an operation has reported that the run is not valid
+
+	// Guarded by mu of w:
+	suspended time.Time // when an operation has reported it
+	returned  bool      // the handler has returned, or has panicked
+	failed    bool      // with an error, and the run was not suspended
 }
 
 // branch is a part of a run whose operations follow one another.
 type branch struct {
-	path      string
-	groups    int            // number of calls of RunAll
-	steps     map[string]int // number of steps with a name
-	suspended bool           // one of its operations has reported it
-	ended     bool           // one of its operations has reported that the call was cancelled, or that the run is not valid
+	path      string         // as in the journal
+	parent    *branch        // that waits for the end of this one in RunAll, or nil
+	groups    int            // number of calls of RunAll, and of steps with attempts
+	last      map[string]int // the last occurrence of a kind and a name
+	asked     map[string]bool
+	suspended bool // one of its operations has reported it
+	ended     bool // one of its operations has reported that the call was cancelled, or that the run is not valid
 }
 
-// identity returns the identity of the next step with a name: the branch, the name and the
-// occurrence. Unlike the path of a step, it does not depend on its place in the program.
-func (b *branch) identity(name string) string {
-	if b.steps == nil {
-		b.steps = map[string]int{}
+// The kinds of operations in a journal.
+const (
+	stepKind   = 2
+	sleepKind  = 3
+	undoKind   = 5
+	undoneKind = 6
+)
+
+// identityOf returns the identity of an operation: the branch, the kind, the name and the
+// occurrence. Unlike its path, it does not depend on its place in the program.
+func identityOf(branch string, kind int, name string, occurrence int) string {
+	return fmt.Sprintf("branch %s: kind %d, %s, occurrence %d", branch, kind, name, occurrence)
+}
+
+// identity returns the identity of the next operation with a kind and a name.
+func (b *branch) identity(kind int, name string) string {
+	if b.last == nil {
+		b.last = map[string]int{}
 	}
-	b.steps[name]++
-	return fmt.Sprintf("%s: %s, occurrence %d", b.path, name, b.steps[name])
+	key := fmt.Sprint(kind, name)
+	b.last[key]++
+	return identityOf(b.path, kind, name, b.last[key])
+}
+
+// group returns the path of the next group of branches.
+func (b *branch) group() string {
+	b.groups++
+	return b.child(fmt.Sprint(b.groups))
+}
+
+func (b *branch) child(segment string) string {
+	if b.path == "" {
+		return segment
+	}
+	return b.path + "/" + segment
+}
+
+// join ends branches that b has waited for.
+func (b *branch) join(children []branch) {
+	for i := range children {
+		b.suspended, b.ended = b.suspended || children[i].suspended, b.ended || children[i].ended
+	}
 }
 
 // durable reports whether the run has a journal.
@@ -61,7 +104,19 @@ func (w *world) handle(ctx context.Context, c *server.Call, p *process) (string,
 		w.event("run %d begins in process %d", r.number, p.number)
 	}
 	w.mu.Unlock()
-	text, err := r.do(ctx, new(branch), w.program, "")
+	panicked := true
+	var text string
+	var err error
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		r.returned, r.failed = true, (panicked || err != nil || r.refused.Load()) && r.suspended.IsZero()
+		if !p.isDead() && r.failed && ctx.Err() == nil {
+			w.failed = true
+		}
+	}()
+	text, err = r.do(ctx, new(branch), w.program, "")
+	panicked = false
 	if !p.isDead() {
 		w.note("run %d returns %q, %v", r.number, text, err)
 	}
@@ -73,6 +128,15 @@ func (w *world) handle(ctx context.Context, c *server.Call, p *process) (string,
 // the handler got the right ones.
 func (r *run) do(ctx context.Context, b *branch, n *node, prefix string) (text string, err error) {
 	path := fmt.Sprint(prefix, n.id)
+	if r.w.fate.changes(n) && r.process.number > 1 {
+		switch r.w.fate.change {
+		case removed:
+			r.w.hasChanged()
+			return "removed", nil
+		case inserted:
+			r.do(ctx, b, &node{kind: step, id: -n.id, takes: time.Millisecond, timeout: n.timeout, abandoned: n.abandoned, inBlock: true}, prefix)
+		}
+	}
 	switch n.kind {
 	case seq:
 		var parts []string
@@ -88,22 +152,28 @@ func (r *run) do(ctx context.Context, b *branch, n *node, prefix string) (text s
 		parts := make([]string, len(n.body))
 		var branches []func(context.Context) error
 		within := make([]branch, len(n.body))
-		b.groups++
+		group := b.group()
 		for i, child := range n.body {
-			within[i].path = fmt.Sprintf("%s/%d.%d", b.path, b.groups, i+1)
+			within[i].path, within[i].parent = fmt.Sprintf("%s.%d", group, i+1), b
 			branches = append(branches, func(ctx context.Context) (err error) {
 				parts[i], err = r.do(ctx, &within[i], child, prefix)
 				return err
 			})
 		}
 		err := r.c.RunAll(ctx, branches...)
-		for i := range within {
-			b.suspended, b.ended = b.suspended || within[i].suspended, b.ended || within[i].ended
-		}
+		b.join(within)
 		if err != nil {
 			return "", err
 		}
 		return "(" + strings.Join(parts, "|") + ")", nil
+	case beside:
+		return r.beside(ctx, b, n, path, prefix)
+	case overlap:
+		return r.overlap(ctx, b, n, path, prefix)
+	case limited:
+		ctx, cancel := n.limit(ctx)
+		defer cancel()
+		return r.do(ctx, b, n.body[0], prefix)
 	case fallback:
 		if text, err := r.do(ctx, b, n.body[0], prefix); err == nil {
 			return text, nil
@@ -144,27 +214,111 @@ func (r *run) do(ctx context.Context, b *branch, n *node, prefix string) (text s
 	case panics:
 		panic(n.name())
 	}
-	r.w.starts(r, path, n)
-	if n.within > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, n.within)
-		defer cancel()
-	}
+	limited, cancel := n.limit(ctx)
+	defer cancel()
 	switch n.kind {
 	case step:
-		text, err = r.step(ctx, b, n, path)
+		text, err = r.step(limited, b, n, path)
 	case sleep:
-		err = server.Sleep(ctx, r.c, n.name(), func() time.Time {
+		r.w.starts(r, b, path, n, b.identity(sleepKind, n.name()), limited)
+		err = server.Sleep(limited, r.c, n.name(), func() time.Time {
 			at := time.Now().Add(n.takes)
 			r.w.until(r, b, path, n, at)
 			return at
 		})
 		text = "slept"
 	case ask:
-		text, err = r.ask(ctx, n, path)
+		r.w.starts(r, b, path, n, "", limited)
+		text, err = r.ask(limited, n, path)
+	case register:
+		identity := b.identity(undoKind, n.name())
+		r.w.starts(r, b, path, n, identity, limited)
+		err = server.Compensate(limited, r.c, n.name(), func(ctx context.Context) error {
+			return r.undo(ctx, n, path, identity)
+		})
+		text = "registered"
 	}
 	return r.outcome(b, n, path, text, err)
 }
+
+// limit returns the context of a statement.
+func (n *node) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	switch {
+	case n.within == 0:
+		return ctx, func() {}
+	case !n.cancels:
+		return context.WithTimeout(ctx, n.within)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(n.within, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
+// beside runs the last child in the branch b, and the others in goroutines with branches of their
+// own. It waits for all of them.
+func (r *run) beside(ctx context.Context, b *branch, n *node, path, prefix string) (string, error) {
+	last := len(n.body) - 1
+	parts, failed, panicked := make([]string, len(n.body)), make([]error, len(n.body)), make([]any, len(n.body))
+	within := make([]branch, last)
+	var group sync.WaitGroup
+	for i, child := range n.body[:last] {
+		name := fmt.Sprintf("%s.%d", path, i+1)
+		within[i].path = b.child(strconv.Quote(name))
+		group.Go(func() {
+			defer func() { panicked[i] = recover() }()
+			failed[i] = server.Branch(ctx, r.c, name, func(ctx context.Context) (err error) {
+				parts[i], err = r.do(ctx, &within[i], child, prefix)
+				return err
+			})
+		})
+	}
+	func() {
+		defer group.Wait()
+		parts[last], failed[last] = r.do(ctx, b, n.body[last], prefix)
+	}()
+	b.join(within)
+	for i := range n.body {
+		if panicked[i] != nil {
+			panic(panicked[i])
+		}
+	}
+	for _, err := range failed {
+		if err != nil {
+			return "", err
+		}
+	}
+	return "(" + strings.Join(parts, "|") + ")", nil
+}
+
+// overlap runs the first child in a goroutine and, if that has begun a step, the second one in the
+// same branch. That makes the run fail.
+func (r *run) overlap(ctx context.Context, b *branch, n *node, path, prefix string) (string, error) {
+	var group sync.WaitGroup
+	group.Go(func() { r.do(ctx, b, n.body[0], prefix) })
+	time.Sleep(time.Millisecond)
+	if !r.w.overlaps(r, fmt.Sprint(prefix, n.body[0].id)) {
+		group.Wait()
+		return r.do(ctx, b, n.body[1], prefix)
+	}
+	_, err := r.do(ctx, &branch{path: b.path}, n.body[1], prefix)
+	group.Wait()
+	if err == nil || !strings.Contains(err.Error(), overlaps) {
+		r.w.mu.Lock()
+		defer r.w.mu.Unlock()
+		r.w.violate("%s at %s overlaps another operation of its branch, and ends with %v", n.body[1].name(), path, err)
+	}
+	return "", err
+}
+
+// What errors say about a run that is not valid.
+const (
+	nondeterministic = "not deterministic"
+	overlaps         = "in the same branch"
+	undoing          = "an earlier run of the handler has failed"
+)
 
 // outcome returns the outcome of an operation, and tells the world.
 func (r *run) outcome(b *branch, n *node, path, text string, err error) (string, error) {
@@ -176,74 +330,144 @@ func (r *run) outcome(b *branch, n *node, path, text string, err error) (string,
 		r.w.suspend(r, path, n)
 		return "", suspended
 	case isFailed:
-		r.w.saw(r, path, n, failed.Text)
-		return "", errors.New(failed.Text)
+		text := failed.Text
+		if n.unencodable && tokenPattern.FindString(text) == "" {
+			text = r.w.unencodable(path)
+		}
+		r.w.saw(r, path, n, text)
+		return "", errors.New(text)
 	case err == nil && n.kind == sleep:
 		r.w.woke(r, path, n)
 		return text, nil
 	case err == nil:
 		r.w.saw(r, path, n, text)
 		return text, nil
-	case r.handler.Err() != nil || errors.Is(err, task.ErrCancelled):
+	case r.handler.Err() != nil || errors.Is(err, task.ErrCancelled) || errors.Is(err, task.ErrExpired):
 		b.ended = true
 		if !r.process.isDead() {
 			r.w.note("run %d: %s at %s ends with the handler's context: %v", r.number, n.name(), path, err)
 		}
 		return "", err
-	case r.w.fate.renamed > 0 && strings.Contains(err.Error(), "not deterministic"):
+	case r.w.refuses(err):
 		r.refused.Store(true)
 		b.ended = true
 		return "", err
-	case n.within > 0 && errors.Is(err, context.DeadlineExceeded):
-		r.w.saw(r, path, n, "timed out")
-		return "", errors.New("timed out")
+	case n.timeout && errors.Is(err, context.DeadlineExceeded):
+		r.w.saw(r, path, n, timedOut)
+		return "", errors.New(timedOut)
+	case n.abandoned && errors.Is(err, context.Canceled):
+		r.w.saw(r, path, n, givenUp)
+		return "", errors.New(givenUp)
 	}
 	r.w.saw(r, path, n, "error: "+err.Error())
 	return "", err
 }
 
+// Outcomes of operations whose context has ended.
+const (
+	timedOut = "timed out"
+	givenUp  = "given up"
+)
+
 func (r *run) step(ctx context.Context, b *branch, n *node, path string) (string, error) {
 	name := n.name()
-	if r.w.fate.renames(n) && r.process.number > 1 {
+	if r.w.fate.changes(n) && r.w.fate.change == renamed && r.process.number > 1 {
 		name += " renamed"
 	}
-	identity := b.identity(name)
-	return server.Step(ctx, r.c, name, func(ctx context.Context) (string, error) {
+	var options []server.StepOption
+	identity := ""
+	if n.attempts > 0 {
+		options = append(options, server.Retry{
+			Attempts: n.attempts, Backoff: n.backoff, MaxBackoff: 2 * n.backoff, Total: n.total,
+			Final: func(err *server.StepError) bool { return strings.HasPrefix(err.Text, "final ") },
+		})
+		identity = identityOf(b.group()+".attempts", stepKind, name, 1)
+		r.w.starts(r, b, path, n, "", ctx)
+	} else {
+		identity = b.identity(stepKind, name)
+		r.w.starts(r, b, path, n, identity, ctx)
+	}
+	f := func(ctx context.Context) (outcome string, err error) {
 		e, ok := r.w.begin(r, b, path, n, identity, server.IdempotencyKey(ctx))
 		if !ok {
 			<-r.w.over
 			return "", errOver
 		}
-		takes, fails := n.takes, n.fails
+		takes := n.takes
 		if e.number > 1 {
-			takes, fails = time.Millisecond, false
+			takes = time.Millisecond
 		}
 		done := ctx.Done()
 		if n.deaf {
 			done = nil
 		}
-		outcome := "done " + e.token
+		outcome = "done "
 		timer := time.NewTimer(takes)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			if fails {
-				outcome = "failed " + e.token
+			switch {
+			case n.failing(e.number) && n.final && e.number == n.failures:
+				outcome = "final "
+			case n.failing(e.number):
+				outcome = "failed "
+			case n.unencodable:
+				outcome = "unencodable "
 			}
 		case <-done:
-			outcome = "late " + e.token
+			outcome = "late "
 		case <-r.w.over:
 			return "", errOver
 		}
 		// The end of the handler's context is the end of its execution, and may leave the step
 		// open.
-		interrupted := r.handler.Err() != nil && !strings.HasPrefix(outcome, "done")
-		r.w.end(e, outcome, interrupted)
-		if !strings.HasPrefix(outcome, "done") {
+		succeeds := outcome == "done "
+		outcome += e.token
+		r.w.end(e, outcome, r.handler.Err() != nil && !succeeds)
+		if !succeeds && !strings.HasPrefix(outcome, "unencodable ") {
 			return "", errors.New(outcome)
 		}
 		return outcome, nil
+	}
+	if !n.unencodable {
+		return server.Step(ctx, r.c, name, f, options...)
+	}
+	result, err := server.Step(ctx, r.c, name, func(ctx context.Context) (any, error) {
+		outcome, err := f(ctx)
+		if strings.HasPrefix(outcome, "unencodable ") {
+			return math.NaN(), nil
+		}
+		return outcome, err
 	})
+	text, _ := result.(string)
+	return text, err
+}
+
+// undo is the function of a registered undo.
+func (r *run) undo(ctx context.Context, n *node, path, identity string) error {
+	e, ok := r.w.beginUndo(r, path, n, identity, server.IdempotencyKey(ctx))
+	if !ok {
+		<-r.w.over
+		return errOver
+	}
+	outcome := "done "
+	timer := time.NewTimer(n.takes)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		if n.failing(e.number) {
+			outcome = "failed "
+		}
+	case <-ctx.Done():
+		outcome = "late "
+	case <-r.w.over:
+		return errOver
+	}
+	r.w.end(e, outcome+e.token, ctx.Err() != nil)
+	if outcome != "done " {
+		return errors.New(outcome)
+	}
+	return nil
 }
 
 func (r *run) ask(ctx context.Context, n *node, path string) (string, error) {

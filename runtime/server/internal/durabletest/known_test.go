@@ -29,6 +29,21 @@ func common(n *node) *node {
 	n.common = true
 	return n
 }
+func again(attempts, failures int, n *node) *node {
+	n.attempts, n.failures, n.backoff = attempts, failures, 100*ms
+	return n
+}
+func unencodable(n *node) *node {
+	n.unencodable = true
+	return n
+}
+func registers(failures int) *node {
+	return &node{kind: register, takes: 3*ms + 41*time.Microsecond, failures: failures}
+}
+func goroutines(body ...*node) *node { return &node{kind: beside, body: body} }
+func block(within time.Duration, n *node) *node {
+	return &node{kind: limited, within: within, body: []*node{n}}
+}
 func undo(f, u, rest *node) *node   { return &node{kind: compensated, body: []*node{f, u, rest}} }
 func tries(n int, f *node) *node    { return &node{kind: retry, n: n, body: []*node{f}} }
 func repeated(n int, f *node) *node { return &node{kind: loop, n: n, body: []*node{f}} }
@@ -60,6 +75,16 @@ func TestKnownHandlers(t *testing.T) {
 		{"steps, forms, branches and a sleep", do(steps(4*ms), asks(30*ms), branches(steps(5*ms), steps(6*ms)), sleeps(20*ms), steps(7*ms))},
 		{"the same input request again and again", do(repeated(3, common(asks(90*ms))), steps(2*ms))},
 		{"a panic of a branch", do(branches(do(asks(50*ms), &node{kind: panics}), do(sleeps(90*ms), steps(4*ms))))},
+		{"a step that is tried again", do(again(4, 2, steps(5*ms)), asks(300*ms), steps(2*ms))},
+		{"a step that is tried again in vain", do(first(again(3, 3, steps(5*ms)), steps(4*ms)), asks(300*ms))},
+		{"a step that is tried again until a deadline", do(first(within(170*ms, again(9, 9, steps(5*ms))), steps(4*ms)), asks(300*ms))},
+		{"undos of a call that fails", do(registers(1), steps(3*ms), branches(do(registers(0), steps(7*ms)), asks(90*ms)), registers(0), failing(steps(2*ms)))},
+		{"undos of a call that waits", do(registers(0), steps(3*ms), asks(300*ms), registers(2), sleeps(500*ms), steps(2*ms))},
+		{"undos of a call that panics", do(registers(0), asks(90*ms), &node{kind: panics})},
+		{"branches of goroutines", do(goroutines(do(steps(3*ms), asks(90*ms)), do(sleeps(200*ms), steps(4*ms)), do(steps(6*ms), sleeps(40*ms))), steps(5*ms))},
+		{"branches with a deadline", do(first(block(150*ms, branches(do(steps(20*ms), asks(400*ms)), do(sleeps(90*ms), deaf(steps(100*ms))))), steps(3*ms)), steps(4*ms))},
+		{"a result that JSON cannot hold", do(first(unencodable(steps(3*ms)), steps(4*ms)), asks(200*ms))},
+		{"operations that overlap", do(steps(3*ms), asks(90*ms), &node{kind: overlap, body: []*node{steps(20 * ms), sleeps(50 * ms)}})},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			check := func(f fate, w *world) {
@@ -68,7 +93,7 @@ func TestKnownHandlers(t *testing.T) {
 				}
 			}
 			p := row.program.number()
-			fates(t, p, *seed, 60, check)
+			fates(t, p, *seed, 6, 60, check)
 			for at := 1; at < 30; at++ { // the store is slow when the handler runs again
 				f := fate{mode: taskInSession, parks: true, disturbances: []disturbance{{act: delay, at: at, length: 3, reads: true}}}
 				check(f, play(t, p, f))

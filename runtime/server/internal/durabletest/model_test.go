@@ -34,10 +34,12 @@ func (w *world) check(cut bool) (text string, err error) {
 		w.violate("the call has an outcome, although an operation has none")
 	}
 	for path, op := range w.ops {
-		if !m.visited[path] && op.hasHappened() {
+		plain := cut && w.taskID == "" && op.node.kind == register // the end of a plain call does not prevent it
+		if !m.visited[path] && op.hasHappened() && op.node.id > 0 && !plain {
 			w.violate("%s at %s must not happen", op.node.name(), path)
 		}
 	}
+	m.undos(err, cut)
 	used := map[string]string{}
 	for path, op := range w.ops {
 		token := tokenPattern.FindString(op.seen)
@@ -51,7 +53,7 @@ func (w *world) check(cut bool) (text string, err error) {
 
 // hasHappened reports whether an operation has begun, apart from rounds that were lost.
 func (op *operation) hasHappened() bool {
-	return !op.until.IsZero() || slices.ContainsFunc(op.executions, func(e *execution) bool { return !e.lost })
+	return !op.until.IsZero() || op.node.kind == register && op.seen != "" || slices.ContainsFunc(op.executions, func(e *execution) bool { return !e.lost })
 }
 
 // do interprets a statement that begins after an event. It returns the event after which it has
@@ -69,7 +71,7 @@ func (m *model) do(n *node, prefix string, after int, cut bool) (text string, en
 			parts = append(parts, part)
 		}
 		return strings.Join(parts, " "), after, nil
-	case all:
+	case all, beside:
 		parts := make([]string, len(n.body))
 		last := after
 		var first error
@@ -116,6 +118,13 @@ func (m *model) do(n *node, prefix string, after int, cut bool) (text string, en
 			return "", after, err
 		}
 		return strings.Join(parts, ","), after, nil
+	case limited:
+		return m.do(n.body[0], prefix, after, cut)
+	case overlap: // which has not happened
+		if _, after, err = m.do(n.body[0], prefix, after, cut); err == errCut {
+			return "", after, err
+		}
+		return m.do(n.body[1], prefix, after, cut)
 	case compensated:
 		done, after, err := m.do(n.body[0], prefix, after, cut)
 		if err != nil {
@@ -158,9 +167,15 @@ func (m *model) do(n *node, prefix string, after int, cut bool) (text string, en
 		m.step(op)
 	case ask:
 		m.ask(op)
+	case sleep:
+		m.sleep(op)
+	case register:
+		if op.seen != "registered" {
+			m.w.violate("%s at %s has the outcome %q", n.name(), path, op.seen)
+		}
 	}
 	switch {
-	case strings.HasPrefix(op.seen, "done "), strings.HasPrefix(op.seen, "answer "), op.seen == "decline", op.seen == "slept":
+	case strings.HasPrefix(op.seen, "done "), strings.HasPrefix(op.seen, "answer "), op.seen == "decline", op.seen == "slept", op.seen == "registered":
 		return op.seen, op.firstSeen, nil
 	case strings.HasPrefix(op.seen, "error: "):
 		return "", op.firstSeen, errors.New(strings.TrimPrefix(op.seen, "error: "))
@@ -168,30 +183,67 @@ func (m *model) do(n *node, prefix string, after int, cut bool) (text string, en
 	return "", op.firstSeen, errors.New(op.seen)
 }
 
+// mayEnd reports whether the outcome of an operation may be that its context has ended.
+func (n *node) mayEnd(outcome string) bool {
+	return outcome == timedOut && n.timeout || outcome == givenUp && n.abandoned
+}
+
 // step checks the outcome of a step.
 func (m *model) step(op *operation) {
 	n := op.node
 	e := m.w.byToken[tokenPattern.FindString(op.seen)]
-	if e == nil && op.seen == "timed out" && n.within > 0 && m.w.disturbed {
-		return // before its function was called
-	}
 	if e == nil {
-		m.w.violate("%s at %s has the outcome %q", n.name(), op.path, op.seen)
+		if !n.mayEnd(op.seen) || !n.inBlock && n.attempts == 0 && !m.w.disturbed { // before its function was called
+			m.w.violate("%s at %s has the outcome %q", n.name(), op.path, op.seen)
+		}
 		return
 	}
-	takes, fails := n.takes, n.fails
+	takes, want := n.takes, "done"
 	if e.number > 1 {
-		takes, fails = 0, false
+		takes = 0
 	}
-	want := "done"
+	ends := n.within
+	if n.inBlock {
+		ends = 0
+	}
 	switch {
-	case n.within > 0 && n.within < takes && !n.deaf:
+	case ends > 0 && ends < takes && !n.deaf:
 		want = "late"
-	case fails:
+	case n.failing(e.number) && n.final && e.number == n.failures:
+		want = "final"
+	case n.failing(e.number):
 		want = "failed"
+	case n.unencodable:
+		want = "unencodable"
 	}
-	if got, _, _ := strings.Cut(op.seen, " "); got != want && !(m.w.disturbed && n.within > 0 && got == "late") {
+	got, _, _ := strings.Cut(op.seen, " ")
+	if got != want && !(got == "late" && !n.deaf && (n.inBlock || m.w.disturbed && ends > 0 || n.attempts > 0 && ends > 0)) {
 		m.w.violate("%s at %s has the outcome %q, want one that is %s", n.name(), op.path, op.seen, want)
+	}
+	if n.attempts == 0 {
+		return
+	}
+	attempts := m.w.attempts(op)
+	if len(attempts) > 0 && attempts[len(attempts)-1] != e {
+		m.w.violate("%s at %s has the outcome %q, which is not that of the last attempt", n.name(), op.path, op.seen)
+	}
+	over := n.total > 0 && (m.w.disturbed || e.endedAt.Add(n.longest(len(attempts))).Sub(op.executions[0].at) > n.total)
+	if (got == "failed" || got == "late") && len(attempts) < n.attempts && !over {
+		m.w.violate("%s at %s has the outcome %q after %d attempts", n.name(), op.path, op.seen, len(attempts))
+	}
+}
+
+// sleep checks the outcome of a sleep.
+func (m *model) sleep(op *operation) {
+	n := op.node
+	late := n.within > 0 && n.within < n.takes
+	switch {
+	case op.seen == "slept":
+		if late && !n.cancels && !m.w.disturbed {
+			m.w.violate("%s at %s has not timed out", n.name(), op.path)
+		}
+	case !n.mayEnd(op.seen), !n.inBlock && !late && !m.w.disturbed && !m.w.fate.rounds():
+		m.w.violate("%s at %s has the outcome %q", n.name(), op.path, op.seen)
 	}
 }
 
@@ -200,18 +252,33 @@ func (m *model) ask(op *operation) {
 	n := op.node
 	q := m.w.questions[n.message(op.path)]
 	switch {
-	case op.seen == "timed out" && n.within > 0:
-		if n.within > n.thinks && !m.w.disturbed && !m.w.fate.partial {
+	case n.mayEnd(op.seen):
+		if n.within > n.thinks && !n.inBlock && !m.w.disturbed && !m.w.fate.partial {
 			m.w.violate("%s at %s timed out, although the user has answered in time", n.name(), op.path)
 		}
 	case q == nil:
 		m.w.violate("%s at %s has the outcome %q, and the user was never asked", n.name(), op.path, op.seen)
 	case op.seen == "decline" && n.fails:
 	case strings.HasPrefix(op.seen, "answer ") && !n.fails && q.answers[tokenPattern.FindString(op.seen)] == op.seen:
-		if n.within > 0 && n.within < n.thinks && !m.w.disturbed && !m.w.fate.rounds() {
+		if n.within > 0 && n.within < n.thinks && !n.cancels && !m.w.disturbed && !m.w.fate.rounds() {
 			m.w.violate("%s at %s was answered after its deadline", n.name(), op.path)
 		}
 	default:
 		m.w.violate("%s at %s has the outcome %q", n.name(), op.path, op.seen)
+	}
+}
+
+// undos checks which undos have run, for a call with the outcome err.
+func (m *model) undos(err error, cut bool) {
+	durable := m.w.fate.tasks() && m.w.taskID != ""
+	for path, op := range m.w.ops {
+		switch {
+		case op.node.kind != register || m.w.fate.lost > 0 || m.w.givesUpUndos():
+		case err == nil && !cut && len(op.undos) > 0:
+			m.w.violate("the undo of %s at %s has run, although the call has succeeded", op.node.name(), path)
+		case err == nil && !cut || op.seen == "" || cut && !durable && m.w.fate.mode != inSession:
+		case !op.isUndone():
+			m.w.violate("the undo of %s at %s has not run", op.node.name(), path)
+		}
 	}
 }

@@ -19,6 +19,10 @@ const (
 	retry       kind = "retry"       // the child, again if it fails, n times in all
 	loop        kind = "loop"        // the child, n times
 	compensated kind = "compensated" // the first child, a deferred second one if the third one fails, the third one
+	register    kind = "register"    // a server.Compensate
+	beside      kind = "beside"      // the last child, and the others in goroutines of the handler with a server.Branch each
+	limited     kind = "limited"     // the child with a context that ends
+	overlap     kind = "overlap"     // the first child, and the second one while it runs, in one branch
 	fail        kind = "fail"        // returns an error
 	panics      kind = "panics"      // panics
 )
@@ -32,13 +36,32 @@ type node struct {
 	n    int // number of tries or iterations
 
 	// takes is how long the function of a step takes in its first execution, or how long a sleep
-	// is. Further executions of a step take a millisecond and succeed: they show that the outcome
-	// of the first one was lost.
+	// is. Further executions of a step take a millisecond, and succeed unless failures says
+	// something else: they show that the outcome of the first one was lost.
 	takes time.Duration
-	// within is the timeout of the context of a step, a sleep or an input request; 0 for none.
+	// within is the timeout of the context of a step, a sleep, an input request or a block; 0 for
+	// none.
 	within time.Duration
+	// cancels says that the handler cancels the context after within, which is no deadline then.
+	cancels bool
+	// timeout and abandoned say that the context has a deadline, or that the handler cancels it:
+	// that of the statement or of a block around it. See number.
+	timeout, abandoned bool
+	// inBlock says that this holds for a block around the statement.
+	inBlock bool
 	// fails makes the function of a step return an error, or the user decline.
 	fails bool
+	// attempts makes a step have a server.Retry with this number of attempts; 0 for none. The pause
+	// after the first one is backoff at most, and that after later ones at most twice as long. If
+	// total is not 0, no attempt begins later than that after the beginning.
+	attempts       int
+	backoff, total time.Duration
+	// failures is the number of executions of a step with attempts, or of an undo, that fail.
+	failures int
+	// final makes the last of these failures one that is not tried again.
+	final bool
+	// unencodable makes the function of a step return a value that JSON cannot hold.
+	unencodable bool
 	// deaf makes the function of a step ignore its context.
 	deaf bool
 	// common gives a step the name that all such steps have, and an input request the same message
@@ -51,16 +74,30 @@ type node struct {
 // number numbers the statements of a program in the order of its text.
 func (n *node) number() *node {
 	next := 0
-	var visit func(n *node)
-	visit = func(n *node) {
+	var visit func(n *node, timeout, abandoned bool)
+	visit = func(n *node, timeout, abandoned bool) {
 		next++
 		n.id = next
+		n.inBlock = timeout || abandoned
+		n.timeout = timeout || n.within > 0 && !n.cancels
+		n.abandoned = abandoned || n.within > 0 && n.cancels
 		for _, child := range n.body {
-			visit(child)
+			visit(child, n.timeout, n.abandoned)
 		}
 	}
-	visit(n)
+	visit(n, false, false)
 	return n
+}
+
+// failing reports whether an execution of the function of a step or an undo fails.
+func (n *node) failing(number int) bool { return n.fails && number == 1 || number <= n.failures }
+
+// longest returns the longest pause after the n-th attempt of a step.
+func (n *node) longest(attempt int) time.Duration {
+	if attempt > 1 {
+		return 2 * n.backoff
+	}
+	return n.backoff
 }
 
 // clone returns a deep copy.
@@ -86,10 +123,12 @@ func (n *node) has(match func(*node) bool) bool {
 	return false
 }
 
-// steps returns the numbers of the steps.
-func (n *node) steps() (ids []int) {
+// steps returns the numbers of the steps that a change may concern: those with a name of their own.
+// Without others, which may fail, the program would take another path.
+func (n *node) steps(c change) (ids []int) {
 	n.has(func(n *node) bool {
-		if n.kind == step {
+		mayFail := n.fails || n.attempts > 0 || n.unencodable || n.timeout || n.abandoned
+		if n.kind == step && !n.common && (c != removed || !mayFail) {
 			ids = append(ids, n.id)
 		}
 		return false
@@ -128,6 +167,9 @@ func (n *node) print(b *strings.Builder, depth int) {
 	limit := ""
 	if n.within > 0 {
 		limit = fmt.Sprintf("within %v: ", n.within)
+		if n.cancels {
+			limit = fmt.Sprintf("cancelled after %v: ", n.within)
+		}
 	}
 	switch n.kind {
 	case seq:
@@ -142,7 +184,20 @@ func (n *node) print(b *strings.Builder, depth int) {
 		if n.fails {
 			does += ", fails"
 		}
-		line("%sStep(%q) // takes %v%s", limit, n.name(), n.takes, does)
+		if n.failures > 0 {
+			does += fmt.Sprintf(", fails %d times", n.failures)
+		}
+		if n.final {
+			does += ", then finally"
+		}
+		if n.unencodable {
+			does += ", returns NaN"
+		}
+		policy := ""
+		if n.attempts > 0 {
+			policy = fmt.Sprintf(", Retry{Attempts: %d, Backoff: %v, MaxBackoff: %v, Total: %v}", n.attempts, n.backoff, 2*n.backoff, n.total)
+		}
+		line("%sStep(%q%s) // takes %v%s", limit, n.name(), policy, n.takes, does)
 	case sleep:
 		line("%sSleep(%q, %v)", limit, n.name(), n.takes)
 	case ask:
@@ -151,6 +206,26 @@ func (n *node) print(b *strings.Builder, depth int) {
 			does = ", and declines"
 		}
 		line("%sElicit(%q) // the user thinks for %v%s", limit, n.name(), n.thinks, does)
+	case register:
+		line("Compensate(%q) // takes %v, fails %d times", n.name(), n.takes, n.failures)
+	case beside:
+		last := len(n.body) - 1
+		for _, child := range n.body[:last] {
+			line("go Branch(func() {")
+			block(child)
+			line("})")
+		}
+		block(n.body[last])
+		line("wait()")
+	case limited:
+		line("%s{", limit)
+		block(n.body[0])
+		line("}")
+	case overlap:
+		line("go func() {")
+		block(n.body[0])
+		line("}()")
+		block(n.body[1])
 	case all:
 		line("RunAll(")
 		for _, child := range n.body {
@@ -196,7 +271,7 @@ func (n *node) smaller() (out []*node) {
 		for _, child := range at.body {
 			add(child)
 		}
-		if at.kind == seq || at.kind == all {
+		if at.kind == seq || at.kind == all || at.kind == beside {
 			for i := range at.body {
 				if len(at.body) > 1 {
 					with := *at
@@ -213,8 +288,23 @@ func (n *node) smaller() (out []*node) {
 		if at.n > 1 {
 			change(func(n *node) { n.n-- })
 		}
-		if at.within > 0 {
+		if at.within > 0 && at.kind != limited {
 			change(func(n *node) { n.within = 0 })
+		}
+		if at.cancels {
+			change(func(n *node) { n.cancels = false })
+		}
+		if at.attempts > 0 {
+			change(func(n *node) { n.attempts, n.failures, n.total, n.final = 0, 0, 0, false })
+		}
+		if at.failures > 0 {
+			change(func(n *node) { n.failures-- })
+		}
+		if at.total > 0 {
+			change(func(n *node) { n.total = 0 })
+		}
+		if at.unencodable {
+			change(func(n *node) { n.unencodable = false })
 		}
 		if at.fails {
 			change(func(n *node) { n.fails = false })

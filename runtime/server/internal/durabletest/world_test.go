@@ -1,6 +1,7 @@
 package durabletest
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -33,8 +34,14 @@ type world struct {
 	history     []string
 	violations  []string
 	disturbed   bool              // something else than the handler, the user and the requestor has acted
-	keys        map[string]string // by identity of the step
+	keys        map[string]string // by identity of the step or the undo
 	identities  map[string]string // by idempotency key
+	persisted   map[string]bool   // by identity, whether an operation is in the journal
+	failed      bool              // a run of the handler has failed
+	undoing     time.Time         // when the first undo has begun
+	changed     bool              // a run has left out the step that the fate removes
+	refused     bool              // a run was not valid
+	overlapped  bool              // operations of one branch have overlapped
 	cancelled   int               // the event at which the cancellation was acknowledged; 0 if never
 	cancelledAt time.Time
 	cancelling  bool // the requestor has asked for it
@@ -54,23 +61,30 @@ type world struct {
 type operation struct {
 	path       string
 	node       *node
-	executions []*execution
-	seen       string // the outcome that the handler got; "" if it has got none
+	branch     string       // the path of its branch
+	identity   string       // see identityOf; "" for an input request and for a step with attempts
+	executions []*execution // of the function of a step
+	undos      []*execution // of the function of an undo
+	started    int          // the event at which the handler first began it
+	seen       string       // the outcome that the handler got; "" if it has got none
 	firstSeen  int
 	begun      time.Time // when the handler first began it
 	until      time.Time // of a sleep
 	began      int       // the event at which the function of the sleep returned that time
+	// earliest is the earliest deadline of its context, and deadline that with which the user was
+	// asked; zero if there is none, or it is unknown.
+	earliest, deadline time.Time
 }
 
-// execution is one call of the function of a step or a sleep.
+// execution is one call of the function of a step or an undo.
 type execution struct {
 	op           *operation
 	number       int
 	run          *run
 	key          string
 	token        string
-	began, ended int       // events; ended is 0 while the function runs
-	at           time.Time // when it began
+	began, ended int // events; ended is 0 while the function runs
+	at, endedAt  time.Time
 	outcome      string
 	interrupted  bool // the function returned because the execution of the handler ended
 	lost         bool // its round was lost
@@ -87,16 +101,16 @@ type question struct {
 	open    int // deliveries that are neither answered nor withdrawn
 }
 
-// isRecorded reports whether the outcome of an execution was recorded.
+// isRecorded reports whether an outcome was recorded.
 func (op *operation) isRecorded(w *world) bool {
-	return slices.ContainsFunc(op.executions, func(e *execution) bool { return w.recorded[e.token] > 0 })
+	return w.persisted[op.identity] && op.seen != "" || w.recorded[tokenPattern.FindString(op.seen)] > 0 || slices.ContainsFunc(op.executions, func(e *execution) bool { return w.recorded[e.token] > 0 })
 }
 
 func newWorld(p *node, f fate) *world {
 	return &world{
 		program: p, fate: f, began: time.Now(), over: make(chan struct{}),
 		ops: map[string]*operation{}, byToken: map[string]*execution{}, recorded: map[string]int{}, writing: map[string]bool{}, questions: map[string]*question{},
-		keys: map[string]string{}, identities: map[string]string{},
+		keys: map[string]string{}, identities: map[string]string{}, persisted: map[string]bool{},
 	}
 }
 
@@ -151,28 +165,52 @@ func (w *world) begin(r *run, b *branch, path string, n *node, identity, key str
 	e := &execution{op: op, number: len(op.executions) + 1, run: r, key: key, token: w.token(), at: time.Now()}
 	e.began = w.event("run %d: %s at %s begins, execution %d, %s", r.number, n.name(), path, e.number, e.token)
 	switch {
-	case w.fate.renames(n) && r.process.number > 1 && op.isRecorded(w):
-		w.violate("%s at %s begins, although it was recorded with another name", n.name(), path)
 	case w.isSuspended(r, b):
 		w.violate("%s at %s begins after its run was suspended", n.name(), path)
 	case r.process.shut.Load():
 		w.violate("%s at %s begins after its server has shut down", n.name(), path)
 	case b.ended || w.cancelled > 0 && !w.fate.fleet && time.Now().After(w.cancelledAt):
 		w.violate("%s at %s begins after the end of its call", n.name(), path)
+	case !w.undoing.IsZero() && !w.fate.fleet && w.fate.lost == 0:
+		w.violate("%s at %s begins after the undos of its call", n.name(), path)
+	}
+	for _, other := range w.ops {
+		for a := b; a != nil && other.node.attempts == 0; a = a.parent {
+			if other.branch == a.path && !a.asked[other.path] && other.isRecorded(w) {
+				w.violate("%s at %s begins, although %s at %s was recorded in its place", n.name(), path, other.node.name(), other.path)
+			}
+		}
 	}
 	for _, other := range op.executions {
+		if other.ended == 0 && !other.run.process.gone() {
+			w.violate("%s at %s runs while its execution %d still runs", n.name(), path, other.number)
+		}
+		if n.attempts > 0 && other.ended > 0 && !strings.HasPrefix(other.outcome, "done ") {
+			continue // see attempt
+		}
 		if w.recorded[other.token] > 0 {
 			w.violate("%s at %s runs again after its outcome was recorded", n.name(), path)
 		}
 		if other.ended > 0 && !other.interrupted && !other.run.process.gone() && !other.lost {
 			w.violate("%s at %s runs again although its outcome could be recorded", n.name(), path)
 		}
-		if other.ended == 0 && !other.run.process.gone() {
-			w.violate("%s at %s runs while its execution %d still runs", n.name(), path, other.number)
-		}
 	}
+	if n.attempts > 0 {
+		w.attempt(op)
+	}
+	w.identify(identity, key)
+	if w.fate.mode == promoted && w.taskID == "" {
+		w.violate("%s at %s begins before the call is a task", n.name(), path)
+	}
+	op.executions = append(op.executions, e)
+	w.byToken[e.token] = e
+	return e, true
+}
+
+// identify checks the idempotency key of a step or an undo. The caller holds mu.
+func (w *world) identify(identity, key string) {
 	if key == "" {
-		w.violate("%s at %s has no idempotency key", n.name(), path)
+		w.violate("%s has no idempotency key", identity)
 	}
 	if other, ok := w.keys[identity]; ok && other != key {
 		w.violate("%s has the idempotency keys %q and %q", identity, other, key)
@@ -181,12 +219,164 @@ func (w *world) begin(r *run, b *branch, path string, n *node, identity, key str
 		w.violate("%s and %s have the same idempotency key", other, identity)
 	}
 	w.keys[identity], w.identities[key] = key, identity
-	if w.fate.mode == promoted && w.taskID == "" {
-		w.violate("%s at %s begins before the call is a task", n.name(), path)
+}
+
+// attempts returns the executions of a step that count as attempts: those whose outcome is recorded
+// or could be. The caller holds mu.
+func (w *world) attempts(op *operation) (some []*execution) {
+	for _, e := range op.executions {
+		if e.ended > 0 && !e.lost && (w.recorded[e.token] > 0 || !e.interrupted && !e.run.process.gone()) {
+			some = append(some, e)
+		}
 	}
-	op.executions = append(op.executions, e)
-	w.byToken[e.token] = e
+	return some
+}
+
+// attempt checks that the policy of a step allows another attempt now. The caller holds mu.
+func (w *world) attempt(op *operation) {
+	n, before := op.node, w.attempts(op)
+	if len(before) == 0 {
+		return
+	}
+	strict := !w.disturbed && !w.fate.rounds()
+	last := before[len(before)-1]
+	paused, longest := time.Since(last.endedAt), n.longest(len(before))
+	switch {
+	case len(before) >= n.attempts:
+		w.violate("%s at %s begins attempt %d", n.name(), op.path, len(before)+1)
+	case strings.HasPrefix(last.outcome, "final "):
+		w.violate("%s at %s begins after an error that is final", n.name(), op.path)
+	case paused < longest/2-time.Microsecond, strict && paused > longest+time.Millisecond:
+		w.violate("%s at %s begins attempt %d after a pause of %v", n.name(), op.path, len(before)+1, paused)
+	case strict && n.total > 0 && time.Since(op.executions[0].at) > n.total+time.Microsecond:
+		w.violate("%s at %s begins attempt %d %v after the first one", n.name(), op.path, len(before)+1, time.Since(op.executions[0].at))
+	}
+}
+
+// beginUndo begins an execution of the function of an undo. It returns false if the process has
+// died.
+func (w *world) beginUndo(r *run, path string, n *node, identity, key string) (*execution, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.process.isDead() {
+		return nil, false
+	}
+	op := w.operation(path, n)
+	e := &execution{op: op, number: len(op.undos) + 1, run: r, key: key, token: w.token(), at: time.Now()}
+	e.began = w.event("run %d: the undo of %s at %s begins, execution %d", r.number, n.name(), path, e.number)
+	durable := r.durable()
+	switch {
+	case !r.returned:
+		w.violate("the undo of %s at %s begins before the handler has returned", n.name(), path)
+	case !w.failed && !w.withdrawn() && !w.mayBeInvalid() && (durable || r.handler.Err() == nil):
+		w.violate("the undo of %s at %s begins, although the call has not failed", n.name(), path)
+	case durable && !r.suspended.IsZero() && !w.withdrawn() && !w.mayBeInvalid():
+		w.violate("the undo of %s at %s begins in a run that was suspended", n.name(), path)
+	case r.process.shut.Load():
+		w.violate("the undo of %s at %s begins after its server has shut down", n.name(), path)
+	}
+	for _, other := range op.undos {
+		done := strings.HasPrefix(other.outcome, "done ")
+		if done && (w.persisted[undoneOf(identity)] || !other.interrupted && !other.run.process.gone() && other.run.handler.Err() == nil) {
+			w.violate("the undo of %s at %s runs again", n.name(), path)
+		}
+		if other.ended == 0 && !other.run.process.gone() && !w.fate.fleet && w.fate.lost == 0 {
+			w.violate("the undo of %s at %s runs while its execution %d still runs", n.name(), path, other.number)
+		}
+	}
+	for _, later := range w.ops {
+		if later.node.kind == register && later.seen == "registered" && op.firstSeen > 0 && later.started > op.firstSeen && !later.isUndone() && w.fate.lost == 0 && w.fate.changed == 0 && !w.givesUpUndos() {
+			w.violate("the undo of %s at %s begins before that of %s, which was registered later", n.name(), path, later.path)
+		}
+	}
+	w.identify("undo: "+identity, key)
+	if w.undoing.IsZero() {
+		w.undoing = time.Now()
+	}
+	op.undos = append(op.undos, e)
 	return e, true
+}
+
+// undoneOf returns the identity in the journal of the end of an undo.
+func undoneOf(identity string) string {
+	return strings.Replace(identity, fmt.Sprint("kind ", undoKind), fmt.Sprint("kind ", undoneKind), 1)
+}
+
+// givesUpUndos reports whether the undos of a plain call have taken as long as they may. The caller
+// holds mu.
+func (w *world) givesUpUndos() bool {
+	return w.taskID == "" && !w.undoing.IsZero() && time.Since(w.undoing) >= 30*time.Second
+}
+
+// isUndone reports whether the undo has succeeded.
+func (op *operation) isUndone() bool {
+	return slices.ContainsFunc(op.undos, func(e *execution) bool { return strings.HasPrefix(e.outcome, "done ") })
+}
+
+// withdrawn reports whether the requestor may have cancelled the call, or it may have expired. The
+// caller holds mu.
+func (w *world) withdrawn() bool {
+	return w.cancelling || w.fate.expires > 0 && time.Since(w.began) >= w.fate.expires
+}
+
+// refuses reports whether err says that a run is not valid, or that an earlier one was not.
+func (w *world) refuses(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := err.Error()
+	switch {
+	case strings.Contains(text, overlaps):
+	case strings.Contains(text, nondeterministic) && w.fate.changed > 0:
+	case strings.Contains(text, undoing) && w.mayBeInvalid():
+	default:
+		return false
+	}
+	w.refused = true
+	return true
+}
+
+// mayBeInvalid reports whether a run may fail whatever its handler returns. The caller holds mu.
+func (w *world) mayBeInvalid() bool { return w.refused || w.fate.changed > 0 }
+
+// hasChanged records that a run has left out a step.
+func (w *world) hasChanged() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed = true
+}
+
+// overlaps reports whether a step runs now. If so, another operation of its branch overlaps it.
+func (w *world) overlaps(r *run, path string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	op := w.ops[path]
+	if op == nil || r.process.isDead() || len(op.executions) == 0 {
+		return false
+	}
+	e := op.executions[len(op.executions)-1]
+	if e.run != r || e.ended > 0 {
+		return false
+	}
+	w.overlapped = true
+	return true
+}
+
+// unencodable returns the outcome of a step whose result JSON cannot hold: the error does not say
+// which execution it belongs to.
+func (w *world) unencodable(path string) (outcome string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if op := w.ops[path]; op != nil {
+		for _, e := range op.executions {
+			if strings.HasPrefix(e.outcome, "unencodable ") {
+				outcome = e.outcome
+				if w.recorded[e.token] > 0 {
+					break
+				}
+			}
+		}
+	}
+	return outcome
 }
 
 // end ends an execution with an outcome.
@@ -196,7 +386,7 @@ func (w *world) end(e *execution, outcome string, interrupted bool) {
 	if e.run.process.isDead() {
 		return
 	}
-	e.outcome, e.interrupted = outcome, interrupted
+	e.outcome, e.interrupted, e.endedAt = outcome, interrupted, time.Now()
 	e.ended = w.event("run %d: %s at %s returns %s", e.run.number, e.op.node.name(), e.op.path, outcome)
 }
 
@@ -215,31 +405,35 @@ func (w *world) saw(r *run, path string, n *node, outcome string) {
 		w.violate("%s at %s: the handler gets %q, an earlier run got %q", n.name(), path, outcome, op.seen)
 	}
 	token := tokenPattern.FindString(outcome)
-	if outcome == "timed out" && n.kind == ask && op.firstSeen == now {
-		if early := n.within - time.Since(op.begun); early > time.Microsecond {
+	if outcome == timedOut && op.firstSeen == now {
+		if early := time.Until(op.earliest); early > time.Microsecond {
 			w.violate("%s at %s times out %v before its deadline", n.name(), path, early)
 		}
-		if late := w.late(path, n); late > time.Millisecond && !w.fate.rounds() {
+		if late := w.late(op); late > time.Millisecond && !w.fate.rounds() {
 			w.violate("%s at %s times out %v after its deadline", n.name(), path, late)
 		}
 	}
-	if outcome == "timed out" && n.kind == ask && !n.common && !w.fate.modern() {
-		time.AfterFunc(time.Second, func() { w.withdrawn(n.message(path)) })
+	ended := outcome == timedOut || outcome == givenUp
+	if ended && n.kind == ask && !n.common && !w.fate.modern() {
+		time.AfterFunc(time.Second, func() { w.isWithdrawn(n.message(path)) })
 	}
 	if n.kind == step {
-		// With a slow store, the time may be over before the function is called.
-		early := outcome == "timed out" && w.disturbed && len(op.executions) == 0
+		// The context may have ended before the function is called, or between two attempts.
+		early := ended && (n.attempts > 0 || len(op.executions) == 0 && (w.disturbed || n.inBlock))
 		if e := w.byToken[token]; !early && (e == nil || e.op != op) {
 			w.violate("%s at %s: the handler gets %q, the outcome of another step", n.name(), path, outcome)
 		}
+	}
+	if outcome == "registered" && r.durable() && !w.persisted[op.identity] {
+		w.violate("%s at %s: the handler goes on before the undo is recorded", n.name(), path)
 	}
 	if token != "" && r.durable() && w.recorded[token] == 0 && !w.writing[token] {
 		w.violate("%s at %s: the handler gets %q before it is recorded", n.name(), path, outcome)
 	}
 }
 
-// withdrawn checks that the user no longer sees an input request that has timed out.
-func (w *world) withdrawn(message string) {
+// isWithdrawn checks that the user no longer sees an input request that has timed out.
+func (w *world) isWithdrawn(message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if q := w.questions[message]; q != nil && q.open > 0 && !w.disturbed {
@@ -247,12 +441,30 @@ func (w *world) withdrawn(message string) {
 	}
 }
 
-// starts records that the handler begins an operation.
-func (w *world) starts(r *run, path string, n *node) {
+// starts records that the handler begins an operation of a branch with an identity and a context.
+func (w *world) starts(r *run, b *branch, path string, n *node, identity string, ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !r.process.isDead() {
-		w.operation(path, n)
+	if b.asked == nil {
+		b.asked = map[string]bool{}
+	}
+	b.asked[path] = true
+	if r.process.isDead() {
+		return
+	}
+	op := w.operation(path, n)
+	op.branch, op.identity = b.path, identity
+	if op.started == 0 {
+		w.clock++
+		op.started = w.clock
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if op.earliest.IsZero() || deadline.Before(op.earliest) {
+			op.earliest = deadline
+		}
+		if n.kind == ask && !n.common && w.questions[n.message(path)] == nil {
+			op.deadline = deadline
+		}
 	}
 }
 
@@ -296,7 +508,7 @@ func (w *world) suspend(r *run, path string, n *node) {
 	if r.process.isDead() {
 		return
 	}
-	if late := w.late(path, n); late > time.Millisecond {
+	if late := w.late(w.operation(path, n)); late > time.Millisecond {
 		w.violate("%s at %s waits, although its deadline was %v ago", n.name(), path, late)
 	}
 	if !r.suspended.IsZero() {
@@ -314,15 +526,13 @@ func (w *world) suspend(r *run, path string, n *node) {
 	}
 }
 
-// late returns for how long the deadline of an input request has passed: at least the time since
-// the user was first asked, without the limit. It returns 0 if that is unknown. The caller holds
-// mu.
-func (w *world) late(path string, n *node) time.Duration {
-	q := w.questions[n.message(path)]
-	if q == nil || n.kind != ask || n.within == 0 || n.common || w.disturbed {
+// late returns for how long the deadline of an input request has passed, or 0 if that is unknown.
+// The caller holds mu.
+func (w *world) late(op *operation) time.Duration {
+	if op.deadline.IsZero() || w.questions[op.node.message(op.path)] == nil || w.disturbed {
 		return 0
 	}
-	return time.Since(q.first) - n.within
+	return time.Since(op.deadline)
 }
 
 // isSuspended reports whether nothing may begin in a branch, because an operation has reported that
@@ -334,10 +544,12 @@ func (w *world) isSuspended(r *run, b *branch) bool {
 // write writes a record, and records the outcomes in it unless that fails. A waiter may get them
 // before the function returns.
 func (w *world) write(r *task.Record, f func() error) error {
-	var texts []string
+	var texts, identities []string
 	if r.Durable != nil {
 		for i := range r.Durable.Entries {
-			texts = append(texts, string(r.Durable.Entries[i].Result))
+			e := &r.Durable.Entries[i]
+			texts = append(texts, string(e.Result))
+			identities = append(identities, identityOf(e.Branch, int(e.Kind), e.Key, e.Occurrence))
 		}
 	}
 	for i := range r.InputRequests {
@@ -364,7 +576,27 @@ func (w *world) write(r *task.Record, f func() error) error {
 			w.recorded[token] = w.event("recorded: %s", token)
 		}
 	}
+	for _, identity := range identities {
+		if !w.persisted[identity] {
+			w.persist(identity)
+		}
+	}
 	return nil
+}
+
+// persist records that an operation is in the journal. The caller holds mu.
+func (w *world) persist(identity string) {
+	w.persisted[identity] = true
+	for _, op := range w.ops {
+		if op.identity != identity || !op.node.unencodable {
+			continue
+		}
+		for _, e := range op.executions {
+			if strings.HasPrefix(e.outcome, "unencodable ") {
+				w.recorded[e.token] = w.event("recorded: %s", e.token) // the latest one
+			}
+		}
+	}
 }
 
 // roundEnds records that the client has the state of a round, or sends responses: it repeats what
@@ -396,6 +628,9 @@ func (w *world) forget() {
 	for _, op := range w.ops {
 		if op.firstSeen > w.roundEnd {
 			op.seen, op.firstSeen = "", 0
+		}
+		if op.started > w.roundEnd {
+			op.started = 0
 		}
 		if op.began > w.roundEnd {
 			op.until = time.Time{}
