@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -97,6 +98,35 @@ func TestEmbeddingPageIsComplete(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s\nrun go test -run EmbeddingPageIsComplete -update .", page, diff)
+	}
+}
+
+// The page and the limits name the versions of the SDKs that the modules require.
+func TestEmbeddingPageNamesVersions(t *testing.T) {
+	page, err := os.ReadFile("docs/embedding.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ module, path, name string }{
+		{"gosdk", "github.com/modelcontextprotocol/go-sdk", "go-sdk"}, {"mcpgo", "github.com/mark3labs/mcp-go", "mcp-go"},
+	} {
+		text, err := os.ReadFile("runtime/embed/" + row.module + "/go.mod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		required := regexp.MustCompile(regexp.QuoteMeta(row.path) + ` (v\S+)`).FindStringSubmatch(string(text))
+		if required == nil {
+			t.Fatalf("module %s does not require %s", row.module, row.path)
+		}
+		named := regexp.MustCompile(row.name+` (v[\d.]*\d)`).FindAllStringSubmatch(string(page), -1)
+		if len(named) < 2 {
+			t.Errorf("the page names %d versions of %s", len(named), row.name)
+		}
+		for _, version := range named {
+			if version[1] != required[1] {
+				t.Errorf("the page has %s, and module %s requires %s", version[0], row.module, required[1])
+			}
+		}
 	}
 }
 

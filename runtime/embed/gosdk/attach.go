@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -54,7 +53,7 @@ type Tasks struct {
 	outermost sync.Once // adds the middleware describe
 	mu        sync.Mutex
 	streams   map[string]*embedding.Stream // GET streams by session id
-	abandoned map[string][]*abandoned      // oldest first, by session id
+	waits     embedding.Waits
 }
 
 // Attach lets the tools of a server be called as tasks. The server must not have tasks yet, and
@@ -77,7 +76,7 @@ func Attach(s *mcp.Server, o embed.Options) (*Tasks, error) {
 	if s == nil {
 		return nil, errors.New("gosdk: the server is nil")
 	}
-	t := &Tasks{server: s, streams: make(map[string]*embedding.Stream), abandoned: make(map[string][]*abandoned)}
+	t := &Tasks{server: s, streams: make(map[string]*embedding.Stream)}
 	e, err := embedding.New(o, backend{s})
 	if err != nil {
 		return nil, err
@@ -250,11 +249,7 @@ func (t *Tasks) serve(ctx context.Context, method string, req mcp.Request, k *ti
 			in.Requestor = sessionRequestor{t: t, ss: ss, reply: reply}
 			if k.ctx != nil {
 				var done func()
-				if k.resumable && in.Session != "" {
-					ctx, done = t.outlive(ctx, k.ctx, in.Session)
-				} else {
-					ctx, done = follow(ctx, k.ctx)
-				}
+				ctx, done = t.waits.Add(ctx, k.ctx, embedding.Waiter{Session: in.Session, Principal: in.Principal}, k.resumable && in.Session != "")
 				defer done()
 			}
 		}
@@ -292,46 +287,6 @@ func follow(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return ctx, func() { stop(); cancel(nil) }
-}
-
-// maxAbandoned is the number of tasks/result of a session that may continue after their HTTP
-// requests have ended.
-const maxAbandoned = 16
-
-// abandoned is a tasks/result whose HTTP request has ended. Its client may resume the stream.
-type abandoned struct{ end context.CancelCauseFunc }
-
-var errAbandoned = errors.New("gosdk: too many abandoned tasks/result requests")
-
-// outlive returns a context for a tasks/result of a session. It does not end with the context of
-// the HTTP request. It ends when maxAbandoned later requests of the session have been abandoned.
-// The caller must call the returned function once it has served the request.
-func (t *Tasks) outlive(ctx, request context.Context, session string) (context.Context, func()) {
-	ctx, end := context.WithCancelCause(ctx)
-	a := &abandoned{end}
-	stop := context.AfterFunc(request, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if ctx.Err() != nil {
-			return
-		}
-		list := append(t.abandoned[session], a)
-		if len(list) > maxAbandoned {
-			list[0].end(errAbandoned)
-			list = slices.Delete(list, 0, 1)
-		}
-		t.abandoned[session] = list
-	})
-	return ctx, func() {
-		stop()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		end(nil)
-		list := slices.DeleteFunc(t.abandoned[session], func(other *abandoned) bool { return other == a })
-		if t.abandoned[session] = list; len(list) == 0 {
-			delete(t.abandoned, session)
-		}
-	}
 }
 
 // principal returns the principal of a request. Extra may be nil. The error is one for the client.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -153,5 +154,39 @@ func TestPrincipalPanics(t *testing.T) {
 		if got, err := callTask(t, c, "ok"); err != nil || got != "ada" {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
+	}
+}
+
+// The end of a session ends its requests for results. The SDK responds to DELETE after that.
+func TestEndOfSessionDoesNotWaitForTasks(t *testing.T) {
+	for name, options := range map[string]*mcp.StreamableHTTPOptions{
+		"plain": nil, "with events": {EventStore: mcp.NewMemoryEventStore(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, tasks := attach(t)
+			s.AddTool(&mcp.Tool{Name: "endless", InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			c := dial(t, tasks.Handler(options), "2025-11-25")
+			h, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "endless"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			waited := make(chan error)
+			go func() { // ends with the session
+				_, err := h.Result(t.Context())
+				waited <- err
+			}()
+			for tasks.Manager().Stats().Waiting == 0 {
+				runtime.Gosched()
+			}
+			if err := c.Session.Close(); err != nil { // sends DELETE
+				t.Error(err)
+			}
+			if err := <-waited; err == nil {
+				t.Error("the task has a result")
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -101,6 +102,13 @@ func (t *Tasks) wrap(h http.Handler, limit int64, resumable bool) http.Handler {
 		switch r.Method {
 		case http.MethodGet:
 			t.serveGET(h, w, r)
+			return
+		case http.MethodDelete:
+			// The SDK waits for the requests of the session before it responds.
+			if principal, err := t.principal(r.Context(), &mcp.RequestExtra{Header: r.Header, TokenInfo: auth.TokenInfoFromContext(r.Context())}); err == nil {
+				t.waits.End(embedding.Waiter{Session: r.Header.Get("Mcp-Session-Id"), Principal: principal})
+			}
+			h.ServeHTTP(w, r)
 			return
 		case http.MethodPost:
 		default:

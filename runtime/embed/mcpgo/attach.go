@@ -2,11 +2,12 @@ package mcpgo
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -20,11 +21,14 @@ import (
 
 // Tasks are the tasks of a server. Its methods are safe for concurrent use.
 type Tasks struct {
-	server   *server.MCPServer
-	engine   *embedding.Engine
-	secret   string          // prefix of texts that the transport wrappers replace; see intercept and mark
-	info     json.RawMessage // server info
-	requests requests
+	server    *server.MCPServer
+	engine    *embedding.Engine
+	tickets   tickets
+	info      json.RawMessage // server info
+	requests  requests
+	resumable atomic.Bool // clients can resume streams; see EventStore
+	warning   sync.Once   // about another EventStore
+	waits     embedding.Waits
 }
 
 // Attach adds tasks to a server. Call it once for a server, before serving it and after adding its
@@ -57,7 +61,7 @@ func Attach(s *server.MCPServer, o embed.Options) (*Tasks, error) {
 			o.Tools[name] = t
 		}
 	}
-	t := &Tasks{server: s, secret: "mcpwire-" + rand.Text() + ":"}
+	t := &Tasks{server: s}
 	var err error
 	if t.engine, err = embedding.New(o, backend{s}); err != nil {
 		return nil, err

@@ -2,13 +2,16 @@ package mcpgo
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/internal/embedding"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 )
 
@@ -17,7 +20,7 @@ import (
 func (t *Tasks) Handler(h *server.StreamableHTTPServer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Start(r.Context()) // on an error, requests about tasks try again and report it
-		c := &carrier{t: t, header: r.Header, rewrites: true}
+		c := &carrier{t: t, header: r.Header, rewrites: true, request: r.Context()}
 		c.special.Store(r.Method == http.MethodGet) // the stream may have requests of the server
 		rw := &responseWriter{ResponseWriter: w, c: c}
 		defer rw.release()
@@ -35,7 +38,47 @@ func (t *Tasks) Handler(h *server.StreamableHTTPServer) http.Handler {
 			}
 		}
 		h.ServeHTTP(w, r.WithContext(withCarrier(r.Context(), c)))
+		if c.issued != "" { // a request that resumes the stream may still write the response
+			time.AfterFunc(ticketLifetime, func() { t.tickets.close(c.issued) })
+		}
+		if r.Method == http.MethodDelete && rw.status == http.StatusOK {
+			if principal, err := t.engine.Principal(r.Context(), r.Header, ""); err == nil {
+				t.waits.End(embedding.Waiter{Session: r.Header.Get(server.HeaderKeySessionID), Principal: principal})
+			}
+		}
 	})
+}
+
+// ticketLifetime is how long the ticket of a response that was not written remains valid after its
+// HTTP request.
+const ticketLifetime = time.Minute
+
+// EventStore returns an EventStore that records in s what clients receive. Pass it to
+// [server.WithEventStore]: clients can then resume the streams of requests about tasks, also at
+// another process that has the same s. A tasks/result continues to wait after its stream was broken,
+// up to 16 of each session, until the session ends. With an EventStore that is not one of this
+// method, clients that resume such a stream get an error in place of the response, and can repeat
+// the request.
+func (t *Tasks) EventStore(s server.EventStore) server.EventStore {
+	t.resumable.Store(true)
+	return eventStore{s, t}
+}
+
+// eventStore is an EventStore that records the messages that the transport wrapper writes.
+type eventStore struct {
+	server.EventStore
+	t *Tasks
+}
+
+// StoreEvent implements [server.EventStore].
+func (s eventStore) StoreEvent(ctx context.Context, session, stream string, message json.RawMessage) (string, error) {
+	if r, ok := s.t.rewrite(message); ok {
+		if r.message == "" { // the client has cancelled the request, or it was answered
+			return "", nil
+		}
+		message = json.RawMessage(r.message)
+	}
+	return s.EventStore.StoreEvent(ctx, session, stream, message)
 }
 
 // peekBody returns the body of a request if it may be a notifications/cancelled, or nil. The body
@@ -84,27 +127,33 @@ func (w *responseWriter) Write(text []byte) (int, error) {
 	if !w.c.special.Load() {
 		return w.ResponseWriter.Write(text)
 	}
-	message, ok := w.c.t.rewrite(text)
+	r, ok := w.c.t.rewrite(text)
 	if !ok {
+		if bytes.HasPrefix(text, []byte("id: ")) && !w.c.t.resumable.Load() {
+			w.c.t.warning.Do(func() {
+				w.c.t.engine.Logger().Warn("responses not recorded: the EventStore is not one of Tasks.EventStore")
+			})
+		}
 		w.release()
 		return w.ResponseWriter.Write(text)
 	}
 	event := bytes.HasPrefix(text, []byte("event:"))
 	if w.held && !event {
-		w.status = statusOf(message, w.status)
+		w.status = statusOf(r.message, w.status)
 	}
 	w.release()
 	var err error
 	switch {
-	case event && message == "": // the request was cancelled
+	case event && r.message == "": // the request was cancelled
 	case event:
-		_, err = io.WriteString(w.ResponseWriter, "event: message\ndata: "+message+"\n\n")
+		_, err = io.WriteString(w.ResponseWriter, "event: message\ndata: "+r.message+"\n\n")
 	default:
-		_, err = io.WriteString(w.ResponseWriter, message)
+		_, err = io.WriteString(w.ResponseWriter, r.message)
 	}
 	if err != nil {
 		return 0, err
 	}
+	w.c.t.tickets.close(r.ticket)
 	return len(text), nil
 }
 

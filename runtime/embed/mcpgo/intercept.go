@@ -1,7 +1,6 @@
 package mcpgo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +29,9 @@ type carrier struct {
 	// It is false for transports that do not write: HandleMessage and InProcess.
 	rewrites bool
 	special  atomic.Bool // what the SDK writes for the HTTP request may have to be replaced
+	// request is the context of the HTTP request, or nil. A tasks/result may outlive it.
+	request context.Context
+	issued  string // ticket of the response to the HTTP request, or ""
 }
 
 type carrierKey struct{}
@@ -53,9 +55,9 @@ func carrierOf(ctx context.Context, t *Tasks) *carrier {
 }
 
 // intercept is the hook that sees each request before the SDK serves it. It serves requests about
-// tasks. A hook cannot return a response, so intercept returns an error: its text is the secret and
-// the response. The SDK responds with an error that has this text, and the wrapper of the transport
-// sends the response instead.
+// tasks. A hook cannot return a response, so intercept returns an error: its text is a ticket. The
+// SDK responds with an error that has this text, and the wrapper of the transport sends the response
+// instead.
 func (t *Tasks) intercept(ctx context.Context, _ any, message any) error {
 	c := carrierOf(ctx, t)
 	text, ok := message.(json.RawMessage)
@@ -66,10 +68,15 @@ func (t *Tasks) intercept(ctx context.Context, _ any, message any) error {
 		return nil
 	}
 	c.special.Store(true)
-	if response := t.respond(ctx, c, text); response != nil {
-		return errors.New(t.secret + string(response))
+	response := t.respond(ctx, c, text)
+	if response == nil {
+		return nil
 	}
-	return nil
+	ticket := t.tickets.issue(response)
+	if c.request != nil {
+		c.issued = ticket
+	}
+	return errors.New(ticket)
 }
 
 // respond serves a request and returns the response. It returns nil if the SDK has to serve the
@@ -85,6 +92,15 @@ func (t *Tasks) respond(ctx context.Context, c *carrier, message json.RawMessage
 	}
 	var result json.RawMessage
 	if fault == nil {
+		if c.request != nil && in.Method == wire.MethodTasksResult && in.Session != "" {
+			base, resumable := ctx, t.resumable.Load()
+			if resumable {
+				base = context.WithoutCancel(ctx) // the context of the HTTP request
+			}
+			var done func()
+			ctx, done = t.waits.Add(base, c.request, embedding.Waiter{Session: in.Session, Principal: in.Principal}, resumable)
+			defer done()
+		}
 		if in.Session != "" || c.header == nil { // clients without sessions share the ids
 			var remove func()
 			ctx, remove = t.requests.add(ctx, requestKey{in.Session, jsonrpc.CanonicalID(m.ID)})
@@ -95,9 +111,12 @@ func (t *Tasks) respond(ctx context.Context, c *carrier, message json.RawMessage
 		switch {
 		case err == nil && !handled:
 			return nil
-		case ctx.Err() != nil:
+		case err == nil:
+		case c.request != nil && c.request.Err() != nil: // an EventStore may record the response
+			fault = &errLost
+		case errors.Is(err, context.Canceled): // by the client
 			return []byte{}
-		case err != nil:
+		default:
 			fault = boundary.WireError(err)
 		}
 	}
@@ -108,15 +127,6 @@ func (t *Tasks) respond(ctx context.Context, c *carrier, message json.RawMessage
 	text, err := codec.Marshal(&response)
 	if err != nil {
 		return nil
-	}
-	return oneLine(text)
-}
-
-// oneLine returns JSON without line breaks. They would end a line or an event.
-func oneLine(text []byte) []byte {
-	var compact bytes.Buffer
-	if bytes.ContainsAny(text, "\r\n") && json.Compact(&compact, text) == nil {
-		return compact.Bytes()
 	}
 	return text
 }

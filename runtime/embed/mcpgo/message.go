@@ -21,11 +21,11 @@ func (t *Tasks) HandleMessage(ctx context.Context, message json.RawMessage) json
 		return nil
 	}
 	if e, ok := response.(mcp.JSONRPCError); ok {
-		if hidden, ok := t.cut(e.Error.Message); ok {
-			if hidden == "" { // the request was cancelled
+		if response, ok := t.tickets.take(e.Error.Message); ok {
+			if len(response) == 0 { // the request was cancelled
 				return nil
 			}
-			return json.RawMessage(hidden)
+			return response
 		}
 	}
 	text, err := json.Marshal(response)
@@ -68,15 +68,15 @@ func (p *inProcess) SendRequest(ctx context.Context, request transport.JSONRPCRe
 	if err != nil || response.Error == nil {
 		return response, err
 	}
-	text, ok := p.t.cut(response.Error.Message)
+	text, ok := p.t.tickets.take(response.Error.Message)
 	if !ok {
 		return response, nil
 	}
-	if text == "" {
+	if len(text) == 0 {
 		return nil, context.Cause(ctx)
 	}
 	response = new(transport.JSONRPCResponse)
-	if err := json.Unmarshal([]byte(text), response); err != nil {
+	if err := json.Unmarshal(text, response); err != nil {
 		return nil, err
 	}
 	return response, nil

@@ -53,6 +53,12 @@ func (r sessionRequestor) Call(ctx context.Context, method string, params codec.
 	if err != nil {
 		return nil, err
 	}
+	if c := carrierOf(ctx, r.t); c != nil && c.request != nil {
+		// The SDK sends the request on the stream of the response, which ends with the HTTP request.
+		both := lazyctx.WithBoth(ctx, c.request)
+		defer both.Release()
+		ctx = both
+	}
 	result, err := r.call(ctx, method, raw)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -73,7 +79,8 @@ func (r sessionRequestor) call(ctx context.Context, method string, params json.R
 				return nil, err
 			}
 			if r.rewrites {
-				q.Params.Message = r.t.mark(params)
+				q.Params.Message = r.t.tickets.issue(params)
+				defer r.t.tickets.close(q.Params.Message)
 			}
 			return s.RequestElicitation(ctx, q)
 		}
@@ -84,7 +91,9 @@ func (r sessionRequestor) call(ctx context.Context, method string, params json.R
 				return nil, err
 			}
 			if r.rewrites {
-				q.Metadata = r.t.mark(params)
+				ticket := r.t.tickets.issue(params)
+				defer r.t.tickets.close(ticket)
+				q.Metadata = ticket
 			}
 			return s.RequestSampling(ctx, q)
 		}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,7 +228,12 @@ func newWeb(t *testing.T, o ...server.StreamableHTTPOption) *web {
 	t.Helper()
 	s := server.NewMCPServer("s", "1", server.WithToolCapabilities(true))
 	addAsk(s)
-	tasks := attach(t, s, embed.Options{Default: &embed.Tool{}})
+	return serveWeb(t, s, attach(t, s, embed.Options{Default: &embed.Tool{}}), o...)
+}
+
+// serveWeb returns a client of a server with tasks.
+func serveWeb(t *testing.T, s *server.MCPServer, tasks *mcpgo.Tasks, o ...server.StreamableHTTPOption) *web {
+	t.Helper()
 	h := server.NewStreamableHTTPServer(s, append(o, server.WithStateful(true))...)
 	site := httptest.NewServer(tasks.Handler(h))
 	t.Cleanup(site.Close)
@@ -358,7 +364,10 @@ func TestDroppedNotificationIsNotErrorOfCall(t *testing.T) {
 // The SDK records responses for clients that resume a stream. It must record the response that
 // responseWriter sends, not the one that it replaces.
 func TestResumedStreamHasResponse(t *testing.T) {
-	w := newWeb(t, server.WithEventStore(server.NewInMemoryEventStore()))
+	s := server.NewMCPServer("s", "1", server.WithToolCapabilities(true))
+	addAsk(s)
+	tasks := attach(t, s, embed.Options{Default: &embed.Tool{}})
+	w := serveWeb(t, s, tasks, server.WithEventStore(tasks.EventStore(server.NewInMemoryEventStore())))
 	w.open()
 	_, text := w.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{},"task":{}}}`)
 	var created struct {
@@ -416,4 +425,34 @@ func TestResumedStreamHasResponse(t *testing.T) {
 	if repeated != result {
 		t.Errorf("the resumed stream has %s in place of %s", repeated, result)
 	}
+}
+
+// A tool that runs as a task unlocks another tool for the session of its client.
+func TestTaskUnlocksTool(t *testing.T) {
+	s := server.NewMCPServer("s", "1", server.WithToolCapabilities(true))
+	s.AddTool(mcp.NewTool("unlock"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		session := server.ClientSessionFromContext(ctx).(server.SessionWithTools)
+		session.SetSessionTools(map[string]server.ServerTool{"secret": {Tool: mcp.NewTool("secret")}})
+		return mcp.NewToolResultText("unlocked"), nil
+	})
+	w := serveWeb(t, s, attach(t, s, embed.Options{Default: &embed.Tool{}}))
+	c := connect(t, must(transport.NewStreamableHTTP(w.url)), "2025-11-25", mcp.ClientCapabilities{})
+	h, err := c.CallTool(t.Context(), callOf("unlock", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Result(t.Context()); err != nil || h.ID() == "" {
+		t.Fatalf("task %q: %v", h.ID(), err)
+	}
+	list, err := c.Client.ListTools(t.Context(), mcp.ListToolsRequest{})
+	if err != nil || !slices.ContainsFunc(list.Tools, func(tool mcp.Tool) bool { return tool.Name == "secret" }) {
+		t.Errorf("got %v, %v", list, err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -64,11 +64,12 @@ type lineWriter struct {
 // Write replaces a line. The SDK writes each line with one call.
 func (w *lineWriter) Write(line []byte) (int, error) {
 	text := line
-	if message, ok := w.t.rewrite(line); ok {
-		if message == "" { // the request was cancelled
+	if r, ok := w.t.rewrite(line); ok {
+		defer w.t.tickets.close(r.ticket)
+		if r.message == "" { // the request was cancelled
 			return len(line), nil
 		}
-		text = append([]byte(message), '\n')
+		text = append([]byte(r.message), '\n')
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

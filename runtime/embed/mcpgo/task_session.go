@@ -98,14 +98,27 @@ func wireError(response mcp.JSONRPCError) error {
 // taskSession is the session in which a tool runs. It passes the requests and notifications of the
 // handler to an [embedding.Call]. Its revision is 2025-11-25, so that the handler can send requests
 // to clients of any revision. Only in calls in rounds, the revision is that of the call.
+//
+// What a handler sets in its session is set in that of the client. Until the call ends, it is also
+// kept here: after a restart, and in revisions without sessions, there is no session of the client.
 type taskSession struct {
 	server  *server.MCPServer
 	ctx     context.Context
 	call    *embedding.Call
-	level   mcp.LoggingLevel // "" for no log messages
-	tools   map[string]server.ServerTool
-	id      string // of the request
-	failure error  // of the request, set by a hook
+	client  server.ClientSession // that created the call; nil after a restart
+	id      string               // of the request
+	failure error                // of the request, set by a hook
+
+	// The tool of the call, if it is replaced in tools.
+	replaced *server.ServerTool
+	name     string // of replaced in tools
+	owned    bool   // replaced belongs to the session of the client, and not to the server
+
+	mu        sync.Mutex
+	level     mcp.LoggingLevel // "" for no log messages
+	tools     map[string]server.ServerTool
+	resources map[string]server.ServerResource
+	templates map[string]server.ServerResourceTemplate
 
 	start   sync.Once // of deliver
 	started atomic.Bool
@@ -126,14 +139,20 @@ func newTaskSession(ctx context.Context, s *server.MCPServer, c *embedding.Call)
 	if err != nil {
 		return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: " + err.Error()}
 	}
-	creator := server.ClientSessionFromContext(ctx) // nil after a restart
-	if logging, ok := creator.(server.SessionWithLogging); ok {
-		t.level = logging.GetLogLevel()
+	t.client = server.ClientSessionFromContext(ctx)
+	if client, ok := t.client.(server.SessionWithLogging); ok {
+		t.level = client.GetLogLevel()
 	}
-	if withTools, ok := creator.(server.SessionWithTools); ok {
-		t.tools = withTools.GetSessionTools()
+	if client, ok := t.client.(server.SessionWithTools); ok {
+		t.tools = client.GetSessionTools()
 	}
-	t.addRequiredTool(s, name)
+	if client, ok := t.client.(server.SessionWithResources); ok {
+		t.resources = client.GetSessionResources()
+	}
+	if client, ok := t.client.(server.SessionWithResourceTemplates); ok {
+		t.templates = client.GetSessionResourceTemplates()
+	}
+	t.replaceTool(s, name)
 	if c.Modern || !modern.Is(c.Params) {
 		return t, c.Params, nil
 	}
@@ -151,9 +170,9 @@ func newTaskSession(ctx context.Context, s *server.MCPServer, c *embedding.Call)
 	return t, object.With(c.Params, "_meta", meta), nil
 }
 
-// addRequiredTool adds the tool to the session without its Execution if the tool requires tasks:
-// the SDK rejects plain calls of such a tool.
-func (t *taskSession) addRequiredTool(s *server.MCPServer, name string) {
+// replaceTool replaces the tool in the session by one without Execution if it requires tasks: the
+// SDK rejects plain calls of such a tool.
+func (t *taskSession) replaceTool(s *server.MCPServer, name string) {
 	tool, ok := t.tools[name]
 	if !ok {
 		registered := s.GetTool(name)
@@ -165,6 +184,7 @@ func (t *taskSession) addRequiredTool(s *server.MCPServer, name string) {
 	if tool.Tool.Execution == nil || tool.Tool.Execution.TaskSupport != mcp.TaskSupportRequired {
 		return
 	}
+	t.replaced, t.name, t.owned = new(tool), name, ok
 	tool.Tool.Execution = nil
 	t.tools = maps.Clone(t.tools)
 	if t.tools == nil {
@@ -346,24 +366,147 @@ func (t *taskSession) SetClientCapabilities(mcp.ClientCapabilities) {}
 func (t *taskSession) ProtocolVersion() string { return mcp.LATEST_LEGACY_PROTOCOL_VERSION }
 
 // GetLogLevel implements [server.SessionWithLogging].
-func (t *taskSession) GetLogLevel() mcp.LoggingLevel { return t.level }
+func (t *taskSession) GetLogLevel() mcp.LoggingLevel { return get(t, &t.level) }
 
-// SetLogLevel implements [server.SessionWithLogging]. It does nothing.
-func (t *taskSession) SetLogLevel(mcp.LoggingLevel) {}
+// SetLogLevel implements [server.SessionWithLogging].
+func (t *taskSession) SetLogLevel(level mcp.LoggingLevel) {
+	set(t, &t.level, level)
+	if client, ok := t.client.(server.SessionWithLogging); ok {
+		client.SetLogLevel(level)
+	}
+}
 
 // GetSessionTools implements [server.SessionWithTools].
-func (t *taskSession) GetSessionTools() map[string]server.ServerTool { return t.tools }
+func (t *taskSession) GetSessionTools() map[string]server.ServerTool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.tools)
+}
 
-// SetSessionTools implements [server.SessionWithTools]. It does nothing: tools are set in the
-// session of the client.
-func (t *taskSession) SetSessionTools(map[string]server.ServerTool) {}
+// SetSessionTools implements [server.SessionWithTools].
+func (t *taskSession) SetSessionTools(tools map[string]server.ServerTool) {
+	set(t, &t.tools, maps.Clone(tools))
+	client, ok := t.client.(server.SessionWithTools)
+	if !ok {
+		return
+	}
+	if tool, ok := tools[t.name]; ok && t.replaced != nil && tool.Tool.Execution == nil { // only for this call
+		tools = maps.Clone(tools)
+		if delete(tools, t.name); t.owned {
+			tools[t.name] = *t.replaced
+		}
+	}
+	client.SetSessionTools(tools)
+}
+
+// GetSessionResources implements [server.SessionWithResources].
+func (t *taskSession) GetSessionResources() map[string]server.ServerResource {
+	return maps.Clone(get(t, &t.resources))
+}
+
+// SetSessionResources implements [server.SessionWithResources].
+func (t *taskSession) SetSessionResources(resources map[string]server.ServerResource) {
+	set(t, &t.resources, maps.Clone(resources))
+	if client, ok := t.client.(server.SessionWithResources); ok {
+		client.SetSessionResources(resources)
+	}
+}
+
+// GetSessionResourceTemplates implements [server.SessionWithResourceTemplates].
+func (t *taskSession) GetSessionResourceTemplates() map[string]server.ServerResourceTemplate {
+	return maps.Clone(get(t, &t.templates))
+}
+
+// SetSessionResourceTemplates implements [server.SessionWithResourceTemplates].
+func (t *taskSession) SetSessionResourceTemplates(templates map[string]server.ServerResourceTemplate) {
+	set(t, &t.templates, maps.Clone(templates))
+	if client, ok := t.client.(server.SessionWithResourceTemplates); ok {
+		client.SetSessionResourceTemplates(templates)
+	}
+}
+
+// UpgradeToSSEWhenReceiveNotification implements [server.SessionWithStreamableHTTPConfig]. It does
+// nothing: notifications of a task have a stream.
+func (t *taskSession) UpgradeToSSEWhenReceiveNotification() {}
+
+// SetSubscriptionFilter implements [server.SessionWithSubscriptionFilter].
+func (t *taskSession) SetSubscriptionFilter(filter mcp.SubscriptionFilter) {
+	if client, ok := t.client.(server.SessionWithSubscriptionFilter); ok {
+		client.SetSubscriptionFilter(filter)
+	}
+}
+
+// SubscriptionFilter implements [server.SessionWithSubscriptionFilter].
+func (t *taskSession) SubscriptionFilter() (mcp.SubscriptionFilter, bool) {
+	if client, ok := t.client.(server.SessionWithSubscriptionFilter); ok {
+		return client.SubscriptionFilter()
+	}
+	return mcp.SubscriptionFilter{}, false
+}
+
+// errNoSubscriptions is returned for a client whose session has no subscriptions, as those of the
+// SDK have none.
+var errNoSubscriptions = errors.New("mcpgo: the session of the client does not implement server.SessionWithResourceSubscriptions")
+
+// SubscribeToResourceErr implements [server.SessionWithResourceSubscriptionsErr].
+func (t *taskSession) SubscribeToResourceErr(uri string) error {
+	switch client := t.client.(type) {
+	case server.SessionWithResourceSubscriptionsErr:
+		return client.SubscribeToResourceErr(uri)
+	case server.SessionWithResourceSubscriptions:
+		client.SubscribeToResource(uri)
+		return nil
+	}
+	return errNoSubscriptions
+}
+
+// SubscribeToResource implements [server.SessionWithResourceSubscriptions].
+func (t *taskSession) SubscribeToResource(uri string) { t.SubscribeToResourceErr(uri) }
+
+// UnsubscribeFromResource implements [server.SessionWithResourceSubscriptions].
+func (t *taskSession) UnsubscribeFromResource(uri string) {
+	if client, ok := t.client.(server.SessionWithResourceSubscriptions); ok {
+		client.UnsubscribeFromResource(uri)
+	}
+}
+
+// SubscribedResources implements [server.SessionWithResourceSubscriptions].
+func (t *taskSession) SubscribedResources() []string {
+	if client, ok := t.client.(server.SessionWithResourceSubscriptions); ok {
+		return client.SubscribedResources()
+	}
+	return nil
+}
+
+// IsSubscribedToResource implements [server.SessionWithResourceSubscriptions].
+func (t *taskSession) IsSubscribedToResource(uri string) bool {
+	client, ok := t.client.(server.SessionWithResourceSubscriptions)
+	return ok && client.IsSubscribedToResource(uri)
+}
+
+func get[T any](t *taskSession, field *T) T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return *field
+}
+
+func set[T any](t *taskSession, field *T, value T) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*field = value
+}
 
 var (
-	_ server.SessionWithElicitation     = (*taskSession)(nil)
-	_ server.SessionWithSampling        = (*taskSession)(nil)
-	_ server.SessionWithRoots           = (*taskSession)(nil)
-	_ server.SessionWithClientInfo      = (*taskSession)(nil)
-	_ server.SessionWithProtocolVersion = (*taskSession)(nil)
-	_ server.SessionWithLogging         = (*taskSession)(nil)
-	_ server.SessionWithTools           = (*taskSession)(nil)
+	_ server.SessionWithElicitation              = (*taskSession)(nil)
+	_ server.SessionWithSampling                 = (*taskSession)(nil)
+	_ server.SessionWithRoots                    = (*taskSession)(nil)
+	_ server.SessionWithClientInfo               = (*taskSession)(nil)
+	_ server.SessionWithProtocolVersion          = (*taskSession)(nil)
+	_ server.SessionWithLogging                  = (*taskSession)(nil)
+	_ server.SessionWithTools                    = (*taskSession)(nil)
+	_ server.SessionWithResources                = (*taskSession)(nil)
+	_ server.SessionWithResourceTemplates        = (*taskSession)(nil)
+	_ server.SessionWithStreamableHTTPConfig     = (*taskSession)(nil)
+	_ server.SessionWithSubscriptionFilter       = (*taskSession)(nil)
+	_ server.SessionWithResourceSubscriptionsErr = (*taskSession)(nil)
 )

@@ -165,6 +165,9 @@ func (e *Engine) start(ctx context.Context) (*running, error) {
 
 func (e *Engine) logger() *slog.Logger { return boundary.Logger(e.config.Logger) }
 
+// Logger returns the logger of the tasks. It is never nil, and does not panic.
+func (e *Engine) Logger() *slog.Logger { return e.logger() }
+
 // Manager returns the Manager of the tasks, or nil before the start.
 func (e *Engine) Manager() *task.Manager {
 	if r := e.running.Load(); r != nil {
