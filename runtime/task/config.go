@@ -70,9 +70,9 @@ type Config struct {
 	// be returned, or such that continues from its journal; if Record.Begun is false, of any
 	// version.
 	Recover func(r Record) Work
-	// ParkAfter is the time after which restartable work that only waits, in [Run.Ask] and
-	// [Run.Sleep], is parked: the waits return [ErrParked], and the work runs again, from its
-	// start, when an answer is stored or the time to wake has come. A parked task takes no
+	// ParkAfter is the time after which restartable work that only waits, in [Run.Ask],
+	// [Run.AwaitSignal] and [Run.Sleep], is parked: the waits return [ErrParked], and the work runs
+	// again, from its start, when an answer or a signal is stored or the time to wake has come. A parked task takes no
 	// goroutine, in this process and after a restart. The default is [DefaultParkAfter]; a negative
 	// value means that work is not parked. Without Recover, work is not parked either. A wait whose
 	// context has a deadline keeps the work from being parked.

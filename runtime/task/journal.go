@@ -157,13 +157,17 @@ func (m *Manager) checkJournal(r *Record) error {
 	return nil
 }
 
-// journalBytes returns the size of the entries and of the input requests that later runs get.
+// journalBytes returns the size of the entries, the input requests and the signals that later runs
+// get.
 func (r *Record) journalBytes() int64 {
 	n := r.Durable.RecordedBytes
 	for i := range r.InputRequests {
 		if r.InputRequests[i].Key != "" {
 			n += r.InputRequests[i].size()
 		}
+	}
+	for i := range r.Durable.Signals {
+		n += r.Durable.Signals[i].size()
 	}
 	return n
 }

@@ -357,7 +357,8 @@ const smallError = 4 << 10
 // wasWritten reports whether stored, the record in the store, is the result of Update(r).
 func wasWritten(stored, r *Record) bool {
 	return stored.Revision == r.Revision+1 && stored.Updated.Equal(r.Updated) && stored.Status == r.Status &&
-		stored.StatusMessage == r.StatusMessage && stored.Bytes == r.Bytes && len(stored.InputRequests) == len(r.InputRequests)
+		stored.StatusMessage == r.StatusMessage && stored.Bytes == r.Bytes && len(stored.InputRequests) == len(r.InputRequests) &&
+		slices.Equal(stored.Durable.signalIDs(), r.Durable.signalIDs())
 }
 
 // laterThan returns the present time, or the microsecond after t if the clock has not passed t.
@@ -505,7 +506,7 @@ func (r *Record) setTerminal(s mcp.TaskStatus, message string) {
 	r.Status, r.StatusMessage = s, message
 	r.Params, r.InputRequests, r.Progress = nil, nil, nil
 	r.Phase, r.Lost = PhaseRunning, nil
-	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked || d.Undo != UndoNone) {
+	if d := r.Durable; d != nil && (d.Recorded > 0 || d.Parked || d.Undo != UndoNone || d.Signals != nil) {
 		r.Durable = &Durable{Version: d.Version, LastInput: d.LastInput}
 	}
 }

@@ -17,7 +17,7 @@ func (r *Record) parked() bool { return r.Durable != nil && r.Durable.Parked }
 func (r *Record) unpark() {
 	if r.parked() {
 		d := *r.Durable
-		d.Parked, d.Wake = false, time.Time{}
+		d.Parked, d.Wake, d.Awaits = false, time.Time{}, nil
 		r.Durable = &d
 	}
 }
@@ -40,24 +40,24 @@ func (r *Record) anyAnswered(numbers []uint64) bool {
 // wakeRetry is the pause after a failure of the store to read or write the record of parked work.
 const wakeRetry = time.Second
 
-// park parks a run whose work has returned ErrParked. If an answer or the time to wake has come in
-// the meantime, park returns the work for the caller to run. If it returns nil, the caller must not
+// park parks a run whose work has returned ErrParked. If an answer, a signal or the time to wake has
+// come in the meantime, park returns the work for the caller to run. If it returns nil, the caller must not
 // use the run again.
 func (m *Manager) park(run *Run) Work {
-	inputs, wake, _ := run.waits.Load().awaited()
-	if !wake.IsZero() {
-		wake = wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
+	a := run.waits.Load().awaited()
+	if !a.wake.IsZero() {
+		a.wake = a.wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
 	}
 	// If the write fails, resume finds out what to do.
 	run.change(context.Background(), func(r *Record) error {
 		if why, _ := run.Undoing(); r.undo() != why { // since the work has begun
 			return errUnchanged
 		}
-		if r.terminal() || r.Durable == nil || r.anyAnswered(inputs) || !wake.IsZero() && !wake.After(m.now()) {
+		if r.terminal() || r.Durable == nil || r.anyAnswered(a.inputs) || r.signalOf(a.signals) >= 0 || !a.wake.IsZero() && !a.wake.After(m.now()) {
 			return errUnchanged
 		}
 		d := *r.Durable
-		d.Parked, d.Wake = true, wake
+		d.Parked, d.Wake, d.Awaits = true, a.wake, a.signals
 		r.Durable, r.Phase = &d, PhaseRunning
 		return nil
 	})

@@ -126,9 +126,15 @@ type Durable struct {
 	// Parked is set while the work is parked; see [Config.ParkAfter]. An answer to an input request
 	// resets it.
 	Parked bool
-	// Wake is when parked work runs again without an answer. It is zero if the work is not parked,
-	// or waits for answers alone.
+	// Wake is when parked work runs again without an answer or a signal. It is zero if the work is
+	// not parked, or waits for these alone.
 	Wake time.Time
+	// Awaits are the names of the signals that parked work waits for, in ascending order. Such a
+	// signal resets Parked.
+	Awaits []string
+	// Signals are those that the work has not taken, in the order in which they were stored. It is
+	// nil once the task is terminal or its work undoes what it has done.
+	Signals []Signal
 	// Undos is the number of entries of the kind [KindUndo]. It is 0 once the task is terminal.
 	Undos int
 	// Undo says why the work undoes what it has done, and UndoSince since when. Until it has done
@@ -263,7 +269,14 @@ func (d *Durable) size() int64 {
 	if d == nil {
 		return 0
 	}
-	return int64(len(d.Version)) + d.RecordedBytes
+	n := int64(len(d.Version)) + d.RecordedBytes
+	for i := range d.Signals {
+		n += d.Signals[i].size()
+	}
+	for _, name := range d.Awaits {
+		n += labelOverhead + int64(len(name))
+	}
+	return n
 }
 
 // with returns a copy of d whose journal has further entries.
@@ -288,13 +301,14 @@ func tokenSize(t mcp.ProgressToken) int {
 	return len(t.String())
 }
 
-// Brief returns the record without its payloads: params, input requests, entries and outcome.
+// Brief returns the record without its payloads: params, input requests, entries, signals and
+// outcome.
 // [Store.List], [Store.Sweep] and [Store.Scan] return briefs.
 func (r Record) Brief() Record {
 	r.Params, r.InputRequests, r.Result, r.Error = nil, nil, nil, nil
-	if r.Durable != nil && r.Durable.Entries != nil {
+	if r.Durable != nil && (r.Durable.Entries != nil || r.Durable.Signals != nil) {
 		d := *r.Durable
-		d.Entries = nil
+		d.Entries, d.Signals = nil, nil
 		r.Durable = &d
 	}
 	return r

@@ -300,7 +300,7 @@ func (m *Manager) runWork(run *Run, work Work, t *ticket) {
 			m.runAgain(run)
 			return
 		}
-		if _, _, waiting := w.awaited(); waiting && errors.Is(failure, ErrParked) {
+		if a := w.awaited(); a.any() && errors.Is(failure, ErrParked) {
 			if work = m.park(run); work == nil {
 				return
 			}

@@ -71,7 +71,7 @@ func (r *Record) withdraw(why Undo, now time.Time, message string) {
 	if d.Undo == UndoNone {
 		d.UndoSince = now.UTC().Truncate(time.Microsecond)
 	}
-	d.Undo, d.Parked, d.Wake = why, false, time.Time{}
+	d.Undo, d.Parked, d.Wake, d.Awaits, d.Signals = why, false, time.Time{}, nil, nil
 	r.Durable, r.StatusMessage, r.Status, r.Progress = &d, message, mcp.TaskStatusWorking, nil
 	var answered []InputRequest
 	for _, q := range r.InputRequests {
@@ -116,7 +116,7 @@ func (run *Run) BeginUndo() error {
 			return errUnchanged
 		}
 		d := *r.Durable
-		d.Undo, d.UndoSince = UndoFailed, run.m.now().UTC().Truncate(time.Microsecond)
+		d.Undo, d.UndoSince, d.Signals = UndoFailed, run.m.now().UTC().Truncate(time.Microsecond), nil
 		r.Durable = &d
 		return nil
 	})

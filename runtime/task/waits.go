@@ -3,13 +3,14 @@ package task
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
-// ErrParked is returned by [Run.Ask] and [Run.Sleep] when the work has waited for
+// ErrParked is returned by [Run.Ask], [Run.Sleep] and [Run.AwaitSignal] when the work has waited for
 // [Config.ParkAfter]. The work then returns an error that wraps ErrParked. Its task keeps its
 // status and has no goroutine. The work runs again when one of the answers or the time to wake has
 // come.
@@ -27,6 +28,7 @@ type waits struct {
 	lastBusy time.Time   // latest begin or end of a wait or a hold
 	timer    *time.Timer // calls check; nil if not running
 	inputs   []uint64    // numbers of the input requests whose wait has ended with ErrParked
+	signals  []string    // names of the signals whose wait has ended with ErrParked
 	wake     time.Time   // earliest end of a sleep that has ended with ErrParked, or zero
 }
 
@@ -121,6 +123,13 @@ func (w *waits) addInput(number uint64) {
 	w.inputs = append(w.inputs, number)
 }
 
+// addSignals adds names of signals whose wait ends with ErrParked.
+func (w *waits) addSignals(names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.signals = append(w.signals, names...)
+}
+
 // addSleep adds a sleep that ends with ErrParked.
 func (w *waits) addSleep(until time.Time) {
 	w.mu.Lock()
@@ -130,15 +139,24 @@ func (w *waits) addSleep(until time.Time) {
 	}
 }
 
-// awaited returns the input requests and the earliest end of a sleep whose waits have ended with
-// ErrParked. If there is neither, ok is false.
-func (w *waits) awaited() (inputs []uint64, wake time.Time, ok bool) {
+// awaited is what the waits of a run that have ended with ErrParked wait for.
+type awaited struct {
+	inputs  []uint64  // numbers of input requests
+	signals []string  // names of signals, in ascending order, without duplicates
+	wake    time.Time // earliest end of a sleep, or zero
+}
+
+// any reports whether there is something to wait for.
+func (a *awaited) any() bool { return len(a.inputs) > 0 || len(a.signals) > 0 || !a.wake.IsZero() }
+
+// awaited returns what the waits that have ended with ErrParked wait for.
+func (w *waits) awaited() (a awaited) {
 	if w == nil {
-		return nil, wake, false
+		return a
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.inputs, w.wake, len(w.inputs) > 0 || !w.wake.IsZero()
+	return awaited{w.inputs, slices.Compact(slices.Sorted(slices.Values(w.signals))), w.wake}
 }
 
 // Sleep waits until a time and returns nil. Restartable work may be parked during the wait: Sleep
@@ -185,6 +203,14 @@ func (run *Run) checkExpiry(ctx context.Context, until time.Time) {
 	var r Record
 	if run.m.store.get(ctx, run.id, &r) == nil && r.expired(until) {
 		run.m.cfg.Logger.Warn("sleep ends after the task expires", "task", run.id, "sleep_ends", until, "expires", r.Expires())
+	}
+}
+
+// WakeAt makes work that is parked after this run run again at t or earlier. Work calls it if more
+// can be done than to wait.
+func (run *Run) WakeAt(t time.Time) {
+	if w := run.waits.Load(); w != nil {
+		w.addSleep(run.SharedTime(t))
 	}
 }
 

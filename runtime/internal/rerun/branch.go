@@ -33,6 +33,12 @@ type branch struct {
 	// the run.
 	suspended bool
 	refused   int // number of operations that were refused since
+	// selection is the wait whose event with the given index is a function that runs in the branch,
+	// or nil. Settled is for the selection. Answered says that an input request of the function has
+	// an outcome.
+	selection         *selection
+	event             int
+	settled, answered bool
 }
 
 // few is how many IDs are searched one by one.
@@ -135,7 +141,17 @@ func (b *branch) begin(ctx context.Context, e *Entry) (found *Entry, err error) 
 	if !l.legacy {
 		e.Position = known.position
 	}
+	if e.Kind == KindWait {
+		if timer := known.findTimer(e); timer != nil {
+			e.Result = timer.Result
+		}
+	}
 	if found = known.find(e.ID); found == nil {
+		if b.selection != nil {
+			if err := b.selection.admit(b, e); err != nil {
+				return nil, err
+			}
+		}
 		if err := b.refuse(e); err != nil {
 			return nil, err
 		}
@@ -228,8 +244,11 @@ func (b *branch) refusal(e *Entry) error {
 		}
 	}
 	// Other branches of a plain call add their input requests to the round.
-	joins := e.Kind == KindInput && l.task == nil
+	joins := (e.Kind == KindInput || e.Kind == KindWait) && l.task == nil
 	if b.suspended || l.suspended && !joins {
+		if !b.suspended && l.task != nil {
+			l.task.WakeAt(time.Now()) // the branch does not wait: it goes on in the next run
+		}
 		b.suspended = true // what the handler does instead is no part of the round
 		return &InputRequiredError{method, l.pkg}
 	}
@@ -302,6 +321,13 @@ func (b *branch) find(id ID) *Entry {
 	return nil
 }
 
+// findTimer returns the recorded timer of the wait e, or nil. The caller must hold mu.
+func (b *branch) findTimer(e *Entry) *Entry {
+	id := e.ID
+	id.Kind = KindTimer
+	return b.find(id)
+}
+
 // occurrence returns the occurrence of the next operation with the kind and the key of id. The
 // caller must hold mu.
 func (b *branch) occurrence(id ID) int {
@@ -332,6 +358,9 @@ func (b *branch) occurrence(id ID) int {
 // child begins a branch below b. The caller must hold mu.
 func (b *branch) child(segment string) (*branch, error) {
 	l := b.log
+	if b.selection != nil {
+		return nil, b.selection.admit(b, &Entry{Label: "branch " + segment})
+	}
 	path := segment
 	if b.path != "" {
 		path = b.path + "/" + segment
@@ -417,6 +446,9 @@ func (b *branch) beginGroup(e *Entry, names ...string) (children []*branch, err 
 	l := b.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if b.selection != nil {
+		return nil, b.selection.admit(b, e)
+	}
 	if b.running != nil {
 		return nil, l.invalid(&OverlapError{l.pkg, b.running.String(), e.String()})
 	}

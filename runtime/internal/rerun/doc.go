@@ -14,14 +14,14 @@
 //
 // # Branches, identity and order
 //
-// The operations of a handler are steps, sleeps and input requests. Each belongs to a branch: the
+// The operations of a handler are steps, sleeps, input requests and waits. Each belongs to a branch: the
 // handler itself, or a function of [Log.RunAll] or [Log.Branch], whose context names the branch.
 // Operations of one branch follow one another. Two that overlap make the run invalid, already in
 // the first run, because the results of a later run would depend on chance.
 //
 // An [ID] identifies an outcome by branch, kind, key and, among equal keys of the branch,
 // occurrence. The key of an input request is a digest of its method and params, see [InputKey]; the
-// key of a step or a sleep is its name. An entry also has the position of the operation in its
+// key of another operation is its name. An entry also has the position of the operation in its
 // branch. A run that asks for something new at a position at or after that of an outcome it has not
 // asked for is not deterministic; it fails before the new operation begins. So does a new step of a
 // function of RunAll, or of an attempt, if the branch that waits for it has such an outcome. If a
@@ -36,6 +36,26 @@
 // of an operation ends first, that is its outcome, and later runs fail in the same way: an input
 // request is given up, or a sleep ends early, or a step does not begin. Deadlines of input requests
 // and sleeps are recorded when they begin, so later runs keep the deadline of the first one.
+//
+// # Waits
+//
+// [Select] and [Await] wait for the first of several events: input requests, a signal, a time. Such
+// a wait is one operation, whose outcome names the event that was the first. An entry before that
+// has the time, which is that of the first timer or the deadline of the wait. Input requests are
+// made by functions in branches of their own; a function runs in each run, so that its outcomes are
+// asked for. In this order:
+//
+//  1. All functions run until they have to send a request. If one of them has ended, because its
+//     responses are recorded, it is the first. Otherwise a signal in the record of the task is, or
+//     the time if it has passed.
+//  2. If there is none, the requests are sent, and the wait takes the first event that it sees.
+//  3. The outcome is recorded. A signal leaves the record of the task with the same write, so that
+//     it is lost in no crash and received once. If another branch has taken it, the wait goes on.
+//  4. The open input requests of the other functions are given up, which is recorded as their
+//     outcome, and their functions end. After a crash in between, the next run gives them up.
+//
+// A run that is suspended before the outcome is recorded leaves the wait as it is. If an event has
+// happened at the same time, the next run begins at once.
 //
 // # Suspension
 //

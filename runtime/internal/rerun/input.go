@@ -64,6 +64,7 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 	}
 	defer b.end(e, found)
 	if found != nil {
+		l.answer(b)
 		return l.response(e, found)
 	}
 	value, err := q.prepare(a)
@@ -83,16 +84,32 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 		// Later runs have the deadline of the first one, and withdraw the request if ctx has ended.
 		a.Deadline = pending.Deadline
 	} else if err := l.unbegun(ctx, e); err != nil {
+		l.answer(b)
 		return nil, err
+	}
+	run := l.current()
+	if b.selection != nil {
+		// In a task, a request of an earlier run is given up by Ask, once ctx ends.
+		if err := b.selection.ask(b, e); err != nil && (run == nil || pending == nil) {
+			return nil, err
+		}
 	}
 	if err := l.beginAsking(); err != nil {
 		return nil, err
 	}
 	defer l.endAsking()
-	if run := l.current(); run != nil {
-		return l.askInTask(ctx, run, e, a, value)
+	if run != nil {
+		answer, err := l.askInTask(ctx, run, e, a, value)
+		if _, required := err.(*InputRequiredError); required {
+			b.suspend()
+		} else if outcome(err) {
+			l.answer(b)
+			l.goOn()
+		}
+		return answer, err
 	}
 	if !a.Deadline.IsZero() && !time.Now().Before(a.Deadline) {
+		l.answer(b)
 		e.Result, e.Failed = timedOut, true
 		if err := l.record(e); err != nil {
 			return nil, err
@@ -115,11 +132,23 @@ func (l *Log) Direct(ctx context.Context, method string, f func() error) error {
 		return err
 	}
 	defer b.end(e, found)
+	if b.selection != nil {
+		if err := b.selection.ask(b, e); err != nil {
+			return err
+		}
+	}
 	if err := l.beginAsking(); err != nil {
 		return err
 	}
 	defer l.endAsking()
 	return f()
+}
+
+// answer notes that an input request of the branch has an outcome.
+func (l *Log) answer(b *branch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b.answered = true
 }
 
 // describe sets the label of a new input request for errors.

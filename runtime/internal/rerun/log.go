@@ -27,6 +27,8 @@ const (
 	KindGivenUp Kind = 4 // why the handler has given up a sleep, which has an entry of its own
 	KindUndo    Kind = 5 // the number of a registered undo; equals [task.KindUndo]
 	KindUndone  Kind = 6 // how an undo has ended, which has an entry of its own
+	KindWait    Kind = 7 // which of the events of a Select or an Await was the first
+	KindTimer   Kind = 8 // when the timer of such a wait ends, which has an entry of its own
 )
 
 // ID identifies a recorded outcome among those of one call.
@@ -63,6 +65,8 @@ func (e *Entry) String() string {
 		text = fmt.Sprintf("sleep %q", e.Key)
 	case KindUndo, KindUndone:
 		text = fmt.Sprintf("compensation %q", e.Key)
+	case KindWait, KindTimer:
+		text = fmt.Sprintf("wait %q", e.Key)
 	}
 	if e.Occurrence > 1 {
 		text = fmt.Sprintf("%s (occurrence %d)", text, e.Occurrence)

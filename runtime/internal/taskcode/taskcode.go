@@ -34,11 +34,16 @@ const (
 	formatPhase  = 3 // Phase and Lost follow after that
 	formatUndo   = 4 // Undos, Undo and UndoSince of Durable follow after that, if there is a Durable
 	formatParams = 5 // the size of the params, which are apart from the body, follows after that
+	// formatSignals has Awaits of Durable after that, and Signals at the end of the body. Undos,
+	// Undo, UndoSince and the size of the params may be zero.
+	formatSignals = 6
 )
 
 // headFormat returns the version of the encoding of a record.
 func headFormat(r *task.Record) byte {
 	switch {
+	case Signalled(r):
+		return formatSignals
 	case ParamsApart(r):
 		return formatParams
 	case Undoes(r):
@@ -67,6 +72,12 @@ const maxBodyParams = 16 << 10
 // ParamsApart reports whether the params of a record are apart from its body. Earlier versions
 // cannot read such a record.
 func ParamsApart(r *task.Record) bool { return len(r.Params) > maxBodyParams }
+
+// Signalled reports whether a record has signals or waits for some, which earlier versions cannot
+// read.
+func Signalled(r *task.Record) bool {
+	return r.Durable != nil && (len(r.Durable.Signals) > 0 || len(r.Durable.Awaits) > 0)
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -144,7 +155,14 @@ func AppendHead(dst, key []byte, r *task.Record) []byte {
 			b = appendTime(append(b, byte(d.Undo)), d.UndoSince)
 		}
 		if format >= formatParams {
-			b = binary.AppendUvarint(b, uint64(len(r.Params)))
+			size := 0
+			if ParamsApart(r) {
+				size = len(r.Params)
+			}
+			b = binary.AppendUvarint(b, uint64(size))
+		}
+		if format >= formatSignals {
+			b = appendTexts(b, r.Durable.Awaits)
 		}
 		return b
 	})
@@ -176,13 +194,23 @@ func AppendBody(dst, key []byte, r *task.Record) []byte {
 			b = appendText(b, r.InputRequests[i].Key)
 			b = binary.AppendUvarint(b, uint64(r.InputRequests[i].Occurrence))
 		}
-		if !slices.ContainsFunc(r.InputRequests, placed) {
+		signals := r.Durable.Signals
+		if len(signals) == 0 && !slices.ContainsFunc(r.InputRequests, placed) {
 			return b
 		}
 		for i := range r.InputRequests {
 			q := &r.InputRequests[i]
 			b = appendPlace(b, q.Branch, q.Position)
 			b = appendTime(b, q.Deadline)
+		}
+		if len(signals) == 0 {
+			return b
+		}
+		b = binary.AppendUvarint(b, uint64(len(signals)))
+		for i := range signals {
+			b = appendText(b, signals[i].ID)
+			b = appendText(b, signals[i].Name)
+			b = appendText(b, signals[i].Value)
 		}
 		return b
 	})
@@ -426,6 +454,11 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 				q.Branch, q.Position, q.Deadline = p.text(), int(p.uint()), p.time()
 			}
 		}
+		if len(p.rest) > 0 {
+			for n := p.uint(); n > 0 && !p.failed; n-- {
+				r.Durable.Signals = append(r.Durable.Signals, task.Signal{ID: p.text(), Name: p.text(), Value: p.raw()})
+			}
+		}
 	}
 	return p.end()
 }
@@ -433,7 +466,7 @@ func DecodeBody(key, data []byte, r *task.Record) error {
 func decodeHead(key, head []byte) (r task.Record, params int, err error) {
 	p := parser{rest: head}
 	format := p.byte()
-	if format < formatPlain || format > formatParams {
+	if format < formatPlain || format > formatSignals {
 		return r, 0, ErrDamaged
 	}
 	flags := p.byte()
@@ -494,7 +527,13 @@ func decodeHead(key, head []byte) (r task.Record, params int, err error) {
 	p.failed = p.failed || format == formatUndo && !Undoes(&r)
 	if format >= formatParams {
 		params = int(p.uint())
-		p.failed = p.failed || params <= maxBodyParams || params > math.MaxInt32
+		p.failed = p.failed || params <= maxBodyParams && (format == formatParams || params != 0) || params > math.MaxInt32
+	}
+	if format >= formatSignals {
+		if r.Durable == nil {
+			return r, 0, ErrDamaged
+		}
+		r.Durable.Awaits = p.texts()
 	}
 	return r, params, p.end()
 }

@@ -44,7 +44,10 @@ func FuzzDecode(f *testing.F) {
 	apart.Params = bytes.Repeat([]byte("p"), maxBodyParams+1)
 	recorded := undoing
 	recorded.Params = apart.Params
-	for _, r := range []*task.Record{&r, &durable, &unrecorded, &labelled, &undoing, &apart, &recorded, {}} {
+	signalled, both := undoing, recorded
+	signalled.Durable = &task.Durable{Version: "v", Awaits: []string{"a"}, Signals: []task.Signal{{ID: "i", Name: "n", Value: json.RawMessage(`1`)}}}
+	both.Durable = signalled.Durable
+	for _, r := range []*task.Record{&r, &durable, &unrecorded, &labelled, &undoing, &apart, &recorded, &signalled, &both, {}} {
 		value, payload, params := encode(r)
 		f.Add(value)
 		f.Add(payload)
@@ -54,7 +57,7 @@ func FuzzDecode(f *testing.F) {
 		if !ParamsApart(r) {
 			continue
 		}
-		if value[blockHead] != formatParams {
+		if want := headFormat(r); value[blockHead] != want || want < formatParams {
 			f.Errorf("format %d", value[blockHead])
 		}
 		for _, other := range [][]byte{nil, params[:len(params)-1], EncodeParams(key, r.Params[1:]), EncodeParams(seqKey(8), r.Params)} {

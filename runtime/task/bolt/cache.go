@@ -47,6 +47,12 @@ func payloadBytes(r *task.Record) int {
 		q := &r.InputRequests[i]
 		n += 128 + len(q.Method) + len(q.Key) + len(q.Params) + len(q.Result) + len(q.Error)
 	}
+	if r.Durable != nil {
+		for i := range r.Durable.Signals {
+			s := &r.Durable.Signals[i]
+			n += 128 + len(s.ID) + len(s.Name) + len(s.Value)
+		}
+	}
 	return n
 }
 

@@ -127,6 +127,9 @@ const (
 	formatPhase  = 4 // the head has a phase; see taskcode.Phased
 	formatUndo   = 5 // the head says that the work must undo something; see taskcode.Undoes
 	formatParams = 6 // the params follow after body; they are not part of it
+	// formatSignals has signals, or names of signals; see taskcode.Signalled. The params may be in
+	// the body.
+	formatSignals = 7
 )
 
 // recordKey returns the key of a record for package taskcode.
@@ -150,6 +153,8 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	head := taskcode.AppendHead(nil, key, &s.record)
 	b := make([]byte, 4, 128+len(head)+len(body)+maxTail)
 	switch {
+	case taskcode.Signalled(&s.record):
+		b = append(b, formatSignals)
 	case s.paramsApart():
 		b = append(b, formatParams)
 	case taskcode.Undoes(&s.record):
@@ -171,11 +176,14 @@ func (s *stored) encode(subject string, body []byte) []byte {
 	if s.body.parts > 0 {
 		b = append(b, s.digest[:]...)
 	}
-	if s.paramsApart() {
-		if b = s.params.append(b); s.params.parts > 0 {
+	if b[4] >= formatParams {
+		switch b = s.params.append(b); {
+		case s.params.parts > 0:
 			b = append(b, s.paramsDigest[:]...)
-		} else {
+		case s.paramsApart():
 			b = appendBytes(b, s.record.Params)
+		default:
+			b = appendBytes(b, nil)
 		}
 	}
 	b = s.journal.append(b)
@@ -236,8 +244,8 @@ func decode(m *message) (*stored, error) {
 	}
 	p := parser{rest: m.Data[4:]}
 	version := p.cut(1)[0]
-	if version < 1 || version > formatParams {
-		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatParams)
+	if version < 1 || version > formatSignals {
+		return nil, fmt.Errorf("jetstream: message %d has %w %d (this version reads %d)", m.Seq, errFormat, version, formatSignals)
 	}
 	s := &stored{seq: m.Seq}
 	copy(s.write[:], p.cut(8))

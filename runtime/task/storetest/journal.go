@@ -20,7 +20,7 @@ func durable(id, owner string, entries int) task.Record {
 	r.Protocol = "2026-07-28"
 	q := &r.InputRequests[0]
 	q.Key, q.Occurrence, q.Branch, q.Position, q.Deadline = "\x00key\xff", 2, "1.2", 300, start.Add(time.Hour)
-	r.Durable = &task.Durable{Version: "v1", LastInput: 3, Parked: true, Wake: start.Add(time.Minute), RecordedBytes: 7}
+	r.Durable = &task.Durable{Version: "v1", LastInput: 3, Parked: true, Wake: start.Add(time.Minute), RecordedBytes: 7, Awaits: []string{"paid", "stopped"}, Signals: []task.Signal{{ID: "id", Name: "other", Value: json.RawMessage(`{"n":1}`)}, {ID: "id 2", Name: "", Value: nil}}}
 	return withEntries(r, entryList(0, entries))
 }
 
