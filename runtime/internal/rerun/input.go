@@ -87,10 +87,9 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 		l.answer(b)
 		return nil, err
 	}
-	run := l.current()
 	if b.selection != nil {
-		// In a task, a request of an earlier run is given up by Ask, once ctx ends.
-		if err := b.selection.ask(b, e); err != nil && (run == nil || pending == nil) {
+		// In a task, askInTask gives up a request of an earlier run, once ctx ends.
+		if err := b.selection.ask(b, e); err != nil && (l.current() == nil || pending == nil) {
 			return nil, err
 		}
 	}
@@ -98,7 +97,7 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 		return nil, err
 	}
 	defer l.endAsking()
-	if run != nil {
+	if run := l.current(); run != nil {
 		answer, err := l.askInTask(ctx, run, e, a, value)
 		if _, required := err.(*InputRequiredError); required {
 			b.suspend()
