@@ -509,7 +509,7 @@ func TestSelectInSession(t *testing.T) {
 			s := newServer(t, server.Config{})
 			addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 				asked := server.OnAnswer(func(ctx context.Context) (string, error) { return askName(ctx, c, "Who?") })
-				first, err := server.Select(ctx, c, "s", asked, server.After(10 * time.Second))
+				first, err := server.Select(ctx, c, "s", asked, server.After(10*time.Second))
 				if err != nil {
 					return "", err
 				}

@@ -210,7 +210,7 @@ func TestOrphansBesideRecordOfLaterVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg.Data[4] = formatParams + 1
+	msg.Data[4] = formatSignals + 1
 	binary.LittleEndian.PutUint32(msg.Data, crc32.Update(crc32.Checksum([]byte(at.record), castagnoli), castagnoli, msg.Data[4:]))
 	if _, err := s.publish(t.Context(), newMessage(at.record, msg.Data, 0)); err != nil {
 		t.Fatal(err)
