@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 )
 
@@ -74,8 +75,8 @@ func CheckSignalName(name string) error {
 // Any member of a fleet can signal any task. The principal of the task is not checked: Signal is
 // for code of the receiver, not for requestors.
 //
-// While the store fails, Signal tries again until ctx ends. If it then fails, the signal may have
-// been stored. Signal fails with [ErrNotFound] or [ErrExpired] if there is no such task, with a
+// While the store fails, Signal tries again until ctx ends. If it then fails, or fails because the
+// task has ended meanwhile, the signal may have been stored. Signal fails with [ErrNotFound] or [ErrExpired] if there is no such task, with a
 // [*MoveError] if the task is terminal, with [ErrNoSignals] or [ErrTooManySignals], with a
 // [*JournalError] if the journal would become too large, with a [*LimitError] if the principal of
 // the task has no bytes left, and with [ErrClosed].
@@ -128,7 +129,7 @@ func (m *Manager) hasSignal(r *Record, id string) (bool, error) {
 func (m *Manager) addSignal(r *Record, s *Signal) error {
 	switch {
 	case r.terminal(), r.withdrawn():
-		return &MoveError{r.shown(), r.shown()}
+		return fmt.Errorf("task: signal %q to a task that has ended: %w", s.Name, &MoveError{r.shown(), mcp.TaskStatusWorking})
 	case r.expired(m.earlier()):
 		return ErrExpired
 	case r.Durable == nil, r.undo() != UndoNone:
