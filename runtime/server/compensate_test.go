@@ -14,9 +14,12 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
 
 // effects are the effects of steps and undos, in the order of time, with their idempotency keys.
@@ -335,6 +338,112 @@ func TestWithdrawnTaskIsUndoneAtLimitOfBytes(t *testing.T) {
 			equal(t, fate, []string{"train", "undo train"}, x.all())
 		})
 	}
+}
+
+// The outcome of a task that fails is that of the run that has failed, whatever the runs that follow
+// for the undos return.
+func TestFailedTaskHasOutcomeOfFirstFailure(t *testing.T) {
+	for want, fail := range map[string]func() (*mcp.CallToolResult, error){
+		"no room": func() (*mcp.CallToolResult, error) { return nil, errors.New("no room") },
+		"full": func() (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.ContentBlock{&mcp.TextContent{Text: "full"}}, IsError: new(true)}, nil
+		},
+		"-7 no way": func() (*mcp.CallToolResult, error) { return nil, &jsonrpc.Error{Code: -7, Message: "no way"} },
+		"-32603 internal error: the handler panicked": func() (*mcp.CallToolResult, error) { panic("no room") },
+	} {
+		for name, later := range map[string]func(ctx context.Context, c *server.Call) error{
+			"success": func(context.Context, *server.Call) error { return nil },
+			"new step": func(ctx context.Context, c *server.Call) error {
+				_, err := server.Step(ctx, c, "s", func(context.Context) (int, error) { return 1, nil })
+				return err
+			},
+		} {
+			t.Run(want+", then "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					x := newEffects(t)
+					var reopened atomic.Bool
+					runs := 0
+					cfg := server.Config{Tasks: task.Config{DefaultTTL: 24 * time.Hour}}
+					cfg.Session.Principal = "ada"
+					store := memory.New()
+					start := func() (*server.Server, *task.Manager) {
+						return withTasksOf(t, cfg, store, func(s *server.Server) {
+							must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (*mcp.CallToolResult, error) {
+								runs++
+								err := server.Compensate(ctx, c, "undo", func(ctx context.Context) error {
+									if !reopened.Load() {
+										return errors.New("closed")
+									}
+									x.do(ctx, "undo")
+									return nil
+								})
+								if err != nil {
+									return nil, err
+								}
+								if runs == 1 {
+									return fail()
+								}
+								return &mcp.CallToolResult{}, later(ctx, c)
+							}, server.Durable()))
+						})
+					}
+					s, _ := start()
+					c := connect(t, s, clientConfig{})
+					created, _ := c.call("tools/call", `{"name":"do","task":{}}`)
+					time.Sleep(time.Hour)
+					s.Close()
+					reopened.Store(true)
+					d := &durable{t: t}
+					d.s, d.m = start()
+					equal(t, "outcome", want, d.result(taskID(t, created)))
+					equal(t, "effects", []string{"undo"}, x.all())
+				})
+			})
+		}
+	}
+}
+
+// A result that is too large for the limit of the principal fails the task, which is undone.
+func TestTaskWithTooLargeResultIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			return strings.Repeat("x", 100000), x.book(ctx, c, "train")
+		})
+		d.cfg.Tasks.Limits.Bytes = 50000
+		d.restart()
+		equal(t, "outcome", "-32061 task: limit of 50000 stored bytes is reached", d.result(d.call()))
+		equal(t, "effects", []string{"train", "undo train"}, x.all())
+	})
+}
+
+// The undos do not wait for ever for a handler that waits for something else than its operations.
+func TestUndosEndWaitOfHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		var ended []error
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := x.book(ctx, c, "train"); err != nil {
+				return "", err
+			}
+			select { // polls a job, for example
+			case <-time.After(100 * time.Hour):
+			case <-ctx.Done():
+			}
+			ended = append(ended, context.Cause(ctx))
+			return "", x.book(ctx, c, "hotel")
+		})
+		id := d.call()
+		synctest.Wait()
+		if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		equal(t, "effects", []string{"train", "undo hotel", "undo train"}, x.all())
+		if len(ended) != 2 || ended[0] != task.ErrCancelled || ended[1] != task.ErrCancelled {
+			t.Errorf("causes %v", ended)
+		}
+	})
 }
 
 // mortal is a store as one process uses it. The process dies at one of its writes, before or after

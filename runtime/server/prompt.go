@@ -216,7 +216,10 @@ func (h *handler) GetPrompt(ctx context.Context, params *mcp.GetPromptRequestPar
 	case err == nil:
 		err = p.checkResult(c, result)
 	}
-	if err := c.compensate(err != nil, err); err != nil {
+	if _, fault := c.compensate(err != nil, nil, err); fault != nil {
+		err = fault
+	}
+	if err != nil {
 		return nil, err // an untyped nil: the outcome is an interface
 	}
 	return result, nil

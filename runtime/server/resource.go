@@ -278,7 +278,10 @@ func (h *handler) ReadResource(ctx context.Context, params *mcp.ReadResourceRequ
 	case err == nil && r.wrapped != nil:
 		err = checkRead(c, r.request.URI, result)
 	}
-	if err := c.compensate(err != nil, err); err != nil {
+	if _, fault := c.compensate(err != nil, nil, err); fault != nil {
+		err = fault
+	}
+	if err != nil {
 		return nil, err // an untyped nil: the outcome is an interface
 	}
 	if r.caching != (cacheHint{}) && c.modern() && result.TTLMs == nil && result.CacheScope == nil {

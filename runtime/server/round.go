@@ -15,6 +15,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -285,21 +286,22 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 }
 
 // compensate runs the undos that the handler has registered, if the call has failed or the task was
-// cancelled or has expired. Failed says that the outcome is an error. It returns the error of the
-// call in place of err, that of its outcome.
-func (c *Call) compensate(failed bool, err error) error {
-	l := c.log.Load()
-	if l == nil {
-		run, _ := c.Task()
-		if run == nil || !run.Undoes() {
-			return err
-		}
-		l = c.recording() // the handler has registered no undo again
+// cancelled or has expired. Failed says that the outcome is an error: err or, if that is nil,
+// result. First is the outcome of the call in place of that, if it is not nil and fault is nil.
+func (c *Call) compensate(failed bool, result codec.Encoder, err error) (first *task.Outcome, fault error) {
+	if l := c.log.Load(); l != nil {
+		return l.Undo(failed, result, err)
 	}
-	if fault := l.Undo(failed, err); fault != nil {
-		return fault
+	return nil, nil
+}
+
+// handlerContext returns the context for the function of the call. The caller must call release
+// when the function has returned.
+func (c *Call) handlerContext(ctx context.Context) (in context.Context, release func()) {
+	if run, ok := c.Task(); ok && run.Undoes() {
+		return c.recording().HandlerContext(ctx)
 	}
-	return err
+	return ctx, func() {}
 }
 
 // invalidRun logs why the run of a handler is not valid, and returns the error for the client.

@@ -141,8 +141,10 @@ func Sleep(ctx context.Context, c *Call, name string, f func() time.Time) error 
 // each undo. If the handler has failed, the task keeps its status until the undos have ended. If
 // the task was cancelled or has expired, its requestor sees that at once. Then the handler runs
 // again from its top, to register the undos: what was recorded is returned to it, and all other
-// operations fail with [task.ErrCancelled] or [task.ErrExpired]. Undos that earlier runs have
-// registered and this one does not are logged as errors. F takes effect at least once; it has the
+// operations fail with [task.ErrCancelled] or [task.ErrExpired]. Ten seconds after it has asked for
+// all that is recorded, its context ends. Undos that earlier runs have registered and this one does
+// not are logged as errors. The outcome of a task whose handler has failed is that of its first
+// failure, whatever the runs for the undos return. F takes effect at least once; it has the
 // same [IdempotencyKey] each time. An undo that fails is tried again, for a day, which begins anew in
 // the next process. The pauses grow to five minutes, during which the handler may be parked. Then it
 // is logged as an error with the id of the task, and the next one runs.

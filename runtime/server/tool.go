@@ -463,16 +463,25 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	if pending, ok := receiver.PendingFrom(ctx); ok {
 		pending.BeforeTask(c.beforeTask)
 	}
-	result, err := t.run(ctx, c, arguments)
+	in, release := c.handlerContext(ctx)
+	result, err := t.run(in, c, arguments)
+	release()
 	outcome, err := t.outcome(c, result, err)
 	failed := err != nil
 	if result, ok := outcome.(*mcp.CallToolResult); ok {
 		failed = result.IsError != nil && *result.IsError
 	}
-	if err := c.compensate(failed, err); err != nil {
-		return nil, err
+	first, fault := c.compensate(failed, outcome, err)
+	switch {
+	case fault != nil:
+		return nil, fault
+	case first == nil:
+		return outcome, err
+	case first.Error != nil:
+		return nil, first.Error
 	}
-	return outcome, nil
+	failure := new(mcp.CallToolResult)
+	return failure, codec.Unmarshal(first.Result, failure)
 }
 
 // outcome returns the outcome of a call whose function has returned result and err.

@@ -14,6 +14,11 @@ const KindAnswer byte = 1
 // fails, is cancelled or expires. The Manager then runs the work again; see [Run.Undoing].
 const KindUndo byte = 5
 
+// KindFailure is the [Entry].Kind of how work has failed that undoes what it has done: its outcome
+// once it has done so. The Result is that of the outcome or, if the entry is Failed, its Error. The
+// Manager adds the entry; see [Run.BeginUndo]. There is none if the journal had no room for it.
+const KindFailure byte = 9
+
 // addition is an entry that waits to be added to the journal.
 type addition struct {
 	entry    Entry
@@ -107,7 +112,9 @@ func (run *Run) tryEntries(ctx context.Context, batch []*addition) error {
 		if len(entries) == answers {
 			return errJournalGrown
 		}
-		r.Durable, r.Reruns = r.Durable.with(entries), 0
+		if r.Durable, r.Reruns = r.Durable.with(entries), 0; r.undo() != UndoNone {
+			return nil // there are no more of these entries than undos
+		}
 		return run.m.checkJournal(r)
 	}
 	r, done, err := run.replaceLatest(add)

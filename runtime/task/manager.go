@@ -271,10 +271,10 @@ func (m *Manager) replace(from standing, r *Record) error {
 	r.Bytes = r.size()
 	reserved := max(0, r.Bytes-before)
 	if reserved > 0 {
-		// A small error is always stored, so that every task can become terminal, and so is why a
-		// task undoes what it has done. Recovery must not fail either: it adds nothing, but this
-		// version may count more bytes for a record of an earlier version.
-		must := len(r.Error) > 0 && len(r.Error) <= smallError || from.shown != r.shown() && r.withdrawn() || run != nil && run.preparing
+		// A small error is always stored, so that every task can become terminal, and so is what a
+		// task notes while it undoes what it has done. Recovery must not fail either: it adds
+		// nothing, but this version may count more bytes for a record of an earlier version.
+		must := len(r.Error) > 0 && len(r.Error) <= smallError || r.undo() != UndoNone && reserved <= 2*smallError || run != nil && run.preparing
 		if !must {
 			m.measure(r.Owner, reserved)
 		}

@@ -21,7 +21,7 @@ func (m *Manager) publish(run *Run, end finalState) error {
 		err := m.storeOutcome(run, end)
 		if limit, ok := errors.AsType[*LimitError](err); ok {
 			end = finalStateOf(run, nil, WireError(limit))
-			err = m.storeOutcome(run, end)
+			err = m.storeRefusal(run, end)
 		}
 		if errors.Is(err, ErrCorrupt) { // neither the record nor the brief can be read, for now
 			err = &storeError{ErrUnavailable}
@@ -48,6 +48,22 @@ func (m *Manager) publish(run *Run, end finalState) error {
 
 // errUndo reports that the work must undo what it has done, and does not know it.
 var errUndo = errors.New("task: the work has to run again to undo what it has done")
+
+// storeRefusal stores that a task has failed whose outcome is too large. It fails with errUndo if
+// the task must be undone first.
+func (m *Manager) storeRefusal(run *Run, end finalState) error {
+	if why, _ := run.Undoing(); why != UndoNone || !run.Undoes() {
+		return m.storeOutcome(run, end)
+	}
+	_, err := run.tryChange(context.Background(), func(r *Record) error { return m.beginUndo(r, end.out) })
+	if err == ErrCancelled { // the task has ended
+		return nil
+	}
+	if err == nil {
+		err = errUndo
+	}
+	return err
+}
 
 // storeOutcome stores an outcome in the record of a task, unless the record is already terminal. It
 // fails with errUndo if the task was cancelled or has expired just before, and must be undone.

@@ -105,25 +105,38 @@ func (run *Run) Undoing() (why Undo, since time.Time) {
 // Undoes reports whether the work has registered that it must undo something.
 func (run *Run) Undoes() bool { return run.undoes.Load() }
 
-// BeginUndo stores that the work has failed and undoes what it has done, unless it does so already.
-// From then on, later runs only undo. It fails as [Run.Record] does.
-func (run *Run) BeginUndo() error {
-	r, err := run.change(context.Background(), func(r *Record) error {
-		switch {
-		case r.terminal() || r.Durable == nil:
-			return ErrCancelled
-		case r.undo() != UndoNone:
-			return errUnchanged
-		}
-		d := *r.Durable
-		d.Undo, d.UndoSince, d.Signals = UndoFailed, run.m.now().UTC().Truncate(time.Microsecond), nil
-		r.Durable = &d
-		return nil
-	})
+// BeginUndo stores that the work has failed with an outcome and undoes what it has done, unless it
+// does so already. From then on, later runs only undo, and have an entry of [KindFailure]. It fails
+// as [Run.Record] does, but not because of a limit.
+func (run *Run) BeginUndo(failure Outcome) error {
+	r, err := run.change(context.Background(), func(r *Record) error { return run.m.beginUndo(r, failure) })
 	if err != nil {
 		return err
 	}
 	run.setUndo(&r)
+	return nil
+}
+
+// beginUndo is the change of [Run.BeginUndo].
+func (m *Manager) beginUndo(r *Record, failure Outcome) error {
+	switch {
+	case r.terminal() || r.Durable == nil:
+		return ErrCancelled
+	case r.undo() != UndoNone:
+		return errUnchanged
+	}
+	e := Entry{Kind: KindFailure, Occurrence: 1, Result: failure.Result}
+	if failure.Error != nil {
+		e.Result, e.Failed = encodeError(failure.Error), true
+	}
+	d := r.Durable
+	if len(e.Result) <= smallError {
+		d = d.with([]Entry{e})
+	} else {
+		d = d.with(nil)
+	}
+	d.Undo, d.UndoSince, d.Signals = UndoFailed, m.now().UTC().Truncate(time.Microsecond), nil
+	r.Durable = d
 	return nil
 }
 

@@ -2,7 +2,9 @@ package embedtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -121,6 +123,20 @@ var restartCases = []testCase{
 		}
 		c.equal("sleeps", count(p.events("k", 4), "sleep"), 1)
 	}},
+	{name: "attempts and branches survive restarts", run: func(c *check) { tripEnds(c, "trip", "") }},
+	{name: "failed task is undone after restarts", run: func(c *check) { tripEnds(c, "trip", "nothing") }},
+	{name: "parked task is undone after restarts", setup: setup{ParkAfter: time.Millisecond}, run: func(c *check) { tripEnds(c, "trip", "nothing") }},
+	{name: "plain call becomes a task that is undone", era: "modern", run: func(c *check) { tripEnds(c, "trip-later", "nothing") }},
+	{name: "cancelled task is undone after a restart", transports: "memory", run: func(c *check) {
+		p := c.peer()
+		id := p.task("trip", keyed("k"))
+		awaitTrip(p, id)
+		c.restart(p)
+		p = c.peer()
+		p.cancel(id)
+		c.equal("status", p.status(id), "cancelled")
+		checkTrip(c, p, true)
+	}},
 	{name: "parked task takes no goroutine", transports: "memory http", setup: setup{ParkAfter: time.Millisecond}, run: func(c *check) {
 		p := c.peer()
 		id := p.task("steps-ask", keyed("k"))
@@ -193,4 +209,62 @@ var restartCases = []testCase{
 		c.equal("status", p.status(id), "failed")
 		c.equal("runs", count(p.events("k", 1), "run"), 1)
 	}},
+}
+
+// awaitTrip answers the input requests of a trip, and returns when it waits for its release.
+func awaitTrip(p *peer, id string) {
+	p.c.Helper()
+	if p.c.era == "session" {
+		p.start("tasks/result", ofTask(id))
+	}
+	for !slices.Contains(p.events("k", 1), "waits") {
+		if p.c.era != "session" {
+			if open := part(p.get(id), "inputRequests"); open != "" {
+				p.update(id, p.responses(open))
+			}
+		}
+		p.pause()
+	}
+}
+
+// tripEnds runs a trip with restarts while it waits for input and for its release. It fails if name
+// is not empty.
+func tripEnds(c *check, tool, name string) {
+	c.Helper()
+	p := c.peer()
+	id := p.task(tool, fmt.Sprintf(`{"key":"k","name":%q}`, name))
+	p.awaitInput(id)
+	c.restart(p)
+	p = c.peer()
+	awaitTrip(p, id)
+	c.restart(p)
+	p = c.peer()
+	p.release("k")
+	want := "booked "
+	if name != "" {
+		want = "failure: booked " + name
+	}
+	c.equal("outcome", p.outcome(id), want)
+	checkTrip(c, p, name != "")
+}
+
+// checkTrip compares the effects of a trip with those that it must have had.
+func checkTrip(c *check, p *peer, undone bool) {
+	c.Helper()
+	want := []string{"book insurance", "book train", "book hotel"}
+	if undone {
+		want = append(want, "undo insurance", "undo hotel", "undo train")
+	}
+	var events []string
+	for ; ; p.pause() {
+		events = slices.DeleteFunc(p.events("k", 1), func(e string) bool { return !strings.Contains(e, "book ") && !strings.Contains(e, "undo ") })
+		if len(events) >= len(want) {
+			break
+		}
+	}
+	if undone {
+		c.equal("last event", events[len(events)-1], "undo insurance")
+	}
+	slices.Sort(want)
+	c.equal("effects", slices.Sorted(slices.Values(events)), want)
 }

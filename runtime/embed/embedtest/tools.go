@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -41,6 +42,7 @@ func asked(err error) (*Result, error) {
 
 // behaviours returns the behaviours by name.
 func behaviours(b *board) map[string]behaviour {
+	var tried sync.Map // bookings of trips
 	elicit := func(ctx context.Context, c Caller, message string) (string, error) {
 		action, name, err := c.Elicit(ctx, message)
 		return strings.TrimSpace(action + " " + name), err
@@ -210,6 +212,49 @@ func behaviours(b *board) map[string]behaviour {
 			b.note(in.Key, "awake")
 			return text("awake")
 		}),
+		// trip books a train and a hotel at the same time, asks for each of them, and waits. Then the
+		// arguments say how it ends. The first attempt of each booking in a process fails.
+		"trip": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
+			book := func(name string) func(ctx context.Context) error {
+				return func(ctx context.Context) error {
+					err := embed.Compensate(ctx, "undo "+name, func(ctx context.Context) error {
+						b.note(in.Key, "undo "+name)
+						return nil
+					})
+					if err != nil {
+						return err
+					}
+					_, err = embed.Step(ctx, "book", func(ctx context.Context) (string, error) {
+						if _, tried := tried.LoadOrStore(in.Key+name, true); !tried {
+							return "", errors.New("busy")
+						}
+						b.note(in.Key, "book "+name)
+						return name, nil
+					}, embed.Retry{Attempts: 5, Backoff: time.Millisecond})
+					if err != nil {
+						return err
+					}
+					limited, cancel := context.WithTimeout(ctx, caseTimeout)
+					defer cancel()
+					got, err := elicit(limited, c, in.Key+" "+name)
+					if err == nil && got != "accept "+in.Key+" "+name {
+						err = fmt.Errorf("got %q for the %s", got, name)
+					}
+					return err
+				}
+			}
+			if err := book("insurance")(ctx); err != nil {
+				return asked(err)
+			}
+			if err := c.RunAll(ctx, book("train"), book("hotel")); err != nil {
+				return asked(err)
+			}
+			b.note(in.Key, "waits")
+			if _, err := gate(ctx, c, in); err != nil {
+				return nil, err
+			}
+			return &Result{Text: "booked " + in.Name, IsError: in.Name != ""}, nil
+		}),
 		"big": func(_ context.Context, _ Caller, in arguments) (*Result, error) {
 			return text("%s", strings.Repeat("x", in.Count))
 		},
@@ -270,6 +315,8 @@ func (s setup) tools() map[string]tool {
 		"steps":             {"steps", durable()},
 		"steps-ask":         {"steps-ask", durable()},
 		"nap":               {"nap", durable()},
+		"trip":              {"trip", durable()},
+		"trip-later":        {"trip", &embed.Tool{Support: receiver.Support{Restartable: true, After: never}}},
 		"principal":         {"principal", nil},
 		"principal-durable": {"principal", durable()},
 	}

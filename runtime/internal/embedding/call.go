@@ -113,13 +113,21 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	if c.plain {
 		c.pending.BeforeTask(c.beforeTask)
 	}
-	result, err := c.rounds(to)
+	in, release := c.log.HandlerContext(c.ctx)
+	result, err := c.rounds(in, to)
+	release()
 	c.ended.Store(true)
 	if _, _, fault := c.log.End(); fault != nil {
 		err = c.invalid(name, fault)
 	}
-	if fault := c.log.Undo(err != nil || isError(result), err); fault != nil {
+	first, fault := c.log.Undo(err != nil || isError(result), session.Raw(result), err)
+	switch {
+	case fault != nil:
 		err = fault
+	case first != nil && first.Error != nil:
+		err = first.Error
+	case first != nil:
+		result, err = first.Result, nil
 	}
 	if err != nil {
 		return nil, err
@@ -164,9 +172,9 @@ func (c *call) staysPlain() bool {
 }
 
 // callTool calls the tool once.
-func (c *call) callTool(to *Call) (result json.RawMessage, err error) {
+func (c *call) callTool(ctx context.Context, to *Call) (result json.RawMessage, err error) {
 	defer boundary.Catch(&err)
-	result, err = c.e.backend.CallTool(c.ctx, to)
+	result, err = c.e.backend.CallTool(ctx, to)
 	if err == nil {
 		err = checkResult(result)
 	}

@@ -26,9 +26,9 @@ type inputRequest struct {
 
 // rounds calls the tool. If the result asks for input, a plain call returns it. A task sends the
 // input requests, and calls the tool again with the responses.
-func (c *call) rounds(to *Call) (json.RawMessage, error) {
+func (c *call) rounds(ctx context.Context, to *Call) (json.RawMessage, error) {
 	for round := 0; ; round++ {
-		result, err := c.callTool(to)
+		result, err := c.callTool(ctx, to)
 		if err != nil || !asksForInput(result) || c.staysPlain() {
 			return result, err
 		}

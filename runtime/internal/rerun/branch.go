@@ -175,6 +175,10 @@ func (b *branch) end(e, found *Entry) {
 	if found == nil && e.Kind == KindStep {
 		l.endStep()
 	}
+	if l.endHandler != nil && l.unused() == nil {
+		time.AfterFunc(undoGrace, l.endHandler)
+		l.endHandler = nil
+	}
 }
 
 // beginStep keeps the task from being parked. The caller must hold mu.

@@ -1,7 +1,6 @@
 package rerun
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
@@ -9,19 +8,25 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// readJournal returns what earlier runs of a task have recorded, their input requests without a
-// response, and the id of the call.
-func readJournal(ctx context.Context, run *task.Run) (entries []Entry, pending []Asked, call string, err error) {
-	stored, requests, err := run.Journal(ctx)
+// readJournal reads what earlier runs of the task have recorded, their input requests without a
+// response, the id of the call, and how an earlier run has failed. It returns the outcomes.
+func (l *Log) readJournal() (entries []Entry, err error) {
+	stored, requests, err := l.task.Journal(l.ctx)
 	if err != nil {
-		return nil, nil, "", err
+		return nil, err
 	}
-	call = run.ID()
+	l.id = l.task.ID()
 	entries = make([]Entry, 0, len(stored)+len(requests))
 	for i := range stored {
 		e := &stored[i]
-		if e.Kind == kindCall {
-			call = e.Key
+		switch e.Kind {
+		case kindCall:
+			l.id = e.Key
+			continue
+		case task.KindFailure:
+			if l.failure, err = outcomeOfFailure(e); err != nil {
+				return nil, l.faultf("damaged entry: %w", err)
+			}
 			continue
 		}
 		id := recordedID(ID{e.Branch, Kind(e.Kind), e.Key, e.Occurrence})
@@ -34,7 +39,7 @@ func readJournal(ctx context.Context, run *task.Run) (entries []Entry, pending [
 		}
 		id := recordedID(ID{q.Branch, KindInput, q.Key, q.Occurrence})
 		if q.Open() {
-			pending = append(pending, Asked{ID: id, Position: q.Position, Label: q.Method, Method: q.Method, Deadline: q.Deadline})
+			l.pending = append(l.pending, Asked{ID: id, Position: q.Position, Label: q.Method, Method: q.Method, Deadline: q.Deadline})
 			continue
 		}
 		e := Entry{ID: id, Position: q.Position, Label: q.Method, Result: q.Result}
@@ -43,7 +48,7 @@ func readJournal(ctx context.Context, run *task.Run) (entries []Entry, pending [
 		}
 		entries = append(entries, e)
 	}
-	return entries, pending, call, nil
+	return entries, nil
 }
 
 // Continues reports whether a version of a tool, which accepts others, can run a task: the task has

@@ -29,6 +29,7 @@ const (
 	KindUndone  Kind = 6 // how an undo has ended, which has an entry of its own
 	KindWait    Kind = 7 // which of the events of a Select or an Await was the first
 	KindTimer   Kind = 8 // when the timer of such a wait ends, which has an entry of its own
+	// 9 is [task.KindFailure].
 )
 
 // ID identifies a recorded outcome among those of one call.
@@ -152,10 +153,14 @@ type Log struct {
 	// Later operations fail, too: their outcomes would follow one that is not recorded.
 	unstored error
 
-	undos    []*undo   // that this run has registered
-	lastUndo int       // number of the latest undo of all runs
-	undoing  task.Undo // why this run only registers the undos that are to run
-	since    time.Time // since when, if undoing is set
+	undos    []*undo       // that this run has registered
+	lastUndo int           // number of the latest undo of all runs
+	undoing  task.Undo     // why this run only registers the undos that are to run
+	since    time.Time     // since when, if undoing is set
+	failure  *task.Outcome // how an earlier run has failed; nil if unknown
+	// endHandler ends the context of the handler once all recorded outcomes were asked for, if
+	// undoing is set. It is nil otherwise, and once it was called or is due.
+	endHandler func()
 }
 
 type recorded struct {
@@ -171,7 +176,7 @@ func New(ctx context.Context, o Options) *Log {
 	switch {
 	case o.Task != nil:
 		var earlier []Entry
-		earlier, l.pending, l.id, l.err = readJournal(ctx, o.Task)
+		earlier, l.err = l.readJournal()
 		l.undoing, l.since = o.Task.Undoing()
 		l.replay(earlier)
 		return l

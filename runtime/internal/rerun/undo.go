@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
@@ -87,6 +89,26 @@ func (l *Log) addUndo(b *branch, u *undo) {
 	l.undos = append(l.undos, u)
 }
 
+// undoGrace is how long the handler of a run that only registers undos may go on after it has asked
+// for all that is recorded. Then it has no more undos to register, as long as it registers each of
+// them before the step that it undoes.
+const undoGrace = 10 * time.Second
+
+// HandlerContext returns the context for the handler of the run, derived from ctx. If the run only
+// registers undos, the context ends when the handler has had time to do so: the undos would wait
+// for ever for a handler that waits for something other than its operations. The caller must call
+// release when the handler has returned.
+func (l *Log) HandlerContext(ctx context.Context) (in context.Context, release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.undoing == task.UndoNone {
+		return ctx, func() {}
+	}
+	in, cancel := context.WithCancelCause(ctx)
+	l.endHandler = func() { cancel(l.errUndoing()) }
+	return in, func() { cancel(nil) }
+}
+
 // errUndoing returns the error of new operations while the run only registers the undos that are to
 // run.
 func (l *Log) errUndoing() error {
@@ -101,12 +123,12 @@ func (l *Log) errUndoing() error {
 
 // Undo runs the undos that the handler has registered, the latest first, if the call has failed,
 // and in a durable task that was cancelled or has expired. It must be called after [Log.End].
-// Failed says that the handler has failed: with failure, unless its result is an error.
+// Failed says that the handler has failed: with failure or, if that is nil, with result.
 //
-// If Undo returns nil, the outcome of the call is that of the handler. Otherwise it is the error of
-// Undo, such as [task.ErrParked] or [task.ErrClosed] if the handler runs again to go on with the
-// undos.
-func (l *Log) Undo(failed bool, failure error) error {
+// If Undo fails, its error is the outcome of the call, such as [task.ErrParked] or [task.ErrClosed]
+// if the handler runs again to go on with the undos. Otherwise, the outcome is first if that is not
+// nil: how an earlier run has failed. Else it is that of the handler.
+func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *task.Outcome, err error) {
 	l.mu.Lock()
 	undos, t, why := slices.Clone(l.undos), l.task, l.undoing
 	l.mu.Unlock()
@@ -117,26 +139,50 @@ func (l *Log) Undo(failed bool, failure error) error {
 	}
 	switch {
 	case l.err != nil, why == task.UndoNone && (!failed || len(undos) == 0):
-		return nil
+		return nil, nil
 	case errors.Is(failure, task.ErrParked), errors.Is(failure, task.ErrClosed):
-		return nil
+		return nil, nil
 	case !durable:
 		l.undoPlain(undos)
-		return nil
+		return nil, nil
 	case l.ctx.Err() != nil: // the handler runs again, after a cancellation or in the next process
-		return context.Cause(l.ctx)
+		return nil, context.Cause(l.ctx)
 	}
-	if err := t.BeginUndo(); err != nil {
-		return err
+	if why == task.UndoNone {
+		if err := t.BeginUndo(outcomeFor(result, failure)); err != nil {
+			return nil, err
+		}
 	}
 	l.reportMissed()
 	if err := l.undoInTask(t, undos); err != nil {
-		return err
+		return nil, err
 	}
-	if why == task.UndoFailed && !failed {
-		return l.faultf("handler is not deterministic: an earlier run has failed, this run has not")
+	if why == task.UndoFailed && l.failure == nil && !failed {
+		return nil, l.faultf("handler is not deterministic: an earlier run has failed, this run has not")
 	}
-	return nil
+	return l.failure, nil
+}
+
+// outcomeFor returns the outcome of a task whose work returns result and failure.
+func outcomeFor(result codec.Encoder, failure error) task.Outcome {
+	if failure == nil {
+		text, err := boundary.Marshal(result)
+		if err == nil {
+			return task.Outcome{Result: text}
+		}
+		failure = err
+	}
+	return task.Outcome{Error: boundary.WireError(failure)}
+}
+
+// outcomeOfFailure returns the outcome in an entry of [task.KindFailure].
+func outcomeOfFailure(e *task.Entry) (*task.Outcome, error) {
+	if !e.Failed {
+		return &task.Outcome{Result: e.Result}, nil
+	}
+	failed := new(jsonrpc.Error)
+	err := codec.Unmarshal(e.Result, failed)
+	return &task.Outcome{Error: failed}, err
 }
 
 // reportMissed logs the undos that an earlier run has registered and this one has not.
