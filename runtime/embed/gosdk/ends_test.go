@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -168,7 +169,13 @@ func TestEndOfSessionDoesNotWaitForTasks(t *testing.T) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			})
-			c := dial(t, tasks.Handler(options), "2025-11-25")
+			web := httptest.NewServer(tasks.Handler(options))
+			defer web.Close()
+			c, err := gosdk.Connect(t.Context(), newClient(), &mcp.StreamableClientTransport{Endpoint: web.URL}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
 			h, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "endless"})
 			if err != nil {
 				t.Fatal(err)
@@ -181,8 +188,19 @@ func TestEndOfSessionDoesNotWaitForTasks(t *testing.T) {
 			for tasks.Manager().Stats().Waiting == 0 {
 				runtime.Gosched()
 			}
-			if err := c.Session.Close(); err != nil { // sends DELETE
-				t.Error(err)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, web.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Mcp-Session-Id", c.Session.ID())
+			r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != http.StatusNoContent {
+				t.Errorf("got status %s", response.Status)
 			}
 			if err := <-waited; err == nil {
 				t.Error("the task has a result")
