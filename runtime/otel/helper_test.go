@@ -2,6 +2,8 @@ package otel_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http/httptest"
@@ -203,4 +205,10 @@ func (p *process) in(name string, f func(ctx context.Context)) {
 	ctx, span := p.provider.Tracer("test").Start(p.t.Context(), name)
 	defer span.End()
 	f(ctx)
+}
+
+// hash returns the hash of the id of a task as spans have it.
+func hash(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return fmt.Sprintf("%x", sum[:8])
 }

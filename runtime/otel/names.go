@@ -29,7 +29,7 @@ const (
 // Attributes of this package.
 const (
 	keyResult    = attribute.Key("mcpwire.result.type")     // "task" or "input_required"
-	keyTask      = attribute.Key("mcpwire.task.id")         // of the spans of a run
+	keyTask      = attribute.Key("mcpwire.task.hash")       // of the spans of a run; see taskHash
 	keyReruns    = attribute.Key("mcpwire.task.reruns")     // see task.Record
 	keyOutcome   = attribute.Key("mcpwire.task.outcome")    // of a run
 	keyStatus    = attribute.Key("mcpwire.task.status")     // terminal status of a task, or "expired"

@@ -34,9 +34,9 @@ var (
 		`server: prompts/get \w+`:          "client.address client.port gen_ai.prompt.name jsonrpc.request.id mcp.method.name mcp.protocol.version network.protocol.name network.transport",
 		`server: resources/read`:           "client.address client.port jsonrpc.request.id mcp.method.name mcp.protocol.version mcp.resource.uri network.protocol.name network.transport rpc.response.status_code",
 		`server: [a-z_/]+`:                 "client.address client.port error.type jsonrpc.request.id mcp.method.name mcp.protocol.version network.protocol.name network.transport rpc.response.status_code",
-		`internal: mcpwire.task.run \w+`:   "gen_ai.tool.name mcp.method.name mcpwire.task.id mcpwire.task.outcome mcpwire.task.reruns",
-		`internal: mcpwire.task.input \S+`: "mcp.method.name mcpwire.task.id",
-		`internal: mcpwire.step`:           "error.type mcpwire.step.name mcpwire.task.id",
+		`internal: mcpwire.task.run \w+`:   "gen_ai.tool.name mcp.method.name mcpwire.task.hash mcpwire.task.outcome mcpwire.task.reruns",
+		`internal: mcpwire.task.input \S+`: "mcp.method.name mcpwire.task.hash",
+		`internal: mcpwire.step`:           "error.type mcpwire.step.name mcpwire.task.hash",
 	}
 	metricRows = map[string]string{
 		"mcp.client.operation.duration":         "error.type gen_ai.operation.name gen_ai.prompt.name gen_ai.tool.name mcp.method.name mcp.protocol.version network.protocol.name network.transport rpc.response.status_code server.address server.port",

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	global "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -22,6 +24,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // Options configures [New]. The zero value uses the global providers.
@@ -56,18 +59,45 @@ type Telemetry struct {
 	rejected, httpRejected      metric.Int64Counter
 	created, ended, taskRefused metric.Int64Counter
 
-	opened sync.Map // when a *session.Session was opened, a time.Time
+	tools                   copied[string, *toolRuns] // by name; see runsOf
+	otherRuns, namelessRuns toolRuns
 
-	mu       sync.Mutex
-	observed []observed
-	closed   task.Stats // sums of the counters of Managers that are closed
-	isFleet  bool       // see reading
+	opened      sync.Map // when a *session.Session was opened, a time.Time
+	sessionEnds copied[sessionEnd, metric.MeasurementOption]
+
+	mu       sync.Mutex // not held while a server or a Manager is read
+	observed []*observed
+
+	reading sync.Mutex // held while callbacks of the meter read; guards the fields below
+	closed  task.Stats // sums of the counters of Managers that are closed
+	isFleet bool       // see reading
 }
 
-// observed has the functions that callbacks of the meter call to read a Manager or a server.
+// observed is a Manager or a server that callbacks of the meter read. A server that the application
+// has dropped is not kept in memory, unless it has a Manager that is not closed.
 type observed struct {
-	manager func() *task.Manager // returns nil before its server has started
-	streams func() int           // nil for none
+	server  weak.Pointer[server.Server] // zero for a Manager without a server
+	manager *task.Manager               // nil before it is first read; guarded by Telemetry.reading
+}
+
+// read returns the Manager and the server. Each is nil if there is none.
+func (o *observed) read() (*task.Manager, *server.Server) {
+	s := o.server.Value()
+	if s != nil && o.manager == nil {
+		o.manager = s.Tasks()
+	}
+	return o.manager, s
+}
+
+// over reports whether a Manager is closed and its work has ended.
+func over(m *task.Manager) bool {
+	select {
+	case <-m.Done():
+		stats := m.Stats()
+		return stats.Running+stats.Queued == 0
+	default:
+		return false
+	}
 }
 
 // New returns a Telemetry. It fails if the meter rejects one of the metrics.
@@ -85,6 +115,7 @@ func New(o Options) (*Telemetry, error) {
 		tracer: o.TracerProvider.Tracer(scope), propagator: o.Propagator, carriers: carriers(o.Propagator.Fields()),
 		log: boundary.Logger(o.Logger),
 	}
+	t.otherRuns.name = other
 	return t, t.instruments(o.MeterProvider.Meter(scope))
 }
 
@@ -184,23 +215,16 @@ type reading struct {
 	hasStreams bool // there is a server
 }
 
-// read returns the sums over all observed Managers and servers, and removes closed Managers.
+// read returns the sums over all observed Managers and servers, and removes those that are gone. It
+// calls no store.
 func (t *Telemetry) read() (sum reading) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	rest := t.observed[:0]
-	for _, each := range t.observed {
-		m := each.manager()
-		if m != nil && m.Health() == task.ErrClosed {
-			stats := m.Stats()
-			t.closed.TakenOver += stats.TakenOver
-			t.closed.Lapsed += stats.Lapsed
-			continue
-		}
-		rest = append(rest, each)
-		if each.streams != nil {
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	for _, each := range t.prune() {
+		m, s := each.read()
+		if s != nil {
 			sum.hasStreams = true
-			sum.streams += each.streams()
+			sum.streams += s.Streams()
 		}
 		if m == nil {
 			continue
@@ -215,13 +239,39 @@ func (t *Telemetry) read() (sum reading) {
 		sum.Lapsed += stats.Lapsed
 		sum.members = max(sum.members, len(m.Members()))
 	}
-	clear(t.observed[len(rest):])
-	t.observed = rest
 	sum.TakenOver += t.closed.TakenOver
 	sum.Lapsed += t.closed.Lapsed
 	t.isFleet = t.isFleet || sum.members+int(sum.TakenOver+sum.Lapsed) > 0
 	sum.isFleet = t.isFleet
 	return sum
+}
+
+// prune removes the servers and Managers that are gone, and returns the others. The caller holds
+// reading.
+func (t *Telemetry) prune() (left []*observed) {
+	t.mu.Lock()
+	all := slices.Clone(t.observed)
+	t.mu.Unlock()
+	gone := map[*observed]bool{}
+	for _, each := range all {
+		m, s := each.read()
+		if m != nil && !over(m) || m == nil && s != nil {
+			left = append(left, each)
+			continue
+		}
+		gone[each] = true
+		if m != nil {
+			stats := m.Stats()
+			t.closed.TakenOver += stats.TakenOver
+			t.closed.Lapsed += stats.Lapsed
+		}
+	}
+	if len(gone) > 0 {
+		t.mu.Lock()
+		t.observed = slices.DeleteFunc(t.observed, func(each *observed) bool { return gone[each] })
+		t.mu.Unlock()
+	}
+	return left
 }
 
 // Server makes the server of a configuration report its requests, its sessions, its steps and its
@@ -232,7 +282,7 @@ func (t *Telemetry) Server(cfg *server.Config) {
 	inner, methods := cfg.Middleware, cfg.Methods
 	cfg.Middleware = func(s *server.Server) session.Middleware {
 		receive := t.receiving(s.Has, func(method string) bool { return methods[method] != nil })
-		t.observe(observed{s.Tasks, s.Streams})
+		t.observe(&observed{server: weak.Make(s)})
 		if inner == nil {
 			return receive
 		}
@@ -265,7 +315,7 @@ func (t *Telemetry) Server(cfg *server.Config) {
 	}
 	if cfg.TaskStore != nil {
 		cfg.TaskStore = t.Store(cfg.TaskStore)
-		t.observeTasks(&cfg.Tasks)
+		t.observeTasks(&cfg.Tasks, true)
 	}
 }
 
@@ -298,18 +348,22 @@ func (t *Telemetry) Tasks(cfg *task.Config) {
 	if cfg.Store != nil {
 		cfg.Store = t.Store(cfg.Store)
 	}
-	t.observeTasks(cfg)
+	t.observeTasks(cfg, false)
 }
 
 // Observe reports the numbers of tasks of a Manager until it is closed.
-func (t *Telemetry) Observe(m *task.Manager) {
-	t.observe(observed{manager: func() *task.Manager { return m }})
-}
+func (t *Telemetry) Observe(m *task.Manager) { t.observe(&observed{manager: m}) }
 
-func (t *Telemetry) observe(o observed) {
+func (t *Telemetry) observe(o *observed) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.observed = append(t.observed, o)
+	n := len(t.observed)
+	t.mu.Unlock()
+	// Without a reader, no callback removes what is gone.
+	if n >= 64 && n&(n-1) == 0 && t.reading.TryLock() {
+		t.prune()
+		t.reading.Unlock()
+	}
 }
 
 // guard calls f and logs its panic.
@@ -355,11 +409,33 @@ func (t *Telemetry) sessionClosed(s *session.Session, cause error) {
 	t.guard(func() {
 		end, ctx := side(s.Role() == session.RoleServer), context.Background()
 		t.sessions[end].Add(ctx, -1)
-		attrs := connection(s.Revision(), s.Info())
+		kind := sessionEnd{revision: s.Revision(), info: s.Info()}
 		if cause != nil {
-			class, _ := classify(ctx, cause)
-			attrs = append(attrs, keyErrorType.String(class))
+			kind.errorType, _ = classify(ctx, cause)
 		}
-		t.sessionDurations[end].Record(ctx, time.Since(opened.(time.Time)).Seconds(), metric.WithAttributeSet(attribute.NewSet(attrs...)))
+		t.sessionDurations[end].Record(ctx, time.Since(opened.(time.Time)).Seconds(), t.sessionOptions(kind))
 	})
+}
+
+// sessionEnd identifies sessions whose durations have the same attributes.
+type sessionEnd struct {
+	revision  mcp.Revision
+	info      transport.Info
+	errorType string
+}
+
+// sessionOptions returns the attributes of the duration of a session.
+func (t *Telemetry) sessionOptions(kind sessionEnd) metric.MeasurementOption {
+	add := func(kind sessionEnd) metric.MeasurementOption {
+		attrs := connection(kind.revision, kind.info)
+		if kind.errorType != "" {
+			attrs = append(attrs, keyErrorType.String(kind.errorType))
+		}
+		return metric.WithAttributeSet(attribute.NewSet(attrs...))
+	}
+	options, ok := t.sessionEnds.get(kind, maxKinds, func() metric.MeasurementOption { return add(kind) })
+	if !ok {
+		options = add(sessionEnd{errorType: other})
+	}
+	return options
 }

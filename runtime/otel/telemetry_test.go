@@ -89,8 +89,8 @@ func TestRunsLinkToTheirRequestAcrossProcesses(t *testing.T) {
 				if got := value(run.Attributes(), "mcpwire.task.outcome"); got != outcome {
 					t.Errorf("outcome %q, want %q", got, outcome)
 				}
-				if got := value(run.Attributes(), "mcpwire.task.id"); got != h.ID() {
-					t.Errorf("task %q, want %q", got, h.ID())
+				if got := value(run.Attributes(), "mcpwire.task.hash"); got != hash(h.ID()) {
+					t.Errorf("task %q, want %q", got, hash(h.ID()))
 				}
 				if run.Parent().IsValid() || run.SpanContext().TraceID() == created.SpanContext.TraceID() {
 					t.Errorf("%s: the run is not in a trace of its own", outcome)

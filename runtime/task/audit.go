@@ -51,7 +51,7 @@ type Stats struct {
 	// principal.
 	Reads, Refused, Foreign uint64
 
-	Running int // tasks whose work is running in this process
+	Running int // tasks whose work is running in this process; not those whose outcome is being published
 	Queued  int // tasks whose work waits for room; see Config.MaxRunning and Config.ToolLimit
 	Parked  int // tasks whose work is parked; see Config.ParkAfter
 	Waiting int // calls blocked in tasks/result
@@ -66,6 +66,7 @@ func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	running, parked := len(m.runs)-m.resting, m.resting
 	m.mu.Unlock()
+	running = max(0, running-int(m.returned.Load()))
 	queued := min(m.scheduler.queued(), running)
 	running -= queued
 	a := &m.audit

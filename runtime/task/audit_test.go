@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -44,6 +46,28 @@ func TestAudit(t *testing.T) {
 		defer mu.Unlock()
 		checkEqual(t, "events", want, got)
 		checkEqual(t, "stats", task.Stats{Created: 1, Completed: 1, Expired: 1, Reads: 3, Refused: 1}, m.Stats())
+	})
+}
+
+// Work that has returned is not running, although a client does not read the status of its task.
+func TestStatsCountWorkThatRuns(t *testing.T) {
+	runInBubble(t, task.Config{MaxRunning: 1}, func(t *testing.T, m *task.Manager) {
+		for range 3 {
+			create(t, m, task.Request{Via: new(unresponsivePeer), Work: returns(`{}`)})
+		}
+		end := make(chan bool)
+		create(t, m, task.Request{Work: func(context.Context, *task.Run) (codec.Encoder, error) { <-end; return raw(`{}`), nil }})
+		queued := create(t, m, task.Request{Work: returns(`{}`)})
+		synctest.Wait()
+		if s := m.Stats(); s.Completed != 3 || s.Running != 1 || s.Queued != 1 {
+			t.Errorf("got %+v", s)
+		}
+		close(end)
+		result(t, m, queued.TaskID)
+		synctest.Wait()
+		if s := m.Stats(); s.Completed != 5 || s.Running != 0 || s.Queued != 0 {
+			t.Errorf("at the end: %+v", s)
+		}
 	})
 }
 

@@ -46,6 +46,7 @@ type Manager struct {
 	draining atomic.Bool // Drain was called
 
 	lastWaiter   atomic.Uint64 // number of the latest call that began to wait for a result
+	returned     atomic.Int64  // runs whose work has returned, and whose outcome is being published
 	unstored     atomic.Int64  // outcomes that wait to be stored because the store has failed
 	lostOutcomes atomic.Int64  // outcomes that were not stored when the Manager closed
 
@@ -163,6 +164,10 @@ func (m *Manager) spawn(f func()) bool {
 	m.group.Go(f) // ends with f
 	return true
 }
+
+// Done returns a channel that is closed when the Manager is closed or, for a Manager of [New] that
+// has failed, never. Tasks may still be ending then; see [Manager.Close].
+func (m *Manager) Done() <-chan struct{} { return m.lifetime.Done() }
 
 // Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error
 // that the store fails with, or that has ended the membership in a fleet. It calls [Store].Health.

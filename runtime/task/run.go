@@ -266,8 +266,10 @@ func (m *Manager) runWork(run *Run, work Work, t *ticket) {
 		if work == nil { // parked, or runs again
 			return
 		}
+		m.returned.Add(1)
 		again := false
 		defer func() {
+			m.returned.Add(-1)
 			if again {
 				m.runAgain(run)
 			} else {
