@@ -2,16 +2,25 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os/exec"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/proxy"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -108,6 +117,104 @@ func TestResponsesArriveAfterClientClosesOutput(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// behind returns an upstream of a proxy behind a gateway of its own. Wrap wraps the connection
+// between the gateway and the server.
+func behind(name string, s *server.Server, wrap func(transport.HalfCloser) transport.HalfCloser) proxy.Upstream {
+	return proxy.Upstream{Name: name, Prefix: name + "_", Connect: func(context.Context) (transport.Conn, error) {
+		front, near := inmemory.Pair(inmemory.Options{})
+		far, end := inmemory.Pair(inmemory.Options{})
+		if _, err := s.Serve(end); err != nil {
+			return nil, err
+		}
+		g := gateway{from: "http://in/", to: "https://out/"}
+		go g.run(context.Background(), near, wrap(far)) // ends when the proxy closes its connection
+		return front, nil
+	}}
+}
+
+func asIs(c transport.HalfCloser) transport.HalfCloser { return c }
+
+// silent is a connection to a server that does not respond while on is set.
+type silent struct {
+	transport.HalfCloser
+	on *atomic.Bool
+}
+
+func (s silent) Write(ctx context.Context, m transport.Message) error {
+	if s.on.Load() {
+		return nil
+	}
+	return s.HalfCloser.Write(ctx, m)
+}
+
+// A server behind one gateway does not respond. Requests to another one, which pass through a
+// gateway before the proxy and one after it, take as long as before.
+func TestSilentServerDelaysNoOther(t *testing.T) {
+	for _, revisions := range [][]mcp.Revision{session.Revisions(), session.ModernRevisions()} {
+		t.Run(string(revisions[0]), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const latency = 10 * time.Millisecond
+				newServer := func(name string) *server.Server {
+					s := server.New(name, "1", nil)
+					server.AddTool(s, "x", "", func(context.Context, *server.Call, struct{}) (string, error) {
+						time.Sleep(latency)
+						return name, nil
+					})
+					t.Cleanup(func() { s.Close() })
+					return s
+				}
+				var on atomic.Bool
+				p, err := proxy.New("hub", "1", &proxy.Config{Upstreams: []proxy.Upstream{
+					behind("bad", newServer("bad"), func(c transport.HalfCloser) transport.HalfCloser { return silent{c, &on} }),
+					behind("good", newServer("good"), asIs),
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { p.Close() })
+				front, err := behind("", p.Server, asIs).Connect(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := client.Connect(t.Context(), front,
+					&client.Options{Session: session.Config{Revisions: revisions}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				good := func() {
+					t.Helper()
+					began := time.Now()
+					for range 10 {
+						if r, err := c.CallTool(t.Context(), "good_x", nil); err != nil || r.Content[0].(*mcp.TextContent).Text != "good" {
+							t.Fatalf("got %v, %v", r, err)
+						}
+						if list, err := c.With().ListTools(t.Context(), nil); err != nil || len(list.Tools) != 2 {
+							t.Fatalf("got %v, %v", list, err)
+						}
+					}
+					if d := time.Since(began); d != 10*latency {
+						t.Errorf("ten calls take %v", d)
+					}
+				}
+				good()
+				on.Store(true)
+				var waiting sync.WaitGroup
+				for range 10 {
+					waiting.Go(func() {
+						if _, err := c.CallTool(t.Context(), "bad_x", nil); !errors.Is(err, session.ErrTimeout) {
+							t.Errorf("call of the silent server: %v", err)
+						}
+					})
+				}
+				good()
+				waiting.Wait()
+				good()
+			})
+		})
 	}
 }
 

@@ -22,7 +22,9 @@ import (
 func secret(b byte) [][]byte { return [][]byte{slices.Repeat([]byte{b}, 32)} }
 
 // A task belongs to the principal that has created it. For others, its id is that of no task,
-// through each proxy with the same key: after a restart, and beside the first one. Proves TASK-68.
+// through each proxy with the same key: after a restart, and beside the first one.
+//
+// Proves TASK-68.
 func TestTaskBelongsToPrincipal(t *testing.T) {
 	one := newTaskUpstream(t, "one")
 	addTool(t, one.Server, "work", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {

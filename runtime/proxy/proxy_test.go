@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -453,3 +454,5 @@ func TestMistakesHaveLineOfNew(t *testing.T) {
 	}
 	equal(t, "mistakes", fmt.Sprintf("proxy_test.go:%d: server: negative PageSize (-1)", line+1), fmt.Sprint(p.Err()))
 }
+
+var discard = slog.New(slog.DiscardHandler)

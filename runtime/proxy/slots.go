@@ -53,6 +53,7 @@ func (s *slots) take(ctx context.Context, principal string, forCall bool) error 
 			return err
 		}
 		victim.cancel(errHeldDisplaced)
+		victim.c.release(victim)
 		select {
 		case <-victim.closed:
 		case <-ctx.Done():
