@@ -179,7 +179,7 @@ func (c *faultyConn) act() {
 		switch fault(c.f.fault.Load()) {
 		case flooding:
 			for _, method := range []string{"tools/list_changed", "resources/list_changed", "prompts/list_changed"} {
-				for range 10 {
+				for range 4 {
 					c.push(`{"jsonrpc":"2.0","method":"notifications/` + method + `"}`)
 				}
 			}
