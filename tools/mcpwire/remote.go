@@ -128,7 +128,7 @@ func (r *remote) withServer(ctx context.Context, s streams, server string, f fun
 		return fmt.Errorf("cannot connect to %s: %w", withoutSecrets(server), err)
 	}
 	r.Client = c
-	err = explain(f(), server)
+	err = explain(explainTasks(f(), server), server)
 	r.console.Finish()
 	closed := c.Close()
 	if err == nil && closed != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,7 +61,7 @@ func TestMain(m *testing.M) {
 }
 
 func runServer(file string) error {
-	store, err := bolt.Open(file)
+	store, err := bolt.OpenOrWait(file)
 	if err != nil {
 		return err
 	}
@@ -69,6 +70,10 @@ func runServer(file string) error {
 	manager, err := task.New(context.Background(), task.Config{
 		Store: store, Recover: func(r task.Record) task.Work { return receiver.Work(handler, r) },
 	})
+	if errors.Is(err, task.ErrLocked) {
+		fmt.Fprintln(os.Stderr, err)
+		return serveFixture(stdio.Server(stdio.Options{}), handler, nil).Wait()
+	}
 	if err != nil {
 		return err
 	}
@@ -340,6 +345,27 @@ func TestDetachAndReattach(t *testing.T) {
 		if code, out, errs := p.run(t.Context(), "", "task "+verb+" -- SERVER "+m[1]); code != exitOK || out != `{"n":1}`+"\n" {
 			t.Errorf("%s: exit %d, output %q, errors:\n%s", verb, code, out, errs)
 		}
+	}
+}
+
+// If another process has the tasks of a server, the commands about tasks say what to do.
+func TestTasksOfLockedStore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tasks")
+	store, err := bolt.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	p := newCommandLine(t)
+	p.flags = []string{"-env", serverEnv + "=" + file}
+	for _, line := range []string{"task list -- SERVER", "task get -- SERVER x", "task watch -- SERVER x", "task cancel -- SERVER x", "call -task -- SERVER echo n=1"} {
+		code, _, errs := p.run(t.Context(), "", line)
+		if code != exitFault || !strings.Contains(errs, file+": task: store is in use by another process") || !strings.Contains(errs, "end that process") {
+			t.Errorf("%s: exit %d, errors:\n%s", line, code, errs)
+		}
+	}
+	if code, out, errs := p.run(t.Context(), "", "call -- SERVER echo n=1"); code != exitOK {
+		t.Errorf("plain call: exit %d, output %q, errors:\n%s", code, out, errs)
 	}
 }
 

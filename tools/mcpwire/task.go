@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -72,11 +73,26 @@ Example:
 	}
 }
 
+// explainTasks adds to the error of a server without tasks why it may have none.
+func explainTasks(err error, server string) error {
+	missing, ok := errors.AsType[*session.CapabilityError](err)
+	ok = ok && !missing.Own && strings.HasPrefix(missing.Capability, "tasks")
+	if rpc, unknown := errors.AsType[*jsonrpc.Error](err); unknown && rpc.Code == jsonrpc.CodeMethodNotFound {
+		ok = ok || strings.HasPrefix(rpc.Message, "method not found: tasks/")
+	}
+	switch {
+	case !ok:
+		return err
+	case !isURL(server):
+		return fmt.Errorf("%w; if the server has reported that another process uses its store, end that process, such as the host that has started it, and repeat the command", err)
+	case missing != nil && missing.Capability == "tasks.list":
+		return fmt.Errorf("%w; a server over HTTP lists tasks only if its clients have principals, see HandlerOptions.Principal", err)
+	}
+	return err
+}
+
 func (r *remote) listTasks(ctx context.Context, _, _ string) error {
 	for t, err := range r.Tasks(ctx) {
-		if missing, ok := errors.AsType[*session.CapabilityError](err); ok && !missing.Own && missing.Capability == "tasks.list" {
-			return fmt.Errorf("%w; a server over HTTP lists tasks only if its clients have principals, see HandlerOptions.Principal", err)
-		}
 		if err == nil {
 			err = r.writeState(t)
 		}
