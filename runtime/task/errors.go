@@ -35,7 +35,8 @@ var (
 // writes the token.
 const MaxToken = 1024
 
-// Error codes that the specification does not define.
+// Error codes that the specification does not define. From revision 2026-07-28 on, -31060 to -31063
+// are sent instead of -32060 to -32063, which these revisions reserve.
 const (
 	// CodeCancelled is the code of the outcome of a cancelled task. The Language Server Protocol
 	// has the same code for cancelled requests.

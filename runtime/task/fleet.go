@@ -513,7 +513,7 @@ func (run *Run) take(r *Record, from Claim) error {
 // member may have to take over later.
 func (f *fleet) adoptOrphans(all bool) (left bool) {
 	membership := f.current()
-	self, members := membership.Self(), membership.Members()
+	self, members := f.self(), membership.Members()
 	f.m.scheduler.hold()
 	defer f.m.scheduler.release()
 	var failed atomic.Bool
@@ -673,7 +673,7 @@ func (f *fleet) offered(id string) {
 		return
 	}
 	p := placementOf(&r)
-	if self := f.current().Self(); !serves(&self, &p) {
+	if self := f.self(); !serves(&self, &p) {
 		return
 	}
 	if f.adopt(r.Brief()) != nil {

@@ -33,8 +33,9 @@ func (r *Record) unclaimedNew() bool {
 	return r.Claim.Epoch == 0 && r.running() && r.Durable.Recorded == 0
 }
 
-// maxMissing is the maximum length of Member.Missing. A member that refuses more forgets the first
-// ones, and may be offered them again.
+// maxMissing is the maximum length of Member.Missing. A member remembers all that it has refused,
+// and announces the latest. It ignores offers of other tasks that it has refused. Another member
+// may leave such a task to it for one lease, and does not know that no member serves the task.
 const maxMissing = 64
 
 // Missing is what a member of a fleet does not have of a tool: one version of its work, or the
@@ -74,13 +75,22 @@ func (f *fleet) refuse(r *Record) {
 	f.mu.Lock()
 	known := p.job || slices.Contains(f.missing, x)
 	if !known {
-		f.missing = append(slices.Clone(f.missing[max(0, len(f.missing)-maxMissing+1):]), x)
+		f.missing = append(f.missing, x)
 	}
 	f.mu.Unlock()
 	if !known {
 		f.m.cfg.Logger.Info("task refused", "task", r.ID, "tool", x.Tool, "version", p.version)
 		f.announceMissing()
 	}
+}
+
+// self returns this member with all that it has refused.
+func (f *fleet) self() Member {
+	self := f.current().Self()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	self.Missing = f.missing
+	return self
 }
 
 // forgetRefusals announces that this member may have what it was missing.
@@ -96,7 +106,7 @@ func (f *fleet) announceMissing() {
 	f.announcing.Lock() // so that the latest list is announced last
 	defer f.announcing.Unlock()
 	f.mu.Lock()
-	missing, membership := f.missing, f.membership
+	missing, membership := slices.Clone(f.missing[max(0, len(f.missing)-maxMissing):]), f.membership
 	f.mu.Unlock()
 	boundary.Run(func() error {
 		if !slices.Equal(membership.Self().Missing, missing) {

@@ -3,6 +3,7 @@ package task_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -286,6 +287,45 @@ func TestTasksOfOneProcessWaitForTheirTool(t *testing.T) {
 		}
 		if s := m.Stats(); s.Parked+s.Running != 0 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A member is asked for the work of each tool once, also if it has refused more tools than it can
+// announce. The tasks run once a member has their tools.
+func TestMemberRefusesManyTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		front := joinWith(t, f, new(toolbox), task.Member{Tools: []string{}}, 0)
+		var old, late toolbox
+		old.set("pack", "1")
+		joinWith(t, f, &old, task.Member{Name: "old"}, time.Second)
+		var ids []string
+		const tools, announced = 70, 64
+		for n := range tools {
+			tool := fmt.Sprint("tool ", n)
+			late.set(tool, "1")
+			ids = append(ids, old.create(t, front, tool, "1", 0))
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour)
+		if len(old.refused) != tools {
+			t.Errorf("%d tasks refused, want %d", len(old.refused), tools)
+		}
+		for _, other := range front.Members() {
+			if want := (task.Missing{Tool: "tool 69", All: true}); other.Name == "old" && (len(other.Missing) != announced || other.Missing[announced-1] != want) {
+				t.Errorf("the member announces %v", other.Missing)
+			}
+		}
+		joinWith(t, f, &late, task.Member{}, time.Second)
+		time.Sleep(time.Minute)
+		for _, id := range ids {
+			if got := get(t, front.Manager, id); got.Status != mcp.TaskStatusCompleted {
+				t.Errorf("%+v", got)
+			}
+		}
+		if len(old.refused) != tools {
+			t.Errorf("%d tasks refused, want %d", len(old.refused), tools)
 		}
 	})
 }

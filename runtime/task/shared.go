@@ -29,7 +29,8 @@ type Member struct {
 	// Draining is set once the member takes over no more tasks. [Membership.Drain] sets it, and
 	// Join resets it.
 	Draining bool
-	// Missing are the tools, and versions of tools, whose tasks the member has refused.
+	// Missing are the tools, and versions of tools, whose tasks the member has refused: the latest
+	// 64, in the order of the refusals.
 	// [Membership.Announce] sets it, and Join resets it.
 	Missing []Missing
 	// Heard is when this process has last heard from the member, by its own clock. The lease ends
