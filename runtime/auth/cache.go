@@ -17,64 +17,65 @@ func keyOf(scheme, token string) cacheKey {
 	return cacheKey{sha256.Sum256(append(room[:0], token...)), scheme == schemeDPoP}
 }
 
-// cache holds the identities of verified tokens. A full shard evicts its least recently used entry.
-type cache struct {
-	shards []cacheShard // a power of two
-	max    int          // entries of a shard
+// cache holds values of tokens: the identities of valid ones, or the errors of rejected ones. A full
+// shard evicts its least recently used entry.
+type cache[T any] struct {
+	shards []cacheShard[T] // a power of two
+	max    int             // entries of a shard
 }
 
-type cacheShard struct {
+type cacheShard[T any] struct {
 	mu      sync.Mutex
-	entries map[cacheKey]*cacheEntry
-	oldest  cacheEntry // head of a ring; its next is the least recently used entry
+	entries map[cacheKey]*cacheEntry[T]
+	oldest  cacheEntry[T] // head of a ring; its next is the least recently used entry
 }
 
-type cacheEntry struct {
+type cacheEntry[T any] struct {
 	key            cacheKey
-	identity       *Identity
+	value          T
 	until          time.Time
-	previous, next *cacheEntry
+	previous, next *cacheEntry[T]
 }
 
 // newCache returns a cache for about size tokens.
-func newCache(size int) *cache {
+func newCache[T any](size int) *cache[T] {
 	n := 16
 	if size < 1024 {
 		n = 1
 	}
-	c := &cache{shards: make([]cacheShard, n), max: (size + n - 1) / n}
+	c := &cache[T]{shards: make([]cacheShard[T], n), max: (size + n - 1) / n}
 	for i := range c.shards {
 		s := &c.shards[i]
-		s.entries = map[cacheKey]*cacheEntry{}
+		s.entries = map[cacheKey]*cacheEntry[T]{}
 		s.oldest.previous, s.oldest.next = &s.oldest, &s.oldest
 	}
 	return c
 }
 
-func (c *cache) shard(key *cacheKey) *cacheShard {
+func (c *cache[T]) shard(key *cacheKey) *cacheShard[T] {
 	return &c.shards[int(key.sum[0])&(len(c.shards)-1)]
 }
 
-// get returns the identity of a token, or nil.
-func (c *cache) get(key *cacheKey, now time.Time) *Identity {
+// get returns the value of a token, or the zero value.
+func (c *cache[T]) get(key *cacheKey, now time.Time) (v T) {
 	s := c.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[*key]
 	if e == nil {
-		return nil
+		return v
 	}
 	e.unlink()
 	if !now.Before(e.until) {
 		delete(s.entries, *key)
-		return nil
+		return v
 	}
 	s.append(e)
-	return e.identity
+	return e.value
 }
 
-// put adds the identity of a token.
-func (c *cache) put(key *cacheKey, i *Identity, until time.Time) {
+// put adds the value of a token.
+func (c *cache[T]) put(key *cacheKey, v T, until time.Time) {
 	s := c.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,15 +88,15 @@ func (c *cache) put(key *cacheKey, i *Identity, until time.Time) {
 		e.unlink()
 		delete(s.entries, e.key)
 	default:
-		e = new(cacheEntry)
+		e = new(cacheEntry[T])
 	}
-	e.key, e.identity, e.until = *key, i, until
+	e.key, e.value, e.until = *key, v, until
 	s.entries[*key] = e
 	s.append(e)
 }
 
 // remove removes a token.
-func (c *cache) remove(key *cacheKey) {
+func (c *cache[T]) remove(key *cacheKey) {
 	s := c.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,11 +107,11 @@ func (c *cache) remove(key *cacheKey) {
 }
 
 // append links an entry as the newest one. mu must be held.
-func (s *cacheShard) append(e *cacheEntry) {
+func (s *cacheShard[T]) append(e *cacheEntry[T]) {
 	e.previous, e.next = s.oldest.previous, &s.oldest
 	e.previous.next, e.next.previous = e, e
 }
 
-func (e *cacheEntry) unlink() {
+func (e *cacheEntry[T]) unlink() {
 	e.previous.next, e.next.previous = e.next, e.previous
 }

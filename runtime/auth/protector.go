@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/host"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/internal/scope"
 )
 
@@ -56,9 +57,18 @@ type Config struct {
 	Recheck time.Duration
 	// CacheSize limits how many verified tokens are cached. The default is [DefaultCacheSize].
 	CacheSize int
+	// MaxVerifications limits the tokens that are being verified at once, apart from those of open
+	// streams. Nine times as many wait, for up to 10 seconds, and half of all may be of one network of
+	// clients: the first 24 bits of an IPv4 address, or 64 of an IPv6 address. Further requests are
+	// rejected with status 503. The default is [DefaultMaxVerifications].
+	//
+	// The address of a client is that of the connection, unless that is a loopback or private one,
+	// or what ClientAddress of the HTTP handler returns.
+	MaxVerifications int
 	// CacheTTL is how long a verified token is cached, at most until it expires. A revoked token is
 	// accepted until its cache entry ends. The default is that of the verifier; see [CacheTTLer]. A
-	// negative value means that tokens are not cached.
+	// negative value means that tokens are not cached. If tokens are cached, a rejected one is
+	// remembered for 5 seconds, among the last 1000.
 	CacheTTL time.Duration
 
 	// Now returns the current time. The default is [time.Now].
@@ -82,6 +92,14 @@ const (
 	DefaultSkew      = time.Minute
 	DefaultRecheck   = time.Minute
 	DefaultCacheSize = 10_000
+
+	DefaultMaxVerifications = 100
+)
+
+// Rejected tokens that are remembered: their number, and how long.
+const (
+	maxRejections = 1000
+	rejectionTTL  = 5 * time.Second
 )
 
 // Limits of a token: its length and its claims as JSON, in bytes, and the number of its scopes.
@@ -103,8 +121,10 @@ type Protector struct {
 	c        Config
 	proofs   ProofVerifier // nil without DPoP
 	audience map[string]bool
-	cache    *cache        // nil: tokens are not cached
-	ttl      time.Duration // of its entries
+	cache    *cache[*Identity] // nil: tokens are not cached
+	ttl      time.Duration     // of its entries
+	rejects  *cache[error]     // nil without cache
+	gate     *gate
 
 	mu      sync.Mutex
 	running map[cacheKey]*verification
@@ -183,6 +203,10 @@ func (p *Protector) complete() error {
 	if c.CacheSize < 0 {
 		return fmt.Errorf("negative CacheSize (%d)", c.CacheSize)
 	}
+	if c.MaxVerifications < 0 {
+		return fmt.Errorf("negative MaxVerifications (%d)", c.MaxVerifications)
+	}
+	p.gate = newGate(cmp.Or(c.MaxVerifications, DefaultMaxVerifications))
 	c.Issuers, c.Scopes = slices.Clone(c.Issuers), slices.Clone(c.Scopes)
 	c.Skew = cmp.Or(c.Skew, DefaultSkew)
 	c.Recheck = cmp.Or(c.Recheck, DefaultRecheck)
@@ -192,7 +216,8 @@ func (p *Protector) complete() error {
 		p.ttl = v.CacheTTL()
 	}
 	if p.ttl > 0 {
-		p.cache = newCache(cmp.Or(c.CacheSize, DefaultCacheSize))
+		p.cache = newCache[*Identity](cmp.Or(c.CacheSize, DefaultCacheSize))
+		p.rejects = newCache[error](maxRejections)
 		p.running = map[cacheKey]*verification{}
 	}
 	return p.completeMetadata(resource)
@@ -245,10 +270,11 @@ func (p *Protector) Authenticate(r *http.Request) (*Identity, error) {
 		denied = &Denied{Status: http.StatusInternalServerError, Reason: "internal error", Err: err}
 	}
 	switch {
+	case denied.Err == nil:
 	case boundary.Report(p.c.Logger, "verifier panicked", denied.Err):
 	case denied.Status >= http.StatusInternalServerError:
 		p.c.Logger.Warn("credentials not verified", "error", denied.Err)
-	case denied.Err != nil:
+	default:
 		p.c.Logger.Debug("credentials rejected", "reason", denied.Reason, "error", denied.Err)
 	}
 	return nil, denied
@@ -268,7 +294,7 @@ func (p *Protector) authenticate(r *http.Request) (*Identity, error) {
 		}
 	}
 	if i == nil {
-		if i, err = p.identifyOnce(r.Context(), &key, c); err != nil {
+		if i, err = p.identifyOnce(r, &key, c); err != nil {
 			return nil, err
 		}
 	}
@@ -393,10 +419,14 @@ type verification struct {
 
 // identifyOnce is identify, but with a cache, concurrent requests with one token share a
 // verification.
-func (p *Protector) identifyOnce(ctx context.Context, key *cacheKey, c *Credentials) (*Identity, error) {
+func (p *Protector) identifyOnce(r *http.Request, key *cacheKey, c *Credentials) (*Identity, error) {
 	if p.cache == nil {
-		return p.identify(ctx, key, c)
+		return p.identifyNext(r, key, c)
 	}
+	if err := p.rejects.get(key, p.c.Now()); err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
 	for {
 		p.mu.Lock()
 		v := p.running[*key]
@@ -404,7 +434,7 @@ func (p *Protector) identifyOnce(ctx context.Context, key *cacheKey, c *Credenti
 			v = &verification{done: make(chan struct{})}
 			p.running[*key] = v
 			p.mu.Unlock()
-			return p.run(ctx, v, key, c)
+			return p.run(r, v, key, c)
 		}
 		p.mu.Unlock()
 		select {
@@ -419,18 +449,31 @@ func (p *Protector) identifyOnce(ctx context.Context, key *cacheKey, c *Credenti
 }
 
 // run verifies a token for all requests that wait for v.
-func (p *Protector) run(ctx context.Context, v *verification, key *cacheKey, c *Credentials) (*Identity, error) {
+func (p *Protector) run(r *http.Request, v *verification, key *cacheKey, c *Credentials) (*Identity, error) {
 	defer func() {
 		p.mu.Lock()
 		delete(p.running, *key)
 		p.mu.Unlock()
 		close(v.done)
 	}()
-	i, err := p.identify(ctx, key, c)
-	if ctx.Err() == nil || err == nil {
+	i, err := p.identifyNext(r, key, c)
+	if r.Context().Err() == nil || err == nil {
 		v.identity, v.err = i, err
 	}
 	return i, err
+}
+
+// identifyNext is identify, after other verifications if many are running.
+func (p *Protector) identifyNext(r *http.Request, key *cacheKey, c *Credentials) (*Identity, error) {
+	from := network.From(r.Context())
+	if from == "" {
+		from = network.Of(r, nil)
+	}
+	if !p.gate.enter(r.Context(), from) {
+		return nil, errBusy
+	}
+	defer p.gate.leave(from)
+	return p.identify(r.Context(), key, c)
 }
 
 // identify verifies a token, updates the cache, and returns the identity.
@@ -442,6 +485,9 @@ func (p *Protector) identify(ctx context.Context, key *cacheKey, c *Credentials)
 		p.cache.put(key, i, until)
 	case !errors.Is(err, ErrUnavailable):
 		p.cache.remove(key)
+		if d, ok := err.(*Denied); ok && d.Status == http.StatusUnauthorized && d.Nonce == "" {
+			p.rejects.put(key, err, p.c.Now().Add(rejectionTTL))
+		}
 	}
 	return i, err
 }

@@ -16,10 +16,15 @@ import (
 // A result has the scope private if it may differ between callers. Only the same user may reuse it.
 // The lists of a server are public, except for those with features of [VisibleTo] or
 // [DefineToolFor], and for lists of resources with a [ListFunc]. Contents of resources are private,
-// unless the option [CacheContents] says that they are public. All results are private if the
-// server has [Config].Visible or middleware that may change them: [session.Config].Receiving, a
-// handler in [Config].Methods or, for contents, [Config].ResourceMiddleware and [WrapResource].
+// unless the option [CacheContents] says that they are public. All results are private if an HTTP
+// handler of the server has Auth or Principal, and if the server has [Config].Visible or middleware
+// that may change them: [session.Config].Receiving, a handler in [Config].Methods or, for contents,
+// [Config].ResourceMiddleware and [WrapResource].
 type Caching struct {
+	// Private makes all results private. Set it if a proxy or a middleware of HTTP rejects clients
+	// before they reach the server: a shared cache could serve public results to such clients.
+	Private bool
+
 	Discover  time.Duration // the result of server/discover
 	Tools     time.Duration // the list of tools
 	Prompts   time.Duration // the list of prompts
@@ -119,7 +124,7 @@ func (s *Server) varies(method string) bool {
 
 // hintOf returns a hint. Private reports whether the result is known to depend on the caller.
 func (s *Server) hintOf(method string, ttl time.Duration, private bool) cacheHint {
-	if private || s.protected.Load() || s.edited(method) {
+	if private || s.cfg.Caching.Private || s.protected.Load() || s.edited(method) {
 		return cacheHint{ttl, mcp.CacheScopePrivate}
 	}
 	return cacheHint{ttl, mcp.CacheScopePublic}

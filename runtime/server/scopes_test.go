@@ -369,14 +369,23 @@ func TestScopesAreNotNeededWithoutAuthorization(t *testing.T) {
 }
 
 func TestResultsOfProtectedServersArePrivate(t *testing.T) {
+	known := func(r *http.Request) (string, error) {
+		if r.Header.Get("Authorization") == "" {
+			return "", errors.New("no key")
+		}
+		return "ann", nil
+	}
 	for _, c := range []struct {
+		caching server.Caching
 		options streamable.HandlerOptions
 		want    string
 	}{
-		{streamable.HandlerOptions{}, `"public"`},
-		{streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}, `"private"`},
+		{server.Caching{}, streamable.HandlerOptions{}, `"public"`},
+		{server.Caching{}, streamable.HandlerOptions{Auth: newProtector(t, auth.Config{})}, `"private"`},
+		{server.Caching{}, streamable.HandlerOptions{Principal: known}, `"private"`},
+		{server.Caching{Private: true}, streamable.HandlerOptions{}, `"private"`},
 	} {
-		s := newServer(t, server.Config{})
+		s := newServer(t, server.Config{Caching: c.caching})
 		server.AddTool(s, "hi", "", sayHi)
 		h := s.Handler(&c.options)
 		for _, method := range []string{"server/discover", "tools/list"} {

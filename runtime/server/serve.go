@@ -140,7 +140,7 @@ func (s *Server) Handler(options *streamable.HandlerOptions) *streamable.Handler
 			own(r, status)
 		}
 	}
-	if o.Auth != nil { // the results are for those with a token
+	if o.Auth != nil || o.Principal != nil { // the results are for those with credentials
 		s.protected.Store(true)
 		s.features.Add(1)
 	}
@@ -190,7 +190,8 @@ type ListenOptions struct {
 // then have 5 seconds to finish, in addition to [Config].Drain; the server, the handler and the
 // connections end in this order. A second signal ends the process at once.
 //
-// The header of a request may take 10 seconds to arrive. For other limits, other endpoints and
+// The header of a request may take 10 seconds to arrive, and a connection without a request may stay
+// open for two minutes. For other limits, other endpoints and
 // middleware, use [Server.Handler] with an [http.Server].
 //
 // ListenAndServe returns nil after such an end, the error of [Server.Start] if the server cannot
@@ -232,11 +233,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	if o.Auth != nil {
 		all = o.Auth.Handler(all)
 	}
-	web := &http.Server{
-		Handler:           all,
-		TLSConfig:         config,
-		ReadHeaderTimeout: headerTimeout,
-	}
+	web := newHTTPServer(all, config)
 	scheme, serve := "http", web.Serve
 	if config != nil {
 		scheme, serve = "https", func(l net.Listener) error { return web.ServeTLS(l, "", "") }
@@ -264,6 +261,11 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 	return err
 }
 
+// newHTTPServer returns an HTTP server whose connections end if they bring no request.
+func newHTTPServer(h http.Handler, config *tls.Config) *http.Server {
+	return &http.Server{Handler: h, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+}
+
 // tlsConfig returns the configuration of TLS, or nil for a server without TLS.
 func (o *ListenOptions) tlsConfig() (*tls.Config, error) {
 	if o.CertFile == "" && o.KeyFile == "" {
@@ -281,5 +283,9 @@ func (o *ListenOptions) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// headerTimeout limits how long the header of a request may take to arrive.
-const headerTimeout = 10 * time.Second
+// Limits of time of a connection: how long the header of a request may take to arrive, and how long
+// it may have no request.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+)

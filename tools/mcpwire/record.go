@@ -150,7 +150,7 @@ func recordTo(ctx context.Context, s streams, log *trace.Log, server recorder.Se
 	if err != nil {
 		return err
 	}
-	web := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	web := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(s.out, "recording at http://%s%s\n", listener.Addr(), handler.Path())
 	return serveWeb(ctx, web, listener, handler.Shutdown)
 }

@@ -130,7 +130,7 @@ func (v *service) showTasks(s streams, address string) (stop func(), err error) 
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/tasks", debugpage.New(debugpage.Config{Store: v.store, Stats: v.server.Tasks().Stats, History: v.history, Cancel: v.server.Tasks().CancelForOperator}))
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(s.err, "tasks at http://%s/tasks\n", listener.Addr())
 	ended := make(chan struct{})
 	go func() { // ends with Close
@@ -171,7 +171,7 @@ func (v *service) serveOn(ctx context.Context, s streams, listener net.Listener,
 	defer handler.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
-	web := &http.Server{Handler: wrap(mux), ReadHeaderTimeout: 10 * time.Second}
+	web := &http.Server{Handler: wrap(mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(s.out, "serving at %s/mcp\n", origin)
 	return serveWeb(ctx, web, listener, handler.Shutdown)
 }

@@ -482,6 +482,33 @@ func TestKeysAreFetchedAgainAfterMaxAge(t *testing.T) {
 	}
 }
 
+// A request whose key is known waits only shortly for fresh keys of an issuer that hangs.
+func TestStaleKeysAreUsedWhileIssuerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newIssuer()
+		v := s.verifier(t, jwtauth.Options{})
+		verify := func(most time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			if _, err := v.Verify(t.Context(), bearer(valid(t))); err != nil {
+				t.Error(err)
+			}
+			if waited := time.Since(begun); waited > most {
+				t.Errorf("a request waited %v", waited)
+			}
+		}
+		verify(0)
+		time.Sleep(time.Hour)
+		hang := make(chan struct{})
+		s.set(func() { s.block = hang })
+		verify(500 * time.Millisecond)
+		time.Sleep(10 * time.Second) // the fetch has failed
+		verify(0)
+		s.set(func() { s.block = nil; s.keys = nil })
+		close(hang)
+	})
+}
+
 func TestKeysAreUsedForOneDayWhileIssuerIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newIssuer()

@@ -31,6 +31,8 @@ const (
 
 	refetch = 30 * time.Second // minimum time to the next fetch after a success
 	retry   = 5 * time.Second  // minimum time to the next fetch after a failure
+
+	staleWait = 500 * time.Millisecond // how long a request with a known key waits for fresh keys
 )
 
 // keySet fetches and caches the keys of an issuer.
@@ -72,10 +74,17 @@ func (s *keySet) find(ctx context.Context, id string) ([]jose.JSONWebKey, error)
 		return found, nil // the last fetch failed: use the stale keys, and do not wait for the next one
 	}
 	if flight := s.flight; flight != nil {
+		var enough <-chan time.Time
+		if len(found) > 0 {
+			t := time.NewTimer(staleWait)
+			defer t.Stop()
+			enough = t.C
+		}
 		s.mu.Unlock()
 		var err error
 		select {
 		case <-flight:
+		case <-enough:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

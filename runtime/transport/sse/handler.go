@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,18 +41,29 @@ type HandlerOptions struct {
 	// modify params. If it is nil, Auth alone decides.
 	RequiredScopes func(ctx context.Context, method string, params []byte) []string
 
-	// Principal returns the principal of a request. It is ignored if Auth is set. Only the principal that has opened the stream
-	// may post messages to it. If Principal fails, the request is answered with 401, the text of
-	// the error, and a WWW-Authenticate header: that of a [transport.ChallengeError], otherwise
-	// "Bearer". If it is nil, all requests have the same principal.
+	// Principal returns the principal of a request. It is ignored if Auth is set. Only the
+	// principal that has opened the stream may post messages to it. If Principal fails, the request
+	// is answered with 401, the text of the error, and a WWW-Authenticate header: that of a
+	// [transport.ChallengeError], otherwise "Bearer". If it is nil, all requests have the same
+	// principal.
 	Principal func(*http.Request) (string, error)
+
+	// ClientAddress returns the address of the client of a request, whose network counts for
+	// MaxStreamsPerPrincipal if the request has no principal. It is that of
+	// [streamable.HandlerOptions].
+	//
+	// [streamable.HandlerOptions]: https://pkg.go.dev/github.com/mcpwire/mcpwire/runtime/transport/streamable#HandlerOptions
+	ClientAddress func(*http.Request) netip.Addr
 
 	// Endpoint is the URL to which clients post, without a query. The Handler must be mounted
 	// there, too. A relative URL is resolved against that of the stream. The default is the URL of
 	// the stream.
 	Endpoint string
 
-	MaxStreams int // maximum number of connections; default 10000
+	// MaxStreams is the maximum number of connections. The default is 10000. MaxStreamsPerPrincipal
+	// is that of one principal, or of one network of clients without a principal. The default is
+	// 1000. Without principals, clients whose network is unknown may have MaxStreams.
+	MaxStreams, MaxStreamsPerPrincipal int
 	// MaxMessage is the maximum size in bytes of a received message. One connection may send four
 	// times as many bytes concurrently. The default is [transport.DefaultMaxMessage].
 	MaxMessage int
@@ -71,6 +84,7 @@ type HandlerOptions struct {
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxStreams = cmp.Or(max(o.MaxStreams, 0), 10000)
+	o.MaxStreamsPerPrincipal = min(cmp.Or(max(o.MaxStreamsPerPrincipal, 0), 1000), o.MaxStreams)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), transport.DefaultMaxMessage)
 	o.MaxQueue = cmp.Or(max(o.MaxQueue, 0), transport.DefaultMaxQueue)
 	o.StallTimeout = cmp.Or(max(o.StallTimeout, 0), transport.DefaultStallTimeout)
@@ -89,6 +103,7 @@ type Handler struct {
 
 	mu     sync.Mutex
 	conns  map[string]*conn
+	counts map[string]int // of conns, by account; see guard.Account
 	closed bool
 }
 
@@ -100,9 +115,10 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 		open: open, o: o,
 		gate: guard.Guard{
 			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST",
-			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal,
+			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, ClientAddress: o.ClientAddress,
 		},
-		conns: map[string]*conn{},
+		conns:  map[string]*conn{},
+		counts: map[string]int{},
 	}
 }
 
@@ -135,11 +151,12 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	principal, _ := transport.Principal(ctx)
 	c := newConn(principal, h.o)
-	if err := h.add(id, c); err != nil {
+	account := guard.Account(ctx)
+	if err := h.add(id, account, c); err != nil {
 		refuse(w, err)
 		return
 	}
-	defer h.remove(id)
+	defer h.remove(id, account)
 	defer close(c.served)
 	err = boundary.Run(func() error {
 		h.open(r, c)
@@ -170,6 +187,11 @@ func (h *Handler) endpoint(r *http.Request) (endpoint, id string, err error) {
 	}
 	if u, err = u.Parse(h.o.Endpoint); err != nil {
 		return "", "", fmt.Errorf("endpoint: %w", err)
+	}
+	if u.Host == "" { // "//host/path" would be the URL of another host
+		for strings.HasPrefix(u.EscapedPath(), "//") {
+			u.Path, u.RawPath = u.Path[1:], strings.TrimPrefix(u.RawPath, "/")
+		}
 	}
 	id = rand.Text()
 	u.RawQuery, u.Fragment = url.Values{sessionKey: {id}}.Encode(), ""
@@ -251,23 +273,31 @@ func refuse(w http.ResponseWriter, err error) {
 	}
 }
 
-func (h *Handler) add(id string, c *conn) error {
+func (h *Handler) add(id, account string, c *conn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	limit := h.o.MaxStreamsPerPrincipal
+	if account == "" && !h.gate.HasPrincipals() {
+		limit = h.o.MaxStreams
+	}
 	switch {
 	case h.closed:
 		return errClosed
-	case len(h.conns) >= h.o.MaxStreams:
+	case len(h.conns) >= h.o.MaxStreams || h.counts[account] >= limit:
 		return errTooMany
 	}
 	h.conns[id] = c
+	h.counts[account]++
 	return nil
 }
 
-func (h *Handler) remove(id string) {
+func (h *Handler) remove(id, account string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.conns, id)
+	if h.counts[account]--; h.counts[account] == 0 {
+		delete(h.counts, account)
+	}
 }
 
 // Close closes all connections and rejects new ones. Register it with

@@ -90,8 +90,8 @@
 //
 // Modern requests have limits for all clients together and for each principal: how many are being
 // received or served, the bytes of their messages, and those of long answers that are not yet read
-// ([HandlerOptions], MaxSessions and MaxMessage). A Handler without Principal has one principal for
-// all clients.
+// ([HandlerOptions], MaxSessions and MaxMessage). Clients without a principal have these limits for
+// each network ([HandlerOptions], ClientAddress), so that one stranger cannot take all places.
 //
 // Events pending for slow connections are limited per session, and connections that accept no data
 // are closed. Stored events, sessions and streams are limited, too ([HandlerOptions],

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
@@ -57,6 +59,15 @@ type HandlerOptions struct {
 	// [transport.ChallengeError], otherwise "Bearer". A session belongs to the principal that
 	// opened it and does not exist for others. If it is nil, all requests have the same principal.
 	Principal func(*http.Request) (string, error)
+
+	// ClientAddress returns the address of the client of a request. Limits that each principal has
+	// apply to clients without a principal by their network: the first 24 bits of an IPv4 address,
+	// or 64 of an IPv6 address. Behind proxies, use [ForwardedFor], or a function that reads the
+	// header field of your platform, and that clients cannot set. If the address is invalid, the
+	// client shares its limits with others. Nil means the address of the connection, unless that is
+	// a loopback or private one: then the connection may be that of a proxy, and such clients
+	// share the limits of MaxSessions.
+	ClientAddress func(*http.Request) netip.Addr
 
 	// Responder serves modern requests: those of revisions without sessions, such as 2026-07-28. It
 	// must be ended before the Handler, unless Close ends both. If it is nil, such requests are
@@ -153,9 +164,9 @@ type HandlerOptions struct {
 	FlushTimeout time.Duration
 
 	// MaxSessions limits the sessions, or the POSTs that are being received or served if Stateless.
-	// The default is [DefaultMaxSessions]. One more session ends the one that has been idle longest
-	// among those of the principal with the most sessions. If that principal has no idle session,
-	// the new one is rejected with status 429.
+	// The default is [DefaultMaxSessions]. One more session ends one that has been idle longest, or
+	// nearly so, among those of the principal with the most sessions. If that principal has no idle
+	// session, the new one is rejected with status 429.
 	//
 	// MaxSessions is also a limit of its own for the modern requests that are being received or
 	// served, including subscriptions, which are served for as long as the client listens. One more
@@ -163,8 +174,9 @@ type HandlerOptions struct {
 	MaxSessions int
 
 	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal, and separately
-	// for its modern requests, of which one more is rejected with status 429. The default is
-	// [DefaultMaxSessionsPerPrincipal], or MaxSessions if there are no principals.
+	// for its modern requests, of which one more is rejected with status 429. It also applies to
+	// each network of clients without a principal; see ClientAddress. The default is
+	// [DefaultMaxSessionsPerPrincipal].
 	MaxSessionsPerPrincipal int
 
 	// MaxStreams limits the unanswered requests of a session, and the connections that hold its
@@ -222,9 +234,6 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.Linger = orDefault(o.Linger, DefaultLinger)
 	o.MaxSessions = positive(o.MaxSessions, DefaultMaxSessions)
 	o.MaxInitialize = positive(o.MaxInitialize, DefaultMaxInitialize)
-	if o.Principal == nil && o.Auth == nil {
-		o.MaxSessionsPerPrincipal = o.MaxSessions
-	}
 	o.MaxSessionsPerPrincipal = min(positive(o.MaxSessionsPerPrincipal, DefaultMaxSessionsPerPrincipal), o.MaxSessions)
 	o.MaxStreams = positive(o.MaxStreams, DefaultMaxStreams)
 	o.MaxState = positive(o.MaxState, DefaultMaxState)
@@ -281,10 +290,9 @@ type Handler struct {
 	mu        sync.Mutex
 	sessions  map[string]*serverConn
 	conns     map[*serverConn]struct{} // with and without a session
-	counts    map[string]int           // number of conns without a place, by principal
+	holders   map[string]connSet       // conns without a place, by account; see guard.Account
 	places    int                      // number of places in use; see place
-	shared    *usage                   // of all places, if there are no principals
-	usages    map[string]*usage        // of places by principal
+	usages    map[string]*usage        // of places by account
 	forwards  int                      // number of requests that are being forwarded
 	answerers *answerer                // head of the list of modern requests that are being served
 	loading   map[string]*loading      // sessions being loaded from the store
@@ -312,11 +320,11 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 		open: open,
 		guard: guard.Guard{
 			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST, DELETE",
-			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, Logger: o.Logger,
+			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, ClientAddress: o.ClientAddress, Logger: o.Logger,
 		},
 		sessions: map[string]*serverConn{},
 		conns:    map[*serverConn]struct{}{},
-		counts:   map[string]int{},
+		holders:  map[string]connSet{},
 		usages:   map[string]*usage{},
 		loading:  map[string]*loading{},
 		empty:    make(chan struct{}),
@@ -327,7 +335,6 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	if o.Locator != nil {
 		h.forwarder = newForwarder(&h.o)
 	}
-	h.shared = h.newUsage("")
 	if o.Responder != nil {
 		h.revisions, h.supported = o.Responder.Revisions(), o.Responder.Supported()
 		_, sessions := modern.Split(h.supported)
@@ -499,14 +506,16 @@ var (
 
 // newConn opens a conversation. setup, which may be nil, completes the connection before other
 // goroutines can find it.
-func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*serverConn)) (*serverConn, error) {
+func (h *Handler) newConn(ctx context.Context, r *http.Request, id string, setup func(*serverConn)) (*serverConn, error) {
+	principal, _ := transport.Principal(ctx)
 	c := newServerConn(h, id, principal)
+	c.account = guard.Account(ctx)
 	if setup != nil {
 		setup(c)
 	}
 	h.mu.Lock()
 	for !h.draining.Load() { // again, because other goroutines may use the room that end makes
-		idle := h.mustEnd(principal)
+		idle := h.mustEnd(c.account)
 		if idle == nil {
 			break
 		}
@@ -519,7 +528,7 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 	case h.draining.Load():
 		h.mu.Unlock()
 		return nil, errDraining
-	case c.place == nil && (len(h.conns) >= h.o.MaxSessions || h.counts[principal] >= h.o.MaxSessionsPerPrincipal):
+	case c.place == nil && (len(h.conns) >= h.o.MaxSessions || len(h.holders[c.account]) >= h.limitOf(c.account)):
 		h.mu.Unlock()
 		return nil, errTooMany
 	case id != "" && h.sessions[id] != nil:
@@ -530,7 +539,10 @@ func (h *Handler) newConn(r *http.Request, id, principal string, setup func(*ser
 	if c.place != nil {
 		c.place.users++
 	} else {
-		h.counts[principal]++
+		if h.holders[c.account] == nil {
+			h.holders[c.account] = connSet{}
+		}
+		h.holders[c.account][c] = struct{}{}
 	}
 	if id != "" {
 		h.sessions[id] = c
@@ -555,26 +567,43 @@ func (h *Handler) opens(r *http.Request, c *serverConn) (err error) {
 	return nil
 }
 
-// mustEnd returns the session that has to end so that a principal can open one more. It returns nil
-// if there is room, or no idle session. mu must be held.
-func (h *Handler) mustEnd(principal string) *serverConn {
-	if h.counts[principal] < h.o.MaxSessionsPerPrincipal {
+// connSet is a set of connections.
+type connSet map[*serverConn]struct{}
+
+// limitOf returns the limit of the sessions of an account, and of its places. Without principals, the
+// clients whose network is unknown share those of all.
+func (h *Handler) limitOf(account string) int {
+	if account == "" && !h.guard.HasPrincipals() {
+		return h.o.MaxSessions
+	}
+	return h.o.MaxSessionsPerPrincipal
+}
+
+// enoughToEnd is the number of sessions of which the longest idle one has to end. A client that
+// opens sessions in a loop would otherwise make the Handler look at all of them each time.
+const enoughToEnd = 64
+
+// mustEnd returns a session that has to end so that an account can have one more. It returns nil if
+// there is room, or no idle session. mu must be held.
+func (h *Handler) mustEnd(account string) *serverConn {
+	if len(h.holders[account]) < h.limitOf(account) {
 		if len(h.conns) < h.o.MaxSessions {
 			return nil
 		}
-		for other, n := range h.counts {
-			if n > h.counts[principal] {
-				principal = other
+		for other, conns := range h.holders {
+			if len(conns) > len(h.holders[account]) {
+				account = other
 			}
 		}
 	}
 	var longest *serverConn
 	var since time.Time
-	for _, c := range h.sessions {
-		if c.principal != principal {
-			continue
+	seen := 0
+	for c := range h.holders[account] {
+		if seen++; longest != nil && seen > enoughToEnd {
+			break
 		}
-		if t, idle := c.idleSince(); idle && (longest == nil || t.Before(since)) {
+		if t, idle := c.idleSince(); c.id != "" && idle && (longest == nil || t.Before(since)) {
 			longest, since = c, t
 		}
 	}
@@ -593,21 +622,17 @@ func (h *Handler) remove(c *serverConn) {
 		if c.place != nil {
 			h.leave(c.place)
 		} else {
-			h.uncount(c.principal)
+			delete(h.holders[c.account], c)
+			if len(h.holders[c.account]) == 0 {
+				delete(h.holders, c.account)
+			}
 		}
 		h.checkEmpty()
 	}
 }
 
-// uncount undoes one count of a principal. mu must be held.
-func (h *Handler) uncount(principal string) {
-	if h.counts[principal]--; h.counts[principal] == 0 {
-		delete(h.counts, principal)
-	}
-}
-
 // newSession returns a connection with a new session id.
-func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, error) {
+func (h *Handler) newSession(ctx context.Context, r *http.Request) (*serverConn, error) {
 	var id string
 	err := boundary.Run(func() error {
 		id = h.o.SessionID()
@@ -625,7 +650,7 @@ func (h *Handler) newSession(r *http.Request, principal string) (*serverConn, er
 	if err != nil {
 		return nil, err
 	}
-	c, err := h.newConn(r, id, principal, nil)
+	c, err := h.newConn(ctx, r, id, nil)
 	if err != nil {
 		h.discard(id)
 		return nil, err
@@ -683,3 +708,11 @@ const maxID = 128
 
 // hasBatches reports whether a revision has batches.
 func hasBatches(rev mcp.Revision) bool { return rev.Defines("JSONRPCBatchRequest") }
+
+// ForwardedFor returns a function for [HandlerOptions].ClientAddress of a server behind proxies with
+// the given addresses. It returns the last address in X-Forwarded-For, followed by that of the
+// connection, that is not one of a proxy. The proxies must append the address of their client to
+// the header field. If none is given, it returns the address of the connection.
+func ForwardedFor(proxies ...netip.Prefix) func(*http.Request) netip.Addr {
+	return network.Forwarded(proxies...)
+}

@@ -23,6 +23,7 @@ type serverConn struct {
 	h         *Handler
 	id        string // session id; empty without a session
 	principal string // principal that opened the session
+	account   string // key of the limits that the connection counts for; see guard.Account
 	place     *place // nil unless the handler is Stateless
 	in        *queue.Queue
 	bodies    *guard.Room   // limits the messages that are being received

@@ -128,12 +128,8 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	var taken *place
 	if h.o.Stateless || named {
-		var principal string
-		if h.guard.HasPrincipals() {
-			principal, _ = transport.Principal(ctx)
-		}
 		var err error
-		if taken, err = h.takePlace(principal); err != nil {
+		if taken, err = h.takePlace(guard.Account(ctx)); err != nil {
 			if named {
 				refuseModern(w, jsonrpc.ID{}, err)
 			} else {
@@ -267,7 +263,6 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if !p.open && !checkProtocol(w, r, nil) {
 		return nil, false
 	}
-	principal, _ := transport.Principal(ctx)
 	var err error
 	switch {
 	case h.o.Stateless && len(p.answers) > 0:
@@ -277,10 +272,10 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 		w.WriteHeader(http.StatusAccepted)
 		return nil, false
 	case h.o.Stateless && p.open:
-		c, err = h.newConn(r, "", principal, func(c *serverConn) { c.place = taken })
+		c, err = h.newConn(ctx, r, "", func(c *serverConn) { c.place = taken })
 	case h.o.Stateless:
 		revision := protocolOf(r)
-		c, err = h.newConn(r, "", principal, func(c *serverConn) {
+		c, err = h.newConn(ctx, r, "", func(c *serverConn) {
 			c.place = taken
 			c.handshake.restore(revision, nil)
 		})
@@ -290,7 +285,7 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 			return nil, false
 		}
 	case p.open:
-		c, err = h.newSession(r, principal)
+		c, err = h.newSession(ctx, r)
 	default:
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "MCP-Session-Id is missing")
 		return nil, false

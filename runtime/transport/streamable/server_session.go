@@ -134,7 +134,7 @@ func (h *Handler) restore(ctx context.Context, r *http.Request, store SessionSto
 	case opening.Principal != principal:
 		return nil, ErrUnknown
 	}
-	c, err := h.newConn(r, id, principal, func(c *serverConn) {
+	c, err := h.newConn(ctx, r, id, func(c *serverConn) {
 		c.handshake.restore(opening.Revision, opening.Client)
 		c.journal.restored, c.journal.opened = opening.State, true
 		c.streams.restore(streams)

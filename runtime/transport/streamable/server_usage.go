@@ -16,38 +16,33 @@ type place struct {
 	body  guard.Share // of a modern request
 }
 
-// usage is what the places of one principal use. The mu of the handler guards it.
+// usage is what the places of one account use: of a principal, or of a network of clients without a
+// principal. The mu of the handler guards it.
 type usage struct {
-	principal string
-	places    int
-	answers   int         // bytes of long answers that are being written
-	bodies    *guard.Room // of modern requests
+	account string
+	places  int
+	answers int         // bytes of long answers that are being written
+	bodies  *guard.Room // of modern requests
 }
 
-func (h *Handler) newUsage(principal string) *usage {
-	return &usage{principal: principal, bodies: guard.NewRoom(h.maxBodies())}
-}
-
-// maxBodies is how many bytes the bodies of a principal's modern requests may have, and the answers
+// maxBodies is how many bytes the bodies of an account's modern requests may have, and the answers
 // that it does not read.
 func (h *Handler) maxBodies() int { return guard.MaxBodies * h.o.MaxMessage }
 
 // takePlace returns a place for a POST. It fails with errFull or errTooManyRequests if there is
 // none.
-func (h *Handler) takePlace(principal string) (*place, error) {
+func (h *Handler) takePlace(account string) (*place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.places >= h.o.MaxSessions {
 		return nil, errFull
 	}
-	u := h.shared
-	if h.guard.HasPrincipals() {
-		if u = h.usages[principal]; u == nil {
-			u = h.newUsage(principal)
-			h.usages[principal] = u
-		}
+	u := h.usages[account]
+	if u == nil {
+		u = &usage{account: account, bodies: guard.NewRoom(h.maxBodies())}
+		h.usages[account] = u
 	}
-	if u.places >= h.o.MaxSessionsPerPrincipal {
+	if u.places >= h.limitOf(account) {
 		return nil, errTooManyRequests
 	}
 	h.places++
@@ -68,13 +63,13 @@ func (h *Handler) leave(p *place) {
 		return
 	}
 	h.places--
-	if p.usage.places--; p.usage.places == 0 && p.usage != h.shared {
-		delete(h.usages, p.usage.principal)
+	if p.usage.places--; p.usage.places == 0 {
+		delete(h.usages, p.usage.account)
 	}
 }
 
 // holdAnswer counts n bytes of a long answer that is being written. It returns false if the
-// principal does not read earlier ones.
+// account does not read earlier ones.
 func (h *Handler) holdAnswer(p *place, n int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

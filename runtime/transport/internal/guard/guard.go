@@ -20,6 +20,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/host"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
@@ -41,11 +42,15 @@ type Guard struct {
 	Auth      *auth.Protector
 	Principal func(*http.Request) (string, error)
 
+	// ClientAddress returns the address of the client of a request. Nil means that of the
+	// connection; see [network.Of].
+	ClientAddress func(*http.Request) netip.Addr
+
 	// RequiredScopes returns the scopes that a message needs in addition to those of Auth. Nil
 	// means that messages need no further scopes.
 	RequiredScopes func(ctx context.Context, method string, params []byte) []string
 
-	// Logger receives panics of Principal and RequiredScopes.
+	// Logger receives panics of Principal, ClientAddress and RequiredScopes.
 	Logger *slog.Logger
 }
 
@@ -53,7 +58,7 @@ type Guard struct {
 const maxHeader = 64 << 10
 
 // Admit checks a request, and returns a context with the values, the header and the principal of
-// the request. The context does not end with the request. If Auth is set, the context also has the
+// the request, or with its network if it has no principal. The context does not end with the request. If Auth is set, the context also has the
 // identity, and the header has no credentials. If ok is false, Admit has written the response: 204
 // to the preflight request of an allowed page, 403 if the origin or the host name is not allowed,
 // 431 if the header is too long, 401 without a principal, or the response of Auth.
@@ -86,19 +91,47 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 		return g.authorize(ctx, w, r)
 	}
 	ctx = transport.WithHTTP(ctx, r.Header, r.RemoteAddr)
-	if g.Principal == nil {
-		return ctx, true
+	principal := ""
+	if g.Principal != nil {
+		var err error
+		if principal, err = g.principal(r); err != nil {
+			g.rejectPrincipal(w, err)
+			return nil, false
+		}
+		ctx = transport.WithPrincipal(ctx, principal)
 	}
-	principal, err := g.principal(r)
-	if err != nil {
-		g.rejectPrincipal(w, err)
-		return nil, false
+	if principal == "" {
+		if n := g.network(r); n != "" {
+			ctx = network.With(ctx, n)
+		}
 	}
-	return transport.WithPrincipal(ctx, principal), true
+	return ctx, true
+}
+
+// network returns the network of the client of a request.
+func (g *Guard) network(r *http.Request) (n string) {
+	err := boundary.Run(func() error {
+		n = network.Of(r, g.ClientAddress)
+		return nil
+	})
+	boundary.Report(boundary.Logger(g.Logger), "ClientAddress panicked", err)
+	return n
+}
+
+// Account returns the key of the limits for an admitted request: its principal, or the network of a
+// client without a principal, or "".
+func Account(ctx context.Context) string {
+	if principal, _ := transport.Principal(ctx); principal != "" {
+		return principal
+	}
+	return network.From(ctx)
 }
 
 // authorize is Admit for requests that pass the other checks, if Auth is set.
 func (g *Guard) authorize(ctx context.Context, w http.ResponseWriter, r *http.Request) (context.Context, bool) {
+	if g.ClientAddress != nil {
+		r = r.WithContext(network.With(r.Context(), g.network(r)))
+	}
 	i, err := g.Auth.Authenticate(r)
 	if err != nil {
 		refuseDenied(w, jsonrpc.ID{}, err)

@@ -1,0 +1,67 @@
+package sse_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/sse"
+)
+
+// Neither one principal nor one network of clients without a principal can take all connections.
+func TestStreamsOfOneClientAreLimited(t *testing.T) {
+	for name, o := range map[string]sse.HandlerOptions{
+		"principals": {Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }},
+		"networks":   {ClientAddress: func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("X-From")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.MaxStreams, o.MaxStreamsPerPrincipal = 3, 2
+			u, _, conns := start(t, o)
+			for _, test := range []struct {
+				from string
+				want int
+			}{{"203.0.113.7", 200}, {"203.0.113.7", 200}, {"203.0.113.7", 429}, {"198.51.100.1", 200}, {"198.51.100.2", 429}} {
+				if response, _ := open(t, u, "X-From", test.from); response.StatusCode != test.want {
+					t.Errorf("%s: status %d, want %d", test.from, response.StatusCode, test.want)
+				}
+			}
+			(<-conns).Close()
+			(<-conns).Close()
+		})
+	}
+}
+
+// The endpoint is on the host of the stream, also if the path of the stream begins with two slashes,
+// which stand for a host in a relative URL.
+func TestEndpointIsOnTheSameHost(t *testing.T) {
+	h := sse.NewHandler(func(*http.Request, transport.Conn) {}, sse.HandlerOptions{})
+	defer h.Close()
+	web := httptest.NewServer(h) // without a ServeMux, which would clean the path
+	defer web.Close()
+	for path, want := range map[string]string{"//evil.example/sse": "/evil.example/sse", "///evil.example/a%2Fb": "/evil.example/a%2Fb", "/a%2Fb": "/a%2Fb", "//": "/"} {
+		c, err := net.Dial("tcp", web.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", path)
+		lines := bufio.NewScanner(c)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "data: ") {
+		}
+		base, err := url.Parse(web.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := base.Parse(strings.TrimPrefix(lines.Text(), "data: "))
+		if err != nil || u.Host != base.Host || u.EscapedPath() != want {
+			t.Errorf("%s: got %v, %v, want the path %s", path, u, err, want)
+		}
+		c.Close()
+	}
+}
