@@ -149,7 +149,7 @@ func (o *options) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		web := &http.Server{Handler: o.operate(s, store), ReadHeaderTimeout: 10 * time.Second}
+		web := &http.Server{Handler: o.operate(s, store), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 		go web.Serve(listener) // ends with Close
 		defer web.Close()
 	}
@@ -239,7 +239,7 @@ func (o *options) serve(ctx context.Context, s *server.Server, listener net.List
 	handler := s.Handler(&streamable.HandlerOptions{Store: sessions, Locator: locator})
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", handler)
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	log.Print("serving at ", address)
 	failed := make(chan error, 1)
 	go func() { failed <- web.Serve(listener) }() // ends with Shutdown

@@ -1,11 +1,16 @@
 package server
 
 import (
+	"cmp"
+	"context"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
+	"github.com/mcpwire/mcpwire/runtime/session"
 )
 
 // limits are the limiters for the modern requests of a principal. A nil limiter means no limit.
@@ -15,6 +20,12 @@ type limits struct {
 
 // allow reports whether a limiter has room for one more event, which then counts.
 func allow(l *rate.Limiter) bool { return l == nil || l.Allow() }
+
+// account returns the key of the limits for a modern request: its principal, or the network of a
+// client without a principal, or "".
+func account(ctx context.Context) string {
+	return cmp.Or(session.Principal(ctx), network.From(ctx))
+}
 
 // maxLimited is the number of principals that have limiters of their own. Others share one.
 const maxLimited = 10000

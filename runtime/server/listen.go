@@ -54,6 +54,7 @@ func (x *listeners) notify(method, uri string) {
 type listener struct {
 	id        mcp.NotificationMetaObject // the _meta of its notifications
 	principal string
+	account   string // key of the quota
 	size      subscriptions.Size
 
 	lists   []string    // sorted methods of notifications of changed lists
@@ -120,14 +121,14 @@ func (h *handler) beginListening(ctx context.Context, params *mcp.SubscriptionsL
 	for _, id := range ids {
 		size.Bytes += len(id)
 	}
-	principal := strings.Clone(session.Principal(ctx))
-	switch s.listeners.quota.Reserve(principal, size) {
+	principal, from := strings.Clone(session.Principal(ctx)), strings.Clone(account(ctx))
+	switch s.listeners.quota.Reserve(from, size) {
 	case subscriptions.ErrCount:
 		return nil, invalidRequest("limit of %d subscriptions is reached", s.cfg.MaxSubscriptions)
 	case subscriptions.ErrBytes:
 		return nil, invalidRequest("limit of %d bytes of subscriptions is reached", s.cfg.MaxSubscriptionBytes)
 	}
-	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, size: size, changes: subscriptions.NewChanges(compareNotices)}
+	l := &listener{id: mcp.NotificationMetaObject{SubscriptionID: req.ID}, principal: principal, account: from, size: size, changes: subscriptions.NewChanges(compareNotices)}
 	filter, err := h.subscribeTo(ctx, l, &params.Notifications, uris)
 	if err == nil && ids != nil {
 		err = h.watchTasks(ctx, l, ids, &filter)
@@ -179,7 +180,7 @@ func (h *handler) leave(ctx context.Context, l *listener) {
 	for _, uri := range l.uris {
 		h.p.callUnsubscribe(ctx, newCall(ctx, h.p), uri)
 	}
-	h.p.s.listeners.quota.Release(l.principal, l.size)
+	h.p.s.listeners.quota.Release(l.account, l.size)
 }
 
 // setLists sets the wanted lists whose changes the server reports, and returns the part of the

@@ -116,7 +116,7 @@ func (s *Server) logsTo(req *session.Request, least int) bool {
 // allowLog reports whether a message is within [Config.LogRate].
 func (c *Call) allowLog() bool {
 	if c.modern() {
-		return allow(c.p.s.limits.of(c.Principal()).logs)
+		return allow(c.p.s.limits.of(account(c.ctx)).logs)
 	}
 	return allow(c.recipient().logLimit)
 }

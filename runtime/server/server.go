@@ -155,8 +155,8 @@ type Config struct {
 	MaxToolRounds int
 
 	// CallRate limits the requests that call a handler, per second and session, with bursts of
-	// twice as many. For modern requests, it limits those of a principal; all clients without a
-	// principal have one limit together. Further requests are rejected with
+	// twice as many. For modern requests, it limits those of a principal, or of a network of clients
+	// without a principal; see [streamable.HandlerOptions]. Further requests are rejected with
 	// [session.CodeOverloaded]. A request for a task counts when it arrives; the work of the task
 	// is not limited. Zero means no limit.
 	CallRate float64
@@ -172,8 +172,8 @@ type Config struct {
 	// before any other work on it. The default is [DefaultMaxURI].
 	MaxURI int
 	// MaxSubscriptions limits the subscriptions of a session. For modern requests, it limits those
-	// of a principal: each subscriptions/listen counts, and each URI and each task in it. All
-	// clients without a principal count together. The default is [DefaultMaxSubscriptions].
+	// of a principal: each subscriptions/listen counts, and each URI and each task in it.
+	// Clients without a principal count by their network. The default is [DefaultMaxSubscriptions].
 	MaxSubscriptions int
 	// MaxSubscriptionBytes limits the total length of the URIs that a session subscribes to, in
 	// bytes. For modern requests, it limits those of a principal, with the ids of tasks and the

@@ -118,7 +118,10 @@ type Config struct {
 }
 
 // Limits limits what one principal may use. Zero means the default, and a negative value means no
-// limit.
+// limit. All clients without a principal count together. Those of one network may use half of
+// Tasks, Bytes, Rate and Burst, so that one stranger leaves room for others: the HTTP handlers tell
+// the network of a client. After a restart, and on another member of a fleet, a task no longer
+// counts for its network.
 type Limits struct {
 	// Tasks is the maximum number of tasks that are not terminal. A cancelled or expired task
 	// counts until its work has returned. The default is [DefaultMaxTasks].

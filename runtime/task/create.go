@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 // Request describes a request that runs as a task.
@@ -79,7 +80,7 @@ func newRequestError(format string, args ...any) error {
 
 // create sets r to the record of the new task.
 func (m *Manager) create(ctx context.Context, q *Request, r *Record) error {
-	if err := m.admit(q.Principal); err != nil {
+	if err := m.admit(ctx, q.Principal); err != nil {
 		return err
 	}
 	if err := m.refuses(); err != nil {
@@ -159,8 +160,10 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 	if err != nil {
 		return err
 	}
+	m.limits.setNetwork(&run.usage, r.ID, network.From(ctx))
 	m.measure(r.Owner, r.Bytes)
 	if err := m.limits.addTask(&run.usage); err != nil {
+		m.limits.unsetNetwork(r.ID)
 		m.removeRun(run)
 		return err
 	}
@@ -185,6 +188,7 @@ func (m *Manager) storeAndStart(ctx context.Context, membership Membership, r *R
 	if err != nil {
 		m.limits.workReturned(&run.usage)
 		m.limits.dropTaskWithWork(&run.usage)
+		m.limits.unsetNetwork(r.ID)
 		m.removeRun(run)
 		return m.logFault("create task", err)
 	}
@@ -214,6 +218,7 @@ func (m *Manager) doubtful(r Record, run *Run, cause error) error {
 			m.abandon(r)
 			m.limits.workReturned(&run.usage)
 			m.limits.dropTaskWithWork(&run.usage)
+			m.limits.unsetNetwork(r.ID)
 			run.endClaiming()
 			m.removeRun(run)
 		}()

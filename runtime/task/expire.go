@@ -137,6 +137,7 @@ func (m *Manager) handleExpired(r *Record) {
 // expireRun ends the work of a dropped task.
 func (m *Manager) expireRun(run *Run) {
 	m.limits.dropTaskWithWork(&run.usage)
+	m.limits.unsetNetwork(run.id)
 	run.abortProgress()
 	run.endContext(ErrExpired)
 	m.unpark(run.id, true)

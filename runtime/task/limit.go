@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 // limiter enforces the limits of all principals.
@@ -15,10 +17,13 @@ type limiter struct {
 
 	mu             sync.Mutex
 	principals     map[string]*usage
-	purgeThreshold int // number of principals above which idle ones are removed
+	networks       map[string]string // of the creators of tasks without an owner, by task
+	purgeThreshold int               // number of principals above which idle ones are removed
 }
 
-// usage counts what one principal uses.
+// usage counts what one principal uses. What clients without a principal use counts for the
+// principal "" and, if it is known, for the network of the client: one network may use half of what
+// is there for all. The network is not stored: after a restart, tasks count for "" only.
 type usage struct {
 	tasks int // tasks that are not terminal or whose work has not returned
 	// bytes counts the bytes of records, and of requests whose work continues after the task is
@@ -122,6 +127,7 @@ func (m *Manager) storedElsewhere(ctx context.Context, principal string) (bytes 
 // It is guarded by the limiter's mu.
 type taskUsage struct {
 	principal    string
+	network      string // of the client that created the task, if it has no principal; may be ""
 	bytes        int64  // bytes counted for the record
 	revision     uint64 // revision of the record that was counted
 	requestBytes int64  // bytes that the work holds even when the record has dropped them
@@ -140,11 +146,63 @@ func (l *limiter) usageOf(principal string) *usage {
 		}
 		u = new(usage)
 		if l.limits.Rate > 0 {
-			u.calls = rate.NewLimiter(rate.Limit(l.limits.Rate), max(l.limits.Burst, 1))
+			share := 1.0
+			if network.Is(principal) {
+				share = networkShare
+			}
+			u.calls = rate.NewLimiter(rate.Limit(l.limits.Rate*share), max(int(float64(l.limits.Burst)*share), 1))
 		}
 		l.principals[principal] = u
 	}
 	return u
+}
+
+// networkShare is the share of the limits of all clients without a principal that one network has.
+const networkShare = 0.5
+
+// usagesOf calls f with the usage of the principal of a task, and that of its network. The caller
+// holds mu.
+func (l *limiter) usagesOf(t *taskUsage, f func(u *usage)) {
+	f(l.usageOf(t.principal))
+	if t.network != "" {
+		f(l.usageOf(t.network))
+	}
+}
+
+// account returns the key of the turns of the principal of a task, or of its network.
+func (t *taskUsage) account() string {
+	if t.principal == "" && t.network != "" {
+		return t.network
+	}
+	return t.principal
+}
+
+// setNetwork records the network of the client that creates a task without an owner.
+func (l *limiter) setNetwork(t *taskUsage, id, from string) {
+	if t.principal != "" || from == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.network = from
+	if l.networks == nil {
+		l.networks = map[string]string{}
+	}
+	l.networks[id] = from
+}
+
+// unsetNetwork undoes setNetwork for a task whose record is dropped or unknown.
+func (l *limiter) unsetNetwork(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.networks, id)
+}
+
+// owner returns a usage with the owner of a record and the network of the client that created it.
+func (l *limiter) owner(r *Record) *taskUsage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &taskUsage{principal: r.Owner, network: l.networks[r.ID]}
 }
 
 // add counts bytes that this member of a fleet stores. The caller holds the limiter's mu.
@@ -172,20 +230,31 @@ func (l *limiter) purgeIdle() {
 	l.purgeThreshold = 2*len(l.principals) + 64
 }
 
-// allowCall counts a call. It fails if the principal calls too often.
-func (l *limiter) allowCall(principal string) error {
+// allowCall counts a call. It fails if the principal calls too often, or a client without a
+// principal in the given network, which may be "".
+func (l *limiter) allowCall(principal, from string) error {
 	if l.limits.Rate == 0 {
 		return nil
 	}
+	if principal == "" && from != "" { // first, so that it does not use up what others have
+		if err := l.allowCallOf(from); err != nil {
+			return err
+		}
+	}
+	return l.allowCallOf(principal)
+}
+
+func (l *limiter) allowCallOf(key string) error {
 	l.mu.Lock()
-	calls := l.usageOf(principal).calls
+	calls := l.usageOf(key).calls
 	l.mu.Unlock()
 	now := time.Now()
 	if calls.AllowN(now, 1) {
 		return nil
 	}
 	missing := 1 - calls.TokensAt(now)
-	return &LimitError{CodeTooManyCalls, int64(l.limits.Rate), time.Duration(missing / l.limits.Rate * float64(time.Second))}
+	limit := float64(calls.Limit())
+	return &LimitError{CodeTooManyCalls, int64(limit), time.Duration(missing / limit * float64(time.Second))}
 }
 
 // addTask counts a new task. It fails if the task would exceed a limit.
@@ -199,11 +268,32 @@ func (l *limiter) addTask(t *taskUsage) error {
 	if l.limits.Bytes > 0 && u.bytes+u.stored+t.bytes > l.limits.Bytes {
 		return &LimitError{Code: CodeTooManyBytes, Limit: l.limits.Bytes}
 	}
-	u.tasks++
-	u.bytes += t.bytes
-	u.add(l, t.bytes)
+	if t.network != "" {
+		limit := max(int(float64(l.limits.Tasks)*networkShare), 1)
+		if l.limits.Tasks > 0 && l.usageOf(t.network).tasks >= limit {
+			return &LimitError{Code: CodeTooManyTasks, Limit: int64(limit)}
+		}
+	}
+	if err := l.fits(t, t.bytes); err != nil {
+		return err
+	}
+	l.usagesOf(t, func(u *usage) {
+		u.tasks++
+		u.bytes += t.bytes
+		u.add(l, t.bytes)
+	})
 	t.counted = true
 	return nil
+}
+
+// fits returns an error if the network of a task would exceed its share of the bytes with more of
+// them. The caller holds mu.
+func (l *limiter) fits(t *taskUsage, more int64) error {
+	limit := int64(float64(l.limits.Bytes) * networkShare)
+	if t.network == "" || l.limits.Bytes <= 0 || l.usageOf(t.network).bytes+more <= limit {
+		return nil
+	}
+	return &LimitError{Code: CodeTooManyBytes, Limit: limit}
 }
 
 // addHeld counts a task that was taken over from another member, regardless of the limits.
@@ -225,15 +315,16 @@ func (l *limiter) forget(t *taskUsage) {
 	if !t.counted {
 		return
 	}
-	u := l.usageOf(t.principal)
-	u.bytes -= t.bytes
-	u.stored += t.bytes
-	if !t.terminal || !t.returned {
-		u.tasks--
-	}
-	if t.terminal && !t.returned {
-		u.bytes -= t.requestBytes
-	}
+	l.usageOf(t.principal).stored += t.bytes
+	l.usagesOf(t, func(u *usage) {
+		u.bytes -= t.bytes
+		if !t.terminal || !t.returned {
+			u.tasks--
+		}
+		if t.terminal && !t.returned {
+			u.bytes -= t.requestBytes
+		}
+	})
 	t.bytes, t.counted, t.dropped, t.terminal, t.returned = 0, false, true, true, true
 }
 
@@ -250,15 +341,22 @@ func (l *limiter) addExisting(principal string, bytes int64, live bool) {
 
 // reserve counts bytes that are about to be stored. It fails if they would exceed the limit, unless
 // must is true.
-func (l *limiter) reserve(principal string, more int64, must bool) error {
+func (l *limiter) reserve(t *taskUsage, more int64, must bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.usageOf(principal)
+	u := l.usageOf(t.principal)
 	if more > 0 && !must && l.limits.Bytes > 0 && u.bytes+u.stored+more > l.limits.Bytes {
 		return &LimitError{Code: CodeTooManyBytes, Limit: l.limits.Bytes}
 	}
-	u.bytes += more
-	u.add(l, more)
+	if more > 0 && !must {
+		if err := l.fits(t, more); err != nil {
+			return err
+		}
+	}
+	l.usagesOf(t, func(u *usage) {
+		u.bytes += more
+		u.add(l, more)
+	})
 	return nil
 }
 
@@ -267,30 +365,31 @@ func (l *limiter) reserve(principal string, more int64, must bool) error {
 func (l *limiter) commit(t *taskUsage, r *Record, reserved int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.usageOf(t.principal)
-	u.bytes -= reserved
+	l.usagesOf(t, func(u *usage) { u.bytes -= reserved })
 	if t.dropped || r.Revision <= t.revision {
 		return false
 	}
-	u.bytes += r.Bytes - t.bytes
+	l.usagesOf(t, func(u *usage) { u.bytes += r.Bytes - t.bytes })
 	t.bytes, t.revision = r.Bytes, r.Revision
 	if r.terminal() {
-		t.setTerminal(u)
+		l.setTerminal(t)
 	}
 	return true
 }
 
-// setTerminal records that the task is terminal. The caller holds the limiter's mu.
-func (t *taskUsage) setTerminal(u *usage) {
+// setTerminal records that the task is terminal. The caller holds mu.
+func (l *limiter) setTerminal(t *taskUsage) {
 	if t.terminal {
 		return
 	}
 	t.terminal = true
-	if t.returned {
-		u.tasks--
-	} else {
-		u.bytes += t.requestBytes
-	}
+	l.usagesOf(t, func(u *usage) {
+		if t.returned {
+			u.tasks--
+		} else {
+			u.bytes += t.requestBytes
+		}
+	})
 }
 
 // setRequest sets the number of bytes that the work holds of its request.
@@ -312,9 +411,10 @@ func (l *limiter) workReturned(t *taskUsage) {
 	}
 	t.returned = true
 	if t.terminal {
-		u := l.usageOf(t.principal)
-		u.tasks--
-		u.bytes -= t.requestBytes
+		l.usagesOf(t, func(u *usage) {
+			u.tasks--
+			u.bytes -= t.requestBytes
+		})
 	}
 }
 
@@ -322,11 +422,13 @@ func (l *limiter) workReturned(t *taskUsage) {
 func (l *limiter) dropTaskWithoutWork(r *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.usageOf(r.Owner)
-	u.bytes -= r.Bytes
-	if !r.terminal() {
-		u.tasks--
-	}
+	l.usagesOf(&taskUsage{principal: r.Owner, network: l.networks[r.ID]}, func(u *usage) {
+		u.bytes -= r.Bytes
+		if !r.terminal() {
+			u.tasks--
+		}
+	})
+	delete(l.networks, r.ID)
 }
 
 // dropTaskWithWork stops counting the record of a dropped task that has work in this process. Until
@@ -337,8 +439,7 @@ func (l *limiter) dropTaskWithWork(t *taskUsage) {
 	if t.dropped {
 		return
 	}
-	u := l.usageOf(t.principal)
-	u.bytes -= t.bytes
+	l.usagesOf(t, func(u *usage) { u.bytes -= t.bytes })
 	t.bytes, t.dropped = 0, true
-	t.setTerminal(u)
+	l.setTerminal(t)
 }

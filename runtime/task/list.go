@@ -25,7 +25,7 @@ func (m *Manager) List(ctx context.Context, principal, cursor string) (tasks []m
 }
 
 func (m *Manager) list(ctx context.Context, principal, cursor string) (tasks []mcp.Task, next string, err error) {
-	if err := m.admit(principal); err != nil {
+	if err := m.admit(ctx, principal); err != nil {
 		return nil, "", err
 	}
 	after, err := parseCursor(principal, cursor)

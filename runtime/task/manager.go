@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 // Manager is the receiver's side of tasks: it creates them, runs their work, and serves requests
@@ -188,13 +189,13 @@ func (m *Manager) Health() error {
 	return err
 }
 
-// admit counts a call of a principal. It fails if the Manager is closed or the principal calls too
-// often.
-func (m *Manager) admit(principal string) error {
+// admit counts a call of a principal, or of the network of ctx. It fails if the Manager is closed or
+// the principal calls too often.
+func (m *Manager) admit(ctx context.Context, principal string) error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
 	}
-	return m.limits.allowCall(principal)
+	return m.limits.allowCall(principal, network.From(ctx))
 }
 
 // read reads the record of a principal's task into r.
@@ -275,6 +276,7 @@ func (m *Manager) replace(from standing, r *Record) error {
 	r.Updated = m.laterThan(r.Updated)
 	r.Bytes = r.size()
 	reserved := max(0, r.Bytes-before)
+	owner := m.limits.owner(r)
 	if reserved > 0 {
 		// A small error is always stored, so that every task can become terminal, and so is what a
 		// task notes while it undoes what it has done. Recovery must not fail either: it adds
@@ -283,7 +285,7 @@ func (m *Manager) replace(from standing, r *Record) error {
 		if !must {
 			m.measure(r.Owner, reserved)
 		}
-		if err := m.limits.reserve(r.Owner, reserved, must); err != nil {
+		if err := m.limits.reserve(owner, reserved, must); err != nil {
 			return err
 		}
 	}
@@ -295,7 +297,7 @@ func (m *Manager) replace(from standing, r *Record) error {
 		if run != nil {
 			run.latest.Store(nil)
 		}
-		m.limits.reserve(r.Owner, -reserved, true)
+		m.limits.reserve(owner, -reserved, true)
 		return m.logFault("write task", err)
 	}
 	if m.fleet != nil {
@@ -384,7 +386,7 @@ func (m *Manager) afterChange(run *Run, from mcp.TaskStatus, r *Record, reserved
 		defer m.watches.notify(r.ID)
 	}
 	if run == nil { // the Manager is closed and did not wait for the work
-		m.limits.reserve(r.Owner, -reserved, true)
+		m.limits.reserve(m.limits.owner(r), -reserved, true)
 	} else if !m.limits.commit(&run.usage, r, reserved) && !r.terminal() {
 		// A later change was counted first, or the task has been dropped, so the status of r is out
 		// of date. A terminal status is never out of date.
@@ -426,7 +428,7 @@ func (m *Manager) Get(ctx context.Context, principal, id string, via Requestor) 
 }
 
 func (m *Manager) get(ctx context.Context, principal, id string, via Requestor, r *Record) error {
-	if err := m.admit(principal); err != nil {
+	if err := m.admit(ctx, principal); err != nil {
 		return err
 	}
 	if err := m.read(ctx, principal, id, r); err != nil {

@@ -25,7 +25,7 @@ func (m *Manager) Result(ctx context.Context, principal, id string, via Requesto
 }
 
 func (m *Manager) result(ctx context.Context, principal, id string, via Requestor) (Outcome, error) {
-	if err := m.admit(principal); err != nil {
+	if err := m.admit(ctx, principal); err != nil {
 		return Outcome{}, err
 	}
 	var r Record

@@ -219,6 +219,7 @@ func (m *Manager) removeRun(run *Run) {
 	if m.fleet != nil {
 		m.fleet.unfollow(run.id)
 		m.limits.forget(&run.usage)
+		m.limits.unsetNetwork(run.id)
 		if run.lost.Load() {
 			m.fleet.doubt(run.id, Claim{}) // the task may still have the claim of this member
 			m.fleet.scan()

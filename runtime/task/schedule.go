@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 // reserveTimeout bounds a call of [Membership.Reserve], so that it is repeated in a new membership.
@@ -81,7 +82,7 @@ func (p *pool) apply(share Share) {
 // the run again.
 func (m *Manager) start(run *Run, r *Record, begun bool, work Work) {
 	s := &m.scheduler
-	t := &ticket{s: s, principal: r.Owner, slot: true, run: run, placement: placementOf(r)}
+	t := &ticket{s: s, principal: run.usage.account(), slot: true, run: run, placement: placementOf(r)}
 	if m.suspected(r) && !begun {
 		t.deaths, t.changed = r.Reruns, run.changed
 	} else {
@@ -138,7 +139,7 @@ func (m *Manager) Acquire(ctx context.Context, principal, tool string) (_ contex
 		return ctx, func() {}, nil
 	}
 	ready := make(chan struct{})
-	t := &ticket{s: s, principal: principal}
+	t := &ticket{s: s, principal: (&taskUsage{principal: principal, network: network.From(ctx)}).account()}
 	ctx, cancel := context.WithCancelCause(ctx)
 	t.start = func() {
 		s.calls[t] = cancel

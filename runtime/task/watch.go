@@ -36,7 +36,7 @@ type watches struct {
 // Known lists the ids that belong to tasks of the principal, without duplicates. Close the Watch
 // after use.
 func (m *Manager) Watch(ctx context.Context, principal string, ids []string, changed func(id string)) (w *Watch, known []string, err error) {
-	if err := m.admit(principal); err != nil {
+	if err := m.admit(ctx, principal); err != nil {
 		return nil, nil, err
 	}
 	w = &Watch{m: m, principal: principal, changed: changed, ids: map[string]struct{}{}}

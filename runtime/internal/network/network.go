@@ -17,7 +17,7 @@ const (
 	bits6 = 64
 )
 
-// Of returns the network of the client of a request, such as "network 203.0.113.0/24". address
+// Of returns the network of the client of a request, which is only good as a key. address
 // returns the address of the client. If it is nil, the address is that of the connection, and Of
 // returns "" for loopback and private addresses, because the connection may be that of a proxy. It
 // also returns "" if there is no address.
@@ -41,8 +41,14 @@ func of(a netip.Addr) string {
 		bits = bits4
 	}
 	p, _ := a.Prefix(bits) // fails only for other widths
-	return "network " + p.String()
+	return prefix + p.String()
 }
+
+// prefix is the beginning of each network. It is not printable, so that no principal is equal.
+const prefix = "\x00network "
+
+// Is reports whether an account is a network and not a principal.
+func Is(account string) bool { return strings.HasPrefix(account, prefix) }
 
 // peer returns the address of the other end of the connection of a request. The address is invalid
 // if it is unknown.

@@ -10,9 +10,9 @@ import (
 
 func TestOf(t *testing.T) {
 	for address, want := range map[string]string{
-		"203.0.113.7:1234":            "network 203.0.113.0/24",
-		"[::ffff:203.0.113.9]:1234":   "network 203.0.113.0/24",
-		"[2001:db8:1:2:3:4:5:6]:1234": "network 2001:db8:1:2::/64",
+		"203.0.113.7:1234":            "\x00network 203.0.113.0/24",
+		"[::ffff:203.0.113.9]:1234":   "\x00network 203.0.113.0/24",
+		"[2001:db8:1:2:3:4:5:6]:1234": "\x00network 2001:db8:1:2::/64",
 		"127.0.0.1:1234":              "",
 		"[::1]:1234":                  "",
 		"10.1.2.3:1234":               "",
@@ -25,7 +25,7 @@ func TestOf(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", address, got, want)
 		}
 	}
-	if got := network.Of(&http.Request{}, func(*http.Request) netip.Addr { return netip.MustParseAddr("10.1.2.3") }); got != "network 10.1.2.0/24" {
+	if got := network.Of(&http.Request{}, func(*http.Request) netip.Addr { return netip.MustParseAddr("10.1.2.3") }); got != "\x00network 10.1.2.0/24" {
 		t.Errorf("a private client behind a proxy: %q", got)
 	}
 	if got := network.Of(&http.Request{RemoteAddr: "203.0.113.7:1"}, func(*http.Request) netip.Addr { return netip.Addr{} }); got != "" {

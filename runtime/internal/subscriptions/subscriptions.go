@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 // Errors of [Quota.Reserve].
@@ -30,39 +32,65 @@ type Quota struct {
 	used map[string]Size // by principal; those without subscriptions are absent
 }
 
-// Reserve counts a subscription of a principal. It fails with [ErrCount] or [ErrBytes], and counts
-// nothing, if the principal would exceed the limit. The Quota keeps the string principal.
-func (q *Quota) Reserve(principal string, s Size) error {
+// Reserve counts a subscription of an account: a principal, or a network of clients without a
+// principal. All networks together have the limit of a principal, and each has half of it. Reserve
+// fails with [ErrCount] or [ErrBytes], and counts nothing, if the account would exceed the limit.
+// The Quota keeps the string account.
+func (q *Quota) Reserve(account string, s Size) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	sum := q.used[principal]
+	if !network.Is(account) {
+		return q.reserve(account, s, q.Limit)
+	}
+	half := Size{(q.Limit.Count + 1) / 2, (q.Limit.Bytes + 1) / 2}
+	if err := q.reserve(account, s, half); err != nil {
+		return err
+	}
+	err := q.reserve("", s, q.Limit)
+	if err != nil {
+		q.release(account, s)
+	}
+	return err
+}
+
+// reserve counts a subscription. mu must be held.
+func (q *Quota) reserve(account string, s, limit Size) error {
+	sum := q.used[account]
 	sum.Count += s.Count
 	sum.Bytes += s.Bytes
 	switch {
-	case sum.Count > q.Limit.Count:
+	case sum.Count > limit.Count:
 		return ErrCount
-	case sum.Bytes > q.Limit.Bytes:
+	case sum.Bytes > limit.Bytes:
 		return ErrBytes
 	}
 	if q.used == nil {
 		q.used = map[string]Size{}
 	}
-	q.used[principal] = sum
+	q.used[account] = sum
 	return nil
 }
 
-// Release stops counting a subscription that was reserved with the same principal and size.
-func (q *Quota) Release(principal string, s Size) {
+// Release stops counting a subscription that was reserved with the same account and size.
+func (q *Quota) Release(account string, s Size) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	rest := q.used[principal]
+	q.release(account, s)
+	if network.Is(account) {
+		q.release("", s)
+	}
+}
+
+// release stops counting a subscription. mu must be held.
+func (q *Quota) release(account string, s Size) {
+	rest := q.used[account]
 	rest.Count -= s.Count
 	rest.Bytes -= s.Bytes
 	if rest == (Size{}) {
-		delete(q.used, principal)
+		delete(q.used, account)
 		return
 	}
-	q.used[principal] = rest
+	q.used[account] = rest
 }
 
 // Used returns the size of the subscriptions of all principals that have some.

@@ -293,6 +293,7 @@ type Handler struct {
 	holders   map[string]connSet       // conns without a place, by account; see guard.Account
 	places    int                      // number of places in use; see place
 	usages    map[string]*usage        // of places by account
+	strangers usage                    // the bytes of all networks
 	forwards  int                      // number of requests that are being forwarded
 	answerers *answerer                // head of the list of modern requests that are being served
 	loading   map[string]*loading      // sessions being loaded from the store
@@ -335,6 +336,7 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	if o.Locator != nil {
 		h.forwarder = newForwarder(&h.o)
 	}
+	h.strangers.bodies = guard.NewRoom(h.maxBodies())
 	if o.Responder != nil {
 		h.revisions, h.supported = o.Responder.Revisions(), o.Responder.Supported()
 		_, sessions := modern.Split(h.supported)

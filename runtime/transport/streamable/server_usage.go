@@ -23,11 +23,24 @@ type usage struct {
 	places  int
 	answers int         // bytes of long answers that are being written
 	bodies  *guard.Room // of modern requests
+	of      *usage      // for a network, what all clients without a principal use
 }
+
+// networkShare is the part of the bytes of all clients without a principal, one divided by it, that
+// those of one network may use. The number of networks is not limited, and so is not what they
+// would use if each had a limit of its own.
+const networkShare = 2
 
 // maxBodies is how many bytes the bodies of an account's modern requests may have, and the answers
 // that it does not read.
 func (h *Handler) maxBodies() int { return guard.MaxBodies * h.o.MaxMessage }
+
+func (h *Handler) newUsage(account string) *usage {
+	if !h.guard.IsNetwork(account) {
+		return &usage{account: account, bodies: guard.NewRoom(h.maxBodies())}
+	}
+	return &usage{account: account, bodies: h.strangers.bodies.Part(h.maxBodies() / networkShare), of: &h.strangers}
+}
 
 // takePlace returns a place for a POST. It fails with errFull or errTooManyRequests if there is
 // none.
@@ -39,7 +52,7 @@ func (h *Handler) takePlace(account string) (*place, error) {
 	}
 	u := h.usages[account]
 	if u == nil {
-		u = &usage{account: account, bodies: guard.NewRoom(h.maxBodies())}
+		u = h.newUsage(account)
 		h.usages[account] = u
 	}
 	if u.places >= h.limitOf(account) {
@@ -73,17 +86,21 @@ func (h *Handler) leave(p *place) {
 func (h *Handler) holdAnswer(p *place, n int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p.usage.answers >= h.maxBodies() {
+	if u := p.usage; u.of == nil && u.answers >= h.maxBodies() || u.of != nil && (u.answers >= h.maxBodies()/networkShare || u.of.answers >= h.maxBodies()) {
 		return false
 	}
-	p.usage.answers += n
+	for u := p.usage; u != nil; u = u.of {
+		u.answers += n
+	}
 	return true
 }
 
 func (h *Handler) releaseAnswer(p *place, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p.usage.answers -= n
+	for u := p.usage; u != nil; u = u.of {
+		u.answers -= n
+	}
 }
 
 // enlist adds a to the requests that Shutdown waits for. It returns false if the handler is shutting

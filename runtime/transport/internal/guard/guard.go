@@ -118,6 +118,11 @@ func (g *Guard) network(r *http.Request) (n string) {
 	return n
 }
 
+// IsNetwork reports whether an account is that of a network.
+func (g *Guard) IsNetwork(account string) bool {
+	return g.Auth == nil && network.Is(account)
+}
+
 // Account returns the key of the limits for an admitted request: its principal, or the network of a
 // client without a principal, or "".
 func Account(ctx context.Context) string {

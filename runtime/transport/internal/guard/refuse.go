@@ -62,10 +62,14 @@ const MaxBodies = 4
 type Room struct {
 	max  int64
 	used atomic.Int64
+	of   *Room // of which this one is a part, or nil
 }
 
 // NewRoom returns a Room for max bytes.
 func NewRoom(max int) *Room { return &Room{max: int64(max)} }
+
+// Part returns a Room for max of the bytes of r.
+func (r *Room) Part(max int) *Room { return &Room{max: int64(max), of: r} }
 
 // errNoRoom is the error of a shareReader whose Room is full.
 var errNoRoom = errors.New("too many bytes are being received")
@@ -88,7 +92,11 @@ func (s *Share) add(n int) error {
 		return nil
 	}
 	s.used += more
-	if s.Room.used.Add(more) > s.Room.max {
+	full := false
+	for room := s.Room; room != nil; room = room.of {
+		full = room.used.Add(more) > room.max || full
+	}
+	if full {
 		return errNoRoom
 	}
 	return nil
@@ -97,7 +105,9 @@ func (s *Share) add(n int) error {
 // Release subtracts the counted bytes from the Room. Further calls have no effect. s may be nil.
 func (s *Share) Release() {
 	if s != nil && s.used > 0 {
-		s.Room.used.Add(-s.used)
+		for room := s.Room; room != nil; room = room.of {
+			room.used.Add(-s.used)
+		}
 		s.used = 0
 	}
 }
