@@ -112,7 +112,9 @@ func (run *Run) tryEntries(ctx context.Context, batch []*addition) error {
 		if len(entries) == answers {
 			return errJournalGrown
 		}
-		if r.Durable, r.Reruns = r.Durable.with(entries), 0; r.undo() != UndoNone {
+		r.Durable = r.Durable.with(entries)
+		r.grown()
+		if r.undo() != UndoNone {
 			return nil // there are no more of these entries than undos
 		}
 		return run.m.checkJournal(r)

@@ -510,7 +510,7 @@ func (r *Record) setAnswer(number uint64, result, failure json.RawMessage) bool 
 	}
 	if q.Key != "" {
 		q.Params = nil // later runs need only the answer
-		r.Reruns = 0   // the journal has grown
+		r.grown()
 	}
 	r.leaveInputRequired()
 	r.unpark()

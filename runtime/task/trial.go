@@ -86,6 +86,10 @@ func (m *Manager) countDeath(r *Record, member string) {
 	}
 }
 
+// grown notes that the journal has grown: the count of deaths starts again. A member that counted
+// before must not lift the count of a later death.
+func (r *Record) grown() { r.Reruns, r.Lost = 0, nil }
+
 // acquit removes the members with the given IDs from those that have died while the work of a task
 // ran.
 func (m *Manager) acquit(r *Record, own func(member string) bool) {

@@ -300,6 +300,33 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 	}
 }
 
+// A member that joins again takes back its own loss, and not the death of another one that counts
+// since the journal has grown.
+func TestLateMemberDoesNotHideLaterDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a, front := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		id := a.create(t, nil)
+		a.store.Cut()
+		b := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if err := run.Record(ctx, task.Entry{Key: "step", Occurrence: 1}); err != nil {
+				return nil, err
+			}
+			return untilDone(ctx, run)
+		})
+		time.Sleep(2 * task.DefaultLease)
+		b.store.Cut()
+		t.Cleanup(b.store.Heal)
+		c := join(t, f, task.Config{}, untilDone)
+		time.Sleep(2 * task.DefaultLease)
+		a.store.Heal()
+		time.Sleep(2 * task.DefaultLease)
+		if r := front.record(t, id); b.runs.Load() != 1 || c.runs.Load() != 1 || r.Reruns != 1 || len(r.Lost) != 1 {
+			t.Errorf("%d and %d runs, %d deaths, lost %v", b.runs.Load(), c.runs.Load(), r.Reruns, r.Lost)
+		}
+	})
+}
+
 // A trial lets no other work begin until it ends: by its time, by the end of the work, or by
 // progress.
 func TestTrialsRunAlone(t *testing.T) {

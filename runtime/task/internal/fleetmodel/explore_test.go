@@ -114,7 +114,7 @@ func (m *model) explore() (found exploration) {
 func (m *model) unfinished(s *state) string {
 	left := false
 	for i := range m.processes {
-		left = left || s.processes[i].up && m.serves(i) && !(m.refuses && i == m.processes-1)
+		left = left || s.processes[i].up && m.serves(i) && !s.processes[i].lacks
 	}
 	if !left || !s.acked {
 		return ""

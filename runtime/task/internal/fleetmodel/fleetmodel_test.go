@@ -24,8 +24,16 @@ func TestProtocol(t *testing.T) {
 			model{processes: 2, work: []operation{ask}, faults: 2}, false},
 		{"a front end, a worker, a step and two faults",
 			model{processes: 2, frontEnds: 1, work: []operation{step}, faults: 2}, false},
+		{"a member that refuses the task in silence, another one, a step and two faults",
+			model{processes: 2, lacking: 2, silent: true, work: []operation{step}, faults: 2}, false},
 		{"a member that refuses the task, another one, a step and two faults",
-			model{processes: 2, refuses: true, work: []operation{step}, faults: 2}, false},
+			model{processes: 2, lacking: 2, work: []operation{step}, faults: 2}, false},
+		{"a front end, a worker that is upgraded, a step and two faults",
+			model{processes: 2, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 2}, false},
+		{"a front end, two workers of which one is upgraded, a step and a fault",
+			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 1}, false},
+		{"two members, trials, a step and two faults",
+			model{processes: 2, trials: true, work: []operation{step}, faults: 2}, false},
 		{"three members, an input request and a fault",
 			model{processes: 3, work: []operation{ask}, faults: 1}, false},
 		{"a front end, two workers, an input request and a fault",
@@ -33,6 +41,14 @@ func TestProtocol(t *testing.T) {
 
 		{"two members, two steps, an input request, a cancellation and two faults",
 			model{processes: 2, work: []operation{step, ask, step}, faults: 2, cancels: 1}, true},
+		{"a front end, two workers of which one is upgraded, a step and two faults",
+			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 2}, true},
+		{"two members, trials, a step and three faults",
+			model{processes: 2, trials: true, work: []operation{step}, faults: 3}, true},
+		{"two members, trials, an input request and three faults",
+			model{processes: 2, trials: true, work: []operation{ask}, faults: 3}, true},
+		{"three members, trials, a step and two faults",
+			model{processes: 3, trials: true, work: []operation{step}, faults: 2}, true},
 		{"two members, a sleep, a step, a cancellation and two faults",
 			model{processes: 2, work: []operation{sleep, step}, faults: 2, cancels: 1}, true},
 		{"two members, a step and three faults",
@@ -66,7 +82,10 @@ func TestEveryGuardIsNecessary(t *testing.T) {
 		oneStep  = model{processes: 2, work: []operation{step}, faults: 2}
 		oneInput = model{processes: 2, work: []operation{ask}, faults: 2}
 		frontEnd = model{processes: 2, frontEnds: 1, work: []operation{step}, faults: 1}
-		refusal  = model{processes: 2, refuses: true, work: []operation{step}, faults: 1}
+		silent   = model{processes: 2, lacking: 2, silent: true, work: []operation{step}, faults: 1}
+		upgraded = model{processes: 2, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}}
+		orphaned = model{processes: 2, lacking: 2, upgrades: true, work: []operation{step}, faults: 1}
+		poison   = model{processes: 2, trials: true, work: []operation{step}, faults: 2}
 	)
 	tests := []struct {
 		guard  guard
@@ -89,7 +108,7 @@ func TestEveryGuardIsNecessary(t *testing.T) {
 		{takenRetried, "retry after a lost takeover", frontEnd, "a task never ends"},
 		{existsRetried, "retry while earlier work returns", frontEnd, "a task never ends"},
 		{ownTaken, "takeover of own tasks without a run", frontEnd, "a task never ends"},
-		{othersTaken, "takeover by a member that is not designated", refusal, "a task never ends"},
+		{othersTaken, "takeover by a member that is not designated", silent, "a task never ends"},
 		{scanOnJoin, "scan after Join", frontEnd, "a task never ends"},
 		{followFirst, "Follow before a takeover", plain, "a requestor never learns that the task has ended"},
 		{watchFirst, "Follow before the read of a watch", plain, "a requestor never learns that the task has ended"},
@@ -104,6 +123,18 @@ func TestEveryGuardIsNecessary(t *testing.T) {
 		{restingCheck, "only resting work is woken", plain, "parked work is woken twice for one cause"},
 		{openCheck, "only open input requests are answered", plain, "an input request is answered twice"},
 		{recordLooksUp, "Record looks into the journal after a failed write", plain, "a recorded step is executed again"},
+		{deathCounted, "count of deaths", poison, "work that has ended a process runs again without a trial"},
+		{trialMarked, "mark of a trial", poison, "work runs again that has ended two processes"},
+		{trialUnmarked, "end of a trial", poison, "a task fails although it has not ended two processes"},
+		{trialOnly, "verdict of a trial only", poison, "a task fails although it has not ended two processes"},
+		{suspendMarked, "mark of work that has ended with its Manager", poison, "a task fails although it has not ended two processes"},
+		{acquitInspects, "correction of the record after Changed", poison, "a task never ends"},
+		{acquitDoubts, "correction of the record after the work has returned", poison, "a task never ends"},
+		{acquitLifts, "end of the verdict", poison, "a task fails although it has not ended two processes"},
+		{verdictWaits, "wait for members that may live", poison, "a task fails although it has not ended two processes"},
+		{refusalAnnounced, "announcement of a refusal", upgraded, "a task is offered again to a member that has refused it"},
+		{refusalForgotten, "announcement of further tools", upgraded, "a task never ends"},
+		{toolsScan, "scan after further tools", orphaned, "a task never ends"},
 	}
 	for i, test := range tests {
 		if test.guard != 1<<i {

@@ -18,7 +18,10 @@ type model struct {
 	work      []operation
 	faults    uint8
 	cancels   uint8
-	refuses   bool  // Config.Recover of the last process returns nil
+	lacking   uint8 // set of the processes whose Config.Recover returns nil at first
+	upgrades  bool  // these are upgraded sooner or later
+	silent    bool  // they do not announce that they refuse the task, like earlier versions of package task
+	trials    bool  // Config.MaxReruns is 1; otherwise, there are no trials
 	without   guard // guards that are removed
 }
 
@@ -60,7 +63,21 @@ const (
 	restingCheck      // unpark starts work only if it rests
 	openCheck         // setAnswer answers only an open input request
 	recordLooksUp     // Record looks into the journal after a failed write before it writes again
-	lastGuard         = recordLooksUp
+
+	// Trials and refusals.
+	deathCounted     // recoverTask counts the death of the holder
+	trialMarked      // beginning marks a trial
+	trialUnmarked    // awaitTrial removes the mark
+	trialOnly        // countDeath dooms a task in a trial only
+	suspendMarked    // suspend marks work that has ended with its Manager
+	acquitInspects   // inspect corrects the record of a task that was taken from this member
+	acquitDoubts     // ownOrphans does
+	acquitLifts      // acquit lifts the verdict
+	verdictWaits     // awaitVerdict waits for the members that may live
+	refusalAnnounced // refuse announces what the member lacks
+	refusalForgotten // ToolsChanged announces that the member lacks nothing any longer
+	toolsScan        // ToolsChanged looks for tasks
+	lastGuard        = toolsScan
 )
 
 // action is what happens between two states.
@@ -98,6 +115,8 @@ const (
 	restarts                // a new process with a Manager
 	watches                 // Manager.Watch
 	follows                 // a mutation follows too late
+	upgrades                // ToolsChanged
+	judges                  // awaitVerdict
 	doubles                 // Changed is called without a change
 	scansAgain              // Departed is called although nothing has changed
 )
@@ -139,6 +158,8 @@ var eventNames = [...]string{
 	restarts:   "is started again and joins",
 	watches:    "a requestor watches the task (Watch.add)",
 	follows:    "follows the task",
+	upgrades:   "is upgraded (ToolsChanged)",
+	judges:     "the verdict is found (awaitVerdict)",
 	doubles:    "Changed is called without a change",
 	scansAgain: "Departed is called without a departure",
 }
@@ -167,7 +188,7 @@ func (a action) progress() bool {
 	case losesOffer, losesLease, crashes, closes, restarts, doubles, scansAgain, parks, vanishes:
 		return false
 	case writes:
-		return a.kind != cancelWrite
+		return a.kind != cancelWrite && a.kind != untrialWrite
 	}
 	return true
 }
@@ -207,7 +228,8 @@ func (m *model) start() state {
 	s := state{faults: m.faults, cancels: m.cancels}
 	for i := range m.processes {
 		p := &s.processes[i]
-		p.up, p.id = true, id(i, 0)
+		p.up, p.id, p.first = true, id(i, 0), id(i, 0)
+		p.lacks = m.lacking>>i&1 != 0
 		s.alive |= 1 << p.id
 	}
 	for i := range m.processes {
@@ -216,10 +238,11 @@ func (m *model) start() state {
 	return s
 }
 
-// designated returns the member that should take the task over, according to members.
-func (m *model) designated(members uint16) uint8 {
+// designated returns the member that should take the task over, according to a list of
+// members.
+func (m *model) designated(members uint16, missing uint8) uint8 {
 	for member := uint8(1); member < 16; member++ {
-		if inSet(members, member) && m.serves(processOf(member)) {
+		if inSet(members, member) && m.serves(processOf(member)) && missing>>processOf(member)&1 == 0 {
 			return member
 		}
 	}
@@ -254,7 +277,12 @@ func (m *model) next(from *state, out []successor) []successor {
 		}
 	}
 	for i := range x.out {
-		x.settle(&x.out[i].state)
+		t := &x.out[i]
+		x.noteLost(&t.state)
+		x.settle(&t.state)
+		if t.history.again && t.broken == "" {
+			t.broken = "a task is offered again to a member that has refused it"
+		}
 	}
 	return x.out
 }
@@ -268,7 +296,7 @@ func (x *stepper) settle(s *state) {
 			continue
 		}
 		before := *p
-		if p.changed {
+		if p.changed && !x.acquits(s, i) {
 			p.changed = false
 			if broken := x.inspect(s, i, &s.rec); broken != "" || p.differs(&before) {
 				*p = before
@@ -282,11 +310,11 @@ func (x *stepper) settle(s *state) {
 		idle := *s
 		idle.processes[i].scan, idle.processes[i].retry = false, false
 		useful := false
-		for _, members := range []uint16{before.members, s.alive} {
+		for _, how := range x.listsAt(s, p) {
 			t := idle
-			t.processes[i].members = members
+			x.readMembers(&t, i, how)
 			x.adoptOrphans(&t, i, false, &t.rec)
-			t.processes[i].members = before.members
+			t.processes[i].members, t.processes[i].missing = before.members, before.missing
 			useful = useful || t != idle
 		}
 		if !useful {
@@ -339,8 +367,10 @@ func (x *stepper) down(i int) {
 	}
 	if p.id != 0 && p.id+maxProcesses < 16 {
 		t := x.add(restarts, i, noWrite, happens)
+		t.missing &^= 1 << i
+		t.history.refused &^= 1 << i
 		x.join(&t.state, i)
-		t.processes[i].up = true
+		t.processes[i].up, t.processes[i].first = true, t.processes[i].id
 	}
 }
 
@@ -349,7 +379,7 @@ func (x *stepper) join(t *state, i int) {
 	p := &t.processes[i]
 	p.id += maxProcesses
 	t.alive |= 1 << p.id
-	p.members = t.alive
+	p.members, p.missing = t.alive, t.missing
 	p.scan = !x.removed(scanOnJoin)
 }
 
@@ -373,7 +403,7 @@ func (x *stepper) membership(i int) {
 	if !inSet(s.alive, p.id) && !p.closing && p.id+maxProcesses < 16 {
 		t := x.add(rejoins, i, noWrite, happens)
 		q := &t.processes[i]
-		x.fence(q)
+		x.fence(&t.state, q)
 		x.join(&t.state, i)
 		if x.removed(refollowed) {
 			q.deaf = true
@@ -389,7 +419,8 @@ func (x *stepper) membership(i int) {
 		}
 		t := x.add(crashes, i, noWrite, happens)
 		t.faults--
-		t.processes[i] = process{id: p.id}
+		t.processes[i] = process{id: p.id, lacks: p.lacks}
+		x.countKill(&t.state, i)
 		if t.lost.happened && t.lost.process == uint8(i) {
 			t.lost = lostWrite{}
 		}
@@ -424,12 +455,15 @@ func (x *stepper) membership(i int) {
 	if p.closing {
 		if p.run.phase == none && p.paused.kind == noWrite {
 			t := x.add(leaves, i, noWrite, happens)
-			t.processes[i] = process{id: p.id}
+			t.processes[i] = process{id: p.id, lacks: p.lacks}
 			if inSet(t.alive, p.id) {
 				x.depart(&t.state, p.id)
 			}
 		}
 		return
+	}
+	if p.lacks && x.upgrades {
+		x.upgrade(&x.add(upgrades, i, noWrite, happens).state, i)
 	}
 	if p.deaf && !x.removed(refollowed) {
 		x.add(follows, i, noWrite, happens).processes[i].deaf = false
@@ -462,17 +496,15 @@ func (x *stepper) membership(i int) {
 		if p.scan {
 			t := x.add(scans, i, noWrite, how)
 			q := &t.processes[i]
-			if q.scan, q.retry = false, false; how == happens {
-				q.members = s.alive
-			}
+			q.scan, q.retry = false, false
+			x.readMembers(&t.state, i, how)
 			x.adoptOrphans(&t.state, i, false, &s.rec)
 		}
 		if p.retry {
 			t := x.add(retries, i, noWrite, how)
 			q := &t.processes[i]
-			if q.retry = false; how == happens {
-				q.members = s.alive
-			}
+			q.retry = false
+			x.readMembers(&t.state, i, how)
 			x.adoptOrphans(&t.state, i, !x.removed(othersTaken), &s.rec)
 		}
 	}
@@ -486,21 +518,32 @@ func (x *stepper) membership(i int) {
 }
 
 // lists returns what Members may return: the current list, and the latest one that was used before.
-func (x *stepper) lists(p *process) []fate {
-	if p.members == x.from.alive {
+func (x *stepper) lists(p *process) []fate { return x.listsAt(x.from, p) }
+
+// listsAt is lists in a state.
+func (x *stepper) listsAt(s *state, p *process) []fate {
+	if p.members == s.alive && p.missing == s.missing {
 		return currentList
 	}
 	return bothLists
 }
 
+// readMembers makes a process call Members.
+func (x *stepper) readMembers(t *state, i int, how fate) {
+	if how == happens {
+		t.processes[i].members, t.processes[i].missing = t.alive, t.missing
+	}
+}
+
 var currentList, bothLists = []fate{happens}, []fate{happens, hasOldList}
 
 // fence stands for Manager.fence: it ends a run.
-func (x *stepper) fence(p *process) {
+func (x *stepper) fence(t *state, p *process) {
 	switch p.run.phase {
 	case none:
 	case resting:
 		p.run = run{}
+		x.doubted(t, p)
 	default:
 		p.run.cause = isFenced
 	}
@@ -509,6 +552,12 @@ func (x *stepper) fence(p *process) {
 // inspect stands for fleet.inspect after the record was read.
 func (x *stepper) inspect(t *state, i int, rec *record) (broken string) {
 	p := &t.processes[i]
+	if x.acquits(t, i) && !x.removed(acquitInspects) {
+		x.acquit(t, i)
+		if rec == &x.from.rec { // not an older record
+			rec = &t.rec
+		}
+	}
 	if rec.terminal() && p.watching == following {
 		p.watching = informed
 	}
@@ -523,7 +572,7 @@ func (x *stepper) inspect(t *state, i int, rec *record) (broken string) {
 		r.missed = true
 	case older:
 	case r.fenced(rec):
-		x.fence(p)
+		x.fence(t, p)
 	case rec.terminal():
 		x.endRun(p, isCancelled)
 	case r.phase == resting && !t.rec.parked: // resume reads the record again
@@ -555,7 +604,7 @@ func (x *stepper) wake(p *process) (broken string) {
 	if r.phase == parking {
 		r.cause = noCause // renew comes before the record is read
 	}
-	r.phase = starting
+	r.phase = x.startPhase(p, r)
 	if r.starts++; r.starts > 1 {
 		return "parked work is woken twice for one cause"
 	}
@@ -565,6 +614,17 @@ func (x *stepper) wake(p *process) (broken string) {
 // adoptOrphans stands for fleet.adoptOrphans.
 func (x *stepper) adoptOrphans(t *state, i int, all bool, rec *record) {
 	p := &t.processes[i]
+	own := rec.holder == p.id
+	if p.doubt {
+		own = rec.holder != 0 && p.owns(i, rec.holder)
+		p.doubt = false
+		if x.acquits(t, i) && !x.removed(acquitDoubts) {
+			x.acquit(t, i)
+			if rec == &x.from.rec {
+				rec = &t.rec
+			}
+		}
+	}
 	if p.placing && rec.exists && !rec.terminal() {
 		if rec.holder == 0 {
 			x.place(t, i)
@@ -576,13 +636,16 @@ func (x *stepper) adoptOrphans(t *state, i int, all bool, rec *record) {
 	if !rec.exists || rec.terminal() || !x.serves(i) {
 		return
 	}
-	own := rec.holder == p.id && p.run.phase == none && !x.removed(ownTaken)
+	own = own && p.run.phase == none && !x.removed(ownTaken)
 	gone := own || rec.holder == 0 ||
 		!inSet(p.members, rec.holder) && (x.removed(aliveCheck) || !inSet(t.alive, rec.holder))
 	if !gone {
 		return
 	}
-	if own || all || x.designated(p.members) == p.id {
+	if !own && t.missing>>i&1 != 0 {
+		return
+	}
+	if own || all || x.designated(p.members, p.missing) == p.id {
 		x.adopt(t, i)
 	} else {
 		p.retry = true
@@ -591,9 +654,13 @@ func (x *stepper) adoptOrphans(t *state, i int, all bool, rec *record) {
 
 // place stands for fleet.place.
 func (x *stepper) place(t *state, i int) {
-	member := x.designated(t.processes[i].members)
+	p := &t.processes[i]
+	member := x.designated(p.members, p.missing)
 	if member == 0 {
 		return
+	}
+	if p.members == t.alive && p.missing == t.missing && t.history.refused>>processOf(member)&1 != 0 {
+		t.history.again = true
 	}
 	if to := &t.processes[processOf(member)]; to.up && to.id == member && !to.closing {
 		to.offered = true
@@ -607,10 +674,11 @@ func (x *stepper) adopt(t *state, i int) {
 		p.retry = !x.removed(existsRetried)
 		return
 	}
-	if x.refuses && i == x.processes-1 {
+	if p.lacks {
+		x.refuse(t, i)
 		return
 	}
-	p.run = run{phase: claiming, holder: p.id, epoch: t.rec.epoch + 1}
+	p.run = run{phase: claiming, holder: p.id, epoch: t.rec.epoch + 1, own: x.trials && t.rec.holder != 0 && p.owns(i, t.rec.holder)}
 }
 
 // faulty reports whether a fault may happen. None happens once the task has ended.
@@ -688,11 +756,25 @@ func (x *stepper) run(i int) {
 	w := write{process: uint8(i), holder: r.holder, epoch: r.epoch, op: r.pc}
 	switch r.phase {
 	case claiming:
-		w.kind = adoptWrite
+		w.kind, w.died = adoptWrite, s.rec.holder != 0 && !p.owns(i, s.rec.holder)
 		if x.removed(takeCheck) {
 			w.epoch = s.rec.epoch + 1
 		}
 		x.write(w)
+	case queued:
+		w.kind = trialWrite
+		x.write(w)
+	case judged:
+		switch {
+		case r.cause != noCause:
+			x.add(endsWork, i, noWrite, happens).processes[i].run = run{}
+		case s.rec.mark != isDoomed && !s.rec.terminal() && !r.fenced(&s.rec):
+			q := &x.add(judges, i, noWrite, happens).processes[i]
+			q.run.phase = x.startPhase(q, &q.run)
+		case !x.livingLost(s) || x.removed(verdictWaits):
+			q := &x.add(judges, i, noWrite, happens).processes[i].run
+			q.phase, q.failed = publishes, true
+		}
 	case starting:
 		for _, rec := range x.readable(journalCurrent) {
 			how := happens
@@ -700,6 +782,13 @@ func (x *stepper) run(i int) {
 				how = isStale
 			}
 			t := x.add(startsWork, i, noWrite, how)
+			switch h := &s.history; {
+			case r.fenced(&s.rec):
+			case h.deaths > 1 && h.trial:
+				t.broken = "work runs again that has ended two processes"
+			case h.deaths > 0 && !r.trial:
+				t.broken = "work that has ended a process runs again without a trial"
+			}
 			q := &t.processes[i].run
 			q.phase, q.pc, q.got = running, 0, [maxOps]uint8{}
 			for op, kind := range x.work {
@@ -755,7 +844,15 @@ func (x *stepper) run(i int) {
 		}
 		x.write(w)
 	}
-	if r.cause == noCause || r.phase != starting && r.phase != running && r.phase != waiting {
+	if r.trial && r.cause == noCause && (r.phase == running || r.phase == waiting) {
+		w.kind = untrialWrite
+		t := x.add(writes, i, untrialWrite, happens)
+		t.processes[i].run.trial = false
+		if x.check(s, &w) == accepted && !x.removed(trialUnmarked) {
+			t.broken = x.commit(&t.state, &w)
+		}
+	}
+	if r.cause == noCause || r.phase != starting && r.phase != running && r.phase != waiting && r.phase != queued {
 		return
 	}
 	t := x.add(endsWork, i, noWrite, happens)
@@ -767,6 +864,10 @@ func (x *stepper) run(i int) {
 		q.phase, q.failed = publishes, true
 	default:
 		*q = run{}
+		w.kind = suspendWrite
+		if r.cause == isClosed && x.trials && s.rec.counts() && !x.removed(suspendMarked) && x.check(s, &w) == accepted {
+			t.broken = x.commit(&t.state, &w)
+		}
 	}
 }
 
@@ -916,6 +1017,10 @@ func (x *stepper) check(s *state, w *write) refusal {
 		if r.entries[w.op] != 0 {
 			return refusedUnchanged
 		}
+	case untrialWrite, suspendWrite:
+		if w.kind == untrialWrite && r.mark != inTrial {
+			return refusedUnchanged
+		}
 	case parkWrite:
 		if x.work[w.op] == ask && r.entries[w.op] != 1 || x.work[w.op] == sleep && s.due {
 			return refusedUnchanged
@@ -938,6 +1043,7 @@ func (x *stepper) refused(t *state, w *write, why refusal) (broken string) {
 	r := &p.run
 	switch w.kind {
 	case adoptWrite:
+		p.doubt = p.doubt || r.own
 		*r = run{}
 		if why == refusedTaken {
 			p.retry = p.retry || !x.removed(takenRetried)
@@ -967,6 +1073,8 @@ func (x *stepper) refused(t *state, w *write, why refusal) (broken string) {
 			return x.wake(p)
 		}
 		*r = run{}
+	case trialWrite:
+		r.phase, r.failed = publishes, true
 	case outcomeWrite, withdrawWrite:
 		*r = run{}
 	}
@@ -987,6 +1095,7 @@ func (x *stepper) commit(t *state, w *write) (broken string) {
 		r, byRun = record{exists: true, holder: w.holder, epoch: w.epoch}, false
 	case adoptWrite:
 		r.holder, r.epoch, byRun = w.holder, w.epoch, false
+		x.claimed(&r, before.holder, w.died)
 		if inSet(t.alive, before.holder) && before.holder != w.holder {
 			broken = "a task is taken from a living member"
 		}
@@ -996,13 +1105,26 @@ func (x *stepper) commit(t *state, w *write) (broken string) {
 		} else {
 			r.values[w.op] = w.value
 		}
+		x.grows(t, &r)
+	case trialWrite:
+		r.mark = runs
+		if r.reruns > 0 && !x.removed(trialMarked) {
+			r.mark = inTrial
+		}
+	case untrialWrite:
+		r.mark = runs
+	case suspendWrite:
+		r.mark = suspended
+	case acquitWrite:
+		byRun = false
+		x.acquitted(&r, w.process, t.processes[w.process].first)
 	case askWrite:
 		r.entries[w.op] = 1
 	case withdrawWrite:
 		r.entries[w.op] = 0
 		broken = "an input request of an unfinished task is withdrawn"
 	case parkWrite:
-		r.parked = true
+		r.parked, r.mark = true, runs
 	case unparkWrite:
 		r.parked = false
 	case outcomeWrite:
@@ -1011,6 +1133,9 @@ func (x *stepper) commit(t *state, w *write) (broken string) {
 			r.status = failed
 			if w.value == uint8(isFenced)+1 && t.acked {
 				broken = "a task fails because its member has lost it"
+			}
+			if before.mark == isDoomed && w.value == uint8(noCause)+1 && !(t.history.deaths > 1 && t.history.trial) {
+				broken = "a task fails although it has not ended two processes"
 			}
 		}
 		if got := w.results; w.value == 0 {
@@ -1026,6 +1151,7 @@ func (x *stepper) commit(t *state, w *write) (broken string) {
 			broken = "an input request is answered twice"
 		}
 		r.entries[w.op], r.values[w.op], r.parked, byRun = 2, w.value, false, false
+		x.grows(t, &r)
 	case cancelWrite:
 		r.status, r.parked, byRun = cancelled, false, false
 	}
@@ -1043,6 +1169,9 @@ func (x *stepper) commit(t *state, w *write) (broken string) {
 				broken = "a recorded result is lost"
 			}
 		}
+	}
+	if r.terminal() {
+		r.mark, r.lost, r.twice = runs, 0, 0
 	}
 	t.rec = r
 	for i := range t.processes {
@@ -1090,7 +1219,12 @@ func (x *stepper) done(t *state, w *write) (broken string) {
 		r.holder, r.epoch = w.holder, w.epoch
 		switch {
 		case !w.parked:
-			r.phase, r.starts = starting, 1
+			r.phase, r.starts = x.startPhase(p, r), 1
+			if t.rec.mark == isDoomed && !r.fenced(&t.rec) {
+				r.phase = judged
+			} else if x.trials && t.rec.reruns > 0 {
+				r.phase = queued
+			}
 		case p.closing:
 			*r = run{}
 		default:
@@ -1104,6 +1238,8 @@ func (x *stepper) done(t *state, w *write) (broken string) {
 		x.advance(t, int(w.process))
 	case askWrite:
 		r.phase = waiting
+	case trialWrite:
+		r.phase, r.trial = starting, t.rec.reruns > 0
 	case withdrawWrite:
 		*r = run{}
 	case parkWrite:
@@ -1180,7 +1316,7 @@ func (x *stepper) failed(t *state, w *write) {
 		*r = run{}
 	case adoptWrite:
 		*r = run{}
-		p.retry = true
+		p.retry, p.doubt = true, x.trials
 	case stepWrite:
 		r.unsure = true
 	}

@@ -4,7 +4,9 @@
 // The model has the record in the store, two or three processes, the changes and departures that
 // have not been reported to them yet, and a number of faults: a process that pauses between a read
 // and its write, that loses its lease, crashes or closes; a write whose acknowledgement is lost; a
-// report that is doubled; an offer that is lost. Each action names the function of package task
+// report that is doubled; an offer that is lost. Processes may lack the tool of the task until they
+// are upgraded. Work may end processes: those that crash count as dead of the work that runs there,
+// and it has trials. Each action names the function of package task
 // that it stands for.
 package fleetmodel
 
@@ -29,6 +31,16 @@ type state struct {
 	faults    uint8  // number of faults that may still happen
 	processes [maxProcesses]process
 	lost      lostWrite
+	missing   uint8 // set of the processes that have announced that they lack the tool
+	history   history
+}
+
+// history is what rules are about, and no process knows.
+type history struct {
+	deaths  uint8 // number of processes that have died of the work since its journal has grown
+	trial   bool  // the last of them has died during a trial
+	refused uint8 // set of the processes that have refused the task since their tools have changed
+	again   bool  // one of them was offered the task after it has announced that
 }
 
 // record is the part of a task.Record that the protocol depends on.
@@ -41,7 +53,21 @@ type record struct {
 	values  [maxOps]uint8 // first recorded result of each operation
 	parked  bool
 	outcome [maxOps]uint8 // results that the outcome was computed from
+	mark    mark          // Record.Phase
+	reruns  uint8         // Record.Reruns
+	lost    uint16        // Record.Lost, a set of ids
+	twice   uint16        // those that it has twice
 }
+
+// mark is what the record says about the work, apart from being parked.
+type mark uint8
+
+const (
+	runs mark = iota
+	suspended
+	inTrial
+	isDoomed
+)
 
 type status uint8
 
@@ -58,7 +84,11 @@ func (r *record) terminal() bool { return r.status != working }
 type process struct {
 	up       bool
 	id       uint8  // of its latest membership
+	first    uint8  // of its first one: the process knows that all since then are its own
 	members  uint16 // Membership.Members, which may be out of date
+	missing  uint8  // which of them lack the tool according to that list
+	lacks    bool   // Config.Recover returns nil
+	doubt    bool   // fleet.doubts has the task
 	scan     bool   // fleet.scans: Departed was called, or the process has joined
 	retry    bool   // the retry timer of fleet.run is set
 	changed  bool   // Follower.Changed was called, and no inspection has begun
@@ -93,6 +123,8 @@ type run struct {
 	missed bool          // run.missed
 	unsure bool          // it is not known whether the latest entry was recorded
 	starts uint8         // number of times that the work was started since it was parked
+	trial  bool          // the run is a trial
+	own    bool          // the claim replaces one of this process
 }
 
 type phase uint8
@@ -100,6 +132,8 @@ type phase uint8
 const (
 	none      phase = iota
 	claiming        // registered, but the record does not have the claim yet
+	queued          // waits for its trial
+	judged          // awaitVerdict
 	starting        // the work is about to read its journal
 	running         // the work is at operation pc
 	waiting         // the work waits for an answer or for a time
@@ -130,13 +164,17 @@ const (
 	withdrawWrite
 	parkWrite
 	unparkWrite
+	trialWrite
+	untrialWrite
+	suspendWrite
+	acquitWrite
 	outcomeWrite
 	answerWrite
 	cancelWrite
 	inspection // not a write: an inspection that pauses after it has read the record
 )
 
-var writeNames = [...]string{"nothing", "Create", "take", "Record", "addInputRequest", "withdraw", "park", "resume", "storeOutcome", "answer", "cancel", "inspect"}
+var writeNames = [...]string{"nothing", "Create", "take", "Record", "addInputRequest", "withdraw", "park", "resume", "beginning", "awaitTrial", "suspend", "acquit", "storeOutcome", "answer", "cancel", "inspect"}
 
 // write is a compare-and-set that was read for, but has not happened.
 type write struct {
@@ -151,6 +189,7 @@ type write struct {
 	lost    bool          // the store has returned an error; the process is about to read the record
 	stored  bool          // the write has happened; the process is about to learn it
 	parked  bool          // and the record was parked then
+	died    bool          // the holder that a claim replaces has ended
 	read    record        // the record as it was read; set for inspections and without compare-and-set
 }
 
@@ -174,6 +213,10 @@ func (s *state) String() string {
 		if r.parked {
 			b.WriteString(" parked")
 		}
+		b.WriteString([...]string{"", " suspended", " in trial", " doomed"}[r.mark])
+		if r.reruns > 0 {
+			fmt.Fprintf(&b, " reruns %d", r.reruns)
+		}
 	}
 	for i := range s.processes {
 		p := &s.processes[i]
@@ -188,7 +231,7 @@ func (s *state) String() string {
 			b.WriteString(" (lease ended)")
 		}
 		if p.run.phase != none {
-			fmt.Fprintf(&b, " %s %s/%d", [...]string{"", "claiming", "starting", "running", "waiting", "parking", "resting", "waking", "returned"}[p.run.phase], memberName(p.run.holder), p.run.epoch)
+			fmt.Fprintf(&b, " %s %s/%d", [...]string{"", "claiming", "queued", "judged", "starting", "running", "waiting", "parking", "resting", "waking", "returned"}[p.run.phase], memberName(p.run.holder), p.run.epoch)
 			if p.run.phase == running || p.run.phase == waiting {
 				fmt.Fprintf(&b, " op %d", p.run.pc)
 			}
@@ -200,7 +243,7 @@ func (s *state) String() string {
 		for _, flag := range []struct {
 			set  bool
 			name string
-		}{{p.scan, "scan"}, {p.retry, "retry"}, {p.changed, "changed"}, {p.offered, "offered"}, {p.placing, "placing"}, {p.closing, "closing"},
+		}{{p.lacks, "lacks the tool"}, {p.doubt, "doubt"}, {p.run.trial, "trial"}, {p.scan, "scan"}, {p.retry, "retry"}, {p.changed, "changed"}, {p.offered, "offered"}, {p.placing, "placing"}, {p.closing, "closing"},
 			{p.watching == following, "watched"}, {p.watching == informed, "watched to the end"}} {
 			if flag.set {
 				b.WriteString(" " + flag.name)
