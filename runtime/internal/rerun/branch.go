@@ -365,10 +365,7 @@ func (b *branch) child(segment string) (*branch, error) {
 	if b.selection != nil {
 		return nil, b.selection.admit(b, &Entry{Label: "branch " + segment})
 	}
-	path := segment
-	if b.path != "" {
-		path = b.path + "/" + segment
-	}
+	path := b.childPath(segment)
 	if l.branches[path] != nil {
 		return nil, l.invalid(&BranchError{l.pkg, path})
 	}
@@ -382,6 +379,17 @@ func (b *branch) child(segment string) (*branch, error) {
 	l.branches[path] = c
 	return c, nil
 }
+
+// childPath returns the path of a branch below b.
+func (b *branch) childPath(segment string) string {
+	if b.path == "" {
+		return segment
+	}
+	return b.path + "/" + segment
+}
+
+// groupSegment returns the segment of the i-th branch of a group.
+func groupSegment(group, i int) string { return strconv.Itoa(group) + "." + strconv.Itoa(i+1) }
 
 // Branch calls f with a context for operations of a branch of its own. The name identifies it among
 // the branches that were begun in the branch of ctx.

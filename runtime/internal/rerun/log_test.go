@@ -544,3 +544,37 @@ func TestNamesOfBranches(t *testing.T) {
 		}
 	}
 }
+
+// Whether a branch begins before another operation has ended the round is up to chance. A wait that
+// is refused in the second round has a response from the first one.
+func TestRefusedWaitKeepsItsResponses(t *testing.T) {
+	r := &rounds{t: t}
+	wait := func(l *rerun.Log) (err error) {
+		l.Branch(t.Context(), "b", func(ctx context.Context) error {
+			_, err = rerun.Select(ctx, l, "wait", rerun.OnAnswer(func(ctx context.Context) (string, error) {
+				text, err := l.Ask(ctx, ask(`"one"`))
+				return string(text), err
+			}))
+			return err
+		})
+		return err
+	}
+	request := func(l *rerun.Log) error { _, err := l.Ask(t.Context(), ask(`"two"`)); return err }
+	for i, row := range []struct {
+		handler func(l *rerun.Log) (waited, asked error)
+		waits   bool // for a response
+	}{
+		{func(l *rerun.Log) (error, error) { return wait(l), request(l) }, true},
+		{func(l *rerun.Log) (error, error) { asked := request(l); return wait(l), asked }, true},
+		{func(l *rerun.Log) (error, error) { asked := request(l); return wait(l), asked }, false},
+	} {
+		err := r.round(all, func(l *rerun.Log) {
+			if waited, asked := row.handler(l); required(waited) != row.waits || required(asked) != row.waits {
+				t.Errorf("round %d: got %v and %v", i+1, waited, asked)
+			}
+		})
+		if err != nil {
+			t.Fatalf("round %d: %v", i+1, err)
+		}
+	}
+}

@@ -63,6 +63,7 @@ func (l *Log) waitFor(ctx context.Context, name string, events []event) (won int
 	e := &Entry{ID: ID{Kind: KindWait, Key: name}}
 	found, err := b.begin(ctx, e)
 	if err != nil {
+		l.passOver(b, events)
 		return noEvent, nil, err
 	}
 	defer b.end(e, found)
@@ -97,6 +98,7 @@ func (l *Log) waitFor(ctx context.Context, name string, events []event) (won int
 		value, err = s.first(ctx, waiting, events, timer)
 	}
 	if _, required := err.(*InputRequiredError); required {
+		s.suspend(err)
 		<-s.over // by itself: the input requests stay open
 		b.suspend()
 		if len(s.ready) > 0 {
@@ -123,6 +125,18 @@ func (l *Log) waitFor(ctx context.Context, name string, events []event) (won int
 	return s.won, value, s.results[s.won]
 }
 
+// passOver marks the recorded outcomes of the functions of a wait as used, because the wait does not
+// begin in a suspended run: the run would look as if it did not ask for them.
+func (l *Log) passOver(b *branch, events []event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range events {
+		for recorded, j := l.recordedOf(b.childPath(groupSegment(b.groups+1, i))), 0; j < len(recorded); j++ {
+			recorded[j].used = true
+		}
+	}
+}
+
 // goOn makes a task run again at once if the run is suspended, although an operation of it has just
 // got its outcome: what follows that can begin in the next run only.
 func (l *Log) goOn() {
@@ -130,6 +144,19 @@ func (l *Log) goOn() {
 	defer l.mu.Unlock()
 	if l.suspended && l.task != nil {
 		l.task.WakeAt(time.Now())
+	}
+}
+
+// suspend makes the input requests that have not begun fail with err, which has ended the wait before
+// any of them was sent.
+func (s *selection) suspend(err error) {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	select {
+	case <-s.open:
+	default:
+		s.failed = err
+		close(s.open)
 	}
 }
 
@@ -171,7 +198,7 @@ func (s *selection) start(ctx context.Context, b *branch, events []event) error 
 	b.groups++
 	scopes := make([]*scope, len(events))
 	for _, i := range functions {
-		c, err := b.child(strconv.Itoa(b.groups) + "." + strconv.Itoa(i+1))
+		c, err := b.child(groupSegment(b.groups, i))
 		if err != nil {
 			l.mu.Unlock()
 			return err
@@ -289,6 +316,9 @@ func (s *selection) ask(b *branch, e *Entry) error {
 	<-s.open
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if required, ok := s.failed.(*InputRequiredError); ok {
+		return required
+	}
 	if s.decided && s.won != b.event || s.failed != nil {
 		return s.errLost(e)
 	}

@@ -5,12 +5,12 @@
 // # The parts
 //
 // A program (node) is a handler as data: a small tree of steps, with and without a server.Retry,
-// sleeps, input requests, registered undos, branches of RunAll and of goroutines, blocks with a
-// deadline, loops, fallbacks and compensations in a defer. Some programs let two operations of one
-// branch overlap, which is a mistake. Data can be generated from a seed, run as a handler, made
-// smaller, and printed as text that resembles Go. A program does not look at the errors that it
-// gets, as many handlers do not: it does something else instead, compensates or tries again,
-// whatever the reason is.
+// sleeps, input requests, waits for the first of several events and for signals, registered undos,
+// branches of RunAll and of goroutines, blocks with a deadline, loops, fallbacks and compensations
+// in a defer. Some programs let two operations of one branch overlap, which is a mistake. Data can
+// be generated from a seed, run as a handler, made smaller, and printed as text that resembles Go.
+// A program does not look at the errors that it gets, as many handlers do not: it does something
+// else instead, compensates or tries again, whatever the reason is.
 //
 // A fate is what happens to a call apart from what its program says: whether it is a plain call in
 // a session, a plain call in rounds, a call that becomes a task, or a task at once; whether its
@@ -20,12 +20,13 @@
 // file, or are the members of a fleet. The process after the first one may have a program in which
 // a step is renamed, added or left out, or may lack the tool or its version for some time.
 //
-// A world is everything outside of the processes: the effects of steps and undos, the user who
-// fills forms, and what the store has persisted. Each execution of a step, and each answer of the
-// user, has a token that occurs nowhere else. So the world knows whose outcome a handler gets, and,
-// because it sees each write of the store, at which moment an outcome is recorded. A process that
-// has died has no effects: its store takes no writes, its connection is closed, and the functions
-// of its steps do not begin. Its goroutines may live on, with contexts that end or do not.
+// A world is everything outside of the processes: the effects of steps and undos, the sender of
+// signals, the user who fills forms, and what the store has persisted. Each execution of a step,
+// and each answer of the user, has a token that occurs nowhere else. So the world knows whose
+// outcome a handler gets, and, because it sees each write of the store, at which moment an outcome
+// is recorded. A process that has died has no effects: its store takes no writes, its connection is
+// closed, and the functions of its steps do not begin. Its goroutines may live on, with contexts
+// that end or do not.
 //
 // All of this takes place in a bubble of testing/synctest. The time of a program does not pass
 // really, and no two of its durations are equal. So a seed and a fate give the same history again,
@@ -46,6 +47,8 @@
 //   - An undo begins once the handler has returned and the call has failed, was cancelled or has
 //     expired, after the undos that were registered later have succeeded. It begins again only if
 //     it has failed, or its success could not be recorded. No step begins after it.
+//   - A Select ends with an answer before its time, and no earlier and no later than its time. The
+//     user no longer sees the input requests of the other cases.
 //   - A task whose tool or version a process lacks waits, and its status message is not empty.
 //   - A second operation of a branch fails, and so does the call.
 //   - The handler of a durable task gets an outcome only once it is recorded, gets that of the
@@ -60,8 +63,8 @@
 // have had: which operations must have happened, in which order in each branch, which outcome a
 // step or an input request must have had, what the call returns, and that nothing else has
 // happened, such as a compensation of work that has not failed. It knows which undos must have
-// succeeded. A branch of a call that was cancelled or lost ends with its first operation that has
-// no outcome.
+// succeeded, and that signals of one name have come in their order without a gap. A branch of a
+// call that was cancelled or lost ends with its first operation that has no outcome.
 //
 // # What the proof does not know
 //

@@ -273,6 +273,11 @@ func (w *world) boot(t *testing.T, slot int) *process {
 	w.processes++
 	p := &process{w: w, t: t, number: w.processes, slot: slot, store: w.store(), ends: make(chan struct{}), next: make(chan *process, 1)}
 	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.booted = append(w.booted, p)
+	}()
 	silent := slog.New(slog.DiscardHandler)
 	if *verbose {
 		silent = slog.New(slog.NewTextHandler(logWriter{w}, nil))
@@ -505,6 +510,7 @@ func (w *world) finish() {
 	for _, old := range w.old {
 		old.s.Close()
 	}
+	w.sending.Wait()
 	w.note("the end")
 }
 
@@ -561,11 +567,14 @@ func (w *world) call(ctx context.Context) {
 	}
 	cancelled := w.withdrawn() && out.rpc
 	invalid := w.changed || w.refused || w.fate.changed > 0 && strings.Contains(out.err, nondeterministic)
-	if w.overlapped && err == nil && !cancelled && !strings.Contains(out.err, overlaps) && !strings.Contains(out.err, undoing) {
+	if w.overlapped && err == nil && !cancelled && !strings.Contains(out.err, overlaps) && (out.err == "" || w.undoing.IsZero()) {
 		w.violate("operations of one branch have overlapped, and the outcome is %+v", out)
 	}
 	w.mu.Unlock()
 	w.awaitUndos(err != nil || cancelled)
+	if err == nil {
+		w.takesNoSignals()
+	}
 	if invalid { // the outcome does not depend on the program alone
 		return
 	}
@@ -845,6 +854,9 @@ func (w *world) created(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.event("the task is created")
+	if w.taskID == "" {
+		w.beginSignals()
+	}
 	w.taskID = id
 }
 

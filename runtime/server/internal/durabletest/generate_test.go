@@ -76,20 +76,29 @@ func (g *generator) blocks(depth int) (body []*node) {
 
 func (g *generator) operation() *node {
 	switch p := g.IntN(100); {
-	case p < 45:
+	case p < 41:
 		return g.step()
-	case p < 60:
+	case p < 54:
 		g.left--
 		n := &node{kind: sleep, takes: g.duration(time.Second)}
 		if g.chance(15) {
 			n.within, n.cancels = g.duration(time.Second), g.chance(20)
 		}
 		return n
-	case p < 92:
+	case p < 80:
 		g.left--
 		n := &node{kind: ask, thinks: g.duration(500 * time.Millisecond), fails: g.chance(15), common: g.chance(25)}
 		if g.chance(30) {
 			n.within, n.cancels = g.duration(500*time.Millisecond), g.chance(20)
+		}
+		return n
+	case p < 88:
+		return g.choose()
+	case p < 93:
+		g.left--
+		n := &node{kind: await, common: g.chance(30), sends: g.sends()}
+		if g.chance(20) {
+			n.within, n.cancels = g.duration(700*time.Millisecond), g.chance(20)
 		}
 		return n
 	case p < 96:
@@ -122,6 +131,33 @@ func (g *generator) step() *node {
 		n.fails, n.unencodable = false, true
 	}
 	return n
+}
+
+func (g *generator) choose() *node {
+	g.left--
+	n := &node{kind: choose}
+	for range 1 + g.IntN(3) {
+		switch p := g.IntN(100); {
+		case p < 50:
+			n.body = append(n.body, &node{kind: ask, thinks: g.duration(700 * time.Millisecond), fails: g.chance(15)})
+		case p < 75:
+			n.body = append(n.body, &node{kind: after, takes: g.duration(700 * time.Millisecond)})
+		default:
+			n.body = append(n.body, &node{kind: signalled, common: g.chance(30), sends: g.sends()})
+		}
+	}
+	if g.chance(20) {
+		n.within, n.cancels = g.duration(700*time.Millisecond), g.chance(20)
+	}
+	return n
+}
+
+// sends returns the times at which a signal is sent.
+func (g *generator) sends() (at []time.Duration) {
+	for range 1 + g.IntN(3) {
+		at = append(at, g.duration(time.Second))
+	}
+	return at
 }
 
 func (g *generator) register() *node {

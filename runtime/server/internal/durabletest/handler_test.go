@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +49,8 @@ const (
 	sleepKind  = 3
 	undoKind   = 5
 	undoneKind = 6
+	waitKind   = 7
+	timerKind  = 8
 )
 
 // identityOf returns the identity of an operation: the branch, the kind, the name and the
@@ -230,6 +233,12 @@ func (r *run) do(ctx context.Context, b *branch, n *node, prefix string) (text s
 	case ask:
 		r.w.starts(r, b, path, n, "", limited)
 		text, err = r.ask(limited, n, path)
+	case choose:
+		text, err = r.choose(limited, b, n, path, prefix)
+	case await:
+		r.w.starts(r, b, path, n, b.identity(waitKind, n.name()), limited)
+		text, err = server.Await[string](limited, r.c, n.name())
+		text = "signal " + text
 	case register:
 		identity := b.identity(undoKind, n.name())
 		r.w.starts(r, b, path, n, identity, limited)
@@ -359,9 +368,16 @@ func (r *run) outcome(b *branch, n *node, path, text string, err error) (string,
 		r.w.saw(r, path, n, givenUp)
 		return "", errors.New(givenUp)
 	}
-	r.w.saw(r, path, n, "error: "+err.Error())
-	return "", err
+	text = "error: " + err.Error()
+	if strings.Contains(text, "no signal can reach") {
+		text = noSignals
+	}
+	r.w.saw(r, path, n, text)
+	return "", errors.New(strings.TrimPrefix(text, "error: "))
 }
+
+// noSignals is the outcome of a wait for a signal in a call that is not a task.
+const noSignals = "no signals"
 
 // Outcomes of operations whose context has ended.
 const (
@@ -441,6 +457,35 @@ func (r *run) step(ctx context.Context, b *branch, n *node, path string) (string
 	})
 	text, _ := result.(string)
 	return text, err
+}
+
+// choose waits for the first of several events.
+func (r *run) choose(ctx context.Context, b *branch, n *node, path, prefix string) (string, error) {
+	r.w.starts(r, b, path, n, b.identity(waitKind, n.name()), ctx)
+	if n.has(func(n *node) bool { return n.kind == ask }) {
+		b.group()
+	}
+	cases, values := make([]server.Case, len(n.body)), make([]func() string, len(n.body))
+	for i, child := range n.body {
+		switch child.kind {
+		case ask:
+			c := server.OnAnswer(func(ctx context.Context) (string, error) {
+				return r.ask(ctx, child, fmt.Sprint(prefix, child.id))
+			})
+			cases[i], values[i] = c, func() string { return c.Value }
+		case after:
+			cases[i], values[i] = server.After(child.takes), func() string { return "time" }
+		case signalled:
+			c := server.OnSignal[string](child.name())
+			cases[i], values[i] = c, func() string { return "signal " + c.Value }
+		}
+	}
+	first, err := server.Select(ctx, r.c, n.name(), cases...)
+	if err != nil {
+		return "", err
+	}
+	i := slices.Index(cases, first)
+	return fmt.Sprintf("first %d: %s", i+1, values[i]()), nil
 }
 
 // undo is the function of a registered undo.

@@ -44,6 +44,10 @@ func goroutines(body ...*node) *node { return &node{kind: beside, body: body} }
 func block(within time.Duration, n *node) *node {
 	return &node{kind: limited, within: within, body: []*node{n}}
 }
+func signals(sends ...time.Duration) *node { return &node{kind: await, sends: sends} }
+func choose3(thinks, takes, sent time.Duration) *node {
+	return &node{kind: choose, body: []*node{asks(thinks), {kind: after, takes: takes}, {kind: signalled, sends: []time.Duration{sent}}, asks(thinks + 50*ms)}}
+}
 func undo(f, u, rest *node) *node   { return &node{kind: compensated, body: []*node{f, u, rest}} }
 func tries(n int, f *node) *node    { return &node{kind: retry, n: n, body: []*node{f}} }
 func repeated(n int, f *node) *node { return &node{kind: loop, n: n, body: []*node{f}} }
@@ -84,6 +88,9 @@ func TestKnownHandlers(t *testing.T) {
 		{"branches of goroutines", do(goroutines(do(steps(3*ms), asks(90*ms)), do(sleeps(200*ms), steps(4*ms)), do(steps(6*ms), sleeps(40*ms))), steps(5*ms))},
 		{"branches with a deadline", do(first(block(150*ms, branches(do(steps(20*ms), asks(400*ms)), do(sleeps(90*ms), deaf(steps(100*ms))))), steps(3*ms)), steps(4*ms))},
 		{"a result that JSON cannot hold", do(first(unencodable(steps(3*ms)), steps(4*ms)), asks(200*ms))},
+		{"the first of several events", do(steps(3*ms), choose3(400*ms, 700*ms, 500*ms), steps(2*ms), choose3(900*ms, 300*ms, 500*ms), choose3(900*ms, 700*ms, 1500*ms), steps(4*ms))},
+		{"the first of several events, with a deadline", do(first(within(150*ms, choose3(400*ms, 700*ms, 600*ms)), steps(3*ms)), asks(90*ms), steps(4*ms))},
+		{"signals that come early and late", do(signals(10*ms, 20*ms, 900*ms), steps(30*ms), common(signals(250*ms)), sleeps(300*ms), common(signals(20*ms)), branches(common(signals()), common(signals(500*ms)), asks(200*ms)))},
 		{"operations that overlap", do(steps(3*ms), asks(90*ms), &node{kind: overlap, body: []*node{steps(20 * ms), sleeps(50 * ms)}})},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -97,6 +104,12 @@ func TestKnownHandlers(t *testing.T) {
 			for at := 1; at < 30; at++ { // the store is slow when the handler runs again
 				f := fate{mode: taskInSession, parks: true, disturbances: []disturbance{{act: delay, at: at, length: 3, reads: true}}}
 				check(f, play(t, p, f))
+			}
+			for at := 1; at < 10; at++ { // the handler learns of a shutdown while it records something
+				for _, what := range []act{shutBefore, shutAfter} {
+					f := fate{mode: taskInSession, disturbances: []disturbance{{act: what, at: at}}}
+					check(f, play(t, p, f))
+				}
 			}
 			for range 50 { // the requestor cancels, and goroutines act at the same moment
 				f := fate{mode: promoted, cancel: 100 * ms}

@@ -40,6 +40,7 @@ func (w *world) check(cut bool) (text string, err error) {
 		}
 	}
 	m.undos(err, cut)
+	w.checkSignals()
 	used := map[string]string{}
 	for path, op := range w.ops {
 		token := tokenPattern.FindString(op.seen)
@@ -169,13 +170,16 @@ func (m *model) do(n *node, prefix string, after int, cut bool) (text string, en
 		m.ask(op)
 	case sleep:
 		m.sleep(op)
+	case choose, await:
+		m.choose(op)
 	case register:
 		if op.seen != "registered" {
 			m.w.violate("%s at %s has the outcome %q", n.name(), path, op.seen)
 		}
 	}
 	switch {
-	case strings.HasPrefix(op.seen, "done "), strings.HasPrefix(op.seen, "answer "), op.seen == "decline", op.seen == "slept", op.seen == "registered":
+	case strings.HasPrefix(op.seen, "done "), strings.HasPrefix(op.seen, "answer "), op.seen == "decline", op.seen == "slept", op.seen == "registered",
+		strings.HasPrefix(op.seen, "first "), strings.HasPrefix(op.seen, "signal "):
 		return op.seen, op.firstSeen, nil
 	case strings.HasPrefix(op.seen, "error: "):
 		return "", op.firstSeen, errors.New(strings.TrimPrefix(op.seen, "error: "))

@@ -22,6 +22,10 @@ const (
 	register    kind = "register"    // a server.Compensate
 	beside      kind = "beside"      // the last child, and the others in goroutines of the handler with a server.Branch each
 	limited     kind = "limited"     // the child with a context that ends
+	choose      kind = "choose"      // a server.Select of its children: input requests, times and signals
+	after       kind = "after"       // a time, as a case
+	signalled   kind = "signalled"   // a signal, as a case
+	await       kind = "await"       // a server.Await
 	overlap     kind = "overlap"     // the first child, and the second one while it runs, in one branch
 	fail        kind = "fail"        // returns an error
 	panics      kind = "panics"      // panics
@@ -35,8 +39,8 @@ type node struct {
 	body []*node
 	n    int // number of tries or iterations
 
-	// takes is how long the function of a step takes in its first execution, or how long a sleep
-	// is. Further executions of a step take a millisecond, and succeed unless failures says
+	// takes is how long the function of a step takes in its first execution, or how long a sleep or
+	// a time is. Further executions of a step take a millisecond, and succeed unless failures says
 	// something else: they show that the outcome of the first one was lost.
 	takes time.Duration
 	// within is the timeout of the context of a step, a sleep, an input request or a block; 0 for
@@ -60,12 +64,16 @@ type node struct {
 	failures int
 	// final makes the last of these failures one that is not tried again.
 	final bool
+	// sends are the times after the creation of the task at which a signal is sent.
+	sends []time.Duration
+	// chooser is the number of the choose that an input request is a case of; 0 for none.
+	chooser int
 	// unencodable makes the function of a step return a value that JSON cannot hold.
 	unencodable bool
 	// deaf makes the function of a step ignore its context.
 	deaf bool
-	// common gives a step the name that all such steps have, and an input request the same message
-	// in all iterations.
+	// common gives a step or a signal the name that all such steps or signals have, and an input
+	// request the same message in all iterations.
 	common bool
 	// thinks is how long the user thinks before the answer to an input request.
 	thinks time.Duration
@@ -83,6 +91,9 @@ func (n *node) number() *node {
 		n.abandoned = abandoned || n.within > 0 && n.cancels
 		for _, child := range n.body {
 			visit(child, n.timeout, n.abandoned)
+			if child.chooser = 0; n.kind == choose {
+				child.chooser = n.id
+			}
 		}
 	}
 	visit(n, false, false)
@@ -136,8 +147,11 @@ func (n *node) steps(c change) (ids []int) {
 	return ids
 }
 
+// takesSignal reports whether the statement waits for a signal, which has its name.
+func (n *node) takesSignal() bool { return n.kind == await || n.kind == signalled }
+
 func (n *node) name() string {
-	if n.common && n.kind == step {
+	if n.common && (n.kind == step || n.takesSignal()) {
 		return "common"
 	}
 	return fmt.Sprintf("%s %d", n.kind, n.id)
@@ -206,6 +220,18 @@ func (n *node) print(b *strings.Builder, depth int) {
 			does = ", and declines"
 		}
 		line("%sElicit(%q) // the user thinks for %v%s", limit, n.name(), n.thinks, does)
+	case choose:
+		line("%sSelect(%q,", limit, n.name())
+		for _, child := range n.body {
+			block(child)
+		}
+		line(")")
+	case after:
+		line("After(%v)", n.takes)
+	case signalled:
+		line("OnSignal(%q) // sent after %v", n.name(), n.sends)
+	case await:
+		line("%sAwait(%q) // sent after %v", limit, n.name(), n.sends)
 	case register:
 		line("Compensate(%q) // takes %v, fails %d times", n.name(), n.takes, n.failures)
 	case beside:
@@ -269,9 +295,11 @@ func (n *node) smaller() (out []*node) {
 	visit = func(at *node, replace func(*node) *node) {
 		add := func(with *node) { out = append(out, replace(with).clone().number()) }
 		for _, child := range at.body {
-			add(child)
+			if at.kind != choose || child.kind == ask {
+				add(child)
+			}
 		}
-		if at.kind == seq || at.kind == all || at.kind == beside {
+		if at.kind == seq || at.kind == all || at.kind == beside || at.kind == choose {
 			for i := range at.body {
 				if len(at.body) > 1 {
 					with := *at
@@ -302,6 +330,9 @@ func (n *node) smaller() (out []*node) {
 		}
 		if at.total > 0 {
 			change(func(n *node) { n.total = 0 })
+		}
+		if len(at.sends) > 1 {
+			change(func(n *node) { n.sends = n.sends[:1] })
 		}
 		if at.unencodable {
 			change(func(n *node) { n.unencodable = false })

@@ -48,6 +48,10 @@ type world struct {
 	processes   int
 	taskID      string // "" as long as no task was created
 
+	booted  []*process
+	signals []*signal // in the order in which they were sent
+	sending sync.WaitGroup
+
 	store       func() task.Store // returns the store of a new process
 	schedule    *schedule
 	current     []*process // by slot
@@ -74,6 +78,7 @@ type operation struct {
 	// earliest is the earliest deadline of its context, and deadline that with which the user was
 	// asked; zero if there is none, or it is unknown.
 	earliest, deadline time.Time
+	waits              time.Time // when a choose began to wait
 }
 
 // execution is one call of the function of a step or an undo.
@@ -88,6 +93,16 @@ type execution struct {
 	outcome      string
 	interrupted  bool // the function returned because the execution of the handler ended
 	lost         bool // its round was lost
+}
+
+// signal is a signal that is sent to the task.
+type signal struct {
+	task  string // its id: a creation with an unknown outcome may be repeated
+	name  string
+	token string
+	begun int       // event
+	acked int       // the event at which it was stored; 0 if that is unknown
+	taken time.Time // when the journal got it
 }
 
 // question is an input request as its user sees it.
@@ -225,7 +240,7 @@ func (w *world) identify(identity, key string) {
 // or could be. The caller holds mu.
 func (w *world) attempts(op *operation) (some []*execution) {
 	for _, e := range op.executions {
-		if e.ended > 0 && !e.lost && (w.recorded[e.token] > 0 || !e.interrupted && !e.run.process.gone()) {
+		if e.ended > 0 && !e.lost && (w.recorded[e.token] > 0 || !e.interrupted && !e.run.process.gone() || e.outcome == op.seen) {
 			some = append(some, e)
 		}
 	}
@@ -424,6 +439,12 @@ func (w *world) saw(r *run, path string, n *node, outcome string) {
 			w.violate("%s at %s: the handler gets %q, the outcome of another step", n.name(), path, outcome)
 		}
 	}
+	if n.kind == choose && op.firstSeen == now {
+		w.chosen(op)
+	}
+	if (n.kind == choose || n.kind == await) && r.durable() && !w.persisted[op.identity] && outcome != noSignals {
+		w.violate("%s at %s: the handler gets %q before it is recorded", n.name(), path, outcome)
+	}
 	if outcome == "registered" && r.durable() && !w.persisted[op.identity] {
 		w.violate("%s at %s: the handler goes on before the undo is recorded", n.name(), path)
 	}
@@ -462,10 +483,25 @@ func (w *world) starts(r *run, b *branch, path string, n *node, identity string,
 		if op.earliest.IsZero() || deadline.Before(op.earliest) {
 			op.earliest = deadline
 		}
-		if n.kind == ask && !n.common && w.questions[n.message(path)] == nil {
-			op.deadline = deadline
+		switch n.kind {
+		case ask:
+			if !n.common && w.questions[n.message(path)] == nil {
+				op.deadline = deadline
+			}
+		case choose, await:
+			if !w.persisted[timerOf(identity)] {
+				op.deadline = deadline
+			}
 		}
 	}
+	if !w.persisted[timerOf(identity)] {
+		op.waits = time.Now()
+	}
+}
+
+// timerOf returns the identity in the journal of the timer of a wait.
+func timerOf(identity string) string {
+	return strings.Replace(identity, fmt.Sprint("kind ", waitKind), fmt.Sprint("kind ", timerKind), 1)
 }
 
 // until records that the function of a sleep was called.
@@ -529,7 +565,7 @@ func (w *world) suspend(r *run, path string, n *node) {
 // late returns for how long the deadline of an input request has passed, or 0 if that is unknown.
 // The caller holds mu.
 func (w *world) late(op *operation) time.Duration {
-	if op.deadline.IsZero() || w.questions[op.node.message(op.path)] == nil || w.disturbed {
+	if op.deadline.IsZero() || op.node.kind == ask && w.questions[op.node.message(op.path)] == nil || w.disturbed {
 		return 0
 	}
 	return time.Since(op.deadline)
@@ -574,6 +610,11 @@ func (w *world) write(r *task.Record, f func() error) error {
 	for _, token := range tokens {
 		if w.recorded[token] == 0 {
 			w.recorded[token] = w.event("recorded: %s", token)
+			for _, s := range w.signals {
+				if s.token == token {
+					s.taken = time.Now()
+				}
+			}
 		}
 	}
 	for _, identity := range identities {
@@ -646,10 +687,10 @@ func (w *world) asks(message string) *question {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q := w.questions[message]
+	path := strings.TrimSuffix(message[strings.LastIndex(message, " ")+1:], "?")
 	if q == nil {
 		q = &question{message: message, first: time.Now(), answers: map[string]string{}, at: map[string]time.Time{}}
 		id := 0
-		path := strings.TrimSuffix(message[strings.LastIndex(message, " ")+1:], "?")
 		fmt.Sscan(path[strings.LastIndex(path, "/")+1:], &id)
 		w.program.has(func(n *node) bool {
 			if n.id == id {
@@ -659,9 +700,12 @@ func (w *world) asks(message string) *question {
 		})
 		w.questions[message] = q
 	}
+	if chooser := w.chooser(q.node, path); chooser != nil && chooser.seen != "" && !w.disturbed {
+		w.violate("the user is asked %q, although %s at %s has ended", message, chooser.node.name(), chooser.path)
+	}
 	got, places := map[string]bool{}, 0 // what the handler has got, and the places in the program that ask
 	for _, op := range w.ops {
-		if op.node == q.node {
+		if op.node == q.node || op == w.chooser(q.node, path) {
 			got[tokenPattern.FindString(op.seen)] = true
 			places++
 		}
@@ -687,4 +731,12 @@ func (w *world) answers(q *question) (token string) {
 	q.answers[token], q.at[token] = "answer "+token, time.Now()
 	w.event("the user answers %q with %s", q.message, token)
 	return token
+}
+
+// chooser returns the choose that an input request is a case of, or nil. The caller holds mu.
+func (w *world) chooser(n *node, path string) *operation {
+	if n.chooser == 0 {
+		return nil
+	}
+	return w.ops[fmt.Sprint(path[:strings.LastIndex(path, "/")+1], n.chooser)]
 }
