@@ -36,15 +36,13 @@ type Client struct {
 
 // Connect connects c to a server, like [mcp.Client.Connect]. Close the returned Client after use.
 //
-// Over a [mcp.StreamableClientTransport], the requests of the Client use a copy of its HTTPClient
-// and its OAuthHandler.
+// Over a [mcp.StreamableClientTransport], also inside a [mcp.LoggingTransport], the requests of the
+// Client use a copy of its HTTPClient and its OAuthHandler. The log has only those of Session. Inside
+// another wrapper, a task of revision 2026-07-28 that asks for input fails: the requests of the
+// Client lack the headers of that revision. Wrap the Transport of the HTTPClient instead.
 func Connect(ctx context.Context, c *mcp.Client, t mcp.Transport, o *mcp.ClientSessionOptions) (*Client, error) {
 	shared := newSharing()
-	dial := shared.connTransport
-	if _, ok := t.(*mcp.StreamableClientTransport); ok {
-		dial = shared.httpTransport
-	}
-	own, open := dial(t)
+	own, open := shared.transport(t)
 	s, err := c.Connect(ctx, own, o)
 	if err != nil {
 		return nil, err

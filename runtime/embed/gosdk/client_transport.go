@@ -66,6 +66,31 @@ func createdError(id string) *jsonrpc.Error {
 	}
 }
 
+// transport is connTransport or, for Streamable HTTP, httpTransport.
+func (x *sharing) transport(t mcp.Transport) (mcp.Transport, func(*mcp.ClientSession) (*joined.Conn, error)) {
+	switch t := t.(type) {
+	case *mcp.StreamableClientTransport:
+		return x.httpTransport(t)
+	case *mcp.LoggingTransport:
+		if logsHTTP(t) {
+			own, open := x.transport(t.Transport)
+			return &mcp.LoggingTransport{Transport: own, Writer: t.Writer}, open
+		}
+	}
+	return x.connTransport(t)
+}
+
+// logsHTTP reports whether a transport logs one for Streamable HTTP.
+func logsHTTP(t *mcp.LoggingTransport) bool {
+	switch inner := t.Transport.(type) {
+	case *mcp.StreamableClientTransport:
+		return true
+	case *mcp.LoggingTransport:
+		return logsHTTP(inner)
+	}
+	return false
+}
+
 // connTransport returns a transport that wraps t, and the function that opens the connection of the
 // joined session.
 func (x *sharing) connTransport(t mcp.Transport) (mcp.Transport, func(*mcp.ClientSession) (*joined.Conn, error)) {
@@ -160,8 +185,8 @@ func (c *clientConn) owns(id jsonrpc.ID) bool {
 
 // httpTransport is connTransport for Streamable HTTP. The joined session sends its requests with an
 // HTTP client of its own, in the session of the SDK.
-func (x *sharing) httpTransport(t mcp.Transport) (mcp.Transport, func(*mcp.ClientSession) (*joined.Conn, error)) {
-	own := *t.(*mcp.StreamableClientTransport)
+func (x *sharing) httpTransport(t *mcp.StreamableClientTransport) (mcp.Transport, func(*mcp.ClientSession) (*joined.Conn, error)) {
+	own := *t
 	hc := http.Client{}
 	if own.HTTPClient != nil {
 		hc = *own.HTTPClient

@@ -302,3 +302,31 @@ func TestTicketHeaderOfClientIsDropped(t *testing.T) {
 type roundTripFunc func(r *http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A client whose transport logs its messages is one over HTTP.
+func TestClientOverLoggingTransport(t *testing.T) {
+	eachRevision(t, func(t *testing.T, version string) {
+		s, tasks := attach(t)
+		s.AddTool(&mcp.Tool{Name: "ask", InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			r, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Which colour?", RequestedSchema: json.RawMessage(`{"type":"object"}`)})
+			if err != nil {
+				return nil, err
+			}
+			return textResult(r.Content["colour"].(string)), nil
+		})
+		web := httptest.NewServer(tasks.Handler(nil))
+		defer web.Close()
+		var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: web.URL}
+		for range 2 {
+			over = &mcp.LoggingTransport{Transport: over, Writer: io.Discard}
+		}
+		c, err := gosdk.Connect(t.Context(), newClient(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if got, err := callTask(t, c, "ask"); err != nil || got != "blue" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}

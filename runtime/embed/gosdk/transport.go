@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -77,6 +78,7 @@ type connection struct {
 	calls   map[jsonrpc.ID]chan<- *jsonrpc.Response // requests to the client that have no response
 	serving map[jsonrpc.ID]context.CancelCauseFunc  // requests that the engine serves
 	edits   map[jsonrpc.ID]edit                     // requests whose result is edited
+	creates map[chan struct{}]struct{}              // one for each call that may create a task; closed after its response
 	acks    map[wirerpc.ID]embedding.Outcome        // subscriptions with tasks that the SDK serves
 	client  json.RawMessage                         // params of initialize; nil before
 	origin  *origin                                 // of calls in the session; nil before the handshake
@@ -272,6 +274,9 @@ func (c *connection) serve(ctx context.Context, m *jsonrpc.Request, isModern boo
 		in.Requestor = c
 		in.Client.Initialize = client
 		ctx = context.WithValue(ctx, originKey{}, from)
+		if m.Method == methodCallTool {
+			defer c.creating()()
+		}
 	}
 	var out embedding.Outcome
 	var err error
@@ -313,6 +318,38 @@ func (c *connection) serve(ctx context.Context, m *jsonrpc.Request, isModern boo
 		}
 	}
 	c.Connection.Write(c.ctx, response)
+}
+
+// creating records a call that may create a task. The caller must call the returned function after
+// the response: notifications about the task follow it, because it tells the client the id.
+func (c *connection) creating() (responded func()) {
+	done := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.creates == nil {
+		c.creates = make(map[chan struct{}]struct{})
+	}
+	c.creates[done] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.creates, done)
+		close(done)
+	}
+}
+
+// awaitCreated waits for the responses to the calls that may have created a task until now.
+func (c *connection) awaitCreated(ctx context.Context) {
+	c.mu.Lock()
+	creates := slices.Collect(maps.Keys(c.creates))
+	c.mu.Unlock()
+	for _, responded := range creates {
+		select {
+		case <-responded:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // forward passes a request to the SDK. For a subscription with tasks, the middleware of the server
@@ -517,6 +554,9 @@ func capability(method string) string {
 
 // Notify implements [task.Requestor].
 func (c *connection) Notify(ctx context.Context, method string, params codec.Encoder) error {
+	if method == wire.MethodNotificationsTasksStatus {
+		c.awaitCreated(ctx)
+	}
 	c.mu.Lock()
 	level := c.level
 	c.mu.Unlock()
