@@ -446,6 +446,52 @@ func TestUndosEndWaitOfHandler(t *testing.T) {
 	})
 }
 
+// setClock is a store whose clock is set while it is used.
+type setClock struct {
+	task.Store
+	ahead atomic.Int64
+}
+
+func (s *setClock) Now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+// A sleep that has ended does not begin anew if by the present clock it has not: the clock was set
+// back, or is that of another member of a fleet. So what the handler has done after it is undone.
+func TestSleepThatHasEndedDoesNotBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		ends := 0
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			for n, hours := range []time.Duration{8, 9} {
+				if err := server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(hours * time.Hour) }); err != nil {
+					return "", err
+				}
+				ends++
+				err := c.RunAll(ctx, func(ctx context.Context) error { return x.book(ctx, c, fmt.Sprint("train ", n)) })
+				if err != nil {
+					return "", err
+				}
+			}
+			return "done", nil
+		})
+		d.s.Close()
+		d.cfg.Tasks.ParkAfter = -1
+		clock := &setClock{Store: d.cfg.TaskStore}
+		d.cfg.TaskStore = clock
+		d.start()
+		id := d.call()
+		time.Sleep(9 * time.Hour)
+		clock.ahead.Store(int64(-2 * time.Hour))
+		d.restart()
+		time.Sleep(time.Minute)
+		equal(t, "ends of sleeps before and after a restart", 2, ends)
+		if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		equal(t, "effects", []string{"train 0", "undo train 0"}, x.all())
+	})
+}
+
 // mortal is a store as one process uses it. The process dies at one of its writes, before or after
 // it.
 type mortal struct {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
@@ -357,6 +358,30 @@ func (b *branch) occurrence(id ID) int {
 	}
 	b.last[i].Occurrence++
 	return b.last[i].Occurrence
+}
+
+// passed reports whether earlier runs have recorded something that follows the operation e of b,
+// in b or in a group of branches that b has waited for.
+func (b *branch) passed(e *Entry) bool {
+	l := b.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.legacy {
+		return false
+	}
+	if n := len(b.recorded); n > 0 && b.recorded[n-1].Position > e.Position {
+		return true
+	}
+	below := b.path
+	if below != "" {
+		below += "/"
+	}
+	return slices.ContainsFunc(l.recorded, func(r recorded) bool {
+		rest, ok := strings.CutPrefix(r.Branch, below)
+		group, _, numbered := strings.Cut(rest, ".")
+		n, err := strconv.Atoi(group)
+		return ok && numbered && err == nil && n > b.groups
+	})
 }
 
 // child begins a branch below b. The caller must hold mu.
