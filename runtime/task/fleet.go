@@ -632,7 +632,9 @@ func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
 // the task, because that member may be dead already.
 func (f *fleet) adopt(brief Record) error {
 	err := f.claim(brief, brief.Claim.Member != "" && !f.isOwn(brief.Claim.Member))
-	if err != nil && f.isOwn(brief.Claim.Member) {
+	if err == errUnknownWork && brief.Claim.Member == f.current().Self().ID {
+		f.giveUp(&brief) // no other member looks for the tasks of a living one
+	} else if err != nil && f.isOwn(brief.Claim.Member) {
 		f.doubt(brief.ID, Claim{}) // another member may have found this one dead, which acquit corrects
 	}
 	if _, ended := errors.AsType[*MoveError](err); ended || errors.Is(err, ErrNotFound) || err == errUnknownWork {

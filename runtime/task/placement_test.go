@@ -224,6 +224,38 @@ func TestParkedTaskMovesToItsTool(t *testing.T) {
 	})
 }
 
+// A task that a member holds, but cannot run again because it has lost the tool meanwhile, leaves
+// it, whether another member has the tool already or later.
+func TestInterruptedTaskLeavesMemberWithoutItsTool(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := memory.NewFleet()
+			var first, second toolbox
+			first.set("pack", "1")
+			second.set("pack", "1")
+			a := joinWith(t, f, &first, task.Member{}, time.Minute)
+			id := create(t, a.Manager, task.Request{Restartable: true, Name: "pack", Version: "1", Work: untilDone}).TaskID
+			time.Sleep(time.Second)
+			first.set("pack")
+			b := a
+			if !later {
+				b = joinWith(t, f, &second, task.Member{}, time.Minute)
+			}
+			if err := a.TakeOver(t.Context(), id); err != nil { // the work ends, and is to run again
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if later {
+				b = joinWith(t, f, &second, task.Member{}, time.Minute)
+			}
+			time.Sleep(2 * time.Minute)
+			if r := b.record(t, id); r.Status != mcp.TaskStatusCompleted || r.Reruns != 0 || len(first.refused) != 1 {
+				t.Errorf("later %t: %s, held by %v, refused %d times", later, r.Status, r.Claim, len(first.refused))
+			}
+		})
+	}
+}
+
 // In one process, too, tasks wait for their tool and version, with a reason. They go on when it is
 // added, can be cancelled and listed, and expire.
 func TestTasksOfOneProcessWaitForTheirTool(t *testing.T) {
