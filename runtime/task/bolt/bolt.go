@@ -19,7 +19,9 @@
 // When a transaction fails, because the disk is full or broken, its writes fail and [Store.Health]
 // returns the error. Reads continue. Part of the transaction may have reached the disk, so the
 // store reopens and checks the file before it writes again. The first write a second or more after
-// the failure triggers this check. The store thus recovers by itself once there is free space.
+// the failure triggers this check. The store thus recovers by itself once there is free space. While
+// it reopens the file, another process may open it. If that process has acquired the store for a
+// Manager, all calls fail with [task.ErrLocked] from then on: restart the process.
 //
 // # Locking
 //
@@ -37,6 +39,7 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -77,7 +80,8 @@ type Store struct {
 	once    sync.Once
 	err     error // of closing db; read after once
 
-	fault atomic.Pointer[error] // why the last transaction failed; nil if it succeeded
+	owner atomic.Pointer[[]byte] // token of Acquire; nil without one
+	fault atomic.Pointer[error]  // why the last transaction failed; nil if it succeeded
 
 	maintenance sync.Mutex   // held by Compact and Backup; locked before the others
 	writing     sync.Mutex   // held while a transaction writes; locked before mu
@@ -146,16 +150,43 @@ func newStore(path string) *Store {
 // locked returns the error for a file that is in use.
 func locked(path string) error { return fmt.Errorf("bolt: %s: %w", path, task.ErrLocked) }
 
-// Acquire implements [task.Store]. It opens the file if OpenOrWait could not, and does not wait.
+// Acquire implements [task.Store]. It opens the file if OpenOrWait could not, and does not wait. It
+// stores a random token, by which the store notices that another process has used the file while it
+// was being reopened after a failure. If the token cannot be stored, because the disk is full, the
+// store does not notice that.
 func (s *Store) Acquire() (release func(), err error) {
 	if release, err = s.Local.Acquire(); err != nil {
 		return nil, err
 	}
+	s.owner.Store(nil) // the caller has no tasks yet
 	if err := s.openLater(); err != nil {
 		release()
 		return nil, err
 	}
+	token := make([]byte, 16)
+	rand.Read(token)
+	s.submit(context.Background(), func(b buckets) error {
+		owner, err := b.tasks.Tx().CreateBucketIfNotExists(ownerBucket)
+		if err != nil {
+			return err
+		}
+		return owner.Put(ownerKeyName, token)
+	}, func() { s.owner.Store(&token) })
 	return release, nil
+}
+
+// checkOwner fails if another process has acquired the store since this one has.
+func (s *Store) checkOwner(db *bbolt.DB) error {
+	own := s.owner.Load()
+	if own == nil {
+		return nil
+	}
+	return view(db, func(b buckets) error {
+		if owner := b.tasks.Tx().Bucket(ownerBucket); owner == nil || !bytes.Equal(owner.Get(ownerKeyName), *own) {
+			return fmt.Errorf("bolt: %s: another process has used the file after a failure, restart this one: %w", s.path, task.ErrLocked)
+		}
+		return nil
+	})
 }
 
 // openLater opens the file if it is not open.
@@ -246,6 +277,9 @@ var (
 	payloadsBucket = []byte("payloads") // Seq to the body of a record whose journal has entries
 	entriesBucket  = []byte("entries")  // Seq and number from 0 to an entry of a journal
 	paramsBucket   = []byte("params")   // Seq to the params of a record if they are large
+	ownerBucket    = []byte("owner")    // ownerKeyName to the token of the latest Acquire
+
+	ownerKeyName = []byte("token")
 
 	bucketNames = [][]byte{tasksBucket, idsBucket, ownersBucket, expiryBucket}
 )

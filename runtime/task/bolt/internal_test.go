@@ -207,3 +207,65 @@ func TestChangesDoNotWriteParams(t *testing.T) {
 		t.Errorf("%d params are stored after a sweep, %v", keys(), err)
 	}
 }
+
+// If another process opens the file while it is reopened after a failure, the store does not go on
+// to write to it.
+func TestOtherProcessUsesFileAfterFailure(t *testing.T) {
+	for _, acquires := range []bool{false, true} {
+		t.Run(fmt.Sprint("acquires ", acquires), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "tasks")
+				open := func() *Store {
+					t.Helper()
+					s, err := Open(path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				}
+				s := open()
+				defer s.Close()
+				release, err := s.Acquire()
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := s.Create(t.Context(), task.Record{ID: "a", Status: mcp.TaskStatusWorking})
+				if err != nil {
+					t.Fatal(err)
+				}
+				// A transaction fails.
+				fault := errors.New("disk full")
+				s.fault.Store(&fault)
+				s.db.Close() // as reopen does
+				other := open()
+				if acquires {
+					if _, err := other.Acquire(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				other.Close()
+				for range 3 {
+					_, err = s.Update(t.Context(), r)
+					if acquires != errors.Is(err, task.ErrLocked) || !acquires && err != nil {
+						t.Errorf("update: %v", err)
+					}
+					if _, err := s.Get(t.Context(), "unknown"); acquires != errors.Is(err, task.ErrLocked) {
+						t.Errorf("get: %v", err)
+					}
+					r.Revision++
+					time.Sleep(2 * retryPause)
+				}
+				if err := s.Health(); acquires != errors.Is(err, task.ErrLocked) {
+					t.Errorf("health: %v", err)
+				}
+				if acquires { // another Manager may begin
+					open().Close() // the file is free
+					release()
+					if _, err := s.Acquire(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -141,7 +141,10 @@ func (s *Store) reopen(timeout time.Duration) error {
 	if s.db, err = openDB(s.path, timeout); err != nil {
 		return err
 	}
-	if err := verify(s.db, s.path); err != nil {
+	if err = s.checkOwner(s.db); err == nil {
+		err = verify(s.db, s.path)
+	}
+	if err != nil {
 		s.db.Close()
 		s.db = nil
 		return err
