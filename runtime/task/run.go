@@ -80,12 +80,8 @@ type Run struct {
 	// redelivery ends when an input request needs another waiter. It is nil until a waiter uses it.
 	redelivery *lazyctx.Cancellable
 
-	undo      Undo        // what this execution of the work undoes, and since when; see [Run.Undoing]
-	undoSince time.Time   // guarded by mu, as undo is
-	undoes    atomic.Bool // the record has entries of KindUndo
-
-	tried      int       // what this process is trying to undo; see [Run.UndoTime]
-	triedSince time.Time // guarded by mu, as tried is
+	undoing *undoing    // nil unless this execution of the work undoes; guarded by mu
+	undoes  atomic.Bool // the record has entries of KindUndo
 
 	// wake is when the run rests until, in microseconds since 1970, and wakeIndex is its place in
 	// the Manager's wakes; -1 if it has none. These fields are guarded by the Manager's mu.

@@ -94,12 +94,24 @@ func (m *Manager) expireUndo(r *Record) bool {
 	return false
 }
 
+// undoing is what a run that undoes knows. Most runs never do, so that it is not part of Run.
+type undoing struct {
+	why   Undo
+	since time.Time
+
+	tried      int       // what this process is trying to undo; see [Run.UndoTime]
+	triedSince time.Time // zero until the first call of UndoTime
+}
+
 // Undoing reports why the work runs: [UndoNone] to do what it is for, and otherwise to undo what
 // earlier runs have registered, since the time since. It is set once [Run.Journal] has returned.
 func (run *Run) Undoing() (why Undo, since time.Time) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	return run.undo, run.undoSince
+	if run.undoing == nil {
+		return UndoNone, time.Time{}
+	}
+	return run.undoing.why, run.undoing.since
 }
 
 // Undoes reports whether the work has registered that it must undo something.
@@ -142,24 +154,33 @@ func (m *Manager) beginUndo(r *Record, failure Outcome) error {
 
 // UndoTime returns for how long this process has been trying to undo what has the given number,
 // parked or not. The time begins with the first call for the number, and no clock that is set
-// changes it. It begins again in the next process: no attempt is made while there is none.
+// changes it. It begins again in the next process: no attempt is made while there is none. It is 0
+// if the work does not undo.
 func (run *Run) UndoTime(number int) time.Duration {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	if run.tried != number || run.triedSince.IsZero() {
-		run.tried, run.triedSince = number, time.Now()
+	u := run.undoing
+	if u == nil {
+		return 0
 	}
-	return time.Since(run.triedSince)
+	if u.tried != number || u.triedSince.IsZero() {
+		u.tried, u.triedSince = number, time.Now()
+	}
+	return time.Since(u.triedSince)
 }
 
 // setUndo sets what this execution of the work knows of the record.
 func (run *Run) setUndo(r *Record) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	run.undo, run.undoSince = r.undo(), time.Time{}
-	if run.undo != UndoNone {
-		run.undoSince = r.Durable.UndoSince
+	if r.undo() == UndoNone {
+		run.undoing = nil
+		return
 	}
+	if run.undoing == nil {
+		run.undoing = new(undoing)
+	}
+	run.undoing.why, run.undoing.since = r.undo(), r.Durable.UndoSince
 }
 
 // noteUndos makes undoExpired look whether the task has expired, once its work must undo something.
