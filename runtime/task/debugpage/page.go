@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
@@ -498,6 +499,51 @@ var functions = template.FuncMap{
 	"span":    span,
 	"link":    linkTo,
 	"refresh": func() int { return refresh },
+
+	"describe": describe,
+	"cause":    cause,
+}
+
+// describe says what an entry of a journal is.
+func describe(e task.Entry) string {
+	switch rerun.Kind(e.Kind) {
+	case rerun.KindInput:
+		return "an answer"
+	case rerun.KindSleep:
+		return "a sleep"
+	case rerun.KindGivenUp:
+		return "a sleep was given up"
+	case rerun.KindUndo:
+		return "an undo was registered"
+	case rerun.KindUndone:
+		if e.Failed {
+			return "an undo has failed"
+		}
+		return "an undo is done"
+	case rerun.KindWait:
+		return "the first of several events"
+	case rerun.KindTimer:
+		return "a timer"
+	case rerun.Kind(task.KindFailure):
+		return "the failure that the undos follow"
+	}
+	if e.Failed {
+		return "a failure"
+	}
+	return "a result"
+}
+
+// cause says why work undoes what it has done.
+func cause(u task.Undo) string {
+	switch u {
+	case task.UndoFailed:
+		return "it has failed"
+	case task.UndoCancelled:
+		return "the task was cancelled"
+	case task.UndoExpired:
+		return "the task has expired"
+	}
+	return "of an unknown reason"
 }
 
 // span formats a duration with at most two units.

@@ -50,7 +50,7 @@ func fill(t *testing.T, text string) (task.Store, *debugpage.History) {
 		Params: []byte(text), Name: text, Runner: text, Job: text, Result: []byte(text), Error: []byte(text),
 		InputRequests: []task.InputRequest{{Method: text, Params: []byte(text)}, {Method: text, Error: []byte(text)}},
 		Claim:         task.Claim{Member: text, Epoch: 1}, Restartable: true, Reruns: 1,
-		Durable: &task.Durable{Parked: true, Wake: now, Recorded: 1, Entries: []task.Entry{{Key: text, Occurrence: 1, Result: []byte(text)}}},
+		Durable: &task.Durable{Parked: true, Wake: now, Recorded: 1, Entries: []task.Entry{{Branch: text, Key: text, Occurrence: 1, Result: []byte(text)}}},
 	})
 	event := task.Event{Principal: text, Task: text, Method: text, From: status, To: status, Kind: task.EventKind(text)}
 	history.Add(event)
@@ -453,6 +453,35 @@ func TestChangesAreConfirmed(t *testing.T) {
 		confirmation := get(t, h, "/"+strings.ReplaceAll(link, "&amp;", "&"), http.StatusOK)
 		if strings.Count(confirmation, "<form") != 1 || !strings.Contains(confirmation, `action="?`+change+`=one"`) || strings.Contains(confirmation, "http-equiv") {
 			t.Errorf("the confirmation of %s:\n%s", change, confirmation)
+		}
+	}
+}
+
+// The view of a task shows its undos, and the attempts of its steps, which are in a branch.
+func TestViewShowsUndosAndAttempts(t *testing.T) {
+	store := memory.New()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	entries := []task.Entry{
+		{Kind: 5, Key: "refund", Occurrence: 1},
+		{Kind: 2, Key: "ship", Occurrence: 1, Branch: "1.attempts", Failed: true},
+		{Kind: 3, Key: "ship", Occurrence: 1, Branch: "1.attempts"},
+		{Kind: 2, Key: "ship", Occurrence: 2, Branch: "1.attempts"},
+		{Kind: task.KindFailure, Occurrence: 1, Failed: true},
+		{Kind: 6, Key: "refund", Occurrence: 1, Failed: true},
+	}
+	put(t, store, task.Record{
+		ID: "a", Status: mcp.TaskStatusWorking, Created: at, Updated: at, Restartable: true,
+		Durable: &task.Durable{Version: "1", Undos: 1, Undo: task.UndoCancelled, UndoSince: at, Recorded: len(entries), Entries: entries},
+	})
+	page := get(t, debugpage.New(debugpage.Config{Store: store}), "/?task=a", http.StatusOK)
+	text := strings.Join(strings.Fields(tag.ReplaceAllString(page, " ")), " ")
+	for _, want := range []string{
+		"undoes what it has done since 2026-01-02 03:04:05.000 UTC because the task was cancelled, undos registered: 1",
+		"Branch Entry Occurrence Result Bytes refund 1 an undo was registered 0 1.attempts ship 1 a failure 0 1.attempts ship 1 a sleep 0 1.attempts ship 2 a result 0 " +
+			"1 the failure that the undos follow 0 refund 1 an undo has failed 0",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
 }
