@@ -633,7 +633,7 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 			l.c.notifyListeners(req.Method, uri)
 			return
 		}
-		if x.session.Modern() { // _meta has the id of the proxy's own subscription
+		if req.Session.Modern() { // _meta has the id of the proxy's own subscription
 			params = object.With(params, "_meta", nil)
 		}
 	case mcp.MethodNotificationsMessage:
