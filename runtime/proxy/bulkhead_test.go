@@ -181,3 +181,55 @@ func TestFaultsDelayFirstResponseOnly(t *testing.T) {
 		}
 	}
 }
+
+// An upstream cannot report updates of a resource that the client has subscribed to at another one,
+// and what it reports without end does not arrive without end.
+func TestUpdatesAreThoseOfUpstream(t *testing.T) {
+	inEras(t, func(t *testing.T, of, up era) {
+		synctest.Test(t, func(t *testing.T) {
+			good, bad := newUpstream(t, "good", up.serving(nil)), newFaulty(t, "bad", sessions, false)
+			addResource(t, good.Server, "memo://good", "good")
+			var n notices
+			p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{bad.as(), good.as("good")}, Server: server.Config{Logger: discard}})
+			c := connect(t, p, of.in(&client.Options{Notifications: &n}))
+			for _, uri := range []string{"memo://good", "memo://bad"} {
+				if err := c.Subscribe(t.Context(), uri); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			n.take()
+			report := func(uri string) {
+				for _, s := range bad.Sessions() {
+					if err := s.Notify(t.Context(), mcp.MethodNotificationsResourcesUpdated, session.Raw(`{"uri":"`+uri+`"}`)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+			}
+			report("memo://good")
+			equal(t, "updates", []string(nil), n.take())
+			report("memo://bad")
+			good.ResourceUpdated("memo://good")
+			synctest.Wait()
+			got := n.take()
+			slices.Sort(got)
+			equal(t, "updates", []string{"updated memo://bad", "updated memo://good"}, got)
+			began := time.Now()
+			for time.Since(began) < 10*time.Second {
+				for range 100 {
+					report("memo://bad")
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			if got := len(n.take()); got > 6100 {
+				t.Errorf("%d updates in 10 seconds", got)
+			}
+			good.ResourceUpdated("memo://good")
+			synctest.Wait()
+			if got := n.take(); !slices.Contains(got, "updated memo://good") {
+				t.Errorf("updates: %v", got)
+			}
+		})
+	})
+}

@@ -486,6 +486,15 @@ func (c *client) hasLevel() bool {
 	return c.level != nil
 }
 
+// mayUpdate reports whether an upstream may report updates of a resource: the client has not
+// subscribed to it at another one.
+func (c *client) mayUpdate(l *link, uri string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sub := c.subscriptions[uri]
+	return sub == nil || sub.link == l
+}
+
 // subscribedAt returns the resources that the client has subscribed to at an upstream.
 func (c *client) subscribedAt(l *link) (uris []string) {
 	c.mu.Lock()

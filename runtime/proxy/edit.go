@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
+	"github.com/mcpwire/mcpwire/runtime/internal/object"
 )
 
 // textOf returns the text at a path of member names in a JSON object. ok is false if there is none.
@@ -44,6 +45,26 @@ func editText(object json.RawMessage, f func(string) string, path ...string) jso
 	out := make(json.RawMessage, 0, len(object)-(to-from)+len(value))
 	out = append(append(out, object[:from]...), value...)
 	return append(out, object[to:]...)
+}
+
+// withoutAlike returns the JSON object without members whose names differ from a name in case only.
+// Some decoders take these for the member of that name, so that a peer could pass a value by the
+// proxy, which has checked or replaced another one.
+func withoutAlike(text json.RawMessage, name string) json.RawMessage {
+	var alike []string
+	codec.ReadPart(text, func(r *wire.Reader) {
+		r.Object()
+		for key, more := r.NextKey(); more; key, more = r.NextKey() {
+			if string(key) != name && strings.EqualFold(string(key), name) {
+				alike = append(alike, string(key))
+			}
+			r.Skip()
+		}
+	})
+	for _, other := range alike {
+		text = object.With(text, other, nil)
+	}
+	return text
 }
 
 // quote returns a text as JSON.

@@ -138,11 +138,29 @@ func (w *worker) await(ctx context.Context) bool {
 type pace struct {
 	interval time.Duration
 	burst    int
-	next     time.Time
+
+	mu   sync.Mutex
+	next time.Time
+}
+
+// wait waits until it may happen the next time. It returns false if done is closed first.
+func (p *pace) wait(done <-chan struct{}) bool {
+	d := p.reserve()
+	if d == 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-done:
+		return false
+	}
 }
 
 // reserve returns how long the next time must wait.
 func (p *pace) reserve() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	now := time.Now()
 	if p.next.Before(now) {
 		p.next = now

@@ -40,7 +40,8 @@ type link struct {
 
 	fetching  [kinds]*worker // fetches a list
 	following [kinds]*worker // fetches a list whose change the upstream has announced, at the pace of paces
-	paces     [kinds]pace    // used by following only
+	paces     [kinds]*pace   // of following
+	passing   pace           // of the notifications that are passed on
 	levels    *worker        // sets the log level of the client
 	listing   *worker        // fetches the states of the tasks that were created in the session
 	outbox    mailbox.Mailbox[notification]
@@ -63,6 +64,10 @@ type notification struct {
 	params json.RawMessage
 }
 
+// maxNotifications is how many notifications of an upstream a client receives per second, and half of
+// how many at once.
+const maxNotifications = 500
+
 // maxOutbox limits the notifications that wait for an upstream.
 const maxOutbox = 100
 
@@ -75,9 +80,10 @@ func newLink(c *client, i int) *link {
 	spawn := func(f func()) { c.p.upstream.Go(f) } // runs of workers end with the connection
 	for k := range kinds {
 		l.fetching[k] = &worker{spawn: spawn, run: func() bool { return l.refresh(k) }}
-		l.paces[k] = pace{interval: time.Second, burst: 10}
+		l.paces[k] = &pace{interval: time.Second, burst: 10}
 		l.following[k] = &worker{spawn: spawn, run: func() bool { l.followList(k); return true }}
 	}
+	l.passing.interval, l.passing.burst = time.Second/maxNotifications, 2*maxNotifications
 	l.levels = &worker{spawn: spawn, run: l.setLevel}
 	l.listing = &worker{spawn: spawn, run: l.listTasks}
 	l.outbox = mailbox.Mailbox[notification]{
@@ -158,7 +164,7 @@ func (l *link) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := l.serve(ctx, func() {
 			delay = backoff{}
-			if time.Since(began) <= patience {
+			if time.Since(began) <= l.c.p.cfg.ConnectTimeout {
 				l.known.late.Store(false)
 			}
 		})
@@ -380,10 +386,8 @@ func (l *link) followList(k kind) {
 	if conn == nil {
 		return
 	}
-	select {
-	case <-time.After(l.paces[k].reserve()):
+	if l.paces[k].wait(conn.session.Done()) {
 		<-l.fetching[k].request()
-	case <-conn.session.Done():
 	}
 }
 
@@ -627,9 +631,17 @@ func (x *connection) notified(ctx context.Context, req *session.Request) {
 		l.following[resources].request()
 		l.following[templates].request()
 		return
+	}
+	if !l.passing.wait(req.Session.Done()) { // meanwhile, the session drops what is too much
+		return
+	}
+	switch req.Method {
 	case mcp.MethodNotificationsResourcesUpdated:
+		uri, _ := textOf(params, "uri")
+		if !l.c.mayUpdate(l, uri) {
+			return
+		}
 		if l.c.modern() {
-			uri, _ := textOf(params, "uri")
 			l.c.notifyListeners(req.Method, uri)
 			return
 		}

@@ -104,6 +104,7 @@ func (l *link) fetch(ctx context.Context, conn *connection, k kind) (*fetched, e
 			if !ok {
 				continue
 			}
+			text = withoutAlike(text, of.key)
 			f := &feature{link: l, key: key, original: key, text: text}
 			if of.prefixed {
 				f.key = l.up.Prefix + key

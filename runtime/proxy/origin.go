@@ -36,7 +36,7 @@ func (l *link) named(method string, params json.RawMessage) json.RawMessage {
 
 // withName adds the name of the upstream to the message of a form or of a page to visit.
 func (l *link) withName(params json.RawMessage) json.RawMessage {
-	return editText(params, func(message string) string { return "[" + l.up.Name + "] " + message }, "message")
+	return editText(withoutAlike(params, "message"), func(message string) string { return "[" + l.up.Name + "] " + message }, "message")
 }
 
 // namedRequests is named for the input requests in a result.

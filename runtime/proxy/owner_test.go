@@ -68,6 +68,47 @@ func TestTaskBelongsToPrincipal(t *testing.T) {
 	}
 }
 
+// An upstream may take a member whose name differs in case only for taskId, or for requestState. The
+// proxy, which checks the right one, does not pass on the other.
+func TestMembersAlikeAreNotPassedOn(t *testing.T) {
+	var got []string
+	record := func(result string) session.Handler {
+		return func(_ context.Context, req *session.Request) (codec.Encoder, error) {
+			got = append(got, string(req.Params))
+			return session.Raw(result), nil
+		}
+	}
+	one := newUpstream(t, "one", sessions.serving(&server.Config{
+		Capabilities: func(c *mcp.ServerCapabilities) { c.Tasks = receiver.ServerCapabilities(true) },
+		Methods: map[string]session.Handler{
+			mcp.MethodToolsCall: record(`{"task":{"taskId":"7","status":"working"}}`), mcp.MethodTasksGet: record(`{"taskId":"7","status":"working"}`),
+		},
+	}))
+	addTool(t, one.Server, "t", echo(""))
+	two := newUpstream(t, "two", modern.serving(&server.Config{Methods: map[string]session.Handler{
+		mcp.MethodToolsCall: record(`{"resultType":"input_required","inputRequests":{},"requestState":"x"}`),
+	}}))
+	addTool(t, two.Server, "t", echo(""))
+	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
+	c := connect(t, p, sessions.in(nil))
+	id := startTask(t, c, "a_t")
+	if _, err := c.Session().Call(t.Context(), mcp.MethodTasksGet, session.Raw(`{"taskId":"`+id+`","TASKID":"8","x":1,"taskid":"9"}`)); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "params", `{"taskId":"7","x":1}`, got[1])
+	m := connect(t, p, modern.in(nil))
+	asked, err := send(t, m, "b_t", `{}`, round{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"b_t","requestState":"`+asked.state+`","RequestState":"y"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if last := got[len(got)-1]; !strings.Contains(last, `"requestState":"x"`) || strings.Contains(last, "RequestState") {
+		t.Errorf("params: %s", last)
+	}
+}
+
 // statuses records the ids in notifications of the status of tasks.
 type statuses struct {
 	mcp.UnimplementedClientNotificationHandler

@@ -95,6 +95,8 @@
 //     announcements at once, a list is fetched once per second.
 //   - The first response to a client waits for the ConnectTimeout, but only for a second if the same
 //     upstream was late for the client before. A call of a tool waits for its own upstream only.
+//   - Of an upstream, 500 other notifications per second reach a client, and 1,000 at once. The session
+//     with the upstream drops further ones when MaxNotifications are pending.
 //   - An upstream serves at most 1,024 calls of a client at once, and may have 256 input requests
 //     without a response, see [DefaultMaxInputRequests]. Others are rejected with
 //     [session.CodeOverloaded].
@@ -125,6 +127,9 @@
 //     its Name in brackets, the _meta of all input requests has it in [MetaUpstream], and the logger
 //     of a log message begins with it. A client should show the user who asks.
 //   - Progress tokens, request ids and subscription ids belong to one connection, so they are replaced.
+//   - Members are removed whose names differ only in case from that of a member that the proxy has
+//     checked or replaced, such as taskID beside taskId, because some decoders take them for it.
+//   - An update of a resource to which the client has subscribed at another upstream is dropped.
 //   - If a client and an upstream have different revisions, [mcp.Project] removes the members of
 //     results that the client's revision does not define.
 //
@@ -228,7 +233,7 @@ func Dial(name, serverURL string, o streamable.ClientOptions) Upstream {
 // Config configures a [Proxy].
 type Config struct {
 	// Upstreams are the servers behind the proxy. Their order is that of the instructions, and
-	// decides between resources of the same URI.
+	// decides between resources of the same URI: put those first that you trust most.
 	Upstreams []Upstream
 	// ConnectTimeout limits how long the first response to a client waits until all upstreams are
 	// connected and their lists are fetched. The features of slower upstreams appear later, with a

@@ -37,6 +37,7 @@ func invalidState(format string, args ...any) error {
 
 // callModern passes a modern request to the upstream.
 func (l *link) callModern(ctx context.Context, conn *connection, req *session.Request, params json.RawMessage) (json.RawMessage, error) {
+	params = withoutAlike(params, "requestState")
 	state, given := textOf(params, "requestState")
 	if given {
 		ok := false

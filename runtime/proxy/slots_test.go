@@ -71,6 +71,7 @@ func TestCallsOpenLimitedConnections(t *testing.T) {
 		if r, err := postCall(handler, "a_echo", ""); err != nil || r.Result.ResultType != "complete" {
 			t.Fatalf("%v, %v", r, err)
 		}
+		synctest.Wait() // its connection is closed
 		one.set(slow)
 		var group sync.WaitGroup
 		var mu sync.Mutex
@@ -127,6 +128,7 @@ func TestAbandonedCallsGiveWay(t *testing.T) {
 		}
 		time.Sleep(50 * time.Second)
 		third := ask()
+		synctest.Wait()
 		equal(t, "third call after a minute", "input_required", third.Result.ResultType)
 		equal(t, "connections", int32(3), one.open.Load())
 		finish := func(r reply) reply {

@@ -157,7 +157,7 @@ func (c *client) serveTask(ctx context.Context, req *session.Request, next sessi
 	if req.Method == mcp.MethodTasksResult {
 		req.EndOnShutdown() // the task continues
 	}
-	result, err := l.call(ctx, req, editText(req.Params, func(string) string { return own }, "taskId"))
+	result, err := l.call(ctx, req, editText(withoutAlike(req.Params, "taskId"), func(string) string { return own }, "taskId"))
 	if req.Method == mcp.MethodTasksResult {
 		if ctx.Err() == nil && l.conn.Load() != nil {
 			l.stopProgress(id) // the task is terminal
