@@ -140,7 +140,11 @@ type faultRun struct {
 
 // outcome is how a task has ended. The result of a cancelled task is "", that of one that has
 // failed because its processes have died is doomed, that of a saga whose steps have failed badLuck.
-type outcome struct{ tool, name, result string }
+// Signal is the number of the last signal that was sent to it.
+type outcome struct {
+	tool, name, result string
+	signal             int
+}
 
 const doomed = "doomed"
 
@@ -777,11 +781,13 @@ func (u *user) work() {
 		u.calls++
 		name := fmt.Sprintf("%d-%d", u.number, u.calls)
 		era := u.random.IntN(2)
-		switch u.random.IntN(6) {
+		switch u.random.IntN(8) {
 		case 0:
 			u.plain(era, "echo", name, name)
 		case 1:
 			u.plain(era, "ask", name, name+" "+name+"/")
+		case 2:
+			u.plain(era, "pay", name, name+" "+name+"/")
 		default:
 			u.job(era, u.tool(), name)
 		}
@@ -894,6 +900,11 @@ func (u *user) plain(era int, tool, name, want string) {
 		return
 	}
 	u.failed(ctx, tool, err)
+	if tool == "pay" { // it may have become a task
+		u.run.mu.Lock()
+		u.run.unsure++
+		u.run.mu.Unlock()
+	}
 	u.lose(era, err)
 }
 
@@ -910,7 +921,7 @@ func (u *user) tool() string {
 	if u.number%2 == 0 {
 		return "job"
 	}
-	return []string{"saga", "saga", "strict", "lenient", "removed", "added"}[u.random.IntN(6)]
+	return []string{"saga", "saga", "signalled", "strict", "lenient", "removed", "added"}[u.random.IntN(7)]
 }
 
 // start creates a task of a tool. Ok is false if that fails.
@@ -972,6 +983,9 @@ func (u *user) job(era int, tool, name string) {
 			}()
 		}
 	}
+	if tool == "signalled" {
+		end.signal = u.signals(id)
+	}
 	end.result = u.await(era, id)
 	if again := u.await(1-era, id); again != end.result {
 		u.run.t.Errorf("task %s has ended with %q, later with %q", id, end.result, again)
@@ -985,6 +999,40 @@ func (u *user) job(era int, tool, name string) {
 	u.run.mu.Lock()
 	defer u.run.mu.Unlock()
 	u.run.outcomes[id] = end
+}
+
+// signals sends signals to a task until two were sent for sure, or the task has ended. It returns
+// the number of the last one, or 0 if the task has ended.
+func (u *user) signals(id string) (last int) {
+	for n, sent := 1, 0; ; n++ {
+		time.Sleep(randomTime(u.random, 0, 2*parkAfter))
+		era := u.random.IntN(2)
+		c := u.get(era)
+		if c == nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(u.run.t.Context(), callTime)
+		u.run.count(u.run.calls, "signal")
+		result, err := c.CallTool(ctx, "signal", numbered{id, n})
+		text := ""
+		if err == nil {
+			text, err = client.Text(result)
+		}
+		if err != nil {
+			u.failed(ctx, "signal", err)
+			u.lose(era, err)
+		}
+		cancel()
+		if text == signalLate {
+			return 0
+		}
+		if err == nil {
+			sent++
+		}
+		if sent == 2 || u.run.stuck.Load() {
+			return n
+		}
+	}
 }
 
 // cancel cancels a task, and reports whether the task is cancelled for sure.
@@ -1176,7 +1224,7 @@ func (f *faultRun) verifyTasks() {
 			}
 		}
 	}
-	cancelled, dead, undone, late, asked := 0, 0, 0, 0, 0
+	cancelled, dead, undone, signalled, late, asked := 0, 0, 0, 0, 0, 0
 	for id, end := range f.outcomes {
 		slices.SortStableFunc(begins[id], func(a, b logLine) int { return cmp.Compare(a.life.Epoch, b.life.Epoch) })
 		for _, l := range begins[id] {
@@ -1200,8 +1248,11 @@ func (f *faultRun) verifyTasks() {
 			claims[l.life.Epoch] = true
 		}
 		tries, count := 1, jobSteps
-		if end.tool == "saga" {
+		switch end.tool {
+		case "saga":
 			tries, count = sagaTries, sagaSteps
+		case "signalled":
+			count = 2
 		}
 		for i := range count {
 			at := step{id, i}
@@ -1234,6 +1285,14 @@ func (f *faultRun) verifyTasks() {
 				f.t.Errorf("task %s ends with %q as step %d, which is recorded as %q", id, value, i, values[step{id, i}])
 			}
 		}
+		if end.tool == "signalled" {
+			var first, second int
+			if _, err := fmt.Sscan(got.Steps[0]+" "+got.Steps[1], &first, &second); err != nil || first < 1 || first >= second || end.signal > 0 && second > end.signal {
+				f.t.Errorf("task %s has received the signals %v of %d", id, got.Steps, end.signal)
+			}
+			signalled++
+			continue
+		}
 		if given := "accept/" + got.Answer; got.Answer == timedOut && end.tool == "saga" {
 			late++
 			if answers[id] != timedOut {
@@ -1251,7 +1310,7 @@ func (f *faultRun) verifyTasks() {
 	}
 	f.t.Logf("%d tasks have ended, %d of them cancelled, %d failed; the test has killed %d during their trials; %d creations have failed", len(f.outcomes), cancelled, undone, dead, f.unsure)
 	f.t.Logf("%d steps are recorded, their functions were called %d times in %d runs of jobs; %d input requests of completed tasks were answered %d times, %d answers counted and %d timed out",
-		steps, runs, lives, len(f.outcomes)-cancelled-dead-undone, asked, answered, late)
+		steps, runs, lives, len(f.outcomes)-cancelled-dead-undone-signalled, asked, answered, late)
 }
 
 // verifyNothingLeft ends all programs, drops all tasks as if they had expired, and checks that no

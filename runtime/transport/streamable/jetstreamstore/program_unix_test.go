@@ -234,6 +234,15 @@ func (p *program) server(store task.Store) *server.Server {
 		server.AddTool(s, "added", "", p.job, durable)
 	}
 	server.AddTool(s, "poison", "", p.poison, durable)
+	server.AddTool(s, "signalled", "", p.signalled, durable)
+	server.AddTool(s, "signal", "", func(ctx context.Context, _ *server.Call, in numbered) (string, error) {
+		err := s.Signal(ctx, in.Task, "go", in.Number)
+		if _, over := errors.AsType[*task.MoveError](err); over {
+			return signalLate, nil
+		}
+		return signalSent, err
+	})
+	server.AddTool(s, "pay", "", p.pay, server.Durable())
 	server.AddTool(s, "echo", "", func(_ context.Context, _ *server.Call, in named) (string, error) { return in.Name, nil })
 	server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, in named) (string, error) {
 		key, err := server.Step(ctx, c, "key", func(context.Context) (string, error) { return in.Name, nil })
@@ -390,6 +399,58 @@ func (p *program) saga(ctx context.Context, c *server.Call, in named) (out jobRe
 		})
 	}
 	return out, c.RunAll(ctx, branches...)
+}
+
+// numbered is the input of the tool that sends a signal to a task.
+type numbered struct {
+	Task   string
+	Number int
+}
+
+// The texts of its results.
+const (
+	signalSent = "sent"
+	signalLate = "the task has ended"
+)
+
+// signalled receives two signals.
+func (p *program) signalled(ctx context.Context, c *server.Call, in named) (out jobResult, err error) {
+	run, ok := c.Task()
+	if !ok {
+		return out, errors.New("call this tool as a task")
+	}
+	l := ctx.Value(lifeKey{}).(life)
+	logLine{logBegin, run.ID(), l, os.Getpid(), p.Build}.write(p.log)
+	out.Name = in.Name
+	for i := range 2 {
+		number, err := server.Await[int](ctx, c, "go")
+		if err != nil {
+			return out, err
+		}
+		out.Steps = append(out.Steps, fmt.Sprint(number))
+		logLine{logRecorded, run.ID(), l, i, out.Steps[i]}.write(p.log)
+	}
+	return out, nil
+}
+
+// pay is a call that becomes a task, if its client permits, in the process that has received it.
+func (p *program) pay(ctx context.Context, c *server.Call, in named) (string, error) {
+	step := func(i int) (string, error) {
+		return server.Step(ctx, c, fmt.Sprint("step ", i), func(ctx context.Context) (string, error) {
+			logLine{logRun, in.Name, life{ID: "pay"}, i, server.IdempotencyKey(ctx)}.write(p.log)
+			return in.Name, nil
+		})
+	}
+	charged, err := step(0)
+	if err != nil {
+		return "", err
+	}
+	var form answer
+	if _, err := server.Elicit(ctx, c, in.Name, &form); err != nil {
+		return "", err
+	}
+	shipped, err := step(1)
+	return charged + " " + form.Answer + " " + shipped, err
 }
 
 // life is one run of the work of a task.
