@@ -46,6 +46,7 @@ type Engine struct {
 	running  atomic.Pointer[running]
 	closed   bool // guarded by starting
 	watched  subscriptions.Quota
+	names    toolNames
 	lifetime context.Context
 	end      context.CancelCauseFunc
 }
@@ -389,38 +390,42 @@ func (e *Engine) checkTool(ctx context.Context, in *Incoming) error {
 	if metadata, asTask := codec.Member(in.Params, "task"); !asTask || string(metadata) == "null" || modern.IsRevision(in.Revision) || !ok || e.tool(name) != nil {
 		return nil
 	}
+	if known, err := e.names.has(ctx, in, name, e.listNames); err != nil { // the tool may exist
+		e.logger().Warn("tools not listed", "error", boundary.ErrorText(err))
+	} else if !known {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool: %q", boundary.Text(name, maxQuoted))}
+	}
+	return nil
+}
+
+// listNames calls add with the name of each tool that the SDK lists for the client of a request.
+func (e *Engine) listNames(ctx context.Context, in *Incoming, add func(name string)) error {
 	var cursors pages.Cursors
 	for params := json.RawMessage(`{}`); ; {
 		result, err := e.backend.ListTools(ctx, &Call{Params: params, Client: in.Client, ID: in.Session, Header: in.Header, Request: rejectRequest, Notify: dropNotification})
-		if err != nil { // the tool may exist
-			e.logger().Warn("tools not listed", "error", boundary.ErrorText(err))
-			return nil
+		if err != nil {
+			return err
 		}
-		if found, err := lists(result, name); found || err != nil {
-			return nil
+		list, _ := codec.Member(result, "tools")
+		err = codec.ReadPart(list, func(r *wire.Reader) {
+			for r.Array(); r.More(); {
+				if name, ok := toolName(r.RawBytes()); ok {
+					add(name)
+				}
+			}
+		})
+		if err != nil {
+			return err
 		}
 		cursor, ok := codec.Member(result, "nextCursor")
 		if !ok {
-			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool: %q", boundary.Text(name, maxQuoted))}
+			return nil
 		}
 		if _, err := cursors.Next(new(string(cursor))); err != nil {
-			return nil
+			return err
 		}
 		params = object.With(nil, "cursor", cursor)
 	}
-}
-
-// lists reports whether a result of tools/list has a tool.
-func lists(result json.RawMessage, name string) (found bool, err error) {
-	list, _ := codec.Member(result, "tools")
-	err = codec.ReadPart(list, func(r *wire.Reader) {
-		for r.Array(); r.More(); {
-			if other, ok := toolName(r.RawBytes()); ok && other == name {
-				found = true
-			}
-		}
-	})
-	return found, err
 }
 
 // rejectRequest is the Request of a [Call] that sends nothing to the client.
