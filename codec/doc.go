@@ -37,6 +37,9 @@
 //   - An escape that names half of a surrogate pair: [ErrSurrogate] (section 8.2).
 //   - Two members of one object with the same name, compared after escapes are decoded:
 //     [ErrDuplicate] (section 4). That holds at every depth, in raw values too.
+//   - A value that takes more than 20 bytes of memory for each byte of the text, and 256 KiB, such as
+//     a long list of empty objects: [ErrMemory]. Strings and raw values do not count, because they
+//     take about as much as their text.
 //   - More than [MaxDepth], [MaxSize] or [MaxString] allow: [ErrDepth], [ErrSize], [ErrStringSize]
 //     (section 9).
 //

@@ -109,6 +109,7 @@ var (
 	ErrDepth       = scan.ErrDepth       // nested too deeply, see MaxDepth
 	ErrSize        = scan.ErrSize        // the text is too long, see MaxSize
 	ErrStringSize  = scan.ErrStringSize  // a string is too long, see MaxString
+	ErrMemory      = scan.ErrMemory      // the value needs too much memory for the length of the text
 )
 
 // Well-formed text, or a Go value, of the wrong shape.

@@ -31,6 +31,9 @@ type extra struct {
 	few     [6]span  // the first memory of spans
 }
 
+// extraSize is about the size of an extra in bytes.
+const extraSize = 192
+
 // span is the position of a member's value in extra.text. The comma of the next member is at end.
 type span struct{ value, end uint32 }
 

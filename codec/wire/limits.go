@@ -9,6 +9,15 @@ type Limits struct {
 	NoCopy bool // raw values are parts of the text, which then must never change
 }
 
+// A decoded value may take memoryPerByte for each byte of its text, in addition to freeMemory. An
+// object of two bytes may take as much as its type has fields, so that a message of a few megabytes
+// could otherwise fill the memory. Useful objects have members, and take a few bytes for each byte
+// of their text.
+const (
+	memoryPerByte = 20
+	freeMemory    = 256 << 10
+)
+
 // The default limits.
 const (
 	DefaultDepth = 512

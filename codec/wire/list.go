@@ -1,6 +1,10 @@
 package wire
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/mcpwire/mcpwire/codec/internal/scan"
+)
 
 // decoder and encoder are the methods of a generated type; package codec documents them.
 type (
@@ -17,7 +21,10 @@ func DecodeList[T any, P interface {
 	list := []T{}
 	start := r.pos
 	for r.Array(); r.More(); {
-		list = room(r, start, list)[:len(list)+1]
+		if list = room(r, start, list); r.Failed() {
+			break
+		}
+		list = list[:len(list)+1]
 		P(&list[len(list)-1]).DecodeJSON(r)
 	}
 	if r.Failed() {
@@ -26,7 +33,8 @@ func DecodeList[T any, P interface {
 	return list
 }
 
-// room returns list with room for at least one more element. It estimates the number of further
+// room returns list with room for at least one more element, unless the Reader fails because the
+// list takes too much memory. It estimates the number of further
 // elements from the size of those read since start. A wrong estimate wastes the memory of a few
 // elements, or on a long list as much as append would.
 func room[T any](r *Reader, start int, list []T) []T {
@@ -42,6 +50,10 @@ func room[T any](r *Reader, start int, list []T) []T {
 		// A short list grows by a few elements at a time, a long one by a fraction of its length:
 		// with steps of constant size, copying would take quadratic time.
 		more = max(min(more, 8*n, max(n, 64)), n/4)
+	}
+	if r.take(more * sizeOf[T]()); r.memory < 0 {
+		r.fail(r.pos, scan.ErrMemory)
+		return list
 	}
 	grown := make([]T, n, n+more) // zero beyond its length, unlike what Grow returns
 	copy(grown, list)
@@ -61,6 +73,9 @@ func EncodeList[T any, P interface {
 	w.EndArray()
 }
 
+// mapEntry is about the size of an entry of a map with a string as its key, without its value.
+const mapEntry = 32
+
 // DecodeMap reads an object whose members have any name and values that decode themselves. The map
 // is never nil, unless reading fails.
 func DecodeMap[T any, P interface {
@@ -73,6 +88,7 @@ func DecodeMap[T any, P interface {
 		if _, ok := m[key]; ok {
 			r.FailDuplicate()
 		}
+		r.take(mapEntry + sizeOf[T]())
 		var v T
 		P(&v).DecodeJSON(r)
 		m[key] = v
@@ -129,7 +145,10 @@ func DecodeListFunc[T any](r *Reader, read func(*Reader) T) []T {
 	list := []T{}
 	start := r.pos
 	for r.Array(); r.More(); {
-		list = append(room(r, start, list), read(r))
+		if list = room(r, start, list); r.Failed() {
+			break
+		}
+		list = append(list, read(r))
 	}
 	if r.Failed() {
 		return nil

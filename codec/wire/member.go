@@ -55,6 +55,7 @@ func (r *Reader) recordMissing(members *Members, x *Extra, missing uint64) {
 	}
 	slot := &r.extras.missing[(uint64(members.ID)^missing*0x9E3779B97F4A7C15>>60)%missingSlots]
 	if *slot == nil || (*slot).by != members || (*slot).absent != missing {
+		r.take(extraSize)
 		*slot = &extra{by: members, absent: missing}
 	}
 	x.p = *slot
@@ -348,6 +349,7 @@ func (r *Reader) PeekBool(name string) string {
 
 // New reads a value into a new variable with decode, and returns a pointer to it.
 func New[T any](r *Reader, decode func(*T, *Reader)) *T {
+	r.take(sizeOf[T]())
 	v := new(T)
 	decode(v, r)
 	return v
@@ -406,6 +408,7 @@ func Put[T any](r *Reader, m *map[string]T, read func(*Reader) T) {
 		r.fail(r.key.start, scan.ErrDuplicate)
 		return
 	}
+	r.take(mapEntry + sizeOf[T]())
 	v := read(r)
 	if r.Failed() {
 		return

@@ -2,8 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"math"
+	"reflect"
 	"strconv"
 
 	"github.com/mcpwire/mcpwire/codec/internal/scan"
@@ -31,6 +33,7 @@ type Reader struct {
 	data   []byte // src, or empty after a failure, so that the fast paths need no check of their own
 	pos    int    // everything before it is consumed
 	limits Limits
+	memory int    // bytes that the decoded value may still take; see memoryPerByte
 	fresh  bool   // the innermost array or object was entered and More was not called yet
 	frames []byte // the closing bytes of the open arrays and objects
 
@@ -100,6 +103,7 @@ func (r *Reader) Reset(data []byte, limits Limits) {
 // begin starts to read data, after Forget.
 func (r *Reader) begin(data []byte) {
 	r.src, r.data, r.pos = data, data, 0
+	r.memory = freeMemory + memoryPerByte*len(data)
 	r.fresh = false
 	r.frames = r.frames[:0]
 	r.key = keyPlace{}
@@ -156,6 +160,13 @@ func (r *Reader) fail(at int, err error) {
 	r.failure = failure{at, err}
 	r.data, r.pos = nil, 0
 }
+
+// take counts n bytes that the decoded value takes. If it takes too many, the next array or object
+// fails.
+func (r *Reader) take(n int) { r.memory -= n }
+
+// sizeOf returns the size of a value of type T in bytes.
+func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
 
 // Offset returns the offset of the next byte that is not white space: the start of the next value.
 // After a failure it returns the offset of the failure.
@@ -503,8 +514,12 @@ func (r *Reader) enter(open byte, what string) {
 		return
 	}
 	n := len(r.frames)
-	if n >= r.limits.Depth {
+	switch {
+	case n >= r.limits.Depth:
 		r.fail(r.pos, scan.ErrDepth)
+		return
+	case r.memory < 0:
+		r.fail(r.pos, scan.ErrMemory)
 		return
 	}
 	r.pos++
@@ -725,6 +740,7 @@ func (r *Reader) change(x *Extra) *owned {
 		return o
 	}
 	r.closeExtras(depth - 1)
+	r.take(extraSize)
 	x.p = x.p.clone()
 	r.extras.open = append(r.extras.open, owned{extra: x.p, depth: depth})
 	return &r.extras.open[len(r.extras.open)-1]
@@ -774,11 +790,14 @@ type Checkpoint struct {
 	depth   int
 	fresh   bool
 	failure failure
+	memory  int // 0 leaves the count as it is
 }
 
 // Checkpoint returns the current position. It is valid until the Reader leaves the array or object
 // around it, or until Reset.
-func (r *Reader) Checkpoint() Checkpoint { return Checkpoint{r.pos, len(r.frames), r.fresh, r.failure} }
+func (r *Reader) Checkpoint() Checkpoint {
+	return Checkpoint{r.pos, len(r.frames), r.fresh, r.failure, r.memory}
+}
 
 // Rewind returns to m and clears a failure that happened since. Members stored in an [Extra] since
 // stay there.
@@ -789,5 +808,6 @@ func (r *Reader) Rewind(m Checkpoint) {
 	r.data, r.pos, r.fresh = r.src, m.pos, m.fresh
 	r.frames = r.frames[:m.depth]
 	r.closeExtras(m.depth)
+	r.memory = cmp.Or(m.memory, r.memory)
 	r.failure = failure{}
 }

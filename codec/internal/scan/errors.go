@@ -31,6 +31,7 @@ var (
 	ErrDepth       error = &fault{"nested too deeply", nil}
 	ErrSize        error = &fault{"text is too long", nil}
 	ErrStringSize  error = &fault{"string is too long", nil}
+	ErrMemory      error = &fault{"value needs too much memory for the length of the text", nil}
 
 	ErrType    error = &fault{"value of the wrong kind", nil}
 	ErrInteger error = &fault{"number is not an integer", nil}
@@ -40,7 +41,7 @@ var (
 
 // Malformations lists the errors for malformed text, which is wrong for every type.
 var Malformations = [...]error{
-	ErrSyntax, ErrEOF, ErrTrailing, ErrUTF8, ErrSurrogate, ErrDuplicate, ErrDepth, ErrSize, ErrStringSize,
+	ErrSyntax, ErrEOF, ErrTrailing, ErrUTF8, ErrSurrogate, ErrDuplicate, ErrDepth, ErrSize, ErrStringSize, ErrMemory,
 }
 
 // Malformed reports whether err is one of Malformations, or wraps one.
