@@ -42,7 +42,7 @@ func fates(t *testing.T, p *node, seed uint64, some, n int, each func(f fate, w 
 		r.Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })
 		modes = modes[:some]
 	}
-	var all []fate
+	var disturbances [][]fate
 	for _, m := range modes {
 		if m == continued && p.has((*node).takesSignal) {
 			m = promoted // a call that was not a task when it waited for a signal must not become one
@@ -58,33 +58,33 @@ func fates(t *testing.T, p *node, seed uint64, some, n int, each func(f fate, w 
 		for _, f.parks = range both {
 			w := play(t, p, f)
 			each(f, w)
-			if w.overlapped { // in the first run, if nothing disturbs that
-				continue
+			if !w.overlapped { // in the first run, if nothing disturbs that
+				disturbances = append(disturbances, disturbed(f, p, w.schedule.writes, w.schedule.operations, w.duration))
 			}
-			all = append(all, disturbed(f, p, w.schedule.writes, w.schedule.operations, w.duration)...)
 		}
 	}
-	if !*exhaustive && len(all) > 0 {
-		all = sample(all, n, r)
+	if *exhaustive {
+		for _, f := range slices.Concat(disturbances...) {
+			each(f, play(t, p, f))
+		}
+		return
 	}
-	for _, f := range all {
+	for i := range min(n, n*len(disturbances)) {
+		f := sample(disturbances[i%len(disturbances)], r)
 		each(f, play(t, p, f))
 	}
 }
 
-// sample returns n random fates, of which each kind of disturbance has its share, however often the
-// store is used.
-func sample(all []fate, n int, r *rand.Rand) (some []fate) {
+// sample returns a random fate. Each kind of disturbance has its share, however often the store is
+// used.
+func sample(all []fate, r *rand.Rand) fate {
 	byKind := map[string][]fate{}
 	for _, f := range all {
 		byKind[f.kind()] = append(byKind[f.kind()], f)
 	}
 	kinds := slices.Sorted(maps.Keys(byKind))
-	for range n {
-		fates := byKind[kinds[r.IntN(len(kinds))]]
-		some = append(some, fates[r.IntN(len(fates))])
-	}
-	return some
+	fates := byKind[kinds[r.IntN(len(kinds))]]
+	return fates[r.IntN(len(fates))]
 }
 
 // disturbed returns the fates that differ from f by disturbances, of a call of a program that
@@ -107,8 +107,12 @@ func disturbed(f fate, p *node, writes, operations int, takes time.Duration) (ou
 	case inRounds:
 		add(func(f *fate) { f.restarts = true })
 		add(func(f *fate) { f.partial = true })
+		add(func(f *fate) { f.partial, f.restarts = true, true })
 		times(4, func(f *fate, at time.Duration) { f.lost = at })
 		return out
+	}
+	if f.mode == continued {
+		add(func(f *fate) { f.partial = true })
 	}
 	times(6, func(f *fate, at time.Duration) { f.shutdown = at })
 	stores := func(d ...disturbance) {
