@@ -57,7 +57,7 @@ func (l *Log) Ask(ctx context.Context, q *Request) (json.RawMessage, error) {
 	found, err := b.begin(ctx, e)
 	if other, ok := err.(*NondeterminismError); ok {
 		q.prepare(a)
-		l.rename(other, e, a.Label)
+		err = l.rename(other, e, a.Label)
 	}
 	if err != nil {
 		return nil, err
@@ -159,12 +159,20 @@ func (l *Log) describe(e *Entry, label string) {
 	}
 }
 
-// rename makes an error name the input request e by its label, which says more.
-func (l *Log) rename(err *NondeterminismError, e *Entry, label string) {
+// rename returns err with the label of the input request e, which says more, unless err is about
+// another operation. It does not change err, which other branches may have.
+func (l *Log) rename(err *NondeterminismError, e *Entry, label string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err.New != e.String() {
+		return err
+	}
 	e.Label = label
-	err.New = e.String()
+	renamed := &NondeterminismError{err.Recorded, e.String()}
+	if l.fault == error(err) {
+		l.fault = renamed
+	}
+	return renamed
 }
 
 // pendingRequest returns the input request of earlier runs without a response that has an ID, or
