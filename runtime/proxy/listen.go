@@ -249,11 +249,7 @@ func (c *client) unfollow(uri string) {
 	if sub == nil {
 		return
 	}
-	c.p.upstream.Go(func() { // ends with the client, or after sharedTimeout
-		ctx, cancel := context.WithTimeout(c.ctx, sharedTimeout)
-		defer cancel()
-		sub.link.unfollow(ctx, uri)
-	})
+	c.p.upstream.Go(func() { sub.link.unfollow(c.ctx, uri) }) // ends with the client, or after patience for each in turn
 }
 
 func (l *link) unfollow(ctx context.Context, uri string) {
@@ -279,7 +275,14 @@ func (l *link) unfollow(ctx context.Context, uri string) {
 		conn.listener.Unsubscribe(uri)
 		return
 	}
-	if _, err := conn.session.Call(ctx, mcp.MethodResourcesUnsubscribe, &mcp.UnsubscribeRequestParams{URI: uri}); err != nil {
+	if l.follows.isOpen() {
+		return
+	}
+	if _, err := conn.session.With(session.Timeout(patience)).Call(ctx, mcp.MethodResourcesUnsubscribe, &mcp.UnsubscribeRequestParams{URI: uri}); err != nil {
+		if errors.Is(err, session.ErrTimeout) {
+			l.follows.failed()
+			conn.suspect()
+		}
 		l.c.p.log.Debug("resource not unsubscribed", "upstream", l.up.Name, "uri", uri, "error", boundary.ErrorText(err))
 	}
 }

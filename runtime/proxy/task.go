@@ -67,7 +67,7 @@ func (l *link) startTask(ctx context.Context, req *session.Request, params json.
 	id := l.newID(own)
 	result = editText(result, func(string) string { return id }, "task", "taskId")
 	state, _ := codec.Member(result, "task")
-	l.c.addKnown(&knownTask{link: l, own: strings.Clone(own), id: id, state: slices.Clone(state)})
+	l.c.addKnown(&knownTask{link: l, own: strings.Clone(own), id: id, created: true, state: slices.Clone(state)})
 	if tracker != nil {
 		l.mu.Lock()
 		l.trackers[id] = tracker
@@ -114,10 +114,11 @@ func (l *link) stopProgress(id string) {
 
 // knownTask is a task of an upstream that belongs to the client.
 type knownTask struct {
-	link  *link
-	own   string          // the id at the upstream
-	id    string          // that for the client
-	state json.RawMessage // as of the latest message; nil if another session has created the task, or the upstream no longer lists it
+	link    *link
+	own     string          // the id at the upstream
+	id      string          // that for the client
+	created bool            // in this session
+	state   json.RawMessage // of a created task, as of the latest message; nil if the upstream does not list it
 }
 
 // taskKey identifies a task.
@@ -162,7 +163,7 @@ func (c *client) serveTask(ctx context.Context, req *session.Request, next sessi
 		if ctx.Err() == nil && l.conn.Load() != nil {
 			l.stopProgress(id) // the task is terminal
 		}
-	} else {
+	} else if err == nil {
 		result = editText(result, func(string) string { return id }, "taskId")
 		l.endProgress(result)
 		c.setTask(l, own, result)
@@ -190,7 +191,7 @@ func (c *client) listTasks(ctx context.Context, req *session.Request, next sessi
 		}
 		var group sync.WaitGroup
 		for _, l := range c.links {
-			if l.ready() != nil && len(c.statesAt(l)) > 0 {
+			if l.ready() != nil && c.hasCreated(l) {
 				group.Go(func() { l.listing.await(ctx) })
 			}
 		}
@@ -273,18 +274,18 @@ func (c *client) forgetTasks() {
 }
 
 // setTask records the state of a task that was created in this session. Nil stands for a task that
-// the upstream no longer lists.
+// the upstream does not list.
 func (c *client) setTask(l *link, own string, state json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := c.known[taskKey{l, own}]; t != nil && t.state != nil {
+	if t := c.known[taskKey{l, own}]; t != nil && t.created {
 		c.states += len(state) - len(t.state)
 		t.state = slices.Clone(state)
 		c.forgetTasks()
 	}
 }
 
-// statesAt returns the tasks of an upstream that were created in this session.
+// statesAt returns the tasks of an upstream that were created in this session and have a state.
 func (c *client) statesAt(l *link) (list []knownTask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,6 +295,13 @@ func (c *client) statesAt(l *link) (list []knownTask) {
 		}
 	}
 	return list
+}
+
+// hasCreated reports whether the client has created tasks at an upstream in this session.
+func (c *client) hasCreated(l *link) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.order, func(key taskKey) bool { return key.link == l && c.known[key].created })
 }
 
 // clientID returns the id of a task for the client. ok is false if the task does not belong to it.

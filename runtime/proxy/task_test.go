@@ -154,6 +154,40 @@ func TestTaskOfEarlierSession(t *testing.T) {
 	equal(t, "result", "done", result.Content[0].(*mcp.TextContent).Text)
 }
 
+// A task remains in the list, in its latest state, while its upstream does not respond.
+func TestTaskOfSilentUpstreamIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newFaulty(t, "a", sessions, false)
+		c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as()}, Server: server.Config{Logger: discard}}), sessions.in(nil))
+		id := startTask(t, c, "a_who")
+		list := func() (ids []string) {
+			for task, err := range c.Tasks(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, task.TaskID+" "+string(task.Status))
+			}
+			return ids
+		}
+		time.Sleep(time.Second)
+		equal(t, "tasks", []string{id + " completed"}, list())
+		one.set(stuck)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Session().Call(ctx, mcp.MethodTasksGet, session.Raw(`{"taskId":"`+id+`"}`)); err == nil {
+			t.Error("tasks/get has a result")
+		}
+		for _, limit := range []time.Duration{patience, 0} {
+			began := time.Now()
+			equal(t, "tasks of the silent upstream", []string{id + " completed"}, list())
+			equal(t, "time", limit, time.Since(began))
+		}
+		one.set(none)
+		time.Sleep(time.Minute)
+		equal(t, "tasks at the end", []string{id + " completed"}, list())
+	})
+}
+
 // An upstream runs an input request as a task of the client.
 func TestTaskOfClientPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
