@@ -169,7 +169,8 @@ func TestListenToOwnServer(t *testing.T) {
 }
 
 // The client follows the caching hints of the server, and keeps what a server tells one user from
-// the others.
+// the others. Nothing is shared between users of a server that tells them apart, not even what is
+// public.
 func TestCacheOfOwnServer(t *testing.T) {
 	type user struct{}
 	synctest.Test(t, func(t *testing.T) {
@@ -220,11 +221,11 @@ func TestCacheOfOwnServer(t *testing.T) {
 			}
 		}
 		const all, live, mine, list = "resources/read x:all", "resources/read x:live", "resources/read x:mine", "tools/list"
-		expect("first", c, all, live, live, live, live, mine, mine, list)
+		expect("first", c, all, all, live, live, live, live, mine, mine, list, list)
 		expect("cached", c, live, live, live, live)
 		time.Sleep(time.Minute)
-		expect("expired", c, all, live, live, live, live, mine, mine, list)
-		expect("without partitions", unpartitioned, all, live, live, live, live, mine, mine, mine, mine, list)
+		expect("expired", c, all, all, live, live, live, live, mine, mine, list, list)
+		expect("without partitions", unpartitioned, all, all, all, all, live, live, live, live, mine, mine, mine, mine, list, list, list, list)
 	})
 }
 
