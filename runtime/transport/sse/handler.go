@@ -61,8 +61,8 @@ type HandlerOptions struct {
 	Endpoint string
 
 	// MaxStreams is the maximum number of connections. The default is 10000. MaxStreamsPerPrincipal
-	// is that of one principal, or of one network of clients without a principal. The default is
-	// 1000. Without principals, clients whose network is unknown may have MaxStreams.
+	// is that of one principal, or of one network of clients without a principal, for which it is
+	// at most half of MaxStreams. The default is 1000. Without principals, clients whose network is unknown may have MaxStreams.
 	MaxStreams, MaxStreamsPerPrincipal int
 	// MaxMessage is the maximum size in bytes of a received message. One connection may send four
 	// times as many bytes concurrently. The default is [transport.DefaultMaxMessage].
@@ -277,8 +277,11 @@ func (h *Handler) add(id, account string, c *conn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	limit := h.o.MaxStreamsPerPrincipal
-	if account == "" && !h.gate.HasPrincipals() {
+	switch {
+	case account == "" && !h.gate.HasPrincipals():
 		limit = h.o.MaxStreams
+	case h.gate.IsNetwork(account): // leaves room for others
+		limit = min(limit, (h.o.MaxStreams+1)/2)
 	}
 	switch {
 	case h.closed:

@@ -175,8 +175,8 @@ type HandlerOptions struct {
 
 	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal, and separately
 	// for its modern requests, of which one more is rejected with status 429. It also applies to
-	// each network of clients without a principal; see ClientAddress. The default is
-	// [DefaultMaxSessionsPerPrincipal].
+	// each network of clients without a principal, up to half of MaxSessions; see ClientAddress. The
+	// default is [DefaultMaxSessionsPerPrincipal].
 	MaxSessionsPerPrincipal int
 
 	// MaxStreams limits the unanswered requests of a session, and the connections that hold its
@@ -575,8 +575,11 @@ type connSet map[*serverConn]struct{}
 // limitOf returns the limit of the sessions of an account, and of its places. Without principals, the
 // clients whose network is unknown share those of all.
 func (h *Handler) limitOf(account string) int {
-	if account == "" && !h.guard.HasPrincipals() {
+	switch {
+	case account == "" && !h.guard.HasPrincipals():
 		return h.o.MaxSessions
+	case h.guard.IsNetwork(account): // leaves room for others
+		return min(h.o.MaxSessionsPerPrincipal, (h.o.MaxSessions+1)/2)
 	}
 	return h.o.MaxSessionsPerPrincipal
 }

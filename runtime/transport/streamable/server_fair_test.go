@@ -20,7 +20,7 @@ func byAddress(r *http.Request) netip.Addr {
 func TestStrangersCannotTakeAllPlaces(t *testing.T) {
 	const eve, mallory, ann = "203.0.113.7", "203.0.113.99", "198.51.100.1" // eve and mallory share a network
 	synctest.Test(t, func(t *testing.T) {
-		s := serveModern(t, streamable.HandlerOptions{MaxSessions: 3, MaxSessionsPerPrincipal: 2, ClientAddress: byAddress})
+		s := serveModern(t, streamable.HandlerOptions{MaxSessions: 3, ClientAddress: byAddress})
 		done := make(chan string, 3)
 		begin := func(from string) {
 			go func() { done <- s.text(modernCall(1, "wait"), callHeader("wait", "X-Address", from)...) }() // ends when the tool is released
