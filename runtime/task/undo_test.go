@@ -144,6 +144,48 @@ func TestOtherMemberUndoesTask(t *testing.T) {
 	}
 }
 
+// A task that must be undone waits for a member with its version, also long after its expiry, and
+// its requestors see it as cancelled at once. A member of another version does not undo it.
+func TestUndoWaitsForItsVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		b := &booking{}
+		ofVersion := func(version string) *member {
+			m := &member{store: f.Store(), work: b.work}
+			m.Manager = newManager(t, task.Config{
+				Store: m.store, DefaultTTL: time.Hour, ToolVersion: func(string) string { return version },
+				Recover: func(r task.Record) task.Work {
+					if r.Durable.Version != version {
+						return nil
+					}
+					return m.run
+				},
+			})
+			synctest.Wait()
+			return m
+		}
+		first := ofVersion("1")
+		id := create(t, first.Manager, task.Request{Restartable: true, Name: "book", Version: "1", Work: b.work}).TaskID
+		time.Sleep(time.Minute)
+		second := ofVersion("2")
+		first.cut(t)
+		if got, err := second.Cancel(t.Context(), "alice", id, nil); err != nil || got.Status != mcp.TaskStatusCancelled {
+			t.Fatalf("%v, %v", got, err)
+		}
+		time.Sleep(25 * time.Hour)
+		b.check(t, 0)
+		if r := second.record(t, id); task.Terminal(r.Status) || second.runs.Load() > 0 {
+			t.Errorf("%s, %d runs", r.Status, second.runs.Load())
+		}
+		ofVersion("1")
+		time.Sleep(time.Hour)
+		b.check(t, 1)
+		if _, err := second.store.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("the store has the task, %v", err)
+		}
+	})
+}
+
 // A cancellation that is stored after the work has returned, and before its outcome is, counts.
 func TestCancellationJustBeforeOutcomeIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
