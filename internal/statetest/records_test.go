@@ -18,10 +18,36 @@ import (
 // recordsAt is the time of the stored records.
 var recordsAt = time.Date(2026, 11, 28, 10, 0, 0, 1000, time.UTC)
 
-// storedRecords returns the records in testdata/records, with their entries, in the order of their
-// creation. The file was written by a version that had undos, and that kept params of any size with
-// the other payloads. It cannot be written again: later formats need files of their own.
-func storedRecords() (list []task.Record) {
+// storedRecords returns the records in the files of testdata/records, with their entries, in the
+// order of their creation. The files cannot be written again: later formats need files of their own.
+//
+// The file records.db was written by a version that had undos, and that kept params of any size with
+// the other payloads. The file signals.db was written by one that kept large params apart, and had
+// signals.
+var storedRecords = map[string]func() []task.Record{"records.db": undoRecords, "signals.db": signalRecords}
+
+// signalRecords returns the records in signals.db.
+func signalRecords() (list []task.Record) {
+	for _, r := range undoRecords() {
+		if r.Durable == nil || r.Durable.Recorded == 0 {
+			continue
+		}
+		d := *r.Durable
+		switch {
+		case d.Parked:
+			d.Awaits = []string{"paid", "refused"}
+			fallthrough
+		case d.Undo == task.UndoNone:
+			d.Signals = []task.Signal{{ID: "A", Name: "news", Value: json.RawMessage(`{"b":1e999,"a":"\u2028"}`)}, {ID: "B", Name: odd, Value: json.RawMessage(`null`)}}
+		}
+		r.Durable = &d
+		list = append(list, r)
+	}
+	return list
+}
+
+// undoRecords returns the records in records.db.
+func undoRecords() (list []task.Record) {
 	entries := []task.Entry{
 		{Kind: 2, Key: "charge", Occurrence: 1, Result: json.RawMessage(`{"id":7}`), Position: 1},
 		{Kind: task.KindUndo, Key: "refund", Occurrence: 1, Position: 2},
@@ -71,7 +97,13 @@ func storedRecords() (list []task.Record) {
 
 // A store reads the records of earlier formats, and changes and drops them.
 func TestRecordsOfEarlierFormats(t *testing.T) {
-	file := unpack(t, "testdata/records", "records.db")
+	for name, records := range storedRecords {
+		t.Run(name, func(t *testing.T) { testRecords(t, name, records()) })
+	}
+}
+
+func testRecords(t *testing.T, name string, want []task.Record) {
+	file := unpack(t, "testdata/records", name)
 	s := must(bolt.Open(file))
 	read := func(r task.Record) task.Record {
 		t.Helper()
@@ -91,7 +123,6 @@ func TestRecordsOfEarlierFormats(t *testing.T) {
 		equal(t, r.ID, want, brief)
 		return got
 	}
-	want := storedRecords()
 	for i, r := range want {
 		got := read(r)
 		if got.Durable != nil {
