@@ -20,8 +20,8 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream/natstest"
 )
 
-// storedMessage is a message in testdata/records.json.gz. It is the JSON of an array of them, in
-// the order of the stream FORMAT-0.
+// storedMessage is a message in a file of testdata, such as records.json.gz. The file is the JSON of
+// an array of them, in the order of the stream FORMAT-0.
 type storedMessage struct {
 	Subject string
 	Data    []byte
@@ -46,13 +46,18 @@ func unzip(t *testing.T, name string) []byte {
 	return text
 }
 
-// A store reads the records of an earlier version, which had undos and kept params of any size with
-// the other payloads, and changes and drops them. The records are those of a fixture of package
-// statetest.
+// A store reads the records of earlier versions, and changes and drops them. The records are those
+// of fixtures of package statetest, which says what the versions had.
 func TestRecordsOfEarlierFormats(t *testing.T) {
+	for name, records := range map[string]int{"records": 12, "signals": 6} {
+		t.Run(name, func(t *testing.T) { testRecords(t, name, records) })
+	}
+}
+
+func testRecords(t *testing.T, name string, records int) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "records.db")
-	if err := os.WriteFile(file, unzip(t, "../../../internal/statetest/testdata/records/records.db.gz"), 0o600); err != nil {
+	if err := os.WriteFile(file, unzip(t, "../../../internal/statetest/testdata/records/"+name+".db.gz"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	from, err := bolt.Open(file)
@@ -66,7 +71,7 @@ func TestRecordsOfEarlierFormats(t *testing.T) {
 	o.Name = "FORMAT"
 	s := open(t, js, o)
 	var messages []storedMessage
-	if err := json.Unmarshal(unzip(t, "testdata/records.json.gz"), &messages); err != nil {
+	if err := json.Unmarshal(unzip(t, "testdata/"+name+".json.gz"), &messages); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range messages {
@@ -123,8 +128,8 @@ func TestRecordsOfEarlierFormats(t *testing.T) {
 			t.Errorf("%s keeps its params", r.ID)
 		}
 	}
-	if count < 12 {
-		t.Errorf("%d records", count)
+	if count != records {
+		t.Errorf("%d records, want %d", count, records)
 	}
 	if n := parts(t, c, s); n != 0 {
 		t.Errorf("%d parts remain", n)
