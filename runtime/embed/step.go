@@ -122,13 +122,14 @@ func Branch(ctx context.Context, name string, f func(ctx context.Context) error)
 // The undos of a durable task survive a restart of the server, and have ended before the task
 // fails. If the task was cancelled or has expired, its requestor sees that at once; the handler
 // then runs again from its top, to register the undos, and all operations that were not recorded
-// fail with [task.ErrCancelled] or [task.ErrExpired]. Ten seconds after it has asked for all that is
-// recorded, its context ends. Undos that earlier runs have registered and this one does not are
-// logged as errors. The outcome of a task whose handler has failed is that of its first failure. F takes effect at least once; it has the same
-// [IdempotencyKey] each time. An undo that fails is tried again, for a day, which begins anew in the next
-// process, with pauses of up to five minutes. Then it is logged as an error with the id of the task,
-// and the next one runs. The undos of other tasks run in the process of the task, for 30 seconds
-// together. After that, each of the others is tried once, for at most five seconds.
+// fail with [task.ErrCancelled] or [task.ErrExpired]. Ten seconds after it has asked for all that
+// is recorded, its context ends. If a run fails before it has registered all undos of earlier runs,
+// the handler runs again, as an undo that fails does. The outcome of a task whose handler has
+// failed is that of its first failure. F takes effect at least once; it has the same
+// [IdempotencyKey] each time. An undo that fails is tried again, for a day, which begins anew in
+// the next process, with pauses of up to five minutes. Then it is logged as an error with the id of
+// the task, and the next one runs. The undos of other tasks run in the process of the task, for 30
+// seconds together. After that, each of the others is tried once, for at most five seconds.
 //
 // Compensate is an operation of its branch, like a [Step]: later runs must register the same undos.
 // If it fails, the undo is not registered, and the handler must not go on. It fails in a call that

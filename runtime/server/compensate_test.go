@@ -492,6 +492,56 @@ func TestSleepThatHasEndedDoesNotBeginAnew(t *testing.T) {
 	})
 }
 
+// The undos of earlier runs are not lost if a later run fails before it has registered them again,
+// in the handler or before it. Then the handler runs again until it has.
+func TestUndosOfEarlierRunsAreNotLost(t *testing.T) {
+	for _, where := range []string{"middleware", "handler", "second undo"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := newEffects(t)
+				down := errors.New("the database is down")
+				fails := func(here string) bool { return down != nil && here == where }
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					if fails("handler") {
+						return "", down
+					}
+					if err := x.book(ctx, c, "train"); err != nil {
+						return "", err
+					}
+					if fails("second undo") {
+						return "", down
+					}
+					if err := x.book(ctx, c, "hotel"); err != nil {
+						return "", err
+					}
+					return "done", server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
+				})
+				d.cfg.ToolMiddleware = append(d.cfg.ToolMiddleware, func(next server.ToolHandler) server.ToolHandler {
+					return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
+						if fails("middleware") {
+							return nil, down
+						}
+						return next(ctx, c, r)
+					}
+				})
+				was := down
+				down = nil
+				d.restart()
+				id := d.call()
+				synctest.Wait()
+				down = was
+				d.restart()
+				time.Sleep(time.Hour)
+				equal(t, "effects while the database is down", []string{"train", "hotel"}, x.all())
+				down = nil
+				time.Sleep(time.Hour)
+				equal(t, "effects", []string{"train", "hotel", "undo hotel", "undo train"}, x.all())
+				equal(t, "outcome", was.Error(), d.result(id))
+			})
+		})
+	}
+}
+
 // mortal is a store as one process uses it. The process dies at one of its writes, before or after
 // it.
 type mortal struct {

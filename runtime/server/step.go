@@ -142,12 +142,13 @@ func Sleep(ctx context.Context, c *Call, name string, f func() time.Time) error 
 // the task was cancelled or has expired, its requestor sees that at once. Then the handler runs
 // again from its top, to register the undos: what was recorded is returned to it, and all other
 // operations fail with [task.ErrCancelled] or [task.ErrExpired]. Ten seconds after it has asked for
-// all that is recorded, its context ends. Undos that earlier runs have registered and this one does
-// not are logged as errors. The outcome of a task whose handler has failed is that of its first
-// failure, whatever the runs for the undos return. F takes effect at least once; it has the
-// same [IdempotencyKey] each time. An undo that fails is tried again, for a day, which begins anew in
-// the next process. The pauses grow to five minutes, during which the handler may be parked. Then it
-// is logged as an error with the id of the task, and the next one runs.
+// all that is recorded, its context ends. If a run fails before it has registered all undos of
+// earlier runs, the handler runs again, as an undo that fails does. The outcome of a task whose
+// handler has failed is that of its first failure, whatever the runs for the undos return. F takes
+// effect at least once; it has the same [IdempotencyKey] each time. An undo that fails is tried
+// again, for a day, which begins anew in the next process. The pauses grow to five minutes, during
+// which the handler may be parked. Then it is logged as an error with the id of the task, and the
+// next one runs.
 //
 // In all other calls, the undos run in the process of the call, before its response, for 30 seconds
 // together. After that, each of the others is tried once, for at most five seconds. The end of the

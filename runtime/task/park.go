@@ -43,8 +43,10 @@ const wakeRetry = time.Second
 // park parks a run whose work has returned ErrParked. If an answer, a signal or the time to wake has
 // come in the meantime, park returns the work for the caller to run. If it returns nil, the caller must not
 // use the run again.
-func (m *Manager) park(run *Run) Work {
-	a := run.waits.Load().awaited()
+func (m *Manager) park(run *Run) Work { return m.parkFor(run, run.waits.Load().awaited()) }
+
+// parkFor is park for work that waits for a.
+func (m *Manager) parkFor(run *Run, a awaited) Work {
 	if !a.wake.IsZero() {
 		a.wake = a.wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
 	}

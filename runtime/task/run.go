@@ -307,6 +307,13 @@ func (m *Manager) runWork(run *Run, work Work, t *ticket) {
 		}
 		stack.Grow() // not earlier, because work that blocks for days often needs less stack
 		end, err = finalStateOf(run, result, failure), failure
+		if run.Undoes() && !run.interrupted(err) && m.mustUndo(run, end) {
+			boundary.Report(m.cfg.Logger, "work panicked", failure, "task", run.id)
+			if work = m.undoLater(run); work == nil {
+				return
+			}
+			continue
+		}
 		return
 	}
 }

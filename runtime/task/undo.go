@@ -9,11 +9,14 @@ import (
 )
 
 // Restartable work may register that it must undo something, with an entry of [KindUndo]. If it
-// fails, it calls [Run.BeginUndo] and undoes it before it returns. If the task is cancelled or
-// expires, one write says so in the record, whose status is not terminal until all is undone: in
-// all other respects, the task is an unfinished one. It has a holder, is recovered and taken over,
-// may be parked, and is not dropped at its expiry. Its work ends and runs again, and learns from
-// [Run.Undoing] what it has to do. Then the record becomes terminal.
+// fails, it calls [Run.BeginUndo], undoes it and calls [Run.EndUndo] before it returns. If the task
+// is cancelled or expires, one write says so in the record, whose status is not terminal until all
+// is undone: in all other respects, the task is an unfinished one. It has a holder, is recovered and
+// taken over, may be parked, and is not dropped at its expiry. Its work ends and runs again, and
+// learns from [Run.Undoing] what it has to do. Then the record becomes terminal.
+//
+// Work may also fail before it has come so far: because middleware fails, or something that it needs
+// is not there. So work that returns without EndUndo runs again, after a pause, for a day.
 
 // MaxRetained is how long a task that must be undone is kept after its expiry, for example because
 // no process knows its work. A store must not lose it before; see [Record.Retained].
@@ -101,6 +104,7 @@ type undoing struct {
 
 	tried      int       // what this process is trying to undo; see [Run.UndoTime]
 	triedSince time.Time // zero until the first call of UndoTime
+	ended      bool      // EndUndo was called
 }
 
 // Undoing reports why the work runs: [UndoNone] to do what it is for, and otherwise to undo what
@@ -152,6 +156,57 @@ func (m *Manager) beginUndo(r *Record, failure Outcome) error {
 	return nil
 }
 
+// EndUndo says that the work has undone what it had to, or does not try it any longer. What the work
+// then returns is the outcome of the task.
+func (run *Run) EndUndo() {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.undoing != nil {
+		run.undoing.ended = true
+	}
+}
+
+// Times of undos that fail, or that the work does not come to. The pause between two attempts is
+// half the time for which the process has been trying, so that the attempts become rarer.
+const (
+	MaxUndoTime  = 24 * time.Hour // of an undo in a process that tries it
+	minUndoPause = 200 * time.Millisecond
+	maxUndoPause = 5 * time.Minute
+)
+
+// UndoPause returns the pause after an attempt to undo something that has failed, if it has been
+// tried for some time.
+func UndoPause(elapsed time.Duration) time.Duration {
+	return min(max(elapsed/2, minUndoPause), maxUndoPause)
+}
+
+// mustUndo reports whether work that has returned must run again, because it has registered that it
+// must undo something, and has not done so. End is what it has returned.
+func (m *Manager) mustUndo(run *Run, end finalState) bool {
+	why, _ := run.Undoing()
+	run.mu.Lock()
+	undone := run.undoing != nil && run.undoing.ended
+	run.mu.Unlock()
+	switch {
+	case m.cfg.Recover == nil || run.over() != nil:
+		return false
+	case why == UndoNone:
+		return end.status == mcp.TaskStatusFailed && run.BeginUndo(end.out) == nil
+	case undone:
+		return false
+	case run.UndoTime(0) < MaxUndoTime:
+		m.cfg.Logger.Warn("task not undone", "task", run.id, "error", end.message)
+		return true
+	}
+	m.cfg.Logger.Error("compensations not run", "task", run.id, "error", end.message)
+	return false
+}
+
+// undoLater parks work that has to run again to undo what it has done. It returns as park does.
+func (m *Manager) undoLater(run *Run) Work {
+	return m.parkFor(run, awaited{wake: m.now().Add(UndoPause(run.UndoTime(0)))})
+}
+
 // UndoTime returns for how long this process has been trying to undo what has the given number,
 // parked or not. The time begins with the first call for the number, and no clock that is set
 // changes it. It begins again in the next process: no attempt is made while there is none. It is 0
@@ -180,7 +235,7 @@ func (run *Run) setUndo(r *Record) {
 	if run.undoing == nil {
 		run.undoing = new(undoing)
 	}
-	run.undoing.why, run.undoing.since = r.undo(), r.Durable.UndoSince
+	run.undoing.why, run.undoing.since, run.undoing.ended = r.undo(), r.Durable.UndoSince, false
 }
 
 // noteUndos makes undoExpired look whether the task has expired, once its work must undo something.

@@ -40,7 +40,11 @@ func (b *booking) work(ctx context.Context, run *task.Run) (codec.Encoder, error
 		return run.Record(ctx, task.Entry{Kind: kind, Key: key, Occurrence: 1, Result: json.RawMessage(`1`)})
 	}
 	if why, _ := run.Undoing(); why != task.UndoNone {
-		return raw(`{}`), record(6, "undone", &b.undone)
+		err := record(6, "undone", &b.undone)
+		if err == nil {
+			run.EndUndo()
+		}
+		return raw(`{}`), err
 	}
 	if err := record(task.KindUndo, "undo", nil); err != nil {
 		return nil, err
@@ -270,5 +274,62 @@ func TestExpiredTaskIsUndone(t *testing.T) {
 		if _, err := store.Get(t.Context(), id); !errors.Is(err, task.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// Work that fails before it undoes what earlier runs have registered runs again, and so does work
+// that fails in that run. The outcome is that of the first failure.
+func TestWorkThatDoesNotComeToUndosRunsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &booking{}
+		down := false
+		var runs []time.Time
+		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if runs = append(runs, time.Now()); down {
+				return nil, errors.New("the database is down")
+			}
+			result, err := b.work(ctx, run)
+			return result, err
+		}
+		cfg := task.Config{Store: memory.New(), DefaultTTL: time.Hour, Recover: func(task.Record) task.Work { return work }}
+		m := newManager(t, cfg)
+		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
+		synctest.Wait()
+		m.Close(t.Context())
+		down = true
+		m = newManager(t, cfg)
+		time.Sleep(time.Minute)
+		b.check(t, 0)
+		if n := len(runs); n < 5 || n > 20 {
+			t.Errorf("%d runs in a minute", n)
+		}
+		if r, err := m.Get(t.Context(), "alice", id, nil); err != nil || r.Status != mcp.TaskStatusWorking {
+			t.Errorf("status %s, %v", r.Status, err)
+		}
+		down = false
+		time.Sleep(time.Minute)
+		b.check(t, 1)
+	})
+}
+
+// Work that never comes to its undos is given up after a day.
+func TestWorkThatNeverComesToUndosIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &booking{then: func(context.Context, *task.Run) (codec.Encoder, error) { return nil, errors.New("no room") }}
+		runs := 0
+		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			if runs++; runs > 1 {
+				return nil, errors.New("the database is down")
+			}
+			return b.work(ctx, run)
+		}
+		m := newManager(t, task.Config{DefaultTTL: 100 * time.Hour, MaxTTL: 100 * time.Hour, Recover: func(task.Record) task.Work { return work }})
+		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
+		begin := time.Now()
+		out, err := m.Result(t.Context(), "alice", id, nil)
+		if d := time.Since(begin); err != nil || out.Error == nil || d < 24*time.Hour || d > 25*time.Hour {
+			t.Errorf("got %v, %v after %v", out.Error, err, d)
+		}
+		b.check(t, 0)
 	})
 }

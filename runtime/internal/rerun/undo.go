@@ -14,14 +14,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// Times of undos that fail. The pause between two attempts is half the time for which the process
-// has been trying the undo, so that the attempts become rarer.
+// Times of undos that fail outside of a durable task; see also [task.MaxUndoTime].
 const (
-	undoTime      = 24 * time.Hour   // of each undo in a durable task, in each process that tries it
-	plainUndoTime = 30 * time.Second // of all undos in other calls, which wait for them
+	plainUndoTime = 30 * time.Second // of all undos of a call, which waits for them
 	lastUndoTime  = 5 * time.Second  // of the only attempt of one whose turn comes later
-	minUndoPause  = 200 * time.Millisecond
-	maxUndoPause  = 5 * time.Minute
 )
 
 // undo is a registered undo.
@@ -140,6 +136,8 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	switch {
 	case l.err != nil, why == task.UndoNone && (!failed || len(undos) == 0):
 		return nil, nil
+	case durable && l.misses() && t.UndoTime(0) < task.MaxUndoTime:
+		return nil, nil // the handler runs again, because Run.EndUndo was not called
 	case errors.Is(failure, task.ErrParked), errors.Is(failure, task.ErrClosed):
 		return nil, nil
 	case !durable:
@@ -157,6 +155,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	if err := l.undoInTask(t, undos); err != nil {
 		return nil, err
 	}
+	t.EndUndo()
 	if why == task.UndoFailed && l.failure == nil && !failed {
 		return nil, l.faultf("handler is not deterministic: an earlier run has failed, this run has not")
 	}
@@ -185,6 +184,13 @@ func outcomeOfFailure(e *task.Entry) (*task.Outcome, error) {
 	return &task.Outcome{Error: failed}, err
 }
 
+// misses reports whether an earlier run has registered undos that this one has not.
+func (l *Log) misses() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.recorded, func(e recorded) bool { return e.Kind == KindUndo && !e.used })
+}
+
 // reportMissed logs the undos that an earlier run has registered and this one has not.
 func (l *Log) reportMissed() {
 	l.mu.Lock()
@@ -209,7 +215,7 @@ func (l *Log) undoPlain(undos []*undo) {
 	for _, u := range undos {
 		tried := time.Now()
 		for err := try(u); err != nil; err = try(u) {
-			pause := undoPause(time.Since(tried))
+			pause := task.UndoPause(time.Since(tried))
 			if time.Since(begun)+pause >= plainUndoTime {
 				l.giveUpUndo(u, err)
 				break
@@ -226,15 +232,15 @@ func (l *Log) undoInTask(t *task.Run, undos []*undo) error {
 		for !u.done {
 			e := u.Entry
 			e.Kind, e.Result = KindUndone, json.RawMessage(`null`)
-			ctx, cancel := context.WithTimeout(l.ctx, max(undoTime-t.UndoTime(u.number), minUndoPause))
+			ctx, cancel := context.WithTimeout(l.ctx, max(task.MaxUndoTime-t.UndoTime(u.number), lastUndoTime))
 			err := l.tryUndo(ctx, u)
 			cancel()
 			switch elapsed := t.UndoTime(u.number); {
 			case err == nil:
 			case l.ctx.Err() != nil:
 				return context.Cause(l.ctx)
-			case elapsed < undoTime:
-				if err := t.Sleep(l.ctx, t.SharedTime(time.Now().Add(undoPause(elapsed)))); err != nil {
+			case elapsed < task.MaxUndoTime:
+				if err := t.Sleep(l.ctx, t.SharedTime(time.Now().Add(task.UndoPause(elapsed)))); err != nil {
 					return err
 				}
 				continue
@@ -285,9 +291,4 @@ const undoBranch = "undo "
 // giveUpUndo logs that an undo is not tried again.
 func (l *Log) giveUpUndo(u *undo, err error) {
 	l.log.Error("compensation given up", "task", l.id, "compensation", u.Key, "error", boundary.ErrorText(err))
-}
-
-// undoPause returns the pause after a failed attempt, if the undo has been tried for some time.
-func undoPause(elapsed time.Duration) time.Duration {
-	return min(max(elapsed/2, minUndoPause), maxUndoPause)
 }
