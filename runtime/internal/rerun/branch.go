@@ -360,8 +360,8 @@ func (b *branch) occurrence(id ID) int {
 	return b.last[i].Occurrence
 }
 
-// passed reports whether earlier runs have recorded something that follows the operation e of b,
-// in b or in a group of branches that b has waited for.
+// passed reports whether earlier runs have recorded something that follows the outcome e of b, in b
+// or in a group of branches that b has waited for.
 func (b *branch) passed(e *Entry) bool {
 	l := b.log
 	l.mu.Lock()

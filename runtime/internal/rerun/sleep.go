@@ -54,7 +54,7 @@ func (l *Log) sleepUntil(ctx context.Context, name string, f func() time.Time) (
 	if err := l.unfinished(e, found.Result); err != nil {
 		return time.Time{}, err
 	}
-	until, err := l.sleep(ctx, b, e, found.Result)
+	until, err := l.sleep(ctx, b, e, found)
 	if _, required := err.(*InputRequiredError); required || err != nil && l.undoing != task.UndoNone {
 		b.suspend()
 	}
@@ -102,12 +102,12 @@ func (l *Log) endOfSleep(b *branch, id ID) json.RawMessage {
 // sleep waits for the end of a sleep of the branch b, which it returns. If an earlier run has
 // recorded what follows, the sleep has ended, whatever the present clock says: it may have been set
 // back, or be that of another process.
-func (l *Log) sleep(ctx context.Context, b *branch, e *Entry, times json.RawMessage) (until time.Time, err error) {
-	until, limited, err := parseSleep(times)
+func (l *Log) sleep(ctx context.Context, b *branch, e, found *Entry) (until time.Time, err error) {
+	until, limited, err := parseSleep(found.Result)
 	switch {
 	case err != nil:
 		return until, l.faultf("%s: damaged entry: %w", e, err)
-	case b.passed(e):
+	case b.passed(found):
 	case l.undoing != task.UndoNone && until.After(l.since): // as if it had not begun
 		return until, l.errUndoing()
 	default:

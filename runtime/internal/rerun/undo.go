@@ -136,7 +136,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	switch {
 	case l.err != nil, why == task.UndoNone && (!failed || len(undos) == 0):
 		return nil, nil
-	case durable && l.misses() && t.UndoTime(0) < task.MaxUndoTime:
+	case durable && l.missed() != nil && t.UndoTime(0) < task.MaxUndoTime:
 		return nil, nil // the handler runs again, because Run.EndUndo was not called
 	case errors.Is(failure, task.ErrParked), errors.Is(failure, task.ErrClosed):
 		return nil, nil
@@ -184,21 +184,28 @@ func outcomeOfFailure(e *task.Entry) (*task.Outcome, error) {
 	return &task.Outcome{Error: failed}, err
 }
 
-// misses reports whether an earlier run has registered undos that this one has not.
-func (l *Log) misses() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.recorded, func(e recorded) bool { return e.Kind == KindUndo && !e.used })
-}
-
-// reportMissed logs the undos that an earlier run has registered and this one has not.
-func (l *Log) reportMissed() {
+// missed returns the undos that an earlier run has registered, this one has not, and none has ended.
+func (l *Log) missed() (list []*Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.recorded {
-		if e := &l.recorded[i]; e.Kind == KindUndo && !e.used {
-			l.log.Error("compensation not run: the handler has not registered it again", "task", l.id, "compensation", e.Key)
+		e := &l.recorded[i]
+		if e.Kind != KindUndo || e.used {
+			continue
 		}
+		end := e.ID
+		end.Kind = KindUndone
+		if !slices.ContainsFunc(l.recorded, func(other recorded) bool { return other.ID == end }) {
+			list = append(list, &e.Entry)
+		}
+	}
+	return list
+}
+
+// reportMissed logs the undos of [Log.missed].
+func (l *Log) reportMissed() {
+	for _, e := range l.missed() {
+		l.log.Error("compensation not run: the handler has not registered it again", "task", l.id, "compensation", e.Key)
 	}
 }
 

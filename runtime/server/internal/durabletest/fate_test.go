@@ -477,7 +477,7 @@ func play(t *testing.T, program *node, f fate) (w *world) {
 			store := memory.New()
 			w.store = func() task.Store { return store }
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), w.patience())
 		defer cancel()
 		w.current = append(w.current, w.boot(t, 0))
 		if f.fleet {
@@ -602,6 +602,15 @@ func (w *world) call(ctx context.Context) {
 	}
 }
 
+// patience returns how long a call may take, and then its undos. A changed program may not come to
+// an undo of an earlier run; then it runs again for a day.
+func (w *world) patience() time.Duration {
+	if w.fate.changed > 0 {
+		return task.MaxUndoTime + time.Hour
+	}
+	return 10 * time.Minute
+}
+
 // awaitUndos waits until the undos of a call have ended.
 func (w *world) awaitUndos(cut bool) {
 	if !w.program.has(func(n *node) bool { return n.kind == register }) {
@@ -611,7 +620,7 @@ func (w *world) awaitUndos(cut bool) {
 	if id == "" && cut {
 		time.Sleep(10 * time.Second)
 	}
-	for range 10_000 {
+	for begun := time.Now(); time.Since(begun) < w.patience(); {
 		if id == "" {
 			return
 		}
@@ -619,7 +628,7 @@ func (w *world) awaitUndos(cut bool) {
 		if errors.Is(err, task.ErrNotFound) || err == nil && task.Terminal(r.Status) {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(time.Second)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
