@@ -40,8 +40,8 @@ func (f fault) String() string {
 // latency is how long an upstream without a fault takes to serve a request.
 const latency = 10 * time.Millisecond
 
-// faulty is an upstream with features of all kinds, whose requests take latency, and whose fault can
-// be set at any time.
+// faulty is an upstream with features of all kinds, whose requests take latency, and whose fault
+// can be set at any time.
 type faulty struct {
 	*upstream
 	name  string

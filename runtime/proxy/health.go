@@ -41,8 +41,8 @@ func (b *backoff) next() time.Duration {
 }
 
 // breaker keeps requests that concern several upstreams from one that has not responded to such a
-// request in time. It is open for a delay after each failure, and closed otherwise: the next request
-// tests the upstream.
+// request in time. It is open for a delay after each failure, and closed otherwise: the next
+// request tests the upstream.
 type breaker struct {
 	mu    sync.Mutex
 	delay backoff
@@ -133,8 +133,8 @@ func (w *worker) await(ctx context.Context) bool {
 	return false
 }
 
-// pace limits how often something may happen: burst times at once, and once per interval in the long
-// run.
+// pace limits how often something may happen: burst times at once, and once per interval in the
+// long run.
 type pace struct {
 	interval time.Duration
 	burst    int
@@ -197,8 +197,8 @@ func (x *connection) suspect() {
 	}
 }
 
-// probe pings the upstream until it responds. It suspends the connection if a ping remains without a
-// response while the upstream serves no call: an upstream that does one thing at a time does not
+// probe pings the upstream until it responds. It suspends the connection if a ping remains without
+// a response while the upstream serves no call: an upstream that does one thing at a time does not
 // respond during a call.
 func (x *connection) probe() {
 	defer x.probing.Store(false)

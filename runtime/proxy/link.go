@@ -64,8 +64,8 @@ type notification struct {
 	params json.RawMessage
 }
 
-// maxNotifications is how many notifications of an upstream a client receives per second, and half of
-// how many at once.
+// maxNotifications is how many notifications of an upstream a client receives per second, and half
+// of how many at once.
 const maxNotifications = 500
 
 // maxOutbox limits the notifications that wait for an upstream.
@@ -224,8 +224,8 @@ func (l *link) serve(ctx context.Context, connected func()) (err error) {
 	}
 }
 
-// open opens a connection. Known is the state of another one if the connection is for a single call,
-// and otherwise nil. The session of ctx must not end before the connection. It fails with
+// open opens a connection. Known is the state of another one if the connection is for a single
+// call, and otherwise nil. The session of ctx must not end before the connection. It fails with
 // [session.CodeOverloaded] if there are too many connections.
 func (l *link) open(ctx context.Context, known *session.State) (x *connection, err error) {
 	principal, forCall := l.c.principal, known != nil

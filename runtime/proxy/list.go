@@ -159,8 +159,8 @@ func (t *table) get(k kind, key string) *feature {
 	return t[k][i]
 }
 
-// setList replaces a list of an upstream, and announces a change of the merged list. It does nothing
-// if conn, over which the list was fetched, is not the current connection.
+// setList replaces a list of an upstream, and announces a change of the merged list. It does
+// nothing if conn, over which the list was fetched, is not the current connection.
 func (c *client) setList(l *link, conn *connection, k kind, list *fetched) {
 	c.mu.Lock()
 	if l.conn.Load() != conn {

@@ -181,8 +181,8 @@ func (c *client) follow(ctx context.Context, uri string) bool {
 	return false
 }
 
-// follow subscribes to a resource of the upstream for a modern client. It fails if the upstream does
-// not respond within patience, because the client may wait for other upstreams, too.
+// follow subscribes to a resource of the upstream for a modern client. It fails if the upstream
+// does not respond within patience, because the client may wait for other upstreams, too.
 func (l *link) follow(ctx context.Context, uri string) error {
 	conn := l.ready()
 	if conn == nil || l.follows.isOpen() {

@@ -11,10 +11,10 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-// MetaUpstream is the member of the _meta of an input request that has the Name of the upstream that
-// has made the request. Behind several proxies, it has their names for each other, the nearest one
-// first, separated by slashes. An upstream cannot pass itself off as another one, because the proxy
-// always puts the Name before what it finds there.
+// MetaUpstream is the member of the _meta of an input request that has the Name of the upstream
+// that has made the request. Behind several proxies, it has their names for each other, the nearest
+// one first, separated by slashes. An upstream cannot pass itself off as another one, because the
+// proxy always puts the Name before what it finds there.
 const MetaUpstream = "io.github.mcpwire/upstream"
 
 // named adds the name of the upstream to the params of an input request: to _meta, and to the

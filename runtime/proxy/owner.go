@@ -9,8 +9,8 @@ const (
 	boundState = "state" // a requestState
 )
 
-// bind returns a tag that binds a text to the principal of the client and to the upstream. Any proxy
-// with the same key knows it.
+// bind returns a tag that binds a text to the principal of the client and to the upstream. Any
+// proxy with the same key knows it.
 func (l *link) bind(what, text string) string { return l.c.p.keys.Seal(l.binding(what, text), nil) }
 
 // isBound reports whether a tag is that of a text, for the same principal and upstream.

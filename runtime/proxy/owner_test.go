@@ -68,8 +68,8 @@ func TestTaskBelongsToPrincipal(t *testing.T) {
 	}
 }
 
-// An upstream may take a member whose name differs in case only for taskId, or for requestState. The
-// proxy, which checks the right one, does not pass on the other.
+// An upstream may take a member whose name differs in case only for taskId, or for requestState.
+// The proxy, which checks the right one, does not pass on the other.
 func TestMembersAlikeAreNotPassedOn(t *testing.T) {
 	var got []string
 	record := func(result string) session.Handler {
@@ -159,8 +159,8 @@ func TestStatusOfTaskReachesItsClient(t *testing.T) {
 // patience is how long a request that concerns several upstreams waits for one of them.
 const patience = time.Second
 
-// The upstream knows all principals as one, so that it cannot see that another principal continues a
-// call. The proxy can.
+// The upstream knows all principals as one, so that it cannot see that another principal continues
+// a call. The proxy can.
 func TestRequestStateBelongsToPrincipal(t *testing.T) {
 	one := newUpstream(t, "one", modern.serving(nil))
 	addAsking(t, one.Server)

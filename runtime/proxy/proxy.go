@@ -21,11 +21,11 @@
 // one fails, its features disappear from the lists, and the proxy connects again. The number of
 // connections to an upstream, which are processes for a [Command], is limited: in total by
 // MaxConnections, and for each principal by MaxPerPrincipal. While a limit is reached, the clients
-// that come later see the other upstreams only. Over HTTP without sessions ([streamable.HandlerOptions].Stateless),
-// the proxy connects for each request of a revision with sessions. Do not set
-// [streamable.HandlerOptions].Store: a session that is restored after a restart of the proxy has
-// lost its subscriptions, its log level and its list of tasks. Without a store, clients open new
-// sessions and send their subscriptions and log levels again.
+// that come later see the other upstreams only. Over HTTP without sessions
+// ([streamable.HandlerOptions].Stateless), the proxy connects for each request of a revision with
+// sessions. Do not set [streamable.HandlerOptions].Store: a session that is restored after a
+// restart of the proxy has lost its subscriptions, its log level and its list of tasks. Without a
+// store, clients open new sessions and send their subscriptions and log levels again.
 //
 // # Revisions
 //
@@ -47,23 +47,23 @@
 //
 // Input requests pass in all combinations:
 //
-//   - From an upstream without sessions to a client without: the requests and the requestState pass,
-//     and any process with the same configuration and StateKeys may serve any round. The proxy adds
-//     to the requestState the Name of the upstream, so that the input reaches no other upstream, and
-//     a tag, so that no other principal can continue the call.
+//   - From an upstream without sessions to a client without: the requests and the requestState
+//     pass, and any process with the same configuration and StateKeys may serve any round. The
+//     proxy adds to the requestState the Name of the upstream, so that the input reaches no other
+//     upstream, and a tag, so that no other principal can continue the call.
 //   - From an upstream without sessions to a client with one: the proxy sends the requests over the
 //     session, and the responses in further rounds.
 //   - From an upstream with sessions to a client without: the request to the upstream stays open
 //     between the rounds, and the upstream runs the tool once. The call waits for input for the
-//     InputTimeout of [server.Config], in at most MaxRounds rounds; a client can have 100 waiting calls.
-//     Only the process that holds the call can serve the next round, for a client with the same
-//     principal, info and capabilities, and with the same params. A load balancer must therefore send
-//     the requests of a client to one process. Another process, or the same after the call has ended,
-//     rejects the round with an error that says so; it does not run the tool again. A client that
-//     disconnects during a round cancels the call. The upstream does not say which call an input
-//     request belongs to: of several calls at once, any may ask for it. If the upstream fails with
-//     [server.CodeURLElicitationRequired], the client is asked to visit the pages, and the call is made
-//     again, as clients of sessions do it.
+//     InputTimeout of [server.Config], in at most MaxRounds rounds; a client can have 100 waiting
+//     calls. Only the process that holds the call can serve the next round, for a client with the
+//     same principal, info and capabilities, and with the same params. A load balancer must
+//     therefore send the requests of a client to one process. Another process, or the same after
+//     the call has ended, rejects the round with an error that says so; it does not run the tool
+//     again. A client that disconnects during a round cancels the call. The upstream does not say
+//     which call an input request belongs to: of several calls at once, any may ask for it. If the
+//     upstream fails with [server.CodeURLElicitationRequired], the client is asked to visit the
+//     pages, and the call is made again, as clients of sessions do it.
 //
 // A client without sessions follows changes with subscriptions/listen. The proxy subscribes at each
 // upstream in the way of its revision. If an upstream without sessions does not announce changes,
@@ -82,40 +82,42 @@
 // Requests that concern several upstreams do not wait for one that does not respond:
 //
 //   - An expired list that an upstream does not send within a second is served as it was. The list
-//     is fetched in the background, and list_changed follows. The same holds for the states of tasks
-//     in tasks/list and for logging/setLevel. Until the upstream has responded within a second again,
-//     further requests do not wait for it at all.
+//     is fetched in the background, and list_changed follows. The same holds for the states of
+//     tasks in tasks/list and for logging/setLevel. Until the upstream has responded within a
+//     second again, further requests do not wait for it at all.
 //   - A resource that no upstream lists is looked for in one upstream after the other, and each has
 //     a head start of a second, the next time none if it was late. A search ends after ten seconds,
-//     unless a template of the upstream begins like the URI. An upstream that was not found in time
+//     unless a template of the upstream begins like the URI. An upstream that has not responded in time
 //     is left out for a while.
 //   - A subscription of subscriptions/listen that an upstream does not accept within a second is
 //     missing in the acknowledgment.
-//   - Announcements of changed lists that arrive while a list is being fetched are joined. After ten
-//     announcements at once, a list is fetched once per second.
-//   - The first response to a client waits for the ConnectTimeout, but only for a second if the same
-//     upstream was late for the client before. A call of a tool waits for its own upstream only.
-//   - Of an upstream, 500 other notifications per second reach a client, and 1,000 at once. The session
-//     with the upstream drops further ones when MaxNotifications are pending.
+//   - Announcements of changed lists that arrive while a list is being fetched are joined. After
+//     ten announcements at once, a list is fetched once per second.
+//   - The first response to a client waits for the ConnectTimeout, but only for a second if the
+//     same upstream was late for the client before. A call of a tool waits for its own upstream
+//     only.
+//   - Of an upstream, 500 other notifications per second reach a client, and 1,000 at once. The
+//     session with the upstream drops further ones when MaxNotifications are pending.
 //   - An upstream serves at most 1,024 calls of a client at once, and may have 256 input requests
 //     without a response, see [DefaultMaxInputRequests]. Others are rejected with
 //     [session.CodeOverloaded].
 //
-// For each client, the connection to an upstream is in one of these states, as in a circuit breaker:
+// For each client, the connection to an upstream is in one of these states, as in a circuit
+// breaker:
 //
 //   - connected (closed): requests pass. When a request was given up without a response, the proxy
 //     sends a ping.
 //   - suspended (open): the ping had no response for ten seconds while the upstream served no call.
 //     Requests fail at once, and lists stay as they were. The proxy sends further pings after 1
-//     second, 2 seconds and so on, up to a minute. A response ends the suspension, and the lists are
-//     fetched again. After five pings without a response, the proxy closes the connection.
+//     second, 2 seconds and so on, up to a minute. A response ends the suspension, and the lists
+//     are fetched again. After five pings without a response, the proxy closes the connection.
 //   - disconnected (open): requests fail at once, and lists do not have the features. The proxy
 //     connects again after the same delays.
 //   - connecting (half-open): requests fail at once until the upstream has responded.
 //
 // The delays are multiplied with a random number between 0.5 and 1.5, so that the connections of
-// many clients do not return at once. An upstream that serves one request at a time does not respond
-// to pings during a call, so it is not suspended then.
+// many clients do not return at once. An upstream that serves one request at a time does not
+// respond to pings during a call, so it is not suspended then.
 //
 // # What is passed on
 //
@@ -123,10 +125,11 @@
 //
 //   - The names of tools and prompts get the Prefix of their upstream.
 //   - The ids of tasks get the Name of their upstream and a tag.
-//   - Input requests and log messages name their upstream: the message of a form or a page begins with
-//     its Name in brackets, the _meta of all input requests has it in [MetaUpstream], and the logger
-//     of a log message begins with it. A client should show the user who asks.
-//   - Progress tokens, request ids and subscription ids belong to one connection, so they are replaced.
+//   - Input requests and log messages name their upstream: the message of a form or a page begins
+//     with its Name in brackets, the _meta of all input requests has it in [MetaUpstream], and the
+//     logger of a log message begins with it. A client should show the user who asks.
+//   - Progress tokens, request ids and subscription ids belong to one connection, so they are
+//     replaced.
 //   - Members are removed whose names differ only in case from that of a member that the proxy has
 //     checked or replaced, such as taskID beside taskId, because some decoders take them for it.
 //   - An update of a resource to which the client has subscribed at another upstream is dropped.
@@ -148,11 +151,11 @@
 //
 // A task belongs to the principal that has created it, because an upstream may know all clients of
 // the proxy as one. For other principals, its id is that of no task. Its principal can get, cancel
-// and await it by id in later sessions, too, if the upstream outlives the session. The tag in the id
-// proves that. It is made with the StateKeys in the configuration of the server: set them so that
-// ids outlive the process, and that other processes know them. Without them, the key is random. The
-// list of tasks has those that were created in the same session, and notifications of the status
-// arrive for these and for those that the session has asked for.
+// and await it by id in later sessions, too, if the upstream outlives the session. The tag in the
+// id proves that. It is made with the StateKeys in the configuration of the server: set them so
+// that ids outlive the process, and that other processes know them. Without them, the key is
+// random. The list of tasks has those that were created in the same session, and notifications of
+// the status arrive for these and for those that the session has asked for.
 package proxy
 
 import (
@@ -187,11 +190,12 @@ type Upstream struct {
 	// It may only be empty if there is no other upstream.
 	Prefix string
 	// Connect opens a connection. It is called for each session of a client or group of modern
-	// requests, and again after a connection has failed; the delays are in the package documentation,
-	// "Upstreams that do not respond". If an upstream ends when it is asked for its revisions, it is
-	// called again at once. Connect is called by several goroutines at once. Ctx ends with the
-	// session of the client, and has the values of the request that opened the session. For modern
-	// requests over HTTP, which share the connection, it has the principal and no other values.
+	// requests, and again after a connection has failed; the delays are in the package
+	// documentation, "Upstreams that do not respond". If an upstream ends when it is asked for its
+	// revisions, it is called again at once. Connect is called by several goroutines at once. Ctx
+	// ends with the session of the client, and has the values of the request that opened the
+	// session. For modern requests over HTTP, which share the connection, it has the principal and
+	// no other values.
 	Connect func(ctx context.Context) (transport.Conn, error)
 	// Session configures the sessions with the upstream. The proxy sets Handler and Reopened. If
 	// Revisions is nil, the proxy requests the revision of the client, and speaks any other
@@ -274,7 +278,8 @@ type Proxy struct {
 
 // New returns a proxy. Name and version are those of [server.New]. It connects to no upstream
 // before the first client. New fails if an upstream has no Connect, a Name that is empty, has a
-// colon or is not unique, a Prefix that begins another one, or a negative limit. Mistakes in Config.Server are reported as those of [server.New].
+// colon or is not unique, a Prefix that begins another one, or a negative limit. Mistakes in
+// Config.Server are reported as those of [server.New].
 func New(name, version string, cfg *Config) (*Proxy, error) {
 	p := &Proxy{clients: map[clientKey]*client{}, process: rand.Text()}
 	if cfg != nil {

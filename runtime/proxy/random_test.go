@@ -28,8 +28,8 @@ var (
 	worldSeed = flag.Uint64("worldseed", 0, "seed of the first world of TestRandomUpstreams; the next worlds have the next seeds; 0 for a random seed")
 )
 
-// TestRandomUpstreams connects clients of two principals, through two proxies with the same keys, to
-// upstreams of random revisions. The first upstream has no fault; those of the others change at
+// TestRandomUpstreams connects clients of two principals, through two proxies with the same keys,
+// to upstreams of random revisions. The first upstream has no fault; those of the others change at
 // random times. The clients make random requests. Whatever happens,
 //
 //   - requests to the first upstream succeed, and take no longer than alone; those to all upstreams

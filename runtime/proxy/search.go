@@ -25,11 +25,11 @@ type finding struct {
 
 var errNoResponse = errors.New("proxy: upstream has not responded in time")
 
-// search passes a request with a URI to the candidates, in their order, until one knows the resource.
-// Each has a head start of patience before the next one is asked as well. An upstream that is not
-// likely to have the resource delays the result by sharedTimeout at most. By is the upstream that
-// has served the request. If there is none, err is the first error; one with another meaning than
-// "unknown" takes precedence. It is nil without candidates.
+// search passes a request with a URI to the candidates, in their order, until one knows the
+// resource. Each has a head start of patience before the next one is asked as well. An upstream
+// that is not likely to have the resource delays the result by sharedTimeout at most. By is the
+// upstream that has served the request. If there is none, err is the first error; one with another
+// meaning than "unknown" takes precedence. It is nil without candidates.
 func (c *client) search(ctx context.Context, req *session.Request, candidates []candidate) (text json.RawMessage, by *link, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the requests to the others

@@ -16,12 +16,13 @@ import (
 const (
 	DefaultMaxConnections  = 1024
 	DefaultMaxPerPrincipal = 256
-	// DefaultMaxInputRequests is the default of MaxRequests in [Upstream].Session. It limits the input
-	// requests of an upstream that a client has not responded to.
+	// DefaultMaxInputRequests is the default of MaxRequests in [Upstream].Session. It limits the
+	// input requests of an upstream that a client has not responded to.
 	DefaultMaxInputRequests = 256
 )
 
-// minHeld is how long a call may wait for input before it is ended because its connection is needed.
+// minHeld is how long a call may wait for input before it is ended because its connection is
+// needed.
 const minHeld = time.Minute
 
 var errHeldDisplaced = errors.New("proxy: connection of the call was needed by another one")

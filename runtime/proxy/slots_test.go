@@ -58,8 +58,8 @@ func postCall(handler http.Handler, tool, extra string) (r reply, err error) {
 	return r, json.Unmarshal(text, &r)
 }
 
-// Calls of clients without a principal that need connections of their own have a quarter of those of
-// a principal. Further calls are rejected.
+// Calls of clients without a principal that need connections of their own have a quarter of those
+// of a principal. Further calls are rejected.
 func TestCallsOpenLimitedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newFaulty(t, "a", sessions, false)

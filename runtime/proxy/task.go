@@ -127,8 +127,8 @@ type taskKey struct {
 	own  string
 }
 
-// The id of a task for clients is the name of the upstream, a colon, a tag, a colon and the id at the
-// upstream. The tag binds the task to the principal that has created it.
+// The id of a task for clients is the name of the upstream, a colon, a tag, a colon and the id at
+// the upstream. The tag binds the task to the principal that has created it.
 func (l *link) newID(own string) string { return l.up.Name + ":" + l.bind(boundTask, own) + ":" + own }
 
 // taskOf returns the upstream of a task and its id there. l is nil if the id is not that of a task
@@ -372,7 +372,8 @@ func (l *link) toClient(text json.RawMessage, idOf func(own string) (string, boo
 	return editText(text, func(string) string { return id }, "_meta", task.RelatedTask, "taskId")
 }
 
-// fromClient replaces the id of the related task in a message of the client by that of the upstream.
+// fromClient replaces the id of the related task in a message of the client by that of the
+// upstream.
 func (l *link) fromClient(text json.RawMessage) json.RawMessage {
 	if !mentionsTask(text) {
 		return text
