@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
@@ -20,7 +19,7 @@ func TestBatch(t *testing.T) {
 	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	nine, err := form.Of(9)
+	nine, err := client.AcceptValues(map[string]any{"count": 9})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +29,7 @@ func TestBatch(t *testing.T) {
 		answer *mcp.ElicitResult
 		want   string // the structured output or, if there is none, the text
 	}{
-		{"the user answers", client.Accept(map[string]form.Value{"count": nine}), `{"total":51}`},
+		{"the user answers", nine, `{"total":51}`},
 		{"the user skips one", client.Decline(), `{"total":42,"skipped":["bolts"]}`},
 		{"the user stops", client.Cancel(), "the user stopped at row 2 of 3, bolts"},
 	} {

@@ -208,10 +208,7 @@ func (o *options) start(ctx context.Context, nc *nats.Conn) (*server.Server, *je
 func (o *options) operate(s *server.Server, store *jetstream.Store) http.Handler {
 	tasks := s.Tasks()
 	mux := http.NewServeMux()
-	mux.Handle("/", debugpage.New(debugpage.Config{
-		Store: store, Stats: tasks.Stats, Members: tasks.Members, TakeOver: tasks.TakeOver, Cancel: tasks.CancelForOperator,
-		History: o.history, Query: tasks.Query, WaitsFor: tasks.WaitsFor,
-	}))
+	mux.Handle("/", debugpage.New(debugpage.Of(tasks, store, o.history)))
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
 		if err := tasks.Health(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -53,17 +53,17 @@ func main() {
 	for _, name := range h.tools(ctx) {
 		fmt.Println(name)
 	}
-	served := make(chan struct{})
-	go func() { // ends with the input
-		defer close(served)
-		h.serve(ctx, os.Stdin, os.Stdout)
-	}()
+	served := make(chan error, 1)
+	go func() { served <- h.serve(ctx, os.Stdin, os.Stdout) }() // ends with the input
 	select {
-	case <-served:
+	case err = <-served:
 	case <-ctx.Done():
 	}
 	stop()
 	h.done.Wait()
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
 // server is the address of a server.
@@ -172,10 +172,20 @@ func (h *host) call(ctx context.Context, name string, arguments any) (string, er
 	return client.Text(result)
 }
 
-// serve calls a tool for each line.
-func (h *host) serve(ctx context.Context, in io.Reader, out io.Writer) {
-	for lines := bufio.NewScanner(in); lines.Scan() && ctx.Err() == nil; {
-		name, arguments, _ := strings.Cut(lines.Text(), " ")
+// serve calls a tool for each line, of any length, until the input or ctx ends.
+func (h *host) serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	for lines := bufio.NewReader(in); ctx.Err() == nil; {
+		line, err := lines.ReadString('\n')
+		if line = strings.TrimSpace(line); line == "" && err == io.EOF {
+			return nil
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+		if line == "" {
+			continue
+		}
+		name, arguments, _ := strings.Cut(line, " ")
 		if arguments == "" {
 			arguments = "{}"
 		}
@@ -185,4 +195,5 @@ func (h *host) serve(ctx context.Context, in io.Reader, out io.Writer) {
 		}
 		fmt.Fprintln(out, text)
 	}
+	return nil
 }

@@ -79,8 +79,10 @@ func TestHostKeepsTenServers(t *testing.T) {
 		t.Errorf("the server is still process %s", after)
 	}
 	var out strings.Builder
-	h.serve(ctx, strings.NewReader("child3/pid {}\nnone/pid\n"), &out)
-	if want := after + "\nerror: server \"none\" is not connected\n"; out.String() != want {
+	if err := h.serve(ctx, strings.NewReader("child3/pid {}\nnone/long "+strings.Repeat(" ", 1<<17)+"{}\n\nnone/pid"), &out); err != nil {
+		t.Error(err)
+	}
+	if want := after + strings.Repeat("\nerror: server \"none\" is not connected", 2) + "\n"; out.String() != want {
 		t.Errorf("got %q, want %q", &out, want)
 	}
 }

@@ -42,10 +42,18 @@ type poll struct {
 	Votes   []int    `json:"votes" jsonschema:"the number of votes by option"`
 }
 
-// polls holds the polls by the text of their question.
+// The limits of polls. A model can ask any number of questions, so the oldest poll makes place for a
+// new one.
+const (
+	maxPolls = 100
+	maxBytes = 4 << 10 // of a question with its options
+)
+
+// polls holds the latest polls by the text of their question.
 type polls struct {
-	mu   sync.Mutex
-	open map[string]*poll
+	mu    sync.Mutex
+	open  map[string]*poll
+	order []string // the questions, the oldest first
 }
 
 func main() {
@@ -65,10 +73,22 @@ func newServer() *server.Server {
 }
 
 func (p *polls) ask(_ context.Context, _ *server.Call, q question) (poll, error) {
+	size := len(q.Text)
+	for _, option := range q.Options {
+		size += 1 + len(option) // an option is not free, even if it is empty
+	}
+	if size > maxBytes {
+		return poll{}, fmt.Errorf("the question and its options have more than %d bytes", maxBytes)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open[q.Text] == nil {
+		if len(p.order) == maxPolls {
+			delete(p.open, p.order[0])
+			p.order = slices.Delete(p.order, 0, 1)
+		}
 		p.open[q.Text] = &poll{q.Text, q.Options, make([]int, len(q.Options))}
+		p.order = append(p.order, q.Text)
 	}
 	return p.open[q.Text].copy(), nil
 }

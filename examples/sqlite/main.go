@@ -17,6 +17,7 @@ import (
 	"log"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,6 +90,11 @@ func (e explorer) query(ctx context.Context, _ *server.Call, in queryInput) (ans
 	if err != nil {
 		return answer{}, err
 	}
+	for i, name := range found.columns {
+		if slices.Contains(found.columns[:i], name) {
+			return answer{}, fmt.Errorf("two columns have the name %q; rename one with AS", name)
+		}
+	}
 	out := answer{RowCount: len(found.rows), More: found.more}
 	for _, row := range found.rows {
 		values := make(map[string]any, len(row))
@@ -151,9 +157,11 @@ func (e explorer) complete(ctx context.Context, _ *server.Call, value string, _ 
 
 // The limits of a query.
 const (
-	maxRows  = 100
-	maxBytes = 1 << 20 // limit for each value, and for all values together
-	timeout  = 10 * time.Second
+	maxRows    = 100
+	maxBytes   = 1 << 20 // of all values together
+	maxValue   = maxBytes / 4
+	maxColumns = 64 // with maxValue, limits the memory of a row that is refused for its size: 16 MiB
+	timeout    = 10 * time.Second
 )
 
 // table is the result of a query. more is set if there were more than maxRows rows.
@@ -169,9 +177,15 @@ func (e explorer) read(ctx context.Context, query string, args ...any) (out tabl
 		return out, err
 	}
 	defer conn.Close()
+	// SQLite refuses a schema that has tables with more columns than the limit. So it reads the schema
+	// before the limits are set.
+	if _, err := conn.ExecContext(ctx, "select count(*) from sqlite_schema"); err != nil {
+		return out, err
+	}
 	for limit, value := range map[int]int{
 		sqlite3.SQLITE_LIMIT_ATTACHED: 0, // read-only mode does not apply to attached databases, which are other files
-		sqlite3.SQLITE_LIMIT_LENGTH:   maxBytes,
+		sqlite3.SQLITE_LIMIT_LENGTH:   maxValue,
+		sqlite3.SQLITE_LIMIT_COLUMN:   maxColumns,
 	} {
 		if _, err := sqlite.Limit(conn, limit, value); err != nil {
 			return out, err

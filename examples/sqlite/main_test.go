@@ -2,8 +2,10 @@ package main
 
 import (
 	"database/sql"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +36,15 @@ func createDatabase(t *testing.T) string {
 	return file
 }
 
+// columns returns the definitions of n columns: c0, c1 and so on.
+func columns(n int) string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprint("c", i))
+	}
+	return strings.Join(names, ", ")
+}
+
 // Proves SDK-22.
 func TestExplorer(t *testing.T) {
 	ctx := t.Context()
@@ -47,6 +58,9 @@ func TestExplorer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+	if _, err := db.Exec("create table wide (" + columns(100) + "); insert into wide (c99) values (7)"); err != nil {
+		t.Fatal(err)
+	}
 	c, err := client.Command(ctx, stdio.Command{Path: binary, Args: []string{file}, Dir: t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +86,10 @@ func TestExplorer(t *testing.T) {
 		{"a statement after a comment", "-- select\nbegin", ""},
 		{"a large value", "select zeroblob(100000000) as x", ""},
 		{"many large values", "with recursive n(i) as (select 1 union all select i+1 from n) select zeroblob(100000) as x from n", ""},
+		{"a row of many large values", "select " + strings.Repeat("zeroblob(200000), ", 300) + "1", ""},
+		{"columns with equal names", "select 1 as a, 2 as a", ""},
+		{"some columns of a wide table", "select c99 from wide", `{"rows":[{"c99":7}],"rowCount":1,"more":false}`},
+		{"all columns of a wide table", "select * from wide", ""},
 		{"not SQL", "please", ""},
 		{"nothing was written", "select count(*) as n from goods", `{"rows":[{"n":2}],"rowCount":1,"more":false}`},
 	} {

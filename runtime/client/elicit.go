@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/codec/value"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/internal/host"
@@ -20,7 +21,8 @@ import (
 )
 
 // FormRequest is a form that a server asks the user to fill in (MCP elicitation, "Form Mode
-// Elicitation Requests"). [Accept], [Decline] and [Cancel] return the possible responses.
+// Elicitation Requests"). [Accept] or [AcceptValues], [Decline] and [Cancel] return the possible
+// responses.
 type FormRequest struct {
 	Server mcp.Implementation // the server that sent the request
 	*mcp.ElicitRequestFormParams
@@ -40,6 +42,34 @@ func (f *FormRequest) Fields() []form.Field {
 // it.
 func Accept(content map[string]form.Value) *mcp.ElicitResult {
 	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: content}
+}
+
+// AcceptValues returns the response of a user who has filled in the form with the members of values,
+// which is a struct or a map that encodes as a JSON object:
+//
+//	return client.AcceptValues(map[string]any{"nights": 3, "extras": []string{"sauna"}})
+//
+// Fields that are not members get their defaults. AcceptValues fails if values does not encode as an
+// object, or if a member is no text, number, boolean or list of texts. Like the content of [Accept],
+// the values are checked against the form before the client sends them.
+func AcceptValues(values any) (*mcp.ElicitResult, error) {
+	text, err := codec.Marshal(value.Of(values))
+	if err != nil {
+		return nil, fmt.Errorf("client: values of a form: %w", err)
+	}
+	if len(text) == 0 || text[0] != '{' {
+		return nil, fmt.Errorf("client: values of a form: %T is not a JSON object", values)
+	}
+	answer := new(mcp.ElicitResult)
+	if err := codec.Unmarshal(fmt.Appendf(nil, `{"action":"accept","content":%s}`, text), answer); err != nil {
+		return nil, fmt.Errorf("client: values of a form: %w", err)
+	}
+	for name, v := range answer.Content {
+		if _, unknown := v.(*mcp.Unknown); unknown {
+			return nil, fmt.Errorf("client: values of a form: field %q is no text, number, boolean or list of texts", name)
+		}
+	}
+	return answer, nil
 }
 
 // Decline returns the response of a user who declines.

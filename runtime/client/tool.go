@@ -246,6 +246,9 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 	return h.ResultOrCancel(ctx)
 }
 
+// ToolHandle is the handle of a task that is the call of a tool; see [requestor.Handle].
+type ToolHandle = requestor.Handle[*mcp.CallToolResult]
+
 // StartTool starts a tool as a task and returns its handle once the server has created the task
 // (MCP tasks, "Creating Tasks"). If the tool does not support tasks, StartTool fails with
 // [requestor.ErrNotAsTask] and does not call it.
@@ -253,14 +256,14 @@ func (c *Client) callTask(ctx context.Context, k *call) (*mcp.CallToolResult, er
 // In revisions without sessions, the server decides whether a call becomes a task. StartTool
 // responds to input requests until then, as CallTool does. The id of the handle is "" if the server
 // has returned the result.
-func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts ...requestor.Option) (*requestor.Handle[*mcp.CallToolResult], error) {
+func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts ...requestor.Option) (*ToolHandle, error) {
 	p, err := toolParams(name, arguments)
 	if err != nil {
 		return nil, err
 	}
 	if c.session.Modern() {
 		opts = append([]requestor.Option{requestor.Via(func(opts ...session.Option) jsonrpc.Caller { return c.caller(opts...) })}, opts...)
-		return withHeaders(c, ctx, &p, func(ctx context.Context) (*requestor.Handle[*mcp.CallToolResult], error) {
+		return withHeaders(c, ctx, &p, func(ctx context.Context) (*ToolHandle, error) {
 			return c.tasks.CallTool(ctx, c.session, &p, opts...)
 		})
 	}
@@ -275,7 +278,7 @@ func (c *Client) StartTool(ctx context.Context, name string, arguments any, opts
 }
 
 // AttachTool returns a handle attached to an existing task of a tool call. It sends nothing.
-func (c *Client) AttachTool(id string, opts ...requestor.Option) *requestor.Handle[*mcp.CallToolResult] {
+func (c *Client) AttachTool(id string, opts ...requestor.Option) *ToolHandle {
 	return c.tasks.AttachTool(c.session, id, opts...)
 }
 

@@ -129,7 +129,7 @@ func (v *service) showTasks(s streams, address string) (stop func(), err error) 
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/tasks", debugpage.New(debugpage.Config{Store: v.store, Stats: v.server.Tasks().Stats, History: v.history, Cancel: v.server.Tasks().CancelForOperator}))
+	mux.Handle("/tasks", debugpage.New(debugpage.Of(v.server.Tasks(), v.store, v.history)))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(s.err, "tasks at http://%s/tasks\n", listener.Addr())
 	ended := make(chan struct{})

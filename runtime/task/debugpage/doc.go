@@ -2,22 +2,15 @@
 // status, owner and age, and shows the history of each task and the counters of the [task.Manager].
 //
 //	history := debugpage.NewHistory(0)
-//	tasks, err := task.New(ctx, task.Config{Store: store, Audit: history.Add})
-//	…
-//	debug.Handle("/tasks", debugpage.New(debugpage.Config{
-//		Store: store, Stats: tasks.Stats, History: history, Cancel: tasks.CancelForOperator,
-//	}))
-//
-// In a fleet, the page of each process shows the tasks of all of them, their holders and the
-// members:
-//
-//	history := debugpage.NewHistory(0)
 //	tasks, err := task.New(ctx, task.Config{Store: store, Audit: history.Add, Queried: history.Respond})
 //	…
-//	debug.Handle("/tasks", debugpage.New(debugpage.Config{
-//		Store: store, Stats: tasks.Stats, History: history, Cancel: tasks.CancelForOperator,
-//		Members: tasks.Members, TakeOver: tasks.TakeOver, Query: tasks.Query, WaitsFor: tasks.WaitsFor,
-//	}))
+//	debug.Handle("/tasks", debugpage.New(debugpage.Of(tasks, store, history)))
+//
+// With a server of package server, the Manager is Server.Tasks after Server.Start, and Audit is
+// Config.Tasks.Audit.
+//
+// In a fleet, the page of each process shows the tasks of all of them, their holders and the
+// members. It gets the histories of the other processes if each has Queried: history.Respond.
 //
 // The page shows the tasks of every principal, with their ids, and does not authenticate its users.
 // Serve it on a debug port that only operators can reach, never beside the endpoint of the

@@ -23,7 +23,7 @@ func ExampleNew() {
 	}
 	defer manager.Close(ctx)
 	mux := http.NewServeMux()
-	mux.Handle("/debug/tasks", debugpage.New(debugpage.Config{Store: store, Stats: manager.Stats, History: history}))
+	mux.Handle("/debug/tasks", debugpage.New(debugpage.Of(manager, store, history)))
 	port := httptest.NewServer(mux)
 	defer port.Close()
 	response, err := http.Get(port.URL + "/debug/tasks")

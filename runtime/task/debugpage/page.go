@@ -74,6 +74,18 @@ type Config struct {
 	MaxTasks int
 }
 
+// Of returns the Config of the page for the tasks of a Manager: all views and all operations that
+// its process has. The store is that of m. The history, whose Add is the Audit of [task.Config],
+// and whose Respond is its Queried in a fleet, may be nil. Clear Cancel and TakeOver for a page that
+// can only be read.
+func Of(m *task.Manager, store task.Store, history *History) Config {
+	cfg := Config{Store: store, Stats: m.Stats, History: history, Cancel: m.CancelForOperator, WaitsFor: m.WaitsFor}
+	if m.Members() != nil {
+		cfg.Members, cfg.Query, cfg.TakeOver = m.Members, m.Query, m.TakeOver
+	}
+	return cfg
+}
+
 // New returns a handler that serves the page. All views have the same URL with different queries.
 // It allows GET and HEAD. With cfg.Cancel or cfg.TakeOver, it also allows POST with the query
 // cancel=ID or takeover=ID, from its own pages and from programs that are not browsers. To prevent

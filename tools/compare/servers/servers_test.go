@@ -16,7 +16,6 @@ import (
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/client"
-	"github.com/mcpwire/mcpwire/runtime/form"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
 )
@@ -133,7 +132,7 @@ func use(t *testing.T, c *client.Client, answer **mcp.ElicitResult, inOrder bool
 	if got := prompt.Messages[0].Content.(*mcp.TextContent).Text; got != "Please review: x++" {
 		t.Errorf("review: %q", got)
 	}
-	people, err := form.Of(3)
+	three, err := client.AcceptValues(map[string]any{"people": 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +141,7 @@ func use(t *testing.T, c *client.Client, answer **mcp.ElicitResult, inOrder bool
 		says   string
 		last   session.Progress // earlier reports may have been merged into it
 	}{
-		{client.Accept(map[string]form.Value{"people": people}), "soup for 3", session.Progress{Value: 2, Total: new(2.0), Message: "done"}},
+		{three, "soup for 3", session.Progress{Value: 2, Total: new(2.0), Message: "done"}},
 		{client.Decline(), "Nothing was cooked.", session.Progress{Value: 1, Total: new(2.0), Message: "asking"}},
 	} {
 		*answer = tt.answer
