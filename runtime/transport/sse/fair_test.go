@@ -22,9 +22,7 @@ func TestStreamsOfOneClientAreLimited(t *testing.T) {
 		"networks":   {ClientAddress: func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("X-From")) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o.MaxStreams = 3; o.Principal != nil {
-				o.MaxStreamsPerPrincipal = 2 // half of all is the limit of a network
-			}
+			o.MaxStreams = 3 // the default of MaxStreamsPerPrincipal is half of it
 			u, _, conns := start(t, o)
 			for _, test := range []struct {
 				from string

@@ -62,7 +62,8 @@ type HandlerOptions struct {
 
 	// MaxStreams is the maximum number of connections. The default is 10000. MaxStreamsPerPrincipal
 	// is that of one principal, or of one network of clients without a principal, for which it is
-	// at most half of MaxStreams. The default is 1000. Without principals, clients whose network is unknown may have MaxStreams.
+	// at most half of MaxStreams. The default is 1000, or half of MaxStreams if that is less.
+	// Without principals, clients whose network is unknown may have MaxStreams.
 	MaxStreams, MaxStreamsPerPrincipal int
 	// MaxMessage is the maximum size in bytes of a received message. One connection may send four
 	// times as many bytes concurrently. The default is [transport.DefaultMaxMessage].
@@ -84,7 +85,7 @@ type HandlerOptions struct {
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxStreams = cmp.Or(max(o.MaxStreams, 0), 10000)
-	o.MaxStreamsPerPrincipal = min(cmp.Or(max(o.MaxStreamsPerPrincipal, 0), 1000), o.MaxStreams)
+	o.MaxStreamsPerPrincipal = min(cmp.Or(max(o.MaxStreamsPerPrincipal, 0), min(1000, (o.MaxStreams+1)/2)), o.MaxStreams)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), transport.DefaultMaxMessage)
 	o.MaxQueue = cmp.Or(max(o.MaxQueue, 0), transport.DefaultMaxQueue)
 	o.StallTimeout = cmp.Or(max(o.StallTimeout, 0), transport.DefaultStallTimeout)
