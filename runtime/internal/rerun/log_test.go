@@ -222,7 +222,7 @@ func TestRunThatAsksForOtherThingsIsNotDeterministic(t *testing.T) {
 			return errors.Join(step(l, "s"), branch(l, "b"), request(l, `"two"`))
 		}, []string{`elicitation/create "one"`, `elicitation/create "two"`, "another Version"}, 0},
 		{"another step", func(l *rerun.Log) error { return errors.Join(step(l, "z"), step(l, "s")) }, []string{`step "s"`, `step "z"`}, 0},
-		{"another step, then a request", func(l *rerun.Log) error { return errors.Join(step(l, "z"), request(l, `"one"`)) }, []string{`step "s"`, `step "z"`}, 0},
+		{"another step, then a request", func(l *rerun.Log) error { return errors.Join(step(l, "z"), request(l, `"two"`)) }, []string{`step "s"`, `step "z"`}, 0},
 		{"a step before", func(l *rerun.Log) error { return errors.Join(step(l, "z"), first(l)) }, []string{`step "s"`, `step "z"`}, 0},
 		{"a step with attempts before", func(l *rerun.Log) error { return errors.Join(retried(l, "z"), first(l)) }, []string{`step "s"`, `step "z"`}, 0},
 		{"a concurrent step before", func(l *rerun.Log) error { return errors.Join(concurrent(l, "z"), first(l)) }, []string{`step "s"`, `step "z"`}, 0},

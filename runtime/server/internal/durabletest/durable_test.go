@@ -28,6 +28,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // most of what a play allocates is garbage at its end
+	debug.SetMemoryLimit(1 << 30)
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	os.Exit(m.Run())
 }
