@@ -74,8 +74,8 @@
 //
 // # How the proof was proved
 //
-// Each of these changes was made to the implementation, and found by TestRandomHandlers -seed 1. The
-// numbers are those of the handlers that it took.
+// Each of these changes was made to the implementation, and found by TestRandomHandlers -seed 1.
+// The numbers are those of the handlers that it took.
 //   - steps begin in a suspended run (1), suspension does not reach the branch around another one
 //     (396), a running step does not delay parking (1), parked work does not wake at its time (1)
 //   - the order of operations is not checked in a branch (4), or in the branch around it (245);
@@ -98,11 +98,11 @@
 //     (1), again although their end was recorded (1), once only (1), not after a cancellation (1),
 //     not after the end of the lifetime (120 and 336, in two runs); a later run numbers them from 1
 //     again (31)
-//   - the winner of a Select is not recorded (3), the input requests of the others are not withdrawn
-//     (20), the time of a Select begins anew in each run (18) and comes before an answer (18), its
-//     deadline is not recorded (1099), one that is refused loses its responses (1141)
-//   - a signal is received twice (15), the latest one first (15), early ones are dropped (15), parked
-//     work does not wake for one (6)
+//   - the winner of a Select is not recorded (3), the input requests of the others are not
+//     withdrawn (20), the time of a Select begins anew in each run (18) and comes before an answer
+//     (18), its deadline is not recorded (1099), one that is refused loses its responses (1141)
+//   - a signal is received twice (15), the latest one first (15), early ones are dropped (15),
+//     parked work does not wake for one (6)
 //
 // Operations that begin while undos run make the test hang, and so does a version that runs the
 // tasks of all others. That Close does not wait for records is not found, because the run of the

@@ -567,7 +567,7 @@ func (w *world) call(ctx context.Context) {
 	}
 	cancelled := w.withdrawn() && out.rpc
 	invalid := w.changed || w.refused || w.fate.changed > 0 && strings.Contains(out.err, nondeterministic)
-	if w.overlapped && err == nil && !cancelled && !strings.Contains(out.err, overlaps) && (out.err == "" || w.undoing.IsZero()) {
+	if w.overlapped && err == nil && !cancelled && !w.disturbed && !strings.Contains(out.err, overlaps) && (out.err == "" || w.undoing.IsZero()) {
 		w.violate("operations of one branch have overlapped, and the outcome is %+v", out)
 	}
 	w.mu.Unlock()

@@ -71,6 +71,7 @@ func TestKnownHandlers(t *testing.T) {
 		{"a sleep with a deadline", do(first(within(150*ms, sleeps(400*ms)), steps(3*ms)), asks(700*ms), steps(4*ms))},
 		{"a step, and an input request at once", do(steps(1*ms), asks(900*ms), steps(2*ms))},
 		{"an input request that is tried again", do(tries(3, asks(300*ms)), steps(2*ms))},
+		{"a step, and a long sleep", do(steps(3*ms), sleeps(900*ms))},
 		{"steps of one name in branches", do(branches(do(sleeps(7*ms), common(steps(2*ms))), do(common(steps(3*ms)), asks(90*ms)), common(steps(30*ms))), sleeps(400*ms), steps(5*ms))},
 		{"a step that ends while the server shuts down", do(deaf(steps(900*ms)), steps(2*ms))},
 		{"branches that wait for different things", do(branches(do(sleeps(200*ms), steps(21*ms)), do(steps(29*ms), asks(313*ms), steps(22*ms), asks(409*ms), asks(267*ms))), steps(3*ms))},
@@ -104,6 +105,12 @@ func TestKnownHandlers(t *testing.T) {
 			for at := 1; at < 30; at++ { // the store is slow when the handler runs again
 				f := fate{mode: taskInSession, parks: true, disturbances: []disturbance{{act: delay, at: at, length: 3, reads: true}}}
 				check(f, play(t, p, f))
+			}
+			for _, id := range p.steps(removed) { // the handler of the next process lacks a step
+				for at := 1; at < 6; at++ {
+					f := fate{mode: taskInSession, change: removed, changed: id, disturbances: []disturbance{{act: crashAfter, at: at}}}
+					check(f, play(t, p, f))
+				}
 			}
 			for at := 1; at < 10; at++ { // the handler learns of a shutdown while it records something
 				for _, what := range []act{shutBefore, shutAfter} {
