@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // ErrExpired is the cause of the end of an open stream whose access token has expired or was
@@ -78,10 +80,13 @@ func (w *watch) left() (left time.Duration, ok bool) {
 
 // check ends the stream if the credentials are no longer valid. It runs in a goroutine of a timer.
 func (w *watch) check() {
-	err := ErrExpired
-	if left, ok := w.left(); !ok || left > 0 {
-		err = w.verify()
-	}
+	err := boundary.Run(func() error {
+		if left, ok := w.left(); ok && left == 0 {
+			return ErrExpired
+		}
+		return w.verify()
+	})
+	boundary.Report(w.p.c.Logger, "check of credentials panicked", err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -89,7 +94,8 @@ func (w *watch) check() {
 	case err != nil:
 		w.stopped = true
 		w.cancel()
-		w.end(err)
+		fault := boundary.Run(func() error { w.end(err); return nil })
+		boundary.Report(w.p.c.Logger, "function of Watch panicked", fault)
 	default:
 		w.schedule()
 	}

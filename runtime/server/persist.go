@@ -41,7 +41,7 @@ func (p *peer) persist(ctx context.Context) error {
 	state, changes := p.state()
 	text, err := json.Marshal(state)
 	if err == nil {
-		err = p.store.PersistState(context.WithoutCancel(ctx), text)
+		err = boundary.Run(func() error { return p.store.PersistState(context.WithoutCancel(ctx), text) })
 	}
 	switch {
 	case err == nil:

@@ -431,9 +431,13 @@ func (s *Session) answered(id jsonrpc.ID, a answer) (ok bool) {
 // forget lets the transport release its resources for a request whose answer is not needed. It does
 // nothing for the zero id.
 func (s *Session) forget(id jsonrpc.ID) {
-	if f, ok := transport.As[transport.Forgetter](s.conn); ok && !id.IsZero() {
-		f.Forget(id)
-	}
+	err := boundary.Run(func() error {
+		if f, ok := transport.As[transport.Forgetter](s.conn); ok && !id.IsZero() {
+			f.Forget(id)
+		}
+		return nil
+	})
+	boundary.Report(s.cfg.Logger, "transport panicked", err)
 }
 
 // cancelGrace limits how long a cancelled call waits until the transport has accepted the

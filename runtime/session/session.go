@@ -474,6 +474,12 @@ func (s *Session) withoutSession() bool {
 
 // detached reports whether the peer cannot receive pings now; see [transport.Detachable].
 func (s *Session) detached() bool {
-	c, ok := transport.As[transport.Detachable](s.conn)
-	return ok && c.Detached()
+	yes := false
+	err := boundary.Run(func() error {
+		c, ok := transport.As[transport.Detachable](s.conn)
+		yes = ok && c.Detached()
+		return nil
+	})
+	boundary.Report(s.cfg.Logger, "transport panicked", err)
+	return yes
 }

@@ -126,13 +126,17 @@ func (f *fleet) acquit(r *Record) error {
 // join calls Join of the store.
 func (f *fleet) join(ctx context.Context) (membership Membership, err error) {
 	defer boundary.Catch(&err)
-	return f.m.cfg.Store.Join(ctx, f.m.cfg.Member, Events{
+	membership, err = f.m.cfg.Store.Join(ctx, f.m.cfg.Member, Events{
 		Departed: func() { f.scan(); f.m.scheduler.departed() },
 		Shared:   f.m.scheduler.shared,
 		Offered:  func(id string) { f.m.spawn(func() { f.offered(id) }) },
 		Load:     f.m.load,
 		Queried:  f.m.queried,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return safeMembership{membership, f.m.cfg.Logger}, nil
 }
 
 // current returns the membership.
@@ -146,7 +150,7 @@ func (f *fleet) current() Membership {
 func (f *fleet) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
 	defer cancel()
-	if err := boundary.Run(func() error { return f.current().Leave(ctx) }); err != nil {
+	if err := f.current().Leave(ctx); err != nil {
 		f.m.cfg.Logger.Warn("fleet not left", "error", err) // the lease ends by itself
 	}
 }
@@ -277,15 +281,10 @@ func (f *fleet) follow(id string) {
 
 // follower registers a task with the current membership. The caller holds mu.
 func (f *fleet) follower(id string) (stop func()) {
-	stop = func() {}
-	boundary.Run(func() error {
-		stop = f.membership.Follow(id, Follower{
-			Changed: func() { f.changed(id) },
-			Message: func(message []byte) { f.received(id, message) },
-		})
-		return nil
+	return f.membership.Follow(id, Follower{
+		Changed: func() { f.changed(id) },
+		Message: func(message []byte) { f.received(id, message) },
 	})
-	return stop
 }
 
 // unfollow undoes follow.
@@ -611,10 +610,7 @@ func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
 			held = slices.ContainsFunc(members, func(m Member) bool { return m.ID == r.Claim.Member })
 		}
 		if err == nil && !held && r.Claim.Member != self.ID && r.Claim != from {
-			err = boundary.Run(func() (err error) {
-				held, err = membership.Alive(f.m.lifetime, r.Claim.Member)
-				return err
-			})
+			held, err = membership.Alive(f.m.lifetime, r.Claim.Member)
 		}
 		switch {
 		case err != nil, r.Claim == from && r.Claim.Member != self.ID:
@@ -743,16 +739,12 @@ func (m *Manager) Runs(tool string, labels ...string) bool {
 // Members returns the living members of the fleet, this one included, in ascending order of their
 // IDs. The list may be out of date, but for the Load of this member. It is nil if the store is not
 // shared.
-func (m *Manager) Members() (list []Member) {
+func (m *Manager) Members() []Member {
 	if m.fleet == nil {
 		return nil
 	}
-	self := ""
-	boundary.Run(func() error {
-		membership := m.fleet.current()
-		self, list = membership.Self().ID, membership.Members()
-		return nil
-	})
+	membership := m.fleet.current()
+	self, list := membership.Self().ID, membership.Members()
 	for i := range list {
 		if list[i].ID == self {
 			list[i].Load = m.load()
@@ -775,13 +767,10 @@ func (m *Manager) Query(ctx context.Context, request []byte) (responses map[stri
 	if m.fleet == nil {
 		return nil, nil
 	}
-	err = boundary.Run(func() (err error) {
-		membership := m.fleet.current()
-		if responses, err = membership.Query(ctx, request); err == nil {
-			responses[membership.Self().ID] = m.queried(request)
-		}
-		return err
-	})
+	membership := m.fleet.current()
+	if responses, err = membership.Query(ctx, request); err == nil {
+		responses[membership.Self().ID] = m.queried(request)
+	}
 	return responses, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Watch reports changes of some tasks; see [Manager.Watch]. Its methods may be called concurrently.
@@ -96,8 +97,14 @@ func (w *Watch) report(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.ids[id]; ok {
-		w.changed(id)
+		w.call(id)
 	}
+}
+
+// call calls changed and logs its panic.
+func (w *Watch) call(id string) {
+	err := boundary.Run(func() error { w.changed(id); return nil })
+	boundary.Report(w.m.cfg.Logger, "function of a Watch panicked", err, "task", id)
 }
 
 // Remove ends the reports of changes of one task.
@@ -145,7 +152,7 @@ func (x *watches) notify(id string) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, w := range x.byTask[id] {
-		w.changed(id)
+		w.call(id)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth/oauth"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // Options configures [New]. The zero value is valid.
@@ -144,7 +145,7 @@ func (r *redirect) Wait(ctx context.Context, authorizationURL string, accept fun
 		fmt.Fprintf(r.o.Print, "To log in, open %s\n", shown)
 	}
 	opened := make(chan error, 1)
-	go func() { opened <- r.o.Open(shown) }() // ends when Open returns
+	go func() { opened <- boundary.Run(func() error { return r.o.Open(shown) }) }() // ends when Open returns
 	for {
 		select {
 		case got := <-h.outcome:

@@ -220,7 +220,8 @@ func (c *call) task() *task.Run {
 }
 
 // notify serves Call.Notify. Notifications of a task are dropped if the client cannot be reached.
-func (c *call) notify(ctx context.Context, method string, params json.RawMessage) error {
+func (c *call) notify(ctx context.Context, method string, params json.RawMessage) (err error) {
+	defer boundary.Catch(&err)
 	if c.ended.Load() {
 		return nil
 	}
@@ -268,7 +269,8 @@ func (c *call) notify(ctx context.Context, method string, params json.RawMessage
 
 // request serves Call.Request: it sends an input request to the client. A plain call becomes a task
 // first, because only tasks of revisions without sessions can wait for input.
-func (c *call) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+func (c *call) request(ctx context.Context, method string, params json.RawMessage) (answer json.RawMessage, err error) {
+	defer boundary.Catch(&err)
 	switch method {
 	case mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage, mcp.MethodRootsList:
 	default:
@@ -297,8 +299,6 @@ func (c *call) request(ctx context.Context, method string, params json.RawMessag
 			return nil, c.failed(both, err)
 		}
 	}
-	var answer json.RawMessage
-	var err error
 	if run := c.task(); run.Durable() {
 		answer, err = c.log.Ask(both, &rerun.Request{Method: method, Params: params})
 	} else if err = rerun.InStep(ctx, method); err == nil {

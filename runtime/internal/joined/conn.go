@@ -16,6 +16,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/mcp/ext/tasks"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -81,7 +82,7 @@ func New(o Options) *Conn {
 // pump delivers the messages and errors that it reads from Over.
 func (c *Conn) pump() {
 	for {
-		m, err := c.options.Over.Read()
+		m, err := c.read()
 		c.Deliver(m, err)
 		select {
 		case <-c.done:
@@ -92,6 +93,12 @@ func (c *Conn) pump() {
 			return
 		}
 	}
+}
+
+// read reads a message from Over.
+func (c *Conn) read() (m transport.Message, err error) {
+	defer boundary.Catch(&err)
+	return c.options.Over.Read()
 }
 
 // temporary reports whether a connection stays open after an error of Read.

@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
@@ -369,7 +370,7 @@ func (c *Client) Write(ctx context.Context, m transport.Message) error {
 		defer done()
 		defer releaseRoom(len(m.Text))
 		defer close(w.done)
-		w.err = c.send(ctx, w)
+		w.err = boundary.Run(func() error { return c.send(ctx, w) })
 	}()
 	if w.answer {
 		return nil
