@@ -19,7 +19,8 @@
 //   - gate waits until the tool release opens it, or until its context ends.
 //   - count reports progress and logs; ask, sample, roots and rounds send input requests.
 //   - steps, nap and killed use steps, sleeps and input requests, and are run again after a restart.
-//   - fail, fail-rpc and panic fail.
+//   - structured and unencodable have structured content.
+//   - fail, fail-rpc, error and panic fail.
 //   - events returns the notes of handlers, and release opens gates. They are never tasks.
 //
 // A tool may have several names, which differ in their task support.
@@ -83,6 +84,9 @@ type Endpoint struct {
 	// Nil means that there is no such wrapper.
 	Bare func() (transport.Conn, error)
 
+	// CloseSessions closes the sessions that the SDK lists. Nil means that it lists none.
+	CloseSessions func()
+
 	// Manager returns the manager of the tasks after the first request.
 	Manager func() *task.Manager
 
@@ -109,8 +113,9 @@ type Tool struct {
 
 // Result is the result of a [Tool].
 type Result struct {
-	Text    string // the only content block
-	IsError bool
+	Text       string // the only content block
+	Structured any    // the structured content; nil for none
+	IsError    bool
 
 	// If Ask is set, the result asks for input instead: it has a form with [FormSchema] for each
 	// key, with the value as its message. Caller.Responses returns the responses in the next round.

@@ -95,7 +95,12 @@ func serveOwn(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 			running.Go(func() { s.Run(context.Background(), there) }) // ends with the connection
 			return here, nil
 		},
-		Stdio:   s.ServeStdio,
+		Stdio: s.ServeStdio,
+		CloseSessions: func() {
+			for _, each := range s.Sessions() {
+				go each.Close() // ends with the handlers
+			}
+		},
 		Manager: s.Tasks,
 		Close: func() error {
 			handler.Close()
@@ -115,6 +120,11 @@ func runOwn(ctx context.Context, t embedtest.Tool, c *caller) (*mcp.CallToolResu
 		}
 		if r.Ask == nil {
 			result := server.Text(r.Text)
+			if r.Structured != nil {
+				if result.StructuredContent, err = json.Marshal(r.Structured); err != nil {
+					return nil, err
+				}
+			}
 			if r.IsError {
 				result.IsError = &r.IsError
 			}

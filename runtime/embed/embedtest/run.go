@@ -44,7 +44,7 @@ type testCase struct {
 }
 
 // cases are the cases of the suite.
-var cases = slices.Concat(callCases, taskCases, inputCases, accessCases, notificationCases, restartCases, messageCases)
+var cases = slices.Concat(callCases, outcomeCases, taskCases, inputCases, accessCases, notificationCases, restartCases, messageCases)
 
 // Run runs all cases, or with the flag -short those that are not long. TestMain of the package must
 // call [Main].

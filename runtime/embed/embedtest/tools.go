@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -169,6 +170,13 @@ func behaviours(b *board) map[string]behaviour {
 		"fail-rpc": func(context.Context, Caller, arguments) (*Result, error) {
 			return nil, &jsonrpc.Error{Code: -7, Message: "no way", Data: json.RawMessage(`{"why":[1,"é"]}`)}
 		},
+		"error": func(context.Context, Caller, arguments) (*Result, error) { return nil, errors.New("it is broken") },
+		"structured": func(context.Context, Caller, arguments) (*Result, error) {
+			return &Result{Text: "one", Structured: map[string]any{"n": 1}}, nil
+		},
+		"unencodable": func(context.Context, Caller, arguments) (*Result, error) {
+			return &Result{Text: "none", Structured: map[string]any{"n": math.NaN()}}, nil
+		},
 		"panic": func(context.Context, Caller, arguments) (*Result, error) { panic("the panic of a test") },
 		"steps": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
 			first, err := step(ctx, c, in, "first")
@@ -320,7 +328,7 @@ func (s setup) tools() map[string]tool {
 		"principal":         {"principal", nil},
 		"principal-durable": {"principal", durable()},
 	}
-	for _, name := range []string{"echo", "greet", "whoami", "gate", "stubborn", "count", "chatty", "ask", "ask-two", "sample", "roots", "fail", "fail-rpc", "panic", "big"} {
+	for _, name := range []string{"echo", "greet", "whoami", "gate", "stubborn", "count", "chatty", "ask", "ask-two", "sample", "roots", "fail", "fail-rpc", "error", "structured", "unencodable", "panic", "big"} {
 		all[name] = tool{name, supported(atOnce)}
 	}
 	versioned := durable()

@@ -95,7 +95,12 @@ func serve(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 		Bare: func() (transport.Conn, error) {
 			return connect(func(t mcp.Transport) mcp.Transport { return t })
 		},
-		Stdio:   func(ctx context.Context) error { return s.Run(ctx, tasks.Transport(&mcp.StdioTransport{})) },
+		Stdio: func(ctx context.Context) error { return s.Run(ctx, tasks.Transport(&mcp.StdioTransport{})) },
+		CloseSessions: func() {
+			for ss := range s.Sessions() {
+				go ss.Close() // ends with the handlers
+			}
+		},
 		Manager: tasks.Manager,
 		Close: func() error {
 			err := tasks.Close()
@@ -131,7 +136,7 @@ func run(ctx context.Context, t embedtest.Tool, c *caller) (*mcp.CallToolResult,
 		}
 		return &mcp.CallToolResult{InputRequests: requests}, nil
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: r.Text}}, IsError: r.IsError}, nil
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: r.Text}}, StructuredContent: r.Structured, IsError: r.IsError}, nil
 }
 
 // form is a request for a form.

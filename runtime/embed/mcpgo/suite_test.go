@@ -113,7 +113,8 @@ func serveSubject(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 		Stdio: func(ctx context.Context) error {
 			return tasks.ServeStdio(ctx, server.NewStdioServer(s), os.Stdin, os.Stdout)
 		},
-		Manager: tasks.Manager,
+		CloseSessions: func() { streaming.CloseSessions(context.Background()) },
+		Manager:       tasks.Manager,
 		Close: func() error {
 			streaming.CloseSessions(context.Background())
 			err := tasks.Close()
@@ -141,7 +142,7 @@ func result(r *embedtest.Result, err error) (*mcp.CallToolResult, error) {
 		return requests.ToolResult(), nil
 	}
 	result := mcp.NewToolResultText(r.Text)
-	result.IsError = r.IsError
+	result.StructuredContent, result.IsError = r.Structured, r.IsError
 	return result, nil
 }
 
