@@ -499,17 +499,18 @@ func TestUndosOfEarlierRunsAreNotLost(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				x := newEffects(t)
-				down := errors.New("the database is down")
-				fails := func(here string) bool { return down != nil && here == where }
+				errDown := errors.New("the database is down")
+				var down atomic.Bool
+				fails := func(here string) bool { return down.Load() && here == where }
 				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
 					if fails("handler") {
-						return "", down
+						return "", errDown
 					}
 					if err := x.book(ctx, c, "train"); err != nil {
 						return "", err
 					}
 					if fails("second undo") {
-						return "", down
+						return "", errDown
 					}
 					if err := x.book(ctx, c, "hotel"); err != nil {
 						return "", err
@@ -519,24 +520,22 @@ func TestUndosOfEarlierRunsAreNotLost(t *testing.T) {
 				d.cfg.ToolMiddleware = append(d.cfg.ToolMiddleware, func(next server.ToolHandler) server.ToolHandler {
 					return func(ctx context.Context, c *server.Call, r *server.ToolRequest) (*mcp.CallToolResult, error) {
 						if fails("middleware") {
-							return nil, down
+							return nil, errDown
 						}
 						return next(ctx, c, r)
 					}
 				})
-				was := down
-				down = nil
 				d.restart()
 				id := d.call()
 				synctest.Wait()
-				down = was
+				down.Store(true)
 				d.restart()
 				time.Sleep(time.Hour)
 				equal(t, "effects while the database is down", []string{"train", "hotel"}, x.all())
-				down = nil
+				down.Store(false)
 				time.Sleep(time.Hour)
 				equal(t, "effects", []string{"train", "hotel", "undo hotel", "undo train"}, x.all())
-				equal(t, "outcome", was.Error(), d.result(id))
+				equal(t, "outcome", errDown.Error(), d.result(id))
 			})
 		})
 	}
