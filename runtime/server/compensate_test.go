@@ -835,3 +835,36 @@ func TestCancelledPlainCallIsUndone(t *testing.T) {
 		equal(t, "effects", []string{"train", "hotel", "undo hotel", "undo train"}, x.all())
 	})
 }
+
+// A step that panics has run: in the runs that undo, and in those of a handler that recovers, it
+// panics again, and its function does not run.
+func TestPanicOfStepHappensOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		charged, undone := 0, 0
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := server.Compensate(ctx, c, "refund", func(context.Context) error { undone++; return nil }); err != nil {
+				return "", err
+			}
+			charge := func(context.Context) (int, error) { charged++; panic("boom") }
+			func() {
+				defer func() { recover() }()
+				server.Step(ctx, c, "first", charge)
+			}()
+			if _, err := server.Await[int](ctx, c, "go"); err != nil {
+				return "", err
+			}
+			server.Step(ctx, c, "second", charge)
+			return "", nil
+		})
+		id := d.call()
+		time.Sleep(time.Minute) // parked
+		d.restart()
+		d.signal(id, "go", 1)
+		time.Sleep(time.Minute)
+		if r := d.record(id); r.Status != mcp.TaskStatusFailed || strings.Contains(string(r.Error), "boom") {
+			t.Errorf("%s with %s", r.Status, string(r.Error))
+		}
+		equal(t, "steps", 2, charged)
+		equal(t, "undos", 1, undone)
+	})
+}

@@ -52,9 +52,9 @@ import (
 // functions, errors and other interfaces with methods. If f fails, or its result turns out to have
 // no JSON form, Step returns a [*StepError], in every run. So does a step whose own ctx has ended
 // meanwhile, for example because of a timeout; if ctx had ended before, f does not run, and Step
-// returns an error that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. Only
-// a step that the end of the call itself has interrupted is not recorded. F must not make input
-// requests or run steps.
+// returns an error that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. If f
+// panics, Step does, in every run, but f runs only once. Only a step that the end of the call
+// itself has interrupted is not recorded. F must not make input requests or run steps.
 //
 // With the option [Retry], a step whose function fails is repeated.
 func Step[T any](ctx context.Context, c *Call, name string, f func(ctx context.Context) (T, error), options ...StepOption) (T, error) {

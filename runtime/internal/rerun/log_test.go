@@ -358,6 +358,35 @@ func TestEveryOutcomeOfStepIsRecorded(t *testing.T) {
 	})
 }
 
+// A function that panics does not run again. Later runs panic at its step.
+func TestPanicOfStepIsRecorded(t *testing.T) {
+	r := &rounds{t: t}
+	var got []string
+	for range 3 {
+		err := r.round(none, func(l *rerun.Log) {
+			func() {
+				defer func() { got = append(got, fmt.Sprint(recover())) }()
+				_, err := l.Step(t.Context(), "charge", func(context.Context) (json.RawMessage, error) {
+					r.runs++
+					panic("boom")
+				})
+				t.Errorf("Step has returned %v", err)
+			}()
+			l.Ask(t.Context(), ask(`"next run"`))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := `test: step "charge": the function panicked in an earlier run`
+	if diff := cmp.Diff([]string{"boom", later, later}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if r.runs != 1 {
+		t.Errorf("the function ran %d times", r.runs)
+	}
+}
+
 // In rounds, a request with a deadline has the response that comes with the next round, however
 // late, and times out without one. Later runs get the same, and the deadline of the first run.
 func TestDeadlineOfRequestInRounds(t *testing.T) {

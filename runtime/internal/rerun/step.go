@@ -132,7 +132,8 @@ func (l *Log) Step(ctx context.Context, name string, f func(ctx context.Context)
 }
 
 // run runs the function of the step e, and records its outcome, whatever it is: only the end of the
-// execution leaves a step open.
+// execution leaves a step open. If the function panics, run records that, without the value, which
+// may be a secret.
 func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.Context) (json.RawMessage, error)) error {
 	if err := l.store(); err != nil {
 		return err
@@ -144,7 +145,16 @@ func (l *Log) run(ctx context.Context, b *branch, e *Entry, f func(ctx context.C
 	if b.attempts {
 		step.occurrence = 1 // all have the same idempotency key
 	}
+	returned := false
+	defer func() {
+		// Without recover, the handler gets the panic as it is.
+		if !returned && l.ctx.Err() == nil {
+			e.Result, e.Failed = panicked, true
+			l.record(e) // of an error, the run knows; see checkRecorded
+		}
+	}()
 	text, err := f(&scope{ctx, b, step})
+	returned = true
 	if err != nil {
 		if l.ctx.Err() != nil { // of which err may be the result
 			return l.interrupt(err)
@@ -172,7 +182,12 @@ func (l *Log) interrupt(err error) error {
 type failure struct {
 	Text string          `json:"text"`
 	RPC  json.RawMessage `json:"rpc,omitempty"` // a [jsonrpc.Error]
+	// Panicked says that the function has panicked. Later runs panic at the step, too.
+	Panicked bool `json:"panicked,omitempty"`
 }
+
+// panicked is the outcome of a step whose function has panicked, or has called [runtime.Goexit].
+var panicked = json.RawMessage(`{"text":"the function panicked","panicked":true}`)
 
 // failureOf returns the outcome of a step whose function has failed with err.
 func failureOf(err error) (json.RawMessage, error) {
@@ -185,7 +200,8 @@ func failureOf(err error) (json.RawMessage, error) {
 	return codec.Marshal(value.Of(&failed))
 }
 
-// stepError returns the recorded failure of a step.
+// stepError returns the recorded failure of a step. It panics if the function has panicked, so that
+// this run does what the first one did.
 func (l *Log) stepError(step *Entry, recorded json.RawMessage) error {
 	if err := l.unfinished(step, recorded); err != nil {
 		return err
@@ -193,6 +209,9 @@ func (l *Log) stepError(step *Entry, recorded json.RawMessage) error {
 	var failed failure
 	if err := decode(recorded, value.Of(&failed)); err != nil {
 		return err
+	}
+	if failed.Panicked {
+		panic(l.stepFault(step.Key, fmt.Errorf("%s in an earlier run", failed.Text)))
 	}
 	e := &StepError{Step: step.Key, Text: failed.Text}
 	if failed.RPC != nil {
