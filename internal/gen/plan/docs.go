@@ -2,6 +2,8 @@ package plan
 
 import (
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/internal/gen/ir"
 	"github.com/mcpwire/mcpwire/internal/gen/merge"
@@ -47,7 +49,8 @@ func predicate(subject, text string) string {
 	case text[0] == ':':
 		return subject + text
 	}
-	return subject + " " + strings.ToLower(text[:1]) + text[1:]
+	first, size := utf8.DecodeRuneInString(text)
+	return subject + " " + string(unicode.ToLower(first)) + text[size:]
 }
 
 // fieldDoc returns the documentation of the field called name for the member m of o.
