@@ -335,6 +335,7 @@ func (x *stepper) environment() {
 		t := x.add(arrives, int(w.process), w.kind, happens)
 		t.lost = lostWrite{}
 		t.broken = x.commit(&t.state, &w.write)
+		x.countLate(&t.state, &w.write)
 		t.lost = lostWrite{write: w.write, happened: true}
 		if !t.processes[w.process].paused.lost {
 			// The process has given up already. Its membership is told that it may have missed
@@ -456,6 +457,7 @@ func (x *stepper) membership(i int) {
 		if p.run.phase == none && p.paused.kind == noWrite {
 			t := x.add(leaves, i, noWrite, happens)
 			t.processes[i] = process{id: p.id, lacks: p.lacks}
+			x.countLoss(&t.state, i)
 			if inSet(t.alive, p.id) {
 				x.depart(&t.state, p.id)
 			}
@@ -1131,11 +1133,11 @@ func (x *stepper) commit(t *state, w *write) (broken string) {
 		r.status, r.parked = completed, false
 		if w.value != 0 {
 			r.status = failed
-			if w.value == uint8(isFenced)+1 && t.acked {
-				broken = "a task fails because its member has lost it"
-			}
-			if before.mark == isDoomed && w.value == uint8(noCause)+1 && !(t.history.deaths > 1 && t.history.trial) {
+			switch {
+			case before.mark == isDoomed && !(t.history.deaths > 1 && t.history.trial):
 				broken = "a task fails although it has not ended two processes"
+			case before.mark != isDoomed && w.value == uint8(isFenced)+1 && t.acked:
+				broken = "a task fails because its member has lost it"
 			}
 		}
 		if got := w.results; w.value == 0 {

@@ -53,10 +53,30 @@ func (x *stepper) countKill(t *state, i int) {
 	case !x.trials:
 	case before.owns(i, t.rec.holder) && t.rec.holder != 0 && t.rec.counts():
 		t.history.deaths++
-		t.history.trial = before.run.trial || before.run.phase == queued && t.rec.mark == inTrial
-	case x.acquits(x.from, i):
+		t.history.trial = before.run.trial || (before.run.phase == queued || before.run.phase == none) && t.rec.mark == inTrial
+	default:
+		x.countLoss(t, i)
+	}
+}
+
+// countLoss counts a process as dead that ends before it has said that it lives.
+func (x *stepper) countLoss(t *state, i int) {
+	if x.acquits(x.from, i) {
 		t.history.deaths++
 		t.history.trial = t.history.trial || t.rec.mark == isDoomed
+	}
+}
+
+// countLate counts the death of a process if a write that happens only now says that the work runs
+// there.
+func (x *stepper) countLate(t *state, w *write) {
+	p, before := &t.processes[w.process], &x.from.rec
+	if !x.trials || p.up && p.owns(int(w.process), w.holder) || t.rec.holder != w.holder || !t.rec.counts() {
+		return
+	}
+	if before.holder != w.holder || before.mark != t.rec.mark && !before.counts() {
+		t.history.deaths++
+		t.history.trial = t.rec.mark == inTrial
 	}
 }
 
