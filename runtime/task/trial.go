@@ -87,8 +87,12 @@ func (m *Manager) countDeath(r *Record, member string) {
 }
 
 // grown notes that the journal has grown: the count of deaths starts again. A member that counted
-// before must not lift the count of a later death.
-func (r *Record) grown() { r.Reruns, r.Lost = 0, nil }
+// before must not lift the count of a later death. An answer lifts the verdict, too.
+func (r *Record) grown() {
+	if r.Reruns, r.Lost = 0, nil; r.Phase == PhaseDoomed {
+		r.Phase = PhaseSuspended
+	}
+}
 
 // acquit removes the members with the given IDs from those that have died while the work of a task
 // ran.

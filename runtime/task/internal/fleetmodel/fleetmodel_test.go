@@ -43,8 +43,6 @@ func TestProtocol(t *testing.T) {
 			model{processes: 2, work: []operation{step, ask, step}, faults: 2, cancels: 1}, true},
 		{"a front end, two workers of which one is upgraded, a step and two faults",
 			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 2}, true},
-		{"two members, trials, an input request and two faults",
-			model{processes: 2, trials: true, work: []operation{ask}, faults: 2}, true},
 		{"three members, trials, a step and two faults",
 			model{processes: 3, trials: true, work: []operation{step}, faults: 2}, true},
 		{"two members, a sleep, a step, a cancellation and two faults",

@@ -41,7 +41,9 @@ func (x *stepper) claimed(r *record, from uint8, died bool) {
 
 // grows applies that the journal has grown.
 func (x *stepper) grows(t *state, r *record) {
-	r.reruns, r.lost, r.twice = 0, 0, 0
+	if r.reruns, r.lost, r.twice = 0, 0, 0; r.mark == isDoomed {
+		r.mark = suspended
+	}
 	t.history.deaths, t.history.trial = 0, false
 }
 
