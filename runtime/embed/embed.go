@@ -12,12 +12,14 @@ import (
 
 // Options configures the tasks of a server.
 type Options struct {
-	// Tasks configures the [task.Manager]. Store is required. Recover must be nil: the embedding
-	// runs the handlers of recovered tasks itself.
+	// Tasks configures the [task.Manager]. Store is required, and serves one server: the tasks of a
+	// second one with the same store do not start, with [task.ErrInUse]. Recover must be nil: the
+	// embedding runs the handlers of recovered tasks itself.
 	Tasks task.Config
 
 	// Tools are the tools that can be called as tasks, by name. It may name tools that are added
-	// to the server later.
+	// to the server later. So a name that no tool has is not an error, and calls of the tool that
+	// was meant stay plain.
 	Tools map[string]Tool
 
 	// Default is used for tools that Tools does not name. Nil means that they are never tasks.

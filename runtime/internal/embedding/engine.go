@@ -146,6 +146,9 @@ func (e *Engine) start(ctx context.Context) (*running, error) {
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	m, err := task.New(bare, e.config)
+	if errors.Is(err, task.ErrInUse) {
+		return nil, fmt.Errorf("embed: start: %w: attach the tasks to one server, or give each server its own store", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("embed: start: %w", err)
 	}

@@ -631,6 +631,20 @@ func TestStartIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestStartNamesSharedStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		share := func(o *embed.Options) { o.Tasks.Store = store }
+		first, second := newServer(t, tools{}, share), newServer(t, tools{}, share)
+		if err := first.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Start(t.Context()); !errors.Is(err, task.ErrInUse) || !strings.Contains(err.Error(), "give each server its own store") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, tools{"hang": hang}, nil)
