@@ -162,19 +162,20 @@ type Caller interface {
 	// first round. The value for a form that was not accepted is "".
 	Responses() map[string]string
 
-	// Step, Sleep, IdempotencyKey and RunAll are those of package embed; see [Steps].
-	Step(ctx context.Context, name string, f func(ctx context.Context) (string, error)) (string, error)
+	// Step, Sleep, IdempotencyKey, RunAll and Compensate are those of package embed; see [Steps].
+	Step(ctx context.Context, name string, f func(ctx context.Context) (string, error), options ...embed.StepOption) (string, error)
 	Sleep(ctx context.Context, name string, f func() time.Time) error
 	IdempotencyKey(ctx context.Context) string
 	RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error
+	Compensate(ctx context.Context, name string, undo func(ctx context.Context) error) error
 }
 
 // Steps has the methods of a [Caller] that use package embed.
 type Steps struct{}
 
 // Step is [embed.Step].
-func (Steps) Step(ctx context.Context, name string, f func(ctx context.Context) (string, error)) (string, error) {
-	return embed.Step(ctx, name, f)
+func (Steps) Step(ctx context.Context, name string, f func(ctx context.Context) (string, error), options ...embed.StepOption) (string, error) {
+	return embed.Step(ctx, name, f, options...)
 }
 
 // Sleep is [embed.Sleep].
@@ -188,4 +189,9 @@ func (Steps) IdempotencyKey(ctx context.Context) string { return embed.Idempoten
 // RunAll is [embed.RunAll].
 func (Steps) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
 	return embed.RunAll(ctx, functions...)
+}
+
+// Compensate is [embed.Compensate].
+func (Steps) Compensate(ctx context.Context, name string, undo func(ctx context.Context) error) error {
+	return embed.Compensate(ctx, name, undo)
 }

@@ -204,8 +204,8 @@ func (c *caller) Roots(ctx context.Context) (list []string, err error) {
 	return list, err
 }
 
-func (c *caller) Step(ctx context.Context, name string, f func(ctx context.Context) (string, error)) (string, error) {
-	return server.Step(ctx, c.Call, name, f)
+func (c *caller) Step(ctx context.Context, name string, f func(ctx context.Context) (string, error), options ...server.StepOption) (string, error) {
+	return server.Step(ctx, c.Call, name, f, options...)
 }
 
 func (c *caller) Sleep(ctx context.Context, name string, f func() time.Time) error {
@@ -213,3 +213,7 @@ func (c *caller) Sleep(ctx context.Context, name string, f func() time.Time) err
 }
 
 func (c *caller) IdempotencyKey(ctx context.Context) string { return server.IdempotencyKey(ctx) }
+
+func (c *caller) Compensate(ctx context.Context, name string, undo func(ctx context.Context) error) error {
+	return server.Compensate(ctx, c.Call, name, undo)
+}

@@ -225,14 +225,14 @@ func behaviours(b *board) map[string]behaviour {
 		"trip": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
 			book := func(name string) func(ctx context.Context) error {
 				return func(ctx context.Context) error {
-					err := embed.Compensate(ctx, "undo "+name, func(ctx context.Context) error {
+					err := c.Compensate(ctx, "undo "+name, func(ctx context.Context) error {
 						b.note(in.Key, "undo "+name)
 						return nil
 					})
 					if err != nil {
 						return err
 					}
-					_, err = embed.Step(ctx, "book", func(ctx context.Context) (string, error) {
+					_, err = c.Step(ctx, "book", func(ctx context.Context) (string, error) {
 						if _, tried := tried.LoadOrStore(in.Key+name, true); !tried {
 							return "", errors.New("busy")
 						}

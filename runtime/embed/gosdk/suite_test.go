@@ -18,7 +18,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/embed/embedtest"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -146,6 +145,7 @@ func form(message string) *mcp.ElicitParams {
 
 // caller is the Caller of a call.
 type caller struct {
+	embedtest.Steps
 	req       *mcp.CallToolRequest
 	arguments json.RawMessage
 }
@@ -229,18 +229,4 @@ func (c *caller) Responses() map[string]string {
 		}
 	}
 	return responses
-}
-
-func (c *caller) Step(ctx context.Context, name string, f func(ctx context.Context) (string, error)) (string, error) {
-	return embed.Step(ctx, name, f)
-}
-
-func (c *caller) Sleep(ctx context.Context, name string, f func() time.Time) error {
-	return embed.Sleep(ctx, name, f)
-}
-
-func (c *caller) IdempotencyKey(ctx context.Context) string { return embed.IdempotencyKey(ctx) }
-
-func (c *caller) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
-	return embed.RunAll(ctx, functions...)
 }

@@ -10,13 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/embed/embedtest"
 	"github.com/mcpwire/mcpwire/runtime/embed/mcpgo"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -44,7 +42,7 @@ func serveSubject(f embedtest.Fixture) (*embedtest.Endpoint, error) {
 	s := server.NewMCPServer("fixture", "1", server.WithToolCapabilities(true), server.WithElicitation(), server.WithLogging())
 	for _, t := range f.Tools {
 		run := func(ctx context.Context, request mcp.CallToolRequest, arguments json.RawMessage) (*mcp.CallToolResult, error) {
-			return result(t.Run(ctx, &caller{ctx, s, request, arguments}))
+			return result(t.Run(ctx, &caller{ctx: ctx, s: s, request: request, arguments: arguments}))
 		}
 		handler := func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			arguments, err := json.Marshal(request.GetRawArguments())
@@ -152,6 +150,7 @@ func form(message string) mcp.ElicitationParams {
 
 // caller is the Caller of a call.
 type caller struct {
+	embedtest.Steps
 	ctx       context.Context
 	s         *server.MCPServer
 	request   mcp.CallToolRequest
@@ -230,20 +229,6 @@ func (c *caller) Roots(ctx context.Context) (list []string, err error) {
 		list = append(list, root.URI)
 	}
 	return list, nil
-}
-
-func (c *caller) Step(ctx context.Context, name string, f func(ctx context.Context) (string, error)) (string, error) {
-	return embed.Step(ctx, name, f)
-}
-
-func (c *caller) Sleep(ctx context.Context, name string, f func() time.Time) error {
-	return embed.Sleep(ctx, name, f)
-}
-
-func (c *caller) IdempotencyKey(ctx context.Context) string { return embed.IdempotencyKey(ctx) }
-
-func (c *caller) RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error {
-	return embed.RunAll(ctx, functions...)
 }
 
 // memorySession is a session over a connection in memory, as an example of a custom transport.
