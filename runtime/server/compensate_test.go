@@ -459,13 +459,13 @@ func (s *setClock) Now() time.Time { return time.Now().Add(time.Duration(s.ahead
 func TestSleepThatHasEndedDoesNotBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newEffects(t)
-		ends := 0
+		var ends atomic.Int64
 		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
 			for n, hours := range []time.Duration{8, 9} {
 				if err := server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(hours * time.Hour) }); err != nil {
 					return "", err
 				}
-				ends++
+				ends.Add(1)
 				err := c.RunAll(ctx, func(ctx context.Context) error { return x.book(ctx, c, fmt.Sprint("train ", n)) })
 				if err != nil {
 					return "", err
@@ -483,7 +483,7 @@ func TestSleepThatHasEndedDoesNotBeginAnew(t *testing.T) {
 		clock.ahead.Store(int64(-2 * time.Hour))
 		d.restart()
 		time.Sleep(time.Minute)
-		equal(t, "ends of sleeps before and after a restart", 2, ends)
+		equal(t, "ends of sleeps before and after a restart", int64(2), ends.Load())
 		if _, err := d.m.Cancel(t.Context(), "ada", id, nil); err != nil {
 			t.Error(err)
 		}
