@@ -541,6 +541,45 @@ func TestUndosOfEarlierRunsAreNotLost(t *testing.T) {
 	}
 }
 
+// A process gives up an undo that a changed handler does not register any longer after a day. That
+// does not delay the other undos by more days, however often they fail.
+func TestUndoThatIsGoneDelaysOthersForOneDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newEffects(t)
+		var changed, busy atomic.Bool
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			if err := server.Compensate(ctx, c, "train", func(ctx context.Context) error {
+				if busy.CompareAndSwap(true, false) {
+					return errors.New("busy")
+				}
+				x.do(ctx, "undo train")
+				return nil
+			}); err != nil {
+				return "", err
+			}
+			if changed.Load() {
+				return "", errors.New("no hotels any longer")
+			}
+			if err := x.book(ctx, c, "hotel"); err != nil {
+				return "", err
+			}
+			return "done", server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
+		})
+		d.cfg.Tasks.ParkAfter = time.Millisecond
+		d.restart()
+		id := d.call()
+		time.Sleep(time.Minute)
+		changed.Store(true)
+		busy.Store(true)
+		d.restart()
+		time.Sleep(23 * time.Hour)
+		equal(t, "effects within a day", []string{"hotel"}, x.all())
+		time.Sleep(10 * time.Hour)
+		equal(t, "effects", []string{"hotel", "undo train"}, x.all())
+		equal(t, "outcome", "no hotels any longer", d.result(id))
+	})
+}
+
 // mortal is a store as one process uses it. The process dies at one of its writes, before or after
 // it.
 type mortal struct {

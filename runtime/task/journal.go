@@ -31,6 +31,7 @@ func (run *Run) Journal(ctx context.Context) (entries []Entry, requests []InputR
 		return err
 	})
 	if err == nil {
+		run.beginUndoing()
 		run.keepAnswers(entries, requests)
 	}
 	return entries, requests, err

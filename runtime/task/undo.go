@@ -102,9 +102,11 @@ type undoing struct {
 	why   Undo
 	since time.Time
 
-	tried      int       // what this process is trying to undo; see [Run.UndoTime]
-	triedSince time.Time // zero until the first call of UndoTime
-	ended      bool      // EndUndo was called
+	tried       int       // what this process is trying to undo; see [Run.UndoTime]
+	triedSince  time.Time // zero until the first call of UndoTime for an undo
+	missed      bool      // UndoTime(0) was called since the journal was read
+	missedSince time.Time // the first such call in a series of executions with one; zero for none
+	ended       bool      // EndUndo was called
 }
 
 // Undoing reports why the work runs: [UndoNone] to do what it is for, and otherwise to undo what
@@ -210,13 +212,21 @@ func (m *Manager) undoLater(run *Run) Work {
 // UndoTime returns for how long this process has been trying to undo what has the given number,
 // parked or not. The time begins with the first call for the number, and no clock that is set
 // changes it. It begins again in the next process: no attempt is made while there is none. It is 0
-// if the work does not undo.
+// if the work does not undo. Number 0 is for work that does not come to what it must undo: that time
+// goes on while the work comes to other undos, and ends with an execution that does not ask for it.
 func (run *Run) UndoTime(number int) time.Duration {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	u := run.undoing
 	if u == nil {
 		return 0
+	}
+	if number == 0 {
+		u.missed = true
+		if u.missedSince.IsZero() {
+			u.missedSince = time.Now()
+		}
+		return time.Since(u.missedSince)
 	}
 	if u.tried != number || u.triedSince.IsZero() {
 		u.tried, u.triedSince = number, time.Now()
@@ -236,6 +246,21 @@ func (run *Run) setUndo(r *Record) {
 		run.undoing = new(undoing)
 	}
 	run.undoing.why, run.undoing.since, run.undoing.ended = r.undo(), r.Durable.UndoSince, false
+}
+
+// beginUndoing begins what UndoTime(0) measures anew, unless the execution before this one has asked
+// for it.
+func (run *Run) beginUndoing() {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	u := run.undoing
+	if u == nil {
+		return
+	}
+	if !u.missed {
+		u.missedSince = time.Time{}
+	}
+	u.missed = false
 }
 
 // noteUndos makes undoExpired look whether the task has expired, once its work must undo something.
