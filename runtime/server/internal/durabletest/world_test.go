@@ -562,11 +562,14 @@ func (w *world) suspend(r *run, path string, n *node) {
 	}
 }
 
-// late returns for how long the deadline of an input request has passed, or 0 if that is unknown.
-// The caller holds mu.
+// late returns for how long the deadline of an operation has passed, or 0 if that is unknown. It does
+// not count the time before a wait for several events has begun. The caller holds mu.
 func (w *world) late(op *operation) time.Duration {
 	if op.deadline.IsZero() || op.node.kind == ask && w.questions[op.node.message(op.path)] == nil || w.disturbed {
 		return 0
+	}
+	if op.node.kind != ask && op.waits.After(op.deadline) {
+		return time.Since(op.waits)
 	}
 	return time.Since(op.deadline)
 }
