@@ -54,16 +54,25 @@ func (run *Run) readJournal(ctx context.Context) (entries []Entry, requests []In
 		return nil, nil, nil
 	}
 	run.setUndo(&r)
-	if r.Durable.Recorded > 0 {
-		if entries, err = run.m.store.journal(ctx, run.id); err != nil {
-			return nil, nil, run.m.logFault("read journal", err)
-		}
-		if len(entries) < r.Durable.Recorded {
-			return nil, nil, run.m.logFault("read journal", errOutdated)
-		}
-		entries = entries[:r.Durable.Recorded] // later ones may be answers that r has, too
+	entries, err = run.m.entriesOf(ctx, &r)
+	return entries, r.InputRequests, err
+}
+
+// entriesOf returns the journal of a record of durable work that was just read. It fails with
+// errOutdated if the store returns fewer entries than the record has, and also if the task has
+// become terminal since.
+func (m *Manager) entriesOf(ctx context.Context, r *Record) ([]Entry, error) {
+	if r.Durable.Recorded == 0 {
+		return nil, nil
 	}
-	return entries, r.InputRequests, nil
+	entries, err := m.store.journal(ctx, r.ID)
+	if err == nil && len(entries) < r.Durable.Recorded {
+		err = errOutdated
+	}
+	if err != nil {
+		return nil, m.logFault("read journal", err)
+	}
+	return entries[:r.Durable.Recorded], nil // later ones may be answers that r has, too
 }
 
 // errOutdated reports that the store has returned an earlier record than the one that this process

@@ -110,7 +110,7 @@ func (m *Manager) Signal(ctx context.Context, id, name string, value json.RawMes
 }
 
 // hasSignal reports whether a record has the signal with an ID, or its journal does because the work
-// has taken it. The journal is read after the record, and cannot change without it.
+// has taken it.
 func (m *Manager) hasSignal(r *Record, id string) (bool, error) {
 	if r.Durable == nil || r.terminal() {
 		return false, nil
@@ -118,9 +118,9 @@ func (m *Manager) hasSignal(r *Record, id string) (bool, error) {
 	if slices.Contains(r.Durable.signalIDs(), id) {
 		return true, nil
 	}
-	entries, err := m.store.journal(context.Background(), r.ID)
+	entries, err := m.entriesOf(context.Background(), r)
 	if err != nil {
-		return false, m.logFault("read journal", err)
+		return false, err
 	}
 	return slices.ContainsFunc(entries, func(e Entry) bool { return strings.Contains(string(e.Result), id) }), nil
 }
@@ -292,11 +292,11 @@ func (run *Run) TakeSignal(name string, e Entry, result func(s *Signal) json.Raw
 				return ErrCancelled
 			}
 			if doubtful {
-				entries, err := run.m.store.journal(ctx, run.id)
+				entries, err := run.m.entriesOf(ctx, r)
 				if err != nil {
-					return run.m.logFault("read journal", err)
+					return err
 				}
-				if i := slices.IndexFunc(entries, e.same); i >= 0 && i < r.Durable.Recorded {
+				if i := slices.IndexFunc(entries, e.same); i >= 0 {
 					taken, ok = entries[i], true
 					return errUnchanged
 				}
@@ -309,7 +309,8 @@ func (run *Run) TakeSignal(name string, e Entry, result func(s *Signal) json.Raw
 			taken.Result = result(&r.Durable.Signals[i])
 			d := *r.Durable
 			d.Signals = slices.Delete(slices.Clone(d.Signals), i, i+1)
-			r.Durable, r.Reruns = d.with(append(run.takeAnswers(r), taken)), 0
+			r.Durable = d.with(append(run.takeAnswers(r), taken))
+			r.grown()
 			return run.m.checkJournal(r)
 		})
 		doubtful = doubtful || unavailable(err)
