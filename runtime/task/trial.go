@@ -226,8 +226,23 @@ func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 			return
 		}
 	}
-	failure := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: doomedText(&r)}
-	m.runWork(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, failure }, nil)
+	// The write decides: the verdict may have been lifted while the store failed.
+	end := failedState(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: doomedText(&r)})
+	latest, err := run.change(ctx, func(r *Record) error {
+		switch {
+		case r.terminal() || r.Phase != PhaseDoomed:
+			return errUnchanged
+		case r.undoes():
+			return m.beginUndo(r, end.out)
+		}
+		r.setOutcome(end.status, end.message, end.out)
+		return nil
+	})
+	if err == nil && !latest.terminal() && latest.Phase != PhaseDoomed {
+		m.start(run, &latest, false, m.observed(&latest, work))
+		return
+	}
+	m.runWork(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, end.out.Error }, nil)
 }
 
 // nextSuspect returns the suspect whose trial can begin, or nil. Suspects for which there is no

@@ -2,6 +2,7 @@ package task_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -300,31 +301,111 @@ func TestVerdictWaitsForTheLostMember(t *testing.T) {
 	}
 }
 
+// doom makes a task whose work is work wait for its verdict at a member with a racingStore. The
+// member of the trial is cut off.
+func doom(t *testing.T, f *memory.Fleet, work task.Work) (id string, front, lost, judge *member, store *racingStore) {
+	t.Helper()
+	a := join(t, f, task.Config{}, work)
+	front = join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+	id = a.create(t, nil)
+	synctest.Wait()
+	a.cut(t)
+	lost = join(t, f, task.Config{}, work)
+	time.Sleep(task.DefaultLease + time.Second)
+	if r := front.record(t, id); r.Phase != task.PhaseTrial {
+		t.Fatalf("phase %d", r.Phase)
+	}
+	lost.store.Cut()
+	judge, store = joinRacing(t, f, task.Config{}, work)
+	time.Sleep(task.DefaultLease + time.Second)
+	if r := front.record(t, id); r.Phase != task.PhaseDoomed || judge.runs.Load() != 0 {
+		t.Fatalf("phase %d, %d runs", r.Phase, judge.runs.Load())
+	}
+	return id, front, lost, judge, store
+}
+
+// The answer to an input request of a task that waits for its verdict lifts the verdict: the work
+// continues with the answer.
+func TestAnswerLiftsVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		id, front, lost, judge, _ := doom(t, memory.NewFleet(), asks)
+		t.Cleanup(lost.store.Heal)
+		client := &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage(`{"answer":1}`), nil
+		}}
+		out, err := front.Result(t.Context(), "alice", id, client)
+		if err != nil || out.Error != nil || !strings.Contains(string(out.Result), `{"answer":1}`) || judge.runs.Load() != 1 {
+			t.Errorf("result %s, error %v, %v, %d runs", string(out.Result), out.Error, err, judge.runs.Load())
+		}
+	})
+}
+
+// A verdict that is lifted while the store fails for the member that waits for it is not carried
+// out afterwards.
+func TestLiftedVerdictIsNotCarriedOutAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		id, front, lost, judge, store := doom(t, memory.NewFleet(), untilDone)
+		time.Sleep(2*task.DefaultLease - 8*time.Second) // the judge looks once more
+		store.set(hooks{afterGet: func(task.Record) error { return errors.New("no answer") }})
+		lost.store.Heal()
+		time.Sleep(6 * time.Second)
+		if r := front.record(t, id); r.Phase != task.PhaseSuspended {
+			t.Fatalf("phase %d", r.Phase)
+		}
+		time.Sleep(5 * time.Second)
+		store.set(hooks{})
+		time.Sleep(time.Minute)
+		if got := get(t, front.Manager, id); got.Status != mcp.TaskStatusWorking || judge.runs.Load() != 1 {
+			t.Errorf("%s, %d runs", got.Status, judge.runs.Load())
+		}
+	})
+}
+
 // A member that joins again takes back its own loss, and not the death of another one that counts
 // since the journal has grown.
 func TestLateMemberDoesNotHideLaterDeath(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := memory.NewFleet()
-		a, front := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
-		id := a.create(t, nil)
-		a.store.Cut()
-		b := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			if err := run.Record(ctx, task.Entry{Key: "step", Occurrence: 1}); err != nil {
-				return nil, err
+	for name, grow := range map[string]func(ctx context.Context, run *task.Run) error{
+		"step": func(ctx context.Context, run *task.Run) error {
+			return run.Record(ctx, task.Entry{Key: "step", Occurrence: 1})
+		},
+		"signal": func(ctx context.Context, run *task.Run) error {
+			_, ok, err := run.TakeSignal("go", task.Entry{Key: "step", Occurrence: 1}, signalResult)
+			if err == nil && !ok {
+				err = errors.New("no signal")
 			}
-			return untilDone(ctx, run)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testLateMember(t, grow) })
 		})
-		time.Sleep(2 * task.DefaultLease)
-		b.store.Cut()
-		t.Cleanup(b.store.Heal)
-		c := join(t, f, task.Config{}, untilDone)
-		time.Sleep(2 * task.DefaultLease)
-		a.store.Heal()
-		time.Sleep(2 * task.DefaultLease)
-		if r := front.record(t, id); b.runs.Load() != 1 || c.runs.Load() != 1 || r.Reruns != 1 || len(r.Lost) != 1 {
-			t.Errorf("%d and %d runs, %d deaths, lost %v", b.runs.Load(), c.runs.Load(), r.Reruns, r.Lost)
+	}
+}
+
+func testLateMember(t *testing.T, grow func(ctx context.Context, run *task.Run) error) {
+	f := memory.NewFleet()
+	a, front := join(t, f, task.Config{}, untilDone), join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+	id := a.create(t, nil)
+	if err := front.Signal(t.Context(), id, "go", json.RawMessage(`1`)); err != nil {
+		t.Fatal(err)
+	}
+	a.store.Cut()
+	b := join(t, f, task.Config{}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		if err := grow(ctx, run); err != nil {
+			return nil, err
 		}
+		return untilDone(ctx, run)
 	})
+	time.Sleep(2 * task.DefaultLease)
+	b.store.Cut()
+	t.Cleanup(b.store.Heal)
+	c := join(t, f, task.Config{}, untilDone)
+	time.Sleep(2 * task.DefaultLease)
+	a.store.Heal()
+	time.Sleep(2 * task.DefaultLease)
+	if r := front.record(t, id); b.runs.Load() != 1 || c.runs.Load() != 1 || r.Reruns != 1 || len(r.Lost) != 1 {
+		t.Errorf("%d and %d runs, %d deaths, lost %v", b.runs.Load(), c.runs.Load(), r.Reruns, r.Lost)
+	}
 }
 
 // A trial lets no other work begin until it ends: by its time, by the end of the work, or by
