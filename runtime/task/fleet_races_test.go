@@ -636,6 +636,53 @@ func TestOutdatedJournalIsReadAgain(t *testing.T) {
 	}
 }
 
+// waitingStore is an outdatedStore whose Wait fails after a second.
+type waitingStore struct{ *outdatedStore }
+
+func (s *waitingStore) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r, err := s.FleetStore.Wait(limited, id, revision)
+	if limited.Err() != nil && ctx.Err() == nil {
+		err = errors.New("no answer")
+	}
+	return r, err
+}
+
+// Work that waits for an answer does not end because a server of the store that was cut off returns
+// a record from before the input request.
+func TestOutdatedRecordDoesNotEndWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		m := &member{store: f.Store()}
+		store := &waitingStore{&outdatedStore{FleetStore: m.store, records: true}}
+		m.work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			var err error
+			if store.first, err = store.Get(ctx, run.ID()); err != nil {
+				return nil, err
+			}
+			return asks(ctx, run)
+		}
+		m.Manager = newManager(t, task.Config{Store: store, Recover: func(task.Record) task.Work { return m.run }})
+		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		id := m.create(t, nil)
+		synctest.Wait()
+		store.outdated.Store(true)
+		time.Sleep(10 * time.Second)
+		store.outdated.Store(false)
+		time.Sleep(time.Minute)
+		out, err := front.Result(t.Context(), "alice", id, &peer{answer: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage(`{"answer":1}`), nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found(t, out); got != `{"answer":1}` {
+			t.Errorf("answer %s", got)
+		}
+	})
+}
+
 // unansweredStore is a store that is cut off while it creates a record: before the record is
 // stored, or afterwards.
 type unansweredStore struct {

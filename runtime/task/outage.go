@@ -110,15 +110,20 @@ func (run *Run) over() error {
 }
 
 // await sets r to a later revision of it. If the store fails, await reads the record again, which
-// may have the same revision.
+// may have the same revision, but no earlier one: an input request that was just made would be
+// missing there.
 func (m *Manager) await(ctx context.Context, run *Run, r *Record) error {
-	id, failed := r.ID, false
+	id, revision, failed := r.ID, r.Revision, false
 	return m.persist(ctx, run, func() error {
-		if failed {
-			return m.logFault("read task", m.store.get(ctx, id, r))
+		if !failed {
+			failed = true
+			return m.logFault("wait for task", m.store.wait(ctx, r))
 		}
-		failed = true
-		return m.logFault("wait for task", m.store.wait(ctx, r))
+		err := m.store.get(ctx, id, r)
+		if err == nil && r.Revision < revision {
+			err = errOutdated
+		}
+		return m.logFault("read task", err)
 	})
 }
 
