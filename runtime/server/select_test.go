@@ -288,6 +288,111 @@ func TestSelectWithDeadline(t *testing.T) {
 	})
 }
 
+// A wait whose deadline has passed while no process was running ends with what came before the
+// deadline. The deadline is the same time in all runs.
+func TestSelectEndsWithEventBeforeDeadline(t *testing.T) {
+	for _, want := range []string{"paid 7", "late"} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+				until, err := server.Step(ctx, c, "until", func(context.Context) (time.Time, error) { return time.Now().Add(90 * time.Minute), nil })
+				if err != nil {
+					return "", err
+				}
+				limited, cancel := context.WithDeadline(ctx, until)
+				defer cancel()
+				return payment(limited, c)
+			})
+			id := d.call()
+			time.Sleep(time.Minute)
+			d.s.Close()
+			if want == "paid 7" {
+				r := d.record(id)
+				v := *r.Durable
+				v.Parked, v.Awaits, v.Wake = false, nil, time.Time{}
+				v.Signals = []task.Signal{{ID: "x", Name: "paid", Value: json.RawMessage(`7`)}}
+				r.Durable = &v
+				must(d.cfg.TaskStore.Update(t.Context(), r)) // by another process, which has died then
+			}
+			time.Sleep(2 * time.Hour)
+			d.start()
+			equal(t, "result", want, d.result(id))
+		})
+	}
+}
+
+// heldStore holds one of the reads that wait for a change, once it has the changed record.
+type heldStore struct {
+	task.Store
+	holds atomic.Int64 // the number of the read, from now on; below 1 for none
+	held  atomic.Bool
+}
+
+func (s *heldStore) Wait(ctx context.Context, id string, revision uint64) (task.Record, error) {
+	r, err := s.Store.Wait(ctx, id, revision)
+	if err == nil && s.holds.Add(-1) == 0 {
+		s.held.Store(true)
+		time.Sleep(time.Minute)
+	}
+	return r, err
+}
+
+// A task that is parked at the moment at which the function of a case gets its response goes on at
+// once, whether the function or the wait for a signal reads the response later.
+func TestSelectAnsweredWhileParking(t *testing.T) {
+	for read := range int64(2) {
+		synctest.Test(t, func(t *testing.T) {
+			runs := 0
+			d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+				runs++
+				paid := server.OnSignal[int]("paid")
+				asked := server.OnAnswer(func(ctx context.Context) (string, error) { return askName(ctx, c, "Who?") })
+				_, err := server.Select(ctx, c, "payment", paid, asked)
+				return asked.Value, err
+			})
+			d.s.Close()
+			store := &heldStore{Store: d.cfg.TaskStore}
+			d.cfg.TaskStore = store
+			d.start()
+			id := d.call()
+			time.Sleep(time.Second / 2)
+			store.holds.Store(read + 1)
+			d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+			time.Sleep(5 * time.Minute)
+			if r := d.record(id); !task.Terminal(r.Status) {
+				t.Fatalf("read %d: the task is %s after %d runs", read, r.Status, runs)
+			}
+			equal(t, "result", "accept Ada", d.result(id))
+			if !store.held.Load() || runs != 2 {
+				t.Errorf("read %d: held %t, %d runs", read, store.held.Load(), runs)
+			}
+		})
+	}
+}
+
+// Every value that Signal accepts can be received, in each run.
+func TestAwaitReceivesDeepestValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+			v, err := server.Await[json.RawMessage](ctx, c, "deep")
+			if err != nil {
+				return "", err
+			}
+			n, err := server.Await[int](ctx, c, "number")
+			return fmt.Sprint(len(v), n), err
+		})
+		id := d.call()
+		deep := json.RawMessage(strings.Repeat("[", codec.DefaultMaxDepth) + strings.Repeat("]", codec.DefaultMaxDepth))
+		d.signal(id, "deep", deep)
+		time.Sleep(time.Minute)
+		d.restart()
+		d.signal(id, "number", 1)
+		equal(t, "result", fmt.Sprint(len(deep), 1), d.result(id))
+		if err := d.s.Signal(t.Context(), d.call(), "deep", json.RawMessage("["+string(deep)+"]")); !errors.Is(err, codec.ErrDepth) {
+			t.Errorf("a deeper value: %v", err)
+		}
+	})
+}
+
 // The error of the function of the first case is that of Select, in each run.
 func TestSelectReturnsErrorOfFirstCase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

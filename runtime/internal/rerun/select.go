@@ -378,6 +378,7 @@ func (s *selection) first(ctx, waiting context.Context, events []event, timer ti
 	}
 	defer context.AfterFunc(ctx, s.changed)() // not earlier: a recorded response comes before it
 	for sent := !functions || !s.records; ; sent = true {
+		ended := ctx.Err() // before ending: the end of the execution ends ctx, too
 		l.mu.Lock()
 		won, failed, suspended, ending := noEvent, s.failed, s.suspended, l.ending("")
 		if len(s.ready) > 0 {
@@ -391,17 +392,23 @@ func (s *selection) first(ctx, waiting context.Context, events []event, timer ti
 			return nil, failed
 		case won != noEvent:
 			return nil, s.record(won, fmt.Appendf(nil, "[%d]", won))
-		case ctx.Err() != nil:
-			s.entry.Failed = true
-			return nil, s.record(noEvent, outcomeOf(ctx.Err()))
 		}
-		name, due, err := s.next(waiting, names, timer, sent)
+		// What came before the end of ctx is first, although no process was running then: only look.
+		name, due, err := s.next(waiting, names, timer, sent && ended == nil)
 		switch {
 		case name != "":
 			value, taken, err := s.take(name, events)
 			if taken || err != nil {
 				return value, err
 			}
+		case err != nil && ended != nil:
+			if l.ctx.Err() == nil {
+				return nil, err
+			}
+			continue // ending has the error
+		case ended != nil && (!due || ended == context.Canceled):
+			s.entry.Failed = true
+			return nil, s.record(noEvent, outcomeOf(ended))
 		case due && timer.event == len(events): // the deadline of ctx
 			s.entry.Failed = true
 			return nil, s.record(noEvent, timedOut)
@@ -572,7 +579,8 @@ func (l *Log) parseWait(e, found *Entry, events []event) (won int, value json.Ra
 // its ID.
 func parseOutcome(text json.RawMessage) (won int, signal json.RawMessage, err error) {
 	var list []json.RawMessage
-	if err := codec.Unmarshal(text, value.Of(&list), codec.AllowSize(text)...); err != nil {
+	options := append(codec.AllowSize(text), codec.MaxDepth(codec.DefaultMaxDepth+1)) // the list and the value
+	if err := codec.Unmarshal(text, value.Of(&list), options...); err != nil {
 		return noEvent, nil, err
 	}
 	if len(list) == 0 {
