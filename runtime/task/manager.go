@@ -249,6 +249,9 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 		} else if err != nil {
 			return r, err
 		}
+		if parked && !r.parked() && r.running() && m.findRun(id) == nil {
+			r.Phase = PhaseSuspended // until its member runs it, which may have died
+		}
 		if err = m.replace(from, &r); !errors.Is(err, ErrConflict) {
 			if err == nil && r.shown() == from.shown && r.view() != seen { // afterChange reports another status
 				m.watches.notify(id)

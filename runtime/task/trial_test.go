@@ -500,3 +500,27 @@ func TestSuspectThatWaitsForRoomDelaysNoOtherWork(t *testing.T) {
 		}
 	})
 }
+
+// Parked work is no suspect after the death of its member, also if the event for which it waits
+// comes before another member takes it over.
+func TestParkedWorkIsNoSuspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		a := join(t, f, task.Config{ParkAfter: time.Second}, takes(1))
+		front := join(t, f, task.Config{Member: task.Member{Tools: []string{}}}, nil)
+		id := a.create(t, nil)
+		time.Sleep(10 * time.Second)
+		if !front.record(t, id).Durable.Parked {
+			t.Fatal("not parked")
+		}
+		a.cut(t)
+		if err := front.Signal(t.Context(), id, "go", json.RawMessage(`1`)); err != nil {
+			t.Fatal(err)
+		}
+		b := join(t, f, task.Config{}, untilDone)
+		time.Sleep(task.DefaultLease + time.Second)
+		if r := front.record(t, id); r.Phase != task.PhaseRunning || r.Reruns != 0 || len(r.Lost) != 0 || b.runs.Load() != 1 {
+			t.Errorf("phase %d, %d deaths, lost %v, %d runs", r.Phase, r.Reruns, r.Lost, b.runs.Load())
+		}
+	})
+}
