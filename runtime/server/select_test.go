@@ -369,6 +369,54 @@ func TestSelectAnsweredWhileParking(t *testing.T) {
 	}
 }
 
+// stuckStore has a read that fails when its context ends, and not before.
+type stuckStore struct {
+	task.Store
+	reads atomic.Int64 // until that read; below 1 for none
+}
+
+func (s *stuckStore) Get(ctx context.Context, id string) (task.Record, error) {
+	if s.reads.Add(-1) == 0 && ctx.Done() != nil {
+		<-ctx.Done()
+		return task.Record{}, ctx.Err()
+	}
+	return s.Store.Get(ctx, id)
+}
+
+// A server that closes while Select reads the store interrupts the handler: what the handler does
+// instead is not the outcome of the task.
+func TestSelectReadsWhileClosing(t *testing.T) {
+	for read := range int64(10) {
+		for range 10 { // the read and the wait end at the same time
+			synctest.Test(t, func(t *testing.T) {
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					got, err := payment(ctx, c)
+					if _, again := errors.AsType[*server.InputRequiredError](err); err != nil && !again {
+						return "instead", nil
+					}
+					return got, err
+				})
+				d.s.Close()
+				store := &stuckStore{Store: d.cfg.TaskStore}
+				d.cfg.TaskStore = store
+				d.start()
+				c := connect(t, d.s, clientConfig{capabilities: clientCapabilities(t, everyInput)})
+				store.reads.Store(read + 1)
+				created, _ := c.call("tools/call", `{"name":"do","task":{}}`)
+				synctest.Wait()
+				d.s.Close()
+				store.reads.Store(0)
+				d.start()
+				id := taskID(t, created)
+				if !task.Terminal(d.record(id).Status) {
+					d.signal(id, "paid", 7)
+				}
+				equal(t, fmt.Sprint("result after read ", read), "paid 7", d.result(id))
+			})
+		}
+	}
+}
+
 // Every value that Signal accepts can be received, in each run.
 func TestAwaitReceivesDeepestValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

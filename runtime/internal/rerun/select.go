@@ -95,7 +95,12 @@ func (l *Log) waitFor(ctx context.Context, name string, events []event) (won int
 		return noEvent, nil, err
 	}
 	if found == nil {
-		value, err = s.first(ctx, waiting, events, timer)
+		if value, err = s.first(ctx, waiting, events, timer); err != nil && l.ctx.Err() != nil {
+			// The end of the execution has interrupted a read or a write of the store.
+			l.mu.Lock()
+			err = l.ending("")
+			l.mu.Unlock()
+		}
 	}
 	if _, required := err.(*InputRequiredError); required {
 		s.suspend(err)
@@ -402,10 +407,7 @@ func (s *selection) first(ctx, waiting context.Context, events []event, timer ti
 				return value, err
 			}
 		case err != nil && ended != nil:
-			if l.ctx.Err() == nil {
-				return nil, err
-			}
-			continue // ending has the error
+			return nil, err
 		case ended != nil && (!due || ended == context.Canceled):
 			s.entry.Failed = true
 			return nil, s.record(noEvent, outcomeOf(ended))
