@@ -237,10 +237,16 @@ func (w *world) identify(identity, key string) {
 }
 
 // attempts returns the executions of a step that count as attempts: those whose outcome is recorded
-// or could be. The caller holds mu.
+// or could be, and all of the run that has come to the outcome of the step. The caller holds mu.
 func (w *world) attempts(op *operation) (some []*execution) {
+	var last *run
 	for _, e := range op.executions {
-		if e.ended > 0 && !e.lost && (w.recorded[e.token] > 0 || !e.interrupted && !e.run.process.gone() || e.outcome == op.seen) {
+		if op.seen != "" && e.outcome == op.seen {
+			last = e.run
+		}
+	}
+	for _, e := range op.executions {
+		if e.ended > 0 && !e.lost && (w.recorded[e.token] > 0 || !e.interrupted && !e.run.process.gone() || e.run == last) {
 			some = append(some, e)
 		}
 	}
