@@ -550,7 +550,9 @@ func (w *world) suspend(r *run, path string, n *node) {
 	if r.process.isDead() {
 		return
 	}
-	if late := w.late(w.operation(path, n)); late > time.Millisecond {
+	// If the client leaves out responses, a round may end before the handler has asked for all of them
+	// again. The deadline of such an input request begins anew.
+	if late := w.late(w.operation(path, n)); late > time.Millisecond && !(w.fate.partial && w.fate.rounds()) {
 		w.violate("%s at %s waits, although its deadline was %v ago", n.name(), path, late)
 	}
 	if !r.suspended.IsZero() {
