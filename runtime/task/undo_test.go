@@ -282,10 +282,11 @@ func TestExpiredTaskIsUndone(t *testing.T) {
 func TestWorkThatDoesNotComeToUndosRunsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &booking{}
-		down := false
-		var runs []time.Time
+		var down atomic.Bool
+		var runs atomic.Int64
 		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			if runs = append(runs, time.Now()); down {
+			runs.Add(1)
+			if down.Load() {
 				return nil, errors.New("the database is down")
 			}
 			result, err := b.work(ctx, run)
@@ -296,17 +297,17 @@ func TestWorkThatDoesNotComeToUndosRunsAgain(t *testing.T) {
 		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
 		synctest.Wait()
 		m.Close(t.Context())
-		down = true
+		down.Store(true)
 		m = newManager(t, cfg)
 		time.Sleep(time.Minute)
 		b.check(t, 0)
-		if n := len(runs); n < 5 || n > 20 {
+		if n := runs.Load(); n < 5 || n > 20 {
 			t.Errorf("%d runs in a minute", n)
 		}
 		if r, err := m.Get(t.Context(), "alice", id, nil); err != nil || r.Status != mcp.TaskStatusWorking {
 			t.Errorf("status %s, %v", r.Status, err)
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(time.Minute)
 		b.check(t, 1)
 	})
