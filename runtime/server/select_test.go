@@ -837,15 +837,16 @@ func TestSelectWithStoreFaults(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var armed atomic.Bool
 					var end time.Time
-					calls := 0
+					var calls atomic.Int64
 					store := faultstore.New(memory.New(), func(int, string) faultstore.Fault {
 						if !armed.Load() {
 							return faultstore.Fault{}
 						}
-						if calls++; calls == n {
+						call := int(calls.Add(1))
+						if call == n {
 							end = time.Now().Add(kind.time)
 						}
-						if calls >= n && calls < n+kind.calls || time.Now().Before(end) {
+						if call >= n && call < n+kind.calls || time.Now().Before(end) {
 							return kind.fault
 						}
 						return faultstore.Fault{}
@@ -880,7 +881,7 @@ func TestSelectWithStoreFaults(t *testing.T) {
 					d.signal(id, "paid", 3)
 					equal(t, fmt.Sprint("result with a fault at call ", n), "paid 1, paid 2, 3", d.result(id))
 					armed.Store(false)
-					reached = calls >= n
+					reached = int(calls.Load()) >= n
 				})
 			}
 		})
