@@ -43,11 +43,11 @@ var guideImports = []string{
 // guideDeclaration matches a declaration at the left margin of a snippet.
 var guideDeclaration = regexp.MustCompile(`(?m)^(?:func|type) (?:[^\n]*\{\n(?s:.*?)^\}$|[^\n]*$)`)
 
-// TestGuide compiles every Go block of docs/guide.md, docs/howto/signals.md and docs/auth.md, and runs the tests in them.
-// A block that begins with a package clause is a program and is run, too, with empty standard input;
-// a block of text after it is what it must print. All other blocks of a page make one file: their
-// declarations stand at its top level, so that later blocks can use them, and their statements in a
-// function for each block.
+// TestGuide compiles every Go block of docs/guide.md, docs/howto/signals.md and docs/auth.md, and
+// runs the tests in them. A block that begins with a package clause is a program and is run, too,
+// with empty standard input; a block of text after it is what it must print. All other blocks of a
+// page make one file: their declarations stand at its top level, so that later blocks can use them,
+// and their statements in a function for each block.
 func TestGuide(t *testing.T) {
 	t.Run("guide", func(t *testing.T) { testPage(t, "docs/guide.md", 15, "") })
 	t.Run("signals", func(t *testing.T) { testPage(t, "docs/howto/signals.md", 1, "") })

@@ -40,9 +40,9 @@ func (r *Record) anyAnswered(numbers []uint64) bool {
 // wakeRetry is the pause after a failure of the store to read or write the record of parked work.
 const wakeRetry = time.Second
 
-// park parks a run whose work has returned ErrParked. If an answer, a signal or the time to wake has
-// come in the meantime, park returns the work for the caller to run. If it returns nil, the caller must not
-// use the run again.
+// park parks a run whose work has returned ErrParked. If an answer, a signal or the time to wake
+// has come in the meantime, park returns the work for the caller to run. If it returns nil, the
+// caller must not use the run again.
 func (m *Manager) park(run *Run) Work { return m.parkFor(run, run.waits.Load().awaited()) }
 
 // parkFor is park for work that waits for a.

@@ -76,10 +76,10 @@ func CheckSignalName(name string) error {
 // for code of the receiver, not for requestors.
 //
 // While the store fails, Signal tries again until ctx ends. If it then fails, or fails because the
-// task has ended meanwhile, the signal may have been stored. Signal fails with [ErrNotFound] or [ErrExpired] if there is no such task, with a
-// [*MoveError] if the task is terminal, with [ErrNoSignals] or [ErrTooManySignals], with a
-// [*JournalError] if the journal would become too large, with a [*LimitError] if the principal of
-// the task has no bytes left, and with [ErrClosed].
+// task has ended meanwhile, the signal may have been stored. Signal fails with [ErrNotFound] or
+// [ErrExpired] if there is no such task, with a [*MoveError] if the task is terminal, with
+// [ErrNoSignals] or [ErrTooManySignals], with a [*JournalError] if the journal would become too
+// large, with a [*LimitError] if the principal of the task has no bytes left, and with [ErrClosed].
 func (m *Manager) Signal(ctx context.Context, id, name string, value json.RawMessage) error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed

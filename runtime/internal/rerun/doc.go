@@ -14,10 +14,10 @@
 //
 // # Branches, identity and order
 //
-// The operations of a handler are steps, sleeps, input requests and waits. Each belongs to a branch: the
-// handler itself, or a function of [Log.RunAll] or [Log.Branch], whose context names the branch.
-// Operations of one branch follow one another. Two that overlap make the run invalid, already in
-// the first run, because the results of a later run would depend on chance.
+// The operations of a handler are steps, sleeps, input requests and waits. Each belongs to a
+// branch: the handler itself, or a function of [Log.RunAll] or [Log.Branch], whose context names
+// the branch. Operations of one branch follow one another. Two that overlap make the run invalid,
+// already in the first run, because the results of a later run would depend on chance.
 //
 // An [ID] identifies an outcome by branch, kind, key and, among equal keys of the branch,
 // occurrence. The key of an input request is a digest of its method and params, see [InputKey]; the
@@ -25,8 +25,9 @@
 // branch. A run that asks for something new at a position at or after that of an outcome it has not
 // asked for is not deterministic; it fails before the new operation begins. So does a new step of a
 // function of RunAll, or of an attempt, if the branch that waits for it has such an outcome. If a
-// branch is not run at all, only the end of the run shows that. Entries of versions of this package that knew no
-// branches have no position: such a call goes on under the old rules, by which End alone checks it.
+// branch is not run at all, only the end of the run shows that. Entries of versions of this package
+// that knew no branches have no position: such a call goes on under the old rules, by which End
+// alone checks it.
 //
 // # What is recorded when
 //

@@ -4,9 +4,9 @@
 // A store may keep the body of a record whose journal has entries apart from its head, and keeps
 // each entry apart from both, so that a step of the work writes the head and an entry alone. Large
 // params are a third block, apart from the body: they never change, so that no change of the record
-// writes them again. A block is a CRC-32C, a length and the content. The CRC also covers a key, so that a value under a
-// wrong key is detected. In the content, numbers are varints and strings are prefixed with their
-// length.
+// writes them again. A block is a CRC-32C, a length and the content. The CRC also covers a key, so
+// that a value under a wrong key is detected. In the content, numbers are varints and strings are
+// prefixed with their length.
 //
 // The first 8 bytes of the key of a record are its Seq in big-endian order. The Seq is not stored
 // in the head. A key of an entry may be any bytes.

@@ -12,11 +12,11 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
-// verify checks the whole file except the payloads, the params and the contents of journals: its length, the
-// head of each record, and that the indexes match the records. It reads each bucket once, in order.
-// To compare an index with the records, it sums the hashes of all its keys and values: the sums
-// differ if one is missing, changed or superfluous. The keys of payloads, params and journals are
-// checked in the same way.
+// verify checks the whole file except the payloads, the params and the contents of journals: its
+// length, the head of each record, and that the indexes match the records. It reads each bucket
+// once, in order. To compare an index with the records, it sums the hashes of all its keys and
+// values: the sums differ if one is missing, changed or superfluous. The keys of payloads, params
+// and journals are checked in the same way.
 func verify(db *bbolt.DB, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -58,10 +58,11 @@ type Guard struct {
 const maxHeader = 64 << 10
 
 // Admit checks a request, and returns a context with the values, the header and the principal of
-// the request, or with its network if it has no principal. The context does not end with the request. If Auth is set, the context also has the
-// identity, and the header has no credentials. If ok is false, Admit has written the response: 204
-// to the preflight request of an allowed page, 403 if the origin or the host name is not allowed,
-// 431 if the header is too long, 401 without a principal, or the response of Auth.
+// the request, or with its network if it has no principal. The context does not end with the
+// request. If Auth is set, the context also has the identity, and the header has no credentials. If
+// ok is false, Admit has written the response: 204 to the preflight request of an allowed page, 403
+// if the origin or the host name is not allowed, 431 if the header is too long, 401 without a
+// principal, or the response of Auth.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, ok bool) {
 	if !g.allowsHost(r) {
 		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host)+"; the server can allow it with HandlerOptions.Hosts")
