@@ -202,6 +202,11 @@ func (l *limiter) unsetNetwork(id string) {
 func (l *limiter) owner(r *Record) *taskUsage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.ownerLocked(r)
+}
+
+// ownerLocked is owner for a caller that holds mu.
+func (l *limiter) ownerLocked(r *Record) *taskUsage {
 	return &taskUsage{principal: r.Owner, network: l.networks[r.ID]}
 }
 
@@ -422,7 +427,7 @@ func (l *limiter) workReturned(t *taskUsage) {
 func (l *limiter) dropTaskWithoutWork(r *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.usagesOf(&taskUsage{principal: r.Owner, network: l.networks[r.ID]}, func(u *usage) {
+	l.usagesOf(l.ownerLocked(r), func(u *usage) {
 		u.bytes -= r.Bytes
 		if !r.terminal() {
 			u.tasks--

@@ -413,8 +413,8 @@ func (b *branch) childPath(segment string) string {
 	return b.path + "/" + segment
 }
 
-// groupSegment returns the segment of the i-th branch of a group.
-func groupSegment(group, i int) string { return strconv.Itoa(group) + "." + strconv.Itoa(i+1) }
+// groupSegment returns the segment of the branch with a name in a group.
+func groupSegment(group int, name string) string { return strconv.Itoa(group) + "." + name }
 
 // Branch calls f with a context for operations of a branch of its own. The name identifies it among
 // the branches that were begun in the branch of ctx.
@@ -492,7 +492,7 @@ func (b *branch) beginGroup(e *Entry, names ...string) (children []*branch, err 
 	b.groups++
 	children = make([]*branch, len(names))
 	for i, name := range names {
-		if children[i], err = b.child(strconv.Itoa(b.groups) + "." + name); err != nil {
+		if children[i], err = b.child(groupSegment(b.groups, name)); err != nil {
 			return nil, err
 		}
 		children[i].parent = b

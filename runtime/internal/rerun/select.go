@@ -136,7 +136,7 @@ func (l *Log) passOver(b *branch, events []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range events {
-		for recorded, j := l.recordedOf(b.childPath(groupSegment(b.groups+1, i))), 0; j < len(recorded); j++ {
+		for recorded, j := l.recordedOf(b.childPath(groupSegment(b.groups+1, strconv.Itoa(i+1)))), 0; j < len(recorded); j++ {
 			recorded[j].used = true
 		}
 	}
@@ -203,7 +203,7 @@ func (s *selection) start(ctx context.Context, b *branch, events []event) error 
 	b.groups++
 	scopes := make([]*scope, len(events))
 	for _, i := range functions {
-		c, err := b.child(groupSegment(b.groups, i))
+		c, err := b.child(groupSegment(b.groups, strconv.Itoa(i+1)))
 		if err != nil {
 			l.mu.Unlock()
 			return err
