@@ -629,10 +629,10 @@ func TestSelectRefusesMistakes(t *testing.T) {
 // The cases of a later run must be those of the first one.
 func TestSelectWithOtherCases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changed := false
+		var changed atomic.Bool
 		d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
 			cases := []server.Case{server.OnSignal[int]("a"), server.After(time.Hour)}
-			if changed {
+			if changed.Load() {
 				slices.Reverse(cases)
 			}
 			if _, err := server.Select(ctx, c, "s", cases...); err != nil {
@@ -643,7 +643,7 @@ func TestSelectWithOtherCases(t *testing.T) {
 		id, waits := d.call(), d.call()
 		d.signal(id, "a", 1)
 		time.Sleep(time.Minute)
-		changed = true
+		changed.Store(true)
 		d.restart()
 		d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
 		for _, id := range []string{id, waits} {
