@@ -340,9 +340,6 @@ func (c *Call) ElicitTask(ctx context.Context, params *mcp.ElicitRequestFormPara
 
 // elicit sends an elicitation to the client and returns its result.
 func (c *Call) elicit(ctx context.Context, params mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	if c.modern() { // without elicitationId; a form is unchanged
-		params = mcp.Project(c.Revision(), params)
-	}
 	var outcome mcp.ElicitOutcome
 	err := c.recording().Direct(ctx, mcp.MethodElicitationCreate, func() (err error) {
 		outcome, err = c.client().Elicit(ctx, params)
@@ -435,21 +432,13 @@ type elicitation struct {
 // [Config.StateKeys]. The server does not know an id that is not generated. Such an id must come
 // from a [Step], so that it is the same in all runs.
 func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.ElicitAction, error) {
-	replays := c.replays()
-	if replays && c.modern() {
+	if c.modern() {
 		return c.elicitURLInResult(ctx, message, page, id, false)
 	}
 	if err := rerun.InStep(ctx, mcp.MethodElicitationCreate); err != nil {
 		return "", err // before a page is registered
 	}
-	if c.modern() {
-		params, err := c.modernURLParams(message, page, id)
-		if err != nil {
-			return "", err
-		}
-		result, err := c.elicit(ctx, params)
-		return actionOf(result), err
-	}
+	replays := c.replays()
 	if run, _ := c.Task(); replays && id == "" {
 		id = taskElicitationID(run.ID(), message, page)
 	}
@@ -480,7 +469,7 @@ func (c *Call) ElicitURL(ctx context.Context, message, page, id string) (mcp.Eli
 	return actionOf(result), err
 }
 
-// elicitURLInResult is ElicitURL for a plain modern call. A generated id differs from run to run,
+// elicitURLInResult is ElicitURL for a modern call. A generated id differs from run to run,
 // so that the request is known by the page with "{id}". For transient, see [rerun.Request].
 func (c *Call) elicitURLInResult(ctx context.Context, message, page, id string, transient bool) (mcp.ElicitAction, error) {
 	known := &mcp.ElicitRequestURLParams{Message: message, URL: page}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/faultstore"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
@@ -217,6 +218,72 @@ func TestTaskContinuesInputRounds(t *testing.T) {
 		equal(t, "result", "accept Ada, step 1 of 1", text(t, part(c.task(id), "result")))
 		c.fails("tools/call", `{"name":"ask","requestState":"x"}`, withExtension, jsonrpc.CodeInvalidParams, "requestState")
 	})
+}
+
+// A call that becomes a task after a round, before its handler has asked for the response of that
+// round, has the response.
+func TestCallThatBecomesTaskHasResponsesOfItsRounds(t *testing.T) {
+	for method, row := range map[string]struct {
+		ask      func(ctx context.Context, c *server.Call) (string, error)
+		response string
+	}{
+		"elicitation/create": {func(ctx context.Context, c *server.Call) (string, error) { return askName(ctx, c, "Who?") }, accept(`{"name":"Ada"}`)},
+		"url": {func(ctx context.Context, c *server.Call) (string, error) {
+			action, err := c.ElicitURL(ctx, "Log in.", "https://example.com/{id}", "")
+			return string(action), err
+		}, `{"action":"accept"}`},
+		"sampling/createMessage": {func(ctx context.Context, c *server.Call) (string, error) {
+			message, err := c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 1})
+			if err != nil {
+				return "", err
+			}
+			return message.Model, nil
+		}, `{"role":"assistant","content":{"type":"text","text":"Hi."},"model":"m"}`},
+		"roots/list": {func(ctx context.Context, c *server.Call) (string, error) {
+			roots, err := c.Roots(ctx)
+			return fmt.Sprint(len(roots)), err
+		}, `{"roots":[]}`},
+	} {
+		for _, restartable := range []bool{false, true} {
+			inBubble(t, func(t *testing.T) {
+				runs := 0
+				s, _ := withTasks(t, memory.New(), func(s *server.Server) {
+					must(server.AddTool(s, "ask", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+						if runs++; runs == 2 {
+							time.Sleep(2 * receiver.DefaultAfter)
+						}
+						first, err := row.ask(server.InputName(ctx, "a"), c)
+						if err != nil {
+							return "", err
+						}
+						second, err := row.ask(server.InputName(ctx, "b"), c)
+						return first + ", " + second, err
+					}, server.Tasks(receiver.Support{Restartable: restartable})))
+				})
+				c := connectModern(t, s)
+				capabilities := `"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}`
+				round := c.result("tools/call", `{"name":"ask"}`, declares(`{`+capabilities+`}`))
+				params := `{"name":"ask","requestState":` + part(round, "requestState") + `,"inputResponses":{"a":` + row.response + `}}`
+				meta := declares(`{` + capabilities + `,"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
+				c.start("tools/call", params, meta)
+				time.Sleep(2 * receiver.DefaultAfter)
+				got := c.take()
+				if len(got) != 1 || part(got[0], "result", "resultType") != `"task"` {
+					t.Fatalf("%s, restartable %v: got %q", method, restartable, got)
+				}
+				id := strings.Trim(part(got[0], "result", "taskId"), `"`)
+				state := c.task(id)
+				if part(state, "inputRequests", "input-1") == "" {
+					t.Fatalf("%s, restartable %v: %s", method, restartable, state)
+				}
+				c.result("tasks/update", `{"taskId":"`+id+`","inputResponses":{"input-1":`+row.response+`}}`, meta)
+				synctest.Wait()
+				if state := c.task(id); part(state, "status") != `"completed"` || runs != 2 {
+					t.Errorf("%s, restartable %v: %s after %d runs", method, restartable, state, runs)
+				}
+			})
+		}
+	}
 }
 
 // A call stays a plain one if its results are too large for the journal of a task.

@@ -109,13 +109,11 @@ func (c *Call) repeats() bool {
 	return isTask && run.Durable() && c.recording().Repeats()
 }
 
-// replays reports whether the handler of the call may run again with the responses to its input
-// requests: the call is a plain modern one, or a durable task.
+// replays reports whether an earlier run of the handler may have recorded the responses to its input
+// requests: the call is a modern one, even if it has become a task since, or a durable task.
 func (c *Call) replays() bool {
-	if run, isTask := c.Task(); isTask {
-		return run.Durable()
-	}
-	return c.modern()
+	run, isTask := c.Task()
+	return c.modern() || isTask && run.Durable()
 }
 
 // ask returns the response to an input request of a call that replays. It calls prepare if there is
