@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -396,6 +399,56 @@ func TestDecodesFloat32WithoutDoubleRounding(t *testing.T) {
 		if f != want {
 			t.Errorf("value %d is %v", i, f)
 		}
+	}
+}
+
+// Numbers are the float32 that [strconv.ParseFloat] returns, wherever they are: near the points
+// halfway between two float32, of any length and notation, and beyond the normal ones.
+func TestDecodesNearestFloat32(t *testing.T) {
+	type small float32
+	random := rand.New(rand.NewPCG(1, 2))
+	check := func(text string) {
+		n, err := strconv.ParseFloat(text, 32)
+		want := float32(n)
+		var list []float32
+		var named []small
+		var array [1]float32
+		var item struct {
+			Name  string  `json:"name"`
+			Value float32 `json:"value"`
+		}
+		member := `{"name":"1.000000059604644775390625000000001\\\"","value":` + text + `}`
+		for in, v := range map[string]any{"[" + text + "]": &list, " [\n" + text + "\t]": &named, "[ " + text + " ] ": &array, member: &item} {
+			if got := codec.Unmarshal([]byte(in), value.Of(v)); (got == nil) != (err == nil) || got != nil && !errors.Is(got, value.ErrRange) {
+				t.Fatalf("%T: %s: got %v, want %v", v, text, got, err)
+			}
+		}
+		if err == nil && (list[0] != want || named[0] != small(want) || array[0] != want || item.Value != want) {
+			t.Fatalf("%s: got %v, %v, %v and %v, want %v", text, list, named, array, item.Value, want)
+		}
+	}
+	for range 1500 {
+		below := math.Float32frombits(random.Uint32() & math.MaxInt32)
+		if random.IntN(2) == 0 { // one that is usual in embeddings
+			below = float32(random.ExpFloat64())
+		}
+		if below > math.MaxFloat32 || below != below {
+			continue
+		}
+		halfway := new(big.Float).SetFloat64(float64(below)/2 + float64(math.Nextafter32(below, math.MaxFloat32))/2)
+		near := halfway.Text('f', random.IntN(160))
+		for _, text := range []string{
+			near, near + "e0", "-" + near, halfway.Text('e', random.IntN(120)), halfway.Text('f', 8), halfway.Text('f', 7), halfway.Text('g', 15),
+			halfway.Text('e', 900), strings.Replace(halfway.Text('e', 900), "e", "0001e", 1),
+		} {
+			check(text)
+		}
+	}
+	for _, text := range []string{
+		"36028799166447617", "0", "-0", "0.0", "0e999", "1e-400", "1e400", "-1e39", "3.4028235e38", "3.4028235677973366e38", "3.4028235677973365e38", "340282356779733661637539395458142568447",
+		"1e-45", "7.006492321624085e-46", "7.006492321624086e-46", "1.4e-45", "1.1754943e-38", "16777217", "16777219.0000000000000000000000000000000001", "562949953421311",
+	} {
+		check(text)
 	}
 }
 

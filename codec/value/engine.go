@@ -30,20 +30,21 @@ var form = engine.JoinOptions(
 type mode uint8
 
 const (
-	// exact reads integers in every notation, float32 types of every name, and named empty
+	// exact reads integers in every notation, rounds numbers to float32 once, and reads named empty
 	// interface types like any.
 	exact mode = 1 << iota
 	// lenient accepts struct definitions that encoding/json accepts and the engine otherwise
 	// refuses.
 	lenient
+	// singles adds exact if a number of the text needs it for a float32. The engine does not know it.
+	singles
 )
 
 // readers and writers are the options that the engine runs with, by mode. Mode exact makes no
 // difference to a writer.
 var (
-	common = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber),
-		engine.UnmarshalFromFunc(readFloat32), engine.UnmarshalFromFunc(readFloat32s), standardReaders)
-	all          = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readExact))
+	common       = engine.JoinUnmarshalers(engine.UnmarshalFromFunc(readAny), engine.UnmarshalFromFunc(readNumber), standardReaders)
+	all          = engine.JoinUnmarshalers(common, engine.UnmarshalFromFunc(readFloat32s), engine.UnmarshalFromFunc(readExact))
 	legacyErrors = legacy.ReportErrorsWithLegacySemantics(true)
 
 	readers = [4]engine.Options{
@@ -136,24 +137,62 @@ func readNumber(d *jsontext.Decoder, v *json.Number) error {
 	return nil
 }
 
-// readFloat32 reads a number that the engine would round wrongly, because it rounds it to a float64
-// first. It leaves other numbers to the engine, which knows the tag option string.
-func readFloat32(d *jsontext.Decoder, v *float32) error {
-	if d.PeekKind() != '0' {
-		return errors.ErrUnsupported
+// roundsTwice reports whether a number in text, which is well formed, is another float32 if it is
+// rounded to a float64 first, as the engine does. That is so if the float64 lies halfway between two
+// float32, but the number does not. The engine rounds numbers in strings once.
+func roundsTwice(text []byte) bool {
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case c == '-' || '0' <= c && c <= '9':
+			start, point, short := i, len(text), true
+			for i++; i < len(text) && isNumeral(text[i]); i++ {
+				switch text[i] {
+				case '.':
+					point = i
+				case 'e', 'E':
+					short = false
+				}
+			}
+			short = short && i-start <= maxShort && i-point <= 1+maxShortFraction
+			if !short && differs(string(text[start:i])) {
+				return true
+			}
+		}
 	}
-	text := string(number(bytes.TrimLeft(d.UnreadBuffer(), " \t\r\n:,")))
-	double, _ := strconv.ParseFloat(text, 64)
-	single, err := strconv.ParseFloat(text, 32)
-	if err != nil || float32(double) == float32(single) {
-		return errors.ErrUnsupported
-	}
-	*v = float32(single)
-	return d.SkipValue()
+	return false
 }
 
-// readFloat32s reads an array of numbers, for which readFloat32 would be called number by number,
-// at the price of a call of the engine each. It leaves everything else, and all faults, to the
+// A number of at most maxShort digits, with at most maxShortFraction of them after the point and
+// without an exponent, is not rounded twice: near 2^k, its distance from a point halfway between two
+// float32 is either 0 or at least 2^(k-24)/10^8, and a float64 is at most 2^(k-53) from the number.
+const (
+	maxShort         = 15
+	maxShortFraction = 8
+)
+
+func isNumeral(c byte) bool {
+	return '0' <= c && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
+}
+
+// differs reports whether a number is another float32 if it is rounded to a float64 first.
+func differs(number string) bool {
+	double, err := strconv.ParseFloat(number, 64)
+	const halfway, normal = 1 << 28, 0x1p-126 // half of a unit in the last place of a float32, and the least one with all its bits
+	if err != nil || math.Float64bits(double)&(1<<29-1) != halfway && math.Abs(double) >= normal {
+		return false
+	}
+	single, _ := strconv.ParseFloat(number, 32)
+	return float32(single) != float32(double)
+}
+
+// readFloat32s reads an array of numbers, for which readExact would be called number by number, at
+// the price of a call of the engine each. It leaves everything else, and all faults, to the
 // engine.
 func readFloat32s(d *jsontext.Decoder, v *[]float32) error {
 	if d.PeekKind() != '[' {
@@ -180,8 +219,8 @@ func readFloat32s(d *jsontext.Decoder, v *[]float32) error {
 func isName(kind jsontext.Kind, length int64) bool { return kind == '{' && length%2 == 0 }
 
 // readExact reads named empty interface types like any, reads numbers with a fraction or an
-// exponent into integer types, and reads numbers into float32 types. It leaves everything else to
-// the engine.
+// exponent into integer types, and rounds numbers to float32 types where the engine does it wrongly.
+// It leaves everything else to the engine.
 func readExact(d *jsontext.Decoder, v any) error {
 	p := reflect.ValueOf(v)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
@@ -228,18 +267,15 @@ func readExact(d *jsontext.Decoder, v any) error {
 		if d.PeekKind() != '0' || reads(p.Type()) {
 			return errors.ErrUnsupported
 		}
-		text, err := d.ReadValue()
-		if err != nil {
-			return err
-		}
-		// The engine compares the float64 with [math.MaxFloat32], which the shortest decimal of
-		// that number exceeds.
-		n, err := strconv.ParseFloat(string(text), 32)
-		if err != nil {
-			return fmt.Errorf("%w of Go type %v", ErrRange, target.Type())
+		text := string(number(bytes.TrimLeft(d.UnreadBuffer(), " \t\r\n:,")))
+		// The engine refuses numbers that are more than [math.MaxFloat32] before they are rounded.
+		double, _ := strconv.ParseFloat(text, 64)
+		n, err := strconv.ParseFloat(text, 32)
+		if err != nil || !differs(text) && math.Abs(double) <= math.MaxFloat32 {
+			return errors.ErrUnsupported // also because the engine knows the tag option string
 		}
 		target.SetFloat(n)
-		return nil
+		return d.SkipValue()
 	}
 	return errors.ErrUnsupported
 }

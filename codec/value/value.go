@@ -33,6 +33,12 @@ func Decode(text json.RawMessage, v any) error {
 // or the text may need.
 func decode(text []byte, v any) error {
 	m := modeOf(reflect.TypeOf(v))
+	if m&singles != 0 {
+		m &^= singles
+		if roundsTwice(text) {
+			m |= exact
+		}
+	}
 	for {
 		err := engine.Unmarshal(text, v, readers[m])
 		if err == nil {
@@ -101,8 +107,8 @@ func modeOf(t reflect.Type) mode {
 		return m.(mode)
 	}
 	var m mode
-	if t != nil && needsExact(t, map[reflect.Type]bool{}) {
-		m = exact
+	if t != nil {
+		m = reach(t, map[reflect.Type]bool{})
 	}
 	modes.Store(t, m)
 	return m
@@ -148,26 +154,30 @@ func reachesStandard(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// needsExact reports whether decoding into a value of type t can reach a named empty interface or
-// float32 type. The engine does not call the unmarshalers for any and float32 on such a type.
-func needsExact(t reflect.Type, seen map[reflect.Type]bool) bool {
+// reach returns the mode for what decoding into a value of type t can reach: exact for a named empty
+// interface type, for which the engine does not call the unmarshaler for any, and singles for a
+// float32 type and for an interface, which may hold a pointer to one.
+func reach(t reflect.Type, seen map[reflect.Type]bool) (m mode) {
 	if seen[t] || reads(reflect.PointerTo(t)) {
-		return false
+		return 0
 	}
 	seen[t] = true
 	switch t.Kind() {
 	case reflect.Interface:
-		return t.NumMethod() == 0 && t != reflect.TypeFor[any]()
+		if t.NumMethod() == 0 && t != reflect.TypeFor[any]() {
+			return exact
+		}
+		return singles
 	case reflect.Float32:
-		return t != reflect.TypeFor[float32]()
+		return singles
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return needsExact(t.Elem(), seen)
+		return reach(t.Elem(), seen)
 	case reflect.Struct:
 		for f := range t.Fields() {
-			if (f.IsExported() || f.Anonymous) && needsExact(f.Type, seen) {
-				return true
+			if f.IsExported() || f.Anonymous {
+				m |= reach(f.Type, seen)
 			}
 		}
 	}
-	return false
+	return m
 }
