@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
@@ -33,10 +35,14 @@ can read the file. Later commands use the stored login without -login. To delete
 logout URL". A token given by -token or the environment variable MCPWIRE_TOKEN is not stored.
 MCPWIRE_TOKEN is sent only to the server whose URL is in MCPWIRE_TOKEN_FOR, and to other URLs with the
 same scheme, host and port.
+
+With -issuer, you log in only at the authorization server that you name, whatever the server names.
+You need it if the server names none, if the authorization server has several addresses and does not
+name itself in its responses, and with -client-secret-file: the secret is sent to no other.
 `
 
 // authArgs are the flags of authorization, for the usage line.
-const authArgs = "[-login] [-token TOKEN] [-client-id ID] [-client-secret-file FILE] [-scope SCOPE] [-allow-private]"
+const authArgs = "[-login] [-token TOKEN] [-issuer URL] [-client-id ID] [-client-secret-file FILE] [-scope SCOPE] [-allow-private]"
 
 // Environment variables for a token and for the URL of the server that it is for. A variable stays
 // set when the user names another server, so the token needs its own recipient.
@@ -49,6 +55,7 @@ const (
 type access struct {
 	login        bool
 	token        string
+	issuer       string
 	clientID     string
 	secretFile   string
 	scopes       values
@@ -59,8 +66,9 @@ type access struct {
 func (a *access) declare(flags *flag.FlagSet) {
 	flags.BoolVar(&a.login, "login", false, "log in with the browser if the server demands it, and store the login")
 	flags.StringVar(&a.token, "token", "", "send the bearer `TOKEN` to the URL; @FILE reads it from FILE")
+	flags.StringVar(&a.issuer, "issuer", "", "log in only at the authorization server whose issuer is `URL`")
 	flags.StringVar(&a.clientID, "client-id", "", "log in as the registered client `ID`, whose redirect URI must be "+registeredURI)
-	flags.StringVar(&a.secretFile, "client-secret-file", "", "read the secret of the registered client from `FILE`")
+	flags.StringVar(&a.secretFile, "client-secret-file", "", "read the secret of the registered client from `FILE`; needs -issuer")
 	flags.Var(&a.scopes, "scope", "request `SCOPE` in addition to what the server demands; may be repeated")
 	flags.BoolVar(&a.allowPrivate, "allow-private", false, "allow authorization servers at private addresses")
 }
@@ -76,6 +84,8 @@ func (a *access) used() string {
 		return "-login"
 	case a.token != "":
 		return "-token"
+	case a.issuer != "":
+		return "-issuer"
 	case a.clientID != "":
 		return "-client-id"
 	case a.secretFile != "":
@@ -101,6 +111,10 @@ func (a *access) authorizer(user oauth.UserAgent, link string, h http.Header) (h
 		return nil, usagef("-login cannot be used with -token")
 	case a.secretFile != "" && a.clientID == "":
 		return nil, usagef("-client-secret-file needs -client-id")
+	case a.secretFile != "" && a.issuer == "":
+		return nil, usagef("-client-secret-file needs -issuer, the URL of the authorization server to which the secret is sent")
+	case a.issuer != "" && !isURL(a.issuer):
+		return nil, usagef("-issuer %q is not a URL", a.issuer)
 	}
 	given, recipient := a.token, link
 	if given == "" && !a.login {
@@ -152,11 +166,20 @@ func (a *access) newAuthorizer(user oauth.UserAgent) (*oauth.Authorizer, error) 
 		return nil, fmt.Errorf("cannot store the login: %w", err)
 	}
 	c.Network.AllowPrivate = a.allowPrivate
+	if a.issuer != "" {
+		c.Issuer = a.issuer
+		c.ChooseIssuer = func(_ context.Context, issuers []string) (string, error) {
+			if !slices.Contains(issuers, a.issuer) {
+				return "", fmt.Errorf("the server names %q, and not the issuer of -issuer", issuers)
+			}
+			return a.issuer, nil
+		}
+	}
 	if a.login {
 		c.User = user
 	}
 	if a.clientID != "" {
-		own := oauth.Client{Issuer: "*", ID: a.clientID, RedirectURIs: []string{registeredURI}}
+		own := oauth.Client{Issuer: cmp.Or(a.issuer, "*"), ID: a.clientID, RedirectURIs: []string{registeredURI}}
 		if a.secretFile != "" {
 			text, err := os.ReadFile(a.secretFile)
 			if err != nil {
@@ -222,9 +245,13 @@ func (a *asking) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// explain replaces err with instructions for the user if a login is missing.
-func explain(err error, server string) error {
+// explain replaces err with instructions for the user if a login is missing, and adds some if it
+// may be impossible because the authorization server is not known, or not trusted.
+func (a *access) explain(err error, server string) error {
 	if !errors.Is(err, oauth.ErrLoginNeeded) {
+		if e, ok := errors.AsType[*oauth.Error](err); ok && a.issuer == "" && (e.Op == "discover" || errors.Is(err, oauth.ErrIssuer)) {
+			return fmt.Errorf("cannot log in to %s: %w; to log in at an authorization server that you know, add -issuer URL", withoutSecrets(server), err)
+		}
 		return err
 	}
 	if status, ok := errors.AsType[*httpclient.StatusError](err); ok && status.Code == http.StatusForbidden {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,8 +11,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/auth/trial"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
 // ownSettings gives the test its own configuration directory, and an environment without
@@ -175,6 +183,9 @@ func TestAuthorizationFlagsAreChecked(t *testing.T) {
 		{"tools", "-login", "-header", "Authorization: x", "http://localhost/"},
 		{"tools", "-token", "x", "-header", "authorization: x", "http://localhost/"},
 		{"tools", "-client-secret-file", "x", "http://localhost/"},
+		{"tools", "-client-id", "x", "-client-secret-file", "x", "http://localhost/"},
+		{"tools", "-issuer", "x", "http://localhost/"},
+		{"tools", "-issuer", "http://localhost", "weather-server"},
 		{"tools", "-login", "weather-server"},
 		{"tools", "-scope", "x", "weather-server"},
 		{"logout"},
@@ -225,5 +236,81 @@ func TestRecordUsesTheLogin(t *testing.T) {
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), `{"sum":3}`) || strings.Contains(string(text), "Bearer") {
 		t.Errorf("the recording is %s, %v", text, err)
+	}
+}
+
+// protectedServer serves an MCP server behind a trial authorization server with the client "app".
+// With named false, the server does not say which authorization server it uses. clients counts the
+// requests that clients have authenticated or registered with.
+func protectedServer(t *testing.T, named bool) (link, issuer string, clients *atomic.Int64) {
+	t.Helper()
+	clients = new(atomic.Int64)
+	var handler http.Handler
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/auth/"):
+			clients.Add(1)
+		case !named && strings.HasPrefix(r.URL.Path, "/.well-known/oauth-protected-resource"):
+			http.NotFound(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(web.Close)
+	link, issuer = web.URL+"/mcp", web.URL+"/auth"
+	logins, err := trial.New(trial.Options{
+		Issuer: issuer, Approve: true,
+		Clients: []trial.Client{{ID: "app", Secret: auth.NewSecret("hunter2"), RedirectURIs: []string{registeredURI}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	protector, err := auth.NewProtector(auth.Config{Resource: link, Issuers: []string{issuer}, Verifier: logins})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := server.New("protected", "1", nil)
+	server.AddTool(s, "hello", "Greets.", func(context.Context, *server.Call, struct{}) (string, error) { return "Hi", nil })
+	h := s.Handler(&streamable.HandlerOptions{Auth: protector})
+	t.Cleanup(func() {
+		h.Close()
+		s.Close()
+	})
+	handler = logins.Handler(protector.Handler(h))
+	return link, issuer, clients
+}
+
+func TestSecretIsSentOnlyToTheNamedIssuer(t *testing.T) {
+	ownSettings(t)
+	link, issuer, clients := protectedServer(t, true)
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("hunter2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := []string{"call", "-login", "-client-id", "app", "-client-secret-file", file, link, "hello"}
+	if code, _, errs := mcpwire(t, command...); code != exitUsage || !strings.Contains(errs, "-client-secret-file needs -issuer") {
+		t.Errorf("without an issuer: exit %d, %s", code, errs)
+	}
+	code, _, errs := mcpwire(t, append(command, "-issuer", "http://127.0.0.1:9/auth")...)
+	if code != exitFault || !strings.Contains(errs, "the server names ["+strconv.Quote(issuer)+"]") || clients.Load() != 0 {
+		t.Errorf("with another issuer: exit %d, %d requests of clients, %s", code, clients.Load(), errs)
+	}
+	code, out, errs := login(t, append(command, "-issuer", issuer)...)
+	if code != exitOK || !strings.Contains(out, "Hi") || clients.Load() != 1 {
+		t.Errorf("exit %d, %d requests of clients, %s%s", code, clients.Load(), out, errs)
+	}
+}
+
+func TestIssuerOfServerWithoutMetadata(t *testing.T) {
+	ownSettings(t)
+	link, issuer, _ := protectedServer(t, false)
+	if code, _, errs := mcpwire(t, "call", "-login", link, "hello"); code != exitFault || !strings.Contains(errs, "add -issuer URL") {
+		t.Errorf("without an issuer: exit %d, %s", code, errs)
+	}
+	if code, out, errs := login(t, "call", "-login", "-issuer", issuer, link, "hello"); code != exitOK || !strings.Contains(out, "Hi") {
+		t.Errorf("exit %d, %s%s", code, out, errs)
+	}
+	if code, out, errs := mcpwire(t, "call", link, "hello"); code != exitOK || !strings.Contains(out, "Hi") {
+		t.Errorf("with the stored login: exit %d, %s%s", code, out, errs)
 	}
 }

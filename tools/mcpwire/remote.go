@@ -122,13 +122,13 @@ func (r *remote) withServer(ctx context.Context, s streams, server string, f fun
 		if lost, ok := errors.AsType[*transport.DeliveryError](err); ok {
 			err = lost.Err
 		}
-		if explained := explain(err, server); explained != err {
+		if explained := r.access.explain(err, server); explained != err {
 			return explained
 		}
 		return fmt.Errorf("cannot connect to %s: %w", withoutSecrets(server), err)
 	}
 	r.Client = c
-	err = explain(explainTasks(f(), server), server)
+	err = r.access.explain(explainTasks(f(), server), server)
 	r.console.Finish()
 	closed := c.Close()
 	if err == nil && closed != nil {
