@@ -42,6 +42,10 @@ func (m *Manager) Update(ctx context.Context, principal, id, method string, answ
 }
 
 func (m *Manager) update(ctx context.Context, id string, answer func(q *InputRequest) (json.RawMessage, error)) error {
+	if err := m.hold(); err != nil {
+		return err
+	}
+	defer m.group.Done()
 	var answered []uint64
 	_, err := m.change(ctx, id, func(r *Record) error {
 		answered = answered[:0]

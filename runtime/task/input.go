@@ -442,6 +442,10 @@ func (m *Manager) deliver(via Requestor, id string, c *claim) bool {
 // storeAnswer stores the answer to a claimed input request. If the store fails, it tries again
 // until the claim ends, because the answer of the user would be lost otherwise.
 func (m *Manager) storeAnswer(c *claim, id string, result json.RawMessage, failure *jsonrpc.Error) error {
+	if err := m.hold(); err != nil {
+		return err
+	}
+	defer m.group.Done()
 	return m.persist(c.ctx, nil, func() error {
 		err := m.answer(id, c.request.Number, result, failure)
 		if limit, ok := errors.AsType[*LimitError](err); ok {

@@ -126,7 +126,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 //
 // Tasks that can be recovered after a restart stay as they are, for the next Manager or for other
 // members of the fleet; all others fail. Close waits until calls of [Run.Record] have stored their
-// entries. If the store fails, Close waits for a few attempts, about three seconds. The error says
+// entries, and for cancellations, answers and signals that are being stored. If the store fails, Close waits for a few attempts, about three seconds. The error says
 // how many outcomes were lost. Close may be called again.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
@@ -164,6 +164,19 @@ func (m *Manager) spawn(f func()) bool {
 	}
 	m.group.Go(f) // ends with f
 	return true
+}
+
+// hold makes Close wait until the caller calls group.Done. It fails with [ErrClosed] if the Manager
+// is closed. It is for changes from outside of the work: the next Manager of the store must find
+// them, because it reads the records of parked tasks once.
+func (m *Manager) hold() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	m.group.Add(1)
+	return nil
 }
 
 // Done returns a channel that is closed when the Manager is closed or, for a Manager of [New] that
@@ -463,9 +476,6 @@ func (m *Manager) Cancel(ctx context.Context, principal, id string, via Requesto
 // CancelForOperator is [Manager.Cancel] for an operator of the receiver, who may cancel the tasks
 // of every principal, without a limit on calls. The status message says so.
 func (m *Manager) CancelForOperator(ctx context.Context, id string) (mcp.Task, error) {
-	if m.lifetime.Err() != nil {
-		return mcp.Task{}, ErrClosed
-	}
 	r, err := m.cancel(ctx, id, "cancelled by an operator of the receiver")
 	if err != nil {
 		return mcp.Task{}, withID(id, err)
@@ -475,6 +485,10 @@ func (m *Manager) CancelForOperator(ctx context.Context, id string) (mcp.Task, e
 
 // cancel moves a task to cancelled with a status message, and ends its work.
 func (m *Manager) cancel(ctx context.Context, id, message string) (Record, error) {
+	if err := m.hold(); err != nil {
+		return Record{}, err
+	}
+	defer m.group.Done()
 	run := m.findRun(id)
 	if run != nil {
 		run.pauseProgress()

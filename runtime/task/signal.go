@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/mcp"
@@ -53,14 +54,16 @@ func (s *Signal) size() int64 {
 	return entryOverhead + int64(len(s.ID)+len(s.Name)+len(s.Value))
 }
 
-// CheckSignalName returns an error unless name can be that of a signal: it must not be empty, and
-// have at most [MaxSignalName] bytes.
+// CheckSignalName returns an error unless name can be that of a signal: valid UTF-8, not empty, and
+// at most [MaxSignalName] bytes long.
 func CheckSignalName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("signal without a name")
 	case len(name) > MaxSignalName:
 		return fmt.Errorf("name of a signal is longer than %d bytes", MaxSignalName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("name of a signal %q is not valid UTF-8", name)
 	}
 	return nil
 }
@@ -78,18 +81,20 @@ func CheckSignalName(name string) error {
 // While the store fails, Signal tries again until ctx ends. If it then fails, or fails because the
 // task has ended meanwhile, the signal may have been stored. Signal fails with [ErrNotFound] or
 // [ErrExpired] if there is no such task, with a [*MoveError] if the task is terminal, with
-// [ErrNoSignals] or [ErrTooManySignals], with a [*JournalError] if the journal would become too
-// large, with a [*LimitError] if the principal of the task has no bytes left, and with [ErrClosed].
+// [ErrNoSignals] or [ErrTooManySignals], with the error of [CheckSignalName], with a
+// [*JournalError] if the journal would become too large, with a [*LimitError] if the principal of
+// the task has no bytes left, and with [ErrClosed].
 func (m *Manager) Signal(ctx context.Context, id, name string, value json.RawMessage) error {
-	if m.lifetime.Err() != nil {
-		return ErrClosed
-	}
 	if err := CheckSignalName(name); err != nil {
 		return fmt.Errorf("task: %w", err)
 	}
 	if err := codec.Valid(value); err != nil {
 		return fmt.Errorf("task: signal %q: value: %w", name, err)
 	}
+	if err := m.hold(); err != nil {
+		return err
+	}
+	defer m.group.Done()
 	s := Signal{ID: rand.Text(), Name: name, Value: value}
 	doubtful := false // an earlier attempt may have stored the signal
 	err := m.persist(ctx, nil, func() error {
@@ -128,10 +133,10 @@ func (m *Manager) hasSignal(r *Record, id string) (bool, error) {
 // addSignal adds a signal to a record.
 func (m *Manager) addSignal(r *Record, s *Signal) error {
 	switch {
-	case r.terminal(), r.withdrawn():
-		return fmt.Errorf("task: signal %q to a task that has ended: %w", s.Name, &MoveError{r.shown(), mcp.TaskStatusWorking})
 	case r.expired(m.earlier()):
 		return ErrExpired
+	case r.terminal(), r.withdrawn():
+		return fmt.Errorf("task: signal %q to a task that has ended: %w", s.Name, &MoveError{r.shown(), mcp.TaskStatusWorking})
 	case r.Durable == nil, r.undo() != UndoNone:
 		return ErrNoSignals
 	}

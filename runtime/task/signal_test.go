@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/internal/faultstore"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 )
@@ -178,4 +181,76 @@ func TestConcurrentSignalsOfTwoMembers(t *testing.T) {
 			t.Errorf("took %v", values)
 		}
 	})
+}
+
+// Close waits for a signal, an answer or a cancellation that is being stored, so that the next
+// Manager finds it. Later ones are refused.
+func TestCloseWaitsForChangesOfParkedTasks(t *testing.T) {
+	for name, change := range map[string]func(m *task.Manager, id string) error{
+		"signal": func(m *task.Manager, id string) error {
+			return m.Signal(context.Background(), id, "go", json.RawMessage(`1`))
+		},
+		"answer": func(m *task.Manager, id string) error {
+			return m.Update(context.Background(), "alice", id, "tasks/update", func(*task.InputRequest) (json.RawMessage, error) {
+				return json.RawMessage(`{"action":"decline"}`), nil
+			})
+		},
+		"cancellation": func(m *task.Manager, id string) error {
+			_, err := m.Cancel(context.Background(), "alice", id, nil)
+			return err
+		},
+		"cancellation by an operator": func(m *task.Manager, id string) error {
+			_, err := m.CancelForOperator(context.Background(), id)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New()
+				var slow atomic.Bool
+				p := newParking(t, task.Config{ParkAfter: time.Second, Store: faultstore.New(store, func(_ int, operation string) (f faultstore.Fault) {
+					if operation == "Update" && slow.Load() {
+						f.Delay = time.Minute
+					}
+					return f
+				})}, func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					if name == "answer" {
+						_, err := ask(ctx, run, "go")
+						return raw(`{}`), err
+					}
+					return takes(1)(ctx, run)
+				})
+				id := p.start(t)
+				time.Sleep(time.Minute)
+				if !p.parked(t, id) {
+					t.Error("not parked")
+				}
+				slow.Store(true)
+				failed := make(chan error, 1)
+				go func() { failed <- change(p.Manager, id) }()
+				time.Sleep(time.Second)
+				p.cfg.Store = store
+				old := p.Manager
+				p.restart(t)
+				if err := <-failed; err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				if state := get(t, p.Manager, id); !task.Terminal(state.Status) || p.Stats().Parked != 0 {
+					t.Errorf("%s, %+v", state.Status, p.Stats())
+				}
+				if err := change(old, id); !errors.Is(err, task.ErrClosed) {
+					t.Errorf("after Close: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestNamesOfSignals(t *testing.T) {
+	for name, want := range map[string]bool{"go": true, "géh": true, strings.Repeat("x", task.MaxSignalName): true, "": false, strings.Repeat("x", task.MaxSignalName+1): false, "a\xff": false} {
+		if err := task.CheckSignalName(name); (err == nil) != want {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
 }
