@@ -100,13 +100,20 @@ func (t *Tasks) inputsOf(key taskKey) *inputs {
 		t.inputs = map[taskKey]weak.Pointer[inputs]{}
 	}
 	t.inputs[key] = weak.Make(x)
-	runtime.AddCleanup(x, func(key taskKey) {
+	// The session may refer to a follower that has x, and so may t. The cleanup would keep x if it
+	// referred to one of them.
+	tasks, s := weak.Make(t), weak.Make(key.s)
+	runtime.AddCleanup(x, func(id string) {
+		t, key := tasks.Value(), taskKey{s.Value(), id}
+		if t == nil || key.s == nil {
+			return
+		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.inputs[key].Value() == nil {
 			delete(t.inputs, key)
 		}
-	}, key)
+	}, key.id)
 	return x
 }
 

@@ -1,0 +1,78 @@
+package client_test
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"weak"
+
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
+	"github.com/mcpwire/mcpwire/runtime/form"
+	"github.com/mcpwire/mcpwire/runtime/server"
+	"github.com/mcpwire/mcpwire/runtime/session"
+	"github.com/mcpwire/mcpwire/runtime/task/memory"
+	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
+)
+
+// A client that was closed does not stay in memory, even if its options refer to the handle of a task
+// that has asked for input.
+func TestClosedClientsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server.New("shop", "1", &server.Config{TaskStore: memory.New()})
+		server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+			var in struct {
+				Name string `json:"name"`
+			}
+			_, err := server.Elicit(ctx, c, "Who?", &in)
+			return in.Name, err
+		}, server.Tasks(receiver.Support{After: -1}))
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var all []weak.Pointer[client.Client]
+		for range 16 {
+			here, there := inmemory.Pair(inmemory.Options{})
+			if _, err := s.Serve(there); err != nil {
+				t.Fatal(err)
+			}
+			var latest atomic.Pointer[client.ToolHandle]
+			o := &client.Options{Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+				latest.Load()
+				value, err := form.Of("ada")
+				return client.Accept(map[string]form.Value{"name": value}), err
+			}}
+			o.Session.Revisions = session.ModernRevisions()
+			c, err := client.Connect(t.Context(), here, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := c.StartTool(t.Context(), "order", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			latest.Store(h)
+			if got := textOf(h.Result(t.Context())); got != "ada" {
+				t.Fatalf("the task has the result %q", got)
+			}
+			c.Close()
+			all = append(all, weak.Make(c))
+		}
+		s.Close()
+		synctest.Wait() // goroutines that end refer to the clients
+		runtime.GC()
+		runtime.GC()
+		left := 0
+		for _, c := range all {
+			if c.Value() != nil {
+				left++
+			}
+		}
+		if left > 0 {
+			t.Errorf("%d of %d clients are in memory", left, len(all))
+		}
+	})
+}
