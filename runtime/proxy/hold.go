@@ -33,8 +33,7 @@ type heldCall struct {
 	result json.RawMessage
 	err    error
 	wake   chan struct{} // has room for one; signals an input request
-	alone  *slots        // of the upstream if the call has a connection of its own, and otherwise nil
-	closed chan struct{} // closed when the connection is no longer used
+	alone  *connection   // of the call if it has one of its own, and otherwise nil
 	waits  time.Time     // since when the call waits for input; guarded by slots.mu
 
 	mu      sync.Mutex
@@ -80,10 +79,9 @@ func digestOf(req *session.Request) string {
 func (l *link) hold(ctx context.Context, conn *connection, req *session.Request, params json.RawMessage, done func()) (json.RawMessage, error) {
 	h := &heldCall{
 		c: l.c, id: rand.Text(), digest: digestOf(req), done: make(chan struct{}), wake: make(chan struct{}, 1), request: req,
-		closed: make(chan struct{}),
 	}
 	if conn.alone {
-		h.alone = l.slots
+		h.alone = conn
 	}
 	held, cancel := context.WithCancelCause(l.c.ctx)
 	h.cancel = cancel
@@ -98,7 +96,6 @@ func (l *link) hold(ctx context.Context, conn *connection, req *session.Request,
 	l.c.p.keep(l.c)
 	l.c.p.upstream.Go(func() { // ends with held, which attend and the timer end, or with the result
 		defer l.c.p.leave(l.c)
-		defer close(h.closed)
 		defer done()
 		defer cancel(nil)
 		defer close(h.done)
@@ -162,7 +159,7 @@ func (c *client) retain(h *heldCall) bool {
 	}
 	c.held[h.id] = h
 	if h.alone != nil {
-		h.alone.begin(c.principal, h)
+		h.alone.l.slots.begin(c.principal, h)
 	}
 	return true
 }
@@ -173,7 +170,7 @@ func (c *client) release(h *heldCall) {
 	defer c.mu.Unlock()
 	delete(c.held, h.id)
 	if h.alone != nil {
-		h.alone.end(c.principal, h)
+		h.alone.l.slots.end(c.principal, h)
 	}
 }
 
@@ -217,7 +214,7 @@ func (h *heldCall) respond(req *session.Request, round string) error {
 		return invalidState("the call has waited for input too long: send the request again without it")
 	}
 	if h.alone != nil {
-		h.alone.end(h.c.principal, h)
+		h.alone.l.slots.end(h.c.principal, h)
 	}
 	h.request = req
 	h.asked = slices.DeleteFunc(h.asked, func(a *askedInput) bool {

@@ -129,12 +129,16 @@ type connection struct {
 	alone    bool   // for a single call
 	give     func() // undoes slots.take
 
+	closed    chan struct{} // closed when the connection is closed and not counted any more
+	displaced bool          // the place belongs to another connection; guarded by slots.mu
+
 	suspended atomic.Bool // requests fail at once
 	probing   atomic.Bool // probe is running
 
-	mu    sync.Mutex
-	calls []*call // being served by the upstream
-	level int     // of the latest logging/setLevel for modern requests
+	mu     sync.Mutex
+	calls  []*call   // being served by the upstream
+	served time.Time // when calls was last empty
+	level  int       // of the latest logging/setLevel for modern requests
 
 	levelSetAt *mcp.InitializeResult // of the session with that level; nil if there is none
 
@@ -232,7 +236,6 @@ func (l *link) open(ctx context.Context, known *session.State) (x *connection, e
 	if err := l.slots.take(ctx, principal, forCall); err != nil {
 		return nil, err
 	}
-	give := sync.OnceFunc(func() { l.slots.give(principal, forCall) })
 	if known != nil {
 		cfg := l.up.Session
 		cfg.Known = known
@@ -241,10 +244,14 @@ func (l *link) open(ctx context.Context, known *session.State) (x *connection, e
 		x, err = l.openFirst(ctx)
 	}
 	if err != nil {
-		give()
+		l.slots.give(principal, forCall)
 		return nil, err
 	}
-	x.give = give
+	x.alone, x.closed, x.served = forCall, make(chan struct{}), time.Now()
+	x.give = sync.OnceFunc(func() { l.slots.closed(principal, x) })
+	if !forCall {
+		l.slots.opened(principal, x)
+	}
 	return x, nil
 }
 
@@ -526,6 +533,18 @@ func (x *connection) end(call *call) {
 	defer x.mu.Unlock()
 	i := slices.Index(x.calls, call)
 	x.calls = slices.Delete(x.calls, i, i+1)
+	x.served = time.Now()
+}
+
+// idle reports whether the upstream serves no call, and runs no task, of the client, and since when
+// it serves no call.
+func (x *connection) idle() (since time.Time, ok bool) {
+	if x.l.c.hasTasks(x.l) {
+		return time.Time{}, false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.served, len(x.calls) == 0
 }
 
 // related returns the context for a message of the upstream to the client. If the client waits for

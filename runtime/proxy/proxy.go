@@ -21,9 +21,16 @@
 // one fails, its features disappear from the lists, and the proxy connects again. The number of
 // connections to an upstream, which are processes for a [Command], is limited: in total by
 // MaxConnections, and for each principal by MaxPerPrincipal. While a limit is reached, the clients
-// that come later see the other upstreams only. Over HTTP without sessions
-// ([streamable.HandlerOptions].Stateless), the proxy connects for each request of a revision with
-// sessions. Do not set [streamable.HandlerOptions].Store: a session that is restored after a
+// that come later see the other upstreams only. The principals with connections to an upstream have
+// equal shares of MaxConnections. One may have more while there is room. When there is none, a
+// principal with less than its share gets the place of the principal with the most: that of a call
+// that has waited for input for more than a minute, or else of the connection that has been idle for
+// the longest time, without a call and a running task, and for five seconds at least. While all are
+// busy, it waits up to the ConnectTimeout, and is tried again later. The client whose connection was
+// taken sees the other upstreams only, until there is room again.
+//
+// Over HTTP without sessions ([streamable.HandlerOptions].Stateless), the proxy connects for each
+// request of a revision with sessions. Do not set [streamable.HandlerOptions].Store: a session that is restored after a
 // restart of the proxy has lost its subscriptions, its log level and its list of tasks. Without a
 // store, clients open new sessions and send their subscriptions and log levels again.
 //
@@ -203,7 +210,8 @@ type Upstream struct {
 	// [DefaultMaxInputRequests].
 	Session session.Config
 	// MaxConnections limits the connections to the upstream, of all clients together, which are
-	// processes for a [Command]. The default is [DefaultMaxConnections].
+	// processes for a [Command]. Principals share them, see "Connections" in the package
+	// documentation. The default is [DefaultMaxConnections].
 	MaxConnections int
 	// MaxPerPrincipal limits those of one principal. All clients without a principal count as one.
 	// At most a quarter of them are connections of single calls, see "Connections" in the package
@@ -286,6 +294,7 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 		p.cfg = *cfg
 	}
 	p.cfg.Upstreams = slices.Clone(p.cfg.Upstreams)
+	p.cfg.ConnectTimeout = cmp.Or(p.cfg.ConnectTimeout, DefaultConnectTimeout)
 	p.known, p.slots = make([]known, len(p.cfg.Upstreams)), make([]slots, len(p.cfg.Upstreams))
 	for i := range p.cfg.Upstreams {
 		u := &p.cfg.Upstreams[i]
@@ -294,10 +303,9 @@ func New(name, version string, cfg *Config) (*Proxy, error) {
 		}
 		p.slots[i] = slots{
 			name: u.Name, max: cmp.Or(u.MaxConnections, DefaultMaxConnections),
-			perPrincipal: cmp.Or(u.MaxPerPrincipal, DefaultMaxPerPrincipal), shares: map[string]*share{},
+			perPrincipal: cmp.Or(u.MaxPerPrincipal, DefaultMaxPerPrincipal), patience: p.cfg.ConnectTimeout, shares: map[string]*share{},
 		}
 	}
-	p.cfg.ConnectTimeout = cmp.Or(p.cfg.ConnectTimeout, DefaultConnectTimeout)
 	s := p.cfg.Server
 	p.keys = rerun.NewKeys(s.StateKeys...)
 	p.log = boundary.Logger(cmp.Or(s.Logger, s.Session.Logger))

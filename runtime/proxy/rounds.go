@@ -67,7 +67,6 @@ func (l *link) callAlone(ctx context.Context, conn *connection, req *session.Req
 	if err != nil {
 		return nil, l.failure(ctx, req.Method, err)
 	}
-	own.alone = true
 	return l.callOver(ctx, own, req, params, state, own.close)
 }
 

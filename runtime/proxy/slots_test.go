@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,6 +217,104 @@ func TestConnectionsOfSessionsAreLimited(t *testing.T) {
 			t.Error("no other client has taken the place")
 		}
 		equal(t, "connections", int32(3), one.open.Load())
+	})
+}
+
+// counted is an upstream whose connections are counted.
+func counted(up proxy.Upstream, open *atomic.Int32, most *atomic.Int32) proxy.Upstream {
+	connect := up.Connect
+	up.Connect = func(ctx context.Context) (transport.Conn, error) {
+		conn, err := connect(ctx)
+		most.Store(max(most.Load(), open.Load()))
+		return conn, err
+	}
+	return up
+}
+
+// A principal that has taken all connections to an upstream gives idle ones to others, until all
+// have the same number.
+func TestPrincipalsShareConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newFaulty(t, "a", sessions, false)
+		var most atomic.Int32
+		up := counted(one.as(), &one.open, &most)
+		up.MaxPerPrincipal, up.MaxConnections = 8, 8
+		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+		sees := func(c *client.Client) bool { return slices.Contains(toolNames(t, c), "a_echo") }
+		clients := map[string][]*client.Client{}
+		connect := func(name string, n int) {
+			for range n {
+				clients[name] = append(clients[name], connectAs(t, p, name, sessions.in(nil)))
+				time.Sleep(time.Second)
+			}
+		}
+		counts := func() (n []int) {
+			for _, name := range []string{"ada", "eve", "joe"} {
+				n = append(n, 0)
+				for _, c := range clients[name] {
+					if sees(c) {
+						n[len(n)-1]++
+					}
+				}
+			}
+			return n
+		}
+		connect("ada", 8)
+		equal(t, "ada alone", []int{8, 0, 0}, counts())
+		mustCall(t, clients["ada"][0], "a_echo", nil)
+		time.Sleep(time.Minute)
+		mustCall(t, clients["ada"][1], "a_echo", nil)
+		time.Sleep(10 * time.Second)
+		connect("eve", 6)
+		equal(t, "ada and eve", []int{4, 4, 0}, counts())
+		if !sees(clients["ada"][1]) {
+			t.Error("the connection that was used last is taken away")
+		}
+		connect("joe", 3)
+		equal(t, "ada, eve and joe", []int{3, 3, 2}, counts())
+		time.Sleep(time.Hour)
+		equal(t, "after an hour", []int{3, 3, 2}, counts())
+		equal(t, "connections at once", int32(8), most.Load())
+		for _, c := range clients["ada"] {
+			c.Close()
+		}
+		time.Sleep(5 * time.Minute)
+		equal(t, "without ada", []int{5, 3}, counts()[1:])
+	})
+}
+
+// A principal with less than its share waits for a connection whose call has ended. It gets the
+// place before principals that have more.
+func TestPrincipalWaitsForBusyConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newFaulty(t, "a", sessions, false)
+		up := one.as()
+		up.MaxPerPrincipal, up.MaxConnections = 8, 2
+		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, ConnectTimeout: time.Minute, Server: server.Config{Logger: discard}})
+		first, second := connectAs(t, p, "ada", sessions.in(nil)), connectAs(t, p, "ada", sessions.in(nil))
+		toolNames(t, first)
+		toolNames(t, second)
+		one.set(slow)
+		var group sync.WaitGroup
+		for _, c := range []*client.Client{first, second} {
+			group.Go(func() {
+				if _, err := c.CallTool(t.Context(), "a_echo", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		one.set(none)
+		began := time.Now()
+		eve := connectAs(t, p, "eve", sessions.in(nil))
+		if _, err := eve.CallTool(t.Context(), "a_echo", nil); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(began); d < 30*time.Second || d > 40*time.Second {
+			t.Errorf("eve has waited for %v", d)
+		}
+		group.Wait()
+		equal(t, "connections", int32(2), one.open.Load())
 	})
 }
 

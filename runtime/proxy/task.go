@@ -94,12 +94,32 @@ func (l *link) tracksMore() bool {
 // endProgress ends the progress of a task, whose description has the client's id, if it is
 // terminal.
 func (l *link) endProgress(task json.RawMessage) {
-	status, _ := textOf(task, "status")
-	switch mcp.TaskStatus(status) {
-	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
+	if isTerminal(task) {
 		id, _ := textOf(task, "taskId")
 		l.stopProgress(id)
 	}
+}
+
+// isTerminal reports whether the description of a task says that it is terminal.
+func isTerminal(task json.RawMessage) bool {
+	status, _ := textOf(task, "status")
+	switch mcp.TaskStatus(status) {
+	case mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
+		return true
+	}
+	return false
+}
+
+// hasTasks reports whether an upstream runs tasks that were created in the client's session.
+func (c *client) hasTasks(l *link) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.known {
+		if t.link == l && t.created && t.state != nil && !isTerminal(t.state) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *link) stopProgress(id string) {
