@@ -39,8 +39,8 @@ func newCall(ctx context.Context, p *peer) *Call { return &Call{p: p, ctx: ctx} 
 func (c *Call) Server() *Server { return c.p.s }
 
 // Session returns the session that received the request. It may have ended while a task still runs.
-// Session returns nil for a task that was recovered from an earlier process. Handlers rarely need
-// it: the other methods of Call describe the request, even without a session.
+// Session returns nil for a task whose handler runs again. Handlers rarely need it: the other methods
+// of Call describe the request, even without a session.
 func (c *Call) Session() *session.Session {
 	if req, ok := session.FromContext(c.ctx); ok {
 		return req.Session
@@ -52,9 +52,9 @@ func (c *Call) Session() *session.Session {
 func (c *Call) Principal() string { return session.Principal(c.ctx) }
 
 // ClientInfo returns the client info of the client: its name, version and title. It is for display
-// and logs, because the client can claim to be any other. ClientInfo returns the zero value if the
-// client is unknown: for a task that was recovered from an earlier process, and for calls through a
-// Stateless [streamable.Handler]. It must not be changed.
+// and logs, because the client can claim to be any other. A task of a [Durable] tool has that of the
+// client that created it, in each run. ClientInfo returns the zero value if the client is unknown, as
+// for calls through a Stateless [streamable.Handler]. It must not be changed.
 func (c *Call) ClientInfo() mcp.Implementation {
 	if req, ok := session.FromContext(c.ctx); ok {
 		return req.ClientInfo()

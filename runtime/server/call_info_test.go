@@ -124,7 +124,8 @@ func (c overHTTP) Read() (transport.Message, error) {
 	return m, err
 }
 
-// A task has the header of the request that created it, until it is recovered by another process.
+// A task has the header of the request that created it until its handler runs again, and the client
+// in each run.
 func TestTaskDescribesRequestThatCreatedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -146,7 +147,7 @@ func TestTaskDescribesRequestThatCreatedIt(t *testing.T) {
 		first.Close()
 
 		second, _ := withTasks(t, store, add)
-		want = callInfo{Unknown: true, Revision: "2025-11-25", Trace: `"t1"`, Principal: "ada"}
+		want = callInfo{Client: "client", Revision: "2025-11-25", Trace: `"t1"`, Principal: "ada"}
 		equalJSON(t, "run after a restart", jsonOf(want), jsonOf(<-runs))
 		second.Close()
 	})

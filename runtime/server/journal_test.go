@@ -169,6 +169,49 @@ func TestDurableTaskContinuesFromJournal(t *testing.T) {
 	})
 }
 
+// A handler that does something else for a client without a capability does so in each run, although
+// the session has ended. What the client says of itself in a call does not count.
+func TestDurableTaskKnowsItsClientInEachRun(t *testing.T) {
+	page := "https://example.com/{id}"
+	for name, lacks := range map[string]func(ctx context.Context, c *server.Call) bool{
+		"form": func(ctx context.Context, c *server.Call) bool { return lacksCapability(askName(ctx, c, "Who?")) },
+		"page": func(ctx context.Context, c *server.Call) bool {
+			return lacksCapability(c.ElicitURL(ctx, "Pay?", page, ""))
+		},
+		"roots":        func(ctx context.Context, c *server.Call) bool { return lacksCapability(c.Roots(ctx)) },
+		"capabilities": func(_ context.Context, c *server.Call) bool { return c.ClientCapabilities().Elicitation == nil },
+		"name":         func(_ context.Context, c *server.Call) bool { return c.ClientInfo().Name == "client" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					way := "long"
+					if lacks(ctx, c) {
+						way = "short"
+					}
+					_, err := server.Step(ctx, c, way, func(context.Context) (int, error) { return 1, nil })
+					if err == nil {
+						err = server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(8 * time.Hour) })
+					}
+					return way, err
+				})
+				c := connect(t, d.s, clientConfig{})
+				created, _ := c.call("tools/call", `{"name":"do","task":{},"_meta":{"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"other","version":"1"}}}`)
+				c.Close()
+				time.Sleep(time.Hour)
+				d.restart()
+				equal(t, "result", "short", d.result(taskID(t, created)))
+			})
+		})
+	}
+}
+
+// lacksCapability reports whether err says that the client lacks a capability.
+func lacksCapability[T any](_ T, err error) bool {
+	_, lacks := errors.AsType[*session.CapabilityError](err)
+	return lacks
+}
+
 // Whatever a handler does and whenever it is parked or its server is restarted, its task has the
 // result of a plain call.
 func TestGeneratedHandlersContinueFromJournal(t *testing.T) {

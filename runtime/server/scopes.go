@@ -44,13 +44,13 @@ func RequireScopesFor(f func(ctx context.Context, arguments json.RawMessage) []s
 }
 
 // Identity returns the verified identity of the caller. ok is false if there is none: over stdio,
-// without authorization, and in a task that was recovered from an earlier process, which has only
-// the [Call.Principal]. The identity must not be changed.
+// without authorization, and in a task whose handler runs again, which has only the
+// [Call.Principal]. The identity must not be changed.
 func (c *Call) Identity() (i *auth.Identity, ok bool) { return auth.FromContext(c.ctx) }
 
 // HasScopes reports whether the access token of the call has all scopes. It returns true if there
-// is no authorization, and false in a task that was recovered from an earlier process. Use
-// HasScopes to show less to some callers. If a whole feature needs scopes, use [RequireScopes].
+// is no authorization, and false in a task whose handler runs again. Use HasScopes to show less to
+// some callers. If a whole feature needs scopes, use [RequireScopes].
 func (c *Call) HasScopes(scopes ...string) bool {
 	if i, ok := c.Identity(); ok {
 		return i.HasScopes(scopes...)

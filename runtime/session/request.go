@@ -59,7 +59,8 @@ type decodedMeta struct {
 }
 
 // NewRequest returns a request that belongs to no connection, for a handler that serves a stored
-// request again. Rev is the revision of the stored request, or "" if that is unknown.
+// request again. Rev is the revision of the stored request, or "" if that is unknown. The _meta of
+// the params describes the client as in revisions without sessions, or not at all.
 func NewRequest(id jsonrpc.ID, method string, params json.RawMessage, rev mcp.Revision) *Request {
 	return &Request{ID: id, Method: method, Params: params, rerun: rev}
 }
@@ -103,14 +104,17 @@ func (r *Request) Revision() mcp.Revision {
 // ClientCapabilities returns the capabilities that the client has declared, for a modern request or
 // for the session. It returns nil if they are unknown. They must not be changed.
 func (r *Request) ClientCapabilities() *mcp.ClientCapabilities {
-	switch {
-	case r.Modern():
-		if meta, err := r.Meta(); err == nil && meta.ClientCapabilities != nil {
-			return meta.ClientCapabilities
+	if r.Session != nil {
+		if client := r.Session.Client(); client != nil {
+			return &client.Capabilities
 		}
+		return nil
+	}
+	if meta, err := r.Meta(); err == nil && meta.ClientCapabilities != nil {
+		return meta.ClientCapabilities
+	}
+	if r.Modern() {
 		return new(mcp.ClientCapabilities)
-	case r.Session != nil && r.Session.Client() != nil:
-		return &r.Session.Client().Capabilities
 	}
 	return nil
 }
@@ -127,7 +131,11 @@ func (r *Request) ClientExtension(id string) (settings json.RawMessage, ok bool)
 			capabilities = meta.Capabilities
 		}
 		extensions, _ = codec.Member(capabilities, "extensions")
-	case r.Session != nil && r.Session.Client() != nil:
+	case r.Session == nil:
+		if client := r.ClientCapabilities(); client != nil {
+			extensions = client.Extensions
+		}
+	case r.Session.Client() != nil:
 		extensions = r.Session.Client().Capabilities.Extensions
 	}
 	return codec.Member(extensions, id)
@@ -136,13 +144,12 @@ func (r *Request) ClientExtension(id string) (settings json.RawMessage, ok bool)
 // ClientInfo returns what the client says of itself, or the zero value if that is unknown. It must
 // not be changed.
 func (r *Request) ClientInfo() mcp.Implementation {
-	switch {
-	case r.Modern():
-		if meta, err := r.Meta(); err == nil && meta.ClientInfo != nil {
-			return *meta.ClientInfo
+	if r.Session != nil {
+		if client := r.Session.Client(); client != nil {
+			return client.ClientInfo
 		}
-	case r.Session != nil && r.Session.Client() != nil:
-		return r.Session.Client().ClientInfo
+	} else if meta, err := r.Meta(); err == nil && meta.ClientInfo != nil {
+		return *meta.ClientInfo
 	}
 	return mcp.Implementation{}
 }

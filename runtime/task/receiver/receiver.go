@@ -23,6 +23,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -258,6 +259,11 @@ func (o Options) create(ctx context.Context, req *session.Request, metadata json
 		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Labels: support.Labels, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
 		Via: o.requestor(ctx, req),
 	}
+	if support.Restartable && req.Session != nil {
+		if q.Params, err = withClient(plain.Params, req.Session.Client()); err != nil {
+			return nil, err
+		}
+	}
 	if support.Runner == "" {
 		q.Work = serve(next, plain)
 	}
@@ -270,6 +276,50 @@ func (o Options) create(ctx context.Context, req *session.Request, metadata json
 		result.Meta = &mcp.ResultMetaObject{ModelImmediateResponse: &support.Immediate}
 	}
 	return result, nil
+}
+
+// withClient returns params with the info and the capabilities of the client of a session in their
+// _meta, where requests of revisions without sessions have them. So the work knows them when it runs
+// again, without the session, and does what it has done for the same client before.
+func withClient(params json.RawMessage, client *mcp.InitializeRequestParams) (json.RawMessage, error) {
+	if client == nil {
+		return params, nil
+	}
+	meta, ok := codec.Member(params, "_meta")
+	if !ok || !bytes.HasPrefix(meta, []byte{'{'}) {
+		meta = json.RawMessage(`{}`)
+	}
+	for _, name := range []string{modern.MetaClientInfo, modern.MetaCapabilities} {
+		var err error
+		if meta, err = without(meta, name); err != nil {
+			return nil, err
+		}
+	}
+	rest, err := without(params, "_meta")
+	if err != nil {
+		return nil, err
+	}
+	meta, err = codec.Marshal(&clientMeta{client, meta})
+	if err != nil {
+		return nil, err
+	}
+	return codec.Marshal(merged{rest, meta})
+}
+
+// clientMeta is a _meta with the info and the capabilities of a client.
+type clientMeta struct {
+	client *mcp.InitializeRequestParams
+	rest   json.RawMessage
+}
+
+// EncodeJSON implements [codec.Encoder].
+func (m *clientMeta) EncodeJSON(w *wire.Writer) {
+	w.Begin()
+	w.Key(`,"` + modern.MetaClientInfo + `":`)
+	m.client.ClientInfo.EncodeJSON(w)
+	w.Key(`,"` + modern.MetaCapabilities + `":`)
+	m.client.Capabilities.EncodeJSON(w)
+	w.EndWith(session.Raw(m.rest))
 }
 
 // Work returns work that serves the stored request of a task with a handler again. The request
