@@ -627,7 +627,11 @@ func (f *fleet) ownOrphans(membership Membership) (briefs []Record, open bool) {
 // ErrExists if earlier work has not returned yet, and with errTaken if another member has claimed
 // the task, because that member may be dead already.
 func (f *fleet) adopt(brief Record) error {
-	err := f.claim(brief, brief.Claim.Member != "" && !f.isOwn(brief.Claim.Member))
+	err := errUnknownWork
+	// This member may have refused such a task since the caller has chosen this one.
+	if self, p := f.self(), placementOf(&brief); self.has(&p) {
+		err = f.claim(brief, brief.Claim.Member != "" && !f.isOwn(brief.Claim.Member))
+	}
 	if err == errUnknownWork && brief.Claim.Member == f.current().Self().ID {
 		f.giveUp(&brief) // no other member looks for the tasks of a living one
 	} else if err != nil && f.isOwn(brief.Claim.Member) {

@@ -138,6 +138,23 @@ func TestTasksWaitForTheirTool(t *testing.T) {
 	})
 }
 
+// A member that joins without the tool of many waiting tasks reads some of them, not all.
+func TestMemberRefusesWaitingTasksTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		front := joinWith(t, f, new(toolbox), task.Member{Tools: []string{}}, 0)
+		var late toolbox
+		for range 300 {
+			late.create(t, front, "gift", "1", 0)
+		}
+		joinWith(t, f, &late, task.Member{}, 0)
+		time.Sleep(time.Hour)
+		if n := len(late.refused); n == 0 || n > 100 { // those that it has begun to read at the same time
+			t.Errorf("%d tasks refused", n)
+		}
+	})
+}
+
 // Front ends and workers may have other versions of a tool: a task begins in the version of its
 // worker.
 func TestTaskBeginsInTheVersionOfItsWorker(t *testing.T) {

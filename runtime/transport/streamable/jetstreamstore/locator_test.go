@@ -291,10 +291,7 @@ func TestRenewalWithLostAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := jetstreamstore.Open(t.Context(), js, jetstreamstore.Options{Timeout: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, js, jetstreamstore.Options{})
 	l, err := s.Join(t.Context(), jetstreamstore.LocatorOptions{URL: "http://a.example/mcp", Lease: noExpiry})
 	if err != nil {
 		t.Fatal(err)
