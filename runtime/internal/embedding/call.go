@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -71,9 +70,6 @@ type call struct {
 	pending receiver.Pending
 	plain   bool        // it began as a plain call, which is pending
 	ended   atomic.Bool // the tool has returned
-
-	promoting sync.Mutex // held while a plain call becomes a task
-	asking    bool       // the result of the plain call asks for input: it does not become a task
 }
 
 // serveCall is the handler of requests that are tasks, or may become one.
@@ -111,7 +107,7 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	c.log = rerun.New(ctx, o)
 	c.ctx = rerun.NewContext(ctx, c.log)
 	if c.plain {
-		c.pending.BeforeTask(c.beforeTask)
+		c.pending.BeforeTask(func(promote receiver.Promote) { c.log.BeforeTask(promote) })
 	}
 	in, release := c.log.HandlerContext(c.ctx)
 	result, err := c.rounds(in, to)
@@ -152,24 +148,6 @@ func (c *call) invalid(name string, fault error) error {
 
 // maxQuoted is how many bytes of text of a client are logged.
 const maxQuoted = 256
-
-// beforeTask turns a plain call into a task; see [receiver.Pending].
-func (c *call) beforeTask(promote receiver.Promote) {
-	c.promoting.Lock()
-	defer c.promoting.Unlock()
-	if !c.asking {
-		c.log.BeforeTask(promote)
-	}
-}
-
-// staysPlain reports whether the call is a plain one when its result asks for input. If so, it can
-// no longer become a task.
-func (c *call) staysPlain() bool {
-	c.promoting.Lock()
-	defer c.promoting.Unlock()
-	c.asking = c.task() == nil
-	return c.asking
-}
 
 // callTool calls the tool once.
 func (c *call) callTool(ctx context.Context, to *Call) (result json.RawMessage, err error) {

@@ -29,7 +29,7 @@ type inputRequest struct {
 func (c *call) rounds(ctx context.Context, to *Call) (json.RawMessage, error) {
 	for round := 0; ; round++ {
 		result, err := c.callTool(ctx, to)
-		if err != nil || !asksForInput(result) || c.staysPlain() {
+		if err != nil || !asksForInput(result) || c.log.StayPlain() {
 			return result, err
 		}
 		if round == maxRounds {

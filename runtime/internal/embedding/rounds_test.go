@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/embed"
+	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
 )
 
@@ -125,6 +126,52 @@ func TestRoundsAndPromotion(t *testing.T) {
 		}
 		_, err := s.serve(t.Context(), inModern(p, "tools/call", `{"name":"unknown"}`))
 		wantError(t, err, jsonrpc.CodeInternalError, "unknown")
+	})
+}
+
+// slowStore is a store that takes a minute to create a task.
+type slowStore struct{ task.Store }
+
+func (s slowStore) Create(ctx context.Context, r task.Record) (task.Record, error) {
+	select {
+	case <-time.After(time.Minute):
+		return s.Store.Create(ctx, r)
+	case <-ctx.Done():
+		return r, ctx.Err()
+	}
+}
+
+// A result that asks for input while the call is becoming a task waits for the store, and asks as
+// the task. Other calls go on meanwhile.
+func TestResultDuringPromotion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tools{"echo": echo, "forms": func(ctx context.Context, c *Call) (json.RawMessage, error) {
+			if part(string(c.Params), "requestState") == "" {
+				time.Sleep(2 * time.Second)
+			}
+			return forms(1)(ctx, c)
+		}}
+		s := newServer(t, b, func(o *embed.Options) {
+			withRounds(time.Second)(o)
+			o.Tasks.Store = slowStore{o.Tasks.Store}
+		})
+		p := newPeer("p")
+		begun := time.Now()
+		done := make(chan string)
+		go func() { done <- s.result(inModern(p, "tools/call", `{"name":"forms"}`)) }() // ends with the call
+		time.Sleep(10 * time.Second)
+		s.result(inModern(p, "tools/call", `{"name":"echo"}`))
+		if took := time.Since(begun); took != 10*time.Second {
+			t.Errorf("another call has ended after %v", took)
+		}
+		id := part(<-done, "taskId")
+		if took := time.Since(begun); took != time.Minute+time.Second {
+			t.Errorf("the call has become a task after %v", took)
+		}
+		synctest.Wait()
+		if got := s.state(id); part(got, "status") != "input_required" {
+			t.Errorf("got %s", got)
+		}
 	})
 }
 

@@ -124,6 +124,7 @@ type Log struct {
 	// promoting is closed when BeforeTask knows whether the call has become a task; nil while it is
 	// not running. See lockSettled.
 	promoting chan struct{}
+	plain     bool               // see StayPlain
 	task      *task.Run          // nil for a plain call
 	branches  map[string]*branch // those below top that this run has begun; nil for none
 	// recorded is sorted by branch and position, unless the log is a legacy one.
@@ -505,7 +506,7 @@ func (l *Log) wait() error {
 func (l *Log) BeforeTask(promote func(entries []task.Entry) *task.Run) {
 	l.lockSettled()
 	defer l.mu.Unlock()
-	if !l.rounds || len(l.open) > 0 || l.closed {
+	if !l.rounds || l.plain || len(l.open) > 0 || l.closed {
 		return
 	}
 	entries := make([]task.Entry, 0, 1+len(l.entries))
@@ -524,6 +525,15 @@ func (l *Log) BeforeTask(promote func(entries []task.Entry) *task.Run) {
 	if l.became != nil {
 		close(l.became)
 	}
+}
+
+// StayPlain reports whether the call is a plain one, which can then no longer become a task. If it
+// is about to become one, StayPlain waits until that is decided.
+func (l *Log) StayPlain() bool {
+	l.lockSettled()
+	defer l.mu.Unlock()
+	l.plain = l.task == nil
+	return l.plain
 }
 
 // promoted calls promote, which writes to the store, without mu. The caller holds mu.
