@@ -8,17 +8,20 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // board holds the notes of handlers and the gates at which they wait. Servers that use the same
 // store one after another share it.
 type board struct {
 	mu      sync.Mutex
-	file    *os.File            // nil for notes that stay in this process
-	notes   map[string][]string // by key
-	open    map[string]bool     // gates that are open
-	closed  bool                // all waits fail
-	changed chan struct{}       // closed and replaced with each change
+	file    *os.File             // nil for notes that stay in this process
+	notes   map[string][]string  // by key
+	open    map[string]bool      // gates that are open
+	closed  bool                 // all waits fail
+	manager func() *task.Manager // of the latest server; see [Endpoint]
+	changed chan struct{}        // closed and replaced with each change
 }
 
 // note is a line of the file of a board.
@@ -126,6 +129,14 @@ func (b *board) read(ctx context.Context, key string, count int) (notes []string
 // pass waits at a gate until it is open.
 func (b *board) pass(ctx context.Context, key string) error {
 	return b.await(ctx, func() bool { return b.open[key] })
+}
+
+// signal sends a signal to a task.
+func (b *board) signal(ctx context.Context, id, name string, value json.RawMessage) error {
+	b.mu.Lock()
+	manager := b.manager
+	b.mu.Unlock()
+	return manager().Signal(ctx, id, name, value)
 }
 
 // release opens a gate.

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/task"
 )
 
 // restart closes the peers, shuts down the server, and starts another one with the same store.
@@ -123,6 +125,63 @@ var restartCases = []testCase{
 		}
 		c.equal("sleeps", count(p.events("k", 4), "sleep"), 1)
 	}},
+	{name: "input request has a deadline", run: patient},
+	{name: "parked input request has a deadline", setup: setup{ParkAfter: time.Millisecond}, run: patient},
+	{name: "answer comes first", setup: setup{ParkAfter: time.Millisecond}, run: func(c *check) {
+		choose(c, 0, "answer accept k", func(p *peer, id string) {
+			if c.era == "session" {
+				p.start("tasks/result", ofTask(id))
+				return
+			}
+			p.update(id, p.responses(part(p.get(id), "inputRequests")))
+		})
+	}},
+	{name: "signal comes first", setup: setup{ParkAfter: time.Millisecond}, run: func(c *check) {
+		choose(c, 0, "signal of paid", func(p *peer, id string) { p.signal(id, "paid") })
+	}},
+	{name: "signal comes first without a park", run: func(c *check) {
+		choose(c, 0, "signal of paid", func(p *peer, id string) { p.signal(id, "paid") })
+	}},
+	{name: "time comes first", setup: setup{ParkAfter: time.Millisecond}, run: func(c *check) {
+		choose(c, 300*time.Millisecond, "late", func(*peer, string) {})
+	}},
+	{name: "wait for the first event is cancelled", setup: setup{ParkAfter: time.Millisecond}, run: func(c *check) {
+		p := c.peer()
+		id := p.task("choose", fmt.Sprintf(`{"key":"k","count":%d}`, never.Milliseconds()))
+		p.awaitInput(id)
+		c.restart(p)
+		p = c.peer()
+		p.awaitInput(id)
+		p.cancel(id)
+		c.equal("status", p.status(id), "cancelled")
+		c.equal("open requests", part(p.get(id), "inputRequests"), "")
+		c.equal("code", p.code(id), task.CodeCancelled)
+		if got := p.plain("signal", fmt.Sprintf(`{"task":%q,"name":"paid"}`, id)); got == "sent" {
+			c.Errorf("a cancelled task has received a signal")
+		}
+		c.restart(p)
+		c.equal("events after the cancellation", count(c.peer().events("k", 1), "chosen signal of paid"), 0)
+	}},
+	{name: "withdrawn input request", era: "session", run: func(c *check) {
+		p := c.peer()
+		answered := make(chan struct{})
+		p.serve = func(_, params string) (string, *jsonrpc.Error) {
+			<-answered // after the withdrawal
+			return accept(unquote(part(params, "message"))), nil
+		}
+		answer := sync.OnceFunc(func() { close(answered) })
+		defer answer()
+		id := p.task("choose", fmt.Sprintf(`{"key":"k","count":%d}`, never.Milliseconds()))
+		_, result := p.start("tasks/result", ofTask(id))
+		p.await("the form", func(m jsonrpc.Message) bool { return m.Method == "elicitation/create" })
+		p.signal(id, "paid")
+		p.await("the withdrawal", func(m jsonrpc.Message) bool { return m.Method == "notifications/cancelled" })
+		answer()
+		c.equal("status", p.status(id), "working")
+		p.release("k")
+		p.signal(id, "end")
+		c.equal("outcome", outcome(p.receive(result)), "signal of paid, of end")
+	}},
 	{name: "attempts and branches survive restarts", run: func(c *check) { tripEnds(c, "trip", "") }},
 	{name: "failed task is undone after restarts", run: func(c *check) { tripEnds(c, "trip", "nothing") }},
 	{name: "parked task is undone after restarts", setup: setup{ParkAfter: time.Millisecond}, run: func(c *check) { tripEnds(c, "trip", "nothing") }},
@@ -209,6 +268,62 @@ var restartCases = []testCase{
 		c.equal("status", p.status(id), "failed")
 		c.equal("runs", count(p.events("k", 1), "run"), 1)
 	}},
+}
+
+// patient lets the deadline of an input request pass. What the handler does then is no second
+// operation at the same time, and later runs do the same.
+func patient(c *check) {
+	p := c.peer()
+	id := p.task("patient", `{"key":"k","count":100}`)
+	for !slices.Contains(p.events("k", 1), "got instead") {
+		p.pause()
+	}
+	c.equal("status", p.status(id), "working")
+	c.restart(p)
+	p = c.peer()
+	p.release("k")
+	c.equal("outcome", p.outcome(id), "instead")
+	c.equal("steps", count(p.events("k", 1), "step instead"), 1)
+}
+
+// choose waits for the first of several events, with restarts before and after it. An input request
+// that was not answered is withdrawn, and none is sent twice to a client that has answered.
+func choose(c *check, late time.Duration, want string, happen func(p *peer, id string)) {
+	c.Helper()
+	if late == 0 {
+		late = never
+	}
+	p := c.peer()
+	id := p.task("choose", fmt.Sprintf(`{"key":"k","count":%d}`, late.Milliseconds()))
+	if late == never {
+		p.awaitInput(id)
+	}
+	for c.setup.ParkAfter > 0 && late == never && !slices.Contains(p.events("k", 1), "returned") {
+		p.pause()
+	}
+	c.restart(p)
+	p = c.peer()
+	p.status(id) // starts the tasks
+	happen(p, id)
+	for !slices.Contains(p.events("k", 1), "chosen "+want) {
+		p.pause()
+	}
+	c.equal("status", p.status(id), "working")
+	c.restart(p)
+	p = c.peer()
+	p.serve = func(method, _ string) (string, *jsonrpc.Error) {
+		c.Errorf("received %s after the choice", method)
+		return accept("again"), nil
+	}
+	p.release("k")
+	p.status(id)
+	p.signal(id, "end")
+	c.equal("outcome", p.outcome(id), want+", of end")
+	for _, e := range p.events("k", 1) {
+		if strings.HasPrefix(e, "chosen ") && e != "chosen "+want {
+			c.Errorf("%s, then %s", want, e)
+		}
+	}
 }
 
 // awaitTrip answers the input requests of a trip, and returns when it waits for its release.

@@ -18,10 +18,12 @@
 //   - greet is registered with a typed handler, if the SDK has such handlers.
 //   - gate waits until the tool release opens it, or until its context ends.
 //   - count reports progress and logs; ask, sample, roots and rounds send input requests.
-//   - steps, nap and killed use steps, sleeps and input requests, and are run again after a restart.
+//   - steps, nap, choose and killed use steps, sleeps, input requests and signals, and are run again
+//     after a restart.
 //   - structured and unencodable have structured content.
 //   - fail, fail-rpc, error and panic fail.
-//   - events returns the notes of handlers, and release opens gates. They are never tasks.
+//   - events returns the notes of handlers, release opens gates, and signal sends a signal to a task.
+//     They are never tasks.
 //
 // A tool may have several names, which differ in their task support.
 //
@@ -162,9 +164,11 @@ type Caller interface {
 	// first round. The value for a form that was not accepted is "".
 	Responses() map[string]string
 
-	// Step, Sleep, IdempotencyKey, RunAll and Compensate are those of package embed; see [Steps].
+	// Step, Sleep, Select, IdempotencyKey, RunAll and Compensate are those of package embed; see
+	// [Steps].
 	Step(ctx context.Context, name string, f func(ctx context.Context) (string, error), options ...embed.StepOption) (string, error)
 	Sleep(ctx context.Context, name string, f func() time.Time) error
+	Select(ctx context.Context, name string, cases ...embed.Case) (embed.Case, error)
 	IdempotencyKey(ctx context.Context) string
 	RunAll(ctx context.Context, functions ...func(ctx context.Context) error) error
 	Compensate(ctx context.Context, name string, undo func(ctx context.Context) error) error
@@ -181,6 +185,11 @@ func (Steps) Step(ctx context.Context, name string, f func(ctx context.Context) 
 // Sleep is [embed.Sleep].
 func (Steps) Sleep(ctx context.Context, name string, f func() time.Time) error {
 	return embed.Sleep(ctx, name, f)
+}
+
+// Select is [embed.Select].
+func (Steps) Select(ctx context.Context, name string, cases ...embed.Case) (embed.Case, error) {
+	return embed.Select(ctx, name, cases...)
 }
 
 // IdempotencyKey is [embed.IdempotencyKey].

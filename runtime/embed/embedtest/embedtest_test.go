@@ -212,6 +212,10 @@ func (c *caller) Sleep(ctx context.Context, name string, f func() time.Time) err
 	return server.Sleep(ctx, c.Call, name, f)
 }
 
+func (c *caller) Select(ctx context.Context, name string, cases ...server.Case) (server.Case, error) {
+	return server.Select(ctx, c.Call, name, cases...)
+}
+
 func (c *caller) IdempotencyKey(ctx context.Context) string { return server.IdempotencyKey(ctx) }
 
 func (c *caller) Compensate(ctx context.Context, name string, undo func(ctx context.Context) error) error {

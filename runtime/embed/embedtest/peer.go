@@ -598,3 +598,11 @@ func (p *peer) release(k string) {
 		p.c.Fatalf("release: %s", got)
 	}
 }
+
+// signal sends a signal to a task.
+func (p *peer) signal(id, name string) {
+	p.c.Helper()
+	if got := p.plain("signal", fmt.Sprintf(`{"task":%q,"name":%q}`, id, name)); got != "sent" {
+		p.c.Fatalf("signal: %s", got)
+	}
+}

@@ -107,6 +107,7 @@ func serveChild(text []byte, subjects []Subject) error {
 	if err != nil {
 		return err
 	}
+	notes.change(func() { notes.manager = endpoint.Manager })
 	defer endpoint.Close()
 	return endpoint.Stdio(context.Background())
 }
@@ -163,6 +164,7 @@ func (s *server) start() (err error) {
 	if s.endpoint, err = s.subject.Serve(s.setup.fixture(s.store, s.board)); err != nil {
 		return err
 	}
+	s.board.change(func() { s.board.manager = s.endpoint.Manager })
 	if s.transport == "http" {
 		s.web = httptest.NewServer(s.endpoint.Handler)
 	}

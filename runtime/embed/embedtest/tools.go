@@ -23,6 +23,7 @@ type arguments struct {
 	Name  string
 	Count int
 	Until time.Time
+	Task  string // id
 }
 
 // behaviour is the function of a tool.
@@ -32,9 +33,9 @@ func text(format string, values ...any) (*Result, error) {
 	return &Result{Text: fmt.Sprintf(format, values...)}, nil
 }
 
-// asked returns the result of a tool whose input request has failed: the code and the message of
+// failedInput returns the result of a tool whose input request has failed: the code and the message of
 // the error, if the client has responded with one.
-func asked(err error) (*Result, error) {
+func failedInput(err error) (*Result, error) {
 	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return &Result{Text: fmt.Sprintf("error %d: %s", rpc.Code, rpc.Message), IsError: true}, nil
 	}
@@ -121,7 +122,7 @@ func behaviours(b *board) map[string]behaviour {
 		"ask": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
 			got, err := elicit(ctx, c, in.Key)
 			if err != nil {
-				return asked(err)
+				return failedInput(err)
 			}
 			return text("%s", got)
 		}),
@@ -134,21 +135,21 @@ func behaviours(b *board) map[string]behaviour {
 				}
 			}
 			if err := c.RunAll(ctx, ask(0), ask(1)); err != nil {
-				return asked(err)
+				return failedInput(err)
 			}
 			return text("%s, %s", got[0], got[1])
 		}),
 		"sample": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
 			got, err := c.Sample(ctx, in.Key)
 			if err != nil {
-				return asked(err)
+				return failedInput(err)
 			}
 			return text("%s", got)
 		}),
 		"roots": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
 			got, err := c.Roots(ctx)
 			if err != nil {
-				return asked(err)
+				return failedInput(err)
 			}
 			return text("%s", strings.Join(got, " "))
 		}),
@@ -200,7 +201,7 @@ func behaviours(b *board) map[string]behaviour {
 			got, err := elicit(ctx, c, in.Key)
 			if err != nil {
 				b.note(in.Key, "returned") // for example because the task is parked
-				return asked(err)
+				return failedInput(err)
 			}
 			b.note(in.Key, "answered")
 			if _, err := gate(ctx, c, in); err != nil {
@@ -219,6 +220,53 @@ func behaviours(b *board) map[string]behaviour {
 			}
 			b.note(in.Key, "awake")
 			return text("awake")
+		}),
+		// patient asks until a deadline of Count milliseconds, and does something else then.
+		"patient": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
+			limited, cancel := context.WithTimeout(ctx, time.Duration(in.Count)*time.Millisecond)
+			defer cancel()
+			got, err := elicit(limited, c, in.Key)
+			if errors.Is(err, context.DeadlineExceeded) {
+				got, err = step(ctx, c, in, "instead")
+				got = strings.TrimSuffix(got, got[min(len(got), len("instead")):])
+			}
+			if err != nil {
+				b.note(in.Key, "returned")
+				return failedInput(err)
+			}
+			b.note(in.Key, "got "+got)
+			if _, err := gate(ctx, c, in); err != nil {
+				return nil, err
+			}
+			return text("%s", got)
+		}),
+		// choose waits for the first of several events, then for its release, and then for a second
+		// signal. The time that it waits is Count milliseconds.
+		"choose": run(func(ctx context.Context, c Caller, in arguments) (*Result, error) {
+			asked := embed.OnAnswer(func(ctx context.Context) (string, error) { return elicit(ctx, c, in.Key) })
+			paid, late := embed.OnSignal[string]("paid"), embed.After(time.Duration(in.Count)*time.Millisecond)
+			first, err := c.Select(ctx, "payment", asked, paid, late)
+			if err != nil {
+				b.note(in.Key, "returned")
+				return failedInput(err)
+			}
+			chosen := "late"
+			switch first {
+			case asked:
+				chosen = "answer " + asked.Value
+			case paid:
+				chosen = "signal " + paid.Value
+			}
+			b.note(in.Key, "chosen "+chosen)
+			if _, err := gate(ctx, c, in); err != nil {
+				return nil, err
+			}
+			end := embed.OnSignal[string]("end")
+			if _, err := c.Select(ctx, "end", end); err != nil {
+				b.note(in.Key, "returned")
+				return nil, err
+			}
+			return text("%s, %s", chosen, end.Value)
 		}),
 		// trip books a train and a hotel at the same time, asks for each of them, and waits. Then the
 		// arguments say how it ends. The first attempt of each booking in a process fails.
@@ -252,10 +300,10 @@ func behaviours(b *board) map[string]behaviour {
 				}
 			}
 			if err := book("insurance")(ctx); err != nil {
-				return asked(err)
+				return failedInput(err)
 			}
 			if err := c.RunAll(ctx, book("train"), book("hotel")); err != nil {
-				return asked(err)
+				return failedInput(err)
 			}
 			b.note(in.Key, "waits")
 			if _, err := gate(ctx, c, in); err != nil {
@@ -273,6 +321,12 @@ func behaviours(b *board) map[string]behaviour {
 			}
 			out, err := json.Marshal(notes)
 			return &Result{Text: string(out)}, err
+		},
+		"signal": func(ctx context.Context, _ Caller, in arguments) (*Result, error) {
+			if err := b.signal(ctx, in.Task, in.Name, json.RawMessage(`"of `+in.Name+`"`)); err != nil {
+				return nil, err
+			}
+			return text("sent")
 		},
 		"release": func(_ context.Context, _ Caller, in arguments) (*Result, error) {
 			b.release(in.Key)
@@ -317,12 +371,15 @@ func (s setup) tools() map[string]tool {
 		"required":          {"echo", &embed.Tool{Support: receiver.Support{Mode: mcp.TaskSupportRequired}}},
 		"events":            {"events", nil},
 		"release":           {"release", nil},
+		"signal":            {"signal", nil},
 		"rounds":            {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: soon}}},
 		"rounds-plain":      {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: never}}},
 		"rounds-task":       {"rounds", &embed.Tool{Rounds: true, Support: receiver.Support{After: atOnce}}},
 		"steps":             {"steps", durable()},
 		"steps-ask":         {"steps-ask", durable()},
 		"nap":               {"nap", durable()},
+		"patient":           {"patient", durable()},
+		"choose":            {"choose", durable()},
 		"trip":              {"trip", durable()},
 		"trip-later":        {"trip", &embed.Tool{Support: receiver.Support{Restartable: true, After: never}}},
 		"principal":         {"principal", nil},

@@ -63,7 +63,8 @@ type Tasks struct {
 // HTTP also their tasks/* requests, and each run of a handler as a task. Middleware that was added
 // before sees plain calls and the runs of handlers. The result of a call that becomes a task is not
 // a [mcp.CallToolResult]. Middleware that was added before the start, even before Attach, gets the
-// results of the SDK for initialize, tools/list and server/discover.
+// results of the SDK for initialize, tools/list and server/discover. Attach also adds sending
+// middleware: an input request of a task whose context ends returns once its outcome is recorded.
 //
 // Each run of a handler as a task has a session of its own, which belongs to no client.
 // Server.Sessions lists it while the handler runs, and the SDK logs its beginning and its end. If
@@ -90,7 +91,29 @@ func Attach(s *mcp.Server, o embed.Options) (*Tasks, error) {
 		}
 	}
 	s.AddReceivingMiddleware(t.receive)
+	s.AddSendingMiddleware(send)
 	return t, nil
+}
+
+// send is the sending middleware of the server. It makes the input requests of a task session end
+// with their response only: the SDK would return at the end of ctx, before the outcome is recorded,
+// so that the next operation of the handler would overlap this one.
+func send(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if c, ok := ctx.Value(taskSessionKey{}).(*taskSession); ok && req.GetSession() == mcp.Session(c.ss) && isInputRequest(method) {
+			ctx = context.WithValue(context.WithoutCancel(ctx), handlerContextKey{}, ctx)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// isInputRequest reports whether a method is that of an input request.
+func isInputRequest(method string) bool {
+	switch method {
+	case wire.MethodElicitationCreate, wire.MethodSamplingCreateMessage, wire.MethodRootsList:
+		return true
+	}
+	return false
 }
 
 // unserved makes a tasks/* method known to the SDK. The middleware serves it.

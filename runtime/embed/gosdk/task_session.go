@@ -61,6 +61,10 @@ type outcome struct {
 
 type taskSessionKey struct{}
 
+// handlerContextKey is the key of the context with which the handler has made an input request; see
+// send.
+type handlerContextKey struct{}
+
 // taskSessionOf returns the task session whose request a middleware serves, or nil.
 func taskSessionOf(ctx context.Context, method string, req mcp.Request) *taskSession {
 	if method != methodCallTool && method != methodListTools {
@@ -346,10 +350,16 @@ func (c *taskSession) request(ctx context.Context, m *jsonrpc.Request) error {
 	c.requests.Add(1)
 	go func() { // ends with the session
 		defer c.requests.Done()
-		ctx, cancel := context.WithCancelCause(ctx)
+		from, ok := ctx.Value(handlerContextKey{}).(context.Context)
+		if !ok {
+			from = ctx
+		}
+		both, cancel := context.WithCancelCause(from)
 		defer cancel(nil)
-		defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
-		result, err := c.call.Request(ctx, m.Method, m.Params)
+		for _, each := range []context.Context{c.ctx, ctx} {
+			defer context.AfterFunc(each, func() { cancel(context.Cause(each)) })()
+		}
+		result, err := c.call.Request(both, m.Method, m.Params)
 		response := &jsonrpc.Response{ID: m.ID, Result: result}
 		if err != nil {
 			response.Error = sdkError(err)

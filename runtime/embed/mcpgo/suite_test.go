@@ -353,6 +353,7 @@ func (m *memorySession) request(ctx context.Context, method string, params, resu
 		}
 		return json.Unmarshal(response.Result, result)
 	case <-ctx.Done():
+		m.write(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": map[string]any{"requestId": id}})
 		return ctx.Err()
 	case <-m.ctx.Done():
 		return m.ctx.Err()
