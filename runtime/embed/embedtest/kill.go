@@ -206,6 +206,9 @@ func (k *killTest) readLog() {
 		k.Fatal(err)
 	}
 	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // a kill ends a write between two pages
+		}
 		var l logged
 		if err := json.Unmarshal(line, &l); err != nil {
 			k.Fatalf("%s: %v", line, err)
