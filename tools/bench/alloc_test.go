@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
+)
 
 // promises are the maximum numbers of allocations per message, and the targets. Lower them when the
 // codec improves.
@@ -39,9 +43,9 @@ var promises = []struct {
 }
 
 func TestMCPWireAllocatesNoMoreThanPromised(t *testing.T) {
-	for i, m := range messages() {
-		if i >= len(promises) || promises[i].message != m.name {
-			t.Fatalf("missing or misplaced promise for %s", m.name)
+	for i, m := range messages.All() {
+		if i >= len(promises) || promises[i].message != m.Name {
+			t.Fatalf("missing or misplaced promise for %s", m.Name)
 		}
 		p := promises[i]
 		e, err := enterMCPWire(m)
@@ -62,11 +66,11 @@ func TestMCPWireAllocatesNoMoreThanPromised(t *testing.T) {
 			}
 			switch got, _ := allocations(o.run, 20); {
 			case got > o.promised:
-				t.Errorf("%s/%s: %d allocations, want at most %d", o.name, m.name, got, o.promised)
+				t.Errorf("%s/%s: %d allocations, want at most %d", o.name, m.Name, got, o.promised)
 			case got < o.promised:
-				t.Logf("%s/%s: %d allocations; lower the promise, which is %d", o.name, m.name, got, o.promised)
+				t.Logf("%s/%s: %d allocations; lower the promise, which is %d", o.name, m.Name, got, o.promised)
 			case got > o.target && o.target >= 0:
-				t.Logf("%s/%s: %d allocations, the target is %d", o.name, m.name, got, o.target)
+				t.Logf("%s/%s: %d allocations, the target is %d", o.name, m.Name, got, o.target)
 			}
 		}
 	}

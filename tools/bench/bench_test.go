@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // Benchmark measures all combinations, one after another: names are OPERATION/MESSAGE/CONTESTANT.
@@ -10,8 +12,8 @@ import (
 func Benchmark(b *testing.B) {
 	for _, o := range operations() {
 		b.Run(o.name, func(b *testing.B) {
-			for _, m := range messages() {
-				b.Run(m.name, func(b *testing.B) {
+			for _, m := range messages.All() {
+				b.Run(m.Name, func(b *testing.B) {
 					for _, c := range contestants() {
 						e, err := c.enter(m)
 						if err != nil {
@@ -32,7 +34,7 @@ func BenchmarkValues(b *testing.B) {
 	for _, c := range valueCases() {
 		for _, e := range valueEngines() {
 			b.Run("decode/"+c.name+"/"+e.name, func(b *testing.B) {
-				benchmark(b, message{data: c.text}, func() error { return e.read(c.text, c.target()) })
+				benchmark(b, messages.Message{Data: c.text}, func() error { return e.read(c.text, c.target()) })
 			})
 			v := c.target()
 			if err := json.Unmarshal(c.text, v); err != nil {
@@ -40,7 +42,7 @@ func BenchmarkValues(b *testing.B) {
 			}
 			if e.encode != nil {
 				b.Run("encode/"+c.name+"/"+e.name, func(b *testing.B) {
-					benchmark(b, message{data: c.text}, func() error {
+					benchmark(b, messages.Message{Data: c.text}, func() error {
 						_, err := e.encode(v)
 						return err
 					})
@@ -50,8 +52,8 @@ func BenchmarkValues(b *testing.B) {
 	}
 }
 
-func benchmark(b *testing.B, m message, run func() error) {
-	b.SetBytes(int64(len(m.data)))
+func benchmark(b *testing.B, m messages.Message, run func() error) {
+	b.SetBytes(int64(len(m.Data)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := run(); err != nil {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/bytedance/sonic"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // report is the output of the command codec.
@@ -100,31 +102,31 @@ func runCodec(args []string, stdout, stderr io.Writer) error {
 // measureAll measures all names that match the pattern.
 func measureAll(p plan, contestants []contestant, pattern *regexp.Regexp, progress io.Writer) (*report, error) {
 	r := newReport(p)
-	for _, m := range messages() {
+	for _, m := range messages.All() {
 		entries := make([]entry, 0, len(contestants))
 		for _, c := range contestants {
 			e, err := c.enter(m)
 			if err != nil {
-				return nil, fmt.Errorf("%s/%s: %w", m.name, c.name, err)
+				return nil, fmt.Errorf("%s/%s: %w", m.Name, c.name, err)
 			}
 			entries = append(entries, e)
 		}
 		for _, o := range operations() {
 			var runners []runner
 			for i, c := range contestants {
-				if run := o.of(entries[i]); run != nil && pattern.MatchString(o.name+"/"+m.name+"/"+c.name) {
+				if run := o.of(entries[i]); run != nil && pattern.MatchString(o.name+"/"+m.Name+"/"+c.name) {
 					runners = append(runners, runner{c, run})
 				}
 			}
 			if len(runners) == 0 {
 				continue
 			}
-			fmt.Fprintf(progress, "%s/%s\n", o.name, m.name)
+			fmt.Fprintf(progress, "%s/%s\n", o.name, m.Name)
 			samples, err := p.measure(runners)
 			if err != nil {
-				return nil, fmt.Errorf("%s/%s: %w", o.name, m.name, err)
+				return nil, fmt.Errorf("%s/%s: %w", o.name, m.Name, err)
 			}
-			r.Rows = append(r.Rows, row{o.name, m.name, m.title, len(m.data), m.unseen, samples, compare(samples)})
+			r.Rows = append(r.Rows, row{o.name, m.Name, m.Title, len(m.Data), m.Unseen, samples, compare(samples)})
 		}
 	}
 	return r, nil

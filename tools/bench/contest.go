@@ -1,6 +1,10 @@
 package main
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
+)
 
 // role is the category in which a contestant is compared.
 type role int
@@ -19,7 +23,7 @@ type contestant struct {
 	name   string // in tables and in the names of benchmarks
 	module string // its module; "" for the standard library and this repository
 	role   role
-	enter  func(m message) (entry, error)
+	enter  func(m messages.Message) (entry, error)
 }
 
 // contestants returns all contestants in the order of the tables.
@@ -70,8 +74,8 @@ func operations() []operation {
 
 // enter returns the entry of a contestant that decodes a message into an envelope and a value, and
 // encodes these. It fails if the message cannot be decoded.
-func enter[E any](m message, decode func(text []byte) (E, any, error), encode func(envelope *E, value any) ([]byte, error)) (entry, error) {
-	envelope, value, err := decode(m.data)
+func enter[E any](m messages.Message, decode func(text []byte) (E, any, error), encode func(envelope *E, value any) ([]byte, error)) (entry, error) {
+	envelope, value, err := decode(m.Data)
 	if err != nil {
 		return entry{}, err
 	}
@@ -81,7 +85,7 @@ func enter[E any](m message, decode func(text []byte) (E, any, error), encode fu
 	}
 	return entry{
 		decode: func() error {
-			_, v, err := decode(m.data)
+			_, v, err := decode(m.Data)
 			kept.value = v
 			return err
 		},
@@ -91,7 +95,7 @@ func enter[E any](m message, decode func(text []byte) (E, any, error), encode fu
 			return err
 		},
 		again: func(spoil bool) ([]byte, error) {
-			text := bytes.Clone(m.data)
+			text := bytes.Clone(m.Data)
 			envelope, value, err := decode(text)
 			if err != nil {
 				return nil, err

@@ -7,6 +7,8 @@ import (
 	"github.com/go-faster/jx"
 	experimentjson "github.com/go-json-experiment/json"
 	goccyjson "github.com/goccy/go-json"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // engine is a general JSON engine with one configuration.
@@ -46,9 +48,9 @@ var (
 )
 
 // enter decodes in two passes, the envelope first, and encodes in one.
-func (e engine) enter(m message) (entry, error) {
+func (e engine) enter(m messages.Message) (entry, error) {
 	payload := decodePlain(m, e.flat)
-	if m.form == bareTask {
+	if m.Form == messages.BareTask {
 		return enter(m, func(text []byte) (envelope struct{}, value any, err error) {
 			value, err = payload(e, text)
 			return envelope, value, err
@@ -62,14 +64,14 @@ func (e engine) enter(m message) (entry, error) {
 			return envelope, nil, err
 		}
 		raw := envelope.Params
-		if m.form == response {
+		if m.Form == messages.Response {
 			raw = envelope.Result
 		}
 		value, err := payload(e, raw)
 		return envelope, value, err
 	}, func(envelope *plainMessage, value any) ([]byte, error) {
 		typed := plainTyped{JSONRPC: envelope.JSONRPC, ID: envelope.ID, Method: envelope.Method}
-		if m.form == response {
+		if m.Form == messages.Response {
 			typed.Result = value
 		} else {
 			typed.Params = value
@@ -78,20 +80,20 @@ func (e engine) enter(m message) (entry, error) {
 	})
 	entry.envelope = func() error {
 		var envelope plainMessage
-		return e.unmarshal(m.data, &envelope)
+		return e.unmarshal(m.Data, &envelope)
 	}
 	return entry, err
 }
 
 // enterScan checks the grammar of the text and keeps nothing.
-func enterScan(m message) (entry, error) {
-	d := jx.DecodeBytes(m.data)
+func enterScan(m messages.Message) (entry, error) {
+	d := jx.DecodeBytes(m.Data)
 	skip := func() error {
-		d.ResetBytes(m.data)
+		d.ResetBytes(m.Data)
 		return d.Skip()
 	}
 	e := entry{decode: skip, envelope: skip}
-	if m.form == bareTask {
+	if m.Form == messages.BareTask {
 		e.envelope = nil
 	}
 	return e, skip()

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // Types that engines decode faster than those with unions. A union is one struct with the members
@@ -90,18 +92,18 @@ type flatElicitParams struct {
 
 // decodeFlat returns the equivalent of decodePlain for payloads with unions, and nil for all
 // others.
-func decodeFlat(m message) func(e engine, raw []byte) (any, error) {
+func decodeFlat(m messages.Message) func(e engine, raw []byte) (any, error) {
 	switch {
-	case m.asTask:
+	case m.AsTask:
 		return nil
-	case m.form == response:
+	case m.Form == messages.Response:
 		return map[string]func(engine, []byte) (any, error){
 			"prompts/get": into[flatPromptResult],
 			"tools/call":  into[flatCallResult],
-		}[m.method]
+		}[m.Method]
 	}
 	return map[string]func(engine, []byte) (any, error){
 		"elicitation/create":     into[flatElicitParams],
 		"sampling/createMessage": decodeFlatSamplingParams,
-	}[m.method]
+	}[m.Method]
 }

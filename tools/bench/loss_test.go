@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // losses lists the data that contestants lose when they decode and encode a message. They must not
@@ -56,12 +58,12 @@ var unknown = []string{
 const sharing = "mcpwire-nocopy"
 
 func TestContestantsLoseOnlyListedData(t *testing.T) {
-	for _, m := range messages() {
-		want := parse(t, m.data)
+	for _, m := range messages.All() {
+		want := parse(t, m.Data)
 		for _, c := range contestants() {
 			e, err := c.enter(m)
 			if err != nil {
-				t.Errorf("%s, %s: %v", m.name, c.name, err)
+				t.Errorf("%s, %s: %v", m.Name, c.name, err)
 				continue
 			}
 			if e.again == nil { // a scan, or a library without types for the message
@@ -69,14 +71,14 @@ func TestContestantsLoseOnlyListedData(t *testing.T) {
 			}
 			text, err := e.again(c.name != sharing)
 			if err != nil {
-				t.Errorf("%s, %s: %v", m.name, c.name, err)
+				t.Errorf("%s, %s: %v", m.Name, c.name, err)
 				continue
 			}
 			got := make(map[string]bool)
 			differ(got, "", want, parse(t, text))
 			found := slices.Sorted(maps.Keys(got))
-			if listed := losses[c.name][m.name]; !slices.Equal(found, listed) {
-				t.Errorf("%s, %s:\ngot  %q\nlisted %q", m.name, c.name, found, listed)
+			if listed := losses[c.name][m.Name]; !slices.Equal(found, listed) {
+				t.Errorf("%s, %s:\ngot  %q\nlisted %q", m.Name, c.name, found, listed)
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // mcpGoEnvelope is the part of an envelope that is needed to encode it again.
@@ -26,8 +28,8 @@ type mcpGoBase struct {
 // result, and one for the result. (mcp-go makes several more passes over the metadata and the
 // protocol version of requests, and a client marshals and unmarshals params once more.) Encoding is
 // one json.Marshal, as in mcp-go.
-func enterMCPGo(m message) (entry, error) {
-	if m.form == bareTask {
+func enterMCPGo(m messages.Message) (entry, error) {
+	if m.Form == messages.BareTask {
 		return enter(m, func(text []byte) (envelope struct{}, value any, err error) {
 			task := new(mcp.Task)
 			return envelope, task, json.Unmarshal(text, task)
@@ -37,17 +39,17 @@ func enterMCPGo(m message) (entry, error) {
 	}
 	var e entry
 	var err error
-	switch m.form {
-	case response:
+	switch m.Form {
+	case messages.Response:
 		e, err = enterMCPGoResponse(m)
 		e.envelope = func() error {
 			var base mcpGoBase
-			if err := json.Unmarshal(m.data, &base); err != nil {
+			if err := json.Unmarshal(m.Data, &base); err != nil {
 				return err
 			}
-			return json.Unmarshal(m.data, new(transport.JSONRPCResponse))
+			return json.Unmarshal(m.Data, new(transport.JSONRPCResponse))
 		}
-	case notification:
+	case messages.Notification:
 		e, err = enter(m, func(text []byte) (mcpGoEnvelope, any, error) {
 			var base mcpGoBase
 			if err := json.Unmarshal(text, &base); err != nil {
@@ -58,13 +60,13 @@ func enterMCPGo(m message) (entry, error) {
 		}, func(_ *mcpGoEnvelope, value any) ([]byte, error) {
 			return json.Marshal(value)
 		})
-	case request:
+	case messages.Request:
 		e, err = enterMCPGoRequest(m)
 	}
 	return e, err
 }
 
-func enterMCPGoResponse(m message) (entry, error) {
+func enterMCPGoResponse(m messages.Message) (entry, error) {
 	parse := map[string]func(*json.RawMessage) (any, error){
 		"initialize":     parsed(unmarshalResult[mcp.InitializeResult]),
 		"prompts/get":    parsed(mcp.ParseGetPromptResult),
@@ -72,8 +74,8 @@ func enterMCPGoResponse(m message) (entry, error) {
 		"tasks/list":     parsed(mcp.ParseListTasksResult),
 		"tools/call":     parsed(mcp.ParseCallToolResult),
 		"tools/list":     parsed(unmarshalResult[mcp.ListToolsResult]),
-	}[m.method]
-	if m.asTask {
+	}[m.Method]
+	if m.AsTask {
 		parse = parsed(unmarshalResult[mcp.CreateTaskResult])
 	}
 	return enter(m, func(text []byte) (mcpGoEnvelope, any, error) {
@@ -99,7 +101,7 @@ type mcpGoRequest struct {
 	params func(v any) any
 }
 
-func enterMCPGoRequest(m message) (entry, error) {
+func enterMCPGoRequest(m messages.Message) (entry, error) {
 	r := map[string]mcpGoRequest{
 		"elicitation/create": {
 			zero:   func() any { return new(mcp.ElicitationRequest) },
@@ -119,7 +121,7 @@ func enterMCPGoRequest(m message) (entry, error) {
 			zero:   func() any { return new(mcp.CallToolRequest) },
 			params: func(v any) any { return v.(*mcp.CallToolRequest).Params },
 		},
-	}[m.method]
+	}[m.Method]
 	return enter(m, func(text []byte) (mcpGoEnvelope, any, error) {
 		var base mcpGoBase
 		if err := json.Unmarshal(text, &base); err != nil {

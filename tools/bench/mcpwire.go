@@ -4,13 +4,14 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // enterMCPWire decodes a message and its payload with one call, and encodes both into a reused
 // buffer.
-func enterMCPWire(m message) (entry, error) {
+func enterMCPWire(m messages.Message) (entry, error) {
 	var buf []byte
-	if m.form == bareTask {
+	if m.Form == messages.BareTask {
 		return enter(m, decodeTask, func(_ *struct{}, value any) ([]byte, error) {
 			var err error
 			buf, err = codec.Append(buf[:0], value.(*mcp.Task))
@@ -23,17 +24,17 @@ func enterMCPWire(m message) (entry, error) {
 		return buf, err
 	})
 	e.envelope = func() error {
-		_, err := jsonrpc.Parse(m.data, codec.NoCopy())
+		_, err := jsonrpc.Parse(m.Data, codec.NoCopy())
 		return err
 	}
 	return e, err
 }
 
 // enterMCPWireMarshal encodes into a new buffer each time.
-func enterMCPWireMarshal(m message) (entry, error) {
+func enterMCPWireMarshal(m messages.Message) (entry, error) {
 	var e entry
 	var err error
-	if m.form == bareTask {
+	if m.Form == messages.BareTask {
 		e, err = enter(m, decodeTask, func(_ *struct{}, value any) ([]byte, error) { return codec.Marshal(value.(*mcp.Task)) })
 	} else {
 		e, err = enter(m, decodeMessage(m), func(envelope *jsonrpc.Message, _ any) ([]byte, error) { return codec.Marshal(envelope) })
@@ -43,8 +44,8 @@ func enterMCPWireMarshal(m message) (entry, error) {
 }
 
 // enterMCPWireNoCopy lets raw values share memory with the text, as a gateway may do.
-func enterMCPWireNoCopy(m message) (entry, error) {
-	if m.form == bareTask { // it has no raw values
+func enterMCPWireNoCopy(m messages.Message) (entry, error) {
+	if m.Form == messages.BareTask { // it has no raw values
 		return entry{}, nil
 	}
 	e, err := enter(m, decodeMessage(m, codec.NoCopy()), func(envelope *jsonrpc.Message, _ any) ([]byte, error) {
@@ -56,8 +57,8 @@ func enterMCPWireNoCopy(m message) (entry, error) {
 
 // enterMCPWireParts decodes the envelope and then the payload, and encodes the payload and then the
 // envelope. Callers can inspect the envelope in between.
-func enterMCPWireParts(m message) (entry, error) {
-	if m.form == bareTask {
+func enterMCPWireParts(m messages.Message) (entry, error) {
+	if m.Form == messages.BareTask {
 		return entry{}, nil
 	}
 	var inner, outer []byte
@@ -67,8 +68,8 @@ func enterMCPWireParts(m message) (entry, error) {
 			return envelope, nil, err
 		}
 		var value mcp.Value
-		if m.form == response {
-			value, err = mcp.DecodeResult(m.method, envelope.Result)
+		if m.Form == messages.Response {
+			value, err = mcp.DecodeResult(m.Method, envelope.Result)
 		} else {
 			value, err = mcp.DecodeParams(envelope.Method, envelope.Params)
 		}
@@ -78,7 +79,7 @@ func enterMCPWireParts(m message) (entry, error) {
 		if inner, err = codec.Append(inner[:0], value.(mcp.Value)); err != nil {
 			return nil, err
 		}
-		if m.form == response {
+		if m.Form == messages.Response {
 			envelope.Result = inner
 		} else {
 			envelope.Params = inner
@@ -94,10 +95,10 @@ func decodeTask(text []byte) (envelope struct{}, value any, err error) {
 }
 
 // decodeMessage returns the function that decodes messages like m.
-func decodeMessage(m message, opts ...codec.Option) func(text []byte) (jsonrpc.Message, any, error) {
-	if m.form == response {
+func decodeMessage(m messages.Message, opts ...codec.Option) func(text []byte) (jsonrpc.Message, any, error) {
+	if m.Form == messages.Response {
 		return func(text []byte) (jsonrpc.Message, any, error) {
-			v, err := mcp.DecodeResponse(m.method, text, opts...)
+			v, err := mcp.DecodeResponse(m.Method, text, opts...)
 			return v, v.Payload, err
 		}
 	}

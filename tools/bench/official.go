@@ -7,6 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	segmentio "github.com/segmentio/encoding/json"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // enterOfficial decodes like the sessions of the official SDK: the envelope with
@@ -14,7 +16,7 @@ import (
 // segmentio/encoding and the setting of the SDK's internal package json. It omits the SDK's check
 // of the payload's depth. It encodes by marshalling the payload without HTML escapes and calling
 // jsonrpc.EncodeMessage.
-func enterOfficial(m message) (entry, error) {
+func enterOfficial(m messages.Message) (entry, error) {
 	var e entry
 	var err error
 	if zero := officialType(m); zero != nil {
@@ -36,9 +38,9 @@ func enterOfficial(m message) (entry, error) {
 			return jsonrpc.EncodeMessage(&jsonrpc.Response{ID: (*envelope).(*jsonrpc.Response).ID, Result: payload})
 		})
 	}
-	if m.form != bareTask {
+	if m.Form != messages.BareTask {
 		e.envelope = func() error {
-			_, err := jsonrpc.DecodeMessage(m.data)
+			_, err := jsonrpc.DecodeMessage(m.Data)
 			return err
 		}
 	}
@@ -47,18 +49,18 @@ func enterOfficial(m message) (entry, error) {
 
 // officialType returns a function that makes a value of the SDK's type for the payload of m. It
 // returns nil if the SDK has no type, as for tasks.
-func officialType(m message) func() any {
+func officialType(m messages.Message) func() any {
 	switch {
-	case m.form == bareTask || m.asTask:
+	case m.Form == messages.BareTask || m.AsTask:
 		return nil
-	case m.form == response:
+	case m.Form == messages.Response:
 		return map[string]func() any{
 			"initialize":     func() any { return new(mcp.InitializeResult) },
 			"prompts/get":    func() any { return new(mcp.GetPromptResult) },
 			"resources/list": func() any { return new(mcp.ListResourcesResult) },
 			"tools/call":     func() any { return new(mcp.CallToolResult) },
 			"tools/list":     func() any { return new(mcp.ListToolsResult) },
-		}[m.method]
+		}[m.Method]
 	}
 	return map[string]func() any{
 		"elicitation/create":     func() any { return new(mcp.ElicitParams) },
@@ -67,7 +69,7 @@ func officialType(m message) func() any {
 		//lint:ignore SA1019 clients decode sampling requests into it
 		"sampling/createMessage": func() any { return new(mcp.CreateMessageWithToolsParams) },
 		"tools/call":             func() any { return new(mcp.CallToolParamsRaw) },
-	}[m.method]
+	}[m.Method]
 }
 
 func officialPayload(envelope jsonrpc.Message) json.RawMessage {

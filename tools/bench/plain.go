@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // The types into which the engines decode: those that a careful user of a general engine would
@@ -602,18 +604,18 @@ func decodePlainElicitParams(e engine, raw []byte) (any, error) {
 
 // decodePlain returns the function by which an engine decodes the payload of a message: the params,
 // the result or, without an envelope, the message itself.
-func decodePlain(m message, flat bool) func(e engine, raw []byte) (any, error) {
+func decodePlain(m messages.Message, flat bool) func(e engine, raw []byte) (any, error) {
 	if flat {
 		if decode := decodeFlat(m); decode != nil {
 			return decode
 		}
 	}
 	switch {
-	case m.form == bareTask:
+	case m.Form == messages.BareTask:
 		return into[plainTask]
-	case m.asTask: // the caller knows that it requested a task
+	case m.AsTask: // the caller knows that it requested a task
 		return into[plainCreateTaskResult]
-	case m.form == response:
+	case m.Form == messages.Response:
 		return map[string]func(engine, []byte) (any, error){
 			"initialize":     into[plainInitializeResult],
 			"prompts/get":    decodePlainPromptResult,
@@ -621,7 +623,7 @@ func decodePlain(m message, flat bool) func(e engine, raw []byte) (any, error) {
 			"tasks/list":     into[plainListTasksResult],
 			"tools/call":     decodePlainCallResult,
 			"tools/list":     into[plainListToolsResult],
-		}[m.method]
+		}[m.Method]
 	}
 	return map[string]func(engine, []byte) (any, error){
 		"elicitation/create":     decodePlainElicitParams,
@@ -629,7 +631,7 @@ func decodePlain(m message, flat bool) func(e engine, raw []byte) (any, error) {
 		"notifications/progress": into[plainProgressParams],
 		"sampling/createMessage": decodePlainSamplingParams,
 		"tools/call":             into[plainCallParams],
-	}[m.method]
+	}[m.Method]
 }
 
 // into decodes a value without unions.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/value"
+	"github.com/mcpwire/mcpwire/tools/bench/internal/messages"
 )
 
 // valueEngine decodes and encodes values of types that are known only at run time.
@@ -109,7 +110,7 @@ type person struct {
 
 // valueCases returns arguments and outputs of tools. They are invented and always the same.
 func valueCases() []valueCase {
-	people := fmt.Appendf(nil, `{"people":[%s],"next":"p2"}`, list(50, func(i int) []byte {
+	people := fmt.Appendf(nil, `{"people":[%s],"next":"p2"}`, messages.List(50, func(i int) []byte {
 		return fmt.Appendf(nil, `{"id":%d,"name":"Person number %[1]d","email":"p%[1]d@example.com","score":%[1]d.25,"active":%v,`+
 			`"tags":["x","y"],"address":{"street":"Main street %[1]d","city":"Oslo"}}`, 1000+i, i%2 == 0)
 	}))
@@ -119,7 +120,7 @@ func valueCases() []valueCase {
 			`"filters":[{"field":"price","op":"<","value":12.5},{"field":"name","op":"=","value":"x"}],"page":3,` +
 			`"options":{"lang":"en","unit":"m"},"ratio":0.75,"extra":{"a":[1,2,3]}}`), func() any { return new(reportArguments) }},
 		{"file", "a file as an argument", fmt.Appendf(nil, `{"path":"cmd/main.go","content":%s}`,
-			quote(strings.Repeat("func main() {\n\tfmt.Println(\"hello\")\n}\n", 800))), func() any { return new(fileArguments) }},
+			messages.Quote(strings.Repeat("func main() {\n\tfmt.Println(\"hello\")\n}\n", 800))), func() any { return new(fileArguments) }},
 		{"people", "50 structs as output", people, func() any { return new(peopleOutput) }},
 		{"any", "the same without a type", people, func() any { return new(map[string]any) }},
 	}

@@ -1,8 +1,11 @@
-package main
+package messages
 
 import (
 	"bytes"
+	"encoding/json"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestMessageSizesMatchTable(t *testing.T) {
@@ -16,11 +19,11 @@ func TestMessageSizesMatchTable(t *testing.T) {
 		"tool-result-image":  {1 << 20, 1<<20 + 1000},
 		"tools-list":         {93_500, 94_500},
 	}
-	for _, m := range messages() {
-		if want, ok := sizes[m.name]; ok && (len(m.data) < want[0] || len(m.data) > want[1]) {
-			t.Errorf("%s: %d bytes, want %d to %d", m.name, len(m.data), want[0], want[1])
+	for _, m := range All() {
+		if want, ok := sizes[m.Name]; ok && (len(m.Data) < want[0] || len(m.Data) > want[1]) {
+			t.Errorf("%s: %d bytes, want %d to %d", m.Name, len(m.Data), want[0], want[1])
 		}
-		delete(sizes, m.name)
+		delete(sizes, m.Name)
 	}
 	for name := range sizes {
 		t.Errorf("missing message %s", name)
@@ -29,28 +32,38 @@ func TestMessageSizesMatchTable(t *testing.T) {
 
 func TestMessagesAreDeterministic(t *testing.T) {
 	names := make(map[string]bool)
-	again := messages()
-	for i, m := range messages() {
-		if names[m.name] {
-			t.Errorf("duplicate message %s", m.name)
+	again := All()
+	for i, m := range All() {
+		if names[m.Name] {
+			t.Errorf("duplicate message %s", m.Name)
 		}
-		names[m.name] = true
-		if !bytes.Equal(m.data, again[i].data) {
-			t.Errorf("%s is not always the same", m.name)
+		names[m.Name] = true
+		if !bytes.Equal(m.Data, again[i].Data) {
+			t.Errorf("%s is not always the same", m.Name)
 		}
 	}
 }
 
 func TestReversedAndIndentedKeepContent(t *testing.T) {
-	for _, m := range messages() {
+	for _, m := range All() {
 		for name, f := range map[string]func([]byte) []byte{"reversed": reversed, "indented": indented} {
-			found := make(map[string]bool)
-			if differ(found, "", parse(t, m.data), parse(t, f(m.data))); len(found) > 0 {
-				t.Errorf("%s of %s: %v", name, m.name, found)
+			if d := cmp.Diff(parse(t, m.Data), parse(t, f(m.Data))); d != "" {
+				t.Errorf("%s of %s: %s", name, m.Name, d)
 			}
 		}
 	}
 	if got, want := string(reversed([]byte(`{"a":1,"b":[{"c":"x","d":null}],"e":{}}`))), `{"e":{},"b":[{"d":null,"c":"x"}],"a":1}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+func parse(t *testing.T, text []byte) any {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
 }

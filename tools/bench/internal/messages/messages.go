@@ -1,4 +1,5 @@
-package main
+// Package messages makes the messages that benchmarks decode and encode.
+package messages
 
 import (
 	"bytes"
@@ -9,58 +10,58 @@ import (
 	"strings"
 )
 
-// form is the kind of a message.
-type form int
+// Form is the kind of a message.
+type Form int
 
 const (
-	request form = iota
-	notification
-	response
-	bareTask // a Task without an envelope, as in a store
+	Request Form = iota
+	Notification
+	Response
+	BareTask // a Task without an envelope, as in a store
 )
 
-// message is a text that the contestants decode, and whose value they encode.
-type message struct {
-	name   string // in the names of benchmarks
-	title  string // in tables
-	unseen bool   // the codec is not tuned for it
-	form   form
-	method string // the method of the request, also for a response
-	asTask bool   // the response to a request for a task
-	data   []byte
+// Message is a text that the contestants decode, and whose value they encode.
+type Message struct {
+	Name   string // in the names of benchmarks
+	Title  string // in tables
+	Unseen bool   // the codec is not tuned for it
+	Form   Form
+	Method string // the method of the request, also for a response
+	AsTask bool   // the response to a request for a task
+	Data   []byte
 }
 
-// messages returns the messages, always the same: first those of the published table, then the
+// All returns the messages, always the same: first those of the published table, then the
 // unseen ones, which show whether an improvement is general. The content is invented.
-func messages() []message {
-	list := []message{
-		{name: "tools-call", title: "tools/call", form: request, method: "tools/call", data: toolsCall()},
-		{name: "create-task-result", title: "CreateTaskResult", form: response, method: "tools/call", asTask: true, data: createTaskResult()},
-		{name: "task", title: "Task", form: bareTask, data: task(0)},
-		{name: "tasks-list", title: "tasks/list of 50", form: response, method: "tasks/list", data: tasksList(50)},
-		{name: "tool-result", title: "tool result", form: response, method: "tools/call", data: toolResult()},
-		{name: "tool-result-text", title: "tool result, text with escapes", form: response, method: "tools/call", data: textResult(100_000)},
-		{name: "tool-result-image", title: "tool result, image", form: response, method: "tools/call", data: imageResult(1 << 20)},
-		{name: "tools-list", title: "tools/list of 50", form: response, method: "tools/list", data: toolsList(50)},
-		{name: "sampling", title: "sampling request, 20 messages", form: request, method: "sampling/createMessage", data: sampling(20)},
+func All() []Message {
+	list := []Message{
+		{Name: "tools-call", Title: "tools/call", Form: Request, Method: "tools/call", Data: toolsCall()},
+		{Name: "create-task-result", Title: "CreateTaskResult", Form: Response, Method: "tools/call", AsTask: true, Data: createTaskResult()},
+		{Name: "task", Title: "Task", Form: BareTask, Data: task(0)},
+		{Name: "tasks-list", Title: "tasks/list of 50", Form: Response, Method: "tasks/list", Data: tasksList(50)},
+		{Name: "tool-result", Title: "tool result", Form: Response, Method: "tools/call", Data: toolResult()},
+		{Name: "tool-result-text", Title: "tool result, text with escapes", Form: Response, Method: "tools/call", Data: textResult(100_000)},
+		{Name: "tool-result-image", Title: "tool result, image", Form: Response, Method: "tools/call", Data: imageResult(1 << 20)},
+		{Name: "tools-list", Title: "tools/list of 50", Form: Response, Method: "tools/list", Data: toolsList(50)},
+		{Name: "sampling", Title: "sampling request, 20 messages", Form: Request, Method: "sampling/createMessage", Data: sampling(20)},
 	}
-	unseen := []message{
-		{name: "resources-list", title: "resources/list of 30", form: response, method: "resources/list", data: resourcesList(30)},
-		{name: "prompts-get", title: "prompts/get, every content block", form: response, method: "prompts/get", data: promptsGet()},
-		{name: "elicitation", title: "elicitation, every kind of field", form: request, method: "elicitation/create", data: elicitation()},
-		{name: "initialize", title: "initialize request", form: request, method: "initialize", data: initialize()},
-		{name: "initialize-result", title: "initialize result", form: response, method: "initialize", data: initializeResult()},
-		{name: "progress", title: "progress notification", form: notification, method: "notifications/progress", data: progress()},
-		{name: "deep", title: "tools/call, arguments 60 deep", form: request, method: "tools/call", data: deep(60)},
-		{name: "unknown-members", title: "tool result, unknown members", form: response, method: "tools/call", data: unknownMembers()},
-		{name: "non-ascii", title: "tool result, not ASCII", form: response, method: "tools/call", data: nonASCII(false)},
-		{name: "non-ascii-escaped", title: "tool result, not ASCII, escaped", form: response, method: "tools/call", data: nonASCII(true)},
-		{name: "result-first", title: "tool result, envelope behind it", form: response, method: "tools/call", data: resultFirst()},
-		{name: "keys-reversed", title: "tools/list of 5, names reversed", form: response, method: "tools/list", data: reversed(toolsList(5))},
-		{name: "indented", title: "tools/list of 5, indented", form: response, method: "tools/list", data: indented(toolsList(5))},
+	unseen := []Message{
+		{Name: "resources-list", Title: "resources/list of 30", Form: Response, Method: "resources/list", Data: resourcesList(30)},
+		{Name: "prompts-get", Title: "prompts/get, every content block", Form: Response, Method: "prompts/get", Data: promptsGet()},
+		{Name: "elicitation", Title: "elicitation, every kind of field", Form: Request, Method: "elicitation/create", Data: elicitation()},
+		{Name: "initialize", Title: "initialize request", Form: Request, Method: "initialize", Data: initialize()},
+		{Name: "initialize-result", Title: "initialize result", Form: Response, Method: "initialize", Data: initializeResult()},
+		{Name: "progress", Title: "progress notification", Form: Notification, Method: "notifications/progress", Data: progress()},
+		{Name: "deep", Title: "tools/call, arguments 60 deep", Form: Request, Method: "tools/call", Data: deep(60)},
+		{Name: "unknown-members", Title: "tool result, unknown members", Form: Response, Method: "tools/call", Data: unknownMembers()},
+		{Name: "non-ascii", Title: "tool result, not ASCII", Form: Response, Method: "tools/call", Data: nonASCII(false)},
+		{Name: "non-ascii-escaped", Title: "tool result, not ASCII, escaped", Form: Response, Method: "tools/call", Data: nonASCII(true)},
+		{Name: "result-first", Title: "tool result, envelope behind it", Form: Response, Method: "tools/call", Data: resultFirst()},
+		{Name: "keys-reversed", Title: "tools/list of 5, names reversed", Form: Response, Method: "tools/list", Data: reversed(toolsList(5))},
+		{Name: "indented", Title: "tools/list of 5, indented", Form: Response, Method: "tools/list", Data: indented(toolsList(5))},
 	}
 	for _, m := range unseen {
-		m.unseen = true
+		m.Unseen = true
 		list = append(list, m)
 	}
 	return list
@@ -84,7 +85,7 @@ func task(i int) []byte {
 	}
 	return fmt.Appendf(nil, `{"taskId":"786512e2-9e0d-44bd-8f29-789f320f%04x","status":"%s","statusMessage":%s,`+
 		`"createdAt":"2025-11-25T10:%02d:00Z","lastUpdatedAt":"2025-11-25T10:%02d:40Z","ttl":3600000,"pollInterval":5000}`,
-		0xe840+i, status, quote(text), i%60, i%60)
+		0xe840+i, status, Quote(text), i%60, i%60)
 }
 
 func createTaskResult() []byte {
@@ -93,7 +94,7 @@ func createTaskResult() []byte {
 }
 
 func tasksList(n int) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":23,"result":{"tasks":[%s],"nextCursor":"eyJhZnRlciI6IjUwIn0="}}`, list(n, task))
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":23,"result":{"tasks":[%s],"nextCursor":"eyJhZnRlciI6IjUwIn0="}}`, List(n, task))
 }
 
 func toolResult() []byte {
@@ -108,7 +109,7 @@ func textResult(size int) []byte {
 	for i := 0; text.Len() < size*9/10; i++ {
 		fmt.Fprintf(&text, "\tif err := store.Put(ctx, \"key-%04d\", value); err != nil {\n\t\treturn fmt.Errorf(\"put %%q: %%w\", key, err)\n\t}\n", i)
 	}
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":19,"result":{"content":[{"type":"text","text":%s}],"isError":false}}`, quote(text.String()))
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":19,"result":{"content":[{"type":"text","text":%s}],"isError":false}}`, Quote(text.String()))
 }
 
 // imageResult returns a tool result with an image of size bytes on the wire.
@@ -128,7 +129,7 @@ func blob(n int) string {
 }
 
 func toolsList(n int) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":2,"result":{"tools":[%s],"nextCursor":"cGFnZS0y"}}`, list(n, tool))
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":2,"result":{"tools":[%s],"nextCursor":"cGFnZS0y"}}`, List(n, tool))
 }
 
 func tool(i int) []byte {
@@ -137,7 +138,7 @@ func tool(i int) []byte {
 	thing, verb := things[i%len(things)], verbs[i%len(verbs)]
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"name":"%s_%s_%d","title":"%s %ss","description":%s,`, verb, thing, i, strings.ToUpper(verb[:1])+verb[1:], thing,
-		quote(fmt.Sprintf("Goes through every %[1]s that the filter lets pass and %[2]ss it. Results come in pages; pass the cursor of "+
+		Quote(fmt.Sprintf("Goes through every %[1]s that the filter lets pass and %[2]ss it. Results come in pages; pass the cursor of "+
 			"one call to the next. A %[1]s that another user holds open is left out and listed under \"skipped\".\nCosts one unit per %[1]s.", thing, verb)))
 	schema, more := "", ""
 	if i%2 == 0 {
@@ -184,7 +185,7 @@ func sampling(n int) []byte {
 			return []byte(`{"role":"assistant","content":{"type":"image","data":"` + blob(96) + `","mimeType":"image/png"}}`)
 		}
 		role := []string{"user", "assistant"}[i%2]
-		return fmt.Appendf(nil, `{"role":"%s","content":{"type":"text","text":%s}}`, role, quote(fmt.Sprintf(
+		return fmt.Appendf(nil, `{"role":"%s","content":{"type":"text","text":%s}}`, role, Quote(fmt.Sprintf(
 			"Paragraph %d of the report says the light was moved twice, in 1871 and again after the storm of 1904.\nIs that \"%s\" backed by the log?",
 			i, []string{"claim", "date", "figure"}[i%3])))
 	}
@@ -192,7 +193,7 @@ func sampling(n int) []byte {
 		`"modelPreferences":{"hints":[{"name":"large"},{"name":"careful"}],"costPriority":0.2,"speedPriority":0.3,"intelligencePriority":0.9},`+
 		`"systemPrompt":"You check reports against the sources they cite. Answer in one paragraph.","includeContext":"none",`+
 		`"temperature":0.4,"maxTokens":2000,"stopSequences":["END","\n\n\n"],"metadata":{"trace":"a1b2c3","attempt":2},`+
-		`"toolChoice":{"mode":"auto"}}}`, list(n, say))
+		`"toolChoice":{"mode":"auto"}}}`, List(n, say))
 }
 
 func resourcesList(n int) []byte {
@@ -209,7 +210,7 @@ func resourcesList(n int) []byte {
 		b.WriteByte('}')
 		return b.Bytes()
 	}
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":7,"result":{"resources":[%s],"nextCursor":"week-31"}}`, list(n, resource))
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":7,"result":{"resources":[%s],"nextCursor":"week-31"}}`, List(n, resource))
 }
 
 func promptsGet() []byte {
@@ -284,7 +285,7 @@ func unknownMembers() []byte {
 
 func nonASCII(escaped bool) []byte {
 	text := strings.Repeat("Маяк был перенесён дважды. 灯台は二度移された。Der Leuchtturm wurde zweimal versetzt – größer als zuvor. 🌊🚢\n", 16)
-	quoted := quote(text)
+	quoted := Quote(text)
 	if escaped { // like the output of Python's json
 		var b bytes.Buffer
 		for _, r := range quoted {
@@ -309,8 +310,8 @@ func resultFirst() []byte {
 		`"jsonrpc":"2.0","id":3}`)
 }
 
-// list joins what item returns for 0 to n-1 with commas.
-func list(n int, item func(i int) []byte) []byte {
+// List joins what item returns for 0 to n-1 with commas.
+func List(n int, item func(i int) []byte) []byte {
 	items := make([][]byte, n)
 	for i := range items {
 		items[i] = item(i)
@@ -318,8 +319,8 @@ func list(n int, item func(i int) []byte) []byte {
 	return bytes.Join(items, []byte{','})
 }
 
-// quote returns s as a JSON string with only the required escapes.
-func quote(s string) string {
+// Quote returns s as a JSON string with only the required escapes.
+func Quote(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -351,7 +352,7 @@ func reversed(text []byte) []byte {
 		delim, nested := token.(json.Delim)
 		if !nested {
 			if s, ok := token.(string); ok {
-				return []byte(quote(s))
+				return []byte(Quote(s))
 			}
 			if token == nil {
 				return []byte("null")
