@@ -24,7 +24,7 @@ type conn struct {
 	principal string
 	o         HandlerOptions
 	in, out   *queue.Queue
-	bodies    *guard.Room // limits the messages that are being received
+	account   *account
 
 	once    sync.Once
 	writing atomic.Bool        // whether serve is writing to the client
@@ -41,10 +41,9 @@ type conn struct {
 func newConn(principal string, o HandlerOptions) *conn {
 	c := &conn{
 		principal: principal, o: o,
-		in:     queue.New(o.MaxQueue, o.StallTimeout),
-		out:    queue.New(o.MaxQueue, o.StallTimeout),
-		bodies: guard.NewRoom(guard.MaxBodies * o.MaxMessage),
-		ended:  make(chan struct{}), served: make(chan struct{}),
+		in:    queue.New(o.MaxQueue, o.StallTimeout),
+		out:   queue.New(o.MaxQueue, o.StallTimeout),
+		ended: make(chan struct{}), served: make(chan struct{}),
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c

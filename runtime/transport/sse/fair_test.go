@@ -3,6 +3,7 @@ package sse_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
@@ -35,6 +37,44 @@ func TestStreamsOfOneClientAreLimited(t *testing.T) {
 			(<-conns).Close()
 			(<-conns).Close()
 		})
+	}
+}
+
+// The messages that a principal is sending to all of its connections have a limit together.
+func TestServerLimitsIncompleteMessagesOfAllConnections(t *testing.T) {
+	u, h, _ := start(t, sse.HandlerOptions{
+		MaxMessage: 300 << 10,
+		Principal:  func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+	})
+	endpoint := func(from string) string {
+		_, next := open(t, u, "X-From", from)
+		return endpoint(t, u, next())
+	}
+	blocked, end := io.Pipe() // blocks the bodies after their text
+	defer end.Close()
+	defer time.AfterFunc(time.Minute, func() { end.Close() }).Stop() // if no message is rejected
+	status := make(chan int, 8)
+	for range 4 {
+		to := endpoint("ann")
+		for range 2 { // 1808 KiB in total, and 1200 KiB are free
+			body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 290<<10)), blocked)
+			r := httptest.NewRequest("POST", to, body)
+			r.Header = http.Header{"Content-Type": {"application/json"}, "X-From": {"ann"}}
+			go func() { // ends when the body is rejected, or with the test
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				status <- w.Code
+			}()
+		}
+	}
+	if got := <-status; got != http.StatusTooManyRequests {
+		t.Errorf("a message without room: %d", got)
+	}
+	for from, size := range map[string]int{"ann": 60 << 10, "ben": 290 << 10} {
+		text := `{"jsonrpc":"2.0","id":1,"method":"ping"}` + strings.Repeat(" ", size)
+		if got, answer := post(t, endpoint(from), text, "X-From", from); got != http.StatusAccepted {
+			t.Errorf("%d bytes of %s: %d %s", size, from, got, answer)
+		}
 	}
 }
 

@@ -65,8 +65,9 @@ type HandlerOptions struct {
 	// at most half of MaxStreams. The default is 1000, or half of MaxStreams if that is less.
 	// Without principals, clients whose network is unknown may have MaxStreams.
 	MaxStreams, MaxStreamsPerPrincipal int
-	// MaxMessage is the maximum size in bytes of a received message. One connection may send four
-	// times as many bytes concurrently. The default is [transport.DefaultMaxMessage].
+	// MaxMessage is the maximum size in bytes of a received message. One principal, or one network of
+	// clients without a principal, may send four times as many bytes concurrently, apart from the
+	// first 64 KiB of each message. The default is [transport.DefaultMaxMessage].
 	MaxMessage int
 	// MaxQueue is the maximum size in bytes of pending messages, in each direction of a
 	// connection; default [transport.DefaultMaxQueue].
@@ -102,10 +103,19 @@ type Handler struct {
 	o    HandlerOptions
 	gate guard.Guard
 
-	mu     sync.Mutex
-	conns  map[string]*conn
-	counts map[string]int // of conns, by account; see guard.Account
-	closed bool
+	mu       sync.Mutex
+	conns    map[string]*conn
+	accounts map[string]*account // of conns; see guard.Account
+	closed   bool
+}
+
+// account is what the connections of one principal use, or of one network of clients without a
+// principal.
+type account struct {
+	key    string
+	conns  int
+	users  int         // the connections, and POSTs that are being received
+	bodies *guard.Room // messages that are being received
 }
 
 // NewHandler returns a Handler. open is called for each new connection with the request that has
@@ -118,8 +128,8 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST",
 			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, ClientAddress: o.ClientAddress,
 		},
-		conns:  map[string]*conn{},
-		counts: map[string]int{},
+		conns:    map[string]*conn{},
+		accounts: map[string]*account{},
 	}
 }
 
@@ -152,12 +162,12 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	principal, _ := transport.Principal(ctx)
 	c := newConn(principal, h.o)
-	account := guard.Account(ctx)
-	if err := h.add(id, account, c); err != nil {
+	key := guard.Account(ctx)
+	if err := h.add(id, key, c); err != nil {
 		refuse(w, err)
 		return
 	}
-	defer h.remove(id, account)
+	defer h.remove(id, c)
 	defer close(c.served)
 	err = boundary.Run(func() error {
 		h.open(r, c)
@@ -201,14 +211,14 @@ func (h *Handler) endpoint(r *http.Request) (endpoint, id string, err error) {
 
 // receive receives a message for a connection.
 func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	h.mu.Lock()
-	c := h.conns[r.URL.Query().Get(sessionKey)]
-	h.mu.Unlock()
-	if principal, _ := transport.Principal(ctx); c == nil || c.principal != principal {
+	principal, _ := transport.Principal(ctx)
+	c := h.find(r.URL.Query().Get(sessionKey), principal)
+	if c == nil {
 		guard.Refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session")
 		return
 	}
-	share := &guard.Share{Room: c.bodies, Code: codeOverloaded}
+	defer h.leave(c.account)
+	share := &guard.Share{Room: c.account.bodies, Free: freeBytes, Code: codeOverloaded}
 	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, share)
 	share.Release()
 	if !ok {
@@ -253,6 +263,10 @@ func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, text []byt
 	return err != nil || h.gate.Permits(ctx, w, jsonrpc.ID{}, messages...)
 }
 
+// freeBytes is how many bytes at the beginning of each message do not count for the limit of those
+// that are being received, so that long messages do not delay short ones.
+const freeBytes = 64 << 10
+
 // codeOverloaded is session.CodeOverloaded.
 const codeOverloaded = -32050
 
@@ -274,33 +288,62 @@ func refuse(w http.ResponseWriter, err error) {
 	}
 }
 
-func (h *Handler) add(id, account string, c *conn) error {
+// add adds a connection, which counts for the account with the given key.
+func (h *Handler) add(id, key string, c *conn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	limit := h.o.MaxStreamsPerPrincipal
 	switch {
-	case account == "" && !h.gate.HasPrincipals():
+	case key == "" && !h.gate.HasPrincipals():
 		limit = h.o.MaxStreams
-	case h.gate.IsNetwork(account): // leaves room for others
+	case h.gate.IsNetwork(key): // leaves room for others
 		limit = min(limit, (h.o.MaxStreams+1)/2)
 	}
+	a := h.accounts[key]
 	switch {
 	case h.closed:
 		return errClosed
-	case len(h.conns) >= h.o.MaxStreams || h.counts[account] >= limit:
+	case len(h.conns) >= h.o.MaxStreams || a != nil && a.conns >= limit:
 		return errTooMany
+	case a == nil:
+		a = &account{key: key, bodies: guard.NewRoom(guard.MaxBodies * h.o.MaxMessage)}
+		h.accounts[key] = a
 	}
+	a.conns++
+	a.users++
+	c.account = a
 	h.conns[id] = c
-	h.counts[account]++
 	return nil
 }
 
-func (h *Handler) remove(id, account string) {
+// remove undoes add.
+func (h *Handler) remove(id string, c *conn) {
+	defer h.leave(c.account)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.conns, id)
-	if h.counts[account]--; h.counts[account] == 0 {
-		delete(h.counts, account)
+	c.account.conns--
+}
+
+// find returns a connection of a principal for a POST, or nil. Call leave with its account when the
+// POST has ended.
+func (h *Handler) find(id, principal string) *conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.conns[id]
+	if c == nil || c.principal != principal {
+		return nil
+	}
+	c.account.users++
+	return c
+}
+
+// leave records that a connection or a POST of an account has ended.
+func (h *Handler) leave(a *account) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.users--; a.users == 0 {
+		delete(h.accounts, a.key)
 	}
 }
 

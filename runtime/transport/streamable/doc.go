@@ -88,10 +88,11 @@
 //
 // # Limits
 //
-// Modern requests have limits for all clients together and for each principal: how many are being
-// received or served, the bytes of their messages, and those of long answers that are not yet read
-// ([HandlerOptions], MaxSessions and MaxMessage). Clients without a principal have these limits for
-// each network ([HandlerOptions], ClientAddress), so that one stranger cannot take all places.
+// Requests have limits for each principal: how many are not answered, the bytes of those that are
+// being received or served, and the bytes of long answers that are not yet read ([HandlerOptions],
+// MaxSessionsPerPrincipal and MaxMessage). Clients without a principal have these limits for each
+// network ([HandlerOptions], ClientAddress), so that one stranger cannot take all places. The number
+// of modern requests is limited for all clients together, too, as that of sessions is (MaxSessions).
 //
 // Events pending for slow connections are limited per session, and connections that accept no data
 // are closed. Stored events, sessions and streams are limited, too ([HandlerOptions],

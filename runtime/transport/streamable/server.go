@@ -137,12 +137,12 @@ type HandlerOptions struct {
 	// [DefaultLinger]; a negative value means not at all.
 	Linger time.Duration
 
-	// MaxMessage is the size limit of a received message in bytes, and a quarter of the limit of
-	// all messages that a session is receiving. It is also a quarter of two limits for the modern
-	// requests of one principal: of the messages that are being received or served, apart from the
-	// first MaxInitialize bytes of each, and of the answers that are longer than MaxInitialize and
-	// not yet read. A message above its limit is rejected with status 429, an answer is replaced by
-	// an error with status 503. The default is [transport.DefaultMaxMessage].
+	// MaxMessage is the size limit of a received message in bytes. It is also a quarter of two
+	// limits for the requests of one principal, in all its sessions and without sessions: of the
+	// messages that are being received or served, apart from the first MaxInitialize bytes of each,
+	// and of the answers that are longer than MaxInitialize and not yet read. A message above its
+	// limit is rejected with status 429. An answer is replaced by an error, which has status 503 for
+	// a modern request. The default is [transport.DefaultMaxMessage].
 	MaxMessage int
 
 	// MaxQueue is how many bytes may be pending for the connections of a session. Senders of
@@ -174,9 +174,10 @@ type HandlerOptions struct {
 	MaxSessions int
 
 	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal, and separately
-	// for its modern requests, of which one more is rejected with status 429. It also applies to
-	// each network of clients without a principal, up to half of MaxSessions; see ClientAddress. The
-	// default is [DefaultMaxSessionsPerPrincipal].
+	// for its modern requests, of which one more is rejected with status 429. If it is more than
+	// MaxStreams, it also limits the unanswered requests of all sessions of the principal, together;
+	// otherwise MaxStreams does. It also applies to each network of clients without a principal, up
+	// to half of MaxSessions; see ClientAddress. The default is [DefaultMaxSessionsPerPrincipal].
 	MaxSessionsPerPrincipal int
 
 	// MaxStreams limits the unanswered requests of a session, and the connections that hold its
@@ -292,7 +293,7 @@ type Handler struct {
 	conns     map[*serverConn]struct{} // with and without a session
 	holders   map[string]connSet       // conns without a place, by account; see guard.Account
 	places    int                      // number of places in use; see place
-	usages    map[string]*usage        // of places by account
+	usages    map[string]*usage        // by account
 	strangers usage                    // the bytes of all networks
 	forwards  int                      // number of requests that are being forwarded
 	answerers *answerer                // head of the list of modern requests that are being served
@@ -336,7 +337,7 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	if o.Locator != nil {
 		h.forwarder = newForwarder(&h.o)
 	}
-	h.strangers.bodies = guard.NewRoom(h.maxBodies())
+	h.strangers.bodies, h.strangers.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
 	if o.Responder != nil {
 		h.revisions, h.supported = o.Responder.Revisions(), o.Responder.Supported()
 		_, sessions := modern.Split(h.supported)
@@ -540,7 +541,9 @@ func (h *Handler) newConn(ctx context.Context, r *http.Request, id string, setup
 	h.conns[c] = struct{}{}
 	if c.place != nil {
 		c.place.users++
+		c.begin(c.place.usage)
 	} else {
+		c.begin(h.use(c.account))
 		if h.holders[c.account] == nil {
 			h.holders[c.account] = connSet{}
 		}
@@ -627,6 +630,7 @@ func (h *Handler) remove(c *serverConn) {
 		if c.place != nil {
 			h.leave(c.place)
 		} else {
+			h.unuse(c.usage)
 			delete(h.holders[c.account], c)
 			if len(h.holders[c.account]) == 0 {
 				delete(h.holders, c.account)

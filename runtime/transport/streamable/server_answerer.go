@@ -218,10 +218,10 @@ func (a *answerer) finish(text []byte, failed *jsonrpc.Error) {
 		return
 	}
 	if len(text) > a.h.o.MaxInitialize { // shorter ones are limited by their number
-		if a.h.holdAnswer(a.place, len(text)) {
-			defer a.h.releaseAnswer(a.place, len(text))
+		if answers := a.place.usage.answers; answers.Take(len(text)) {
+			defer answers.Give(len(text))
 		} else {
-			failed = &jsonrpc.Error{Code: modern.CodeOverloaded, Message: "overloaded: the answer was dropped, because earlier ones are not read"}
+			failed = &jsonrpc.Error{Code: modern.CodeOverloaded, Message: errUnread}
 			text, _ = errorResponse(a.id, failed) // strings of our own are always encoded
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/transport"
-	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
 
@@ -25,8 +24,8 @@ type serverConn struct {
 	principal string // principal that opened the session
 	account   string // key of the limits that the connection counts for; see guard.Account
 	place     *place // nil unless the handler is Stateless
+	usage     *usage // of the account
 	in        *queue.Queue
-	bodies    *guard.Room   // limits the messages that are being received
 	replays   chan struct{} // holds an item per connection that writes events from the store
 	done      chan struct{} // closed when the connection has ended
 	closed    chan struct{} // closed when shut has returned
@@ -52,7 +51,6 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 		id:        id,
 		principal: principal,
 		in:        queue.New(h.o.MaxQueue, h.o.StallTimeout),
-		bodies:    guard.NewRoom(guard.MaxBodies * h.o.MaxMessage),
 		replays:   make(chan struct{}, maxReplays),
 		done:      make(chan struct{}),
 		closed:    make(chan struct{}),
@@ -63,6 +61,9 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 	c.out = outflow{max: h.o.MaxQueue, stall: h.o.StallTimeout, done: c.done}
 	return c
 }
+
+// begin sets what the account of the connection uses, before the connection is used.
+func (c *serverConn) begin(u *usage) { c.usage, c.streams.usage, c.out.answers = u, u, u.answers }
 
 // Own implements [transport.Owned].
 func (c *serverConn) Own(owner transport.Owner) {
@@ -211,7 +212,13 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		c.out.release(room)
 		return nil, errOver
 	}
+	if m.Answer && len(m.Text) > c.h.o.MaxInitialize && !c.out.hold(&st.outlet, len(m.Text)) {
+		m.Text, _ = errorResponse(m.For, &jsonrpc.Error{Code: codeOverloaded, Message: errUnread}) // strings of our own are always encoded
+	}
 	e, alone := st.next(m)
+	if alone || e.Last {
+		st.body.Release()
+	}
 	if alone {
 		c.streams.remove(st, m.For)
 		full = c.out.answer(&st.outlet, m.Text)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/stall"
 )
 
@@ -17,9 +18,10 @@ import (
 // at most max, except for answers and for a single message that is longer. mu guards all fields of
 // outlets and sinks, except those that say otherwise.
 type outflow struct {
-	max   int
-	stall time.Duration
-	done  <-chan struct{} // closed when the connection has ended
+	max     int
+	stall   time.Duration
+	done    <-chan struct{} // closed when the connection has ended
+	answers *guard.Room     // limits the long answers that the account does not read
 
 	progress // of all sinks; see interrupt; not guarded
 
@@ -67,7 +69,24 @@ func (f *outflow) remove(o *outlet, k *sink) {
 	k.previous, k.next = nil, nil
 	f.cut(k)
 	f.free(k.held)
-	k.held = 0
+	f.answers.Give(k.long)
+	k.held, k.long = 0, 0
+}
+
+// hold counts a long answer of n bytes, which the connection of an outlet is about to get. It returns
+// false if the account does not read earlier ones.
+func (f *outflow) hold(o *outlet, n int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := o.sink
+	if k == nil || k.cut { // the answer only gets into the store, which has limits of its own
+		return true
+	}
+	if !f.answers.Take(n) {
+		return false
+	}
+	k.long += n
+	return true
 }
 
 // connected reports whether an outlet has a connection.

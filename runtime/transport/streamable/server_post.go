@@ -141,15 +141,20 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	maxBody, share := h.o.MaxMessage, (*guard.Share)(nil)
 	switch {
-	case c != nil:
-		share = &guard.Share{Room: c.bodies, Code: codeOverloaded}
-	case named: // held until the request is answered
+	case taken != nil:
 		share = &taken.body
-		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: modern.CodeOverloaded}
-		defer share.Release()
-	case !h.o.Stateless: // only initialize needs no session
+		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: codeOverloaded}
+		if named {
+			share.Code = modern.CodeOverloaded
+		}
+	case c != nil:
+		u := h.enter(c.account) // also after c has ended
+		defer h.exit(u)
+		share = &guard.Share{Room: u.bodies, Free: int64(h.o.MaxInitialize), Code: codeOverloaded}
+	default: // only initialize needs no session
 		maxBody = min(maxBody, h.o.MaxInitialize)
 	}
+	defer share.Release() // held until the requests are answered
 	in := h.readPost(ctx, w, r, c, maxBody, share)
 	switch {
 	case in == nil:
@@ -158,7 +163,7 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	case named && errors.Is(in.err, jsonrpc.ErrBatch):
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "the revision has no batches")
 	default:
-		h.serveInSession(ctx, w, r, c, in, taken)
+		h.serveInSession(ctx, w, r, c, in, taken, share)
 	}
 }
 
@@ -176,9 +181,6 @@ type received struct {
 // memory.
 func (h *Handler) readPost(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, maxBody int, share *guard.Share) *received {
 	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, share)
-	if c != nil {
-		share.Release()
-	}
 	if !ok {
 		if fail, ok := guard.FailLongAnswer(body, maxBody); ok && c != nil {
 			c.in.Put(ctx, fail) // fails only if the session ends
@@ -195,8 +197,8 @@ func (h *Handler) readPost(ctx context.Context, w http.ResponseWriter, r *http.R
 }
 
 // serveInSession serves a POST that belongs to a session. c is the connection of the session; nil
-// without a session id.
-func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, in *received, taken *place) {
+// without a session id. share has the bytes of the body; nil for none.
+func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, in *received, taken *place, share *guard.Share) {
 	body, m := in.body, &in.message
 	p, err := newPosted(body, m, in.err)
 	id := m.ID // of a request; otherwise zero
@@ -253,7 +255,7 @@ func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *
 	if brief {
 		receive(ctx, w, r, c, &p)
 	} else {
-		h.exchange(ctx, w, r, c, &p)
+		h.exchange(ctx, w, r, c, &p, share)
 	}
 }
 
@@ -311,8 +313,9 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *ser
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// exchange passes requests to the owner and writes their answers.
-func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted) {
+// exchange passes requests to the owner and writes their answers. share has the bytes of the
+// requests; nil for none.
+func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted, share *guard.Share) {
 	opening := p.open && !c.handshake.isOpen()
 	var params []byte
 	if opening && c.id != "" {
@@ -324,6 +327,9 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		refuse(w, c.because(err))
 		return
 	}
+	if share != nil {
+		st.keep(c, share)
+	}
 	c.out.add(k)
 	defer c.out.remove(&st.outlet, k)
 	if h.o.StreamAfter == 0 && !opening && !p.plain {
@@ -333,6 +339,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 	for _, text := range p.messages {
 		if err := c.in.Put(r.Context(), transport.Message{Text: text, Context: ctx}); err != nil {
 			c.streams.remove(st, p.requests...)
+			st.settle()
 			refuse(w, c.because(err))
 			return
 		}

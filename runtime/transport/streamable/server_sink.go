@@ -16,6 +16,7 @@ type sink struct {
 	events []Event // pending events
 	size   int     // of events, in bytes
 	held   int     // bytes being written
+	long   int     // of long answers, in bytes, until the exchange ends
 	answer []byte  // an answer without a stream; nil if there is none
 	over   bool    // no further events
 	cut    bool    // the connection is to be closed, and its pending events were dropped

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
 var (
@@ -29,6 +30,7 @@ type serverStream struct {
 	opening    []byte       // the params of initialize, if the stream was opened for a new session
 	numbered   bool         // it is an event stream: its messages have numbers and are persisted
 	last       uint64       // number of the newest event
+	body       *guard.Share // the bytes of the requests, until all of them are answered; nil for the standing stream
 	unanswered int          // number of requests without an answer; 0 for the standing stream
 
 	outlet // guarded by the mu of the outflow; over changes only while order is held, too
@@ -70,10 +72,20 @@ func (st *serverStream) attach(k *sink, after uint64) (upTo uint64, err error) {
 	return st.last, nil
 }
 
-// settle waits until no event is being added to the stream.
+// keep moves the bytes of the requests to the stream, unless the connection c has ended.
+func (st *serverStream) keep(c *serverConn, body *guard.Share) {
+	st.order.Lock()
+	defer st.order.Unlock()
+	if !c.isOver() {
+		st.body = body.Move()
+	}
+}
+
+// settle waits until no event is being added to the stream, and releases the bytes of its requests.
 func (st *serverStream) settle() {
 	st.order.Lock()
 	defer st.order.Unlock()
+	st.body.Release()
 }
 
 // eventID returns the id of an event: its stream and its number.

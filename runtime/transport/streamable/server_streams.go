@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // standing is the name of the stream for messages that belong to no request. Clients open it with
@@ -18,12 +19,14 @@ const standing = "0"
 // answered, and the standing stream, which never ends. Each unanswered request belongs to exactly
 // one stream. Names of streams are not used again.
 type streams struct {
-	max int // limit of the streams with requests, and of the unanswered requests
+	max   int    // limit of the streams with requests, and of the unanswered requests
+	usage *usage // counts the unanswered requests
 
 	mu        sync.Mutex
 	byName    map[string]*serverStream
 	byRequest map[jsonrpc.ID]*serverStream
 	next      uint64 // the name of the next stream, as a number
+	closed    bool   // settle was called: requests do not count any more
 }
 
 // newStreams returns the streams of a new session, or of a conversation without a session, which
@@ -41,8 +44,11 @@ func newStreams(max int, session bool) streams {
 func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.byName) > s.max || // one of them is the standing stream
-		len(s.byRequest)+len(ids) > s.max { // a batch has many requests, and one stream
+	switch {
+	case s.closed:
+		return nil, transport.ErrClosed
+	case len(s.byName) > s.max, // one of them is the standing stream
+		len(s.byRequest)+len(ids) > s.max: // a batch has many requests, and one stream
 		return nil, errTooManyStreams
 	}
 	st := &serverStream{
@@ -58,6 +64,12 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 		}
 		s.byRequest[id] = st
 	}
+	if !s.usage.serve(len(ids)) {
+		for _, id := range ids {
+			delete(s.byRequest, id)
+		}
+		return nil, errTooManyRequests
+	}
 	s.next++
 	s.byName[st.id] = st
 	return st, nil
@@ -67,6 +79,14 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 func (s *streams) answered(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.drop(id)
+}
+
+// drop removes a request, if it is there. mu must be held.
+func (s *streams) drop(id jsonrpc.ID) {
+	if _, ok := s.byRequest[id]; ok && !s.closed {
+		s.usage.requests.Add(-1)
+	}
 	delete(s.byRequest, id)
 }
 
@@ -75,7 +95,7 @@ func (s *streams) remove(st *serverStream, ids ...jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		delete(s.byRequest, id)
+		s.drop(id)
 	}
 	delete(s.byName, st.id)
 }
@@ -123,9 +143,14 @@ func (s *streams) restore(stored []PersistedStream) {
 	}
 }
 
-// settle waits until no event is being added to a stream.
+// settle waits until no event is being added to a stream. The requests do not count any more, and no
+// stream begins after that.
 func (s *streams) settle() {
 	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		s.usage.requests.Add(-int64(len(s.byRequest)))
+	}
 	all := slices.Collect(maps.Values(s.byName))
 	s.mu.Unlock()
 	for _, st := range all {

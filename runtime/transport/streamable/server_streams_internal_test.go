@@ -20,6 +20,7 @@ func id(t *testing.T, text string) (id jsonrpc.ID) {
 func TestStreamsGiveEachRequestOneStream(t *testing.T) {
 	one, two, three := id(t, "1"), id(t, "2"), id(t, "3")
 	s := newStreams(4, true)
+	s.usage = &usage{maxRequests: 3}
 	st, err := s.begin([]jsonrpc.ID{one, two}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +37,12 @@ func TestStreamsGiveEachRequestOneStream(t *testing.T) {
 	if _, err := s.begin([]jsonrpc.ID{three, id(t, "4"), id(t, "5")}, nil, nil); err != errTooManyStreams {
 		t.Errorf("five requests: got %v, want %v", err, errTooManyStreams)
 	}
+	if _, err := s.begin([]jsonrpc.ID{three, id(t, "4")}, nil, nil); err != errTooManyRequests {
+		t.Errorf("four requests of the principal: got %v, want %v", err, errTooManyRequests)
+	}
+	if got, _ := s.of(three); got != nil || s.usage.requests.Load() != 2 {
+		t.Errorf("a rejected request belongs to a stream, or %d requests count", s.usage.requests.Load())
+	}
 	s.answered(one)
 	if got, _ := s.of(one); got != nil || !s.serving() {
 		t.Error("the answered request is still served, or the other one is not")
@@ -44,10 +51,25 @@ func TestStreamsGiveEachRequestOneStream(t *testing.T) {
 	if s.serving() || s.named(st.id) != nil {
 		t.Error("the stream was not removed")
 	}
+	if n := s.usage.requests.Load(); n != 0 {
+		t.Errorf("%d requests count, want none", n)
+	}
+	if _, err := s.begin([]jsonrpc.ID{one, two}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	s.answered(one)
+	if n := s.usage.requests.Load(); n != 0 {
+		t.Errorf("%d requests count after the end, want none", n)
+	}
+	if _, err := s.begin([]jsonrpc.ID{three}, nil, nil); err != transport.ErrClosed {
+		t.Errorf("a stream after the end: %v", err)
+	}
 }
 
 func TestStreamsDoNotReuseNames(t *testing.T) {
 	s := newStreams(3, true)
+	s.usage = &usage{maxRequests: 1}
 	s.restore([]PersistedStream{
 		{Stream: "zzzzzzzzz"},
 		{Stream: standing, Requests: []byte("[]"), Last: Event{Number: 7}},

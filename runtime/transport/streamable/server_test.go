@@ -402,10 +402,10 @@ func TestServerLimitsSizeOfInitialize(t *testing.T) {
 }
 
 // Incomplete messages hold at most MaxInitialize without a session, and four times MaxMessage
-// within a session.
+// within a session, apart from MaxInitialize bytes of each.
 func TestServerLimitsIncompleteMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxMessage: 200 << 10, ReadTimeout: time.Minute})
+		s := serve(t, streamable.HandlerOptions{MaxMessage: 200 << 10, MaxInitialize: 10 << 10, ReadTimeout: time.Minute})
 		id := s.openSession(initialize)
 		blocked, end := io.Pipe() // blocks all bodies after their text
 		status := make(chan int, 10)
@@ -434,7 +434,7 @@ func TestServerLimitsIncompleteMessages(t *testing.T) {
 		if got := <-status; got != http.StatusRequestEntityTooLarge {
 			t.Errorf("without a session: %d", got)
 		}
-		for range 6 { // 900 KiB in total
+		for range 6 { // 840 KiB in total
 			post(id)
 			synctest.Wait() // two bodies that reach the limit together may both be rejected
 		}
@@ -594,9 +594,9 @@ func TestIdleSessionsExpire(t *testing.T) {
 
 func TestServerLimitsSessionsAndStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, streamable.HandlerOptions{MaxSessions: 2, MaxStreams: 3})
-		a, b := s.openSession(initialize), s.openSession(initialize)
-		held := []*events{s.events("GET", "", "MCP-Session-Id", a), s.events("GET", "", "MCP-Session-Id", b)}
+		s := serve(t, streamable.HandlerOptions{MaxSessions: 2, MaxStreams: 3, Principal: byToken})
+		a, b := s.openSession(initialize), s.openSession(initialize, "Authorization", "ben")
+		held := []*events{s.events("GET", "", "MCP-Session-Id", a), s.events("GET", "", "MCP-Session-Id", b, "Authorization", "ben")}
 		response := s.do("POST", initialize)
 		if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" {
 			t.Errorf("a session above MaxSessions: %d, header %v", response.StatusCode, response.Header)
@@ -612,7 +612,7 @@ func TestServerLimitsSessionsAndStreams(t *testing.T) {
 		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", a); got != 429 {
 			t.Errorf("a stream above MaxStreams: %d", got)
 		}
-		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", b); got != 200 {
+		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", b, "Authorization", "ben"); got != 200 {
 			t.Errorf("another session: %d", got)
 		}
 		close(s.tools.release)
@@ -624,7 +624,7 @@ func TestServerLimitsSessionsAndStreams(t *testing.T) {
 		if got := s.status("POST", call(3, "echo"), "MCP-Session-Id", a); got != 200 {
 			t.Errorf("after the streams have ended: %d", got)
 		}
-		if got := s.status("DELETE", "", "MCP-Session-Id", b); got != 204 {
+		if got := s.status("DELETE", "", "MCP-Session-Id", b, "Authorization", "ben"); got != 204 {
 			t.Errorf("delete: %d", got)
 		}
 		s.openSession(initialize)

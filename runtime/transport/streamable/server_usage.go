@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
@@ -12,34 +13,82 @@ import (
 // have a place, and modern requests.
 type place struct {
 	usage *usage
-	users int         // the POST and the connection; guarded by the mu of the handler
-	body  guard.Share // of a modern request
+	users int // the POST and the connection; guarded by the mu of the handler
+	body  guard.Share
 }
 
-// usage is what the places of one account use: of a principal, or of a network of clients without a
-// principal. The mu of the handler guards it.
+// usage is what one account uses: a principal, or a network of clients without a principal. Limits of
+// each session alone would not limit what a client with many sessions uses.
 type usage struct {
 	account string
-	places  int
-	answers int         // bytes of long answers that are being written
-	bodies  *guard.Room // of modern requests
-	of      *usage      // for a network, what all clients without a principal use
+	max     int // limit of the places
+
+	places, users int // users are the places, the sessions, and their POSTs; guarded by the mu of the handler
+
+	requests    atomic.Int64 // unanswered requests of the sessions
+	maxRequests int
+	bodies      *guard.Room // messages that are being received or served
+	answers     *guard.Room // long answers that are being written
 }
+
+// errUnread is the message of the error in place of a long answer for which there is no room.
+const errUnread = "overloaded: the answer was dropped, because earlier ones are not read"
 
 // networkShare is the part of the bytes of all clients without a principal, one divided by it, that
 // those of one network may use. The number of networks is not limited, and so is not what they
 // would use if each had a limit of its own.
 const networkShare = 2
 
-// maxBodies is how many bytes the bodies of an account's modern requests may have, and the answers
-// that it does not read.
+// maxBodies is how many bytes the requests of an account may have, and the answers that it does not
+// read.
 func (h *Handler) maxBodies() int { return guard.MaxBodies * h.o.MaxMessage }
 
-func (h *Handler) newUsage(account string) *usage {
-	if !h.guard.IsNetwork(account) {
-		return &usage{account: account, bodies: guard.NewRoom(h.maxBodies())}
+// use returns the usage of an account, until unuse. mu must be held.
+func (h *Handler) use(account string) *usage {
+	u := h.usages[account]
+	if u == nil {
+		u = &usage{account: account, max: h.limitOf(account)}
+		u.maxRequests = max(u.max, h.o.MaxStreams) // one session may use all
+		if h.guard.IsNetwork(account) {
+			u.bodies = h.strangers.bodies.Part(h.maxBodies() / networkShare)
+			u.answers = h.strangers.answers.Part(h.maxBodies() / networkShare)
+		} else {
+			u.bodies, u.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
+		}
+		h.usages[account] = u
 	}
-	return &usage{account: account, bodies: h.strangers.bodies.Part(h.maxBodies() / networkShare), of: &h.strangers}
+	u.users++
+	return u
+}
+
+// unuse undoes use. mu must be held.
+func (h *Handler) unuse(u *usage) {
+	if u.users--; u.users == 0 {
+		delete(h.usages, u.account)
+	}
+}
+
+// enter is use for the POST of a session.
+func (h *Handler) enter(account string) *usage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.use(account)
+}
+
+// exit undoes enter.
+func (h *Handler) exit(u *usage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unuse(u)
+}
+
+// serve counts n requests of a session. It returns false without counting them if there are too many.
+func (u *usage) serve(n int) bool {
+	if u.requests.Add(int64(n)) > int64(u.maxRequests) {
+		u.requests.Add(int64(-n))
+		return false
+	}
+	return true
 }
 
 // takePlace returns a place for a POST. It fails with errFull or errTooManyRequests if there is
@@ -50,12 +99,9 @@ func (h *Handler) takePlace(account string) (*place, error) {
 	if h.places >= h.o.MaxSessions {
 		return nil, errFull
 	}
-	u := h.usages[account]
-	if u == nil {
-		u = h.newUsage(account)
-		h.usages[account] = u
-	}
-	if u.places >= h.limitOf(account) {
+	u := h.use(account)
+	if u.places >= u.max {
+		h.unuse(u)
 		return nil, errTooManyRequests
 	}
 	h.places++
@@ -76,31 +122,8 @@ func (h *Handler) leave(p *place) {
 		return
 	}
 	h.places--
-	if p.usage.places--; p.usage.places == 0 {
-		delete(h.usages, p.usage.account)
-	}
-}
-
-// holdAnswer counts n bytes of a long answer that is being written. It returns false if the
-// account does not read earlier ones.
-func (h *Handler) holdAnswer(p *place, n int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if u := p.usage; u.of == nil && u.answers >= h.maxBodies() || u.of != nil && (u.answers >= h.maxBodies()/networkShare || u.of.answers >= h.maxBodies()) {
-		return false
-	}
-	for u := p.usage; u != nil; u = u.of {
-		u.answers += n
-	}
-	return true
-}
-
-func (h *Handler) releaseAnswer(p *place, n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for u := p.usage; u != nil; u = u.of {
-		u.answers -= n
-	}
+	p.usage.places--
+	h.unuse(p.usage)
 }
 
 // enlist adds a to the requests that Shutdown waits for. It returns false if the handler is shutting

@@ -54,11 +54,11 @@ func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 	w.WriteHeader(status)
 }
 
-// MaxBodies is how many bodies of maximum size one session may send concurrently. It limits the
-// total size of all bodies that are being read.
+// MaxBodies is how many bodies of maximum size one account may send concurrently. It limits the
+// total size of all its bodies that are being read.
 const MaxBodies = 4
 
-// Room limits the total size of bodies that are being read concurrently.
+// Room limits the total size of texts, such as bodies that are being read concurrently.
 type Room struct {
 	max  int64
 	used atomic.Int64
@@ -70,6 +70,29 @@ func NewRoom(max int) *Room { return &Room{max: int64(max)} }
 
 // Part returns a Room for max of the bytes of r.
 func (r *Room) Part(max int) *Room { return &Room{max: int64(max), of: r} }
+
+// Take counts n bytes, which Give subtracts again. It returns false without counting them if the
+// Room is full. The last text that has room may be longer than the rest of the Room.
+func (r *Room) Take(n int) bool {
+	for room := r; room != nil; room = room.of {
+		if room.used.Load() >= room.max {
+			return false
+		}
+	}
+	r.add(int64(n))
+	return true
+}
+
+// Give subtracts bytes that Take has counted.
+func (r *Room) Give(n int) { r.add(int64(-n)) }
+
+// add counts n bytes. full reports whether they exceed the Room.
+func (r *Room) add(n int64) (full bool) {
+	for room := r; room != nil; room = room.of {
+		full = room.used.Add(n) > room.max || full
+	}
+	return full
+}
 
 // errNoRoom is the error of a shareReader whose Room is full.
 var errNoRoom = errors.New("too many bytes are being received")
@@ -92,22 +115,23 @@ func (s *Share) add(n int) error {
 		return nil
 	}
 	s.used += more
-	full := false
-	for room := s.Room; room != nil; room = room.of {
-		full = room.used.Add(more) > room.max || full
-	}
-	if full {
+	if s.Room.add(more) {
 		return errNoRoom
 	}
 	return nil
 }
 
+// Move returns a Share with the counted bytes of s, which releases them in its place.
+func (s *Share) Move() *Share {
+	moved := &Share{Room: s.Room, used: s.used}
+	s.used = 0
+	return moved
+}
+
 // Release subtracts the counted bytes from the Room. Further calls have no effect. s may be nil.
 func (s *Share) Release() {
 	if s != nil && s.used > 0 {
-		for room := s.Room; room != nil; room = room.of {
-			room.used.Add(-s.used)
-		}
+		s.Room.add(-s.used)
 		s.used = 0
 	}
 }

@@ -24,3 +24,22 @@ func TestPartOfRoom(t *testing.T) {
 		t.Errorf("%d bytes are left", n)
 	}
 }
+
+// A moved share releases its bytes once. The last text that has room may be longer than the rest.
+func TestRoomCountsMovedSharesAndTexts(t *testing.T) {
+	whole := NewRoom(10)
+	share := &Share{Room: whole}
+	share.add(6)
+	moved := share.Move()
+	share.Release()
+	part := whole.Part(8)
+	if !part.Take(9) || part.Take(1) || whole.Take(1) {
+		t.Error("a full room takes a text, or one with room does not")
+	}
+	moved.Release()
+	moved.Release()
+	part.Give(9)
+	if n, m := whole.used.Load(), part.used.Load(); n != 0 || m != 0 {
+		t.Errorf("%d and %d bytes are left", n, m)
+	}
+}

@@ -1,0 +1,171 @@
+package streamable_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
+)
+
+// longCall returns a request for a tool with n more bytes of arguments, which the tool "echo" returns.
+func longCall(id int, tool string, n int) string {
+	return strings.Replace(call(id, tool), `"arguments":{`, `"arguments":{"x":"`+strings.Repeat("x", n)+`",`, 1)
+}
+
+// sessionsOf opens n sessions for a principal, and returns their headers.
+func (s *testServer) sessionsOf(principal string, n int) (headers [][]string) {
+	for range n {
+		id := s.openSession(initialize, "Authorization", principal)
+		headers = append(headers, []string{"Authorization", principal, "MCP-Session-Id", id})
+	}
+	return headers
+}
+
+// A principal that does not read long answers in any of its sessions is not sent further ones,
+// neither as JSON nor as an event. Short answers, and those of other principals, are sent.
+func TestServerLimitsUnreadAnswersOfAllSessions(t *testing.T) {
+	for name, o := range map[string]streamable.HandlerOptions{"JSON": {}, "events": {StreamAfter: -1}, "stateless": {Stateless: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			o.MaxMessage, o.MaxInitialize, o.StallTimeout, o.Principal = 50<<10, 10<<10, time.Minute, byToken
+			s := serve(t, o)
+			headers := [][]string{{"Authorization", "ann"}, {"Authorization", "ann"}, {"Authorization", "ann"}, {"Authorization", "ben"}}
+			if !o.Stateless {
+				headers = append(s.sessionsOf("ann", 3), s.sessionsOf("ben", 1)...)
+			}
+			answer := func(i int, body string) string {
+				text, err := io.ReadAll(s.do("POST", body, headers[i]...).Body)
+				if err != nil {
+					t.Error(err)
+				}
+				return string(text)
+			}
+			const dropped = `"error":{"code":-32050,"message":"overloaded: the answer was dropped`
+			for i := range 5 { // 200 KiB have room, and the last answer that does may be longer
+				s.do("POST", longCall(10+i, "echo", 45<<10), headers[i%2]...) // never read
+				synctest.Wait()
+			}
+			if got := answer(2, longCall(1, "echo", 15<<10)); !strings.Contains(got, `"id":1,`+dropped) {
+				t.Errorf("%s: a long answer: %.200s", name, got)
+			}
+			if got := answer(2, call(2, "echo")); !strings.Contains(got, result(2)) {
+				t.Errorf("%s: a short answer: %.200s", name, got)
+			}
+			if got := answer(3, longCall(3, "echo", 15<<10)); strings.Contains(got, dropped) {
+				t.Errorf("%s: another principal: %.200s", name, got)
+			}
+			time.Sleep(2 * time.Minute) // the connections are closed after StallTimeout
+			if got := answer(2, longCall(4, "echo", 15<<10)); strings.Contains(got, dropped) {
+				t.Errorf("%s: afterwards: %.200s", name, got)
+			}
+		})
+	}
+}
+
+// The messages of all sessions of a principal that are being received or served have four times
+// MaxMessage, apart from MaxInitialize bytes of each. A request counts until it is answered, also
+// without a connection, or until its session ends.
+func TestServerLimitsRequestBytesOfAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, Principal: byToken})
+		headers := s.sessionsOf("ann", 3)
+		send := func(i, id int) { // the client disconnects while the tool waits
+			response := s.do("POST", longCall(id, "wait", 45<<10), headers[i]...)
+			if response.StatusCode != http.StatusOK {
+				t.Fatalf("request %d: %d", id, response.StatusCode)
+			}
+			<-s.tools.started
+			response.Body.Close()
+			synctest.Wait()
+		}
+		status := func(i, size int) int { return s.status("POST", longCall(1, "echo", size), headers[i]...) }
+		for id := range 5 { // 175 KiB
+			send(id%2, 10+id)
+		}
+		if got := status(2, 45<<10); got != http.StatusTooManyRequests {
+			t.Errorf("a message without room: %d", got)
+		}
+		if got := status(2, 5<<10); got != http.StatusOK {
+			t.Errorf("a short message: %d", got)
+		}
+		ben := s.sessionsOf("ben", 1)[0]
+		if got := s.status("POST", longCall(1, "echo", 45<<10), ben...); got != http.StatusOK {
+			t.Errorf("another principal: %d", got)
+		}
+		if got := s.status("DELETE", "", headers[0]...); got != http.StatusNoContent {
+			t.Errorf("DELETE: %d", got)
+		}
+		if got := status(2, 45<<10); got != http.StatusOK {
+			t.Errorf("after the end of a session: %d", got)
+		}
+		send(2, 20)
+		send(2, 21)
+		send(2, 22)
+		if got := status(2, 45<<10); got != http.StatusTooManyRequests {
+			t.Errorf("a message without room again: %d", got)
+		}
+		close(s.tools.release)
+		synctest.Wait()
+		for range 5 {
+			if got := status(2, 45<<10); got != http.StatusOK {
+				t.Errorf("after the answers: %d", got)
+			}
+		}
+		time.Sleep(time.Second) // net/http closes connections of rejected bodies after a moment
+	})
+}
+
+// The requests of all sessions of a principal that are not answered have a limit together, also those
+// whose client has disconnected.
+func TestServerLimitsRequestsOfAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxSessionsPerPrincipal: 3, MaxStreams: 3, Principal: byToken})
+		headers := s.sessionsOf("ann", 3)
+		status := func(i, id int) int { return s.status("POST", call(id, "echo"), headers[i]...) }
+		for id := range 3 {
+			response := s.do("POST", call(10+id, "wait"), headers[id%2]...)
+			if response.StatusCode != http.StatusOK {
+				t.Fatalf("request %d: %d", id, response.StatusCode)
+			}
+			<-s.tools.started
+			response.Body.Close()
+		}
+		if got := status(2, 1); got != http.StatusTooManyRequests {
+			t.Errorf("one request more: %d", got)
+		}
+		if got := s.status("POST", call(1, "echo"), s.sessionsOf("ben", 1)[0]...); got != http.StatusOK {
+			t.Errorf("another principal: %d", got)
+		}
+		cancel := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, 10)
+		if got := s.status("POST", cancel, headers[0]...); got != http.StatusAccepted {
+			t.Errorf("a cancellation: %d", got)
+		}
+		synctest.Wait()
+		if got := status(2, 2); got != http.StatusOK {
+			t.Errorf("after the cancellation: %d", got)
+		}
+		if got := s.status("DELETE", "", headers[1]...); got != http.StatusNoContent {
+			t.Errorf("DELETE: %d", got)
+		}
+		batch := func(n int) int {
+			old := strings.Replace(initialize, "2025-11-25", "2025-03-26", 1)
+			id := s.openSession(old, "Authorization", "ann")
+			var calls []string
+			for id := range n {
+				calls = append(calls, call(id+1, "echo"))
+			}
+			return s.status("POST", "["+strings.Join(calls, ",")+"]", "Authorization", "ann", "MCP-Session-Id", id)
+		}
+		if got := batch(2); got != http.StatusOK {
+			t.Errorf("a batch that fits: %d", got)
+		}
+		if got := batch(3); got != http.StatusTooManyRequests {
+			t.Errorf("a batch with one request more: %d", got)
+		}
+		close(s.tools.release)
+	})
+}
