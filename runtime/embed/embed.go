@@ -19,7 +19,8 @@ type Options struct {
 
 	// Tools are the tools that can be called as tasks, by name. It may name tools that are added
 	// to the server later. So a name that no tool has is not an error, and calls of the tool that
-	// was meant stay plain.
+	// was meant stay plain. A task that runs again while the server does not have its tool waits
+	// for the tool.
 	Tools map[string]Tool
 
 	// Default is used for tools that Tools does not name. Nil means that they are never tasks.

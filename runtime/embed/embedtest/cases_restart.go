@@ -232,6 +232,24 @@ var restartCases = []testCase{
 		p.release("k")
 		c.equal("outcome", p.outcome(id), "passed")
 	}},
+	{name: "task waits for its tool", run: func(c *check) {
+		p := c.peer()
+		id := p.task("gate-durable", keyed("k"))
+		p.events("k", 1)
+		c.setup.Without = "gate-durable"
+		c.restart(p)
+		p = c.peer()
+		for part(p.get(id), "statusMessage") == "" {
+			p.pause()
+		}
+		c.equal("status", p.status(id), "working")
+		c.equal("status message", unquote(part(p.get(id), "statusMessage")), `waits for a process that has the tool "gate-durable"`)
+		c.setup.Without = ""
+		c.restart(p)
+		p = c.peer()
+		p.release("k")
+		c.equal("outcome", p.outcome(id), "passed")
+	}},
 	{name: "accepted version continues", setup: setup{Version: "1"}, run: func(c *check) {
 		p := c.peer()
 		id := p.task("versioned", keyed("k"))

@@ -35,6 +35,7 @@ type setup struct {
 	ParkAfter  time.Duration
 	MaxReruns  int
 	Version    string // of the tool versioned
+	Without    string // a tool that the server does not have, although the options name it
 	Accepts    []string
 	Principals bool // by userHeader; "ada" outside of HTTP
 	Tokens     bool

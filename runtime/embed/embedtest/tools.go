@@ -402,6 +402,9 @@ func (s setup) fixtureTools(b *board) (list []Tool, supports map[string]embed.To
 		if t.support != nil {
 			supports[name] = *t.support
 		}
+		if name == s.Without {
+			continue
+		}
 		run := all[t.behaviour]
 		made := Tool{
 			Name: name, Description: "Does " + t.behaviour + ".", InputSchema: json.RawMessage(`{"type":"object"}`),

@@ -121,11 +121,23 @@ func unserved(context.Context, *mcp.ServerSession, *rawParams) (*rawResult, erro
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "gosdk: the middleware of Attach was not called"}
 }
 
-// Start recovers the tasks of the store. The first HTTP request calls it, and so does Connect of
-// [Tasks.Transport]. To recover tasks earlier, call Start once all tools have been added.
+// Start recovers the tasks of the store. The first HTTP request begins that in the background, so
+// that plain requests do not depend on the store. Connect of [Tasks.Transport] calls Start. To
+// recover tasks earlier, call Start once all tools have been added. Start returns the errors of
+// [task.New]; the next call tries again.
 func (t *Tasks) Start(ctx context.Context) error {
-	t.outermost.Do(func() { t.server.AddReceivingMiddleware(t.describe) })
+	t.addOutermost()
 	return t.engine.Start(ctx)
+}
+
+// begin is Start, but does not wait.
+func (t *Tasks) begin() {
+	t.addOutermost()
+	t.engine.Begin()
+}
+
+func (t *Tasks) addOutermost() {
+	t.outermost.Do(func() { t.server.AddReceivingMiddleware(t.describe) })
 }
 
 // Manager returns the manager of the tasks, or nil before they are started.

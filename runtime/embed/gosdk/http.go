@@ -95,7 +95,7 @@ func (t *Tasks) ticket(req mcp.Request) *ticket {
 // limit bytes and passes longer ones to h; a negative limit means no limit.
 func (t *Tasks) wrap(h http.Handler, limit int64, resumable bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.Start(context.WithoutCancel(r.Context())) // on an error, requests about tasks try again and report it
+		t.begin() // on an error, requests about tasks try again and report it
 		if _, ok := r.Header[headerTicket]; ok {
 			r = withHeader(r, "")
 		}

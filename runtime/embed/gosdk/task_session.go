@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcpwire/mcpwire/codec"
 	wirerpc "github.com/mcpwire/mcpwire/codec/jsonrpc"
 	wire "github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
@@ -127,9 +128,19 @@ func (b backend) serve(ctx context.Context, method string, call *embedding.Call)
 	}
 	ss.Close()
 	if err != nil {
-		return nil, callError(err)
+		return nil, unknownTool(call, callError(err))
 	}
 	return result, nil
+}
+
+// unknownTool returns an [*embedding.UnknownToolError] if err is the error of the SDK for a tool that
+// the server does not have, and otherwise err.
+func unknownTool(call *embedding.Call, err error) error {
+	name, _ := codec.Member(call.Params, "name")
+	if e, ok := err.(*wirerpc.Error); ok && e.Code == wirerpc.CodeInvalidParams && e.Message == fmt.Sprintf("unknown tool %q", text(name)) {
+		return &embedding.UnknownToolError{Response: e}
+	}
+	return err
 }
 
 // wait returns the outcome of the request. The handler has the context of the call, so wait needs

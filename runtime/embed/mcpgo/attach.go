@@ -74,8 +74,9 @@ func Attach(s *server.MCPServer, o embed.Options) (*Tasks, error) {
 	return t, nil
 }
 
-// Start recovers the tasks of the store. The first request calls it. To recover tasks earlier, call
-// Start before serving. It returns the errors of [task.New]; the next call tries again.
+// Start recovers the tasks of the store. The first HTTP request begins that in the background, so
+// that plain requests do not depend on the store. To recover tasks earlier, call Start before
+// serving. It returns the errors of [task.New]; the next call tries again.
 func (t *Tasks) Start(ctx context.Context) error { return t.engine.Start(ctx) }
 
 // Manager returns the [task.Manager], or nil before [Tasks.Start].

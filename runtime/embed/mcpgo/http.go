@@ -19,7 +19,7 @@ import (
 // of h, which must be a handler of the server of t. The checks that h makes come first.
 func (t *Tasks) Handler(h *server.StreamableHTTPServer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.Start(r.Context()) // on an error, requests about tasks try again and report it
+		t.engine.Begin() // on an error, requests about tasks try again and report it
 		c := &carrier{t: t, header: r.Header, rewrites: true, request: r.Context()}
 		c.special.Store(r.Method == http.MethodGet) // the stream may have requests of the server
 		rw := &responseWriter{ResponseWriter: w, c: c}

@@ -23,4 +23,4 @@ package mcpgo
 import "github.com/mcpwire/mcpwire/runtime/internal/embedding"
 
 // The module works with the version of mcpwire that it was released with.
-var _ [2]struct{} = [embedding.Seam]struct{}{}
+var _ [3]struct{} = [embedding.Seam]struct{}{}

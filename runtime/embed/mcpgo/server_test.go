@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -455,4 +456,30 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// stuckStore does not list its tasks before the context ends.
+type stuckStore struct{ task.Store }
+
+func (s stuckStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		<-ctx.Done()
+		yield(task.Record{}, context.Cause(ctx))
+	}
+}
+
+func TestPlainRequestsNeedNoStore(t *testing.T) {
+	s := server.NewMCPServer("s", "1")
+	tasks, err := mcpgo.Attach(s, embed.Options{Tasks: task.Config{Store: stuckStore{memory.New()}}, Default: &embed.Tool{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tasks.Close()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	r.Header.Set("Content-Type", "application/json")
+	tasks.Handler(server.NewStreamableHTTPServer(s, server.WithStateLess(true))).ServeHTTP(w, r)
+	if got := w.Body.String(); !strings.Contains(got, `"result":{}`) {
+		t.Errorf("got %s", got)
+	}
 }

@@ -60,7 +60,11 @@ func (b backend) serve(ctx context.Context, method string, c *embedding.Call) (r
 		if _, ok := errors.AsType[*jsonrpc.Error](s.failure); ok { // the response has only its text
 			return nil, s.failure
 		}
-		return nil, wireError(response)
+		err := wireError(response)
+		if e, ok := err.(*jsonrpc.Error); ok && e.Code == jsonrpc.CodeInvalidParams && errors.Is(s.failure, server.ErrToolNotFound) {
+			return nil, &embedding.UnknownToolError{Response: e}
+		}
+		return nil, err
 	default:
 		return nil, fmt.Errorf("mcpgo: unexpected response of type %T", response)
 	}

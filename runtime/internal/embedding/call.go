@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -111,6 +113,9 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	}
 	in, release := c.log.HandlerContext(c.ctx)
 	result, err := c.rounds(in, to)
+	if originOf(ctx) == nil {
+		result, err = c.awaitTool(in, to, name, result, err)
+	}
 	release()
 	c.ended.Store(true)
 	if _, _, fault := c.log.End(); fault != nil {
@@ -134,6 +139,36 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 		}
 	}
 	return session.Raw(result), nil
+}
+
+// Pauses before the SDK is asked again for a tool that it does not have.
+const (
+	minToolPause = 5 * time.Second
+	maxToolPause = time.Minute
+)
+
+// awaitTool calls the tool again as long as the SDK does not have it. Result and err are the outcome
+// of the first call. The task was stored before: the tool may be added later, or by the next version
+// of the program, and the task fails when it expires.
+func (c *call) awaitTool(ctx context.Context, to *Call, name string, result json.RawMessage, err error) (json.RawMessage, error) {
+	run := c.task()
+	for pause := minToolPause; ; pause = min(2*pause, maxToolPause) {
+		if _, unknown := errors.AsType[*UnknownToolError](err); !unknown {
+			return result, err
+		}
+		if why, _ := run.Undoing(); why != task.UndoNone { // has pauses of its own
+			return result, err
+		}
+		if pause == minToolPause {
+			c.e.logger().Warn("tool not found", "task", run.ID(), "tool", boundary.Text(name, maxQuoted))
+		}
+		run.SetStatusMessage(c.ctx, fmt.Sprintf("waits for a process that has the tool %q", boundary.Text(name, maxQuoted)))
+		if err := run.Sleep(c.ctx, time.Now().Add(pause)); err != nil {
+			return nil, err
+		}
+		run.SetStatusMessage(c.ctx, "")
+		result, err = c.rounds(ctx, to)
+	}
 }
 
 // invalid returns the error of the call after [rerun.Run.End] has failed with fault. It logs a

@@ -18,17 +18,27 @@ import (
 // when it is compiled:
 //
 //	var _ [1]struct{} = [embedding.Seam]struct{}{}
-const Seam = 2
+const Seam = 3
 
 // Backend is implemented by an adapter.
 type Backend interface {
 	// CallTool runs a tool in a session of the SDK whose peer is c. It returns the result as JSON,
-	// or an error. If the SDK responds with an error, the chain has a [*jsonrpc.Error].
+	// or an error. If the SDK responds with an error, the chain has a [*jsonrpc.Error]. If the SDK
+	// does not have the tool, that is the Response of an [*UnknownToolError].
 	CallTool(ctx context.Context, c *Call) (json.RawMessage, error)
 	// ListTools returns a page of the tools that the client of a call can see, as the result of
 	// tools/list. It runs in a session as CallTool does.
 	ListTools(ctx context.Context, c *Call) (json.RawMessage, error)
 }
+
+// UnknownToolError is the error of a call of a tool that the SDK does not have.
+type UnknownToolError struct{ Response *jsonrpc.Error }
+
+// Error implements error.
+func (e *UnknownToolError) Error() string { return e.Response.Error() }
+
+// Unwrap returns the response.
+func (e *UnknownToolError) Unwrap() error { return e.Response }
 
 // Call is one run of a tool, or one page of the list of tools.
 type Call struct {

@@ -42,9 +42,10 @@ type Engine struct {
 
 	principal func(ctx context.Context, header http.Header) string // of the options; may be nil
 
-	starting sync.Mutex // held while the store is read
 	running  atomic.Pointer[running]
-	closed   bool // guarded by starting
+	mu       sync.Mutex
+	starting *starting // guarded by mu; nil if the Engine does not start now
+	closed   bool      // guarded by mu
 	watched  subscriptions.Quota
 	names    toolNames
 	lifetime context.Context
@@ -56,6 +57,13 @@ type running struct {
 	manager *task.Manager
 	// sessions and extension serve the requests of revisions with sessions, and of those without.
 	sessions, extension session.Handler
+}
+
+// starting is an attempt to start an Engine.
+type starting struct {
+	done    chan struct{} // closed when the following are set
+	running *running
+	err     error
 }
 
 // New returns an Engine whose tools run in a backend. It fails if the options are invalid.
@@ -118,53 +126,99 @@ func (e *Engine) tool(name string) *embed.Tool {
 }
 
 // Start starts the Engine and recovers the tasks in the store. It does nothing if the Engine has
-// started. It returns the errors of [task.New]; a later call tries again. After Close, it returns
-// [task.ErrClosed].
+// started. It returns the errors of [task.New]; a later call tries again. If ctx ends first, the
+// Engine goes on to start. After Close, Start returns [task.ErrClosed].
 func (e *Engine) Start(ctx context.Context) error {
 	_, err := e.start(ctx)
 	return err
+}
+
+// Begin is Start, but does not wait: plain calls need no store.
+func (e *Engine) Begin() {
+	if e.running.Load() == nil {
+		e.attempt()
+	}
 }
 
 func (e *Engine) start(ctx context.Context) (*running, error) {
 	if r := e.running.Load(); r != nil {
 		return r, nil
 	}
-	e.starting.Lock()
-	defer e.starting.Unlock()
-	if r := e.running.Load(); r != nil {
-		return r, nil
-	}
-	if e.closed {
-		return nil, task.ErrClosed
-	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("embed: start: %w", context.Cause(ctx))
 	}
+	a := e.attempt()
+	select {
+	case <-a.done:
+		return a.running, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("embed: start: %w", context.Cause(ctx))
+	}
+}
+
+// attempt returns the current attempt to start the Engine, which all requests share. It begins one
+// if there is none.
+func (e *Engine) attempt() *starting {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.starting != nil {
+		return e.starting
+	}
+	a := &starting{done: make(chan struct{}), running: e.running.Load()}
+	switch {
+	case a.running != nil: // meanwhile
+		close(a.done)
+	case e.closed:
+		a.err = task.ErrClosed
+		close(a.done)
+	default:
+		e.starting = a
+		go e.serveAttempt(a) // ends when the store is read, or with the Engine
+	}
+	return a
+}
+
+func (e *Engine) serveAttempt(a *starting) {
+	a.running, a.err = e.open()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if a.running != nil {
+		e.running.Store(a.running)
+		if e.closed { // Close may have given up
+			a.running.manager.Close(e.lifetime)
+		}
+	}
+	e.starting = nil
+	close(a.done)
+}
+
+// open starts the Manager.
+func (e *Engine) open() (_ *running, err error) {
+	defer boundary.Catch(&err)
 	// Recovered tasks inherit the values of the context of New. They must not see those of a
 	// request.
-	bare, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
-	m, err := task.New(bare, e.config)
+	m, err := task.New(e.lifetime, e.config)
 	if errors.Is(err, task.ErrInUse) {
 		return nil, fmt.Errorf("embed: start: %w: attach the tasks to one server, or give each server its own store", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("embed: start: %w", err)
 	}
-	r := &running{
+	return &running{
 		manager: m,
 		sessions: receiver.Sessions(receiver.Options{
 			Manager: m, Requestor: requestorOf,
-			Support: func(_ context.Context, req *session.Request) (receiver.Support, error) { return e.support(req), nil },
+			Support: func(_ context.Context, req *session.Request) (receiver.Support, error) {
+				return e.support(req.Params), nil
+			},
 		})(e.serveCall),
 		extension: receiver.Extension(receiver.ExtensionOptions{
 			Manager: func() *task.Manager { return m },
-			Support: func(_ context.Context, req *session.Request) (receiver.Support, error) { return e.support(req), nil },
+			Support: func(_ context.Context, req *session.Request) (receiver.Support, error) {
+				return e.support(req.Params), nil
+			},
 		})(e.serveCall),
-	}
-	e.running.Store(r)
-	return r, nil
+	}, nil
 }
 
 func (e *Engine) logger() *slog.Logger { return boundary.Logger(e.config.Logger) }
@@ -186,17 +240,24 @@ const closeTimeout = 10 * time.Second
 // Close ends all tasks and subscriptions. Durable tasks continue when the next Engine starts with
 // the store; others fail. Close waits up to ten seconds for their tools to return.
 func (e *Engine) Close() error {
-	e.starting.Lock()
-	e.closed = true
-	e.starting.Unlock()
-	e.end(task.ErrClosed)
-	r := e.running.Load()
-	if r == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	return r.manager.Close(ctx)
+	e.mu.Lock()
+	e.closed = true
+	a := e.starting
+	e.mu.Unlock()
+	e.end(task.ErrClosed)
+	if a != nil {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return context.Cause(ctx) // the store does not respond
+		}
+	}
+	if r := e.running.Load(); r != nil {
+		return r.manager.Close(ctx)
+	}
+	return nil
 }
 
 // recover returns the work of a task whose process has ended; see [task.Config].Recover.
@@ -237,9 +298,9 @@ func (e *Engine) Principal(ctx context.Context, header http.Header, fallback str
 	return principal, nil
 }
 
-// support returns the task support of a request.
-func (e *Engine) support(req *session.Request) receiver.Support {
-	name, ok := toolName(req.Params)
+// support returns the task support of the tool that params call.
+func (e *Engine) support(params json.RawMessage) receiver.Support {
+	name, ok := toolName(params)
 	t := e.tool(name)
 	if !ok || t == nil {
 		return receiver.Support{Mode: mcp.TaskSupportForbidden}
@@ -330,8 +391,8 @@ func (e *Engine) serve(ctx context.Context, in *Incoming) (out Outcome, err erro
 			return Outcome{}, jsonrpc.MethodNotFound(in.Method)
 		}
 	case mcp.MethodToolsCall:
-		if !sessions && !extension {
-			return Outcome{}, errPlain
+		if !sessions && !extension || extension && e.support(in.Params).Mode == mcp.TaskSupportForbidden {
+			return Outcome{}, errPlain // needs no store
 		}
 	case mcp.MethodSubscriptionsListen:
 		if !extension {

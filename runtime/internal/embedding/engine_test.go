@@ -37,7 +37,7 @@ func (b tools) CallTool(ctx context.Context, c *Call) (json.RawMessage, error) {
 	if f := b[name]; f != nil {
 		return f(ctx, c)
 	}
-	return nil, fmt.Errorf("no tool %q", name)
+	return nil, &UnknownToolError{Response: &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("no tool %q", name)}}
 }
 
 // ListTools lists one tool for each page. The cursor is the number of the tool.
@@ -629,6 +629,92 @@ func TestStartIsTriedAgain(t *testing.T) {
 			t.Error("started although the context has ended")
 		}
 	})
+}
+
+// stuckStore does not list its tasks before the context ends.
+type stuckStore struct{ task.Store }
+
+func (s stuckStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		<-ctx.Done()
+		yield(task.Record{}, context.Cause(ctx))
+	}
+}
+
+// Only requests that need the store wait for it.
+func TestPlainCallsDoNotWaitForStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, tools{"echo": echo}, func(o *embed.Options) {
+			o.Tasks.Store, o.Tasks.Logger = stuckStore{memory.New()}, slog.New(slog.DiscardHandler)
+			o.Tools = map[string]embed.Tool{"echo": {Support: receiver.Support{Mode: mcp.TaskSupportForbidden}}}
+		})
+		p := newPeer("p")
+		s.Begin()
+		if got := s.result(inModern(p, "tools/call", `{"name":"echo"}`)); got != "plain" {
+			t.Errorf("got %s", got)
+		}
+		gone := errors.New("gone")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, gone)
+		defer cancel()
+		for range 2 {
+			if _, err := s.Serve(ctx, inSession(p, "tasks/list", `{}`)); err != gone {
+				t.Errorf("got %v", err)
+			}
+		}
+		began := time.Now()
+		if err := s.Close(); err != nil || time.Since(began) > 0 {
+			t.Errorf("Close returned %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// lateTools are tools that are added later.
+type lateTools struct {
+	tools
+	added atomic.Bool
+}
+
+func (b *lateTools) CallTool(ctx context.Context, c *Call) (json.RawMessage, error) {
+	if !b.added.Load() {
+		return tools{}.CallTool(ctx, c)
+	}
+	return b.tools.CallTool(ctx, c)
+}
+
+// A stored task waits until the SDK has its tool. A new call of a tool that it does not have fails.
+func TestTaskWaitsForTool(t *testing.T) {
+	for name, parkAfter := range map[string]time.Duration{"parked": time.Millisecond, "waiting": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				options := func(o *embed.Options) {
+					o.Default, o.Tasks.ParkAfter, o.Tasks.Logger = new(embed.Durable()), parkAfter, slog.New(slog.DiscardHandler)
+				}
+				p := newPeer("p")
+				s := newServer(t, tools{"t": hang}, options)
+				id := s.start(p, `{"name":"t","task":{}}`)
+				later := &lateTools{tools: tools{"t": echo}}
+				s = s.restarted(later, options)
+				for range 3 {
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					if got := s.state(id); part(got, "status") != "working" || !strings.Contains(got, `"waits for a process that has the tool \"t\""`) {
+						t.Fatalf("got %s", got)
+					}
+				}
+				missing := s.start(p, `{"name":"missing","task":{}}`)
+				synctest.Wait()
+				if got := s.state(missing); part(got, "status") != "failed" {
+					t.Errorf("a new call of a missing tool got %s", got)
+				}
+				later.added.Store(true)
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if got := s.state(id); part(got, "status") != "completed" || strings.Contains(got, "waits for") {
+					t.Errorf("got %s", got)
+				}
+			})
+		})
+	}
 }
 
 func TestStartNamesSharedStore(t *testing.T) {

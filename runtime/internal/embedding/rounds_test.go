@@ -125,7 +125,7 @@ func TestRoundsAndPromotion(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		_, err := s.serve(t.Context(), inModern(p, "tools/call", `{"name":"unknown"}`))
-		wantError(t, err, jsonrpc.CodeInternalError, "unknown")
+		wantError(t, err, jsonrpc.CodeInvalidParams, "unknown")
 	})
 }
 
