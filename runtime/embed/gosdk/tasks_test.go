@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -329,4 +331,88 @@ func TestClientOverLoggingTransport(t *testing.T) {
 			t.Errorf("got %q, %v", got, err)
 		}
 	})
+}
+
+// tokenTransport is a transport whose messages carry the token of the user of the connection, as
+// those of Streamable HTTP do.
+type tokenTransport struct {
+	mcp.Transport
+	user string
+}
+
+func (t tokenTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := t.Transport.Connect(ctx)
+	return tokenConn{c, t.user}, err
+}
+
+type tokenConn struct {
+	mcp.Connection
+	user string
+}
+
+func (c tokenConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Connection.Read(ctx)
+	if r, ok := m.(*jsonrpc.Request); ok {
+		r.Extra = &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{UserID: c.user, Scopes: []string{"read"}}, Header: http.Header{"X-User": {c.user}}}
+	}
+	return m, err
+}
+
+func TestTransportPassesTokens(t *testing.T) {
+	eachRevision(t, func(t *testing.T, version string) {
+		s, tasks := attach(t)
+		s.AddTool(&mcp.Tool{Name: "user", InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			token := req.Extra.TokenInfo
+			return textResult(strings.Join([]string{embed.Principal(ctx), token.UserID, token.Scopes[0], req.Extra.Header.Get("X-User")}, " ")), nil
+		})
+		connect := func(user string) *gosdk.Client {
+			server, client := mcp.NewInMemoryTransports()
+			if _, err := s.Connect(t.Context(), tasks.Transport(tokenTransport{server, user}), nil); err != nil {
+				t.Fatal(err)
+			}
+			c, err := gosdk.Connect(t.Context(), newClient(), client, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+		alice, bob := connect("alice"), connect("bob")
+		h, err := alice.CallTool(t.Context(), &mcp.CallToolParams{Name: "user", Arguments: map[string]any{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := h.Result(t.Context()); err != nil || textOf(r) != "alice alice read alice" {
+			t.Errorf("got %q, %v", textOf(r), err)
+		}
+		if r, err := bob.AttachTool(h.ID()).Result(t.Context()); err == nil {
+			t.Errorf("another user got %q", textOf(r))
+		}
+	})
+}
+
+// stuckStore does not list its tasks before the context ends.
+type stuckStore struct{ task.Store }
+
+func (s stuckStore) Scan(ctx context.Context) iter.Seq2[task.Record, error] {
+	return func(yield func(task.Record, error) bool) {
+		<-ctx.Done()
+		yield(task.Record{}, context.Cause(ctx))
+	}
+}
+
+func TestPlainCallsNeedNoStore(t *testing.T) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+	tasks, err := gosdk.Attach(s, embed.Options{Tasks: task.Config{Store: stuckStore{memory.New()}}, Default: &embed.Tool{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tasks.Close()
+	s.AddTool(&mcp.Tool{Name: "ok", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return textResult("done"), nil
+	})
+	c := dial(t, tasks.Handler(nil), "2025-11-25")
+	if r, err := c.Session.CallTool(t.Context(), &mcp.CallToolParams{Name: "ok", Arguments: map[string]any{}}); err != nil || textOf(r) != "done" {
+		t.Errorf("got %v, %v", r, err)
+	}
 }

@@ -28,7 +28,8 @@ import (
 
 // Transport wraps a transport, such as [mcp.StdioTransport], so that its clients can call the tools
 // of the server as tasks. Middleware of the server sees neither their tasks/* requests nor the
-// calls that become tasks. It sees each run of a handler.
+// calls that become tasks. It sees each run of a handler. If the transport sets Extra of requests to
+// a [mcp.RequestExtra], as those over HTTP do, the tasks have its token info and its header.
 func (t *Tasks) Transport(inner mcp.Transport) mcp.Transport { return transport{t, inner} }
 
 type transport struct {
@@ -81,9 +82,10 @@ type connection struct {
 	creates map[chan struct{}]struct{}              // one for each call that may create a task; closed after its response
 	acks    map[wirerpc.ID]embedding.Outcome        // subscriptions with tasks that the SDK serves
 	client  json.RawMessage                         // params of initialize; nil before
-	origin  *origin                                 // of calls in the session; nil before the handshake
-	version string                                  // of the session
-	level   string                                  // least level of log messages for the client
+	// The same decoded, for the calls in the session; nil if that fails.
+	handshake *mcp.InitializeParams
+	version   string // of the session
+	level     string // least level of log messages for the client
 }
 
 type incoming struct {
@@ -254,13 +256,17 @@ func (c *connection) startServing(ctx context.Context, m *jsonrpc.Request) bool 
 	}
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	c.serving[m.ID] = cancel
-	go c.serve(ctx, m, isModern, c.version, c.client, c.origin) // ends with the request or the connection
+	go c.serve(ctx, m, isModern, c.version, c.client, c.handshake) // ends with the request or the connection
 	return true
 }
 
 // serve serves a request, or forwards it to the SDK.
-func (c *connection) serve(ctx context.Context, m *jsonrpc.Request, isModern bool, version string, client json.RawMessage, from *origin) {
+func (c *connection) serve(ctx context.Context, m *jsonrpc.Request, isModern bool, version string, client json.RawMessage, handshake *mcp.InitializeParams) {
 	in := &embedding.Incoming{ID: wireID(m.ID), Method: m.Method, Params: m.Params, Revision: wire.Revision(version), Session: c.SessionID()}
+	extra, _ := m.Extra.(*mcp.RequestExtra) // of transports that know tokens or headers
+	if extra != nil {
+		in.Header = extra.Header
+	}
 	if isModern {
 		in.Revision = wire.Revision(modernVersion)
 		meta, _ := codec.Member(m.Params, "_meta")
@@ -270,17 +276,21 @@ func (c *connection) serve(ctx context.Context, m *jsonrpc.Request, isModern boo
 			return c.Connection.Write(ctx, &jsonrpc.Request{Method: method, Params: params})
 		}
 		in.Client.Initialize = modernClient(m.Params)
+		handshake = nil
 	} else {
 		in.Requestor = c
 		in.Client.Initialize = client
-		ctx = context.WithValue(ctx, originKey{}, from)
 		if m.Method == methodCallTool {
 			defer c.creating()()
 		}
 	}
+	if extra != nil && extra.TokenInfo != nil {
+		in.Client.User, in.Client.Scopes = extra.TokenInfo.UserID, extra.TokenInfo.Scopes
+	}
+	ctx = context.WithValue(ctx, originKey{}, &origin{extra: extra, client: handshake})
 	var out embedding.Outcome
 	var err error
-	if in.Principal, err = c.t.engine.Principal(ctx, nil, ""); err == nil {
+	if in.Principal, err = c.t.principal(ctx, extra); err == nil {
 		out, err = c.t.engine.Serve(ctx, in)
 	}
 	ended := context.Cause(ctx)
@@ -368,8 +378,16 @@ func (c *connection) forward(ctx context.Context, m *jsonrpc.Request, out embedd
 		}
 		c.acks[wireID(m.ID)] = out
 		c.mu.Unlock()
-		copied := *m
-		copied.Extra = &mcp.RequestExtra{Header: http.Header{headerTicket: {id}}}
+		copied, extra := *m, new(mcp.RequestExtra)
+		if e, ok := m.Extra.(*mcp.RequestExtra); ok && e != nil {
+			*extra = *e
+		}
+		extra.Header = extra.Header.Clone()
+		if extra.Header == nil {
+			extra.Header = http.Header{}
+		}
+		extra.Header.Set(headerTicket, id)
+		copied.Extra = extra
 		m = &copied
 	}
 	select {
@@ -424,8 +442,8 @@ func (c *connection) edited(r *jsonrpc.Response, e edit) *jsonrpc.Response {
 	if e.method == methodInitialize {
 		version, _ := codec.Member(r.Result, "protocolVersion")
 		c.mu.Lock()
-		c.client, c.version, c.origin = e.params, text(version), new(origin)
-		c.origin.client, _ = decodeClient(e.params) // if it fails, so does each task
+		c.client, c.version = e.params, text(version)
+		c.handshake, _ = decodeClient(e.params) // if it fails, so does each task
 		c.mu.Unlock()
 	}
 	rev := wire.Revision(modernVersion)
