@@ -92,7 +92,8 @@ type Config struct {
 	// process could do so again after every restart, until the task expires. Another task may have
 	// caused the death. So work that runs again has a trial of some seconds: meanwhile, no other
 	// work of a task begins in the process. The task fails only if the process dies during a trial.
-	// Otherwise, the work runs again, beyond the maximum, too.
+	// Otherwise, the work runs again, beyond the maximum, too. Work of a failed task that has
+	// something to undo runs again for that, with further trials.
 	//
 	// The end of the lease of a member that joins again is no death, nor is the end of a process
 	// that calls Close. Parked work does not run. The count starts again when the work records an

@@ -543,7 +543,7 @@ func TestDamagedRecordsDoNotPreventStart(t *testing.T) {
 		}})
 		for id, want := range map[string]string{
 			"damaged": "the stored record of the task is damaged",
-			"panics":  "the task could not be recovered after a restart of the receiver",
+			"panics":  "the receiver can no longer run the task",
 		} {
 			out := result(t, m, id)
 			if state := get(t, m, id); out.Error == nil || state.Status != mcp.TaskStatusFailed || *state.StatusMessage != want {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
-	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 )
 
 // parked reports whether the record is that of parked work.
@@ -115,12 +114,8 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 			wake = r.Durable.Wake
 		default:
 			run.setUndo(&r)
-			work, err = m.recoveredWork(r)
-			boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
+			work = m.recoveredWork(r)
 			switch {
-			case err != nil:
-				m.failParked(run, "the receiver can no longer run the task")
-				return nil, r
 			case work == nil && m.fleet != nil:
 				m.fleet.refuse(&r)
 				m.fleet.handOverQueued(run)

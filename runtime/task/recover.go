@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
@@ -124,16 +125,11 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 	changed := r.Updated
 	m.markNew(&r)
 	if m.fleet == nil {
-		m.countDeath(&r, "")
-		if r.Phase == PhaseDoomed {
+		if m.countDeath(&r, ""); r.Phase == PhaseDoomed && !r.mustUndo() {
 			return m.failUnrecoverable(ctx, &r, doomedText(&r))
 		}
 	}
-	work, err := m.recoveredWork(r)
-	if err != nil {
-		boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID)
-		return m.failUnrecoverable(ctx, &r, "the task could not be recovered after a restart of the receiver")
-	}
+	work := m.recoveredWork(r)
 	if work == nil && m.fleet != nil && (r.Restartable || r.Runner != "") {
 		m.fleet.refuse(&r)
 		return errUnknownWork
@@ -155,6 +151,9 @@ func (m *Manager) recoverTask(ctx context.Context, brief Record, died bool) erro
 		before := *r
 		if died {
 			m.countDeath(r, from.Member)
+		}
+		if m.fleet == nil && r.Phase == PhaseDoomed {
+			m.undoSuspect(r)
 		}
 		expired = m.expireUndo(r)
 		switch {
@@ -226,18 +225,28 @@ func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
 }
 
 // recoveredWork returns the work that recovers an unfinished task, or nil if the task cannot be
-// recovered.
-func (m *Manager) recoveredWork(r Record) (work Work, err error) {
-	defer boundary.Catch(&err)
+// recovered. If Config.Recover panics, it returns work that fails: so the Manager tries again to
+// undo what the task has done.
+func (m *Manager) recoveredWork(r Record) (work Work) {
 	switch {
 	case r.Runner != "":
 		if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
 			work = jobWork(jobs)
 		}
 	case r.Restartable && m.cfg.Recover != nil:
-		work = m.cfg.Recover(r)
+		err := boundary.Run(func() error { work = m.cfg.Recover(r); return nil })
+		if boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID) {
+			work = failing("the receiver can no longer run the task")
+		}
 	}
-	return work, nil
+	return work
+}
+
+// failing returns work that fails with an internal error.
+func failing(message string) Work {
+	return func(context.Context, *Run) (codec.Encoder, error) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: message}
+	}
 }
 
 // cancelLeftoverJob cancels the job of a task that became terminal or expired while no Manager was

@@ -227,22 +227,36 @@ func (m *Manager) awaitVerdict(run *Run, r Record, work Work) {
 		}
 	}
 	// The write decides: the verdict may have been lifted while the store failed.
-	end := failedState(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: doomedText(&r)})
+	text := doomedText(&r)
 	latest, err := run.change(ctx, func(r *Record) error {
 		switch {
 		case r.terminal() || r.Phase != PhaseDoomed:
 			return errUnchanged
-		case r.undoes():
-			return m.beginUndo(r, end.out)
+		case r.mustUndo():
+			m.undoSuspect(r)
+			return nil
 		}
+		end := failedState(&jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: text})
 		r.setOutcome(end.status, end.message, end.out)
 		return nil
 	})
-	if err == nil && !latest.terminal() && latest.Phase != PhaseDoomed {
+	switch {
+	case err != nil:
+		m.runWork(run, failing(text), nil)
+	case latest.terminal():
+		m.failParked(run, text)
+	default:
+		run.setUndo(&latest)
 		m.start(run, &latest, false, m.observed(&latest, work))
-		return
 	}
-	m.runWork(run, func(context.Context, *Run) (codec.Encoder, error) { return nil, end.out.Error }, nil)
+}
+
+// undoSuspect fails a task in PhaseDoomed whose work must undo something. The work runs again to do
+// so, and stays a suspect: if its process dies again during a trial, the undos are given up.
+func (m *Manager) undoSuspect(r *Record) {
+	e := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: doomedText(r)}
+	m.beginUndo(r, Outcome{Error: e}) // cannot fail
+	r.Phase, r.Reruns, r.Lost = PhaseSuspended, 1, nil
 }
 
 // nextSuspect returns the suspect whose trial can begin, or nil. Suspects for which there is no

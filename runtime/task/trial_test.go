@@ -38,6 +38,7 @@ type host struct {
 
 	mu     sync.Mutex
 	kills  int
+	undone int
 	runs   map[string]int  // by name of the tool
 	all    []*task.Manager // the living ones
 	stores map[*task.Manager]mortal
@@ -58,7 +59,7 @@ func (h *host) start() *task.Manager {
 			mu.Lock()
 			self := m
 			mu.Unlock()
-			return h.work(ctx, self, store.(mortal), r.Name)
+			return h.work(ctx, run, self, store.(mortal), r.Name)
 		}
 	}
 	var err error
@@ -81,11 +82,31 @@ func (h *host) start() *task.Manager {
 }
 
 // work is the work of a tool: "long" takes an hour, "poison" kills its process after a while, and
-// "poison N" after N milliseconds.
-func (h *host) work(ctx context.Context, m *task.Manager, store mortal, name string) (codec.Encoder, error) {
+// "poison N" after N milliseconds. "poison booking" has something to undo, and undoes it; "poison
+// undo" kills the process that undoes it, too.
+func (h *host) work(ctx context.Context, run *task.Run, m *task.Manager, store mortal, name string) (codec.Encoder, error) {
 	h.mu.Lock()
 	h.runs[name]++
 	h.mu.Unlock()
+	if name == "poison booking" || name == "poison undo" {
+		entries, _, err := run.Journal(ctx)
+		why, _ := run.Undoing()
+		switch {
+		case err != nil:
+			return nil, err
+		case why != task.UndoNone && name == "poison booking":
+			h.mu.Lock()
+			h.undone++
+			h.mu.Unlock()
+			run.EndUndo()
+			return nil, errors.New("undone")
+		case len(entries) == 0:
+			if err := run.Record(ctx, task.Entry{Kind: task.KindUndo, Key: "undo", Occurrence: 1, Result: json.RawMessage(`1`)}); err != nil {
+				return nil, err
+			}
+		}
+		name = "poison"
+	}
 	after := time.Hour
 	if strings.HasPrefix(name, "poison") {
 		after = 200 * time.Millisecond
@@ -134,6 +155,26 @@ func (h *host) status(id string) mcp.Task {
 	m := h.all[0]
 	h.mu.Unlock()
 	return get(h.t, m, id)
+}
+
+// newProcessHost returns a host of one process.
+func newProcessHost(t *testing.T) *host {
+	store := memory.New()
+	h := &host{t: t, runs: map[string]int{}, cfg: task.Config{MaxTTL: 48 * time.Hour, DefaultTTL: 48 * time.Hour}}
+	h.store = func() task.Store { return mortalProcess{&failingStore{Store: store}} }
+	h.start()
+	return h
+}
+
+// createHere creates a task that runs in the process that creates it.
+func (h *host) createHere(name string) string {
+	h.t.Helper()
+	h.mu.Lock()
+	m := h.all[0]
+	h.mu.Unlock()
+	return create(h.t, m, task.Request{Restartable: true, Name: name, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		return h.work(ctx, run, m, h.stores[m], name)
+	}}).TaskID
 }
 
 func newFleetHost(t *testing.T, workers int) *host {
@@ -185,24 +226,13 @@ func TestPoisonCallIsQuarantined(t *testing.T) {
 // The same in one process, which starts again after each death.
 func TestPoisonCallIsQuarantinedInOneProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memory.New()
-		h := &host{t: t, runs: map[string]int{}, cfg: task.Config{MaxTTL: 48 * time.Hour, DefaultTTL: 48 * time.Hour}}
-		h.store = func() task.Store { return mortalProcess{&failingStore{Store: store}} }
-		h.start()
-		create := func(name string) string {
-			h.mu.Lock()
-			m := h.all[0]
-			h.mu.Unlock()
-			return create(t, m, task.Request{Restartable: true, Name: name, Work: func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-				return h.work(ctx, m, h.stores[m], name)
-			}}).TaskID
-		}
+		h := newProcessHost(t)
 		var long []string
 		for range 5 {
-			long = append(long, create("long"))
+			long = append(long, h.createHere("long"))
 		}
 		for call := 1; call <= 3; call++ {
-			id := create("poison")
+			id := h.createHere("poison")
 			time.Sleep(10 * time.Minute)
 			if got := h.status(id); h.kills != 2*call || got.Status != mcp.TaskStatusFailed {
 				t.Errorf("call %d: %d processes killed in all, %s", call, h.kills, got.Status)
@@ -215,6 +245,38 @@ func TestPoisonCallIsQuarantinedInOneProcess(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A call that kills its process is undone once it has failed. If its process dies then, too, the
+// undos are given up.
+func TestPoisonCallIsUndone(t *testing.T) {
+	for name, host := range map[string]func(t *testing.T) *host{
+		"one process": newProcessHost,
+		"fleet":       func(t *testing.T) *host { return newFleetHost(t, 2) },
+	} {
+		for _, row := range []struct {
+			poison        string
+			kills, undone int
+		}{{"poison booking", 2, 1}, {"poison undo", 3, 0}} {
+			t.Run(name+", "+row.poison, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := host(t)
+					create, wait := h.create, 30*time.Minute
+					if name == "one process" {
+						create, wait = h.createHere, 20*time.Second // no member can come back
+					}
+					id := create(row.poison)
+					time.Sleep(wait)
+					got := h.status(id)
+					h.mu.Lock()
+					defer h.mu.Unlock()
+					if h.kills != row.kills || h.undone != row.undone || got.Status != mcp.TaskStatusFailed {
+						t.Errorf("%d processes killed, undone %d times, %s", h.kills, h.undone, got.Status)
+					}
+				})
+			})
+		}
+	}
 }
 
 // Members that lose their leases and join again have not died: their tasks run again without a

@@ -33,6 +33,9 @@ func (r *Record) undo() Undo {
 // undoes reports whether the work has registered that it must undo something.
 func (r *Record) undoes() bool { return r.Durable != nil && r.Durable.Undos > 0 && !r.terminal() }
 
+// mustUndo reports whether the work has to run again to undo something if the task fails now.
+func (r *Record) mustUndo() bool { return r.undoes() && r.undo() == UndoNone }
+
 // standing is the status of a record, and the one that requestors see.
 type standing struct{ status, shown mcp.TaskStatus }
 

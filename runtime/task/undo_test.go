@@ -278,39 +278,51 @@ func TestExpiredTaskIsUndone(t *testing.T) {
 }
 
 // Work that fails before it undoes what earlier runs have registered runs again, and so does work
-// that fails in that run. The outcome is that of the first failure.
+// that fails in that run, or cannot be looked up. The outcome is that of the first failure.
 func TestWorkThatDoesNotComeToUndosRunsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &booking{}
-		var down atomic.Bool
-		var runs atomic.Int64
-		work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-			runs.Add(1)
-			if down.Load() {
-				return nil, errors.New("the database is down")
+	for _, failsIn := range []string{"the run", "Recover"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &booking{}
+			var down atomic.Bool
+			var runs atomic.Int64
+			work := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+				if failsIn == "the run" {
+					runs.Add(1)
+					if down.Load() {
+						return nil, errors.New("the database is down")
+					}
+				}
+				result, err := b.work(ctx, run)
+				return result, err
 			}
-			result, err := b.work(ctx, run)
-			return result, err
-		}
-		cfg := task.Config{Store: memory.New(), DefaultTTL: time.Hour, Recover: func(task.Record) task.Work { return work }}
-		m := newManager(t, cfg)
-		id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
-		synctest.Wait()
-		m.Close(t.Context())
-		down.Store(true)
-		m = newManager(t, cfg)
-		time.Sleep(time.Minute)
-		b.check(t, 0)
-		if n := runs.Load(); n < 5 || n > 20 {
-			t.Errorf("%d runs in a minute", n)
-		}
-		if r, err := m.Get(t.Context(), "alice", id, nil); err != nil || r.Status != mcp.TaskStatusWorking {
-			t.Errorf("status %s, %v", r.Status, err)
-		}
-		down.Store(false)
-		time.Sleep(time.Minute)
-		b.check(t, 1)
-	})
+			cfg := task.Config{Store: memory.New(), DefaultTTL: time.Hour, Recover: func(task.Record) task.Work {
+				if failsIn == "Recover" {
+					runs.Add(1)
+					if down.Load() {
+						panic("the database is down")
+					}
+				}
+				return work
+			}}
+			m := newManager(t, cfg)
+			id := create(t, m, task.Request{Restartable: true, Work: work}).TaskID
+			synctest.Wait()
+			m.Close(t.Context())
+			down.Store(true)
+			m = newManager(t, cfg)
+			time.Sleep(time.Minute)
+			b.check(t, 0)
+			if n := runs.Load(); n < 5 || n > 20 {
+				t.Errorf("%d runs in a minute, which fail in %s", n, failsIn)
+			}
+			if r, err := m.Get(t.Context(), "alice", id, nil); err != nil || r.Status != mcp.TaskStatusWorking {
+				t.Errorf("status %s, %v", r.Status, err)
+			}
+			down.Store(false)
+			time.Sleep(time.Minute)
+			b.check(t, 1)
+		})
+	}
 }
 
 // Work that never comes to its undos is given up after a day.
