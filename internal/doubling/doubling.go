@@ -31,25 +31,36 @@ const (
 // uses the smallest figure of several runs.
 func Check(t *testing.T, prepare func(n int) (run func())) {
 	t.Helper()
+	check(t, Small, prepare)
+}
+
+// CheckQuick is Check with inputs of half the size, for the tests that make many checks.
+func CheckQuick(t *testing.T, prepare func(n int) (run func())) {
+	t.Helper()
+	check(t, Small/2, prepare)
+}
+
+func check(t *testing.T, size int, prepare func(n int) (run func())) {
+	t.Helper()
 	if Race || testing.Short() {
 		t.Skip("long, above all with the race detector")
 	}
-	if why := squared(prepare); why != "" {
+	if why := squared(size, prepare); why != "" {
 		t.Error(why)
 	}
 }
 
 // squared describes quadratic growth, or returns "" if there is none.
-func squared(prepare func(n int) (run func())) (why string) {
-	small, large := prepare(Small), prepare(Small*factor)
+func squared(size int, prepare func(n int) (run func())) (why string) {
+	small, large := prepare(size), prepare(size*factor)
 	a, b := first(small), measure(large)
 	for attempt := 0; ; attempt++ {
-		time, memory := max(a.time, Small*quick)*factor*slack, max(a.memory, Small*little)*factor*slack
+		time, memory := max(a.time, time.Duration(size)*quick)*factor*slack, max(a.memory, uint64(size)*little)*factor*slack
 		if b.time <= time && b.memory <= memory {
 			return ""
 		}
 		if attempt == 20 || attempt >= 2 && (b.time > 3*time || b.memory > memory) {
-			return fmt.Sprintf("n = %d takes %v and %d bytes of memory; n = %d takes %v and %d bytes", Small, a.time, a.memory, Small*factor, b.time, b.memory)
+			return fmt.Sprintf("n = %d takes %v and %d bytes of memory; n = %d takes %v and %d bytes", size, a.time, a.memory, size*factor, b.time, b.memory)
 		}
 		b = b.least(measure(large))
 	}

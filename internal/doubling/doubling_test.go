@@ -19,7 +19,7 @@ func TestCheckFindsOnlyQuadraticWork(t *testing.T) {
 		"no work":                {func([]int) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			why := squared(func(n int) func() {
+			why := squared(Small, func(n int) func() {
 				numbers := rand.Perm(n)
 				return func() { c.run(numbers) }
 			})

@@ -21,11 +21,22 @@ const base = mcp.Revision20260728
 // independent validator. Definitions that the extension shares with the protocol have the type of
 // package mcp.
 func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
+	roundtrip.Run(t, generated(t))
+}
+
+// Deep and long values of every definition are decoded in linear time, and refused beyond the limit
+// of depth.
+func TestEveryDefinitionResistsHostileValues(t *testing.T) {
+	roundtrip.Hostile(t, generated(t), map[string]bool{})
+}
+
+// generated returns the generated package.
+func generated(t *testing.T) roundtrip.Package {
 	src, err := schema.Read(revision)
 	if err != nil {
 		t.Fatal(err)
 	}
-	roundtrip.Run(t, roundtrip.Package{
+	return roundtrip.Package{
 		Revision: revision,
 		Schema:   src,
 		New:      newValue,
@@ -37,7 +48,7 @@ func TestEveryDefinitionSurvivesTheRoundTrip(t *testing.T) {
 			}
 			return v.(mcp.Value).Validate(base)
 		},
-	})
+	}
 }
 
 func newValue(definition string) codec.Value {
