@@ -181,6 +181,58 @@ func TestSelectSendsNothingInVain(t *testing.T) {
 	})
 }
 
+// A function that takes long before its first input request delays no other event, and is not parked
+// meanwhile, because its next run would take as long.
+func TestSelectWithFunctionThatIsSlowToAsk(t *testing.T) {
+	for want, row := range map[string]struct {
+		slow   time.Duration
+		happen func(d *durable, id string)
+	}{
+		"late":   {slow: 24 * time.Hour},
+		"paid 7": {24 * time.Hour, func(d *durable, id string) { d.signal(id, "paid", 7) }},
+		"accept Ada": {time.Minute, func(d *durable, id string) {
+			time.Sleep(time.Minute)
+			d.answer(id, d.open(id)[0].Number, accept(`{"name":"Ada"}`))
+		}},
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					paid := server.OnSignal[int]("paid")
+					asked := server.OnAnswer(func(ctx context.Context) (string, error) {
+						select {
+						case <-time.After(row.slow):
+							return askName(ctx, c, "Who?")
+						case <-ctx.Done():
+							return "", ctx.Err()
+						}
+					})
+					first, err := server.Select(ctx, c, "payment", paid, asked, server.After(time.Hour))
+					switch {
+					case err != nil:
+						return "", err
+					case first == paid:
+						return fmt.Sprint("paid ", paid.Value), nil
+					case first == asked:
+						return asked.Value, nil
+					}
+					return "late", nil
+				})
+				begun := time.Now()
+				id := d.call()
+				time.Sleep(time.Second)
+				if row.happen != nil {
+					row.happen(d, id)
+				}
+				equal(t, "result", want, d.result(id))
+				if took := time.Since(begun); took > 2*time.Hour {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
 // Signals with one name are received in their order, each one once, whether the handler waits for
 // them, is parked or does not run. A signal with another name does not run it.
 func TestAwaitReceivesSignalsInOrder(t *testing.T) {

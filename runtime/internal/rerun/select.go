@@ -38,13 +38,15 @@ type selection struct {
 	entry   *Entry
 	records bool                 // the run records outcomes
 	open    chan struct{}        // closed when input requests may be sent, or must not begin any more
-	settled chan struct{}        // closed once each function has ended, or is about to send its first request
+	settled chan struct{}        // closed once no function is unsettled that has recorded responses
 	over    chan struct{}        // closed once all functions have ended
 	cancels []context.CancelFunc // end the contexts of the functions, by event; nil for other events
 	changed context.CancelFunc   // ends the wait of first, which then looks again
 
-	unsettled int // functions that settled waits for
-	left      int // functions that have not ended
+	unsettled int    // functions that have not ended, and are not about to send their first request
+	replaying int    // those of them that have recorded responses
+	release   func() // ends the hold of the task for the unsettled functions
+	left      int    // functions that have not ended
 	decided   bool
 	won       int     // the event that was first, if decided
 	ready     []int   // events whose functions have ended with an outcome
@@ -189,31 +191,37 @@ func (s *selection) start(ctx context.Context, b *branch, events []event) error 
 		}
 	}
 	s.cancels = make([]context.CancelFunc, len(events))
-	s.left, s.unsettled = len(functions), len(functions)
+	s.left, s.unsettled, s.release = len(functions), len(functions), func() {}
 	if len(functions) == 0 {
 		close(s.over)
 		close(s.settled)
 		l.mu.Unlock()
 		return nil
 	}
-	if !s.records {
-		s.unsettled = 0
-		close(s.settled)
+	if s.records && l.task != nil {
+		s.release = l.task.Hold()
 	}
 	b.groups++
 	scopes := make([]*scope, len(events))
 	for _, i := range functions {
 		c, err := b.child(groupSegment(b.groups, strconv.Itoa(i+1)))
 		if err != nil {
+			s.release()
 			l.mu.Unlock()
 			return err
 		}
 		c.selection, c.event = s, i
+		if s.replays(c) {
+			s.replaying++
+		}
 		// The deadline of ctx is that of the wait, not of each input request. The end of ctx is for
 		// first to see.
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		s.cancels[i] = cancel
 		scopes[i] = &scope{Context: own, branch: c}
+	}
+	if s.replaying == 0 {
+		close(s.settled)
 	}
 	l.mu.Unlock()
 	s.cancelOthers()
@@ -280,12 +288,21 @@ func (s *selection) settle(b *branch) {
 		return
 	}
 	b.settled = true
-	if !s.records {
+	if s.unsettled--; s.unsettled == 0 {
+		s.release()
+	}
+	if !s.replays(b) {
 		return
 	}
-	if s.unsettled--; s.unsettled == 0 {
+	if s.replaying--; s.replaying == 0 {
 		close(s.settled)
 	}
+}
+
+// replays reports whether the function of a branch may end with responses that earlier runs have
+// recorded. They come before all other events, so the wait looks at those afterwards.
+func (s *selection) replays(b *branch) bool {
+	return s.records && (s.log.legacy || len(b.recorded) > 0)
 }
 
 // admit returns an error if a new operation of a function must not begin. The caller must hold mu.
