@@ -31,6 +31,7 @@ type Call struct {
 	number int                       // of rounds that have ended
 	tool   *tool                     // the one that is called; nil for prompts and resources
 	log    atomic.Pointer[rerun.Log] // nil until the call makes input requests or runs steps
+	ended  atomic.Bool               // the handler has returned
 }
 
 func newCall(ctx context.Context, p *peer) *Call { return &Call{p: p, ctx: ctx} }

@@ -875,6 +875,49 @@ func TestCancelledPlainCallIsUndone(t *testing.T) {
 	})
 }
 
+// After the end of a call, a goroutine that its handler has left behind registers no undo, which
+// nothing would run, and begins nothing else, whether the handler itself has done so or not.
+func TestNothingBeginsAfterCall(t *testing.T) {
+	for name, operation := range map[string]func(ctx context.Context, c *server.Call) error{
+		"compensation": func(ctx context.Context, c *server.Call) error {
+			return server.Compensate(ctx, c, "late", func(context.Context) error { return errors.New("undone") })
+		},
+		"step": func(ctx context.Context, c *server.Call) error {
+			_, err := server.Step(ctx, c, "late", func(context.Context) (int, error) { return 0, errors.New("done") })
+			return err
+		},
+		"input request": func(ctx context.Context, c *server.Call) error {
+			_, err := askName(ctx, c, "Late?")
+			return err
+		},
+	} {
+		for _, early := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", early: ", early), func(t *testing.T) {
+				over, late := make(chan bool, 2), make(chan error, 2)
+				inSession, inRounds := inBothEras(t, func(ctx context.Context, c *server.Call) (string, error) {
+					if early {
+						if _, err := server.Step(ctx, c, "early", func(context.Context) (int, error) { return 1, nil }); err != nil {
+							return "", err
+						}
+					}
+					go func() { // ends with over
+						<-over
+						late <- operation(context.WithoutCancel(ctx), c)
+					}()
+					return "done", nil
+				})
+				equal(t, "results", []string{"done", "done"}, []string{inSession, inRounds})
+				for range 2 {
+					over <- true
+					if err := <-late; err == nil || err.Error() != "server: the handler of the call has returned" {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A step that panics has run: in the runs that undo, and in those of a handler that recovers, it
 // panics again, and its function does not run.
 func TestPanicOfStepHappensOnce(t *testing.T) {

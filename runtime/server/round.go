@@ -83,6 +83,9 @@ func (c *Call) recording() *rerun.Log {
 	if !c.log.CompareAndSwap(nil, l) {
 		return c.log.Load()
 	}
+	if c.ended.Load() { // after CompareAndSwap, so that either this or end sees the other
+		l.End()
+	}
 	return l
 }
 
@@ -245,6 +248,7 @@ func (c *Call) stateContext(name string) *rerun.Context {
 // input if the handler made an input request without a response. It fails if the run is not valid.
 // For other calls it returns nil.
 func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
+	c.ended.Store(true)
 	r := c.log.Load()
 	if r == nil {
 		return nil, nil

@@ -433,7 +433,7 @@ func (l *Log) errEnded() error { return l.faultf("the handler of the call has re
 func (l *Log) close() {
 	l.lockSettled()
 	l.closed = true
-	if l.recording > 0 {
+	if l.recording > 0 && l.flushed == nil {
 		l.flushed = make(chan struct{})
 	}
 	flushed := l.flushed
@@ -443,9 +443,9 @@ func (l *Log) close() {
 	}
 }
 
-// End ends the run after the handler has returned. If the run was suspended, End first waits for
-// steps that are still running, until the execution ends. When End has returned, nothing is
-// recorded any more.
+// End ends the run after the handler has returned. It may be called again. If the run was suspended,
+// End first waits for steps that are still running, until the execution ends. When End has returned,
+// nothing is recorded any more.
 //
 // If End returns neither an error nor open input requests, the outcome of the call is that of the
 // handler. Only a plain call with [Options].Rounds has open input requests: the handler then runs

@@ -60,8 +60,7 @@ func (l *Log) Compensate(ctx context.Context, name string, f func(ctx context.Co
 	if err != nil {
 		return l.faultf("%s: damaged entry: %w", e, err)
 	}
-	l.addUndo(b, &undo{Entry: *e, number: number, f: f})
-	return nil
+	return l.addUndo(b, &undo{Entry: *e, number: number, f: f})
 }
 
 // nextUndo returns the outcome of a new registration: its number.
@@ -72,10 +71,14 @@ func (l *Log) nextUndo() json.RawMessage {
 	return strconv.AppendInt(nil, int64(l.lastUndo), 10)
 }
 
-// addUndo adds an undo that the branch b has registered.
-func (l *Log) addUndo(b *branch, u *undo) {
+// addUndo adds an undo that the branch b has registered, unless it is too late for [Log.Undo] to find
+// it.
+func (l *Log) addUndo(b *branch, u *undo) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return l.errEnded()
+	}
 	if l.legacy {
 		b = &l.top
 	}
@@ -83,6 +86,7 @@ func (l *Log) addUndo(b *branch, u *undo) {
 	id.Kind = KindUndone
 	u.done = b.find(id) != nil
 	l.undos = append(l.undos, u)
+	return nil
 }
 
 // undoGrace is how long the handler of a run that only registers undos may go on after it has asked
