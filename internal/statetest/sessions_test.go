@@ -42,7 +42,7 @@ func sessionServer(t *testing.T, store streamable.EventStore) (s *server.Server,
 		return "", ctx.Err()
 	}))
 	must(server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
-		return "", c.RequireURL("visit", "https://example.com/", odd)
+		return "", c.RequireURL(ctx, "visit", "https://example.com/", odd)
 	}))
 	return s, s.Handler(&streamable.HandlerOptions{Store: store, Principal: principal}), func() string {
 		mu.Lock()

@@ -400,9 +400,9 @@ func TestClientsOfPrincipalAreLimited(t *testing.T) {
 func TestPagesOfUpstreamWithSessions(t *testing.T) {
 	one := newUpstream(t, "one", sessions.serving(nil))
 	var calls, pages atomic.Int32
-	addTool(t, one.Server, "page", func(_ context.Context, c *server.Call, _ struct{}) (string, error) {
+	addTool(t, one.Server, "page", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 		if calls.Add(1) == 1 {
-			return "", c.RequireURL("Sign in", "https://example.com/{id}", fmt.Sprint(pages.Add(1)))
+			return "", c.RequireURL(ctx, "Sign in", "https://example.com/{id}", fmt.Sprint(pages.Add(1)))
 		}
 		return "done", nil
 	})

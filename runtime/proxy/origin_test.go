@@ -84,8 +84,8 @@ func TestInputRequestsNameTheirUpstream(t *testing.T) {
 // The pages that an error asks the user to visit name their upstream, too.
 func TestPagesInErrorsNameTheirUpstream(t *testing.T) {
 	one := newUpstream(t, "one", nil)
-	addTool(t, one.Server, "page", func(_ context.Context, c *server.Call, _ struct{}) (string, error) {
-		return "", c.RequireURL("Sign in", "https://example.com/{id}", "1")
+	addTool(t, one.Server, "page", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		return "", c.RequireURL(ctx, "Sign in", "https://example.com/{id}", "1")
 	})
 	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), sessions.in(&client.Options{
 		OpenURL: func(context.Context, *client.URLRequest) (mcp.ElicitAction, error) {

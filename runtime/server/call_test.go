@@ -254,7 +254,7 @@ func TestInputRequestsNeedDeclaredCapabilities(t *testing.T) {
 		return "asked", err
 	}
 	required := func(ctx context.Context, c *server.Call) (string, error) {
-		return "asked", c.RequireURL("?", "https://example.com/", "")
+		return "asked", c.RequireURL(ctx, "?", "https://example.com/", "")
 	}
 	nested := func(ctx context.Context, c *server.Call) (string, error) {
 		_, err := server.Elicit(ctx, c, "?", &struct{ P person }{})
@@ -400,7 +400,7 @@ func TestElicitURLKeepsCredentialsFromClient(t *testing.T) {
 			if _, err := c.ElicitURL(ctx, "Log in.", page, ""); err == nil {
 				t.Errorf("ElicitURL accepts %s", page)
 			}
-			if err := c.RequireURL("Log in.", page, ""); errors.As(err, new(*jsonrpc.Error)) {
+			if err := c.RequireURL(ctx, "Log in.", page, ""); errors.As(err, new(*jsonrpc.Error)) {
 				t.Errorf("RequireURL accepts %s", page)
 			}
 		}
@@ -420,7 +420,7 @@ func TestElicitURLKeepsCredentialsFromClient(t *testing.T) {
 func TestRequireURL(t *testing.T) {
 	s := newServer(t, server.Config{Session: session.Config{Principal: "ada"}})
 	must(server.AddTool(s, "files", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
-		return "", c.RequireURL("Log in.", "https://example.com/login", "one")
+		return "", c.RequireURL(ctx, "Log in.", "https://example.com/login", "one")
 	}))
 	c := connect(t, s, clientConfig{capabilities: clientCapabilities(t, `{"elicitation":{"url":{}}}`)})
 	_, err := c.Call(t.Context(), "tools/call", session.Raw(`{"name":"files"}`))

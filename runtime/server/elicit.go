@@ -502,7 +502,7 @@ func taskElicitationID(task, message, page string) string {
 }
 
 // RequireURL returns an error with the code [CodeURLElicitationRequired]; return it from the
-// handler. The client asks the user to visit the page and then sends the request again. If the
+// handler. Ctx is that of the handler or, in a branch, that of the branch. The client asks the user to visit the page and then sends the request again. If the
 // elicitation is not possible, RequireURL returns another error, as [Call.ElicitURL] does.
 //
 // In revisions without sessions, which do not have the error code, it returns an
@@ -510,9 +510,9 @@ func taskElicitationID(task, message, page string) string {
 // called again. If the user has declined, RequireURL returns an error that says so. In a task of
 // such a revision, it asks the user and waits, and then returns an error that tells the model to
 // call the tool again.
-func (c *Call) RequireURL(message, page, id string) error {
+func (c *Call) RequireURL(ctx context.Context, message, page, id string) error {
 	if c.modern() {
-		return c.requireModernURL(message, page, id)
+		return c.requireModernURL(ctx, message, page, id)
 	}
 	params, err := c.urlParams(message, page, id)
 	if err != nil {
@@ -521,7 +521,7 @@ func (c *Call) RequireURL(message, page, id string) error {
 	if err := c.checkElicitation("url"); err != nil {
 		return err
 	}
-	if err := c.registerElicitation(c.ctx, *params.ElicitationID); err != nil {
+	if err := c.registerElicitation(ctx, *params.ElicitationID); err != nil {
 		return err
 	}
 	data, err := codec.Marshal(&mcp.URLElicitationRequiredErrorData{Elicitations: []mcp.ElicitRequestURLParams{*params}})
@@ -533,14 +533,14 @@ func (c *Call) RequireURL(message, page, id string) error {
 
 // requireModernURL is RequireURL for a modern call. If the user has agreed to visit the page, but
 // the handler of a plain call still requires it, the user is asked again.
-func (c *Call) requireModernURL(message, page, id string) error {
+func (c *Call) requireModernURL(ctx context.Context, message, page, id string) error {
 	for {
 		var action mcp.ElicitAction
 		var err error
 		if c.inRounds() {
-			action, err = c.elicitURLInResult(c.ctx, message, page, id, true)
+			action, err = c.elicitURLInResult(ctx, message, page, id, true)
 		} else {
-			action, err = c.ElicitURL(c.ctx, message, page, id)
+			action, err = c.ElicitURL(ctx, message, page, id)
 		}
 		if err != nil {
 			return err

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
+	store "github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/inmemory"
 )
@@ -108,4 +110,45 @@ func callInRounds(s *server.Server, tool string) {
 			responses[name] = map[string]any{"action": "accept", "content": map[string]any{"stars": 4}}
 		}
 	}
+}
+
+// The tool waits for a payment, which the webhook of a bank reports, for at most a week.
+func ExampleSelect() {
+	ctx := context.Background()
+	s := server.New("shop", "1", &server.Config{TaskStore: store.New()}) // or a bolt store, to survive
+	defer s.Close()
+	invoices := make(chan string, 1) // the bank
+	server.AddTool(s, "order", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+		_, err := server.Step(ctx, c, "invoice", func(ctx context.Context) (bool, error) {
+			run, _ := c.Task()
+			invoices <- run.ID()
+			return true, nil
+		})
+		if err != nil {
+			return "", err
+		}
+		paid, late := server.OnSignal[int]("paid"), server.After(7*24*time.Hour)
+		first, err := server.Select(ctx, c, "payment", paid, late)
+		if err != nil {
+			return "", err
+		}
+		if first == late {
+			return "the order has expired", nil
+		}
+		return fmt.Sprintf("%d € received", paid.Value), nil
+	}, server.Durable())
+
+	c := connectInMemory(ctx, s)
+	defer c.Close()
+	order, err := c.StartTool(ctx, "order", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Signal(ctx, <-invoices, "paid", 12); err != nil { // by the webhook
+		log.Fatal(err)
+	}
+	result, err := order.Result(ctx)
+	fmt.Println(result.Content[0].(*mcp.TextContent).Text, err)
+	// Output:
+	// 12 € received <nil>
 }

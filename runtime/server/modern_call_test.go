@@ -235,7 +235,7 @@ func TestModernRequestsLeaveNoState(t *testing.T) {
 		server.AddTool(s, "all", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
 			c.Roots(ctx)
 			c.ElicitURL(ctx, "?", "https://example.com/", "an-id")
-			c.RequireURL("?", "https://example.com/", "another-id")
+			c.RequireURL(ctx, "?", "https://example.com/", "another-id")
 			c.Sample(ctx, &mcp.CreateMessageRequestParams{MaxTokens: 1, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser, Content: mcp.SamplingContent{Items: []mcp.SamplingMessageContentBlock{&mcp.TextContent{Text: "?"}}}}}})
 			c.Log(ctx, mcp.LoggingLevelError, "", "x")
 			c.Progress(1, 0, "")

@@ -116,7 +116,7 @@ func newLibrary(t *testing.T, rejected string) (s *server.Server, events func() 
 		return "", c.Log(ctx, mcp.LoggingLevelError, "", "a fault")
 	}))
 	must(server.AddTool(s, "visit", "", func(ctx context.Context, c *server.Call, in struct{ ID string }) (string, error) {
-		return "", c.RequireURL("log in", "https://example.com/", in.ID)
+		return "", c.RequireURL(ctx, "log in", "https://example.com/", in.ID)
 	}))
 	return s, func() []string {
 		mu.Lock()

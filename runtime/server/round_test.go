@@ -469,7 +469,7 @@ func TestInputNeedsCapabilityOfRequest(t *testing.T) {
 			_, err := c.ElicitURL(ctx, "Log in.", "https://example.com/", "")
 			return "", err
 		case "page":
-			return "", c.RequireURL("Log in.", "https://example.com/", "")
+			return "", c.RequireURL(ctx, "Log in.", "https://example.com/", "")
 		case "sampling":
 			_, err := c.Sample(ctx, sampling())
 			return "", err
@@ -910,7 +910,7 @@ func TestRequireURLInRounds(t *testing.T) {
 	visited := false
 	addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
 		if !visited {
-			return "", c.RequireURL("Log in.", "https://example.com/login?id={id}", "")
+			return "", c.RequireURL(ctx, "Log in.", "https://example.com/login?id={id}", "")
 		}
 		return askName(ctx, c, "Who?")
 	})
@@ -977,7 +977,10 @@ func TestURLsOfModernTasks(t *testing.T) {
 					return string(action), err
 				}, support))
 				must(server.AddTool(s, "require", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
-					return "", c.RequireURL("Log in.", page, "")
+					return "", c.RequireURL(ctx, "Log in.", page, "")
+				}, support))
+				must(server.AddTool(s, "require-in-branch", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+					return "", c.RunAll(ctx, func(ctx context.Context) error { return c.RequireURL(ctx, "Log in.", page, "") })
 				}, support))
 			})
 			c := connectModern(t, s)
@@ -985,6 +988,7 @@ func TestURLsOfModernTasks(t *testing.T) {
 			for _, row := range []struct{ tool, action, want string }{
 				{"elicit", "accept", "accept"},
 				{"require", "accept", "server: page must be visited first: Log in.: call the tool again afterwards"},
+				{"require-in-branch", "accept", "server: page must be visited first: Log in.: call the tool again afterwards"},
 				{"require", "decline", "server: the user has not agreed to visit the page: decline"},
 			} {
 				created := c.result("tools/call", `{"name":"`+row.tool+`","arguments":{}}`, meta)
