@@ -544,7 +544,7 @@ func (f *fleet) adoptOrphans(all bool) (left bool) {
 		switch {
 		case !f.m.draining.Load():
 			adopt(r)
-		case r.Claim.Member != self.ID: // the others find it, too
+		case !f.isOwn(r.Claim.Member): // the others find it, too
 		case r.Restartable && f.othersServe(placementOf(&r)):
 			f.giveUp(&r)
 		default:
@@ -632,8 +632,10 @@ func (f *fleet) adopt(brief Record) error {
 	if self, p := f.self(), placementOf(&brief); self.has(&p) {
 		err = f.claim(brief, brief.Claim.Member != "" && !f.isOwn(brief.Claim.Member))
 	}
-	if err == errUnknownWork && brief.Claim.Member == f.current().Self().ID {
-		f.giveUp(&brief) // no other member looks for the tasks of a living one
+	if err == errUnknownWork && f.isOwn(brief.Claim.Member) {
+		// No other member looks for the tasks of a living one. The holder of an earlier membership
+		// of this process has not died, but would count as dead.
+		f.giveUp(&brief)
 	} else if err != nil && f.isOwn(brief.Claim.Member) {
 		f.doubt(brief.ID, Claim{}) // another member may have found this one dead, which acquit corrects
 	}

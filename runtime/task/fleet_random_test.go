@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,13 +29,15 @@ var (
 // although the members of the fleet are cut off, die, drain, close and join again at random: each
 // step is recorded once, each input request has one answer, and the outcome is the same at all
 // members. The limit of the tool holds at any time, and tasks run only at members with their
-// labels and with the version of their tool, which is removed and added again at times.
+// labels and with the version of their tool, which is removed and added again at times. In some
+// rounds, the clocks of the members are set by two hours, and a task ends each process that runs it:
+// it fails soon, and no other task fails for it.
 func TestRandomFaultsOfFleet(t *testing.T) {
 	rounds := *fleetRounds
 	if testing.Short() {
 		rounds = min(rounds, 20)
 	}
-	seeds := []uint64{3490} // members that prepare trials passed a permit back and forth without end
+	seeds := []uint64{3490, 14697} // members that prepare trials passed a permit back and forth without end; see TestInterruptedTrialIsNoDeath
 	for round := range rounds {
 		seeds = append(seeds, *fleetSeed+uint64(round))
 	}
@@ -59,17 +62,25 @@ type randomFleet struct {
 	frontEnd bool     // the first process runs no work
 	programs sync.Map // by task id
 	gauge    *gauge
-	limit    int // of tasks that run at once; 0 for none
+	limit    int  // of tasks that run at once; 0 for none
+	poison   bool // a task ends its processes, and tasks may fail when theirs die
+	clocks   bool // the clocks of the members are set
+
+	chance sync.Mutex // guards random
 
 	mu        sync.Mutex
-	processes []*member // the living ones
-	lacking   [8]bool   // processes that do not have the tool in the version of even programs at present
+	processes []*member            // the living ones
+	begun     map[string][]*member // those that have begun the work of a task, by its id
+	lacking   [8]bool              // processes that do not have the tool in the version of even programs at present
 }
 
 const randomLease = 3 * time.Second
 
 func newRandomFleet(t *testing.T, seed uint64) *randomFleet {
-	f := &randomFleet{t: t, fleet: memory.NewFleet(), random: rand.New(rand.NewPCG(seed, 0))}
+	f := &randomFleet{
+		t: t, fleet: memory.NewFleet(), random: rand.New(rand.NewPCG(seed, 0)), begun: map[string][]*member{},
+		poison: seed%3 == 0, clocks: seed%2 == 1, // which leaves the sequences of the other seeds as they were
+	}
 	f.frontEnd = f.random.IntN(3) == 0
 	f.cfg = task.Config{
 		Limits: task.Limits{Rate: -1}, Unlimited: true, MaxReruns: -1, Member: task.Member{Lease: randomLease},
@@ -83,6 +94,10 @@ func newRandomFleet(t *testing.T, seed uint64) *randomFleet {
 	if f.random.IntN(2) == 0 {
 		f.cfg.MaxReruns = 1000 // trials, of which none fails its task
 	}
+	if f.poison {
+		f.cfg.MaxReruns = 1
+	}
+	f.cfg.DefaultTTL = 24 * time.Hour // more than the clocks are set
 	for i := range 2 + f.random.IntN(3) {
 		f.processes = append(f.processes, nil)
 		f.start(i)
@@ -102,6 +117,7 @@ func (f *randomFleet) start(i int) {
 	}
 	m.labels = cfg.Member.Labels
 	store := &racingStore{FleetStore: m.store}
+	m.clock = &store.ahead
 	store.set(f.failures())
 	cfg.Store = store
 	cfg.Recover = func(r task.Record) task.Work {
@@ -129,9 +145,16 @@ func (f *randomFleet) start(i int) {
 	f.processes[i] = m
 }
 
+// below returns a random number in [0, n).
+func (f *randomFleet) below(n int) int {
+	f.chance.Lock()
+	defer f.chance.Unlock()
+	return f.random.IntN(n)
+}
+
 // failures returns hooks that lose some acknowledgements, offers and results of reads.
 func (f *randomFleet) failures() hooks {
-	rate := f.random.IntN(10) - 4
+	rate := f.below(10) - 4
 	fails := func() error {
 		if rate > 0 && rand.IntN(100) < rate {
 			return memory.ErrCut
@@ -152,29 +175,77 @@ func (f *randomFleet) counted(m *member, p *program) task.Work {
 		if len(p.labels) > len(m.labels) {
 			f.t.Errorf("work with labels %q runs at a member with labels %q", p.labels, m.labels)
 		}
+		f.mu.Lock()
+		f.begun[run.ID()] = append(f.begun[run.ID()], m)
+		f.mu.Unlock()
 		defer f.gauge.begin(ctx, run.ID())()
+		if p.poison {
+			f.endProcess(ctx, m)
+			return nil, context.Cause(ctx)
+		}
 		return p.work(ctx, run)
 	}
 }
 
+// endProcess is the work of a task that ends its process, sooner than the shortest trial lasts.
+func (f *randomFleet) endProcess(ctx context.Context, m *member) {
+	select {
+	case <-time.After(time.Duration(rand.IntN(200)) * time.Millisecond):
+		f.mu.Lock()
+		i := slices.Index(f.processes, m)
+		f.mu.Unlock()
+		if i >= 0 && !m.killed.Load() && m.poisoned.CompareAndSwap(false, true) {
+			f.kill(m)
+			time.AfterFunc(time.Duration(rand.IntN(2000))*time.Millisecond, func() { f.replace(i, m) })
+		}
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+}
+
+// replace starts process i after its member has ended, unless that has happened.
+func (f *randomFleet) replace(i int, m *member) {
+	if m.replaced.CompareAndSwap(false, true) {
+		f.start(i)
+	}
+}
+
+// kill ends the process of a member. Its work notices nothing for a while.
+func (f *randomFleet) kill(m *member) {
+	m.killed.Store(true)
+	m.store.Cut()
+	time.AfterFunc(time.Duration(f.below(int(2*randomLease))), func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		m.Close(ended)
+	})
+}
+
 // close closes a member. If it is cut off, it cannot store outcomes.
 func (f *randomFleet) close(m *member) {
+	if m.store.Health() != nil {
+		m.killed.Store(true)
+	}
 	if err := m.Close(context.Background()); err != nil && !strings.Contains(err.Error(), "outcomes were not stored") {
 		f.t.Error(err)
 	}
 }
 
-// any returns a random living member.
+// any returns a random living member. Random is nil for one that no seed decides.
 func (f *randomFleet) any(random *rand.Rand) *member {
+	intN := rand.IntN
+	if random != nil {
+		intN = random.IntN
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.processes[random.IntN(len(f.processes))]
+	return f.processes[intN(len(f.processes))]
 }
 
 func (f *randomFleet) test() {
 	var requestors sync.WaitGroup
 	end := make(chan struct{})
-	for n := range 2 + f.random.IntN(5) {
+	for n := range 2 + f.below(5) {
 		random := rand.New(rand.NewPCG(f.random.Uint64(), 1))
 		p := &program{seed: random.Uint64(), t: f.t}
 		if random.IntN(3) == 0 {
@@ -184,22 +255,44 @@ func (f *randomFleet) test() {
 		f.programs.Store(name, p)
 		requestors.Go(func() { f.request(random, p, name) })
 	}
-	faults := make(chan struct{})
-	go func() { // ends with the requestors
-		defer close(faults)
-		for range 5 + f.random.IntN(20) {
+	if f.poison {
+		p := &program{t: f.t, poison: true}
+		f.programs.Store("odd poison", p)
+		random := rand.New(rand.NewPCG(f.random.Uint64(), 1))
+		requestors.Go(func() { f.request(random, p, "odd poison") })
+	}
+	var faults sync.WaitGroup // they end with the requestors
+	faults.Go(func() {
+		for range 5 + f.below(20) {
 			select {
-			case <-time.After(time.Duration(f.random.IntN(4000)) * time.Millisecond):
+			case <-time.After(time.Duration(f.below(4000)) * time.Millisecond):
 				f.fault()
 			case <-end:
 				return
 			}
 		}
-	}()
+	})
+	if f.clocks {
+		faults.Go(func() {
+			for range 10 {
+				select {
+				case <-time.After(rand.N(10 * time.Second)):
+					f.any(nil).clock.Store(int64(rand.IntN(3)-1) * int64(2*time.Hour))
+				case <-end:
+					return
+				}
+			}
+		})
+	}
 	requestors.Wait()
 	close(end)
-	<-faults
-	for i, m := range f.processes {
+	faults.Wait()
+	time.Sleep(3 * time.Second) // processes that have died start again
+	f.mu.Lock()
+	processes := slices.Clone(f.processes)
+	f.mu.Unlock()
+	for i, m := range processes {
+		m.clock.Store(0)
 		m.store.Heal()
 		f.setLacking(i, false)
 	}
@@ -212,7 +305,7 @@ func (f *randomFleet) test() {
 	if f.limit > 0 && f.gauge.greatest > f.limit {
 		f.t.Errorf("%d tasks at once, the limit is %d", f.gauge.greatest, f.limit)
 	}
-	for i, m := range f.processes {
+	for i, m := range processes {
 		if s := m.Stats(); s.Running+s.Queued+s.Parked != 0 {
 			f.t.Errorf("process %d at the end: %+v", i, s)
 		}
@@ -236,36 +329,35 @@ func (f *randomFleet) acknowledged(id string) bool {
 
 // fault lets something happen to a process.
 func (f *randomFleet) fault() {
-	i := f.random.IntN(len(f.processes))
+	i := f.below(len(f.processes))
 	f.mu.Lock()
 	m := f.processes[i]
 	f.mu.Unlock()
-	switch f.random.IntN(5) {
+	switch f.below(5) {
 	case 4: // upgraded or rolled back
 		f.setLacking(i, true)
-		time.AfterFunc(time.Duration(f.random.IntN(20000))*time.Millisecond, func() { f.setLacking(i, false) })
+		time.AfterFunc(time.Duration(f.below(20000))*time.Millisecond, func() { f.setLacking(i, false) })
 	case 0, 1: // cut off for a while
 		m.store.Cut()
-		time.AfterFunc(time.Duration(f.random.Int64N(int64(3*randomLease))), m.store.Heal)
+		longest := 3 * randomLease
+		if f.poison { // members that return later may find that their trials count as failed
+			longest = 2 * randomLease
+		}
+		time.AfterFunc(time.Duration(f.below(int(longest))), m.store.Heal)
 	case 2: // closed, and started again
-		if limit := time.Duration(f.random.IntN(8000)-4000) * time.Millisecond; limit > 0 {
+		if limit := time.Duration(f.below(8000)-4000) * time.Millisecond; limit > 0 {
 			ctx, cancel := context.WithTimeout(f.t.Context(), limit)
-			if err := m.Drain(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			if err := m.Drain(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) && !m.poisoned.Load() {
 				f.t.Error(err)
 			}
 			cancel()
 		}
 		f.close(m)
-		f.start(i)
+		f.replace(i, m)
 	case 3: // dead, and started again; its work notices nothing for a while
-		m.store.Cut()
-		time.AfterFunc(time.Duration(f.random.Int64N(int64(2*randomLease))), func() {
-			ended, cancel := context.WithCancel(context.Background())
-			cancel()
-			m.Close(ended)
-		})
-		time.Sleep(time.Duration(f.random.IntN(2000)) * time.Millisecond)
-		f.start(i)
+		f.kill(m)
+		time.Sleep(time.Duration(f.below(2000)) * time.Millisecond)
+		f.replace(i, m)
 	}
 }
 
@@ -294,7 +386,7 @@ func (f *randomFleet) request(random *rand.Rand, p *program, name string) {
 		q := task.Request{Principal: "alice", Method: "tools/call", Name: "tool", Version: name, Restartable: true, Labels: p.labels, Work: f.counted(m, p)}
 		if created, err := m.Create(t.Context(), q); err == nil {
 			id = created.TaskID
-		} else if p = (&program{seed: p.seed, labels: p.labels, t: t}); true { // the task may exist nevertheless
+		} else if p = (&program{seed: p.seed, labels: p.labels, poison: p.poison, t: t}); true { // the task may exist nevertheless
 			name += "'"
 			f.programs.Store(name, p)
 			pause(1000)
@@ -303,7 +395,7 @@ func (f *randomFleet) request(random *rand.Rand, p *program, name string) {
 	f.programs.Store(id, p)
 	cancel, cancelled := below(8) == 0, false
 	for n := 0; ; n++ {
-		if n == 2000 {
+		if n == 20_000 {
 			t.Errorf("%s has not ended", name)
 			return
 		}
@@ -321,8 +413,26 @@ func (f *randomFleet) request(random *rand.Rand, p *program, name string) {
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 		case out.Error != nil && out.Error.Code == task.CodeCancelled && cancel:
+		case out.Error != nil && strings.Contains(out.Error.Message, "the task is probably the cause") && f.poison:
+			f.mu.Lock()
+			runs := f.begun[id]
+			f.mu.Unlock()
+			if last := runs[len(runs)-1]; len(runs) < 2 || !p.poison && (!last.killed.Load() || last.poisoned.Load()) {
+				t.Errorf("%s: %v after %d runs", name, out.Error, len(runs))
+			}
+			deaths := 0
+			for _, m := range runs {
+				if m.poisoned.Load() {
+					deaths++
+				}
+			}
+			if p.poison && deaths > 8 {
+				t.Errorf("%s has ended %d processes", name, deaths)
+			}
 		case out.Error != nil:
 			t.Errorf("%s: %v", name, out.Error)
+		case p.poison:
+			t.Errorf("%s has the result %s", name, out.Result)
 		case cancelled:
 			t.Errorf("%s was cancelled and has the result %s", name, out.Result)
 		default:

@@ -23,10 +23,16 @@ import (
 // member is a Manager of a fleet, with its store.
 type member struct {
 	*task.Manager
-	store  *memory.FleetStore
-	work   task.Work
-	runs   atomic.Int64
-	labels []string // used by TestRandomFaultsOfFleet only
+	store *memory.FleetStore
+	work  task.Work
+	runs  atomic.Int64
+
+	// Used by TestRandomFaultsOfFleet only.
+	labels   []string
+	clock    *atomic.Int64 // what the clock of the store is ahead at this member, in nanoseconds
+	killed   atomic.Bool   // the process has ended without storing that its work was suspended
+	poisoned atomic.Bool   // a task has ended the process
+	replaced atomic.Bool   // the process has started again
 }
 
 // join adds a Manager to a fleet. All of its restartable work is work.

@@ -32,6 +32,7 @@ type program struct {
 	t     *testing.T
 
 	labels []string // that its tasks require in a fleet
+	poison bool     // it ends the processes of the fleet that run it
 }
 
 // checkSame reports an error if an operation has had another result before.
@@ -102,7 +103,7 @@ func (j *journaled) do(ctx context.Context, kind int, key string, d time.Duratio
 	case 1:
 		until, ok := j.entries[key]
 		if !ok {
-			until, _ = json.Marshal(time.Now().Add(d))
+			until, _ = json.Marshal(j.run.SharedTime(time.Now().Add(d)))
 			if err := j.run.Record(ctx, task.Entry{Kind: 3, Key: key, Occurrence: 1, Result: until}); err != nil {
 				return "", err
 			}
@@ -110,7 +111,7 @@ func (j *journaled) do(ctx context.Context, kind int, key string, d time.Duratio
 		var at time.Time
 		json.Unmarshal(until, &at)
 		err := j.run.Sleep(ctx, at)
-		if err == nil && time.Now().Before(at) {
+		if err == nil && j.run.SharedTime(time.Now()).Before(at) {
 			j.t.Errorf("woke %v too early", time.Until(at))
 		}
 		return "", err

@@ -155,6 +155,45 @@ func TestMemberRefusesWaitingTasksTogether(t *testing.T) {
 	})
 }
 
+// A member that has lost its lease during the trial of a task, and lacks the tool when it has joined
+// again, has not died: its death at a later time is not that of the trial.
+func TestInterruptedTrialIsNoDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := memory.NewFleet()
+		front := joinWith(t, f, new(toolbox), task.Member{Tools: []string{}}, 0)
+		var b, next toolbox
+		b.set("pack", "1")
+		next.set("pack", "1")
+		die := func(m *member) {
+			m.store.Cut()
+			time.Sleep(task.DefaultLease + time.Second)
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			m.Close(ended)
+		}
+		first := joinWith(t, f, &b, task.Member{}, time.Minute)
+		id := b.create(t, front, "pack", "1", 0)
+		time.Sleep(time.Second)
+		die(first)
+		second := joinWith(t, f, &b, task.Member{}, time.Minute)
+		time.Sleep(time.Second)
+		if r := second.record(t, id); r.Phase != task.PhaseTrial || r.Reruns != 1 {
+			t.Fatalf("phase %v after %d deaths", r.Phase, r.Reruns)
+		}
+		second.store.Cut()
+		b.set("pack")
+		time.Sleep(task.DefaultLease + time.Second)
+		second.store.Heal()
+		time.Sleep(time.Minute)
+		die(second)
+		joinWith(t, f, &next, task.Member{}, time.Minute)
+		time.Sleep(10 * time.Minute)
+		if r := front.record(t, id); r.Status != mcp.TaskStatusCompleted {
+			t.Errorf("%s: %s", r.Status, r.StatusMessage)
+		}
+	})
+}
+
 // Front ends and workers may have other versions of a tool: a task begins in the version of its
 // worker.
 func TestTaskBeginsInTheVersionOfItsWorker(t *testing.T) {
