@@ -18,7 +18,10 @@
 //
 // Tokens and consents are in memory: users log in again after a restart, and all requests must
 // reach the same process. A Proxy holds at most 100,000 grants. Beyond that, it drops the least
-// recently refreshed ones.
+// recently refreshed ones. It fetches at most 32 Client ID Metadata Documents at once, 8 of them for
+// one network of clients (24 bits of an IPv4 address, or 64 of an IPv6 address), because anyone can
+// cause such a fetch; further requests get status 503. The name and the redirect URIs of a client
+// have at most 4 KiB.
 package provider
 
 import (

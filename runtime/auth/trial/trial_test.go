@@ -1,13 +1,17 @@
 package trial_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/auth"
@@ -378,11 +382,85 @@ func TestClientIDMetadataDocument(t *testing.T) {
 	}
 	c.now = c.now.Add(time.Hour)
 	document["client_id"] = "https://other.example.com/client.json"
+	long := maps.Clone(document)
+	long["client_name"] = strings.Repeat("a", 5000)
 	for _, id := range []string{id, "https://app.example.com", "https://app.example.com/client.json#a", "http://app.example.com/client.json"} {
 		if p := b.Get(issuertest.AuthorizeURL(iss, id, redirect, nil)); p.Status != 400 {
 			t.Errorf("%s: status %d", id, p.Status)
 		}
 	}
+	long["client_id"], document = id, long
+	if p := b.Get(issuertest.AuthorizeURL(iss, id, redirect, nil)); p.Status != 400 {
+		t.Errorf("a long document: status %d", p.Status)
+	}
+}
+
+// roundTripper is a function as an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Anyone can make the server fetch documents, from hosts that do not respond. The fetches of one
+// network are limited, and so are all.
+func TestFetchesOfClientIDMetadataDocumentsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := trial.New(trial.Options{
+			Issuer: iss, Resources: []string{resource}, Users: []string{"ann"},
+			HTTP: &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := s.Handler(nil)
+		statuses := make(chan int, 100)
+		fetch := func(method, from string) {
+			form := url.Values{"client_id": {"https://" + strings.ToLower(rand.Text()) + ".example.com/client.json"}}
+			r := httptest.NewRequest("GET", iss+"/authorize?"+form.Encode(), nil)
+			if method == "POST" {
+				r = httptest.NewRequest("POST", iss+"/token", strings.NewReader(form.Encode()))
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			}
+			r.RemoteAddr = from
+			go func() { // ends with the fetch
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				statuses <- w.Code
+			}()
+			synctest.Wait()
+		}
+		for i, from := range []string{"203.0.113.7:1", "198.51.100.1:1", "192.0.2.1:1", "127.0.0.1:1", "198.18.0.1:1"} {
+			for range 6 {
+				fetch("GET", from)
+				fetch("POST", from)
+			}
+			refused := []int{4, 4, 4, 4, 12}[i] // the fourth network is unknown, and has what is left
+			if len(statuses) != refused {
+				t.Errorf("%s: %d fetches are refused, want %d", from, len(statuses), refused)
+			}
+			for len(statuses) > 0 {
+				if status := <-statuses; status != http.StatusServiceUnavailable {
+					t.Errorf("%s: status %d", from, status)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		for range 32 {
+			if status := <-statuses; status != http.StatusBadRequest {
+				t.Errorf("without a response: status %d", status)
+			}
+		}
+		if len(statuses) > 0 {
+			t.Errorf("%d fetches more than 32", len(statuses))
+		}
+		fetch("GET", "203.0.113.7:1")
+		time.Sleep(time.Minute)
+		if status := <-statuses; status != http.StatusBadRequest {
+			t.Errorf("afterwards: status %d", status)
+		}
+	})
 }
 
 func TestRevocation(t *testing.T) {

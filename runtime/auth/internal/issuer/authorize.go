@@ -61,6 +61,10 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 // ask shows the consent page for a request, unless the user has approved the request before.
 func (s *Server) ask(w http.ResponseWriter, r *http.Request) {
 	a, err := s.request(r.Context(), r.URL.RawQuery)
+	if err == errFetches {
+		http.Error(w, "The server is busy. Start again from the client in a few seconds.", errFetches.status)
+		return
+	}
 	if a == nil { // without a valid client and redirect URI, the error cannot be redirected
 		http.Error(w, "The client's request is not valid: "+err.Error(), http.StatusBadRequest)
 		return

@@ -18,6 +18,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 	"github.com/mcpwire/mcpwire/runtime/internal/host"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 )
 
 // Methods of client authentication.
@@ -149,6 +150,9 @@ func (s *Server) client(ctx context.Context, id string) (*Client, error) {
 	}
 	if u, err := url.Parse(id); err == nil && u.Scheme == "https" && s.c.Documents != nil {
 		c, err := s.document(ctx, id, u)
+		if err == errFetches {
+			return nil, errFetches
+		}
 		if err != nil {
 			return nil, faultf("invalid_client", "client id metadata document: %v", err)
 		}
@@ -169,6 +173,13 @@ func (s *Server) document(ctx context.Context, id string, u *url.URL) (*Client, 
 	if ok {
 		return c, nil
 	}
+	end, ok := s.beginFetch(network.From(ctx))
+	if !ok {
+		return nil, errFetches
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
 	var m registration
 	if err := s.c.Documents.GetJSON(ctx, id, &m); err != nil {
 		return nil, err
@@ -182,11 +193,40 @@ func (s *Server) document(ctx context.Context, id string, u *url.URL) (*Client, 
 	if err := m.check(); err != nil {
 		return nil, err
 	}
+	if size := len(m.Name) + len(strings.Join(m.RedirectURIs, "")); size > maxClientID { // as of registered clients
+		return nil, fmt.Errorf("the name and the redirect URIs have %d bytes, more than %d", size, maxClientID)
+	}
 	c = &Client{ID: id, Name: m.Name, RedirectURIs: m.RedirectURIs}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.documents.Put(s.c.Now(), id, c)
 	return c, nil
+}
+
+// errFetches is the error for a client whose document may not be fetched now.
+var errFetches = &fault{http.StatusServiceUnavailable, "temporarily_unavailable", "too many client id metadata documents are being fetched"}
+
+// beginFetch counts a fetch of a document for a client in a network, which is "" if it is unknown.
+// Anyone can cause fetches, from servers that may be slow, so those of one network must leave room
+// for others. If ok is true, end must be called.
+func (s *Server) beginFetch(network string) (end func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	total := 0
+	for _, n := range s.fetches {
+		total += n
+	}
+	if total >= maxFetches || network != "" && s.fetches[network] >= maxFetches/4 {
+		return nil, false
+	}
+	s.fetches[network]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.fetches[network]--; s.fetches[network] == 0 {
+			delete(s.fetches, network)
+		}
+	}, true
 }
 
 // authenticate returns the client that sent a form to the token or revocation endpoint.
@@ -214,7 +254,10 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, form url.V
 		id = user
 	}
 	c, err := s.client(r.Context(), id)
-	if err != nil {
+	switch {
+	case err == errFetches:
+		return nil, err
+	case err != nil:
 		return refuse(err.(*fault).description)
 	}
 	if subtle.ConstantTimeCompare([]byte(c.Secret.Reveal()), []byte(secret)) != 1 {

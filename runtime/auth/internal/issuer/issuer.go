@@ -22,6 +22,7 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/auth/internal/fetch"
 	"github.com/mcpwire/mcpwire/runtime/internal/host"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/internal/scope"
 )
 
@@ -83,8 +84,11 @@ const (
 	maxCodes    = 10_000
 	pageTTL     = 10 * time.Minute
 	codeTTL     = time.Minute
+	maxFetches  = 32 // of Client ID Metadata Documents at once, a quarter of them for one network
 	consentTTL  = 30 * 24 * time.Hour
 	documentTTL = 5 * time.Minute
+
+	fetchTimeout = 5 * time.Second // of a Client ID Metadata Document
 )
 
 const offlineAccess = "offline_access"
@@ -99,6 +103,7 @@ type Server struct {
 	mu        sync.Mutex
 	consents  *Table[struct{}]
 	documents *Table[*Client] // by client id
+	fetches   map[string]int  // running fetches of documents, by the network of the client
 	codes     *Table[*code]   // by the hash of the code
 	access    *Table[token]   // by the hash of the token
 	grants    *Table[*Grant]  // by Grant.ID; tokens without a grant are invalid
@@ -159,6 +164,7 @@ func New(c Config) (*Server, error) {
 		c: c, path: strings.TrimSuffix(u.Path, "/"), origin: u.Scheme + "://" + u.Host,
 		consents:  NewTable[struct{}](maxGrants, consentTTL),
 		documents: NewTable[*Client](1000, documentTTL),
+		fetches:   map[string]int{},
 		codes:     NewTable[*code](maxCodes, codeTTL),
 		access:    NewTable[token](maxGrants, c.AccessTTL),
 		grants:    NewTable[*Grant](maxGrants, c.RefreshTTL+c.AccessTTL+codeTTL),
@@ -205,7 +211,7 @@ func (s *Server) Handler(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if endpoint := endpoints[r.URL.Path]; endpoint != nil {
-			endpoint(w, r)
+			endpoint(w, r.WithContext(network.With(r.Context(), network.Of(r, nil))))
 			return
 		}
 		next.ServeHTTP(w, r)
