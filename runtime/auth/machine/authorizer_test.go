@@ -2,7 +2,10 @@ package machine_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -135,6 +138,34 @@ func TestAssertionIsSentToItsRecipient(t *testing.T) {
 		_, err := authorizer(t, n, oauth.Config{Grant: grant}, oauth.Client{}).Token(t.Context(), serverURL)
 		if ok != (err == nil) || !ok && (!errors.Is(err, auth.ErrRecipient) || len(n.requests) != 0) {
 			t.Errorf("for %s: %v, %d requests", audience, err, len(n.requests))
+		}
+	}
+}
+
+// Some authorization servers quote the request in their error_description.
+func TestErrorOmitsSecretsOfTheRequest(t *testing.T) {
+	password := func(r posted) string {
+		_, password, _ := (&http.Request{Header: r.header}).BasicAuth()
+		return password
+	}
+	for name, quote := range map[string]func(posted) string{
+		"header":   func(r posted) string { return r.header.Get("Authorization") },
+		"password": password,
+		"secret":   func(r posted) string { secret, _ := url.QueryUnescape(password(r)); return secret },
+		"form":     func(r posted) string { return r.form.Encode() },
+		"field":    func(r posted) string { return r.form.Get("client_secret") + r.form.Get("assertion") },
+	} {
+		for _, method := range []string{"client_secret_basic", "client_secret_post"} {
+			n := &network{token: func(r posted) (int, string) {
+				text, _ := json.Marshal(map[string]string{"error": "invalid_request", "error_description": quote(r)})
+				return http.StatusUnauthorized, string(text)
+			}}
+			a := authorizer(t, n, oauth.Config{Grant: workload("planted/assertion")}, oauth.Client{Secret: auth.NewSecret("planted/secret"), Method: method})
+			_, err := a.Token(t.Context(), serverURL)
+			encoded := base64.StdEncoding.EncodeToString([]byte("robot:planted%2Fsecret"))
+			if text := fmt.Sprint(err); !strings.Contains(text, "invalid_request") || strings.Contains(text, "planted") || strings.Contains(text, encoded) {
+				t.Errorf("%s, %s: %v", name, method, err)
+			}
 		}
 	}
 }

@@ -160,7 +160,7 @@ func (e *endpoint) post(ctx context.Context, op, endpoint string, form url.Value
 		if r.Status >= 200 && r.Status <= 299 {
 			return r, nil
 		}
-		failed := refusal(op, e.metadata.Issuer, r, sent)
+		failed := refusal(op, e.metadata.Issuer, r, sent, header)
 		if failed.Code == "use_dpop_nonce" && attempt == 0 && e.nonces.get(endpoint) != nonce {
 			continue
 		}
@@ -168,21 +168,16 @@ func (e *endpoint) post(ctx context.Context, op, endpoint string, form url.Value
 	}
 }
 
-// refusal returns the error of an unsuccessful response to form (RFC 6749, section 5.2).
-func refusal(op, issuer string, r *fetch.Response, form url.Values) *Error {
+// refusal returns the error of an unsuccessful response to form with header (RFC 6749, section 5.2).
+func refusal(op, issuer string, r *fetch.Response, form url.Values, header http.Header) *Error {
 	e := &Error{Op: op, Issuer: issuer}
 	var answer struct {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
 	}
 	if r.JSON(&answer) == nil && answer.Code != "" {
-		for _, name := range secretFields {
-			if secret := form.Get(name); secret != "" {
-				answer.Code = strings.ReplaceAll(answer.Code, secret, "[secret]")
-				answer.Description = strings.ReplaceAll(answer.Description, secret, "[secret]")
-			}
-		}
-		e.Code, e.Description = fetch.Printable(answer.Code), fetch.Printable(answer.Description)
+		hide := strings.NewReplacer(sentSecrets(form, header)...)
+		e.Code, e.Description = fetch.Printable(hide.Replace(answer.Code)), fetch.Printable(hide.Replace(answer.Description))
 	}
 	if e.Code == "" || r.Status >= 500 {
 		e.Err = &statusError{r.Status}
@@ -191,6 +186,32 @@ func refusal(op, issuer string, r *fetch.Response, form url.Values) *Error {
 		e.Retry = time.Now().Add(delay)
 	}
 	return e
+}
+
+// sentSecrets returns the secrets in a request, each as it was sent and as it is, and what replaces
+// them in an error. Some servers quote the request in their error_description.
+func sentSecrets(form url.Values, header http.Header) (replaced []string) {
+	add := func(secrets ...string) {
+		for _, secret := range secrets {
+			if secret != "" {
+				replaced = append(replaced, secret, auth.Secret{}.String())
+			}
+		}
+	}
+	for _, name := range secretFields {
+		secret := form.Get(name)
+		add(secret, url.QueryEscape(secret))
+	}
+	if _, credentials, ok := strings.Cut(header.Get("Authorization"), " "); ok {
+		add(credentials)
+	}
+	if _, password, ok := (&http.Request{Header: header}).BasicAuth(); ok {
+		add(password)
+		if secret, err := url.QueryUnescape(password); err == nil {
+			add(secret)
+		}
+	}
+	return replaced
 }
 
 // statusError is the error of a response without an error code.
@@ -294,7 +315,7 @@ func (e *endpoint) target() *Target {
 			}
 			r, err := named.PostForm(ctx, endpoint, header, form)
 			if err == nil && (r.Status < 200 || r.Status > 299) {
-				return refusal("exchange", fetch.Show(endpoint), r, form)
+				return refusal("exchange", fetch.Show(endpoint), r, form, header)
 			}
 			if err == nil {
 				err = r.JSON(result)

@@ -150,7 +150,7 @@ func register(ctx context.Context, c *fetch.Client, m *auth.ServerMetadata, meta
 		return nil, &Error{Op: "register", Issuer: m.Issuer, Err: err}
 	}
 	if r.Status != http.StatusCreated && r.Status != http.StatusOK {
-		return nil, refusal("register", m.Issuer, r, nil)
+		return nil, refusal("register", m.Issuer, r, nil, nil)
 	}
 	var answer struct {
 		ID           string   `json:"client_id"`

@@ -107,7 +107,7 @@ type StatusError struct {
 	Method string         // of the HTTP request
 	Code   int            // the status, such as 401
 	Header http.Header    // of the response, such as WWW-Authenticate
-	Body   string         // the beginning of the body, as text; "" if there is none
+	Body   string         // the beginning of the body, as text without the secrets of the request; "" if there is none
 	RPC    *jsonrpc.Error // the JSON-RPC error in the body; nil if there is none
 }
 

@@ -3,6 +3,7 @@ package httpcore
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/httpclient"
 )
@@ -271,7 +273,7 @@ const maxQuoted = 500
 
 // Status returns the error for a response whose status is not a success, and the id of the JSON-RPC
 // error in its body, if there is one. It reads the beginning of the body, which callers can read
-// again.
+// again. The error contains no secrets of the request, which some servers quote in their responses.
 func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	err = &httpclient.StatusError{Method: resp.Request.Method, Code: resp.StatusCode, Header: resp.Header}
 	defer closeAfterTimeout(resp.Body).Stop()
@@ -280,16 +282,68 @@ func Status(resp *http.Response) (err *httpclient.StatusError, id jsonrpc.ID) {
 	if readErr != nil && len(text) == 0 {
 		return err, id
 	}
+	hide := secretsOf(resp.Request)
 	if ContentType(resp) == JSON {
 		m, parseErr := jsonrpc.ParseReceived(text)
 		if parseErr == nil && m.Kind == jsonrpc.KindErrorResponse {
 			err.RPC, id = m.Error, m.ID
+			err.RPC.Message = string(hide.in([]byte(err.RPC.Message)))
+			if data := hide.in(err.RPC.Data); json.Valid(data) {
+				err.RPC.Data = data
+			}
 		}
 	}
-	text = bytes.TrimSpace(text)
+	text = bytes.TrimSpace(hide.in(text))
 	err.Body = strings.ToValidUTF8(string(text[:min(len(text), maxQuoted)]), "\uFFFD")
 	return err, id
 }
+
+// minSecret is the length of the shortest text that counts as a secret. A shorter one may be a part
+// of any word.
+const minSecret = 6
+
+// sentSecrets are the secrets in the header of a request: credentials, cookies, the id of the
+// session, and the fields of the options.
+type sentSecrets []string
+
+func secretsOf(r *http.Request) (secrets sentSecrets) {
+	add := func(secret string) {
+		if len(secret) >= minSecret {
+			secrets = append(secrets, secret)
+		}
+	}
+	for name, values := range r.Header {
+		if slices.Contains(public, name) || strings.HasPrefix(name, modern.HeaderParam) || slices.Contains(notSecret, name) {
+			continue
+		}
+		for _, value := range values {
+			_, credentials, _ := strings.Cut(value, " ")
+			add(value)
+			add(credentials)
+			add(strings.ReplaceAll(credentials, "/", `\/`)) // some encoders of JSON escape it
+		}
+	}
+	for _, cookie := range r.Cookies() {
+		add(cookie.Value)
+	}
+	if _, password, ok := r.BasicAuth(); ok {
+		add(password)
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // one may be a part of another
+	return secrets
+}
+
+// in returns text with "[secret]" in place of each secret.
+func (s sentSecrets) in(text []byte) []byte {
+	for _, secret := range s {
+		text = bytes.ReplaceAll(text, []byte(secret), []byte("[secret]"))
+	}
+	return text
+}
+
+// notSecret lists further header fields that are not secret: those that repeat parts of a message, and
+// those that help to find a request in the logs of the server.
+var notSecret = []string{modern.HeaderMethod, modern.HeaderName, "Last-Event-Id", "Traceparent", "Tracestate", "X-Request-Id"}
 
 // closeAfterTimeout closes a body after excerptTimeout, which ends a read of it.
 func closeAfterTimeout(body io.Closer) *time.Timer {

@@ -3,6 +3,7 @@ package httpcore
 import (
 	"bytes"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -46,6 +47,42 @@ func TestMemoryGrowsWithReceivedBytes(t *testing.T) {
 }
 
 // A password that contains a slash makes a URL malformed.
+// Some servers quote the request in their responses. Errors are logged, and must not contain the
+// secrets in it.
+func TestStatusErrorOmitsSecretsOfTheRequest(t *testing.T) {
+	header := http.Header{
+		"Authorization": {"Bearer plan/ted-token"}, "X-Api-Key": {"planted-key"}, "Mcp-Session-Id": {"planted-session"},
+		"Cookie": {"a=planted-cookie"}, "Mcp-Name": {"public-name"}, "User-Agent": {"public-agent"}, "X-Flag": {"true"},
+	}
+	quoted := `plan/ted-token plan\/ted-token planted-key planted-session planted-cookie public-name public-agent true`
+	for kind, body := range map[string]string{
+		"text/plain":       "bad request: " + quoted,
+		"application/json": `{"jsonrpc":"2.0","id":"planted-session","error":{"code":-32000,"message":"bad: ` + quoted + `","data":["` + quoted + `",0]}}`,
+	} {
+		resp := &http.Response{
+			StatusCode: 500, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(body)),
+			Request: &http.Request{Method: "POST", Header: header},
+		}
+		err, id := Status(resp)
+		text := err.Error() + err.Body
+		if err.RPC != nil {
+			text += err.RPC.Message + string(err.RPC.Data)
+		}
+		if strings.Contains(text, "ted-") || !strings.Contains(text, "[secret] public-name public-agent true") {
+			t.Errorf("%s: %s", kind, text)
+		}
+		if again, _ := io.ReadAll(resp.Body); string(again) != body || kind == "application/json" && (id.IsZero() || err.RPC == nil) {
+			t.Errorf("%s: read again: %s, id %v", kind, again, id)
+		}
+	}
+	request := &http.Request{Method: "POST", Header: http.Header{}}
+	request.SetBasicAuth("ann", "planted-password")
+	resp := &http.Response{StatusCode: 401, Body: io.NopCloser(strings.NewReader("wrong password planted-password")), Request: request}
+	if err, _ := Status(resp); err.Body != "wrong password [secret]" {
+		t.Errorf("password: %s", err.Body)
+	}
+}
+
 func TestParseURLErrorOmitsSecrets(t *testing.T) {
 	for _, text := range []string{"http://ann:secret/2@host/mcp", "http://ann:secret@host:x/mcp?key=secret", "ftp://ann:secret@host/"} {
 		if _, err := ParseURL(text); err == nil || strings.Contains(err.Error(), "secret") {
