@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -220,15 +219,10 @@ type onConsole struct{ *console.Console }
 func (v onConsole) progress(p session.Progress) { v.Progress(p) }
 
 func (v onConsole) state(t mcp.Task) {
-	switch t.Status {
-	case mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
-	default: // an unknown status comes from the server and must not start a line unquoted
-		t.Status = mcp.TaskStatus(strconv.Quote(string(t.Status)))
-	}
 	if t.StatusMessage != nil && *t.StatusMessage != "" {
-		v.Line("%s: %s", t.Status, *t.StatusMessage)
+		v.Line("%s: %s", statusText(t.Status), *t.StatusMessage)
 	} else {
-		v.Line("%s", string(t.Status))
+		v.Line("%s", statusText(t.Status))
 	}
 }
 

@@ -423,6 +423,19 @@ $`, "^$"},
 	}
 }
 
+// No text of a server begins a line in the list of tasks.
+func TestStateOfTaskIsOneLine(t *testing.T) {
+	const text = "a\nb"
+	out := new(strings.Builder)
+	r := &remote{streams: streams{out: out}}
+	if err := r.writeState(mcp.Task{TaskID: text, Status: text, CreatedAt: text, LastUpdatedAt: text, StatusMessage: new(text)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); strings.Count(got, "\n") != 1 {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestCallFetchesAllParts(t *testing.T) {
 	server := serveEverything(t)
 	code, out, errs := mcpwire(t, "call", server, "alphabet", "letters=10")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -112,8 +113,19 @@ func (r *remote) writeState(t mcp.Task) error {
 	if t.StatusMessage != nil {
 		message = *t.StatusMessage
 	}
-	_, err := fmt.Fprintf(r.out, "%s  %-14s  created %s, last change %s  %s\n", printable.Line(t.TaskID), t.Status, t.CreatedAt, t.LastUpdatedAt, printable.Line(message))
+	_, err := fmt.Fprintf(r.out, "%s  %-14s  created %s, last change %s  %s\n",
+		printable.Line(t.TaskID), statusText(t.Status), printable.Line(t.CreatedAt), printable.Line(t.LastUpdatedAt), printable.Line(message))
 	return err
+}
+
+// statusText returns the status of a task for people. A status that the protocol does not define
+// comes from the server, and must not begin a line unquoted.
+func statusText(s mcp.TaskStatus) string {
+	switch s {
+	case mcp.TaskStatusWorking, mcp.TaskStatusInputRequired, mcp.TaskStatusCompleted, mcp.TaskStatusFailed, mcp.TaskStatusCancelled:
+		return string(s)
+	}
+	return strconv.Quote(string(s))
 }
 
 func (r *remote) getTask(ctx context.Context, _, id string) error {
