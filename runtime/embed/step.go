@@ -39,11 +39,12 @@ import (
 // The result is encoded as JSON and decoded again, in every run and in plain calls, so that all
 // runs see the same value. Step fails before it runs f if values of type T cannot pass through
 // JSON, such as functions, errors and other interfaces with methods. If f fails, or its result
-// turns out to have no JSON form, Step returns a [*StepError], in every run. So does a step whose
-// own ctx has ended meanwhile; if ctx had ended before, f does not run, and Step returns an error
-// that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. Only a step that the
-// end of the task or of its process has interrupted is not recorded. F must not ask the client for
-// input or run steps.
+// turns out to have no JSON form or to lose parts when it is decoded, because a type such as
+// TextContent of the official SDK has MarshalJSON without UnmarshalJSON, Step returns a
+// [*StepError], in every run. So does a step whose own ctx has ended meanwhile; if ctx had ended
+// before, f does not run, and Step returns an error that wraps [context.DeadlineExceeded] or
+// [context.Canceled], in every run. Only a step that the end of the task or of its process has
+// interrupted is not recorded. F must not ask the client for input or run steps.
 //
 // With the option [Retry], a step whose function fails is repeated.
 func Step[T any](ctx context.Context, name string, f func(ctx context.Context) (T, error), options ...StepOption) (T, error) {

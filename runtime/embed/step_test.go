@@ -2,7 +2,9 @@ package embed_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -258,4 +260,42 @@ func TestStepThatOutlivesItsRunIsNotRecorded(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// labelled encodes itself with other names than those of its fields, as the contents of the official
+// Go SDK do.
+type labelled struct{ Text string }
+
+func (l *labelled) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{"type": "text", "text": l.Text})
+}
+
+// counted encodes itself with a computed member.
+type counted struct {
+	Text string `json:"text"`
+}
+
+func (c counted) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{"text": c.Text, "length": len(c.Text)})
+}
+
+// A result that would lose a part when it is decoded fails its step.
+func TestStepRejectsResultsThatLoseParts(t *testing.T) {
+	ctx := t.Context()
+	const want = `embed: step "s": the result cannot be recorded: a value of type `
+	type holder struct{ All []*labelled }
+	if got, err := embed.Step(ctx, "s", func(context.Context) (*labelled, error) { return &labelled{"x"}, nil }); err == nil || !strings.HasPrefix(err.Error(), want+"*embed_test.labelled") {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := embed.Step(ctx, "s", func(context.Context) (holder, error) { return holder{[]*labelled{{"x"}}}, nil }); err == nil || !strings.HasPrefix(err.Error(), want+"embed_test.holder") {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := embed.Step(ctx, "s", func(context.Context) (map[string]counted, error) {
+		return map[string]counted{"a": {"x"}, "b": {"y"}}, nil
+	}); err != nil || got["b"].Text != "y" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := embed.Step(ctx, "s", func(context.Context) (*holder, error) { return nil, nil }); err != nil {
+		t.Error(err)
+	}
 }

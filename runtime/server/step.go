@@ -50,7 +50,8 @@ import (
 // The result is encoded as JSON and decoded again, in every run, so that all runs see the same
 // value. Step fails before it runs f if values of type T cannot pass through JSON, such as
 // functions, errors and other interfaces with methods. If f fails, or its result turns out to have
-// no JSON form, Step returns a [*StepError], in every run. So does a step whose own ctx has ended
+// no JSON form or to lose parts when it is decoded, because a type has MarshalJSON without
+// UnmarshalJSON, Step returns a [*StepError], in every run. So does a step whose own ctx has ended
 // meanwhile, for example because of a timeout; if ctx had ended before, f does not run, and Step
 // returns an error that wraps [context.DeadlineExceeded] or [context.Canceled], in every run. If f
 // panics, Step does, in every run, but f runs only once. Only a step that the end of the call

@@ -30,6 +30,9 @@ func Step[T any](ctx context.Context, l *Log, name string, f func(ctx context.Co
 			return nil, err
 		}
 		text, err := codec.Marshal(value.Of(&v))
+		if err == nil && mayLose[T]() {
+			err = checkLoss[T](text)
+		}
 		if err != nil {
 			return nil, l.stepFault(name, fmt.Errorf("the result cannot be recorded: %w", err))
 		}

@@ -3,12 +3,14 @@ package rerun
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/value"
 )
 
 // recordable caches the results of [Recordable]. Keys are [reflect.Type], values are error or nil.
@@ -40,6 +42,73 @@ var (
 func decodes(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return t.Kind() != reflect.Interface && (p.Implements(decoderType) || p.Implements(unmarshalerType) || p.Implements(textUnmarshalerType))
+}
+
+var (
+	encoderType       = reflect.TypeFor[codec.Encoder]()
+	marshalerType     = reflect.TypeFor[json.Marshaler]()
+	textMarshalerType = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// encodesOnly reports whether values of a type encode themselves, but do not decode themselves. The
+// members of their JSON may not be those of the type.
+func encodesOnly(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return t.Kind() != reflect.Interface && t.Kind() != reflect.Pointer && !decodes(t) &&
+		(p.Implements(encoderType) || p.Implements(marshalerType) || p.Implements(textMarshalerType))
+}
+
+// lossy caches the results of [mayLose]. Keys are [reflect.Type], values are bool.
+var lossy sync.Map
+
+// mayLose reports whether decoding may lose a part of the JSON of a value of type T: such a value
+// has a part that only encodes itself.
+func mayLose[T any]() bool {
+	t := reflect.TypeFor[T]()
+	if known, ok := lossy.Load(t); ok {
+		return known.(bool)
+	}
+	found := hasEncodesOnly(t, map[reflect.Type]bool{})
+	lossy.Store(t, found)
+	return found
+}
+
+func hasEncodesOnly(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] || decodes(t) {
+		return false
+	}
+	seen[t] = true
+	if encodesOnly(t) {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Map, reflect.Slice, reflect.Array, reflect.Pointer:
+		return hasEncodesOnly(t.Elem(), seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if hasEncodesOnly(t.Field(i).Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkLoss returns an error if a value of type T that is decoded from text has another JSON form.
+func checkLoss[T any](text json.RawMessage) error {
+	var decoded T
+	var before, after any
+	if decode(text, value.Of(&decoded)) != nil {
+		return nil // the caller reports it
+	}
+	again, err := codec.Marshal(value.Of(&decoded))
+	if err == nil {
+		err = errors.Join(decode(text, value.Of(&before)), decode(again, value.Of(&after)))
+	}
+	if err == nil && !reflect.DeepEqual(before, after) {
+		err = fmt.Errorf("a value of type %v loses parts when it is decoded: a type in it has MarshalJSON, but not UnmarshalJSON", reflect.TypeFor[T]())
+	}
+	return err
 }
 
 // checkType returns an error if values of a type have no JSON form, or cannot be decoded from it.
