@@ -10,14 +10,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/faultstore"
+	"github.com/mcpwire/mcpwire/runtime/internal/modern"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
+	"github.com/mcpwire/mcpwire/runtime/transport"
 )
 
 // work is a tool that works for some seconds, and reports each of them.
@@ -529,6 +532,50 @@ func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
 		id := strings.Trim(part(c.take()[0], "result", "taskId"), `"`)
 		equal(t, "result", "true true true 0", text(t, part(c.task(id), "result")))
 	})
+}
+
+// A call that cannot become a task gets the error of one that is a task from its beginning: while the
+// store fails, it is temporary.
+func TestCallThatCannotBecomeTaskIsRefused(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault error
+		tasks int
+		code  int64
+		data  string
+	}{
+		"store fails":    {fault: errDisk, code: jsonrpc.CodeInternalError, data: `{"retryAfter":1000}`},
+		"too many tasks": {tasks: 1, code: modern.MapCode(task.CodeTooManyTasks)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				store := faultstore.New(memory.New(), func(int, string) faultstore.Fault { return faultstore.Fault{Before: row.fault} })
+				cfg := server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: row.tasks}}}
+				s, m := withTasksOf(t, cfg, store, func(s *server.Server) {
+					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+						_, err := server.Step(ctx, c, "charge", func(context.Context) (int, error) { return 1, nil })
+						return "", err
+					}, server.Durable()))
+				})
+				if row.fault == nil {
+					must(m.Create(t.Context(), task.Request{Principal: "ada", Work: func(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}}))
+				}
+				c := connectModern(t, s)
+				c.ctx = transport.WithPrincipal(t.Context(), "ada")
+				c.start("tools/call", `{"name":"do"}`, withExtension)
+				time.Sleep(time.Minute)
+				answer, err := jsonrpc.ParseReceived([]byte(c.take()[0]))
+				if err != nil || answer.Error == nil {
+					t.Fatalf("got %s, %v", answer.Result, err)
+				}
+				if got := answer.Error; got.Code != row.code || string(got.Data) != row.data {
+					t.Errorf("got %v, data %s", got, got.Data)
+				}
+			})
+		})
+	}
 }
 
 // No step begins if the client cancels the call while it becomes a task.

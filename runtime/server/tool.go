@@ -582,7 +582,9 @@ func (t *tool) checkResult(c *Call, result *mcp.CallToolResult) error {
 }
 
 // failureResult returns the outcome of a call whose tool has returned an error. A capability that
-// the client of a modern request lacks is an error response (MCP basic, "_meta").
+// the client of a modern request lacks is an error response (MCP basic, "_meta"). So is the reason
+// why a call could not become a task, as for a call that is a task from its beginning: the client may
+// repeat the request.
 func failureResult(c *Call, err error) (mcp.CallToolOutcome, error) {
 	if _, panicked := err.(*boundary.Panic); panicked || c.ctx.Err() != nil {
 		return nil, err
@@ -592,6 +594,12 @@ func failureResult(c *Call, err error) (mcp.CallToolOutcome, error) {
 	}
 	if missing, ok := errors.AsType[*session.CapabilityError](err); ok && missing.Capability != "" && !missing.Own && c.modern() {
 		return nil, err
+	}
+	if _, isTask := c.Task(); !isTask {
+		_, limited := errors.AsType[*task.LimitError](err)
+		if limited || errors.Is(err, task.ErrUnavailable) {
+			return nil, task.WireError(err)
+		}
 	}
 	return errorResult(boundary.ErrorText(err)), nil
 }
