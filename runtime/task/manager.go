@@ -186,14 +186,19 @@ func (m *Manager) Done() <-chan struct{} { return m.lifetime.Done() }
 // Health returns nil if the Manager works, [ErrClosed] if it is closed, and otherwise the error
 // that the store fails with, or that has ended the membership in a fleet. It calls [Store].Health.
 // If the store accepts writes or does not know, Health returns the latest failure of an operation
-// for a task, until one succeeds or none has failed for 6 seconds. While the store has been failing
-// for 2 seconds, the Manager creates no tasks. See also [Stats.Unstored].
+// for a task, until one succeeds or none has failed for 6 seconds. It also returns an error if the
+// store has not answered an operation for 30 seconds, as long as Health is called meanwhile. While
+// the store has been failing for 2 seconds, or does not answer, the Manager creates no tasks. See
+// also [Stats.Unstored].
 func (m *Manager) Health() error {
 	if m.lifetime.Err() != nil {
 		return ErrClosed
 	}
 	if m.fleet != nil && lapsed(m.fleet.current()) {
 		return errNotMember
+	}
+	if err := m.hangs(); err != nil {
+		return err
 	}
 	if err := boundary.Run(m.cfg.Store.Health); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err

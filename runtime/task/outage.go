@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,9 +137,22 @@ const (
 	outageLog   = time.Second // minimum time between two logged failures
 )
 
+// A store may also hang: an operation neither succeeds nor fails, for example because a network disk
+// does not answer. After hangTime, that is reported like a long outage, until the operation returns.
+// The time is long because a store may make writes wait while it compacts a large file.
+const hangTime = 30 * time.Second
+
+// errHangs is the failure of a store that hangs.
+var errHangs = fmt.Errorf("task: the store has not answered for %v", hangTime)
+
 // outage is what a Manager knows of the failures of its store. The zero value is a store that
 // works.
 type outage struct {
+	// pending holds the numbers of running operations, in two sets: new operations join the set
+	// turn, until hangs lets them join the other one. So an operation costs no look at the clock.
+	pending [2]atomic.Int64
+	turn    atomic.Int32
+
 	// writes is 0 while the store works, 1 if reads have failed, and 2 if writes have: then a read
 	// that succeeds does not end the outage.
 	writes atomic.Int32
@@ -146,6 +160,36 @@ type outage struct {
 	mu                    sync.Mutex
 	err                   error     // the latest failure
 	since, latest, logged time.Time // of the first and the latest failure, and of the latest one that was logged
+	turned                time.Time // when turn has changed
+	hanging               bool      // hangs has returned an error
+}
+
+// begin notes that an operation of the store runs, until end is called with the result.
+func (o *outage) begin() (set int32) {
+	set = o.turn.Load()
+	o.pending[set].Add(1)
+	return set
+}
+
+func (o *outage) end(set int32) { o.pending[set].Add(-1) }
+
+// hangs returns errHangs if an operation has not returned for hangTime. It finds out by being called
+// repeatedly: the operations of the set that is not turn are older than the latest change of turn.
+// Began is set for the first error in a row.
+func (o *outage) hangs() (err error, began bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, other := time.Now(), 1-o.turn.Load()
+	switch age := now.Sub(o.turned); {
+	case o.pending[other].Load() > 0 && age >= hangTime:
+		began, o.hanging = !o.hanging, true
+		return errHangs, began
+	case o.pending[other].Load() == 0 && age >= time.Second:
+		o.turn.Store(other)
+		o.turned = now
+	}
+	o.hanging = false
+	return nil, false
 }
 
 // note notes the outcome of an operation of the store.
@@ -202,10 +246,19 @@ func (o *outage) logs() bool {
 // refuses returns an error while the store has been failing for so long that the Manager creates no
 // tasks.
 func (m *Manager) refuses() error {
-	if _, long := m.outage.current(); long {
+	if _, long := m.outage.current(); long || m.hangs() != nil {
 		return errRefused
 	}
 	return nil
+}
+
+// hangs returns an error while the store hangs, and logs when that begins.
+func (m *Manager) hangs() error {
+	err, began := m.outage.hangs()
+	if began {
+		m.cfg.Logger.Error("task store failed", "error", err)
+	}
+	return err
 }
 
 // logFault returns err, an error of the store in the given operation, as a storeError unless it is

@@ -333,3 +333,83 @@ func TestFailureOfStoreIsNoOutcome(t *testing.T) {
 		}
 	})
 }
+
+// An operation of the store that does not return is reported after a while, and delays its own task
+// alone. Meanwhile, no tasks are created.
+func TestHangingStoreIsReported(t *testing.T) {
+	for _, operation := range []string{"Create", "Get", "Update"} {
+		t.Run(operation, func(t *testing.T) {
+			var hang atomic.Bool
+			store := faultstore.New(memory.New(), func(_ int, called string) (f faultstore.Fault) {
+				if called == operation && hang.CompareAndSwap(true, false) {
+					f.Delay = 10 * time.Minute
+				}
+				return f
+			})
+			runInBubble(t, task.Config{Store: store, Recover: rerun}, func(t *testing.T, m *task.Manager) {
+				begin := make(chan bool)
+				records := func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+					<-begin
+					return raw(`{}`), run.Record(ctx, step(1, 10))
+				}
+				ids := []string{restartable(t, m, records).TaskID, restartable(t, m, records).TaskID}
+				checks := func(d time.Duration) (err error) {
+					for end := time.Now().Add(d); time.Now().Before(end) && err == nil; time.Sleep(time.Second) {
+						err = m.Health()
+					}
+					return err
+				}
+				if err := checks(time.Minute); err != nil {
+					t.Error(err)
+				}
+				hang.Store(true)
+				created := make(chan error, 1)
+				switch operation {
+				case "Create":
+					go func() {
+						_, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
+						created <- err
+					}()
+				case "Get":
+					go func() {
+						_, err := m.Get(t.Context(), "alice", ids[0], nil)
+						created <- err
+					}()
+				default:
+					created <- nil
+				}
+				synctest.Wait()
+				close(begin)
+				if err := checks(25 * time.Second); err != nil {
+					t.Errorf("too early: %v", err)
+				}
+				if err := checks(10 * time.Second); err == nil {
+					t.Error("not reported")
+				}
+				if _, err := m.Create(t.Context(), task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)}); !errors.Is(err, task.ErrUnavailable) {
+					t.Errorf("Create: %v", err)
+				}
+				completed := 0
+				for _, id := range ids {
+					if get(t, m, id).Status == mcp.TaskStatusCompleted {
+						completed++
+					}
+				}
+				if want := map[string]int{"Create": 2, "Get": 2, "Update": 1}[operation]; completed != want {
+					t.Errorf("%d tasks are completed", completed)
+				}
+				time.Sleep(10 * time.Minute)
+				if err := checks(time.Minute); err != nil {
+					t.Error(err)
+				}
+				if err := <-created; err != nil {
+					t.Error(err)
+				}
+				for _, id := range ids {
+					result(t, m, id)
+				}
+				start(t, m, returns(`{}`))
+			})
+		})
+	}
+}

@@ -17,10 +17,16 @@ type safeStore struct {
 	outage *outage
 }
 
-// ended notes the outcome of a call with ctx. The errors of other contexts, such as those of the
-// requests of a store to its servers, become failures like any other. To call it after
-// [boundary.Catch], defer it before.
-func (g safeStore) ended(ctx context.Context, write bool, err *error) {
+// noSet stands for a call that may take any time.
+const noSet = -1
+
+// ended notes the outcome of a call with ctx. Set is what [outage.begin] has returned, or noSet. The
+// errors of other contexts, such as those of the requests of a store to its servers, become failures
+// like any other. To call it after [boundary.Catch], defer it before.
+func (g safeStore) ended(ctx context.Context, set int32, write bool, err *error) {
+	if set != noSet {
+		g.outage.end(set)
+	}
 	if *err != nil && ctx.Err() == nil && (errors.Is(*err, context.Canceled) || errors.Is(*err, context.DeadlineExceeded)) {
 		*err = errors.New(boundary.ErrorText(*err))
 	}
@@ -33,7 +39,7 @@ func (g safeStore) acquire() (release func(), err error) {
 }
 
 func (g safeStore) create(r *Record) (err error) {
-	defer g.ended(context.Background(), true, &err)
+	defer g.ended(context.Background(), g.outage.begin(), true, &err)
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Create(context.Background(), *r)
 	if failed == nil {
@@ -43,7 +49,7 @@ func (g safeStore) create(r *Record) (err error) {
 }
 
 func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
-	defer g.ended(ctx, false, &err)
+	defer g.ended(ctx, g.outage.begin(), false, &err)
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Get(ctx, id)
 	if failed == nil {
@@ -53,13 +59,13 @@ func (g safeStore) get(ctx context.Context, id string, r *Record) (err error) {
 }
 
 func (g safeStore) journal(ctx context.Context, id string) (entries []Entry, err error) {
-	defer g.ended(ctx, false, &err)
+	defer g.ended(ctx, g.outage.begin(), false, &err)
 	defer boundary.Catch(&err)
 	return g.store.Journal(ctx, id)
 }
 
 func (g safeStore) update(r *Record) (err error) {
-	defer g.ended(context.Background(), true, &err)
+	defer g.ended(context.Background(), g.outage.begin(), true, &err)
 	defer boundary.Catch(&err)
 	stored, failed := g.store.Update(context.Background(), *r)
 	if failed == nil {
@@ -70,7 +76,7 @@ func (g safeStore) update(r *Record) (err error) {
 
 // wait sets r to a later revision of it.
 func (g safeStore) wait(ctx context.Context, r *Record) (err error) {
-	defer g.ended(ctx, false, &err)
+	defer g.ended(ctx, noSet, false, &err)
 	defer boundary.Catch(&err)
 	later, failed := g.store.Wait(ctx, r.ID, r.Revision)
 	if failed == nil {
@@ -80,13 +86,13 @@ func (g safeStore) wait(ctx context.Context, r *Record) (err error) {
 }
 
 func (g safeStore) list(ctx context.Context, owner string, after uint64, limit int) (briefs []Record, err error) {
-	defer g.ended(ctx, false, &err)
+	defer g.ended(ctx, g.outage.begin(), false, &err)
 	defer boundary.Catch(&err)
 	return g.store.List(ctx, owner, after, limit)
 }
 
 func (g safeStore) sweep(now time.Time, limit int) (dropped []Record, next time.Time, err error) {
-	defer g.ended(context.Background(), false, &err)
+	defer g.ended(context.Background(), g.outage.begin(), false, &err)
 	defer boundary.Catch(&err)
 	return g.store.Sweep(context.Background(), now, limit)
 }
