@@ -26,6 +26,7 @@ type client struct {
 	p         *Proxy
 	key       clientKey
 	principal string                       // who has opened the session, or makes the modern requests
+	account   string                       // key of the limits: the principal, or the network of a client without one
 	session   *session.Session             // nil if requests are modern
 	params    *mcp.InitializeRequestParams // what modern requests say of the client; nil if there is a session
 	anonymous bool                         // several clients may send the modern requests

@@ -159,7 +159,7 @@ func (c *client) retain(h *heldCall) bool {
 	}
 	c.held[h.id] = h
 	if h.alone != nil {
-		h.alone.l.slots.begin(c.principal, h)
+		h.alone.l.slots.begin(h.alone.account, h)
 	}
 	return true
 }
@@ -170,7 +170,7 @@ func (c *client) release(h *heldCall) {
 	defer c.mu.Unlock()
 	delete(c.held, h.id)
 	if h.alone != nil {
-		h.alone.l.slots.end(c.principal, h)
+		h.alone.l.slots.end(h.alone.account, h)
 	}
 }
 
@@ -214,7 +214,7 @@ func (h *heldCall) respond(req *session.Request, round string) error {
 		return invalidState("the call has waited for input too long: send the request again without it")
 	}
 	if h.alone != nil {
-		h.alone.l.slots.end(h.c.principal, h)
+		h.alone.l.slots.end(h.alone.account, h)
 	}
 	h.request = req
 	h.asked = slices.DeleteFunc(h.asked, func(a *askedInput) bool {

@@ -126,6 +126,7 @@ type connection struct {
 	caller   *session.Caller  // without a timeout: the client decides how long it waits
 	listener *follow.Listener // in a revision without sessions
 	overHTTP bool
+	account  string // for which it counts
 	alone    bool   // for a single call
 	give     func() // undoes slots.take
 
@@ -228,12 +229,15 @@ func (l *link) serve(ctx context.Context, connected func()) (err error) {
 	}
 }
 
-// open opens a connection. Known is the state of another one if the connection is for a single
-// call, and otherwise nil. The session of ctx must not end before the connection. It fails with
-// [session.CodeOverloaded] if there are too many connections.
+// open opens a connection. Known is the state of another one if the connection is for a single call,
+// whose context is ctx, and otherwise nil. The session of ctx must not end before the connection. It
+// fails with [session.CodeOverloaded] if there are too many connections.
 func (l *link) open(ctx context.Context, known *session.State) (x *connection, err error) {
-	principal, forCall := l.c.principal, known != nil
-	if err := l.slots.take(ctx, principal, forCall); err != nil {
+	account, forCall := l.c.account, known != nil
+	if forCall { // several clients may share l.c
+		account = accountOf(ctx)
+	}
+	if err := l.slots.take(ctx, account, forCall); err != nil {
 		return nil, err
 	}
 	if known != nil {
@@ -244,13 +248,13 @@ func (l *link) open(ctx context.Context, known *session.State) (x *connection, e
 		x, err = l.openFirst(ctx)
 	}
 	if err != nil {
-		l.slots.give(principal, forCall)
+		l.slots.give(account, forCall)
 		return nil, err
 	}
-	x.alone, x.closed, x.served = forCall, make(chan struct{}), time.Now()
-	x.give = sync.OnceFunc(func() { l.slots.closed(principal, x) })
+	x.account, x.alone, x.closed, x.served = account, forCall, make(chan struct{}), time.Now()
+	x.give = sync.OnceFunc(func() { l.slots.closed(account, x) })
 	if !forCall {
-		l.slots.opened(principal, x)
+		l.slots.opened(account, x)
 	}
 	return x, nil
 }

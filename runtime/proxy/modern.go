@@ -10,6 +10,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/lazyctx"
+	"github.com/mcpwire/mcpwire/runtime/internal/network"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -79,7 +80,7 @@ func (p *Proxy) enter(ctx context.Context, req *session.Request) (*client, error
 	}
 	c := p.clients[key]
 	if c == nil {
-		if !p.makeRoom(key) {
+		if !p.makeRoom(key.session, accountOf(ctx)) {
 			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "too many clients"}
 		}
 		own := new(mcp.InitializeRequestParams) // does not share the memory of the message
@@ -130,7 +131,7 @@ func describeClient(req *session.Request) (*mcp.InitializeRequestParams, error) 
 
 // makeRoom reports whether there may be a further client with modern requests. If a limit is
 // reached, it removes a client without requests. The caller must hold mu.
-func (p *Proxy) makeRoom(key clientKey) bool {
+func (p *Proxy) makeRoom(connection *session.Session, account string) bool {
 	for {
 		all, same := 0, 0
 		var oldest, oldestOfSame *client
@@ -140,7 +141,7 @@ func (p *Proxy) makeRoom(key clientKey) bool {
 			}
 			all++
 			oldest = earlier(oldest, c)
-			if k.session == key.session && k.principal == key.principal {
+			if k.session == connection && c.account == account {
 				same++
 				oldestOfSame = earlier(oldestOfSame, c)
 			}
@@ -211,10 +212,16 @@ func (p *Proxy) start(c *client) {
 	p.upstream.Go(c.settle)
 }
 
+// accountOf returns the key of the limits for a request: its principal, or the network of a client
+// without a principal, so that one stranger does not use up what is there for all.
+func accountOf(ctx context.Context) string {
+	return cmp.Or(session.Principal(ctx), network.From(ctx))
+}
+
 // newClient returns a client that is not connected yet. Ctx is that of a request.
 func newClient(ctx context.Context, p *Proxy, key clientKey) *client {
 	c := &client{
-		p: p, key: key, principal: session.Principal(ctx), settled: make(chan struct{}),
+		p: p, key: key, principal: session.Principal(ctx), account: accountOf(ctx), settled: make(chan struct{}),
 		subscriptions: map[string]*subscription{}, tasks: map[string]*link{}, known: map[taskKey]*knownTask{},
 		listeners: map[*listener]struct{}{}, held: map[string]*heldCall{},
 	}

@@ -45,7 +45,8 @@
 // principal can have requests with 32 different infos and capabilities at the same time, and all
 // principals together with 1,000: the proxy rejects further ones with status 503. Without
 // [streamable.HandlerOptions].Principal, all clients over HTTP are one principal: an upstream with
-// sessions must not keep anything in a session that they may not share. A call of such a client
+// sessions must not keep anything in a session that they may not share. Only the limits apply to
+// each network of these clients, as those of the [streamable.Handler] do. A call of such a client
 // whose messages could reach the wrong client has a connection of its own: the client wants log
 // messages, or can be asked for input and the upstream has sessions. If the upstream is a child
 // process, that starts one for each such call, up to a quarter of MaxPerPrincipal at once. Further
@@ -213,9 +214,10 @@ type Upstream struct {
 	// processes for a [Command]. Principals share them, see "Connections" in the package
 	// documentation. The default is [DefaultMaxConnections].
 	MaxConnections int
-	// MaxPerPrincipal limits those of one principal. All clients without a principal count as one.
-	// At most a quarter of them are connections of single calls, see "Connections" in the package
-	// documentation. The default is [DefaultMaxPerPrincipal].
+	// MaxPerPrincipal limits those of one principal, or of one network of clients without a
+	// principal; see ClientAddress in [streamable.HandlerOptions]. At most a quarter of them are
+	// connections of single calls, see "Connections" in the package documentation. The default is
+	// [DefaultMaxPerPrincipal].
 	MaxPerPrincipal int
 }
 

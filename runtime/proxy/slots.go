@@ -31,11 +31,11 @@ const minIdle = 5 * time.Second
 
 var errHeldDisplaced = errors.New("proxy: connection of the call was needed by another one")
 
-// slots limits the connections to an upstream, and divides them between the principals: while no
-// place is free, a principal that has less than its share gets the places of the one that has the
-// most. The share of each principal is the same. Connections with running calls or tasks are not
-// taken away, so the principal may have to wait. Meanwhile, no principal with more connections gets
-// a place that becomes free.
+// slots limits the connections to an upstream, and divides them between the principals. A network of
+// clients without a principal counts as one. While no place is free, a principal that has less than
+// its share gets the places of the one that has the most. The share of each principal is the same.
+// Connections with running calls or tasks are not taken away, so the principal may have to wait.
+// Meanwhile, no principal with more connections gets a place that becomes free.
 type slots struct {
 	name         string // of the upstream
 	max          int
@@ -44,7 +44,7 @@ type slots struct {
 
 	mu     sync.Mutex
 	all    int
-	shares map[string]*share // by principal
+	shares map[string]*share // by principal or network; see accountOf
 	freed  chan struct{}     // closed when a place becomes free; nil if nothing waits for it
 }
 
@@ -206,7 +206,7 @@ func longestIdle(places []place) (best place, ok bool) {
 func (s *slots) transfer(p place, principal string, forCall bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	loser := p.x.l.c.principal
+	loser := p.x.account
 	from, to := s.of(loser), s.of(principal)
 	if p.held != nil {
 		i := slices.Index(from.waiting, p.held)

@@ -40,10 +40,17 @@ type reply struct {
 // postCall calls a tool over HTTP for a client without a session, without a principal, and with
 // forms. Extra are further members of the params.
 func postCall(handler http.Handler, tool, extra string) (r reply, err error) {
+	return postFrom(handler, "", "", tool, extra)
+}
+
+// postFrom is postCall for a client with an address and a name.
+func postFrom(handler http.Handler, address, name, tool, extra string) (r reply, err error) {
 	revision := string(modern.revisions[0])
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `"` + extra + `,"_meta":{` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"` + name + `","version":"1"},` +
 		`"io.modelcontextprotocol/protocolVersion":"` + revision + `","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`
 	req := httptest.NewRequest(http.MethodPost, "http://localhost/", strings.NewReader(body))
+	req.RemoteAddr = address
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 		"Mcp-Protocol-Version": revision, "Mcp-Method": "tools/call", "Mcp-Name": tool,
@@ -101,6 +108,49 @@ func TestCallsOpenLimitedConnections(t *testing.T) {
 		equal(t, "rejected", 96, rejected)
 		synctest.Wait()
 		equal(t, "connections after the calls", int32(1), one.open.Load())
+	})
+}
+
+// Clients without a principal have the limits of one for each network: the number of their infos, and
+// the connections for single calls, also if clients of other networks have the same info.
+func TestStrangersShareNoLimits(t *testing.T) {
+	const eve, ann = "203.0.113.7:1", "198.51.100.1:1"
+	synctest.Test(t, func(t *testing.T) {
+		one := newFaulty(t, "a", sessions, false)
+		up := one.as()
+		up.MaxPerPrincipal = 200
+		p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{up}, Server: server.Config{Logger: discard}})
+		handler := p.Handler(nil)
+		defer handler.Close()
+		if r, err := postFrom(handler, ann, "common", "a_echo", ""); err != nil || r.Result.ResultType != "complete" {
+			t.Fatalf("%v, %v", r, err)
+		}
+		one.set(slow)
+		var group sync.WaitGroup
+		call := func(from, name, limit string) { // limit is the reached limit, or ""
+			group.Go(func() {
+				r, err := postFrom(handler, from, name, "a_echo", "")
+				got := ""
+				if r.Error != nil && r.Error.Message != "upstream a is not available" { // connects slowly
+					got = r.Error.Message
+				}
+				if err != nil || got != limit {
+					t.Errorf("%s, %s: %q, %v, want %q", from, name, got, err, limit)
+				}
+			})
+			synctest.Wait()
+		}
+		for i := range 32 {
+			call(eve, fmt.Sprint("client ", i), "")
+		}
+		call(eve, "one more", "too many clients")
+		call(ann, "another", "")
+		for range 50 { // a quarter of 200
+			call(eve, "common", "")
+		}
+		call(eve, "common", "upstream a: limit of 50 connections of a principal for single calls is reached")
+		call(ann, "common", "")
+		group.Wait()
 	})
 }
 
