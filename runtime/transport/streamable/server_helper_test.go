@@ -233,8 +233,8 @@ func (s *testServer) do(method, body string, header ...string) *http.Response {
 	return response
 }
 
-// status sends a request and returns the status of the response, after checking the body of a
-// rejection.
+// status sends a request and returns the status of the response, after checking the body and the
+// Cache-Control of a rejection.
 func (s *testServer) status(method, body string, header ...string) int {
 	s.t.Helper()
 	response := s.do(method, body, header...)
@@ -244,6 +244,9 @@ func (s *testServer) status(method, body string, header ...string) int {
 		m, parseErr := jsonrpc.Parse(text)
 		if err != nil || parseErr != nil || m.Kind != jsonrpc.KindErrorResponse || response.Header.Get("Content-Type") != "application/json" {
 			s.t.Errorf("%s answered %d with %q, %v, %v", method, response.StatusCode, text, err, parseErr)
+		}
+		if cache := response.Header.Get("Cache-Control"); cache != "no-store" { // a cache could use it for other clients
+			s.t.Errorf("%s answered %d with Cache-Control %q", method, response.StatusCode, cache)
 		}
 	}
 	return response.StatusCode

@@ -40,14 +40,19 @@ func WriteJSON(w http.ResponseWriter, status int, text []byte) {
 	w.Write(text)
 }
 
-var contentJSON = []string{"application/json"} // shared by all responses
+var contentJSON, noStore = []string{"application/json"}, []string{"no-store"} // shared by all responses
 
 // BeginJSON writes the status and the header for a message. The caller writes the message. With
-// status 429 and 503, the header asks the client to retry after a second.
+// status 429 and 503, the header asks the client to retry after a second. Without Cache-Control, a
+// shared cache may store a rejection such as 404 or 405 of a GET, and use it for other clients (RFC
+// 9111, section 4.2.2).
 func BeginJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		h["Retry-After"] = []string{"1"}
+	}
+	if status >= http.StatusBadRequest {
+		h["Cache-Control"] = noStore
 	}
 	h["Content-Type"] = contentJSON
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
