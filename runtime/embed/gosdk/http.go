@@ -99,6 +99,8 @@ func (t *Tasks) wrap(h http.Handler, limit int64, resumable bool) http.Handler {
 		if _, ok := r.Header[headerTicket]; ok {
 			r = withHeader(r, "")
 		}
+		received := r.Header
+		r = withPlainName(r)
 		switch r.Method {
 		case http.MethodGet:
 			t.serveGET(h, w, r)
@@ -140,7 +142,7 @@ func (t *Tasks) wrap(h http.Handler, limit int64, resumable bool) http.Handler {
 			return
 		}
 		if special && isModernHeader(r.Header) {
-			if fault := embedding.CheckName(method, m.Params, r.Header); fault != nil {
+			if fault := embedding.CheckName(method, m.Params, received); fault != nil {
 				writeError(w, m.ID, fault)
 				return
 			}
@@ -156,6 +158,22 @@ func (t *Tasks) wrap(h http.Handler, limit int64, resumable bool) http.Handler {
 		defer t.tickets.Delete(id)
 		h.ServeHTTP(w, withHeader(replay, id))
 	})
+}
+
+// withPlainName returns r, or a copy whose header has the name of the tool, prompt or resource
+// without the encoding of other characters than those of ASCII (MCP Streamable HTTP, "Value
+// Encoding"). The SDK does not decode it.
+func withPlainName(r *http.Request) *http.Request {
+	name := r.Header.Get(modern.HeaderName)
+	plain, err := modern.DecodeHeader(name)
+	if err != nil || plain == name {
+		return r
+	}
+	copied := new(http.Request)
+	*copied = *r
+	copied.Header = r.Header.Clone()
+	copied.Header.Set(modern.HeaderName, plain)
+	return copied
 }
 
 // withHeader returns a copy of r with the ticket id in its header, or without a ticket if id is "".

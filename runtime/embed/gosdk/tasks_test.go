@@ -22,8 +22,10 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec"
 	wire "github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/client"
 	"github.com/mcpwire/mcpwire/runtime/embed"
 	"github.com/mcpwire/mcpwire/runtime/embed/gosdk"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/memory"
 	"github.com/mcpwire/mcpwire/runtime/task/receiver"
@@ -387,6 +389,37 @@ func TestTransportPassesTokens(t *testing.T) {
 		}
 		if r, err := bob.AttachTool(h.ID()).Result(t.Context()); err == nil {
 			t.Errorf("another user got %q", textOf(r))
+		}
+	})
+}
+
+// The SDK does not decode the name in the header of a request.
+func TestNamesInAllScripts(t *testing.T) {
+	const name = "größe 尺寸"
+	eachRevision(t, func(t *testing.T, version string) {
+		s, tasks := attach(t)
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return textResult("done"), nil
+		})
+		s.AddPrompt(&mcp.Prompt{Name: name}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{Description: "done"}, nil
+		})
+		web := httptest.NewServer(tasks.Handler(nil))
+		defer web.Close()
+		c, err := client.Dial(t.Context(), web.URL, &client.Options{Session: session.Config{Revisions: []wire.Revision{wire.Revision(version)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		h, err := c.StartTool(t.Context(), name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Result(t.Context()); err != nil || h.ID() == "" {
+			t.Errorf("task %q: %v", h.ID(), err)
+		}
+		if _, err := c.GetPrompt(t.Context(), name, nil); err != nil {
+			t.Error(err)
 		}
 	})
 }
