@@ -160,7 +160,7 @@ func (p *Protector) complete() error {
 		return fmt.Errorf("resource %q is not canonical, want %q", c.Resource, canonical)
 	}
 	if len(c.Issuers) == 0 {
-		return errors.New("no Issuers")
+		return errors.New("no Issuers: for keys that no authorization server has issued, use Principal of HandlerOptions instead of Auth")
 	}
 	for _, issuer := range c.Issuers {
 		if u, err := checkURL(issuer); err != nil {

@@ -19,7 +19,7 @@ type Options struct {
 
 	// Tools are the tools that can be called as tasks, by name. It may name tools that are added
 	// to the server later. So a name that no tool has is not an error, and calls of the tool that
-	// was meant stay plain. A task that runs again while the server does not have its tool waits
+	// was meant stay plain; a warning is logged when a client first lists the tools. A task that runs again while the server does not have its tool waits
 	// for the tool.
 	Tools map[string]Tool
 

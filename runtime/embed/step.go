@@ -144,6 +144,14 @@ func Compensate(ctx context.Context, name string, f func(ctx context.Context) er
 	return r.Compensate(ctx, name, f)
 }
 
+// Replaying reports whether the handler runs again and has not yet asked for everything that earlier
+// runs have recorded. Code outside of a [Step] runs again meanwhile; use Replaying to log its lines
+// once. It must not decide what the handler does. In a plain call, it returns false.
+func Replaying(ctx context.Context) bool {
+	r := rerun.FromContext(ctx)
+	return r != nil && r.Replays()
+}
+
 // run returns the log of the handler that has the context. In a plain call, it records nothing.
 func run(ctx context.Context) *rerun.Log {
 	if r := rerun.FromContext(ctx); r != nil {

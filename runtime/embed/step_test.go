@@ -101,7 +101,7 @@ func TestStepsOfPlainCall(t *testing.T) {
 				_, inner := embed.Step(ctx, "inner", func(context.Context) (int, error) { return 0, nil })
 				return struct{ Inner string }{inner.Error()}, nil
 			})
-			if m, ok := got.(map[string]any); err != nil || !ok || m["Inner"] != `embed: step in step "s"` {
+			if m, ok := got.(map[string]any); err != nil || !ok || m["Inner"] != `embed: step in step "s": call it in the handler, before or after the step` {
 				t.Errorf("got %v, %v", got, err)
 			}
 		}
@@ -158,9 +158,12 @@ func TestStepsOfNonDurableTask(t *testing.T) {
 // its time only. The task has no goroutine during the sleep.
 func TestStepsOfDurableTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, runs := map[string]int{}, 0
+		keys, runs, first := map[string]int{}, 0, 0
 		x := newHost(t, func(ctx context.Context) (string, error) {
 			runs++
+			if !embed.Replaying(ctx) {
+				first++
+			}
 			if _, err := embed.Step(ctx, "before", func(ctx context.Context) (int, error) { keys[embed.IdempotencyKey(ctx)]++; return 0, nil }); err != nil {
 				return "", err
 			}
@@ -195,8 +198,8 @@ func TestStepsOfDurableTask(t *testing.T) {
 		for _, n := range keys {
 			total += n
 		}
-		if len(keys) != 2 || total != 3 || runs != 3 {
-			t.Errorf("runs by key: %v; %d runs", keys, runs)
+		if len(keys) != 2 || total != 3 || runs != 3 || first != 1 {
+			t.Errorf("runs by key: %v; %d runs, of which %d do not replay", keys, runs, first)
 		}
 	})
 }

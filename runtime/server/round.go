@@ -73,6 +73,17 @@ func Branch(ctx context.Context, c *Call, name string, f func(ctx context.Contex
 	return c.recording().Branch(ctx, name, f)
 }
 
+// Replaying reports whether the handler runs again, after a wait, a restart or an input request, and
+// has not yet asked for everything that earlier runs have recorded. Code outside of a [Step] runs
+// again meanwhile. Use it to log such lines once:
+//
+//	if !c.Replaying() {
+//		slog.Info("draft requested", "title", in.Title)
+//	}
+//
+// The result depends on where earlier runs have ended, so it must not decide what the handler does.
+func (c *Call) Replaying() bool { return c.recording().Replays() }
+
 // recording returns the log of the run. It begins one on first use.
 func (c *Call) recording() *rerun.Log {
 	if l := c.log.Load(); l != nil {

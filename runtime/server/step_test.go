@@ -71,6 +71,36 @@ func TestStepRunsOnce(t *testing.T) {
 	}
 }
 
+// A handler that asks whether it replays does what is outside of steps once.
+func TestReplaying(t *testing.T) {
+	var mu sync.Mutex
+	var lines []string
+	one, two := inBothEras(t, func(ctx context.Context, c *server.Call) (string, error) {
+		line := func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !c.Replaying() {
+				lines = append(lines, text)
+			}
+		}
+		line("begun")
+		n, err := server.Step(ctx, c, "count", func(context.Context) (int, error) { return 1, nil })
+		if err != nil {
+			return "", err
+		}
+		line("counted")
+		name, err := askName(ctx, c, "Who?")
+		if err != nil {
+			return "", err
+		}
+		line("answered")
+		return fmt.Sprint(name, n), nil
+	})
+	equal(t, "in a session", "accept Ada1", one)
+	equal(t, "in rounds", "accept Ada1", two)
+	equal(t, "lines", []string{"begun", "counted", "answered", "begun", "counted", "answered"}, lines)
+}
+
 // A client may send the state of an earlier round again: the server does not keep track of it. The
 // idempotency key lets another system notice.
 //
@@ -172,22 +202,22 @@ func TestMisuseOfSteps(t *testing.T) {
 		}, `server: step "s": nil function`},
 		{"step in a step", func(ctx context.Context, c *server.Call) error {
 			return step(ctx, c, "s", func(ctx context.Context) error { return step(ctx, c, "t", nil) })
-		}, `server: step in step "s"`},
+		}, `server: step in step "s": call it in the handler, before or after the step`},
 		{"form in a step", func(ctx context.Context, c *server.Call) error {
 			return step(ctx, c, "s", func(ctx context.Context) error { _, err := askName(ctx, c, "Who?"); return err })
-		}, `server: elicitation/create in step "s"`},
+		}, `server: elicitation/create in step "s": call it in the handler, before or after the step`},
 		{"page in a step", func(ctx context.Context, c *server.Call) error {
 			return step(ctx, c, "s", func(ctx context.Context) error {
 				_, err := c.ElicitURL(ctx, "Log in.", "https://example.com/", "")
 				return err
 			})
-		}, `server: elicitation/create in step "s"`},
+		}, `server: elicitation/create in step "s": call it in the handler, before or after the step`},
 		{"sampling in a step", func(ctx context.Context, c *server.Call) error {
 			return step(ctx, c, "s", func(ctx context.Context) error { _, err := c.Sample(ctx, sampling()); return err })
-		}, `server: sampling/createMessage in step "s"`},
+		}, `server: sampling/createMessage in step "s": call it in the handler, before or after the step`},
 		{"roots in a step", func(ctx context.Context, c *server.Call) error {
 			return step(ctx, c, "s", func(ctx context.Context) error { _, err := c.Roots(ctx); return err })
-		}, `server: roots/list in step "s"`},
+		}, `server: roots/list in step "s": call it in the handler, before or after the step`},
 		{"overlapping steps of one branch", func(ctx context.Context, c *server.Call) error {
 			begun, both := make(chan struct{}), make(chan struct{})
 			go func() { // ends with the step

@@ -59,6 +59,14 @@ func (x *inference) addTags(f *field, s *typeSchema) error {
 		k, ok := keywordTags[tag.key]
 		if !ok {
 			if near := nearKeyword(tag.key); near != "" {
+				meant := keywordTags[near]
+				target := s
+				if !meant.ofField {
+					target = innermost(s)
+				}
+				if err := meant.applies(target, f); err != nil {
+					return fmt.Errorf("tag %s:%q is not a keyword, and %s %w", tag.key, tag.text, near, err)
+				}
 				return fmt.Errorf("tag %s:%q is not a keyword; write %s:%q", tag.key, tag.text, near, tag.text)
 			}
 			continue

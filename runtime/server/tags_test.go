@@ -195,6 +195,9 @@ func TestAddToolRejectsWrongStructTags(t *testing.T) {
 		X string `minlength:"1"`
 	}](t), `tag minlength:"1" is not a keyword; write minLength:"1"`)
 	check(addToolError[struct {
+		X int `minlength:"1"`
+	}](t), `tag minlength:"1" is not a keyword, and minLength applies to string, and the JSON of int is an integer`)
+	check(addToolError[struct {
 		X int `min:"1"`
 	}](t), `tag min:"1" is not a keyword; write minimum:"1"`)
 	check(addToolError[struct {

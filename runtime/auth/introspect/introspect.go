@@ -28,7 +28,8 @@ type Options struct {
 	// default is DefaultCacheTTL. If it is negative, results are not cached.
 	CacheTTL time.Duration
 	// HTTP provides the transport of requests. The default is that of http.DefaultClient. A request
-	// ends after 10 seconds, follows no redirects, and reads up to 64 KiB.
+	// ends after 10 seconds, follows no redirects, and reads up to 64 KiB. Up to 16 connections are
+	// kept for later requests, for 30 seconds each.
 	HTTP *http.Client
 }
 
@@ -52,7 +53,7 @@ func New(endpoint string, client oauth.Client, o *Options) (*Verifier, error) {
 	if err != nil {
 		return nil, errors.New("introspect: malformed endpoint")
 	}
-	v := &Verifier{endpoint, client, o.CacheTTL, fetch.New(o.HTTP, fetch.Network{}).For(u)}
+	v := &Verifier{endpoint, client, o.CacheTTL, fetch.New(o.HTTP, fetch.Network{}).For(u).Reuse()}
 	if err := v.http.CheckEndpoint(endpoint); err != nil {
 		return nil, fmt.Errorf("introspect: endpoint: %w", err)
 	}
@@ -115,6 +116,9 @@ func (l *list) UnmarshalJSON(text []byte) error {
 // because the authorization server rejects the client.
 func (v *Verifier) Verify(ctx context.Context, c *auth.Credentials) (*auth.Identity, error) {
 	form, header := url.Values{"token": {c.Token.Reveal()}, "token_type_hint": {"access_token"}}, http.Header{}
+	// The value is not sent. The key says that the request may be sent again if it was written to a
+	// connection that the server was about to close.
+	header["Idempotency-Key"] = []string{}
 	if err := v.client.Auth.Apply(ctx, v.client.Issuer, v.client.ID, form, header); err != nil {
 		return nil, unavailable(err)
 	}

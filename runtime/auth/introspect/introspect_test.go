@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,11 +30,14 @@ type server struct {
 	form   url.Values
 	header http.Header
 	count  int
+
+	web         *httptest.Server
+	connections atomic.Int64
 }
 
 func newServer(t *testing.T, answer string) *server {
 	s := &server{status: http.StatusOK, kind: "application/json", answer: answer}
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := r.ParseForm(); err != nil || r.Method != http.MethodPost || r.URL.RawQuery != "" {
 			t.Errorf("%s %s: %v", r.Method, r.URL, err)
 		}
@@ -42,8 +47,14 @@ func newServer(t *testing.T, answer string) *server {
 		w.WriteHeader(s.status)
 		w.Write([]byte(s.answer))
 	}))
+	h.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.connections.Add(1)
+		}
+	}
+	h.Start()
 	t.Cleanup(h.Close)
-	s.url = h.URL + "/introspect"
+	s.url, s.web = h.URL+"/introspect", h
 	return s
 }
 
@@ -60,6 +71,29 @@ func (s *server) verifier(t *testing.T, client oauth.Client) *introspect.Verifie
 }
 
 var credentials = &auth.Credentials{Scheme: "Bearer", Token: auth.NewSecret("planted-token")}
+
+// Verifications share a connection, and go on over another one when the server has closed it.
+func TestConnectionsAreReused(t *testing.T) {
+	s := newServer(t, `{"active":true}`)
+	v := s.verifier(t, oauth.Client{})
+	verify := func() {
+		t.Helper()
+		for range 10 {
+			if _, err := v.Verify(t.Context(), credentials); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	verify()
+	s.web.CloseClientConnections()
+	verify()
+	if n := s.connections.Load(); n != 2 {
+		t.Errorf("%d connections", n)
+	}
+	if s.header["Idempotency-Key"] != nil {
+		t.Error("the server gets an idempotency key")
+	}
+}
 
 func TestVerifyReturnsIdentity(t *testing.T) {
 	for _, c := range []struct {

@@ -157,7 +157,7 @@ func (t *Tasks) addHooks() {
 		if !server.IsModernRequest(ctx) {
 			rev = sessionRevision(server.ClientSessionFromContext(ctx), c.header)
 		}
-		t.editTools(rev, result.Tools)
+		t.editTools(rev, result.Tools, result.NextCursor)
 	})
 }
 
@@ -186,14 +186,16 @@ func (t *Tasks) editCapabilities(method string, version wire.Revision, c *mcp.Se
 
 // editTools sets the task support of tools. Only their names pass through the engine, because the
 // types of the SDK drop unknown members.
-func (t *Tasks) editTools(rev wire.Revision, tools []mcp.Tool) {
+func (t *Tasks) editTools(rev wire.Revision, tools []mcp.Tool, next mcp.Cursor) {
 	type tool struct {
 		Name      string             `json:"name"`
 		Execution *mcp.ToolExecution `json:"execution,omitempty"`
 	}
 	var list struct {
-		Tools []tool `json:"tools"`
+		Tools []tool     `json:"tools"`
+		Next  mcp.Cursor `json:"nextCursor,omitempty"`
 	}
+	list.Next = next
 	for i := range tools {
 		list.Tools = append(list.Tools, tool{Name: tools[i].Name})
 	}

@@ -3,6 +3,8 @@ package embedding
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/wire"
@@ -19,6 +21,9 @@ import (
 // that of the request. For initialize, the result has it, and rev may be "". Edit fails if the
 // result is not a JSON object.
 func (e *Engine) Edit(method string, rev mcp.Revision, result json.RawMessage) (json.RawMessage, error) {
+	if method == mcp.MethodToolsList {
+		e.noteListed(result)
+	}
 	var edit func(result json.RawMessage) json.RawMessage
 	switch {
 	case method == mcp.MethodInitialize && !modern.IsRevision(rev):
@@ -57,6 +62,30 @@ func (e *Engine) declareTasks(result json.RawMessage) json.RawMessage {
 func declareExtension(result json.RawMessage) json.RawMessage {
 	result = object.WithPath(result, nil, "capabilities", "tasks") // a capability of sessions
 	return object.WithPath(result, json.RawMessage(`{}`), "capabilities", "extensions", tasks.ExtensionID)
+}
+
+// noteListed removes the tools in a result of tools/list from those that Options.Tools names and that
+// were in no list so far. After the last page of a list, it logs the others, once: a name may be
+// misspelled.
+func (e *Engine) noteListed(result json.RawMessage) {
+	e.unlisted.Lock()
+	defer e.unlisted.Unlock()
+	if len(e.unlisted.names) == 0 {
+		return
+	}
+	list, _ := codec.Member(result, "tools")
+	codec.ReadPart(list, func(r *wire.Reader) {
+		for r.Array(); r.More(); {
+			name, _ := toolName(r.RawBytes())
+			delete(e.unlisted.names, name)
+		}
+	})
+	if _, more := codec.Member(result, "nextCursor"); !more {
+		for _, name := range slices.Sorted(maps.Keys(e.unlisted.names)) {
+			e.logger().Warn("tool of Options.Tools not listed", "tool", name)
+		}
+		e.unlisted.names = nil
+	}
 }
 
 // describeTools sets the task support of the tools in the result of tools/list.

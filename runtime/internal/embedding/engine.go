@@ -37,6 +37,10 @@ type Engine struct {
 	list     bool
 	config   task.Config
 	tools    map[string]*embed.Tool
+	unlisted struct {
+		sync.Mutex
+		names map[string]bool // keys of Options.Tools that were in no list so far; nil after the warning
+	}
 	fallback *embed.Tool // for other tools; nil if they are never tasks
 	required bool        // some tool must be called as a task
 
@@ -75,12 +79,14 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 		return nil, errors.New("embed: Options.Tasks.Recover is set: the embedding runs recovered tasks itself")
 	}
 	e := &Engine{backend: b, list: o.List, config: o.Tasks, principal: o.Principal, tools: make(map[string]*embed.Tool, len(o.Tools))}
+	e.unlisted.names = make(map[string]bool, len(o.Tools))
 	e.watched.Limit = subscriptions.Size{Count: maxWatched, Bytes: maxWatchedBytes}
 	for name, t := range o.Tools {
 		if err := e.complete(&t); err != nil {
 			return nil, fmt.Errorf("embed: tool %q: %w", name, err)
 		}
 		e.tools[name] = &t
+		e.unlisted.names[name] = true
 	}
 	if o.Default != nil {
 		e.fallback = new(*o.Default)

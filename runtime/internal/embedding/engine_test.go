@@ -841,3 +841,24 @@ func TestThousandTasksLeaveNoGoroutine(t *testing.T) {
 		}
 	})
 }
+
+// A name in Options.Tools that is in no list is logged, once.
+func TestMisspelledToolsAreLogged(t *testing.T) {
+	var log strings.Builder
+	s := newServer(t, tools{}, func(o *embed.Options) {
+		o.Tools = map[string]embed.Tool{"render": {}, "rendr": {}, "print": {}}
+		o.Tasks.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	for range 2 {
+		for _, page := range []string{`{"tools":[{"name":"render"}],"nextCursor":"2"}`, `{"tools":[{"name":"print"},{"name":"other"}]}`} {
+			for _, rev := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
+				if _, err := s.Edit(mcp.MethodToolsList, rev, json.RawMessage(page)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "tool=rendr") {
+		t.Errorf("the log is %q", got)
+	}
+}

@@ -105,7 +105,7 @@ func FromContext(ctx context.Context) *Log {
 // operation.
 func InStep(ctx context.Context, operation string) error {
 	if s := scopeOf(ctx); s != nil && s.step != nil {
-		return s.step.log.faultf("%s in step %q", operation, s.step.name)
+		return s.step.log.faultf("%s in step %q: call it in the handler, before or after the step", operation, s.step.name)
 	}
 	return nil
 }

@@ -260,12 +260,21 @@ func (l *Log) current() *task.Run {
 	return l.task
 }
 
-// Repeats reports whether the call is a durable task whose handler runs again and has not yet asked
-// for all recorded outcomes. Its messages were sent by an earlier run.
+// Replays reports whether the handler runs again and has not yet asked for all recorded outcomes.
+func (l *Log) Replays() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.replays()
+}
+
+func (l *Log) replays() bool { return l.err == nil && l.fresh == nil && l.unused() != nil }
+
+// Repeats reports whether the call is a durable task whose handler replays. Its messages were sent by
+// an earlier run.
 func (l *Log) Repeats() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.task != nil && l.task.Durable() && l.err == nil && l.fresh == nil && l.unused() != nil
+	return l.task != nil && l.task.Durable() && l.replays()
 }
 
 // unused returns the first recorded outcome that the run has not asked for, or nil. The caller must

@@ -161,7 +161,7 @@ func (l *Log) Undo(failed bool, result codec.Encoder, failure error) (first *tas
 	}
 	t.EndUndo()
 	if why == task.UndoFailed && l.failure == nil && !failed {
-		return nil, l.faultf("handler is not deterministic: an earlier run has failed, this run has not")
+		return nil, l.faultf("handler is not deterministic: an earlier run has failed, this run has not; a handler whose outcome has changed needs another Version")
 	}
 	return l.failure, nil
 }

@@ -28,6 +28,7 @@ type Client struct {
 	hosts   []string // allowed at any address
 	plain   []string // origins that may be reached without TLS
 	local   bool     // whether loopback addresses may be reached
+	base    http.RoundTripper
 }
 
 // New returns a client that uses the transport of h, or [http.DefaultTransport] if h or its
@@ -38,11 +39,26 @@ type Client struct {
 // makes its own connections. In these cases, the client checks only the names and addresses in
 // URLs.
 func New(h *http.Client, n Network) *Client {
-	c := &Client{network: n}
-	base := http.DefaultTransport
+	c := &Client{network: n, base: http.DefaultTransport}
 	if h != nil && h.Transport != nil {
-		base = h.Transport
+		c.base = h.Transport
 	}
+	return c.connect(false)
+}
+
+// maxIdle limits the connections that are kept for further requests, and idleTimeout how long.
+const (
+	maxIdle     = 16
+	idleTimeout = 30 * time.Second
+)
+
+// Reuse returns a copy of c whose connections serve several requests. It shares them with no other
+// Client, because they are open to those addresses only that the policy of c allows.
+func (c *Client) Reuse() *Client { return new(*c).connect(true) }
+
+// connect sets the transport of c.
+func (c *Client) connect(reuse bool) *Client {
+	base := c.base
 	var guarded http.RoundTripper = roundTripper(func(req *http.Request) (*http.Response, error) {
 		if err := policyOf(req.Context()).checkName(req.URL.Hostname()); err != nil {
 			return nil, err
@@ -50,7 +66,7 @@ func New(h *http.Client, n Network) *Client {
 		return base.RoundTrip(req)
 	})
 	if t, ok := base.(*http.Transport); ok {
-		guarded = guard(t)
+		guarded = guard(t, reuse)
 	}
 	c.http = &http.Client{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
 		if err := policyOf(req.Context()).CheckURL(req.URL); err != nil {
@@ -241,9 +257,8 @@ func isPublic(a netip.Addr) bool {
 }
 
 // guard returns a copy of t that resolves names itself, checks their addresses, and connects to
-// them with the dialer of t. It does not reuse connections, because the policies of two requests
-// may differ.
-func guard(t *http.Transport) http.RoundTripper {
+// them with the dialer of t. It reuses connections only if the policies of all requests are the same.
+func guard(t *http.Transport, reuse bool) http.RoundTripper {
 	t = t.Clone()
 	dial := t.DialContext
 	if dial == nil {
@@ -254,7 +269,8 @@ func guard(t *http.Transport) http.RoundTripper {
 	}
 	//lint:ignore SA1019 they would replace the dialer that checks
 	t.Dial, t.DialTLS, t.DialTLSContext = nil, nil, nil
-	t.DisableKeepAlives = true
+	t.DisableKeepAlives = !reuse
+	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.IdleConnTimeout = maxIdle, maxIdle, idleTimeout
 	t.TLSHandshakeTimeout = cmp.Or(min(t.TLSHandshakeTimeout, 5*time.Second), 5*time.Second)
 	t.MaxResponseHeaderBytes = maxHeader
 	// Requests share connections of HTTP/2 even without keep-alives.

@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
@@ -50,8 +52,22 @@ type Guard struct {
 	// means that messages need no further scopes.
 	RequiredScopes func(ctx context.Context, method string, params []byte) []string
 
-	// Logger receives panics of Principal, ClientAddress and RequiredScopes.
+	// Logger receives panics of Principal, ClientAddress and RequiredScopes, and host names that are
+	// not allowed.
 	Logger *slog.Logger
+
+	hostLogged atomic.Int64 // when the latest such name was logged, in Unix nanoseconds
+}
+
+// hostInterval is the shortest time between log lines about host names: anybody can send them.
+const hostInterval = time.Minute
+
+// logHost logs a host name that is not allowed, unless another one was logged lately.
+func (g *Guard) logHost(r *http.Request) {
+	now, last := time.Now().UnixNano(), g.hostLogged.Load()
+	if g.Logger != nil && (last == 0 || now-last >= int64(hostInterval)) && g.hostLogged.CompareAndSwap(last, now) {
+		g.Logger.Warn("host not allowed; list the names of the server in HandlerOptions.Hosts", "host", printable(r.Host), "remote", r.RemoteAddr)
+	}
 }
 
 // maxHeader limits the header of a request, in bytes, because a running task retains it.
@@ -65,6 +81,7 @@ const maxHeader = 64 << 10
 // principal, or the response of Auth.
 func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, ok bool) {
 	if !g.allowsHost(r) {
+		g.logHost(r)
 		Refuse(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, "host not allowed: "+printable(r.Host)+"; the server can allow it with HandlerOptions.Hosts")
 		return nil, false
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,39 +43,39 @@ func TestAdmit(t *testing.T) {
 	)
 	for _, test := range []struct {
 		name   string
-		guard  Guard
+		guard  *Guard
 		local  string
 		host   string
 		origin string
 		want   int // 0 if the request is admitted
 	}{
-		{"no origin", Guard{}, loopback, "127.0.0.1:8080", "", 0},
-		{"localhost", Guard{}, loopback, "localhost:8080", "", 0},
-		{"localhost without a port", Guard{}, loopback, "LOCALHOST", "", 0},
-		{"the loopback address of IPv6", Guard{}, "[::1]:8080", "[::1]:8080", "", 0},
-		{"a foreign name that resolves to loopback", Guard{}, loopback, "evil.example.com:8080", "", 403},
-		{"a page of that name", Guard{}, loopback, "evil.example.com:8080", "http://evil.example.com:8080", 403},
-		{"a name that looks like localhost", Guard{}, loopback, "localhost.example.com", "", 403},
-		{"no name", Guard{}, loopback, "", "", 403},
-		{"any name of a public server", Guard{}, public, "mcp.example.com", "", 0},
-		{"a name other than the server's", Guard{Hosts: []string{"mcp.example.com"}}, public, "evil.example.com", "", 403},
-		{"the name of the server", Guard{Hosts: []string{"mcp.example.com"}}, public, "MCP.example.com:8080", "", 0},
-		{"a listed name over loopback (proxy)", Guard{Hosts: []string{"mcp.example.com"}}, loopback, "mcp.example.com", "", 0},
+		{"no origin", &Guard{}, loopback, "127.0.0.1:8080", "", 0},
+		{"localhost", &Guard{}, loopback, "localhost:8080", "", 0},
+		{"localhost without a port", &Guard{}, loopback, "LOCALHOST", "", 0},
+		{"the loopback address of IPv6", &Guard{}, "[::1]:8080", "[::1]:8080", "", 0},
+		{"a foreign name that resolves to loopback", &Guard{}, loopback, "evil.example.com:8080", "", 403},
+		{"a page of that name", &Guard{}, loopback, "evil.example.com:8080", "http://evil.example.com:8080", 403},
+		{"a name that looks like localhost", &Guard{}, loopback, "localhost.example.com", "", 403},
+		{"no name", &Guard{}, loopback, "", "", 403},
+		{"any name of a public server", &Guard{}, public, "mcp.example.com", "", 0},
+		{"a name other than the server's", &Guard{Hosts: []string{"mcp.example.com"}}, public, "evil.example.com", "", 403},
+		{"the name of the server", &Guard{Hosts: []string{"mcp.example.com"}}, public, "MCP.example.com:8080", "", 0},
+		{"a listed name over loopback (proxy)", &Guard{Hosts: []string{"mcp.example.com"}}, loopback, "mcp.example.com", "", 0},
 
-		{"a foreign page", Guard{}, loopback, "localhost:8080", "http://evil.example.com", 403},
-		{"a foreign page of a public server", Guard{}, public, "192.0.2.7:8080", "http://evil.example.com", 403},
-		{"a local page", Guard{}, loopback, "localhost:8080", "http://localhost:5173", 0},
-		{"a local page of a public server", Guard{}, public, "192.0.2.7:8080", "http://localhost:5173", 403},
-		{"origin null", Guard{}, loopback, "localhost:8080", "null", 403},
-		{"an empty origin", Guard{}, loopback, "localhost:8080", "", 0},
-		{"a malformed origin", Guard{}, loopback, "localhost:8080", "localhost", 403},
-		{"a file origin", Guard{}, loopback, "localhost:8080", "file://localhost", 403},
-		{"the page of an address", Guard{}, public, "192.0.2.7:8080", "http://192.0.2.7:8080", 0},
-		{"the page of an unlisted name (DNS rebinding)", Guard{}, public, "mcp.example.com", "http://mcp.example.com", 403},
-		{"the page of a listed name", Guard{Hosts: []string{"mcp.example.com"}}, public, "mcp.example.com", "https://mcp.example.com", 0},
-		{"a listed page", Guard{Origins: []string{"https://app.example.com"}}, public, "mcp.example.com", "https://app.example.com", 0},
-		{"a listed page with another scheme", Guard{Origins: []string{"https://app.example.com"}}, public, "mcp.example.com", "http://app.example.com", 403},
-		{"every page", Guard{Origins: []string{"*"}}, public, "mcp.example.com", "null", 0},
+		{"a foreign page", &Guard{}, loopback, "localhost:8080", "http://evil.example.com", 403},
+		{"a foreign page of a public server", &Guard{}, public, "192.0.2.7:8080", "http://evil.example.com", 403},
+		{"a local page", &Guard{}, loopback, "localhost:8080", "http://localhost:5173", 0},
+		{"a local page of a public server", &Guard{}, public, "192.0.2.7:8080", "http://localhost:5173", 403},
+		{"origin null", &Guard{}, loopback, "localhost:8080", "null", 403},
+		{"an empty origin", &Guard{}, loopback, "localhost:8080", "", 0},
+		{"a malformed origin", &Guard{}, loopback, "localhost:8080", "localhost", 403},
+		{"a file origin", &Guard{}, loopback, "localhost:8080", "file://localhost", 403},
+		{"the page of an address", &Guard{}, public, "192.0.2.7:8080", "http://192.0.2.7:8080", 0},
+		{"the page of an unlisted name (DNS rebinding)", &Guard{}, public, "mcp.example.com", "http://mcp.example.com", 403},
+		{"the page of a listed name", &Guard{Hosts: []string{"mcp.example.com"}}, public, "mcp.example.com", "https://mcp.example.com", 0},
+		{"a listed page", &Guard{Origins: []string{"https://app.example.com"}}, public, "mcp.example.com", "https://app.example.com", 0},
+		{"a listed page with another scheme", &Guard{Origins: []string{"https://app.example.com"}}, public, "mcp.example.com", "http://app.example.com", 403},
+		{"every page", &Guard{Origins: []string{"*"}}, public, "mcp.example.com", "null", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, method := range []string{"GET", "POST", "DELETE"} {
@@ -369,4 +370,19 @@ func TestAdmitRejectsLongHeader(t *testing.T) {
 			t.Errorf("context: header %d values, address %q", len(header["X-Long"]), addr)
 		}
 	}
+}
+
+// A host name that is not allowed is logged, once a minute at most.
+func TestForeignHostsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		g := &Guard{Hosts: []string{"mcp.example.com"}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		for i := range 100 {
+			time.Sleep(time.Second)
+			g.Admit(httptest.NewRecorder(), request(http.MethodPost, "192.0.2.7:8080", fmt.Sprintf("shop%d.example.com", i)))
+		}
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "HandlerOptions.Hosts\" host=shop0.example.com") {
+			t.Errorf("%d lines:\n%s", n, log.String())
+		}
+	})
 }
