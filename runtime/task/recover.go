@@ -228,16 +228,19 @@ func (m *Manager) recoverParked(ctx context.Context, brief *Record) error {
 // recovered. If Config.Recover panics, it returns work that fails: so the Manager tries again to
 // undo what the task has done.
 func (m *Manager) recoveredWork(r Record) (work Work) {
-	switch {
-	case r.Runner != "":
-		if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
-			work = jobWork(jobs)
+	err := boundary.Run(func() error {
+		switch {
+		case r.Runner != "":
+			if jobs := m.cfg.Jobs[r.Runner]; jobs != nil {
+				work = jobWork(jobs)
+			}
+		case r.Restartable && m.cfg.Recover != nil:
+			work = m.cfg.Recover(r)
 		}
-	case r.Restartable && m.cfg.Recover != nil:
-		err := boundary.Run(func() error { work = m.cfg.Recover(r); return nil })
-		if boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID) {
-			work = failing("the receiver can no longer run the task")
-		}
+		return nil
+	})
+	if boundary.Report(m.cfg.Logger, "Config.Recover panicked", err, "task", r.ID) {
+		return failing("the receiver can no longer run the task")
 	}
 	return work
 }
