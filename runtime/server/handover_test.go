@@ -351,7 +351,7 @@ func TestDurableCallIsTaskFromItsFirstOperation(t *testing.T) {
 				}
 				c.start("tools/call", `{"name":"do"}`, withExtension)
 				synctest.Wait()
-				if got := c.take(); len(got) != 1 || refused == nil || part(got[0], "result", "isError") != `true` {
+				if got := c.take(); len(got) != 1 || refused == nil || part(got[0], "error", "code") != `-31060` {
 					t.Errorf("beyond the limit of tasks, got %q, %v", got, refused)
 				}
 			})
