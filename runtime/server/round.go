@@ -195,7 +195,7 @@ func (c *Call) resume(name string, sealed *string, responses mcp.InputResponses)
 	for i := range state.Asked {
 		asked := &state.Asked[i]
 		response, ok := responses[asked.Name]
-		if !ok {
+		if !ok || asked.Name == "" {
 			pending = append(pending, *asked)
 			continue
 		}
@@ -290,6 +290,7 @@ func (c *Call) end(name string, err error) (*mcp.InputRequiredResult, error) {
 		state.Asked[i] = o.Asked
 		result.InputRequests[o.Name], _ = o.Value.(mcp.InputRequest)
 	}
+	state.Asked = append(state.Asked, r.Left()...)
 	sealed := c.p.s.keys.get(c.ctx).SealState(c.stateContext(name), state)
 	if len(sealed) > cfg.MaxState {
 		return nil, c.invalidRun(name, fmt.Errorf("the results of steps and input requests take %d bytes of requestState, the limit is %d: return less from the steps", len(sealed), cfg.MaxState))

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -741,6 +742,50 @@ func TestResponsesThatAreNotAsAsked(t *testing.T) {
 	if _, failed := c.send("tools/call", do, map[string]json.RawMessage{"requestState": json.RawMessage(`7`)}); failed == nil || failed.Code != -32602 {
 		t.Errorf("requestState 7: got %v", failed)
 	}
+}
+
+// An input request whose response is left out keeps its deadline, also if the next run does not come
+// to it: another branch ends the round first.
+func TestDeadlineLastsWithoutResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, server.Config{StateKeys: [][]byte{bytes.Repeat([]byte("k"), 32)}})
+		var runs atomic.Int64
+		addTool(s, func(ctx context.Context, c *server.Call) (string, error) {
+			run, early := runs.Add(1), make(chan string)
+			go func() {
+				if run == 2 {
+					time.Sleep(time.Millisecond) // the handler ends the round before
+				}
+				server.Branch(ctx, c, "early", func(ctx context.Context) error {
+					limited, cancel := context.WithTimeout(ctx, time.Minute)
+					defer cancel()
+					name, err := askName(server.InputName(limited, "early"), c, "Soon?")
+					if errors.Is(err, context.DeadlineExceeded) {
+						name = "too late"
+					}
+					early <- name
+					return err
+				})
+			}()
+			if run == 1 {
+				time.Sleep(time.Millisecond) // the branch makes its request before
+			}
+			_, err := askName(server.InputName(ctx, "first"), c, "First?")
+			late := ""
+			if err == nil {
+				late, err = askName(server.InputName(ctx, "second"), c, "Second?")
+			}
+			return <-early + ", " + late, err
+		})
+		c := connectRounds(t, s)
+		one := c.round("tools/call", do, nil, nil)
+		time.Sleep(2 * time.Minute)
+		two := c.round("tools/call", do, one, map[string]string{"first": accept(`{"name":"Ada"}`)})
+		equal(t, "input requests", map[string]string{"second": "elicitation/create"}, two.methods)
+		eve := accept(`{"name":"Eve"}`)
+		three := c.round("tools/call", do, two, map[string]string{"second": accept(`{"name":"Bob"}`), "": eve, "early": eve})
+		equal(t, "result", "too late, accept Bob", three.text)
+	})
 }
 
 // Responses to earlier rounds are in the state: later ones under the same name do not replace them.

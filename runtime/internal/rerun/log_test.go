@@ -35,6 +35,7 @@ type rounds struct {
 	runs    int // of steps
 	entries []rerun.Entry
 	open    []rerun.Open
+	left    []rerun.Asked
 }
 
 func (r *rounds) step(ctx context.Context, l *rerun.Log, name string) (string, error) {
@@ -50,7 +51,7 @@ func (r *rounds) step(ctx context.Context, l *rerun.Log, name string) (string, e
 func (r *rounds) round(respond func(o *rerun.Open) string, f func(l *rerun.Log)) (err error) {
 	r.t.Helper()
 	r.rounds++
-	entries, pending := r.entries, []rerun.Asked(nil)
+	entries, pending := r.entries, r.left
 	for i := range r.open {
 		if text := respond(&r.open[i]); text != "" {
 			entries = append(entries, r.open[i].Entry(json.RawMessage(text)))
@@ -61,6 +62,7 @@ func (r *rounds) round(respond func(o *rerun.Open) string, f func(l *rerun.Log))
 	l := rerun.New(r.t.Context(), rerun.Options{Package: "test", ID: "call", Rounds: true, Earlier: entries, Pending: pending})
 	f(l)
 	r.entries, r.open, err = l.End()
+	r.left = l.Left()
 	return err
 }
 
@@ -422,7 +424,7 @@ func TestDeadlineOfRequestInRounds(t *testing.T) {
 				}
 			}
 			for range 2 {
-				if got != tt.want || len(r.open) != 1 || !strings.Contains(r.open[0].Label, "next") {
+				if got != tt.want || len(r.left) > 0 || len(r.open) != 1 || !strings.Contains(r.open[0].Label, "next") {
 					t.Errorf("%s: got %s, open %v", tt.name, got, r.open)
 				}
 				if err := r.round(none, handler); err != nil {
@@ -605,6 +607,37 @@ func TestRefusedWaitKeepsItsResponses(t *testing.T) {
 		})
 		if err != nil {
 			t.Fatalf("round %d: %v", i+1, err)
+		}
+	}
+}
+
+// The state does not hold the input requests that a wait has given up.
+func TestRequestsOfEndedWaitsAreForgotten(t *testing.T) {
+	r := &rounds{t: t}
+	first := func(o *rerun.Open) string {
+		if strings.Contains(o.Label, "first") {
+			return `"answer"`
+		}
+		return ""
+	}
+	for range 4 {
+		err := r.round(first, func(l *rerun.Log) {
+			var err error
+			for i := 0; i < 4 && err == nil; i++ {
+				request := func(name string) rerun.Case {
+					return rerun.OnAnswer(func(ctx context.Context) (string, error) {
+						text, err := l.Ask(ctx, ask(fmt.Sprintf(`"%s %d"`, name, i)))
+						return string(text), err
+					})
+				}
+				_, err = rerun.Select(t.Context(), l, "wait", request("first"), request("second"))
+			}
+			if !required(err) {
+				t.Errorf("got %v", err)
+			}
+		})
+		if err != nil || len(r.open) != 2 || len(r.left) > 0 {
+			t.Fatalf("%v, open %v, left %v", err, r.open, r.left)
 		}
 	}
 }

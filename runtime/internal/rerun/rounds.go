@@ -28,6 +28,25 @@ func (l *Log) askInRound(ctx context.Context, b *branch, a *Asked, value any) er
 	return &InputRequiredError{a.Method, l.pkg}
 }
 
+// Left returns the input requests of earlier runs that have no outcome, and that this run, which
+// has ended a round, has not made again: it has not come to them. They have no name, because the
+// client does not get them. The run that makes them again has their deadlines.
+func (l *Log) Left() (left []Asked) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.pending {
+		made := slices.ContainsFunc(l.open, func(o Open) bool { return o.ID == a.ID })
+		ended := slices.ContainsFunc(l.entries, func(e Entry) bool { return e.ID == a.ID })
+		b := l.branches[a.Branch] // of a wait that has ended, perhaps
+		ended = ended || b != nil && b.selection != nil && b.selection.decided
+		if a.Occurrence > 0 && !made && !ended {
+			a.Name = ""
+			left = append(left, a)
+		}
+	}
+	return left
+}
+
 type nameKey struct{}
 
 // WithName returns a context in which an input request has a name in messages.

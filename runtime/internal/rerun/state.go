@@ -14,7 +14,9 @@ type State struct {
 	Round   int    // the number of rounds that have ended
 	Expires time.Time
 	Entries []Entry
-	Asked   []Asked // the input requests that ended the last round
+	// Asked are the input requests that ended the last round, and those of earlier rounds that the
+	// last run has not made again; see [Log.Left].
+	Asked []Asked
 
 	// Unversioned is set in a state that an earlier version of this module has sealed without the
 	// version of the handler.
@@ -28,7 +30,7 @@ type Asked struct {
 	Label    string
 	Method   string
 	Params   json.RawMessage // not part of the state
-	Name     string          // the key of the request and its response in messages
+	Name     string          // the key of the request and its response in messages; "" for none
 	Deadline time.Time       // when the request is given up; zero for never
 }
 

@@ -72,6 +72,14 @@
 // of a run need not wait for a step. In a plain call in rounds whose connection is lost, the undos
 // of the lost round run while the client repeats it, so that nothing is checked about undos.
 //
+// # Runs
+//
+//	go test ./runtime/server/internal/durabletest -run Random -handlers 100000 -timeout 2h
+//
+// plays that many handlers, each with four fates, from a random seed, and takes nine minutes of one
+// core and less than 0.5 GB of memory. It ends at the first violation, whose handler it makes smaller;
+// with -survey, it counts them. The flags of the package say what else a run may do.
+//
 // # How the proof was proved
 //
 // Each of these changes was made to the implementation, and found by TestRandomHandlers -seed 1.

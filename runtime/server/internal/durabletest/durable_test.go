@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	debug.SetGCPercent(400) // most of what a play allocates is garbage at its end
-	debug.SetMemoryLimit(1 << 30)
+	debug.SetMemoryLimit(256 << 20)
 	slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
 	os.Exit(m.Run())
 }

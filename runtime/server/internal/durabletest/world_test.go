@@ -79,6 +79,7 @@ type operation struct {
 	// asked; zero if there is none, or it is unknown.
 	earliest, deadline time.Time
 	waits              time.Time // when a choose began to wait
+	suspended          time.Time // when the handler last got the error that the run is suspended
 }
 
 // execution is one call of the function of a step or an undo.
@@ -550,9 +551,10 @@ func (w *world) suspend(r *run, path string, n *node) {
 	if r.process.isDead() {
 		return
 	}
-	// If the client leaves out responses, a round may end before the handler has asked for all of them
-	// again. The deadline of such an input request begins anew.
-	if late := w.late(w.operation(path, n)); late > time.Millisecond && !(w.fate.partial && w.fate.rounds()) {
+	op := w.operation(path, n)
+	op.suspended = time.Now()
+	// A round that has ended before is not that of the operation, which may not be in it.
+	if late := w.late(op); late > time.Millisecond && (r.suspended.IsZero() || !w.fate.rounds()) {
 		w.violate("%s at %s waits, although its deadline was %v ago", n.name(), path, late)
 	}
 	if !r.suspended.IsZero() {
@@ -713,6 +715,9 @@ func (w *world) asks(message string) *question {
 	}
 	if chooser := w.chooser(q.node, path); chooser != nil && chooser.seen != "" && !w.disturbed {
 		w.violate("the user is asked %q, although %s at %s has ended", message, chooser.node.name(), chooser.path)
+	}
+	if op := w.ops[path]; op != nil && len(q.asked) > 0 && !op.deadline.IsZero() && op.suspended.After(op.deadline.Add(time.Millisecond)) && !w.disturbed {
+		w.violate("the user is asked %q again after its deadline", message)
 	}
 	got, places := map[string]bool{}, 0 // what the handler has got, and the places in the program that ask
 	for _, op := range w.ops {
