@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mcpwire/mcpwire/runtime/internal/hangup"
 	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/stdio"
@@ -191,8 +192,10 @@ type ListenOptions struct {
 // connections end in this order. A second signal ends the process at once.
 //
 // The header of a request may take 10 seconds to arrive, and a connection without a request may stay
-// open for two minutes. For other limits, other endpoints and
-// middleware, use [Server.Handler] with an [http.Server].
+// open for two minutes. For other limits, other endpoints and middleware, use [Server.Handler] with
+// an [http.Server]. That one notices the disconnect of a client which has sent the beginning of its
+// next request over HTTP/1.1 only when a write fails, such as that of a
+// [streamable.HandlerOptions].KeepAlive. ListenAndServe without TLS notices it at once.
 //
 // ListenAndServe returns nil after such an end, the error of [Server.Start] if the server cannot
 // start, and the error of the listener if it fails.
@@ -234,7 +237,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 		all = o.Auth.Handler(all)
 	}
 	web := newHTTPServer(all, config)
-	scheme, serve := "http", web.Serve
+	scheme, serve := "http", func(l net.Listener) error { return web.Serve(hangup.Listen(l)) }
 	if config != nil {
 		scheme, serve = "https", func(l net.Listener) error { return web.ServeTLS(l, "", "") }
 	}
@@ -263,7 +266,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 
 // newHTTPServer returns an HTTP server whose connections end if they bring no request.
 func newHTTPServer(h http.Handler, config *tls.Config) *http.Server {
-	return &http.Server{Handler: h, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	return &http.Server{Handler: h, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ConnContext: hangup.Context}
 }
 
 // tlsConfig returns the configuration of TLS, or nil for a server without TLS.

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
@@ -164,6 +165,36 @@ func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
 	pool = x509.NewCertPool()
 	pool.AddCert(must(x509.ParseCertificate(der)))
 	return certFile, keyFile, pool
+}
+
+// A client that disconnects cancels its call, even if it has sent a part of the next request.
+func TestDisconnectOfPipeliningClientCancelsCall(t *testing.T) {
+	begun, cancelled := make(chan struct{}), make(chan struct{})
+	l := listen(t, &server.Config{}, &server.ListenOptions{HandlerOptions: streamable.HandlerOptions{KeepAlive: -1}}, func(s *server.Server) {
+		server.AddTool(s, "wait", "", func(ctx context.Context, _ *server.Call, _ struct{}) (string, error) {
+			close(begun)
+			<-ctx.Done()
+			close(cancelled)
+			return "", ctx.Err()
+		})
+	})
+	host := strings.TrimSuffix(strings.TrimPrefix(l.url, "http://"), "/mcp")
+	conn, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","_meta":{` +
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait\r\nContent-Length: %d\r\n\r\n%s", host, len(body), body)
+	<-begun
+	fmt.Fprint(conn, "P")
+	conn.Close()
+	<-cancelled
+	l.cancel()
+	if err := <-l.ended; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestListenAndServeSpeaksTLS(t *testing.T) {
