@@ -176,7 +176,8 @@ type HandlerOptions struct {
 	// MaxSessionsPerPrincipal is the same limit for the sessions of one principal, and separately
 	// for its modern requests, of which one more is rejected with status 429. If it is more than
 	// MaxStreams, it also limits the unanswered requests of all sessions of the principal, together;
-	// otherwise MaxStreams does. It also applies to each network of clients without a principal, up
+	// otherwise MaxStreams does. The connections that hold their streams, or are not read, may be
+	// more by MaxSessionsPerPrincipal. It also applies to each network of clients without a principal, up
 	// to half of MaxSessions; see ClientAddress. The default is [DefaultMaxSessionsPerPrincipal].
 	MaxSessionsPerPrincipal int
 

@@ -12,6 +12,33 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
+// The connections of all sessions of a principal whose answers are not read have a limit together, and
+// so have their streams.
+func TestServerLimitsConnectionsOfAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxSessionsPerPrincipal: 2, MaxStreams: 3, Principal: byToken, StallTimeout: time.Minute})
+		headers := s.sessionsOf("ann", 2)
+		for i := range 4 {
+			s.do("POST", longCall(10+i, "echo", 8<<10), headers[i/2]...) // never read
+		}
+		s.events("GET", "", headers[1]...)
+		synctest.Wait()
+		if got := s.status("POST", call(1, "echo"), headers[0]...); got != http.StatusTooManyRequests {
+			t.Errorf("a request more: %d", got)
+		}
+		if got := s.status("GET", "", headers[0]...); got != http.StatusTooManyRequests {
+			t.Errorf("a stream more: %d", got)
+		}
+		if got := s.status("POST", call(1, "echo"), s.sessionsOf("ben", 1)[0]...); got != http.StatusOK {
+			t.Errorf("another principal: %d", got)
+		}
+		time.Sleep(2 * time.Minute) // the connections are closed after StallTimeout
+		if got := s.status("POST", call(1, "echo"), headers[0]...); got != http.StatusOK {
+			t.Errorf("afterwards: %d", got)
+		}
+	})
+}
+
 // longCall returns a request for a tool with n more bytes of arguments, which the tool "echo" returns.
 func longCall(id int, tool string, n int) string {
 	return strings.Replace(call(id, tool), `"arguments":{`, `"arguments":{"x":"`+strings.Repeat("x", n)+`",`, 1)

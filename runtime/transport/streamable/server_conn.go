@@ -63,7 +63,9 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 }
 
 // begin sets what the account of the connection uses, before the connection is used.
-func (c *serverConn) begin(u *usage) { c.usage, c.streams.usage, c.out.answers = u, u, u.answers }
+func (c *serverConn) begin(u *usage) {
+	c.usage, c.exchanges.usage, c.streams.usage, c.out.answers = u, u, u, u.answers
+}
 
 // Own implements [transport.Owned].
 func (c *serverConn) Own(owner transport.Owner) {

@@ -11,6 +11,7 @@ import (
 // session was used. After end, no exchange can enter, and quiet is closed when the last one leaves.
 type exchanges struct {
 	max   int           // limit of the exchanges with requests or a stream, and of the others
+	usage *usage        // counts the exchanges with requests or a stream
 	quiet chan struct{} // closed when ended and no exchange is left
 
 	mu      sync.Mutex
@@ -36,6 +37,8 @@ func (x *exchanges) enter(brief bool) error {
 		return transport.ErrClosed
 	case n >= x.max:
 		return errTooManyStreams
+	case !brief && !x.usage.exchange():
+		return errTooManyRequests
 	}
 	x.total++
 	if brief {
@@ -51,6 +54,8 @@ func (x *exchanges) leave(brief bool) {
 	x.total--
 	if brief {
 		x.brief--
+	} else {
+		x.usage.exchanges.Add(-1)
 	}
 	x.used = time.Now()
 	if x.total == 0 && x.ended {

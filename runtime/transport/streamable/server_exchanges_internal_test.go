@@ -9,7 +9,7 @@ import (
 )
 
 func TestExchangesLimitBothKindsSeparately(t *testing.T) {
-	x := exchanges{max: 1, quiet: make(chan struct{})}
+	x := exchanges{max: 1, usage: &usage{maxRequests: 9}, quiet: make(chan struct{})}
 	for _, brief := range []bool{false, true} {
 		if err := x.enter(brief); err != nil {
 			t.Errorf("brief %v: %v", brief, err)
@@ -25,7 +25,7 @@ func TestExchangesLimitBothKindsSeparately(t *testing.T) {
 }
 
 func TestExchangesAreQuietWhenTheLastOneLeaves(t *testing.T) {
-	x := exchanges{max: 2, quiet: make(chan struct{})}
+	x := exchanges{max: 2, usage: &usage{maxRequests: 9}, quiet: make(chan struct{})}
 	x.enter(false)
 	x.enter(true)
 	x.end()
@@ -44,7 +44,7 @@ func TestExchangesAreQuietWhenTheLastOneLeaves(t *testing.T) {
 
 func TestExchangesRecordTheirUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := exchanges{max: 1, quiet: make(chan struct{}), used: time.Now()}
+		x := exchanges{max: 1, usage: &usage{maxRequests: 9}, quiet: make(chan struct{}), used: time.Now()}
 		time.Sleep(time.Minute)
 		if !x.isUsed() {
 			t.Error("a new session is not in use")

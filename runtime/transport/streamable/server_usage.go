@@ -27,8 +27,9 @@ type usage struct {
 
 	requests    atomic.Int64 // unanswered requests of the sessions
 	maxRequests int
-	bodies      *guard.Room // messages that are being received or served
-	answers     *guard.Room // long answers that are being written
+	exchanges   atomic.Int64 // HTTP exchanges with requests or a stream, whose answer may not be read
+	bodies      *guard.Room  // messages that are being received or served
+	answers     *guard.Room  // long answers that are being written
 }
 
 // errUnread is the message of the error in place of a long answer for which there is no room.
@@ -86,6 +87,16 @@ func (h *Handler) exit(u *usage) {
 func (u *usage) serve(n int) bool {
 	if u.requests.Add(int64(n)) > int64(u.maxRequests) {
 		u.requests.Add(int64(-n))
+		return false
+	}
+	return true
+}
+
+// exchange counts an exchange of a session. It returns false without counting it if there are too
+// many: in addition to those with requests, each session may have a standing stream.
+func (u *usage) exchange() bool {
+	if u.exchanges.Add(1) > int64(u.maxRequests+u.max) {
+		u.exchanges.Add(-1)
 		return false
 	}
 	return true
