@@ -921,7 +921,7 @@ func (u *user) tool() string {
 	if u.number%2 == 0 {
 		return "job"
 	}
-	return []string{"saga", "saga", "signalled", "strict", "lenient", "removed", "added"}[u.random.IntN(7)]
+	return []string{"saga", "saga", "signalled", "choice", "choice", "strict", "lenient", "removed", "added"}[u.random.IntN(9)]
 }
 
 // start creates a task of a tool. Ok is false if that fails.
@@ -983,8 +983,11 @@ func (u *user) job(era int, tool, name string) {
 			}()
 		}
 	}
-	if tool == "signalled" {
-		end.signal = u.signals(id)
+	switch {
+	case tool == "signalled":
+		end.signal = u.signals(id, 2)
+	case tool == "choice" && u.random.IntN(2) == 0:
+		end.signal = u.signals(id, 1)
 	}
 	end.result = u.await(era, id)
 	if again := u.await(1-era, id); again != end.result {
@@ -1001,9 +1004,9 @@ func (u *user) job(era int, tool, name string) {
 	u.run.outcomes[id] = end
 }
 
-// signals sends signals to a task until two were sent for sure, or the task has ended. It returns
-// the number of the last one, or 0 if the task has ended.
-func (u *user) signals(id string) (last int) {
+// signals sends signals to a task until as many as wanted were sent for sure, or the task has ended.
+// It returns the number of the last one, or 0 if the task has ended.
+func (u *user) signals(id string, wanted int) (last int) {
 	for n, sent := 1, 0; ; n++ {
 		time.Sleep(randomTime(u.random, 0, 2*parkAfter))
 		era := u.random.IntN(2)
@@ -1029,7 +1032,7 @@ func (u *user) signals(id string) (last int) {
 		if err == nil {
 			sent++
 		}
-		if sent == 2 || u.run.stuck.Load() {
+		if sent == wanted || u.run.stuck.Load() {
 			return n
 		}
 	}
@@ -1225,6 +1228,7 @@ func (f *faultRun) verifyTasks() {
 		}
 	}
 	cancelled, dead, undone, signalled, late, asked := 0, 0, 0, 0, 0, 0
+	chosen := map[string]int{} // what was the first event of choices
 	for id, end := range f.outcomes {
 		slices.SortStableFunc(begins[id], func(a, b logLine) int { return cmp.Compare(a.life.Epoch, b.life.Epoch) })
 		for _, l := range begins[id] {
@@ -1253,6 +1257,8 @@ func (f *faultRun) verifyTasks() {
 			tries, count = sagaTries, sagaSteps
 		case "signalled":
 			count = 2
+		case "choice":
+			count = choiceSteps
 		}
 		for i := range count {
 			at := step{id, i}
@@ -1293,6 +1299,14 @@ func (f *faultRun) verifyTasks() {
 			signalled++
 			continue
 		}
+		if end.tool == "choice" {
+			name, accepted := strings.CutPrefix(got.Answer, "accept/")
+			if answers[id] != got.Answer || accepted && !f.answers[end.name][name] {
+				f.t.Errorf("task %s has ended with %q, %q was first", id, got.Answer, answers[id])
+			}
+			chosen[strings.TrimRight(strings.SplitN(got.Answer, "/", 2)[0], " 0123456789")]++
+			continue
+		}
 		if given := "accept/" + got.Answer; got.Answer == timedOut && end.tool == "saga" {
 			late++
 			if answers[id] != timedOut {
@@ -1310,7 +1324,8 @@ func (f *faultRun) verifyTasks() {
 	}
 	f.t.Logf("%d tasks have ended, %d of them cancelled, %d failed; the test has killed %d during their trials; %d creations have failed", len(f.outcomes), cancelled, undone, dead, f.unsure)
 	f.t.Logf("%d steps are recorded, their functions were called %d times in %d runs of jobs; %d input requests of completed tasks were answered %d times, %d answers counted and %d timed out",
-		steps, runs, lives, len(f.outcomes)-cancelled-dead-undone-signalled, asked, answered, late)
+		steps, runs, lives, len(f.outcomes)-cancelled-dead-undone-signalled-total(chosen), asked, answered, late)
+	f.t.Logf("first events of choices: %v", chosen)
 }
 
 // verifyNothingLeft ends all programs, drops all tasks as if they had expired, and checks that no

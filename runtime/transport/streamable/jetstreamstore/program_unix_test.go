@@ -25,6 +25,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/server"
 	"github.com/mcpwire/mcpwire/runtime/task"
 	"github.com/mcpwire/mcpwire/runtime/task/jetstream"
@@ -57,8 +58,9 @@ const (
 	taskTTL     = 6 * time.Hour
 	parkAfter   = 300 * time.Millisecond
 	jobSteps    = 4
-	sagaSteps   = 2   // in branches of their own
-	sagaTries   = 3   // of each step of a saga
+	sagaSteps   = 2 // in branches of their own
+	sagaTries   = 3 // of each step of a saga
+	choiceSteps = 2
 	oldBuild    = "1" // the two builds of the program
 	newBuild    = "2"
 	servingLine = "serving " // the line with the URL that a front end prints
@@ -235,6 +237,7 @@ func (p *program) server(store task.Store) *server.Server {
 	}
 	server.AddTool(s, "poison", "", p.poison, durable)
 	server.AddTool(s, "signalled", "", p.signalled, durable)
+	server.AddTool(s, "choice", "", p.choice, durable)
 	server.AddTool(s, "signal", "", func(ctx context.Context, _ *server.Call, in numbered) (string, error) {
 		err := s.Signal(ctx, in.Task, "go", in.Number)
 		if _, over := errors.AsType[*task.MoveError](err); over {
@@ -429,6 +432,47 @@ func (p *program) signalled(ctx context.Context, c *server.Call, in named) (out 
 		}
 		out.Steps = append(out.Steps, fmt.Sprint(number))
 		logLine{logRecorded, run.ID(), l, i, out.Steps[i]}.write(p.log)
+	}
+	return out, nil
+}
+
+// choice waits for the first of an answer, a signal and a time, between two steps.
+func (p *program) choice(ctx context.Context, c *server.Call, in named) (out jobResult, err error) {
+	run, ok := c.Task()
+	if !ok {
+		return out, errors.New("call this tool as a task")
+	}
+	l := ctx.Value(lifeKey{}).(life)
+	note := func(event logEvent, step int, value string) { logLine{event, run.ID(), l, step, value}.write(p.log) }
+	note(logBegin, os.Getpid(), p.Build)
+	out.Name = in.Name
+	for i := range choiceSteps {
+		if i == 1 {
+			var form answer
+			asked := server.OnAnswer(func(ctx context.Context) (mcp.ElicitAction, error) { return server.Elicit(ctx, c, in.Name, &form) })
+			sent := server.OnSignal[int]("go")
+			first, err := server.Select(ctx, c, "choice", asked, sent, server.After(4*parkAfter))
+			switch {
+			case err != nil:
+				return out, err
+			case first == asked:
+				out.Answer = fmt.Sprint(asked.Value, "/", form.Answer)
+			case first == sent:
+				out.Answer = fmt.Sprint("signal ", sent.Value)
+			default:
+				out.Answer = timedOut
+			}
+			note(logAnswer, 0, out.Answer)
+		}
+		result, err := server.Step(ctx, c, fmt.Sprint("step ", i), func(ctx context.Context) (string, error) {
+			note(logRun, i, server.IdempotencyKey(ctx))
+			return rand.Text(), nil
+		})
+		if err != nil {
+			return out, err
+		}
+		note(logRecorded, i, result)
+		out.Steps = append(out.Steps, result)
 	}
 	return out, nil
 }
