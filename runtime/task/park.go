@@ -50,7 +50,7 @@ func (m *Manager) parkFor(run *Run, a awaited) Work {
 		a.wake = a.wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
 	}
 	// If the write fails, resume finds out what to do.
-	run.change(context.Background(), func(r *Record) error {
+	r, err := run.change(context.Background(), func(r *Record) error {
 		if why, _ := run.Undoing(); r.undo() != why { // since the work has begun
 			return errUnchanged
 		}
@@ -62,7 +62,7 @@ func (m *Manager) parkFor(run *Run, a awaited) Work {
 		r.Durable, r.Phase = &d, PhaseRunning
 		return nil
 	})
-	work, _ := m.resume(run)
+	work, _ := m.resume(run, err != nil || !r.parked())
 	return work
 }
 
@@ -79,8 +79,10 @@ func (m *Manager) pause(d time.Duration) bool {
 }
 
 // resume returns the work of a run that is neither running nor resting, and its record, if that is
-// not parked or is due. Otherwise it returns nil: the run rests, or has been removed.
-func (m *Manager) resume(run *Run) (work Work, r Record) {
+// not parked or is due. Otherwise it returns nil: the run rests, or has been removed. Running says
+// that the record may not be parked: if the Manager has closed, resume stores that the work does not
+// run any longer.
+func (m *Manager) resume(run *Run, running bool) (work Work, r Record) {
 	for m.renew(run) && !run.lost.Load() {
 		var err error
 		r, err = run.tryChange(context.Background(), func(r *Record) error {
@@ -142,8 +144,11 @@ func (m *Manager) resume(run *Run) (work Work, r Record) {
 			return nil, r
 		}
 	}
-	if run.lost.Load() {
+	switch {
+	case run.lost.Load():
 		m.limits.workReturned(&run.usage)
+	case running:
+		run.suspend()
 	}
 	m.removeRun(run)
 	return nil, r
@@ -249,7 +254,7 @@ func (m *Manager) recheck(r *Record) {
 
 // resumeAndRun resumes a run whose rest has ended.
 func (m *Manager) resumeAndRun(run *Run) {
-	if work, r := m.resume(run); work != nil {
+	if work, r := m.resume(run, false); work != nil {
 		m.start(run, &r, false, work)
 	}
 }

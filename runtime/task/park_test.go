@@ -610,6 +610,37 @@ func TestAnswerAfterParkingWrite(t *testing.T) {
 	}
 }
 
+// An answer comes while work is about to be parked, and the Manager closes before the work could run
+// again. That is no death of its process.
+func TestCloseBetweenAnswerAndPark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true}, nil)
+		p.work = func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+			answer, err := ask(ctx, run, "first")
+			if err != nil {
+				time.Sleep(time.Second) // the handler cleans up
+				return nil, err
+			}
+			return raw(fmt.Sprintf(`{"answers":[%s]}`, answer)), nil
+		}
+		id := p.start(t)
+		time.Sleep(1500 * time.Millisecond) // the work returns soon
+		ctx, cancel := context.WithCancel(t.Context())
+		go p.Result(ctx, "alice", id, &peer{answer: echoMessage}) // ends with ctx
+		synctest.Wait()
+		cancel()
+		p.restart(t)
+		if r, err := p.cfg.Store.Get(t.Context(), id); err != nil || r.Reruns != 0 {
+			t.Errorf("%d deaths, %v", r.Reruns, err)
+		}
+		out, err := p.Result(t.Context(), "alice", id, &peer{answer: echoMessage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAnswers(t, out, `["first"]`)
+	})
+}
+
 // Work that runs again after it was parked reports its progress from the beginning. The requestor
 // receives each value once.
 func TestProgressOfParkedWork(t *testing.T) {

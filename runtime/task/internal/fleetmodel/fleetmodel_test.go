@@ -34,6 +34,10 @@ func TestProtocol(t *testing.T) {
 			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 1}, false},
 		{"two members, trials, a step and two faults",
 			model{processes: 2, trials: true, work: []operation{step}, faults: 2}, false},
+		{"two members, trials, an input request and two faults",
+			model{processes: 2, trials: true, work: []operation{ask}, faults: 2}, false},
+		{"two members, trials, a step, an input request and a fault",
+			model{processes: 2, trials: true, work: []operation{step, ask}, faults: 1}, false},
 		{"three members, an input request and a fault",
 			model{processes: 3, work: []operation{ask}, faults: 1}, false},
 		{"a front end, two workers, an input request and a fault",
@@ -45,6 +49,8 @@ func TestProtocol(t *testing.T) {
 			model{processes: 3, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}, faults: 2}, true},
 		{"three members, trials, a step and two faults",
 			model{processes: 3, trials: true, work: []operation{step}, faults: 2}, true},
+		{"two members, trials, a step, an input request and two faults",
+			model{processes: 2, trials: true, work: []operation{step, ask}, faults: 2}, true},
 		{"two members, a sleep, a step, a cancellation and two faults",
 			model{processes: 2, work: []operation{sleep, step}, faults: 2, cancels: 1}, true},
 		{"two members, a step and three faults",
@@ -82,6 +88,7 @@ func TestEveryGuardIsNecessary(t *testing.T) {
 		upgraded = model{processes: 2, frontEnds: 1, lacking: 2, upgrades: true, work: []operation{step}}
 		orphaned = model{processes: 2, lacking: 2, upgrades: true, work: []operation{step}, faults: 1}
 		poison   = model{processes: 2, trials: true, work: []operation{step}, faults: 2}
+		suspects = model{processes: 2, trials: true, work: []operation{ask}, faults: 2}
 	)
 	tests := []struct {
 		guard  guard
@@ -131,6 +138,8 @@ func TestEveryGuardIsNecessary(t *testing.T) {
 		{refusalAnnounced, "announcement of a refusal", upgraded, "a task is offered again to a member that has refused it"},
 		{refusalForgotten, "announcement of further tools", upgraded, "a task never ends"},
 		{toolsScan, "scan after further tools", orphaned, "a task never ends"},
+		{wakeSuspends, "mark of parked work that is woken", suspects, "a task fails although it has not ended two processes"},
+		{parkSuspends, "mark of work that is not parked by a closed Manager", suspects, "a task fails although it has not ended two processes"},
 	}
 	for i, test := range tests {
 		if test.guard != 1<<i {

@@ -1,6 +1,9 @@
 package fleetmodel
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // operation is an operation of the work.
 type operation uint8
@@ -77,7 +80,9 @@ const (
 	refusalAnnounced // refuse announces what the member lacks
 	refusalForgotten // ToolsChanged announces that the member lacks nothing any longer
 	toolsScan        // ToolsChanged looks for tasks
-	lastGuard        = toolsScan
+	wakeSuspends     // change marks parked work that a process without its run wakes
+	parkSuspends     // resume marks work that was to be parked when its Manager has closed
+	lastGuard        = parkSuspends
 )
 
 // action is what happens between two states.
@@ -613,6 +618,17 @@ func (x *stepper) wake(p *process) (broken string) {
 	return ""
 }
 
+// suspendParking stands for what resume does if the Manager has closed while the work was to be
+// parked, and an answer or the time has come.
+func (x *stepper) suspendParking(t *state, i int) (broken string) {
+	p := &t.processes[i]
+	w := write{kind: suspendWrite, process: uint8(i), holder: p.run.holder, epoch: p.run.epoch}
+	if p.closing && x.trials && t.rec.counts() && !p.run.fenced(&t.rec) && !x.removed(parkSuspends) {
+		broken = x.commit(t, &w)
+	}
+	return broken
+}
+
 // adoptOrphans stands for fleet.adoptOrphans.
 func (x *stepper) adoptOrphans(t *state, i int, all bool, rec *record) {
 	p := &t.processes[i]
@@ -1067,7 +1083,8 @@ func (x *stepper) refused(t *state, w *write, why refusal) (broken string) {
 	case parkWrite:
 		if why == refusedUnchanged {
 			r.starts = 0
-			return x.wake(p)
+			broken = x.suspendParking(t, int(w.process))
+			return cmp.Or(broken, x.wake(p))
 		}
 		*r = run{}
 	case unparkWrite:
@@ -1153,6 +1170,9 @@ func (x *stepper) commit(t *state, w *write) (broken string) {
 			broken = "an input request is answered twice"
 		}
 		r.entries[w.op], r.values[w.op], r.parked, byRun = 2, w.value, false, false
+		if before.parked && r.mark == runs && x.trials && t.processes[w.process].run.phase == none && !x.removed(wakeSuspends) {
+			r.mark = suspended // until its member runs it, which may have died
+		}
 		x.grows(t, &r)
 	case cancelWrite:
 		r.status, r.parked, byRun = cancelled, false, false

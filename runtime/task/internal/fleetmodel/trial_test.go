@@ -39,12 +39,16 @@ func (x *stepper) claimed(r *record, from uint8, died bool) {
 	}
 }
 
-// grows applies that the journal has grown.
+// grows applies that the journal has grown. If the holder has died before, its death still counts
+// when the task is taken over.
 func (x *stepper) grows(t *state, r *record) {
+	t.history.deaths, t.history.trial = 0, false
+	if i := processOf(r.holder); x.trials && r.holder != 0 && r.counts() && !(t.processes[i].up && t.processes[i].owns(i, r.holder)) {
+		t.history.deaths = 1
+	}
 	if r.reruns, r.lost, r.twice = 0, 0, 0; r.mark == isDoomed {
 		r.mark = suspended
 	}
-	t.history.deaths, t.history.trial = 0, false
 }
 
 // countKill counts the death of a process that holds the task, or that has lost it and not said that
