@@ -134,10 +134,10 @@ func (m *Manager) Close(ctx context.Context) error {
 	runs := slices.Collect(maps.Values(m.runs))
 	m.setWakeTimer()
 	m.mu.Unlock()
-	m.endLifetime(ErrClosed)
-	for _, run := range runs {
+	for _, run := range runs { // first: work must not take what follows for a failure
 		run.endContext(ErrClosed)
 	}
+	m.endLifetime(ErrClosed)
 	done := make(chan struct{})
 	go func() { // ends with the work
 		m.group.Wait()
@@ -171,12 +171,19 @@ func (m *Manager) spawn(f func()) bool {
 // them, because it reads the records of parked tasks once.
 func (m *Manager) hold() error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.closed {
-		return ErrClosed
+		m.mu.Unlock()
+		return m.errClosed()
 	}
 	m.group.Add(1)
+	m.mu.Unlock()
 	return nil
+}
+
+// errClosed returns [ErrClosed] once Close has ended the contexts of all work.
+func (m *Manager) errClosed() error {
+	<-m.lifetime.Done()
+	return ErrClosed
 }
 
 // Done returns a channel that is closed when the Manager is closed or, for a Manager of [New] that

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -518,4 +519,60 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Work that calls the Manager while it closes gets ErrClosed only once its own context has ended, so
+// that it does not take that for a failure.
+func TestContextOfWorkEndsBeforeManagerRefusesIt(t *testing.T) {
+	const workers = 20
+	calls := map[string]func(ctx context.Context, m *task.Manager) error{
+		"signal": func(ctx context.Context, m *task.Manager) error {
+			return m.Signal(ctx, "x", "go", json.RawMessage(`1`))
+		},
+		"cancellation": func(ctx context.Context, m *task.Manager) error {
+			_, err := m.CancelForOperator(ctx, "x")
+			return err
+		},
+		"read": func(ctx context.Context, m *task.Manager) error {
+			_, err := m.Get(ctx, "alice", "x", nil)
+			return err
+		},
+		"creation": func(ctx context.Context, m *task.Manager) error {
+			created, err := m.Create(ctx, task.Request{Principal: "alice", Method: "tools/call", Work: returns(`{}`)})
+			if err == nil {
+				_, err = m.Result(ctx, "alice", created.TaskID, nil)
+			}
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			m := newManager(t, task.Config{Limits: task.Limits{Tasks: 1 << 20, Rate: 1 << 30}})
+			var early, begun atomic.Int32
+			hang := start(t, m, untilDone).TaskID
+			for range 2000 { // so that Close takes some time
+				go m.Result(context.Background(), "alice", hang, nil) // ends with the Manager
+			}
+			for range workers {
+				start(t, m, func(ctx context.Context, _ *task.Run) (codec.Encoder, error) {
+					begun.Add(1)
+					for {
+						if err := call(context.WithoutCancel(ctx), m); errors.Is(err, task.ErrClosed) {
+							if ctx.Err() == nil {
+								early.Add(1)
+							}
+							return nil, err
+						}
+					}
+				})
+			}
+			for begun.Load() < workers || m.Stats().Waiting < 2000 {
+				time.Sleep(time.Millisecond)
+			}
+			m.Close(context.Background())
+			if n := early.Load(); n > 0 {
+				t.Errorf("%d of %d", n, workers)
+			}
+		})
+	}
 }

@@ -138,10 +138,11 @@ func (m *Manager) newRun(ctx context.Context, r *Record, via Requestor) (*Run, e
 		run.lastInputRequest = r.Durable.LastInput
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.closed {
-		return nil, ErrClosed
+		m.mu.Unlock()
+		return nil, m.errClosed()
 	}
+	defer m.mu.Unlock()
 	if m.runs[r.ID] != nil {
 		return nil, ErrExists
 	}
