@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -197,5 +198,21 @@ func TestUnknownVariants(t *testing.T) {
 	}
 	if _, err := codec.Marshal(&mcp.PromptMessage{Content: &mcp.Unknown{Raw: json.RawMessage(`{"a":}`)}}); err == nil {
 		t.Error("malformed raw text is written")
+	}
+}
+
+// A value with the member of a narrow variant is of that variant, even if the member is wrong and a
+// wide variant would admit it as an unknown one.
+func TestWrongMemberOfNarrowVariantIsRefused(t *testing.T) {
+	for text, pointer := range map[string]string{
+		`{"type":"string","enum":[1]}`:                          "/enum/0",
+		`{"type":"string","enum":"","enumNames":["a"]}`:         "/enum",
+		`{"type":"string","enum":["a"],"enumNames":[{}]}`:       "/enumNames/0",
+		`{"type":"string","oneOf":[{"const":1,"title":"One"}]}`: "/oneOf/0/const",
+	} {
+		_, err := codec.UnmarshalFunc([]byte(text), mcp.DecodePrimitiveSchemaDefinition)
+		if e, ok := errors.AsType[*codec.Error](err); !ok || e.Pointer != pointer || codec.Code(err) != -32602 {
+			t.Errorf("%s: got %v, want an error at %s", text, err, pointer)
+		}
 	}
 }
