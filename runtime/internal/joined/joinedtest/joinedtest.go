@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -94,6 +95,17 @@ func NewServer() *server.Server {
 		value, _ := c.Meta().Extra.Get("example.com/trace")
 		return server.Text(string(value)), nil
 	}, asTask)
+	add("choose", choose, server.Durable())
+	add("choose-early", func(ctx context.Context, c *server.Call) (*mcp.CallToolResult, error) {
+		_, err := server.Step(ctx, c, "signal", func(context.Context) (bool, error) {
+			run, _ := c.Task()
+			return true, s.Signal(ctx, run.ID(), "go", "early")
+		})
+		if err != nil {
+			return nil, err
+		}
+		return choose(ctx, c)
+	}, server.Durable())
 	add("fail-inside", func(context.Context, *server.Call) (*mcp.CallToolResult, error) { return nil, errors.New("no luck") }, asTask)
 	add("fail", func(context.Context, *server.Call) (*mcp.CallToolResult, error) {
 		return nil, &jsonrpc.Error{Code: -7, Message: "no way", Data: json.RawMessage(`{"why":1}`)}
@@ -126,6 +138,21 @@ func ask(ctx context.Context, c *server.Call) (*mcp.CallToolResult, error) {
 		return nil, err
 	}
 	return server.Text(fmt.Sprint(action, " ", in.Colour)), nil
+}
+
+// choose waits for the first of an answer, a signal and a time.
+func choose(ctx context.Context, c *server.Call) (*mcp.CallToolResult, error) {
+	asked := server.OnAnswer(func(ctx context.Context) (*mcp.CallToolResult, error) { return ask(ctx, c) })
+	sent := server.OnSignal[string]("go")
+	switch first, err := server.Select(ctx, c, "choice", asked, sent, server.After(time.Hour)); {
+	case err != nil:
+		return nil, err
+	case first == asked:
+		return asked.Value, nil
+	case first == sent:
+		return server.Text("signal " + sent.Value), nil
+	}
+	return server.Text("late"), nil
 }
 
 // Run tests a client over pipes in the stdio format and over HTTP, in revisions with and without
@@ -183,6 +210,7 @@ func RunClient(t *testing.T, c Client, revision mcp.Revision) {
 			isError    bool
 		}{
 			{"job", "accept blue", false}, {"think", "forty-two", false}, {"where", "file:///here", false},
+			{"choose", "accept blue", false}, {"choose-early", "signal early", false},
 			{"meta", `"a"`, false}, {"fail-inside", "no luck", true}, {"only", "only", false},
 		} {
 			h := call(t, row.tool)
