@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
@@ -32,6 +34,10 @@ type conn struct {
 	served  chan struct{}      // closed when serving the stream has returned
 	life    context.Context    // ends when the stream must end, even with pending messages
 	stop    context.CancelFunc // ends life
+
+	waiting sync.Mutex
+	long    int  // bytes of the long answers that are not written yet
+	over    bool // long does not count any more
 
 	watching sync.Mutex
 	watched  *auth.Identity // whose token keeps the connection open; nil if there is none
@@ -84,8 +90,53 @@ func (c *conn) Info() transport.Info { return transport.Info{Network: "tcp", Pro
 // Read returns the next posted message.
 func (c *conn) Read() (transport.Message, error) { return c.in.Next() }
 
-// Write sends m on the stream.
-func (c *conn) Write(ctx context.Context, m transport.Message) error { return c.out.Put(ctx, m) }
+// Write sends m on the stream. It replaces a long answer by an error while the account does not read
+// earlier ones.
+func (c *conn) Write(ctx context.Context, m transport.Message) error {
+	if isLong(&m) && !c.hold(len(m.Text)) {
+		failed := jsonrpc.NewErrorResponse(m.For, &jsonrpc.Error{Code: codeOverloaded, Message: "overloaded: the answer was dropped, because earlier ones are not read"})
+		m.Text, _ = codec.Marshal(&failed) // strings of our own are always encoded
+	}
+	err := c.out.Put(ctx, m)
+	if err != nil && isLong(&m) {
+		c.release(len(m.Text))
+	}
+	return err
+}
+
+// isLong reports whether a message counts for the answers of an account.
+func isLong(m *transport.Message) bool { return m.Answer && len(m.Text) > freeBytes }
+
+// hold counts a long answer of n bytes. It returns false if the account does not read earlier ones.
+func (c *conn) hold(n int) bool {
+	c.waiting.Lock()
+	defer c.waiting.Unlock()
+	if !c.over {
+		if !c.account.answers.Take(n) {
+			return false
+		}
+		c.long += n
+	}
+	return true
+}
+
+// release subtracts long answers that were written, or could not be queued.
+func (c *conn) release(n int) {
+	c.waiting.Lock()
+	defer c.waiting.Unlock()
+	if !c.over {
+		c.long -= n
+		c.account.answers.Give(n)
+	}
+}
+
+// releaseAll subtracts the long answers that will not be written.
+func (c *conn) releaseAll() {
+	c.waiting.Lock()
+	defer c.waiting.Unlock()
+	c.over = true
+	c.account.answers.Give(c.long)
+}
 
 // Close ends the connection after pending messages were sent or FlushTimeout has passed.
 func (c *conn) Close() error {
@@ -123,11 +174,12 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 		}
 	})()
 	defer context.AfterFunc(c.life, func() { rc.SetWriteDeadline(time.Now()) })()
+	defer c.releaseAll()
 	var ticking sync.WaitGroup
 	ticking.Go(c.tick) // ends when the connection is over
 	defer ticking.Wait()
 
-	buf := eventstream.Append(nil, first)
+	buf, long := eventstream.Append(nil, first), 0 // long is the length of the long answers in buf
 	for {
 		c.writing.Store(true)
 		err := c.writeOut(w, rc, buf)
@@ -143,6 +195,8 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 			c.out.Discard()
 			return
 		}
+		c.release(long)
+		long = 0
 		if ctx.Err() != nil {
 			disconnected()
 		}
@@ -158,6 +212,9 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 			if m.Text == nil {
 				buf = eventstream.AppendComment(buf, "")
 				continue
+			}
+			if isLong(&m) {
+				long += len(m.Text)
 			}
 			// Old clients may not know that "message" is the default.
 			buf = append(buf, "event: message\n"...)

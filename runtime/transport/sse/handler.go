@@ -67,7 +67,9 @@ type HandlerOptions struct {
 	MaxStreams, MaxStreamsPerPrincipal int
 	// MaxMessage is the maximum size in bytes of a received message. One principal, or one network of
 	// clients without a principal, may send four times as many bytes concurrently, apart from the
-	// first 64 KiB of each message. The default is [transport.DefaultMaxMessage].
+	// first 64 KiB of each message. As many bytes of answers that are longer than 64 KiB may wait
+	// for it to read; further ones are replaced by an error. The default is
+	// [transport.DefaultMaxMessage].
 	MaxMessage int
 	// MaxQueue is the maximum size in bytes of pending messages, in each direction of a
 	// connection; default [transport.DefaultMaxQueue].
@@ -112,10 +114,11 @@ type Handler struct {
 // account is what the connections of one principal use, or of one network of clients without a
 // principal.
 type account struct {
-	key    string
-	conns  int
-	users  int         // the connections, and POSTs that are being received
-	bodies *guard.Room // messages that are being received
+	key     string
+	conns   int
+	users   int         // the connections, and POSTs that are being received
+	bodies  *guard.Room // messages that are being received
+	answers *guard.Room // long answers that are not written yet
 }
 
 // NewHandler returns a Handler. open is called for each new connection with the request that has
@@ -264,7 +267,8 @@ func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, text []byt
 }
 
 // freeBytes is how many bytes at the beginning of each message do not count for the limit of those
-// that are being received, so that long messages do not delay short ones.
+// that are being received, so that long messages do not delay short ones. Answers up to this length
+// do not count for that of the answers.
 const freeBytes = 64 << 10
 
 // codeOverloaded is session.CodeOverloaded.
@@ -306,7 +310,8 @@ func (h *Handler) add(id, key string, c *conn) error {
 	case len(h.conns) >= h.o.MaxStreams || a != nil && a.conns >= limit:
 		return errTooMany
 	case a == nil:
-		a = &account{key: key, bodies: guard.NewRoom(guard.MaxBodies * h.o.MaxMessage)}
+		size := guard.MaxBodies * h.o.MaxMessage
+		a = &account{key: key, bodies: guard.NewRoom(size), answers: guard.NewRoom(size)}
 		h.accounts[key] = a
 	}
 	a.conns++

@@ -3,14 +3,17 @@ package sse_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
@@ -19,16 +22,21 @@ import (
 type slowWriter struct {
 	*httptest.ResponseRecorder
 	rate     int
-	deadline time.Time
+	mu       sync.Mutex
+	deadline time.Time // guarded by mu
 }
 
 func (w *slowWriter) SetWriteDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.deadline = t
 	return nil
 }
 
 func (w *slowWriter) Write(b []byte) (int, error) {
 	time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(w.rate))
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if !w.deadline.IsZero() && time.Now().After(w.deadline) {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -99,6 +107,56 @@ func TestStallIsNotReportedAsDisconnect(t *testing.T) {
 		<-done
 		if err := c.Write(context.Background(), transport.Message{Text: []byte("{}")}); !errors.Is(err, transport.ErrStalled) {
 			t.Errorf("got %v, want %v", err, transport.ErrStalled)
+		}
+	})
+}
+
+// A principal that does not read long answers on any of its connections is not sent further ones.
+func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(chan transport.Conn, 1)
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{
+			MaxMessage: 50 << 10, StallTimeout: time.Minute, KeepAlive: time.Hour,
+			Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+		})
+		var serving sync.WaitGroup
+		connect := func(from string, rate int) (transport.Conn, *slowWriter) {
+			w, r := &slowWriter{ResponseRecorder: httptest.NewRecorder(), rate: rate}, httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-From", from)
+			serving.Go(func() { h.ServeHTTP(w, r) }) // ends with Close
+			return <-conns, w
+		}
+		answer := func(c transport.Conn, id int64, size int) {
+			text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"text":"%s"}}`, id, strings.Repeat("x", size))
+			if err := c.Write(t.Context(), transport.Message{Text: []byte(text), For: codec.IntScalar(id), Answer: true}); err != nil {
+				t.Error(err)
+			}
+		}
+		one, _ := connect("ann", 4<<10)
+		two, second := connect("ann", 1<<30)
+		other, third := connect("ben", 1<<30)
+		for id := range int64(2) { // 200 KiB have room
+			answer(one, id, 100<<10)
+		}
+		answer(two, 2, 100<<10)
+		answer(two, 3, 60<<10)
+		answer(other, 4, 100<<10)
+		time.Sleep(time.Hour) // all is written
+		answer(two, 5, 100<<10)
+		time.Sleep(time.Second)
+		for id := range int64(2) {
+			answer(one, 6+id, 100<<10)
+		}
+		one.Close() // does not wait until they are written
+		answer(two, 8, 100<<10)
+		time.Sleep(time.Second)
+		h.Close()
+		serving.Wait()
+		if got := second.Body.String(); !strings.Contains(got, `"id":2,"error":{"code":-32050`) || !strings.Contains(got, `"id":3,"result"`) || !strings.Contains(got, `"id":5,"result"`) || !strings.Contains(got, `"id":8,"result"`) {
+			t.Errorf("the second connection: %d bytes, %.300s", len(got), got)
+		}
+		if got := third.Body.String(); !strings.Contains(got, `"id":4,"result"`) {
+			t.Errorf("another principal: %.300s", got)
 		}
 	})
 }
