@@ -247,6 +247,9 @@ var restartCases = []testCase{
 		c.setup.Without = ""
 		c.restart(p)
 		p = c.peer()
+		for part(p.get(id), "statusMessage") != "" {
+			p.pause()
+		}
 		p.release("k")
 		c.equal("outcome", p.outcome(id), "passed")
 	}},

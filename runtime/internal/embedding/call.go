@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -141,28 +140,31 @@ func (e *Engine) serveCall(ctx context.Context, req *session.Request) (codec.Enc
 	return session.Raw(result), nil
 }
 
-// Pauses before the SDK is asked again for a tool that it does not have.
+// Pauses before the SDK is asked again for a tool that it does not have: the first and the later
+// ones, in which the task is parked by default. They end before lackTime, so that a parked task goes
+// to another member of a fleet.
 const (
-	minToolPause = 5 * time.Second
-	maxToolPause = time.Minute
+	firstToolPause = 5 * time.Second
+	toolPause      = 90 * time.Second
 )
 
 // awaitTool calls the tool again as long as the SDK does not have it. Result and err are the outcome
-// of the first call. The task was stored before: the tool may be added later, or by the next version
-// of the program, and the task fails when it expires.
+// of the first call. The task was stored before: the tool may be added later, another member of a
+// fleet may have it, or the next version of the program, and the task fails when it expires.
 func (c *call) awaitTool(ctx context.Context, to *Call, name string, result json.RawMessage, err error) (json.RawMessage, error) {
 	run := c.task()
-	for pause := minToolPause; ; pause = min(2*pause, maxToolPause) {
+	for pause := firstToolPause; ; pause = toolPause {
 		if _, unknown := errors.AsType[*UnknownToolError](err); !unknown {
 			return result, err
 		}
 		if why, _ := run.Undoing(); why != task.UndoNone { // has pauses of its own
 			return result, err
 		}
-		if pause == minToolPause {
+		c.e.lack(name)
+		if pause == firstToolPause {
 			c.e.logger().Warn("tool not found", "task", run.ID(), "tool", boundary.Text(name, maxQuoted))
 		}
-		run.SetStatusMessage(c.ctx, fmt.Sprintf("waits for a process that has the tool %q", boundary.Text(name, maxQuoted)))
+		run.SetStatusMessage(c.ctx, waitsFor(name))
 		if err := run.Sleep(c.ctx, time.Now().Add(pause)); err != nil {
 			return nil, err
 		}

@@ -50,6 +50,8 @@ type Engine struct {
 	mu       sync.Mutex
 	starting *starting // guarded by mu; nil if the Engine does not start now
 	closed   bool      // guarded by mu
+	// The tools that the SDK did not have when a task needed them; see lack. Guarded by mu.
+	missing  map[string]*time.Timer
 	watched  subscriptions.Quota
 	names    toolNames
 	lifetime context.Context
@@ -80,6 +82,7 @@ func New(o embed.Options, b Backend) (*Engine, error) {
 	}
 	e := &Engine{backend: b, list: o.List, config: o.Tasks, principal: o.Principal, tools: make(map[string]*embed.Tool, len(o.Tools))}
 	e.unlisted.names = make(map[string]bool, len(o.Tools))
+	e.missing = make(map[string]*time.Timer)
 	e.watched.Limit = subscriptions.Size{Count: maxWatched, Bytes: maxWatchedBytes}
 	for name, t := range o.Tools {
 		if err := e.complete(&t); err != nil {
@@ -273,10 +276,55 @@ func (e *Engine) recover(r task.Record) task.Work {
 	}
 	name, _ := toolName(r.Params)
 	t := e.tool(name)
-	if t == nil || !rerun.Continues(&r, t.Version, t.Accepts) {
+	if t == nil || !rerun.Continues(&r, t.Version, t.Accepts) || e.lacks(name) {
 		return nil
 	}
-	return receiver.Work(e.serveCall, r)
+	work := receiver.Work(e.serveCall, r)
+	if r.StatusMessage != waitsFor(name) {
+		return work
+	}
+	return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
+		run.SetStatusMessage(ctx, "") // it waits no longer, unless awaitTool says so
+		return work(ctx, run)
+	}
+}
+
+// waitsFor returns the status message of a task that waits for its tool.
+func waitsFor(name string) string {
+	return fmt.Sprintf("waits for a process that has the tool %q", boundary.Text(name, maxQuoted))
+}
+
+// lackTime is how long the Engine does not run stored tasks of a tool after the SDK did not have it.
+const lackTime = 2 * time.Minute
+
+// lack records that the SDK does not have the tool of a stored task. For a while, such tasks wait:
+// in a fleet, for another member.
+func (e *Engine) lack(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if end := e.missing[name]; end != nil {
+		end.Stop()
+	}
+	name = strings.Clone(name) // of params
+	var end *time.Timer
+	end = time.AfterFunc(lackTime, func() {
+		e.mu.Lock()
+		latest := e.missing[name] == end
+		if latest {
+			delete(e.missing, name)
+		}
+		e.mu.Unlock()
+		if m := e.Manager(); latest && m != nil && e.lifetime.Err() == nil {
+			m.ToolsChanged()
+		}
+	})
+	e.missing[name] = end
+}
+
+func (e *Engine) lacks(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.missing[name] != nil
 }
 
 // toolVersion returns the version of a tool; see [task.Config].ToolVersion.

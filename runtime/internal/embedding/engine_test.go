@@ -707,7 +707,7 @@ func TestTaskWaitsForTool(t *testing.T) {
 					t.Errorf("a new call of a missing tool got %s", got)
 				}
 				later.added.Store(true)
-				time.Sleep(2 * time.Minute)
+				time.Sleep(lackTime)
 				synctest.Wait()
 				if got := s.state(id); part(got, "status") != "completed" || strings.Contains(got, "waits for") {
 					t.Errorf("got %s", got)
@@ -715,6 +715,36 @@ func TestTaskWaitsForTool(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A member of a fleet leaves a task whose tool its SDK does not have to another member.
+func TestMemberLeavesTaskOfMissingTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fleet := memory.NewFleet()
+		member := func(b Backend) *server {
+			s := newServer(t, b, func(o *embed.Options) {
+				o.Tasks.Store, o.Default, o.Tasks.Logger = fleet.Store(), new(embed.Durable()), slog.New(slog.DiscardHandler)
+			})
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		first := member(tools{"t": hang})
+		id := first.start(newPeer("p"), `{"name":"t","task":{}}`)
+		synctest.Wait()
+		without := member(tools{})
+		first.Close()
+		time.Sleep(5 * time.Minute)
+		if got := without.state(id); part(got, "status") != "working" {
+			t.Errorf("got %s", got)
+		}
+		member(tools{"t": echo})
+		time.Sleep(5 * time.Minute)
+		if got := without.state(id); part(got, "status") != "completed" {
+			t.Errorf("got %s", got)
+		}
+	})
 }
 
 func TestStartNamesSharedStore(t *testing.T) {
