@@ -87,8 +87,10 @@ func TestConnectionsAreReused(t *testing.T) {
 	verify()
 	s.web.CloseClientConnections()
 	verify()
-	if n := s.connections.Load(); n != 2 {
-		t.Errorf("%d connections", n)
+	// A busy machine may need more than two: a connection is not kept if its request is not known to
+	// be written when the response has arrived.
+	if n := s.connections.Load(); n > 10 {
+		t.Errorf("%d connections for 20 verifications", n)
 	}
 	if s.header["Idempotency-Key"] != nil {
 		t.Error("the server gets an idempotency key")
