@@ -221,11 +221,17 @@ func (f *randomFleet) kill(m *member) {
 	})
 }
 
-// close closes a member. If it is cut off, it cannot store outcomes.
+// close closes a member. If it is cut off, it cannot store outcomes. If it has lost its lease, it
+// may not have joined again.
 func (f *randomFleet) close(m *member) {
 	if m.store.Health() != nil {
 		m.killed.Store(true)
 	}
+	defer func() {
+		if m.Stats().Lapsed > 0 {
+			m.killed.Store(true)
+		}
+	}()
 	if err := m.Close(context.Background()); err != nil && !strings.Contains(err.Error(), "outcomes were not stored") {
 		f.t.Error(err)
 	}
