@@ -539,16 +539,23 @@ func TestNoOperationFollowsOneThatIsNotStored(t *testing.T) {
 func TestCallThatCannotBecomeTaskIsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault error
+		reads bool // work nevertheless
 		tasks int
 		code  int64
 		data  string
 	}{
-		"store fails":    {fault: errDisk, code: jsonrpc.CodeInternalError, data: `{"retryAfter":1000}`},
+		"store is full":  {fault: errDisk, reads: true, code: jsonrpc.CodeInternalError, data: `{"retryAfter":1000}`},
+		"store fails":    {fault: errDisk, code: modern.MapCode(task.CodeDoubtful)},
 		"too many tasks": {tasks: 1, code: modern.MapCode(task.CodeTooManyTasks)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				store := faultstore.New(memory.New(), func(int, string) faultstore.Fault { return faultstore.Fault{Before: row.fault} })
+				store := faultstore.New(memory.New(), func(_ int, operation string) (f faultstore.Fault) {
+					if !row.reads || operation != "Get" {
+						f.Before = row.fault
+					}
+					return f
+				})
 				cfg := server.Config{Tasks: task.Config{Limits: task.Limits{Tasks: row.tasks}}}
 				s, m := withTasksOf(t, cfg, store, func(s *server.Server) {
 					must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
@@ -576,6 +583,44 @@ func TestCallThatCannotBecomeTaskIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While the store may have the task of an earlier attempt, no step of the call begins: both tasks
+// would do it if the process ended.
+func TestCallIsNotTwoTasks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var fails atomic.Bool
+		fails.Store(true)
+		records := memory.New()
+		store := faultstore.New(records, func(_ int, operation string) (f faultstore.Fault) {
+			switch {
+			case !fails.Load():
+			case operation == "Create":
+				f.After = errDisk
+			default:
+				f.Before = errDisk
+			}
+			return f
+		})
+		s, _ := withTasksOf(t, server.Config{}, store, func(s *server.Server) {
+			must(server.AddTool(s, "do", "", func(ctx context.Context, c *server.Call, _ struct{}) (string, error) {
+				return server.Step(ctx, c, "charge", func(context.Context) (string, error) {
+					count := map[mcp.TaskStatus]int{}
+					for r := range records.Scan(t.Context()) {
+						count[r.Status]++
+					}
+					return fmt.Sprint(count), nil
+				})
+			}, server.Durable()))
+		})
+		c := connectModern(t, s)
+		c.start("tools/call", `{"name":"do"}`, withExtension)
+		time.Sleep(time.Second)
+		fails.Store(false)
+		time.Sleep(time.Minute)
+		id := strings.Trim(part(c.take()[0], "result", "taskId"), `"`)
+		equal(t, "tasks during the step", "map[failed:1 working:1]", text(t, part(c.task(id), "result")))
+	})
 }
 
 // No step begins if the client cancels the call while it becomes a task.

@@ -211,10 +211,15 @@ var errNotCreated = errors.New("the task could not be created")
 // although the creation has failed with cause. Until the task is abandoned, its run, which may be
 // nil, keeps this member from taking it over.
 func (m *Manager) doubtful(r Record, run *Run, cause error) error {
+	settled := make(chan struct{})
 	if run == nil {
-		m.spawn(func() { m.abandon(r) }) // ends once the outcome of the task is stored
+		m.spawn(func() { // ends once the outcome of the task is stored
+			defer close(settled)
+			m.abandon(r)
+		})
 	} else {
 		go func() { // the same; removeRun ends it for Close
+			defer close(settled)
 			m.abandon(r)
 			m.limits.workReturned(&run.usage)
 			m.limits.dropTaskWithWork(&run.usage)
@@ -223,7 +228,7 @@ func (m *Manager) doubtful(r Record, run *Run, cause error) error {
 			m.removeRun(run)
 		}()
 	}
-	return &doubtError{m.logFault("create task", cause)}
+	return &doubtError{m.logFault("create task", cause), settled}
 }
 
 // abandon fails a task whose creation has failed, if the store has the task after all, whichever

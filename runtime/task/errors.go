@@ -52,7 +52,14 @@ const (
 )
 
 // doubtError is an ErrDoubtful with its cause, a storeError or errNotMember.
-type doubtError struct{ cause error }
+type doubtError struct {
+	cause   error
+	settled chan struct{}
+}
+
+// Settled returns a channel that is closed once the Manager has abandoned the task. For package
+// receiver, which does not create another task for the same call before.
+func (e *doubtError) Settled() <-chan struct{} { return e.settled }
 
 func (e *doubtError) Error() string        { return fmt.Sprintf("%v: %v", ErrDoubtful, e.cause) }
 func (e *doubtError) Unwrap() error        { return e.cause }

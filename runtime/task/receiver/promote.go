@@ -92,6 +92,7 @@ type call struct {
 	req     *session.Request
 	support Support
 	leave   func() bool // detaches the call from the context of the request
+	doubt   doubt       // of an attempt to make the request a task; nil for none
 
 	done   chan struct{} // closed when the handler has returned
 	result codec.Encoder
@@ -105,6 +106,12 @@ type call struct {
 	decided chan struct{} // closed once settled or refusal is set; nil until Promote waits for it
 	failing time.Time     // since when attempts have failed because of the store; zero if none has
 	pause   time.Duration // before the next attempt after such a failure
+}
+
+// doubt is a [task.ErrDoubtful]. Settled is closed once the task will not run.
+type doubt interface {
+	error
+	Settled() <-chan struct{}
 }
 
 // Limits of the attempts to make a request a task while the store fails.
@@ -209,6 +216,9 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 	if before == nil {
 		return nil, true
 	}
+	if c.doubtful() { // a second task could do the same, if the process ends now
+		return nil, !c.settle(c.doubt)
+	}
 	refusal := errNoTask
 	defer func() { again = !c.settle(refusal) }()
 	before(func(entries []task.Entry) *task.Run {
@@ -234,6 +244,7 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 		t, err := c.m.Create(c.values, q)
 		if err != nil { // the principal has too many tasks, or the store fails
 			c.stayWithRequest()
+			c.doubt, _ = errors.AsType[doubt](err)
 			refusal = err
 			return nil
 		}
@@ -248,6 +259,21 @@ func (c *call) promote(after time.Duration) (created codec.Encoder, again bool) 
 		return w.run
 	})
 	return created, false
+}
+
+// doubtful reports whether the store may have the task of an earlier attempt, which would run after a
+// restart. Only promote uses it and doubt.
+func (c *call) doubtful() bool {
+	if c.doubt == nil {
+		return false
+	}
+	select {
+	case <-c.doubt.Settled():
+		c.doubt = nil
+		return false
+	default:
+		return true
+	}
 }
 
 // settle records the outcome of a promotion, and ends the calls of Pending.Promote. It returns
