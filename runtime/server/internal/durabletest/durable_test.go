@@ -44,20 +44,20 @@ func TestMain(m *testing.M) {
 // The undisturbed plays tell how often the store is used, so that disturbances hit.
 func fates(t *testing.T, p *node, seed uint64, some, n int, each func(f fate, w *world)) {
 	r := rand.New(rand.NewPCG(seed, 2))
-	modes := []mode{inSession, inRounds, continued, promoted, taskInSession, taskAtOnce}
+	modes := []mode{inSession, inRounds, continued, relaxed, promoted, taskInSession, taskAtOnce}
 	if !*exhaustive {
 		r.Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })
 		modes = modes[:some]
 	}
 	var disturbances [][]fate
 	for _, m := range modes {
-		if m == continued && p.has((*node).takesSignal) {
+		if (m == continued || m == relaxed) && p.has((*node).takesSignal) {
 			m = promoted // a call that was not a task when it waited for a signal must not become one
 		}
 		f := fate{mode: m}
 		both := []bool{false, true}
 		switch {
-		case !f.tasks():
+		case !f.tasks(), m == relaxed:
 			both = both[:1]
 		case !*exhaustive:
 			both = []bool{r.IntN(2) == 0}
@@ -118,8 +118,15 @@ func disturbed(f fate, p *node, writes, operations int, takes time.Duration) (ou
 		times(4, func(f *fate, at time.Duration) { f.lost = at })
 		return out
 	}
-	if f.mode == continued {
+	if f.begins() {
 		add(func(f *fate) { f.partial = true })
+	} else {
+		for _, what := range []act{cancelBefore, cancelDuring, cancelAfter} {
+			add(func(f *fate) { f.disturbances = []disturbance{{act: what, at: 1}} })
+		}
+	}
+	if f.mode == relaxed {
+		return out
 	}
 	times(6, func(f *fate, at time.Duration) { f.shutdown = at })
 	stores := func(d ...disturbance) {
@@ -158,6 +165,11 @@ func disturbed(f fate, p *node, writes, operations int, takes time.Duration) (ou
 		}
 	}
 	times(4, func(f *fate, at time.Duration) { f.expires = max(at, 10*time.Millisecond) })
+	for at := 2; at <= writes; at += 2 { // the task expires before or after the death of its process
+		add(func(f *fate) {
+			f.expires, f.disturbances = max(takes/2, 10*time.Millisecond), []disturbance{{act: crashAfter, at: at}}
+		})
+	}
 	for at := 1; at <= operations; at++ {
 		for _, what := range []act{failBefore, failAfter, delay} {
 			for _, length := range []int{1, 3} {

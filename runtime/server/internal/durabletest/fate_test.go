@@ -34,6 +34,7 @@ const (
 	inSession     mode = "plain call in a session"
 	inRounds      mode = "plain call in rounds"
 	continued     mode = "call in rounds that becomes a task"
+	relaxed       mode = "call in rounds that becomes a task that is not durable"
 	promoted      mode = "call that becomes a task"
 	taskInSession mode = "task in a session"
 	taskAtOnce    mode = "task at once"
@@ -122,7 +123,12 @@ func (f fate) modern() bool { return f.mode != inSession && f.mode != taskInSess
 func (f fate) changes(n *node) bool { return n.id == f.changed && n.kind == step }
 
 // rounds reports whether input requests may end rounds.
-func (f fate) rounds() bool { return f.mode == inRounds || f.mode == continued || f.mode == promoted }
+func (f fate) rounds() bool {
+	return f.mode == inRounds || f.mode == continued || f.mode == relaxed || f.mode == promoted
+}
+
+// begins reports whether the first round is that of a plain call, and a later one may become a task.
+func (f fate) begins() bool { return f.mode == continued || f.mode == relaxed }
 
 // kind returns the kind of the disturbance.
 func (f fate) kind() string {
@@ -297,9 +303,12 @@ func (w *world) boot(t *testing.T, slot int) *process {
 		cfg.Tasks.ParkAfter = 7 * time.Millisecond
 	}
 	p.s = server.New("durable", "1", cfg)
-	support := receiver.Support{Restartable: true, After: -1}
-	if w.fate.mode == promoted {
+	support := receiver.Support{Restartable: w.fate.mode != relaxed, After: -1}
+	switch w.fate.mode {
+	case promoted:
 		support.After = 61 * time.Millisecond
+	case relaxed:
+		support.After = 11 * time.Millisecond // while steps run
 	}
 	w.addTool(p, support)
 	started := make(chan struct{})
@@ -548,7 +557,7 @@ func (w *world) call(ctx context.Context) {
 	switch w.fate.mode {
 	case inSession:
 		out, err = w.callInSession(ctx)
-	case inRounds, continued:
+	case inRounds, continued, relaxed:
 		out, err = w.callInRounds(ctx)
 	default:
 		out, err = w.callAsTask(ctx, "")
@@ -617,7 +626,7 @@ func (w *world) awaitUndos(cut bool) {
 		return
 	}
 	id := w.task()
-	if id == "" && cut {
+	if cut && (id == "" || w.fate.mode == relaxed) { // they run after the end of the call
 		time.Sleep(10 * time.Second)
 	}
 	for begun := time.Now(); time.Since(begun) < w.patience(); {
@@ -659,8 +668,8 @@ func (w *world) callInSession(ctx context.Context) (outcome, error) {
 }
 
 // callInRounds makes a plain call of a revision without sessions. Each round may reach another
-// process. A client whose connection is lost sends the request of the round again. In the mode
-// continued, the client supports tasks from the second round on.
+// process. A client whose connection is lost sends the request of the round again. In the modes
+// continued and relaxed, the client supports tasks from the second round on.
 func (w *world) callInRounds(ctx context.Context) (outcome, error) {
 	params := &mcp.CallToolRequestParams{Name: "do"}
 	began, lost, whole := time.Now(), false, ctx
@@ -675,7 +684,7 @@ func (w *world) callInRounds(ctx context.Context) (outcome, error) {
 			p.shutDown()
 			p = w.process()
 		}
-		c, err := p.connect(ctx, w.fate.mode == continued && round > 1)
+		c, err := p.connect(ctx, w.fate.begins() && round > 1)
 		if err != nil {
 			if p.ending() {
 				continue
@@ -769,8 +778,19 @@ func (w *world) callAsTask(ctx context.Context, id string) (outcome, error) {
 		}
 		h := c.AttachTool(id)
 		if id == "" {
-			h, err = c.StartTool(ctx, "do", nil)
+			request, withdraw := context.WithCancel(ctx)
+			w.mu.Lock()
+			w.withdraw = withdraw
+			w.mu.Unlock()
+			h, err = c.StartTool(request, "do", nil)
+			withdrawn := request.Err() != nil
+			withdraw()
 			switch {
+			case err != nil && withdrawn:
+				time.Sleep(5 * time.Second) // a late result comes
+				c.Close()
+				w.isOver()
+				return outcome{}, errLost
 			case err == nil && h.ID() != "":
 				id = h.ID()
 				w.note("the requestor has task")
@@ -823,6 +843,35 @@ func (w *world) isRefused(err error) bool {
 		w.event("refused: %v", err)
 	}
 	return w.disturbed
+}
+
+// cancelRequest ends the context of the request that creates the task.
+func (w *world) cancelRequest() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.withdraw != nil {
+		w.event("the requestor cancels the request")
+		w.cancelling = true
+		w.withdraw()
+	}
+}
+
+// isOver checks that the task of a request that was cancelled has ended, or is being undone.
+func (w *world) isOver() {
+	id := w.task()
+	if id == "" {
+		return
+	}
+	r, err := w.living(0).store.Get(context.Background(), id)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil:
+	case r.Status == mcp.TaskStatusCompleted:
+		w.completed = true
+	case !task.Terminal(r.Status) && (r.Durable == nil || r.Durable.Undo == task.UndoNone):
+		w.violate("the request was cancelled, and its task has the status %s", r.Status)
+	}
 }
 
 // cancelLater cancels the task when the time has come.

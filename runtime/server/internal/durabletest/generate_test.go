@@ -57,12 +57,26 @@ func (g *generator) statement(depth int) *node {
 	case p < 80:
 		return &node{kind: limited, within: g.duration(700 * time.Millisecond), cancels: g.chance(25), body: []*node{block()}}
 	case p < 90:
-		return &node{kind: compensated, body: []*node{g.step(), g.step(), block()}}
+		return &node{kind: compensated, body: []*node{g.step(), g.compensation(), block()}}
 	case p < 98:
 		return &node{kind: seq, body: []*node{g.register(), g.step(), block()}}
 	default:
 		g.left -= 2
 		return &node{kind: overlap, body: []*node{{kind: step, takes: 5*time.Millisecond + g.duration(40*time.Millisecond)}, {kind: sleep, takes: g.duration(time.Second)}}}
+	}
+}
+
+// compensation returns what a handler does in a defer.
+func (g *generator) compensation() *node {
+	switch p := g.IntN(100); {
+	case p < 60:
+		return g.step()
+	case p < 80:
+		return g.choose()
+	case p < 92:
+		return g.operation()
+	default:
+		return &node{kind: panics}
 	}
 }
 
@@ -129,6 +143,8 @@ func (g *generator) step() *node {
 		}
 	case p < 24:
 		n.fails, n.unencodable = false, true
+	case p < 28:
+		n.fails, n.panicking = false, true
 	}
 	return n
 }
@@ -162,5 +178,5 @@ func (g *generator) sends() (at []time.Duration) {
 
 func (g *generator) register() *node {
 	g.left--
-	return &node{kind: register, takes: g.duration(20 * time.Millisecond), failures: max(0, g.IntN(5)-2)}
+	return &node{kind: register, takes: g.duration(20 * time.Millisecond), failures: max(0, g.IntN(5)-2), panicking: g.chance(30), selects: g.chance(30)}
 }

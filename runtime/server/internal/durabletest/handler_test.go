@@ -341,7 +341,7 @@ func (r *run) outcome(b *branch, n *node, path, text string, err error) (string,
 	case isFailed:
 		text := failed.Text
 		if n.unencodable && tokenPattern.FindString(text) == "" {
-			text = r.w.unencodable(path)
+			text = r.w.anonymous(path)
 		}
 		r.w.saw(r, path, n, text)
 		return "", errors.New(text)
@@ -386,6 +386,18 @@ const (
 )
 
 func (r *run) step(ctx context.Context, b *branch, n *node, path string) (string, error) {
+	if n.panicking {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if outcome := r.w.anonymous(path); r.handler.Err() == nil && outcome != "" {
+				r.w.saw(r, path, n, outcome)
+			}
+			panic(v)
+		}()
+	}
 	name := n.name()
 	if r.w.fate.changes(n) && r.w.fate.change == renamed && r.process.number > 1 {
 		name += " renamed"
@@ -429,6 +441,8 @@ func (r *run) step(ctx context.Context, b *branch, n *node, path string) (string
 				outcome = "failed "
 			case n.unencodable:
 				outcome = "unencodable "
+			case n.panicking:
+				outcome = "panicked "
 			}
 		case <-done:
 			outcome = "late "
@@ -440,6 +454,9 @@ func (r *run) step(ctx context.Context, b *branch, n *node, path string) (string
 		succeeds := outcome == "done "
 		outcome += e.token
 		r.w.end(e, outcome, r.handler.Err() != nil && !succeeds)
+		if strings.HasPrefix(outcome, "panicked ") {
+			panic(outcome)
+		}
 		if !succeeds && !strings.HasPrefix(outcome, "unencodable ") {
 			return "", errors.New(outcome)
 		}
@@ -495,6 +512,14 @@ func (r *run) undo(ctx context.Context, n *node, path, identity string) error {
 		<-r.w.over
 		return errOver
 	}
+	if n.selects {
+		first, err := server.Select(ctx, r.c, n.name(), server.After(time.Second))
+		if _, suspended := errors.AsType[*server.InputRequiredError](err); err == nil || suspended {
+			r.w.mu.Lock()
+			r.w.violate("the undo of %s at %s waits for several events, and gets %v, %v", n.name(), path, first, err)
+			r.w.mu.Unlock()
+		}
+	}
 	outcome := "done "
 	timer := time.NewTimer(n.takes)
 	defer timer.Stop()
@@ -509,6 +534,9 @@ func (r *run) undo(ctx context.Context, n *node, path, identity string) error {
 		return errOver
 	}
 	r.w.end(e, outcome+e.token, ctx.Err() != nil)
+	if outcome == "failed " && n.panicking {
+		panic(outcome)
+	}
 	if outcome != "done " {
 		return errors.New(outcome)
 	}

@@ -37,6 +37,14 @@ func unencodable(n *node) *node {
 	n.unencodable = true
 	return n
 }
+func panicking(n *node) *node {
+	n.panicking = true
+	return n
+}
+func selecting(n *node) *node {
+	n.selects = true
+	return n
+}
 func registers(failures int) *node {
 	return &node{kind: register, takes: 3*ms + 41*time.Microsecond, failures: failures}
 }
@@ -92,6 +100,10 @@ func TestKnownHandlers(t *testing.T) {
 		{"the first of several events", do(steps(3*ms), choose3(400*ms, 700*ms, 500*ms), steps(2*ms), choose3(900*ms, 300*ms, 500*ms), choose3(900*ms, 700*ms, 1500*ms), steps(4*ms))},
 		{"the first of several events, with a deadline", do(first(within(150*ms, choose3(400*ms, 700*ms, 600*ms)), steps(3*ms)), asks(90*ms), steps(4*ms))},
 		{"signals that come early and late", do(signals(10*ms, 20*ms, 900*ms), steps(30*ms), common(signals(250*ms)), sleeps(300*ms), common(signals(20*ms)), branches(common(signals()), common(signals(500*ms)), asks(200*ms)))},
+		{"a step that panics, and undos", do(registers(0), steps(3*ms), asks(90*ms), panicking(steps(4*ms)))},
+		{"a compensation in a defer that waits", undo(steps(3*ms), choose3(300*ms, 400*ms, 350*ms), do(asks(90*ms), failing(steps(5*ms))))},
+		{"a panic in a defer", do(registers(0), undo(steps(3*ms), &node{kind: panics}, do(asks(90*ms), sleeps(200*ms), failing(steps(5*ms)))))},
+		{"undos that panic and wait", do(selecting(panicking(registers(2))), steps(3*ms), asks(90*ms), failing(steps(2*ms)))},
 		{"operations that overlap", do(steps(3*ms), asks(90*ms), &node{kind: overlap, body: []*node{steps(20 * ms), sleeps(50 * ms)}})},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -101,7 +113,7 @@ func TestKnownHandlers(t *testing.T) {
 				}
 			}
 			p := row.program.number()
-			fates(t, p, *seed, 6, 60, check)
+			fates(t, p, *seed, 7, 60, check)
 			for at := 1; at < 30; at++ { // the store is slow when the handler runs again
 				f := fate{mode: taskInSession, parks: true, disturbances: []disturbance{{act: delay, at: at, length: 3, reads: true}}}
 				check(f, play(t, p, f))

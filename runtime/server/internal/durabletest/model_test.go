@@ -181,6 +181,8 @@ func (m *model) do(n *node, prefix string, after int, cut bool) (text string, en
 	case strings.HasPrefix(op.seen, "done "), strings.HasPrefix(op.seen, "answer "), op.seen == "decline", op.seen == "slept", op.seen == "registered",
 		strings.HasPrefix(op.seen, "first "), strings.HasPrefix(op.seen, "signal "):
 		return op.seen, op.firstSeen, nil
+	case strings.HasPrefix(op.seen, "panicked "):
+		return "", op.firstSeen, errPanic
 	case strings.HasPrefix(op.seen, "error: "):
 		return "", op.firstSeen, errors.New(strings.TrimPrefix(op.seen, "error: "))
 	}
@@ -219,6 +221,8 @@ func (m *model) step(op *operation) {
 		want = "failed"
 	case n.unencodable:
 		want = "unencodable"
+	case n.panicking:
+		want = "panicked"
 	}
 	got, _, _ := strings.Cut(op.seen, " ")
 	if got != want && !(got == "late" && !n.deaf && (n.inBlock || m.w.disturbed && ends > 0 || n.attempts > 0 && ends > 0)) {
@@ -274,13 +278,14 @@ func (m *model) ask(op *operation) {
 
 // undos checks which undos have run, for a call with the outcome err.
 func (m *model) undos(err error, cut bool) {
-	durable := m.w.fate.tasks() && m.w.taskID != ""
+	durable := m.w.fate.tasks() && m.w.fate.mode != relaxed && m.w.taskID != ""
+	succeeded := err == nil && !cut || m.w.completed
 	for path, op := range m.w.ops {
 		switch {
 		case op.node.kind != register || m.w.fate.lost > 0 || m.w.givesUpUndos():
-		case err == nil && !cut && len(op.undos) > 0:
+		case succeeded && len(op.undos) > 0:
 			m.w.violate("the undo of %s at %s has run, although the call has succeeded", op.node.name(), path)
-		case err == nil && !cut || op.seen == "" || cut && !durable && m.w.fate.mode != inSession:
+		case succeeded || op.seen == "" || cut && !durable && m.w.fate.mode != inSession:
 		case !op.isUndone():
 			m.w.violate("the undo of %s at %s has not run", op.node.name(), path)
 		}

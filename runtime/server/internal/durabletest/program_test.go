@@ -68,6 +68,10 @@ type node struct {
 	sends []time.Duration
 	// chooser is the number of the choose that an input request is a case of; 0 for none.
 	chooser int
+	// panicking makes the function of a step panic, and that of an undo where it would fail.
+	panicking bool
+	// selects makes the function of an undo wait for several events, which is a mistake.
+	selects bool
 	// unencodable makes the function of a step return a value that JSON cannot hold.
 	unencodable bool
 	// deaf makes the function of a step ignore its context.
@@ -138,7 +142,7 @@ func (n *node) has(match func(*node) bool) bool {
 // Without others, which may fail, the program would take another path.
 func (n *node) steps(c change) (ids []int) {
 	n.has(func(n *node) bool {
-		mayFail := n.fails || n.attempts > 0 || n.unencodable || n.timeout || n.abandoned
+		mayFail := n.fails || n.panicking || n.attempts > 0 || n.unencodable || n.timeout || n.abandoned
 		if n.kind == step && !n.common && (c != removed || !mayFail) {
 			ids = append(ids, n.id)
 		}
@@ -207,6 +211,9 @@ func (n *node) print(b *strings.Builder, depth int) {
 		if n.unencodable {
 			does += ", returns NaN"
 		}
+		if n.panicking {
+			does += ", panics"
+		}
 		policy := ""
 		if n.attempts > 0 {
 			policy = fmt.Sprintf(", Retry{Attempts: %d, Backoff: %v, MaxBackoff: %v, Total: %v}", n.attempts, n.backoff, 2*n.backoff, n.total)
@@ -233,7 +240,14 @@ func (n *node) print(b *strings.Builder, depth int) {
 	case await:
 		line("%sAwait(%q) // sent after %v", limit, n.name(), n.sends)
 	case register:
-		line("Compensate(%q) // takes %v, fails %d times", n.name(), n.takes, n.failures)
+		does := ""
+		if n.panicking {
+			does = " with a panic"
+		}
+		if n.selects {
+			does += ", calls Select"
+		}
+		line("Compensate(%q) // takes %v, fails %d times%s", n.name(), n.takes, n.failures, does)
 	case beside:
 		last := len(n.body) - 1
 		for _, child := range n.body[:last] {
@@ -336,6 +350,12 @@ func (n *node) smaller() (out []*node) {
 		}
 		if at.unencodable {
 			change(func(n *node) { n.unencodable = false })
+		}
+		if at.panicking {
+			change(func(n *node) { n.panicking = false })
+		}
+		if at.selects {
+			change(func(n *node) { n.selects = false })
 		}
 		if at.fails {
 			change(func(n *node) { n.fails = false })

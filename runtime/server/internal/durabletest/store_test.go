@@ -22,6 +22,11 @@ const (
 	crashAfter  act = "the process dies after it"
 	shutBefore  act = "the server is shut down before it"
 	shutAfter   act = "the server is shut down after it"
+
+	// The requestor cancels the request, which creates the task, and not the task.
+	cancelBefore act = "the requestor cancels the request before it"
+	cancelDuring act = "the requestor cancels the request at the same moment"
+	cancelAfter  act = "the requestor cancels the request after it"
 )
 
 // disturbance is an act at an operation of the store: the n-th write or the n-th read or write, in
@@ -133,6 +138,16 @@ func (s *processStore) do(ctx context.Context, name string, write bool, f func()
 		s.p.shutDown()
 	case shutAfter:
 		defer s.p.shutDown()
+	case cancelBefore:
+		s.w.cancelRequest()
+		time.Sleep(time.Millisecond) // the server learns of it
+	case cancelDuring:
+		s.w.cancelRequest()
+	case cancelAfter:
+		err := f()
+		s.w.cancelRequest()
+		time.Sleep(time.Millisecond)
+		return err
 	}
 	return f()
 }

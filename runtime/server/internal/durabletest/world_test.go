@@ -44,7 +44,9 @@ type world struct {
 	overlapped  bool              // operations of one branch have overlapped
 	cancelled   int               // the event at which the cancellation was acknowledged; 0 if never
 	cancelledAt time.Time
-	cancelling  bool // the requestor has asked for it
+	cancelling  bool               // the requestor has asked for it
+	withdraw    context.CancelFunc // of the request that creates the task; nil before
+	completed   bool               // the task has, although its request was cancelled
 	processes   int
 	taskID      string // "" as long as no task was created
 
@@ -383,14 +385,14 @@ func (w *world) overlaps(r *run, path string) bool {
 	return true
 }
 
-// unencodable returns the outcome of a step whose result JSON cannot hold: the error does not say
-// which execution it belongs to.
-func (w *world) unencodable(path string) (outcome string) {
+// anonymous returns the outcome of a step whose result JSON cannot hold, or that panics: the error
+// does not say which execution it belongs to.
+func (w *world) anonymous(path string) (outcome string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if op := w.ops[path]; op != nil {
 		for _, e := range op.executions {
-			if strings.HasPrefix(e.outcome, "unencodable ") {
+			if isAnonymous(e.outcome) {
 				outcome = e.outcome
 				if w.recorded[e.token] > 0 {
 					break
@@ -399,6 +401,11 @@ func (w *world) unencodable(path string) (outcome string) {
 		}
 	}
 	return outcome
+}
+
+// isAnonymous reports whether what is recorded of an outcome does not have its token.
+func isAnonymous(outcome string) bool {
+	return strings.HasPrefix(outcome, "unencodable ") || strings.HasPrefix(outcome, "panicked ")
 }
 
 // end ends an execution with an outcome.
@@ -642,11 +649,11 @@ func (w *world) write(r *task.Record, f func() error) error {
 func (w *world) persist(identity string) {
 	w.persisted[identity] = true
 	for _, op := range w.ops {
-		if op.identity != identity || !op.node.unencodable {
+		if op.identity != identity || op.node.kind != step {
 			continue
 		}
 		for _, e := range op.executions {
-			if strings.HasPrefix(e.outcome, "unencodable ") {
+			if isAnonymous(e.outcome) {
 				w.recorded[e.token] = w.event("recorded: %s", e.token) // the latest one
 			}
 		}
