@@ -52,7 +52,8 @@
 //   - A Select ends with an answer before its time, and no earlier and no later than its time. The
 //     user no longer sees the input requests of the other cases.
 //   - A task whose tool or version a process lacks waits, and its status message is not empty.
-//   - A second operation of a branch fails, and so does the call. A wait for events in an undo fails.
+//   - A second operation of a branch fails, and so does the call.
+//   - A wait for events in an undo fails.
 //   - In rounds, the user is not asked again after the deadline of an input request.
 //   - The task of a request that was cancelled ends.
 //   - The handler of a durable task gets an outcome only once it is recorded, gets that of the
