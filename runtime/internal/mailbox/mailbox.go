@@ -5,6 +5,8 @@ package mailbox
 import (
 	"context"
 	"sync"
+
+	"github.com/mcpwire/mcpwire/runtime/internal/account"
 )
 
 // Mailbox is a bounded first-in, first-out queue of items for one function. Its fields are set
@@ -25,6 +27,9 @@ type Mailbox[T any] struct {
 	// larger item is accepted if it is the only one.
 	MaxBytes int
 
+	// Meter, if it is not nil, counts the same bytes, and [account.Overhead] for each item.
+	Meter account.Meter
+
 	mu      sync.Mutex
 	pending []entry[T]
 	bytes   int // of pending and of the item that is being handled
@@ -44,7 +49,7 @@ type entry[T any] struct {
 func (m *Mailbox[T]) TryPut(item T, size int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.closed && m.full(size) {
+	if !m.closed && (m.full(size) || m.Meter != nil && !m.Meter.Take(size+account.Overhead)) {
 		return false
 	}
 	m.add(item, size)
@@ -65,12 +70,19 @@ func (m *Mailbox[T]) Put(item T, size int) {
 		<-room
 		m.mu.Lock()
 	}
+	if !m.closed && m.Meter != nil {
+		m.Meter.Add(size + account.Overhead)
+	}
 	m.add(item, size)
 }
 
 // full reports whether there is no room for an item. mu must be held.
 func (m *Mailbox[T]) full(size int) bool {
-	return len(m.pending) >= m.MaxItems || m.bytes > 0 && m.bytes+size > m.MaxBytes
+	limit := m.MaxBytes
+	if m.Meter != nil {
+		limit = m.Meter.Limit(limit)
+	}
+	return len(m.pending) >= m.MaxItems || m.bytes > 0 && m.bytes+size > limit
 }
 
 // add appends an item. mu must be held.
@@ -93,12 +105,12 @@ func (m *Mailbox[T]) start() {
 
 // run handles items until none is pending.
 func (m *Mailbox[T]) run() {
-	held := 0 // the size of the item that is being handled
+	held, items := 0, 0 // the size of the item that is being handled; and 1, or 0 for none
 	drained := false
 	defer func() {
 		if !drained { // Handle called runtime.Goexit
 			m.mu.Lock()
-			m.release(held)
+			m.release(held, items)
 			m.stopped()
 			m.start()
 			m.mu.Unlock()
@@ -106,8 +118,8 @@ func (m *Mailbox[T]) run() {
 	}()
 	for {
 		m.mu.Lock()
-		m.release(held)
-		held = 0
+		m.release(held, items)
+		held, items = 0, 0
 		if len(m.pending) == 0 || m.paused {
 			m.stopped()
 			m.mu.Unlock()
@@ -119,7 +131,7 @@ func (m *Mailbox[T]) run() {
 		m.pending = m.pending[1:]
 		m.wake() // an item was removed from pending
 		m.mu.Unlock()
-		held = next.size
+		held, items = next.size, 1
 		m.Handle(next.item)
 	}
 }
@@ -151,9 +163,12 @@ func (m *Mailbox[T]) Wait(ctx context.Context) {
 	}
 }
 
-// release subtracts bytes and wakes the calls of Put that wait. mu must be held.
-func (m *Mailbox[T]) release(bytes int) {
+// release subtracts the bytes of items and wakes the calls of Put that wait. mu must be held.
+func (m *Mailbox[T]) release(bytes, items int) {
 	m.bytes -= bytes
+	if m.Meter != nil {
+		m.Meter.Add(-bytes - items*account.Overhead)
+	}
 	m.wake()
 }
 
@@ -193,8 +208,9 @@ func (m *Mailbox[T]) clear() {
 	for _, e := range m.pending {
 		bytes += e.size
 	}
+	items := len(m.pending)
 	m.pending = nil
-	m.release(bytes)
+	m.release(bytes, items)
 }
 
 // Close drops the pending items and all later ones. It does not wait for an item that is being

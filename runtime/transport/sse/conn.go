@@ -14,6 +14,7 @@ import (
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/internal/account"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
@@ -26,7 +27,11 @@ type conn struct {
 	principal string
 	o         HandlerOptions
 	in, out   *queue.Queue
-	account   *account
+	account   *usage
+
+	requests *guard.Meter // the requests that are being served
+	pending  *guard.Meter // the notifications and short answers that are pending in the session
+	unread   *guard.Meter // the messages that are not written yet
 
 	once    sync.Once
 	writing atomic.Bool        // whether serve is writing to the client
@@ -34,10 +39,6 @@ type conn struct {
 	served  chan struct{}      // closed when serving the stream has returned
 	life    context.Context    // ends when the stream must end, even with pending messages
 	stop    context.CancelFunc // ends life
-
-	waiting sync.Mutex
-	long    int  // bytes of the long answers that are not written yet
-	over    bool // long does not count any more
 
 	watching sync.Mutex
 	watched  *auth.Identity // whose token keeps the connection open; nil if there is none
@@ -53,6 +54,16 @@ func newConn(principal string, o HandlerOptions) *conn {
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c
+}
+
+// begin sets the account of the connection, before the connection is used.
+func (c *conn) begin(a *usage) {
+	c.account = a
+	c.requests = guard.NewMeter(a.requests, freeBytes)
+	c.pending = guard.NewMeter(a.requests, freeBytes)
+	c.unread = guard.NewMeter(a.unread, freeBytes)
+	c.in.Limit(c.pending.Limit)
+	c.out.Limit(c.unread.Limit)
 }
 
 // watch makes the connection end with the token of a request, if that is valid for longer than the
@@ -90,53 +101,30 @@ func (c *conn) Info() transport.Info { return transport.Info{Network: "tcp", Pro
 // Read returns the next posted message.
 func (c *conn) Read() (transport.Message, error) { return c.in.Next() }
 
-// Write sends m on the stream. It replaces a long answer by an error while the account does not read
-// earlier ones.
+// Write sends m on the stream. It replaces an answer by an error if there is no room for it, because
+// the account does not read earlier messages. Other messages wait then; see queue.
 func (c *conn) Write(ctx context.Context, m transport.Message) error {
-	if isLong(&m) && !c.hold(len(m.Text)) {
+	n := sizeOf(&m)
+	if !m.Answer {
+		c.unread.Add(n)
+	} else if !c.unread.Take(n) {
 		failed := jsonrpc.NewErrorResponse(m.For, &jsonrpc.Error{Code: codeOverloaded, Message: "overloaded: the answer was dropped, because earlier ones are not read"})
 		m.Text, _ = codec.Marshal(&failed) // strings of our own are always encoded
+		n = sizeOf(&m)
+		c.unread.Add(n)
 	}
 	err := c.out.Put(ctx, m)
-	if err != nil && isLong(&m) {
-		c.release(len(m.Text))
+	if err != nil {
+		c.unread.Add(-n)
 	}
 	return err
 }
 
-// isLong reports whether a message counts for the answers of an account.
-func isLong(m *transport.Message) bool { return m.Answer && len(m.Text) > freeBytes }
+// sizeOf returns the memory of a message that waits for its client, in bytes.
+func sizeOf(m *transport.Message) int { return len(m.Text) + 128 }
 
-// hold counts a long answer of n bytes. It returns false if the account does not read earlier ones.
-func (c *conn) hold(n int) bool {
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
-	if !c.over {
-		if !c.account.answers.Take(n) {
-			return false
-		}
-		c.long += n
-	}
-	return true
-}
-
-// release subtracts long answers that were written, or could not be queued.
-func (c *conn) release(n int) {
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
-	if !c.over {
-		c.long -= n
-		c.account.answers.Give(n)
-	}
-}
-
-// releaseAll subtracts the long answers that will not be written.
-func (c *conn) releaseAll() {
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
-	c.over = true
-	c.account.answers.Give(c.long)
-}
+// Meters implements [account.Conn].
+func (c *conn) Meters() (requests, pending account.Meter) { return c.requests, c.pending }
 
 // Close ends the connection after pending messages were sent or FlushTimeout has passed.
 func (c *conn) Close() error {
@@ -174,12 +162,12 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 		}
 	})()
 	defer context.AfterFunc(c.life, func() { rc.SetWriteDeadline(time.Now()) })()
-	defer c.releaseAll()
+	defer c.unread.End()
 	var ticking sync.WaitGroup
 	ticking.Go(c.tick) // ends when the connection is over
 	defer ticking.Wait()
 
-	buf, long := eventstream.Append(nil, first), 0 // long is the length of the long answers in buf
+	buf, size := eventstream.Append(nil, first), 0 // size is that of the messages in buf; see sizeOf
 	for {
 		c.writing.Store(true)
 		err := c.writeOut(w, rc, buf)
@@ -195,8 +183,8 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 			c.out.Discard()
 			return
 		}
-		c.release(long)
-		long = 0
+		c.unread.Add(-size)
+		size = 0
 		if ctx.Err() != nil {
 			disconnected()
 		}
@@ -213,9 +201,7 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 				buf = eventstream.AppendComment(buf, "")
 				continue
 			}
-			if isLong(&m) {
-				long += len(m.Text)
-			}
+			size += sizeOf(&m)
 			// Old clients may not know that "message" is the default.
 			buf = append(buf, "event: message\n"...)
 			buf = eventstream.Append(buf, eventstream.Event{Data: m.Text})

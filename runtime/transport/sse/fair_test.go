@@ -2,6 +2,7 @@ package sse_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/sse"
 )
@@ -75,6 +78,90 @@ func TestServerLimitsIncompleteMessagesOfAllConnections(t *testing.T) {
 		if got, answer := post(t, endpoint(from), text, "X-From", from); got != http.StatusAccepted {
 			t.Errorf("%d bytes of %s: %d %s", size, from, got, answer)
 		}
+	}
+}
+
+// blocking is a handler of tools that sends to started and blocks until release is closed.
+type blocking struct {
+	mcp.UnimplementedServerHandler
+	started, release chan struct{}
+}
+
+func (b blocking) CallTool(context.Context, *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
+	b.started <- struct{}{}
+	<-b.release
+	return &mcp.CallToolResult{}, nil
+}
+
+// The requests of all connections of a principal that are being served have a limit together, apart
+// from the first 64 KiB of each connection. One network of clients without a principal has half of
+// that limit.
+func TestServerLimitsRequestsOfAllConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		o    sse.HandlerOptions
+		fill int // number of calls that have room, on two connections
+	}{
+		"principal": {sse.HandlerOptions{Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil }}, 6},
+		"network":   {sse.HandlerOptions{ClientAddress: func(r *http.Request) netip.Addr { return netip.MustParseAddr(r.Header.Get("X-From")) }}, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.o.MaxMessage, test.o.MaxStreamsPerPrincipal = 100<<10, 10
+			u, _, conns := start(t, test.o)
+			started, release := make(chan struct{}, 100), make(chan struct{})
+			id := 0
+			connect := func(from string) (call func(size int), next func() string) {
+				_, next = open(t, u, "X-From", from)
+				to := endpoint(t, u, next())
+				session.Serve(<-conns, &mcp.InitializeResult{Capabilities: mcp.ServerCapabilities{Tools: &mcp.ServerCapabilitiesTools{}}},
+					&session.Config{Handler: session.ServerHandler(blocking{started: started, release: release}, nil)})
+				send := func(text string) {
+					if got, answer := post(t, to, text, "X-From", from); got != http.StatusAccepted {
+						t.Fatalf("%d %s", got, answer)
+					}
+				}
+				send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+				next()
+				send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				return func(size int) {
+					id++
+					send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"x":"%s"}}}`, id, strings.Repeat("x", size)))
+				}, next
+			}
+			one, _ := connect("203.0.113.7")
+			two, second := connect("203.0.113.8")
+			if name == "principal" {
+				two, second = connect("203.0.113.7")
+			}
+			three, third := connect("203.0.113.7")
+			other, fourth := connect("198.51.100.1")
+			for i := range test.fill {
+				[]func(int){one, two}[i%2](92 << 10)
+				<-started
+			}
+			two(20 << 10)
+			if got := second(); !strings.Contains(got, `"error":{"code":-32050`) {
+				t.Errorf("a request without room: %s", got)
+			}
+			three(90 << 10)
+			if got := third(); !strings.Contains(got, `"error":{"code":-32050`) {
+				t.Errorf("a request without room of another connection: %s", got)
+			}
+			three(20 << 10)
+			other(90 << 10)
+			close(release)
+			for who, next := range map[string]func() string{"a short request": third, "another client": fourth} {
+				if got := next(); !strings.Contains(got, `"result"`) {
+					t.Errorf("%s: %s", who, got)
+				}
+			}
+			for range test.fill / 2 {
+				second()
+			}
+			two(90 << 10)
+			if got := second(); !strings.Contains(got, `"result"`) {
+				t.Errorf("afterwards: %s", got)
+			}
+		})
 	}
 }
 

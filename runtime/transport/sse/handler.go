@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/runtime/auth"
+	"github.com/mcpwire/mcpwire/runtime/internal/account"
 	"github.com/mcpwire/mcpwire/runtime/internal/boundary"
 	"github.com/mcpwire/mcpwire/runtime/transport"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/eventstream"
@@ -65,11 +66,15 @@ type HandlerOptions struct {
 	// at most half of MaxStreams. The default is 1000, or half of MaxStreams if that is less.
 	// Without principals, clients whose network is unknown may have MaxStreams.
 	MaxStreams, MaxStreamsPerPrincipal int
-	// MaxMessage is the maximum size in bytes of a received message. One principal, or one network of
-	// clients without a principal, may send four times as many bytes concurrently, apart from the
-	// first 64 KiB of each message. As many bytes of answers that are longer than 64 KiB may wait
-	// for it to read; further ones are replaced by an error. The default is
-	// [transport.DefaultMaxMessage].
+	// MaxMessage is the maximum size in bytes of a received message. It is also a quarter of three
+	// limits for all connections of one principal: of the messages that are being received, apart
+	// from the first 64 KiB of each; of the messages that are being served or wait for a handler,
+	// each of which counts 4 KiB more, as many as MaxStreamsPerPrincipal in addition to the limit; and
+	// of the messages that wait for their clients to read. The last two do not count the first 64
+	// KiB of each connection. A message above its limit is rejected, and a notification that waits
+	// for a handler is dropped. An answer is replaced by an error; other messages of the server wait.
+	// One network of clients without a principal has half of these limits, and all networks together
+	// have as much as one principal. The default is [transport.DefaultMaxMessage].
 	MaxMessage int
 	// MaxQueue is the maximum size in bytes of pending messages, in each direction of a
 	// connection; default [transport.DefaultMaxQueue].
@@ -97,6 +102,11 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	return o
 }
 
+// maxServed is how many bytes of the messages of one principal may be served or wait for a handler.
+func (o *HandlerOptions) maxServed() int {
+	return guard.MaxBodies*o.MaxMessage + o.MaxStreamsPerPrincipal*account.Overhead
+}
+
 // Handler is an [http.Handler] that serves the transport. A GET opens a connection, and a POST with
 // the query of its endpoint URL sends a message to it. If another handler wraps the
 // [http.ResponseWriter], the wrapper must have a method Flush or Unwrap; otherwise streams fail.
@@ -105,34 +115,38 @@ type Handler struct {
 	o    HandlerOptions
 	gate guard.Guard
 
-	mu       sync.Mutex
-	conns    map[string]*conn
-	accounts map[string]*account // of conns; see guard.Account
-	closed   bool
+	mu        sync.Mutex
+	conns     map[string]*conn
+	accounts  map[string]*usage // of conns; see guard.Account
+	strangers usage             // the rooms of all networks
+	closed    bool
 }
 
-// account is what the connections of one principal use, or of one network of clients without a
+// usage is what the connections of one principal use, or of one network of clients without a
 // principal.
-type account struct {
-	key     string
-	conns   int
-	users   int         // the connections, and POSTs that are being received
-	bodies  *guard.Room // messages that are being received
-	answers *guard.Room // long answers that are not written yet
+type usage struct {
+	key      string
+	conns    int
+	users    int         // the connections, and POSTs that are being received
+	bodies   *guard.Room // messages that are being received
+	requests *guard.Room // requests that are being served, and other messages that sessions hold
+	unread   *guard.Room // messages that are not written yet
 }
 
 // NewHandler returns a Handler. open is called for each new connection with the request that has
 // opened it. It owns the connection and must return at once, as session.Serve does.
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
 	o = o.withDefaults()
+	size := guard.MaxBodies * o.MaxMessage
 	return &Handler{
-		open: open, o: o,
+		strangers: usage{bodies: guard.NewRoom(size), requests: guard.NewRoom(o.maxServed()), unread: guard.NewRoom(size)},
+		open:      open, o: o,
 		gate: guard.Guard{
 			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST",
 			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, ClientAddress: o.ClientAddress,
 		},
 		conns:    map[string]*conn{},
-		accounts: map[string]*account{},
+		accounts: map[string]*usage{},
 	}
 }
 
@@ -267,8 +281,9 @@ func (h *Handler) permits(ctx context.Context, w http.ResponseWriter, text []byt
 }
 
 // freeBytes is how many bytes at the beginning of each message do not count for the limit of those
-// that are being received, so that long messages do not delay short ones. Answers up to this length
-// do not count for that of the answers.
+// that are being received, so that long messages do not delay short ones. As many bytes of the
+// requests of each connection do not count for the limit of those that are being served, and of its
+// messages for that of the unread ones.
 const freeBytes = 64 << 10
 
 // codeOverloaded is session.CodeOverloaded.
@@ -310,15 +325,23 @@ func (h *Handler) add(id, key string, c *conn) error {
 	case len(h.conns) >= h.o.MaxStreams || a != nil && a.conns >= limit:
 		return errTooMany
 	case a == nil:
-		size := guard.MaxBodies * h.o.MaxMessage
-		a = &account{key: key, bodies: guard.NewRoom(size), answers: guard.NewRoom(size)}
+		a = h.newUsage(key)
 		h.accounts[key] = a
 	}
 	a.conns++
 	a.users++
-	c.account = a
+	c.begin(a)
 	h.conns[id] = c
 	return nil
+}
+
+// newUsage returns the usage of an account that has no connections yet.
+func (h *Handler) newUsage(key string) *usage {
+	size := guard.MaxBodies * h.o.MaxMessage
+	if all := &h.strangers; h.gate.IsNetwork(key) { // the number of networks is not limited
+		return &usage{key: key, bodies: all.bodies.Part(size / 2), requests: all.requests.Part(h.o.maxServed() / 2), unread: all.unread.Part(size / 2)}
+	}
+	return &usage{key: key, bodies: guard.NewRoom(size), requests: guard.NewRoom(h.o.maxServed()), unread: guard.NewRoom(size)}
 }
 
 // remove undoes add.
@@ -344,7 +367,7 @@ func (h *Handler) find(id, principal string) *conn {
 }
 
 // leave records that a connection or a POST of an account has ended.
-func (h *Handler) leave(a *account) {
+func (h *Handler) leave(a *usage) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a.users--; a.users == 0 {

@@ -111,7 +111,8 @@ func TestStallIsNotReportedAsDisconnect(t *testing.T) {
 	})
 }
 
-// A principal that does not read long answers on any of its connections is not sent further ones.
+// A principal that does not read answers on any of its connections is not sent further ones, apart
+// from the first 64 KiB of each connection.
 func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan transport.Conn, 1)
@@ -134,9 +135,10 @@ func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
 		}
 		one, _ := connect("ann", 4<<10)
 		two, second := connect("ann", 1<<30)
+		three, _ := connect("ann", 4<<10)
 		other, third := connect("ben", 1<<30)
-		for id := range int64(2) { // 200 KiB have room
-			answer(one, id, 100<<10)
+		for id := range int64(3) { // 200 KiB have room
+			answer(one, 10+id, 100<<10)
 		}
 		answer(two, 2, 100<<10)
 		answer(two, 3, 60<<10)
@@ -144,19 +146,63 @@ func TestServerLimitsUnreadAnswersOfAllConnections(t *testing.T) {
 		time.Sleep(time.Hour) // all is written
 		answer(two, 5, 100<<10)
 		time.Sleep(time.Second)
-		for id := range int64(2) {
-			answer(one, 6+id, 100<<10)
+		for id := range int64(25) { // short ones count, too
+			answer(one, 20+id, 10<<10)
 		}
+		answer(three, 50, 100<<10)
+		answer(two, 7, 100<<10)
 		one.Close() // does not wait until they are written
 		answer(two, 8, 100<<10)
 		time.Sleep(time.Second)
 		h.Close()
 		serving.Wait()
-		if got := second.Body.String(); !strings.Contains(got, `"id":2,"error":{"code":-32050`) || !strings.Contains(got, `"id":3,"result"`) || !strings.Contains(got, `"id":5,"result"`) || !strings.Contains(got, `"id":8,"result"`) {
+		if got := second.Body.String(); !strings.Contains(got, `"id":2,"error":{"code":-32050`) || !strings.Contains(got, `"id":3,"result"`) || !strings.Contains(got, `"id":5,"result"`) || !strings.Contains(got, `"id":7,"error"`) || !strings.Contains(got, `"id":8,"result"`) {
 			t.Errorf("the second connection: %d bytes, %.300s", len(got), got)
 		}
 		if got := third.Body.String(); !strings.Contains(got, `"id":4,"result"`) {
 			t.Errorf("another principal: %.300s", got)
+		}
+	})
+}
+
+// While a principal has filled the room for unread messages, those that are not answers wait for
+// each of its connections that has more than 64 KiB. They arrive, and the connection does not end.
+func TestNotificationsWaitWhileTheRoomIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(chan transport.Conn, 1)
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{
+			MaxMessage: 50 << 10, StallTimeout: time.Minute, KeepAlive: time.Hour,
+		})
+		var serving sync.WaitGroup
+		connect := func() (transport.Conn, *slowWriter) {
+			w := &slowWriter{ResponseRecorder: httptest.NewRecorder(), rate: 4 << 10}
+			serving.Go(func() { h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)) }) // ends with Close
+			return <-conns, w
+		}
+		write := func(c transport.Conn, size int) (took time.Duration) {
+			start := time.Now()
+			if err := c.Write(t.Context(), transport.Message{Text: []byte(strings.Repeat("x", size))}); err != nil {
+				t.Error(err)
+			}
+			return time.Since(start)
+		}
+		one, _ := connect()
+		two, second := connect()
+		synctest.Wait()
+		for range 3 {
+			write(one, 100<<10)
+		}
+		if took := write(two, 60<<10) + write(two, 40<<10) + write(two, 20<<10); took != 0 {
+			t.Errorf("64 KiB wait for %v", took)
+		}
+		if took := write(two, 40<<10); took == 0 {
+			t.Error("more than 64 KiB do not wait")
+		}
+		time.Sleep(time.Hour)
+		h.Close()
+		serving.Wait()
+		if got := strings.Count(second.Body.String(), "x"); got < 160<<10 {
+			t.Errorf("%d bytes have arrived", got)
 		}
 	})
 }

@@ -94,12 +94,12 @@
 // network ([HandlerOptions], ClientAddress), so that one stranger cannot take all places. The number
 // of modern requests is limited for all clients together, too, as that of sessions is (MaxSessions).
 //
-// Events pending for slow connections are limited per session, and connections that accept no data
-// are closed. Stored events, sessions and streams are limited, too ([HandlerOptions],
-// [MemoryOptions]). If the store has dropped events that a client needs, the client receives the
-// remaining ones. An answer that the store could not write is lost with its connection: a client
-// that resumes the stream receives an error, or status 400 if the store could not write the error
-// either.
+// Events pending for slow connections are limited per session and per principal, and connections
+// that accept no data are closed. Stored events, sessions and streams are limited, too
+// ([HandlerOptions], [MemoryOptions]). If the store has dropped events that a client needs, the
+// client receives the remaining ones. An answer that the store could not write is lost with its
+// connection: a client that resumes the stream receives an error, or status 400 if the store could
+// not write the error either.
 //
 // A request whose header has more than 64 KiB is answered with status 431. The [http.Server] limits
 // the header, too, by its ReadHeaderTimeout and MaxHeaderBytes. Its other timeouts do not end

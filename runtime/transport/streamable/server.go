@@ -137,18 +137,20 @@ type HandlerOptions struct {
 	// [DefaultLinger]; a negative value means not at all.
 	Linger time.Duration
 
-	// MaxMessage is the size limit of a received message in bytes. It is also a quarter of two
-	// limits for the requests of one principal, in all its sessions and without sessions: of the
-	// messages that are being received or served, apart from the first MaxInitialize bytes of each,
-	// and of the answers that are longer than MaxInitialize and not yet read. A message above its
-	// limit is rejected with status 429. An answer is replaced by an error, which has status 503 for
-	// a modern request. The default is [transport.DefaultMaxMessage].
+	// MaxMessage is the size limit of a received message in bytes. It is also a quarter of three
+	// limits for one principal, in all its sessions and without sessions: of the messages that are
+	// being received or served, apart from the first MaxInitialize bytes of each; of the answers that
+	// are longer than MaxInitialize, or belong to a batch, and are not yet read; and of the messages
+	// in all queues, see MaxQueue. A message above its limit is rejected with status 429, and a
+	// notification that waits for a handler is dropped. An answer is replaced by an error, which has
+	// status 503 for a modern request. The default is [transport.DefaultMaxMessage].
 	MaxMessage int
 
-	// MaxQueue is how many bytes may be pending for the connections of a session. Senders of
-	// further messages wait. A single message may be longer. The default is
-	// [transport.DefaultMaxQueue]. In addition, up to eight connections of a session write events
-	// from the Store at once; further ones that resume a stream wait.
+	// MaxQueue is how many bytes may be pending for the connections of a session, or MaxInitialize
+	// while all sessions of the principal have more than four times MaxMessage. Senders of further
+	// messages wait. A single message may be longer. The default is [transport.DefaultMaxQueue]. In
+	// addition, up to eight connections of a session write events from the Store at once; further
+	// ones that resume a stream wait.
 	MaxQueue int
 
 	// StallTimeout is how long a connection may accept no data before it is closed. The default is
@@ -338,7 +340,7 @@ func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOption
 	if o.Locator != nil {
 		h.forwarder = newForwarder(&h.o)
 	}
-	h.strangers.bodies, h.strangers.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
+	h.strangers.bodies, h.strangers.queued, h.strangers.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
 	if o.Responder != nil {
 		h.revisions, h.supported = o.Responder.Revisions(), o.Responder.Supported()
 		_, sessions := modern.Split(h.supported)

@@ -1,14 +1,19 @@
 package streamable_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcpwire/mcpwire/codec"
+	"github.com/mcpwire/mcpwire/runtime/session"
 	"github.com/mcpwire/mcpwire/runtime/transport/streamable"
 )
 
@@ -194,5 +199,176 @@ func TestServerLimitsRequestsOfAllSessions(t *testing.T) {
 			t.Errorf("a batch with one request more: %d", got)
 		}
 		close(s.tools.release)
+	})
+}
+
+// The messages that wait for the connections of all sessions of a principal have a limit together.
+// Above it, each session has room for MaxInitialize bytes, or for one message. Nothing is dropped.
+func TestServerLimitsQueuesOfAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, sent := serveLogs(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, StallTimeout: time.Minute, Principal: byToken})
+		var streams []*events
+		send := func(headers []string, want int) {
+			t.Helper()
+			for id := range 2 {
+				streams = append(streams, s.events("POST", call(1+id, "a"), headers...))
+				synctest.Wait()
+			}
+			if got := len(sent); got != want {
+				t.Errorf("%d messages have room, want %d", got, want)
+			}
+		}
+		headers := s.sessionsOf("ann", 3)
+		send(headers[0], 2) // 200 KiB
+		send(headers[1], 3)
+		send(headers[2], 4)
+		send(s.sessionsOf("ben", 1)[0], 6)
+		var reading sync.WaitGroup
+		for i, stream := range streams {
+			reading.Go(func() {
+				if got := logsOf(stream); len(got) != 1 {
+					t.Errorf("stream %d: %d messages", i, len(got))
+				}
+			})
+		}
+		reading.Wait()
+		for range streams {
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+		}
+		streams = nil
+		send(headers[1], 2)
+	})
+}
+
+// Many short answers to a batch may be pending on one connection, so they count like long ones.
+func TestServerLimitsUnreadAnswersToBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, StallTimeout: time.Minute, Principal: byToken})
+		batch := func(from string) *http.Response {
+			id := s.openSession(initializeOld, "Authorization", from)
+			var calls []string
+			for id := range 5 {
+				calls = append(calls, longCall(id+1, "echo", 9<<10))
+			}
+			return s.do("POST", "["+strings.Join(calls, ",")+"]", "Authorization", from, "MCP-Session-Id", id)
+		}
+		answer := func(from string) string {
+			text, err := io.ReadAll(batch(from).Body)
+			if err != nil {
+				t.Error(err)
+			}
+			return string(text)
+		}
+		for range 6 { // 200 KiB have room
+			batch("ann") // never read
+			synctest.Wait()
+		}
+		const dropped = `"error":{"code":-32050,"message":"overloaded: the answer was dropped`
+		if got := strings.Count(answer("ann"), dropped); got != 5 {
+			t.Errorf("%d answers dropped, want 5", got)
+		}
+		if got := answer("ben"); strings.Contains(got, dropped) {
+			t.Errorf("another principal: %.200s", got)
+		}
+		time.Sleep(2 * time.Minute) // the connections are closed after StallTimeout
+		if got := answer("ann"); strings.Contains(got, dropped) {
+			t.Errorf("afterwards: %.200s", got)
+		}
+	})
+}
+
+// The notifications that wait for the handlers of all sessions of a principal count like messages
+// that are being served.
+func TestServerLimitsPendingNotificationsOfAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tools := newTools()
+		var handled atomic.Int64
+		tools.configure = func(cfg *session.Config) {
+			cfg.Handler = func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+				if strings.HasPrefix(req.Method, "notifications/x") {
+					handled.Add(1)
+					select {
+					case <-tools.release:
+					case <-ctx.Done():
+					}
+				}
+				return nil, nil
+			}
+		}
+		s := serveOver(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, Principal: byToken}, tools, plain)
+		headers := s.sessionsOf("ann", 3)
+		status := func(headers []string, size int) int {
+			defer synctest.Wait()
+			return s.status("POST", `{"jsonrpc":"2.0","method":"notifications/x","params":{"x":"`+strings.Repeat("x", size)+`"}}`, headers...)
+		}
+		for i := range 4 { // 200 KiB have room, after 10 KiB of each session
+			if got := status(headers[0], 45<<10); got != http.StatusAccepted {
+				t.Fatalf("notification %d: %d", i, got)
+			}
+		}
+		if got := status(headers[1], 45<<10); got != http.StatusTooManyRequests {
+			t.Errorf("a notification without room: %d", got)
+		}
+		if got := status(headers[1], 1<<10); got != http.StatusAccepted {
+			t.Errorf("a short one: %d", got)
+		}
+		if got := status(s.sessionsOf("ben", 1)[0], 45<<10); got != http.StatusAccepted {
+			t.Errorf("another principal: %d", got)
+		}
+		if got := s.status("DELETE", "", headers[0]...); got != http.StatusNoContent {
+			t.Errorf("DELETE: %d", got)
+		}
+		for i := range 4 {
+			if got := status(headers[2], 45<<10); got != http.StatusAccepted {
+				t.Errorf("notification %d after the end of a session: %d", i, got)
+			}
+		}
+		close(tools.release)
+		synctest.Wait()
+		if got := status(headers[2], 45<<10); got != http.StatusAccepted || handled.Load() != 1+1+1+5 { // those of the ended session were dropped
+			t.Errorf("afterwards: %d, %d were handled", got, handled.Load())
+		}
+		time.Sleep(time.Second) // net/http closes connections of rejected bodies after a moment
+	})
+}
+
+// If very many messages of a principal are being received at once, with and without sessions, the
+// first bytes of the others count, too.
+func TestServerLimitsShortMessagesBeingReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, MaxSessionsPerPrincipal: 2, MaxStreams: 2, Principal: byToken})
+		session := s.sessionsOf("ann", 1)[0][3]
+		blocked, end := io.Pipe() // blocks the bodies after their text
+		var sending sync.WaitGroup
+		for i := range 29 { // 4 are free, and the others have 200 KiB
+			r, err := http.NewRequestWithContext(testContext(t), "POST", "http://localhost/mcp", io.MultiReader(strings.NewReader(strings.Repeat(" ", 8<<10)), blocked))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"ann"}}
+			if i%2 == 0 {
+				r.Header.Set("MCP-Session-Id", session)
+			}
+			sending.Go(func() { // ends with the body
+				if response, err := s.http.Do(r); err == nil {
+					response.Body.Close()
+				}
+			})
+			synctest.Wait()
+		}
+		if got := s.status("POST", initialize, "Authorization", "ann"); got != http.StatusTooManyRequests {
+			t.Errorf("one message more: %d", got)
+		}
+		if got := s.status("POST", initialize, "Authorization", "ben"); got != http.StatusOK {
+			t.Errorf("another principal: %d", got)
+		}
+		end.Close()
+		sending.Wait()
+		if got := s.status("POST", initialize, "Authorization", "ann"); got != http.StatusOK {
+			t.Errorf("afterwards: %d", got)
+		}
+		time.Sleep(time.Second) // net/http closes connections of rejected bodies after a moment
 	})
 }

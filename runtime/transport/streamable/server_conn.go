@@ -9,7 +9,9 @@ import (
 
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
+	"github.com/mcpwire/mcpwire/runtime/internal/account"
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 	"github.com/mcpwire/mcpwire/runtime/transport/internal/queue"
 )
 
@@ -20,11 +22,12 @@ import (
 // them.
 type serverConn struct {
 	h         *Handler
-	id        string // session id; empty without a session
-	principal string // principal that opened the session
-	account   string // key of the limits that the connection counts for; see guard.Account
-	place     *place // nil unless the handler is Stateless
-	usage     *usage // of the account
+	id        string       // session id; empty without a session
+	principal string       // principal that opened the session
+	account   string       // key of the limits that the connection counts for; see guard.Account
+	place     *place       // nil unless the handler is Stateless
+	usage     *usage       // of the account
+	pending   *guard.Meter // the notifications and short answers that are pending in the session
 	in        *queue.Queue
 	replays   chan struct{} // holds an item per connection that writes events from the store
 	done      chan struct{} // closed when the connection has ended
@@ -65,7 +68,13 @@ func newServerConn(h *Handler, id, principal string) *serverConn {
 // begin sets what the account of the connection uses, before the connection is used.
 func (c *serverConn) begin(u *usage) {
 	c.usage, c.exchanges.usage, c.streams.usage, c.out.answers = u, u, u, u.answers
+	c.out.queued = guard.NewMeter(u.queued, c.h.o.MaxInitialize)
+	c.pending = guard.NewMeter(u.bodies, c.h.o.MaxInitialize)
+	c.in.Limit(c.pending.Limit)
 }
+
+// Meters implements [account.Conn]. The bytes of requests belong to their streams.
+func (c *serverConn) Meters() (requests, pending account.Meter) { return nil, c.pending }
 
 // Own implements [transport.Owned].
 func (c *serverConn) Own(owner transport.Owner) {
@@ -214,7 +223,7 @@ func (c *serverConn) add(ctx context.Context, st *serverStream, m transport.Mess
 		c.out.release(room)
 		return nil, errOver
 	}
-	if m.Answer && len(m.Text) > c.h.o.MaxInitialize && !c.out.hold(&st.outlet, len(m.Text)) {
+	if m.Answer && (st.batch || len(m.Text) > c.h.o.MaxInitialize) && !c.out.hold(&st.outlet, len(m.Text)) {
 		m.Text, _ = errorResponse(m.For, &jsonrpc.Error{Code: codeOverloaded, Message: errUnread}) // strings of our own are always encoded
 	}
 	e, alone := st.next(m)

@@ -15,12 +15,14 @@ import (
 // room, and connections that accept no data are cut.
 //
 // pending is the sum of the bytes that are pending for the sinks, being written, or reserved. It is
-// at most max, except for answers and for a single message that is longer. mu guards all fields of
-// outlets and sinks, except those that say otherwise.
+// at most max, except for answers and for a single message that is longer; and less while the
+// sessions of the account have too many together. mu guards all fields of outlets and sinks, except
+// those that say otherwise.
 type outflow struct {
 	max     int
 	stall   time.Duration
 	done    <-chan struct{} // closed when the connection has ended
+	queued  *guard.Meter    // counts pending for the account
 	answers *guard.Room     // limits the long answers that the account does not read
 
 	progress // of all sinks; see interrupt; not guarded
@@ -73,8 +75,8 @@ func (f *outflow) remove(o *outlet, k *sink) {
 	k.held, k.long = 0, 0
 }
 
-// hold counts a long answer of n bytes, which the connection of an outlet is about to get. It returns
-// false if the account does not read earlier ones.
+// hold counts an answer of n bytes that is long or part of a batch, and which the connection of an
+// outlet is about to get. It returns false if the account does not read earlier ones.
 func (f *outflow) hold(o *outlet, n int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,11 +126,11 @@ func (f *outflow) reserve(ctx context.Context, o *outlet, n int) (room int, tick
 			return false
 		case o.sink == nil || o.sink.cut || o.over: // no room is needed; see push
 			return true
-		case f.pending > 0 && f.pending+n > f.max:
+		case f.pending > 0 && f.pending+n > f.limit():
 			return false
 		}
 		room = n
-		f.pending += n
+		f.count(n)
 		return true
 	}
 	if ready() {
@@ -182,7 +184,7 @@ func (f *outflow) push(o *outlet, e Event, room int) (full *sink, ok bool) {
 	n := len(e.Text) + eventOverhead
 	k.events = append(k.events, e)
 	k.size += n
-	f.pending += n - room
+	f.count(n - room)
 	k.over = e.Last
 	k.signal()
 	return f.ifFull(k), true
@@ -200,14 +202,24 @@ func (f *outflow) answer(o *outlet, text []byte) (full *sink) {
 	}
 	k.answer, k.over = text, true
 	k.held = len(text) + eventOverhead
-	f.pending += k.held
+	f.count(k.held)
 	k.signal()
 	return f.ifFull(k)
 }
 
+// count adds n to the pending bytes. mu must be held.
+func (f *outflow) count(n int) {
+	f.pending += n
+	f.queued.Add(n)
+}
+
+// limit returns how many bytes may be pending: less than max if the account has too many. Calls of
+// await notice a change when pending decreases. Something is pending while they wait, so it does.
+func (f *outflow) limit() int { return f.queued.Limit(f.max) }
+
 // ifFull returns k if more than max is pending, otherwise nil. mu must be held.
 func (f *outflow) ifFull(k *sink) *sink {
-	if f.pending <= f.max {
+	if f.pending <= f.limit() {
 		return nil
 	}
 	return k
@@ -226,7 +238,7 @@ func (f *outflow) waitForRoom(ctx context.Context, k *sink) {
 	defer f.mu.Unlock()
 	// The error is irrelevant, because the answer is pending.
 	f.await(ctx, func() *sink { return k }, func() bool {
-		return k.cut || k.size+k.held == 0 || f.pending <= f.max
+		return k.cut || k.size+k.held == 0 || f.pending <= f.limit()
 	})
 }
 
@@ -292,7 +304,7 @@ func (f *outflow) wrote(o *outlet, k *sink, n int, number uint64) (first bool) {
 
 // free subtracts n from the pending bytes and wakes calls of await. mu must be held.
 func (f *outflow) free(n int) {
-	f.pending -= n
+	f.count(-n)
 	if f.room != nil {
 		close(f.room)
 		f.room = nil

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/runtime/transport"
+	"github.com/mcpwire/mcpwire/runtime/transport/internal/guard"
 )
 
 // newOutflow returns an outflow for max bytes with an outlet that has a connection.
 func newOutflow(max int) (f *outflow, o *outlet, k *sink, end func()) {
 	done := make(chan struct{})
-	f = &outflow{max: max, stall: time.Second, done: done}
+	f = &outflow{max: max, stall: time.Second, done: done, queued: guard.NewMeter(guard.NewRoom(1<<20), 0)}
 	k = newSink(f, httptest.NewRecorder())
 	f.add(k)
 	return f, &outlet{sink: k}, k, func() { close(done) }

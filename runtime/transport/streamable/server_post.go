@@ -139,20 +139,24 @@ func (h *Handler) post(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 		defer h.leavePlace(taken)
 	}
-	maxBody, share := h.o.MaxMessage, (*guard.Share)(nil)
-	switch {
-	case taken != nil:
+	var share *guard.Share
+	maxBody := h.o.MaxMessage
+	if taken != nil {
 		share = &taken.body
 		*share = guard.Share{Room: taken.usage.bodies, Free: int64(h.o.MaxInitialize), Code: codeOverloaded}
 		if named {
 			share.Code = modern.CodeOverloaded
 		}
-	case c != nil:
-		u := h.enter(c.account) // also after c has ended
+	} else {
+		account := guard.Account(ctx)
+		if c != nil {
+			account = c.account
+		} else { // only initialize needs no session
+			maxBody = min(maxBody, h.o.MaxInitialize)
+		}
+		u, free := h.enter(account) // also after c has ended
 		defer h.exit(u)
-		share = &guard.Share{Room: u.bodies, Free: int64(h.o.MaxInitialize), Code: codeOverloaded}
-	default: // only initialize needs no session
-		maxBody = min(maxBody, h.o.MaxInitialize)
+		share = &guard.Share{Room: u.bodies, Free: int64(free), Code: codeOverloaded}
 	}
 	defer share.Release() // held until the requests are answered
 	in := h.readPost(ctx, w, r, c, maxBody, share)
@@ -197,7 +201,7 @@ func (h *Handler) readPost(ctx context.Context, w http.ResponseWriter, r *http.R
 }
 
 // serveInSession serves a POST that belongs to a session. c is the connection of the session; nil
-// without a session id. share has the bytes of the body; nil for none.
+// without a session id. share has the bytes of the body.
 func (h *Handler) serveInSession(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, in *received, taken *place, share *guard.Share) {
 	body, m := in.body, &in.message
 	p, err := newPosted(body, m, in.err)
@@ -314,7 +318,7 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *ser
 }
 
 // exchange passes requests to the owner and writes their answers. share has the bytes of the
-// requests; nil for none.
+// requests.
 func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, p *posted, share *guard.Share) {
 	opening := p.open && !c.handshake.isOpen()
 	var params []byte
@@ -327,9 +331,7 @@ func (h *Handler) exchange(ctx context.Context, w http.ResponseWriter, r *http.R
 		refuse(w, c.because(err))
 		return
 	}
-	if share != nil {
-		st.keep(c, share)
-	}
+	st.keep(c, share)
 	c.out.add(k)
 	defer c.out.remove(&st.outlet, k)
 	if h.o.StreamAfter == 0 && !opening && !p.plain {

@@ -23,7 +23,8 @@ var (
 // which there is at most one at a time. Its events are numbered from 1 without gaps, and are stored
 // and sent in that order.
 type serverStream struct {
-	id string
+	id    string
+	batch bool // it has the answers of several requests, which may be pending at once
 
 	order      sync.Mutex   // held while an event is added; guards the following fields
 	requests   []jsonrpc.ID // the requests that it was opened for; nil once they are stored

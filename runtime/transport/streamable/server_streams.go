@@ -52,7 +52,7 @@ func (s *streams) begin(ids []jsonrpc.ID, opening []byte, k *sink) (*serverStrea
 		return nil, errTooManyStreams
 	}
 	st := &serverStream{
-		id: strconv.FormatUint(s.next, 36), requests: ids, unanswered: len(ids), opening: opening,
+		id: strconv.FormatUint(s.next, 36), batch: len(ids) > 1, requests: ids, unanswered: len(ids), opening: opening,
 		outlet: outlet{sink: k},
 	}
 	for i, id := range ids {

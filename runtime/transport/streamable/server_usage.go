@@ -28,8 +28,10 @@ type usage struct {
 	requests    atomic.Int64 // unanswered requests of the sessions
 	maxRequests int
 	exchanges   atomic.Int64 // HTTP exchanges with requests or a stream, whose answer may not be read
-	bodies      *guard.Room  // messages that are being received or served
-	answers     *guard.Room  // long answers that are being written
+	posts       atomic.Int64 // POSTs without a place
+	bodies      *guard.Room  // messages that are being received or served, or that sessions hold
+	queued      *guard.Room  // bytes that are pending for the connections of the sessions
+	answers     *guard.Room  // long answers, and those of batches, that are being written
 }
 
 // errUnread is the message of the error in place of a long answer for which there is no room.
@@ -52,9 +54,10 @@ func (h *Handler) use(account string) *usage {
 		u.maxRequests = max(u.max, h.o.MaxStreams) // one session may use all
 		if h.guard.IsNetwork(account) {
 			u.bodies = h.strangers.bodies.Part(h.maxBodies() / networkShare)
+			u.queued = h.strangers.queued.Part(h.maxBodies() / networkShare)
 			u.answers = h.strangers.answers.Part(h.maxBodies() / networkShare)
 		} else {
-			u.bodies, u.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
+			u.bodies, u.queued, u.answers = guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies()), guard.NewRoom(h.maxBodies())
 		}
 		h.usages[account] = u
 	}
@@ -69,15 +72,21 @@ func (h *Handler) unuse(u *usage) {
 	}
 }
 
-// enter is use for the POST of a session.
-func (h *Handler) enter(account string) *usage {
+// enter is use for a POST without a place. free is how many bytes of its message do not count: none
+// if the account is sending very many at once.
+func (h *Handler) enter(account string) (u *usage, free int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.use(account)
+	u, free = h.use(account), h.o.MaxInitialize
+	if u.posts.Add(1) > u.maxExchanges() {
+		free = 0
+	}
+	return u, free
 }
 
 // exit undoes enter.
 func (h *Handler) exit(u *usage) {
+	u.posts.Add(-1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unuse(u)
@@ -92,10 +101,13 @@ func (u *usage) serve(n int) bool {
 	return true
 }
 
+// maxExchanges is the limit of the exchanges of the sessions that have requests or a stream.
+func (u *usage) maxExchanges() int64 { return int64(u.maxRequests + u.max) }
+
 // exchange counts an exchange of a session. It returns false without counting it if there are too
 // many: in addition to those with requests, each session may have a standing stream.
 func (u *usage) exchange() bool {
-	if u.exchanges.Add(1) > int64(u.maxRequests+u.max) {
+	if u.exchanges.Add(1) > u.maxExchanges() {
 		u.exchanges.Add(-1)
 		return false
 	}

@@ -79,10 +79,8 @@ func (r *Room) Part(max int) *Room { return &Room{max: int64(max), of: r} }
 // Take counts n bytes, which Give subtracts again. It returns false without counting them if the
 // Room is full. The last text that has room may be longer than the rest of the Room.
 func (r *Room) Take(n int) bool {
-	for room := r; room != nil; room = room.of {
-		if room.used.Load() >= room.max {
-			return false
-		}
+	if r.Full() {
+		return false
 	}
 	r.add(int64(n))
 	return true
@@ -97,6 +95,16 @@ func (r *Room) add(n int64) (full bool) {
 		full = room.used.Add(n) > room.max || full
 	}
 	return full
+}
+
+// Full reports whether the Room is full.
+func (r *Room) Full() bool {
+	for room := r; room != nil; room = room.of {
+		if room.used.Load() >= room.max {
+			return true
+		}
+	}
+	return false
 }
 
 // errNoRoom is the error of a shareReader whose Room is full.

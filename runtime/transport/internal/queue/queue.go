@@ -18,6 +18,7 @@ const overhead = 128
 // them out.
 type Queue struct {
 	max   int
+	limit func(max int) int // see Limit
 	stall time.Duration
 
 	mu           sync.Mutex
@@ -41,10 +42,14 @@ type Queue struct {
 // New returns a queue for max bytes. Put fails if no message is taken or moved for the duration
 // stall.
 func New(max int, stall time.Duration) *Queue {
-	q := &Queue{max: max, stall: stall}
+	q := &Queue{max: max, limit: func(max int) int { return max }, stall: stall}
 	q.idle.L = &q.mu
 	return q
 }
+
+// Limit makes limit return how many bytes the queue may have, at most max. It may change at any time;
+// calls of Put that wait notice it when a message is removed. Call it before the queue is used.
+func (q *Queue) Limit(limit func(max int) int) { q.limit = limit }
 
 // Push makes the queue call take for each pending and later message, sequentially and in order, and
 // finally with the error of Close. It replaces Take. If take is idle, Put calls it for its own
@@ -132,7 +137,7 @@ func (q *Queue) Put(ctx context.Context, m transport.Message) error {
 			q.takeOne(m)
 			return nil
 		}
-		if q.size == 0 || q.size+size <= q.max {
+		if q.size == 0 || q.size+size <= q.limit(q.max) {
 			q.pending = append(q.pending, m)
 			q.size += size
 			wake := q.takerWaiting
