@@ -281,12 +281,22 @@ func (m *Manager) change(ctx context.Context, id string, f func(r *Record) error
 			if err == nil && r.shown() == from.shown && r.view() != seen { // afterChange reports another status
 				m.watches.notify(id)
 			}
-			if err == nil && parked && !r.parked() {
-				m.unpark(id, r.terminal())
+			if err == nil && parked && !r.parked() && !m.unpark(id, r.terminal()) && !r.terminal() {
+				return m.change(context.WithoutCancel(ctx), id, suspended)
 			}
 			return r, err
 		}
 	}
+}
+
+// suspended is a change that notes that the work does not run. The end of the process is no death
+// during the work then.
+func suspended(r *Record) error {
+	if r.terminal() || !r.running() {
+		return errUnchanged
+	}
+	r.Phase = PhaseSuspended
+	return nil
 }
 
 // replace stores r in place of the record that was read, whose standing was from. It then sets r to

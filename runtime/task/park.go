@@ -50,7 +50,7 @@ func (m *Manager) parkFor(run *Run, a awaited) Work {
 		a.wake = a.wake.UTC().Truncate(time.Microsecond) // Sleep waits for the rest
 	}
 	// If the write fails, resume finds out what to do.
-	r, err := run.change(context.Background(), func(r *Record) error {
+	run.change(context.Background(), func(r *Record) error {
 		if why, _ := run.Undoing(); r.undo() != why { // since the work has begun
 			return errUnchanged
 		}
@@ -62,7 +62,7 @@ func (m *Manager) parkFor(run *Run, a awaited) Work {
 		r.Durable, r.Phase = &d, PhaseRunning
 		return nil
 	})
-	work, _ := m.resume(run, err != nil || !r.parked())
+	work, _ := m.resume(run)
 	return work
 }
 
@@ -79,20 +79,24 @@ func (m *Manager) pause(d time.Duration) bool {
 }
 
 // resume returns the work of a run that is neither running nor resting, and its record, if that is
-// not parked or is due. Otherwise it returns nil: the run rests, or has been removed. Running says
-// that the record may not be parked: if the Manager has closed, resume stores that the work does not
-// run any longer.
-func (m *Manager) resume(run *Run, running bool) (work Work, r Record) {
+// not parked or is due. Otherwise it returns nil: the run rests, or has been removed. If it was
+// removed because the Manager has closed, or rests because there is no work for it, the record says
+// that the work does not run.
+func (m *Manager) resume(run *Run) (work Work, r Record) {
 	for m.renew(run) && !run.lost.Load() {
 		var err error
 		r, err = run.tryChange(context.Background(), func(r *Record) error {
 			if m.expireUndo(r) {
 				return nil
 			}
-			if r.terminal() || !r.due(m.now()) {
+			switch idle := run.shelved.Load() && m.fleet == nil && r.running(); {
+			case r.terminal() || !idle && !r.due(m.now()):
 				return errUnchanged
+			case idle: // the end of this process is no death during the work
+				r.Phase = PhaseSuspended
+			default:
+				r.unpark()
 			}
-			r.unpark()
 			return nil
 		})
 		var wake time.Time
@@ -144,10 +148,9 @@ func (m *Manager) resume(run *Run, running bool) (work Work, r Record) {
 			return nil, r
 		}
 	}
-	switch {
-	case run.lost.Load():
+	if run.lost.Load() {
 		m.limits.workReturned(&run.usage)
-	case running:
+	} else {
 		run.suspend()
 	}
 	m.removeRun(run)
@@ -218,27 +221,28 @@ func (m *Manager) endRest(run *Run) {
 }
 
 // unpark runs the work of a task whose record is no longer parked, or removes its run if the task
-// has ended.
-func (m *Manager) unpark(id string, ended bool) {
+// has ended. It returns false if the Manager is closed.
+func (m *Manager) unpark(id string, ended bool) bool {
 	m.mu.Lock()
 	run := m.runs[id]
 	if run == nil || m.closed {
-		m.mu.Unlock()
-		return
+		defer m.mu.Unlock()
+		return !m.closed
 	}
 	if !run.resting {
 		run.wakePending = true
 		m.mu.Unlock()
-		return
+		return true
 	}
 	m.endRest(run)
 	m.mu.Unlock()
 	if ended {
 		m.limits.workReturned(&run.usage)
 		m.removeRun(run)
-		return
+		return true
 	}
 	go m.resumeAndRun(run) // ends with the work
+	return true
 }
 
 // recheck resumes the resting run of a task if the record r, which was just read, is not parked.
@@ -254,7 +258,7 @@ func (m *Manager) recheck(r *Record) {
 
 // resumeAndRun resumes a run whose rest has ended.
 func (m *Manager) resumeAndRun(run *Run) {
-	if work, r := m.resume(run, false); work != nil {
+	if work, r := m.resume(run); work != nil {
 		m.start(run, &r, false, work)
 	}
 }

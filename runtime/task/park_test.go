@@ -641,6 +641,47 @@ func TestCloseBetweenAnswerAndPark(t *testing.T) {
 	})
 }
 
+// A process that has no work for a task whose signal has come does not run it: the end of that
+// process is no death of the task.
+func TestProcessWithoutWorkEnds(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newParking(t, task.Config{ParkAfter: time.Second, Quiet: true}, takes(1))
+				id := p.start(t)
+				time.Sleep(time.Minute)
+				if err := p.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				without := p.cfg
+				without.Recover = func(task.Record) task.Work { return nil }
+				m := newManager(t, without)
+				if err := m.Signal(t.Context(), id, "go", json.RawMessage(`1`)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !crash {
+					if err := m.Close(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r, err := p.cfg.Store.Get(t.Context(), id)
+				if err != nil || r.Durable.Parked || r.Phase != task.PhaseSuspended {
+					t.Errorf("phase %d, parked %t, %v", r.Phase, r.Durable.Parked, err)
+				}
+				if crash {
+					return
+				}
+				p.restart(t)
+				synctest.Wait()
+				if got := get(t, p.Manager, id); got.Status != mcp.TaskStatusCompleted {
+					t.Errorf("%s: the work waits for a trial", got.Status)
+				}
+			})
+		})
+	}
+}
+
 // Work that runs again after it was parked reports its progress from the beginning. The requestor
 // receives each value once.
 func TestProgressOfParkedWork(t *testing.T) {

@@ -231,10 +231,16 @@ func TestCloseWaitsForChangesOfParkedTasks(t *testing.T) {
 				time.Sleep(time.Second)
 				p.cfg.Store = store
 				old := p.Manager
-				p.restart(t)
+				if err := old.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
 				if err := <-failed; err != nil {
 					t.Error(err)
 				}
+				if r, err := store.Get(t.Context(), id); err != nil || !task.Terminal(r.Status) && r.Phase != task.PhaseSuspended {
+					t.Errorf("phase %d, as if the process had died during the work; %v", r.Phase, err)
+				}
+				p.restart(t)
 				time.Sleep(time.Second)
 				if state := get(t, p.Manager, id); !task.Terminal(state.Status) || p.Stats().Parked != 0 {
 					t.Errorf("%s, %+v", state.Status, p.Stats())
