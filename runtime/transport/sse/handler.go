@@ -239,7 +239,7 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, share)
 	share.Release()
 	if !ok {
-		if fail, ok := guard.FailLongAnswer(text, h.o.MaxMessage); ok {
+		if fail, ok := guard.FailUnread(text, h.o.MaxMessage, share); ok {
 			c.in.Put(r.Context(), fail) // fails only if the connection ends
 		}
 		return

@@ -372,3 +372,45 @@ func TestServerLimitsShortMessagesBeingReceived(t *testing.T) {
 		time.Sleep(time.Second) // net/http closes connections of rejected bodies after a moment
 	})
 }
+
+// A long answer for which requests that are being served leave no room fails the request of the server
+// at once, so that the handler that waits for it does not keep its own room. A short one has room.
+func TestServerFailsRequestWhoseAnswerHasNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := serve(t, streamable.HandlerOptions{MaxMessage: 50 << 10, MaxInitialize: 10 << 10, Principal: byToken})
+		headers := s.sessionsOf("ann", 1)[0]
+		var streams []*events
+		for id := range 6 { // 200 KiB, after 10 KiB of each
+			size := 44 << 10
+			if id == 5 {
+				size = 39 << 10
+			}
+			streams = append(streams, s.events("POST", longCall(10+id, "sample", size), headers...))
+		}
+		answer := func(stream *events, size int) int {
+			t.Helper()
+			_, rest, ok := strings.Cut(stream.message(), `"id":`)
+			if !ok {
+				t.Fatal("no request")
+			}
+			id, _, _ := strings.Cut(rest, ",")
+			return s.status("POST", `{"jsonrpc":"2.0","id":`+id+`,"result":{"x":"`+strings.Repeat("x", size)+`"}}`, headers...)
+		}
+		if got := answer(streams[0], 15<<10); got != http.StatusTooManyRequests {
+			t.Errorf("an answer without room: %d", got)
+		}
+		if got := streams[0].message(); !strings.Contains(got, "too many bytes are being received") {
+			t.Errorf("its request: %.200s", got)
+		}
+		if got := answer(streams[1], 5<<10); got != http.StatusAccepted {
+			t.Errorf("a short answer: %d", got)
+		}
+		if got := streams[1].message(); !strings.Contains(got, `"result"`) {
+			t.Errorf("its request: %.200s", got)
+		}
+		if got := answer(streams[2], 15<<10); got != http.StatusAccepted {
+			t.Errorf("an answer that has room again: %d", got)
+		}
+		time.Sleep(time.Second) // net/http closes connections of rejected bodies after a moment
+	})
+}

@@ -186,7 +186,7 @@ type received struct {
 func (h *Handler) readPost(ctx context.Context, w http.ResponseWriter, r *http.Request, c *serverConn, maxBody int, share *guard.Share) *received {
 	body, ok := guard.ReadBody(w, r, maxBody, h.o.ReadTimeout, share)
 	if !ok {
-		if fail, ok := guard.FailLongAnswer(body, maxBody); ok && c != nil {
+		if fail, ok := guard.FailUnread(body, maxBody, share); ok && c != nil {
 			c.in.Put(ctx, fail) // fails only if the session ends
 		}
 		return nil

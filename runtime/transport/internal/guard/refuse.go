@@ -118,6 +118,7 @@ type Share struct {
 
 	from       io.Reader // the body
 	read, used int64
+	full       bool // the Room had no room for the body
 }
 
 // add counts n bytes that were read.
@@ -129,6 +130,7 @@ func (s *Share) add(n int) error {
 	}
 	s.used += more
 	if s.Room.add(more) {
+		s.full = true
 		return errNoRoom
 	}
 	return nil
@@ -163,8 +165,9 @@ func (r *shareReader) Read(p []byte) (n int, err error) {
 // ReadBody returns the body of a request. It must be JSON of at most max bytes, and arrive within
 // timeout. If ok is false, ReadBody has written the response: 415 for another content type or
 // encoding, 413 for a body that is too long, 408 after the timeout, 429 if the Room of share is
-// full, or 400. With status 413, body is the beginning of the message, of at most [overlong.Part]
-// bytes. The caller releases share. A nil share means that the body is not counted.
+// full, or 400. With status 413 and 429, body is the beginning of the message, of at most
+// [overlong.Part] bytes; see [FailUnread]. The caller releases share. A nil share means that the
+// body is not counted.
 func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Duration, share *Share) (body []byte, ok bool) {
 	conn := http.NewResponseController(w)
 	// If the writer does not support deadlines, only the timeouts of the http.Server apply.
@@ -207,7 +210,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, max int, timeout time.Dura
 	w.Header().Set("Connection", "close")
 	if errors.Is(err, errNoRoom) {
 		Refuse(w, http.StatusTooManyRequests, share.Code, err.Error())
-		return nil, false
+		return overlong.Head(body), false
 	}
 	RefuseIncomplete(w, err)
 	return nil, false
@@ -239,15 +242,19 @@ func FailAnswer(m *jsonrpc.Message, cause error) (fail transport.Message, ok boo
 	return transport.Message{Text: text}, err == nil
 }
 
-// FailLongAnswer is FailAnswer for a message that is longer than limit bytes. head is its
-// beginning; see [ReadBody].
-func FailLongAnswer(head []byte, limit int) (fail transport.Message, ok bool) {
-	err := overlong.NewError(head, nil, limit)
-	lost, ok := errors.AsType[*transport.DeliveryError](err)
+// FailUnread is FailAnswer for a message that [ReadBody] has rejected because it is longer than limit
+// bytes, or because share is full. head is its beginning. The request whose handler waits for an
+// answer without room may be one of those that fill the Room.
+func FailUnread(head []byte, limit int, share *Share) (fail transport.Message, ok bool) {
+	lost, ok := errors.AsType[*transport.DeliveryError](overlong.NewError(head, nil, limit))
 	if !ok {
 		return fail, false
 	}
-	return FailAnswer(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: lost.ID}, lost.Err)
+	cause := lost.Err
+	if share != nil && share.full {
+		cause = errNoRoom
+	}
+	return FailAnswer(&jsonrpc.Message{Kind: jsonrpc.KindResponse, ID: lost.ID}, cause)
 }
 
 // readAll reads a body of the given length, which is negative if unknown. The buffer grows with the
