@@ -25,6 +25,7 @@ type run struct {
 	number  int
 	handler context.Context
 	refused atomic.Bool // an operation has reported that the run is not valid
+	over    atomic.Bool // an operation has reported that the call has ended: the next ones may be other than in earlier runs
 
 	// Guarded by mu of w:
 	suspended time.Time // when an operation has reported it
@@ -353,6 +354,7 @@ func (r *run) outcome(b *branch, n *node, path, text string, err error) (string,
 		return text, nil
 	case r.handler.Err() != nil || errors.Is(err, task.ErrCancelled) || errors.Is(err, task.ErrExpired):
 		b.ended = true
+		r.over.Store(true)
 		if !r.process.isDead() {
 			r.w.note("run %d: %s at %s ends with the handler's context: %v", r.number, n.name(), path, err)
 		}

@@ -423,7 +423,7 @@ func (w *world) end(e *execution, outcome string, interrupted bool) {
 func (w *world) saw(r *run, path string, n *node, outcome string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.process.isDead() || r.refused.Load() || w.schedule.ended() {
+	if r.process.isDead() || r.refused.Load() || r.over.Load() || w.schedule.ended() {
 		return
 	}
 	op := w.operation(path, n)
@@ -542,7 +542,7 @@ func (w *world) until(r *run, b *branch, path string, n *node, at time.Time) {
 func (w *world) woke(r *run, path string, n *node) {
 	w.mu.Lock()
 	op := w.operation(path, n)
-	if !r.process.isDead() && !r.refused.Load() && (op.until.IsZero() || time.Now().Before(op.until.Truncate(time.Microsecond))) {
+	if !r.process.isDead() && !r.refused.Load() && !r.over.Load() && (op.until.IsZero() || time.Now().Before(op.until.Truncate(time.Microsecond))) {
 		w.violate("%s at %s ends %v too early", n.name(), path, time.Until(op.until))
 	}
 	w.mu.Unlock()
