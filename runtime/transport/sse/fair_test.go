@@ -81,6 +81,39 @@ func TestServerLimitsIncompleteMessagesOfAllConnections(t *testing.T) {
 	}
 }
 
+// If a principal is sending very many messages at once, their first bytes count, too.
+func TestServerLimitsShortIncompleteMessages(t *testing.T) {
+	u, h, _ := start(t, sse.HandlerOptions{
+		MaxMessage: 50 << 10, MaxStreamsPerPrincipal: 2,
+		Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+	})
+	endpoint := func(from string) string {
+		_, next := open(t, u, "X-From", from)
+		return endpoint(t, u, next())
+	}
+	ann, ben := endpoint("ann"), endpoint("ben")
+	blocked, end := io.Pipe() // blocks the bodies after their text
+	defer end.Close()
+	defer time.AfterFunc(time.Minute, func() { end.Close() }).Stop() // if no message is rejected
+	status := make(chan int, 9)
+	for range 9 { // one connection and three messages are free, and the others have 200 KiB
+		r := httptest.NewRequest("POST", ann, io.MultiReader(strings.NewReader(strings.Repeat(" ", 40<<10)), blocked))
+		r.Header = http.Header{"Content-Type": {"application/json"}, "X-From": {"ann"}}
+		go func() { // ends when the body is rejected, or with the test
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			status <- w.Code
+		}()
+	}
+	if got := <-status; got != http.StatusTooManyRequests {
+		t.Errorf("a message without room: %d", got)
+	}
+	text := `{"jsonrpc":"2.0","id":1,"method":"ping"}` + strings.Repeat(" ", 40<<10)
+	if got, answer := post(t, ben, text, "X-From", "ben"); got != http.StatusAccepted {
+		t.Errorf("another principal: %d %s", got, answer)
+	}
+}
+
 // blocking is a handler of tools that sends to started and blocks until release is closed.
 type blocking struct {
 	mcp.UnimplementedServerHandler

@@ -229,13 +229,13 @@ func (h *Handler) endpoint(r *http.Request) (endpoint, id string, err error) {
 // receive receives a message for a connection.
 func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	principal, _ := transport.Principal(ctx)
-	c := h.find(r.URL.Query().Get(sessionKey), principal)
+	c, free := h.find(r.URL.Query().Get(sessionKey), principal)
 	if c == nil {
 		guard.Refuse(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no such session")
 		return
 	}
 	defer h.leave(c.account)
-	share := &guard.Share{Room: c.account.bodies, Free: freeBytes, Code: codeOverloaded}
+	share := &guard.Share{Room: c.account.bodies, Free: free, Code: codeOverloaded}
 	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, share)
 	share.Release()
 	if !ok {
@@ -354,16 +354,19 @@ func (h *Handler) remove(id string, c *conn) {
 }
 
 // find returns a connection of a principal for a POST, or nil. Call leave with its account when the
-// POST has ended.
-func (h *Handler) find(id, principal string) *conn {
+// POST has ended. free is how many bytes of the message do not count: none if the account is sending
+// very many at once.
+func (h *Handler) find(id, principal string) (c *conn, free int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.conns[id]
+	c = h.conns[id]
 	if c == nil || c.principal != principal {
-		return nil
+		return nil, 0
 	}
-	c.account.users++
-	return c
+	if c.account.users++; c.account.users > 2*h.o.MaxStreamsPerPrincipal {
+		return c, 0
+	}
+	return c, freeBytes
 }
 
 // leave records that a connection or a POST of an account has ended.
