@@ -441,6 +441,11 @@ func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParam
 	c := newCall(ctx, h.p)
 	c.rounds = true
 	t, ok := h.p.s.tools.get(c, params.Name)
+	if recovered, _ := ctx.Value(recoveredTool{}).(*tool); recovered != nil {
+		if e, found := h.p.s.tools.find(params.Name); !found || e.value != recovered {
+			t, ok = recovered, true
+		}
+	}
 	if !ok {
 		return nil, invalidParams("unknown tool: %q", params.Name)
 	}
