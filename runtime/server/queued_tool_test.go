@@ -11,11 +11,12 @@ import (
 	"github.com/mcpwire/mcpwire/runtime/server"
 )
 
-// A recovered task that waits for room, while its tool is removed or replaced by another version,
-// continues with the function that it was recovered for.
+// A task that waits for room, while its tool is removed or replaced by another version, runs with
+// the function that it was created or recovered for.
 func TestToolIsReplacedWhileItsTasksWaitForRoom(t *testing.T) {
-	for _, replaced := range []bool{false, true} {
-		t.Run(fmt.Sprint("replaced ", replaced), func(t *testing.T) {
+	for i := range 4 {
+		replaced, recovered := i%2 == 1, i/2 == 1
+		t.Run(fmt.Sprintf("replaced %v, recovered %v", replaced, recovered), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDurable(t, nil)
 				d.s.Close()
@@ -30,16 +31,22 @@ func TestToolIsReplacedWhileItsTasksWaitForRoom(t *testing.T) {
 						return version, err
 					}
 				}
-				d.f = func(ctx context.Context, c *server.Call) (string, error) { return do("1")(ctx, c, nil) }
-				d.start()
-				ids := []string{d.call(), d.call()}
-				time.Sleep(time.Second)
-				d.s.Close()
+				var ids []string
+				if recovered {
+					d.f = func(ctx context.Context, c *server.Call) (string, error) { return do("1")(ctx, c, nil) }
+					d.start()
+					ids = []string{d.call(), d.call()}
+					time.Sleep(time.Second)
+					d.s.Close()
+				}
 				d.cfg.Tasks.MaxRunning = 1
 				var tool *server.Handle[mcp.Tool]
 				d.s, d.m = withTasksOf(t, d.cfg, d.cfg.TaskStore, func(s *server.Server) {
 					tool = must(server.AddTool(s, "do", "", do("1"), d.options...))
 				})
+				if !recovered {
+					ids = []string{d.call(), d.call()}
+				}
 				time.Sleep(time.Minute)
 				if err := tool.Remove(); err != nil {
 					t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/mcp"
 	"github.com/mcpwire/mcpwire/runtime/internal/rerun"
@@ -223,10 +222,6 @@ func (s *Server) check() (started bool, err error) {
 	return false, nil
 }
 
-// recoveredTool is the key of the context value with the *tool of a task that is recovered. The tool
-// may be removed or replaced while the work of the task waits for room.
-type recoveredTool struct{}
-
 // newManager returns a Manager for the tasks of the server, or nil if there is no store.
 func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 	if s.cfg.TaskStore == nil {
@@ -242,10 +237,7 @@ func (s *Server) newManager(ctx context.Context) (*task.Manager, error) {
 				if !rerun.Continues(&r, e.value.version, e.value.accepted) {
 					return nil
 				}
-				work := receiver.Work(s.detached.handler(), r)
-				return func(ctx context.Context, run *task.Run) (codec.Encoder, error) {
-					return work(context.WithValue(ctx, recoveredTool{}, e.value), run)
-				}
+				return receiver.Work(e.value.keep(s.detached.handler()), r)
 			}
 		}
 		if other == nil {

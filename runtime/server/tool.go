@@ -379,6 +379,7 @@ func newTool(def mcp.Tool, declared tool) (*tool, error) {
 // option, the tool has the task support of its description. Its tasks have its name.
 func (t *tool) declareTasks() {
 	t.support.Name, t.support.Version = t.def.Name, t.version
+	t.support.Middleware = t.keep
 	switch {
 	case t.support.Mode != "":
 		execution := mcp.ToolExecution{}
@@ -436,14 +437,26 @@ func (h *handler) ListTools(ctx context.Context, params *mcp.PaginatedRequestPar
 	return result, nil
 }
 
+// keptTool is the key of the context value with the *tool of a task.
+type keptTool struct{}
+
+// keep is middleware for a call that is a task, which waits for room before its work begins.
+// Meanwhile, the tool may be removed or replaced: the work has the tool that the task was created or
+// recovered for.
+func (t *tool) keep(next session.Handler) session.Handler {
+	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		return next(context.WithValue(ctx, keptTool{}, t), req)
+	}
+}
+
 // CallTool implements tools/call (MCP tools, "Calling Tools" and "Error Handling").
 func (h *handler) CallTool(ctx context.Context, params *mcp.CallToolRequestParams) (mcp.CallToolOutcome, error) {
 	c := newCall(ctx, h.p)
 	c.rounds = true
 	t, ok := h.p.s.tools.get(c, params.Name)
-	if recovered, _ := ctx.Value(recoveredTool{}).(*tool); recovered != nil {
-		if e, found := h.p.s.tools.find(params.Name); !found || e.value != recovered {
-			t, ok = recovered, true
+	if kept, _ := ctx.Value(keptTool{}).(*tool); kept != nil {
+		if e, found := h.p.s.tools.find(params.Name); !found || e.value != kept {
+			t, ok = kept, true
 		}
 	}
 	if !ok {

@@ -142,9 +142,7 @@ func createExtension(ctx context.Context, m *task.Manager, req *session.Request,
 	}
 	req.Detach(bytes.Clone(req.Params)) // see Options.create
 	q := extensionRequest(ctx, req, support)
-	if support.Runner == "" {
-		q.Work = serve(next, req)
-	}
+	q.Work = support.work(next, req)
 	created, err := m.Create(ctx, q)
 	if err != nil {
 		return nil, task.WireError(err)

@@ -72,6 +72,22 @@ type Support struct {
 
 	// Immediate is a text for the peer's model until the task is terminal. "" sends none.
 	Immediate string
+
+	// Middleware wraps the handler of a request that is a task from its beginning. The work of the
+	// task may begin long after the request, when what the handler would look up has changed. Nil
+	// wraps nothing. Package server sets it for its tools.
+	Middleware session.Middleware
+}
+
+// work returns the work of a task that is created for req.
+func (s *Support) work(next session.Handler, req *session.Request) task.Work {
+	switch {
+	case s.Runner != "":
+		return nil
+	case s.Middleware != nil:
+		next = s.Middleware(next)
+	}
+	return serve(next, req)
 }
 
 // Attach makes sessions of a configuration offer tasks. It adds receiving and sending middleware,
@@ -257,15 +273,12 @@ func (o Options) create(ctx context.Context, req *session.Request, metadata json
 	q := task.Request{
 		Principal: session.Principal(ctx), Method: req.Method, Params: plain.Params, Protocol: req.Revision(), Token: req.ProgressToken(), Task: meta,
 		Name: support.Name, Runner: support.Runner, Restartable: support.Restartable, Labels: support.Labels, Version: support.Version, StatusMessage: support.StatusMessage, PollInterval: support.PollInterval,
-		Via: o.requestor(ctx, req),
+		Via: o.requestor(ctx, req), Work: support.work(next, plain),
 	}
 	if support.Restartable && req.Session != nil {
 		if q.Params, err = withClient(plain.Params, req.Session.Client()); err != nil {
 			return nil, err
 		}
-	}
-	if support.Runner == "" {
-		q.Work = serve(next, plain)
 	}
 	created, err := o.Manager.Create(ctx, q)
 	if err != nil {
