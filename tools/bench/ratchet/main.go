@@ -74,10 +74,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer os.RemoveAll(work)
 	old := filepath.Join(work, "base")
-	if _, err := git(ctx, root, "worktree", "add", "--quiet", "--detach", old, base); err != nil {
+	if _, err := git(ctx, root, "clone", "--quiet", "--shared", "--no-checkout", root, old); err != nil {
 		return err
 	}
-	defer git(context.WithoutCancel(ctx), root, "worktree", "remove", "--force", old)
+	if _, err := git(ctx, old, "checkout", "--quiet", "--detach", base); err != nil {
+		return err
+	}
 	var programs [2]string
 	for i, tree := range []string{old, root} {
 		var left []string
