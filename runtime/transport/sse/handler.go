@@ -118,7 +118,7 @@ type Handler struct {
 	mu        sync.Mutex
 	conns     map[string]*conn
 	accounts  map[string]*usage // of conns; see guard.Account
-	strangers usage             // the rooms of all networks
+	strangers *usage            // the rooms of all networks
 	closed    bool
 }
 
@@ -137,10 +137,8 @@ type usage struct {
 // opened it. It owns the connection and must return at once, as session.Serve does.
 func NewHandler(open func(r *http.Request, conn transport.Conn), o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	size := guard.MaxBodies * o.MaxMessage
 	return &Handler{
-		strangers: usage{bodies: guard.NewRoom(size), requests: guard.NewRoom(o.maxServed()), unread: guard.NewRoom(size)},
-		open:      open, o: o,
+		open: open, o: o, strangers: o.newUsage(""),
 		gate: guard.Guard{
 			Origins: o.Origins, Hosts: o.Hosts, Methods: "GET, POST",
 			Auth: o.Auth, RequiredScopes: o.RequiredScopes, Principal: o.Principal, ClientAddress: o.ClientAddress,
@@ -337,11 +335,17 @@ func (h *Handler) add(id, key string, c *conn) error {
 
 // newUsage returns the usage of an account that has no connections yet.
 func (h *Handler) newUsage(key string) *usage {
-	size := guard.MaxBodies * h.o.MaxMessage
-	if all := &h.strangers; h.gate.IsNetwork(key) { // the number of networks is not limited
+	if all := h.strangers; h.gate.IsNetwork(key) { // the number of networks is not limited
+		size := guard.MaxBodies * h.o.MaxMessage
 		return &usage{key: key, bodies: all.bodies.Part(size / 2), requests: all.requests.Part(h.o.maxServed() / 2), unread: all.unread.Part(size / 2)}
 	}
-	return &usage{key: key, bodies: guard.NewRoom(size), requests: guard.NewRoom(h.o.maxServed()), unread: guard.NewRoom(size)}
+	return h.o.newUsage(key)
+}
+
+// newUsage returns the usage of a principal that has no connections yet.
+func (o *HandlerOptions) newUsage(key string) *usage {
+	size := guard.MaxBodies * o.MaxMessage
+	return &usage{key: key, bodies: guard.NewRoom(size), requests: guard.NewRoom(o.maxServed()), unread: guard.NewRoom(size)}
 }
 
 // remove undoes add.
