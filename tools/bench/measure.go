@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/tools/bench/internal/processor"
+	"github.com/mcpwire/mcpwire/tools/bench/internal/stat"
 )
 
 // plan configures a measurement.
@@ -75,7 +76,7 @@ func (p plan) measure(runners []runner) ([]sample, error) {
 		}
 	}
 	for i := range samples {
-		samples[i].Median = median(samples[i].turns)
+		samples[i].Median = stat.Median(samples[i].turns)
 		samples[i].Min = slices.Min(samples[i].turns)
 	}
 	return samples, nil
@@ -120,15 +121,6 @@ func allocations(run func() error, n int) (count, bytes int64) {
 	return int64(after.Mallocs-before.Mallocs) / int64(n), int64(after.TotalAlloc-before.TotalAlloc) / int64(n)
 }
 
-func median(list []float64) float64 {
-	list = slices.Sorted(slices.Values(list))
-	n := len(list)
-	if n == 0 {
-		return 0
-	}
-	return (list[(n-1)/2] + list[n/2]) / 2
-}
-
 // ratio returns the speed of a relative to b: the median over the rounds, in each of which both had
 // turns within a short time.
 func ratio(a, b sample) float64 {
@@ -136,5 +128,5 @@ func ratio(a, b sample) float64 {
 	for i := range list {
 		list[i] = b.turns[i] / a.turns[i]
 	}
-	return median(list)
+	return stat.Median(list)
 }

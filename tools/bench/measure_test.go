@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/stat"
 )
 
 func TestMedian(t *testing.T) {
@@ -14,7 +16,7 @@ func TestMedian(t *testing.T) {
 		want float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 3, 100}, 3.5}} {
 		before := slices.Clone(c.list)
-		if got := median(c.list); got != c.want || !slices.Equal(c.list, before) {
+		if got := stat.Median(c.list); got != c.want || !slices.Equal(c.list, before) {
 			t.Errorf("median of %v is %v, want %v", before, got, c.want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcpwire/mcpwire/tools/bench/internal/processor"
+	"github.com/mcpwire/mcpwire/tools/bench/internal/stat"
 )
 
 const (
@@ -132,7 +133,7 @@ func buildOften(name string, runs int, progress io.Writer) (program, error) {
 			times[i] = append(times[i], t)
 		}
 	}
-	p.Standard, p.Packages, p.Link = median(times[0]), median(times[1]), median(times[2])
+	p.Standard, p.Packages, p.Link = stat.Median(times[0]), stat.Median(times[1]), stat.Median(times[2])
 	return p, nil
 }
 

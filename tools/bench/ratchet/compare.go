@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/stat"
 )
 
 // comparison holds what the programs of both commits have measured: first the base, then the work
@@ -113,10 +115,10 @@ const (
 // worse reports whether the cost has grown.
 func (r *row) worse() bool {
 	before, now := r.rounds[0], r.rounds[1]
-	if len(before) == 0 || len(now) == 0 || median(now) <= median(before)*tolerance {
+	if len(before) == 0 || len(now) == 0 || stat.Median(now) <= stat.Median(before)*tolerance {
 		return false
 	}
-	growth := median(now) - median(before)
+	growth := stat.Median(now) - stat.Median(before)
 	switch r.unit {
 	case "allocs", "bytes":
 		return growth > few
@@ -130,7 +132,7 @@ func (c *comparison) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "base\twork tree\tratio\t\tcost\tbenchmark\n")
 	for _, r := range c.rows {
-		before, now := median(r.rounds[0]), median(r.rounds[1])
+		before, now := stat.Median(r.rounds[0]), stat.Median(r.rounds[1])
 		ratio, mark := "", ""
 		if before > 0 {
 			ratio = fmt.Sprintf("%.2f", now/before)
@@ -141,12 +143,4 @@ func (c *comparison) print(out io.Writer) {
 		fmt.Fprintf(w, "%.4g\t%.4g\t%s\t%s\t%s\t  %s\n", before, now, ratio, mark, r.unit, r.name)
 	}
 	w.Flush()
-}
-
-func median(list []float64) float64 {
-	list = slices.Sorted(slices.Values(list))
-	if n := len(list); n%2 == 0 {
-		return (list[n/2-1] + list[n/2]) / 2
-	}
-	return list[len(list)/2]
 }

@@ -31,6 +31,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mcpwire/mcpwire/tools/bench/internal/stat"
 )
 
 func main() {
@@ -106,7 +108,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		case ok:
 			fmt.Fprintf(out, "accepted: %s: %s\n", r.name, reason)
 		default:
-			failures = append(failures, fmt.Errorf("%s, %s: %.4g, was %.4g", r.name, r.unit, median(r.rounds[1]), median(r.rounds[0])))
+			failures = append(failures, fmt.Errorf("%s, %s: %.4g, was %.4g", r.name, r.unit, stat.Median(r.rounds[1]), stat.Median(r.rounds[0])))
 		}
 	}
 	if len(failures) > 0 {
