@@ -96,6 +96,7 @@ func TestShutdownHandsTasksOver(t *testing.T) {
 		if d := time.Since(began); d != 10*time.Second+2*time.Minute {
 			t.Errorf("the tasks ended after %v", d)
 		}
+		synctest.Wait() // an outcome can be read before it is counted
 		if stats := second.Tasks().Stats(); stats.Completed != 2 {
 			t.Errorf("%+v", stats)
 		}

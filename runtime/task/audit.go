@@ -61,7 +61,8 @@ type Stats struct {
 }
 
 // Stats returns the current counters. They are read one after another, so their sums may be
-// slightly inconsistent.
+// slightly inconsistent. A change of a task is counted after it is stored, so a caller can read an
+// outcome before it is counted.
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	running, parked := len(m.runs)-m.resting, m.resting

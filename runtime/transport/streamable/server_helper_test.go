@@ -204,8 +204,9 @@ func result(id int) string {
 // name and a value. The value "-" removes a field.
 func (s *testServer) do(method, body string, header ...string) *http.Response {
 	s.t.Helper()
-	// The limit ends requests that would otherwise wait forever in a bubble.
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour)
+	// The limit ends requests that would otherwise wait forever in a bubble. It is no length of time for
+	// which a test waits, because two timers of the same instant fire in any order.
+	ctx, cancel := context.WithTimeout(s.t.Context(), 1000*time.Hour)
 	s.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", strings.NewReader(body))
 	if err != nil {
