@@ -46,7 +46,6 @@ type client struct {
 	subscriptions map[string]*subscription // at upstreams, by URI
 	listeners     map[*listener]struct{}   // of modern requests
 	held          map[string]*heldCall     // by id
-	tasks         map[string]*link         // tasks of the client by id, created by upstreams
 	known         map[taskKey]*knownTask   // tasks of upstreams that belong to the client
 	order         []taskKey                // of known, the oldest first
 	states        int                      // size of the states in known
@@ -172,6 +171,9 @@ func (c *client) updated(ctx context.Context, uri string) {
 // receive is the receiving middleware for clients. Next is the server itself.
 func (p *Proxy) receive(next session.Handler) session.Handler {
 	return func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
+		if passes(req.Method) {
+			req = unambiguous(req)
+		}
 		if req.Modern() {
 			return p.receiveModern(ctx, req, next)
 		}
@@ -194,6 +196,18 @@ func (p *Proxy) receive(next session.Handler) session.Handler {
 		}
 		return c.serve(ctx, req, next)
 	}
+}
+
+// unambiguous returns the request of a client without members alike those that the proxy, or
+// middleware before it, has checked.
+func unambiguous(req *session.Request) *session.Request {
+	params := withoutAlike(req.Params, "_meta", "name", "arguments", "uri", "ref", "level", "task", "taskId", "requestState", "inputResponses")
+	if len(params) == len(req.Params) {
+		return req
+	}
+	req = req.Clone()
+	req.Params = params
+	return req
 }
 
 // passes reports whether the proxy handles messages of a method.
@@ -234,7 +248,7 @@ func (c *client) notified(req *session.Request) {
 	to := c.links
 	if req.Method == mcp.MethodNotificationsTasksStatus {
 		id, _ := textOf(req.Params, "taskId")
-		to = []*link{c.taskLink(id)}
+		to = []*link{c.creator(id)}
 	}
 	for _, l := range to {
 		if l != nil && l.ready() != nil && !l.outbox.TryPut(notification{req.Method, req.Params}, len(req.Params)) {
@@ -446,7 +460,7 @@ func (c *client) unsubscribe(ctx context.Context, req *session.Request, next ses
 func (c *client) complete(ctx context.Context, req *session.Request, next session.Handler) (codec.Encoder, error) {
 	l, params := c.byName(ctx, req, prompts, next, "ref", "name")
 	if uri, ok := textOf(req.Params, "ref", "uri"); ok {
-		params = req.Params
+		params = editText(req.Params, func(uri string) string { return uri }, "ref", "uri")
 		if f := c.table.Load().get(templates, uri); f != nil {
 			l = f.link
 		} else if f := c.table.Load().get(resources, uri); f != nil {

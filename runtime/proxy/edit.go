@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/mcpwire/mcpwire/codec"
@@ -22,49 +23,70 @@ func textOf(object json.RawMessage, path ...string) (text string, ok bool) {
 	return text, err == nil && ok && kind == wire.KindString
 }
 
-// editText returns the JSON object with the text at a path replaced by f of it. All other bytes are
-// kept. It returns the object itself if there is no text at the path. The object is not modified.
+// editText returns the JSON object with the text at a path replaced by f of it. Members alike those
+// on the path are removed, see [withoutAlike]. All other bytes are kept, and all if there is no text
+// at the path. The object is not modified.
 func editText(object json.RawMessage, f func(string) string, path ...string) json.RawMessage {
-	from, to := 0, len(object)
-	for _, name := range path {
-		start, end, ok := find(object[from:to], name)
-		if !ok {
+	object = withoutAlike(object, path[0])
+	start, end, ok := find(object, path[0])
+	if !ok {
+		return object
+	}
+	value := object[start:end]
+	if len(path) > 1 {
+		value = editText(value, f, path[1:]...)
+	} else {
+		var text string
+		if codec.ReadPart(value, func(r *wire.Reader) { text = r.Text() }) != nil {
 			return object
 		}
-		from, to = from+start, from+end
+		var err error
+		if value, err = codec.Marshal(codec.StringScalar(f(text))); err != nil {
+			return object
+		}
 	}
-	var text string
-	err := codec.ReadPart(object[from:to], func(r *wire.Reader) { text = r.Text() })
-	if err != nil {
-		return object
-	}
-	value, err := codec.Marshal(codec.StringScalar(f(text)))
-	if err != nil {
-		return object
-	}
-	out := make(json.RawMessage, 0, len(object)-(to-from)+len(value))
-	out = append(append(out, object[:from]...), value...)
-	return append(out, object[to:]...)
+	out := make(json.RawMessage, 0, len(object)-(end-start)+len(value))
+	out = append(append(out, object[:start]...), value...)
+	return append(out, object[end:]...)
 }
 
-// withoutAlike returns the JSON object without members whose names differ from a name in case only.
-// Some decoders take these for the member of that name, so that a peer could pass a value by the
-// proxy, which has checked or replaced another one.
-func withoutAlike(text json.RawMessage, name string) json.RawMessage {
-	var alike []string
+// withoutAlike returns the JSON object without members that are alike one of the names. Some
+// decoders take these for the member of that name, so that a peer could pass a value by the proxy,
+// which has checked or replaced another one.
+func withoutAlike(text json.RawMessage, names ...string) json.RawMessage {
+	isAlike := func(key string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return alike(key, name) })
+	}
+	found := false
 	codec.ReadPart(text, func(r *wire.Reader) {
 		r.Object()
-		for key, more := r.NextKey(); more; key, more = r.NextKey() {
-			if string(key) != name && strings.EqualFold(string(key), name) {
-				alike = append(alike, string(key))
-			}
+		for key, more := r.NextKey(); more && !found; key, more = r.NextKey() {
+			found = isAlike(string(key))
 			r.Skip()
 		}
 	})
-	for _, other := range alike {
-		text = object.With(text, other, nil)
+	if !found {
+		return text
 	}
-	return text
+	return object.Filter(text, func(key string) bool { return !isAlike(key) })
+}
+
+// alike reports whether two different names differ in case, underscores and dashes only.
+func alike(key, name string) bool {
+	if key == name {
+		return false
+	}
+	const ignored = "_-"
+	if strings.ContainsAny(key, ignored) || strings.ContainsAny(name, ignored) {
+		drop := func(r rune) rune {
+			if strings.ContainsRune(ignored, r) {
+				return -1
+			}
+			return r
+		}
+		key, name = strings.Map(drop, key), strings.Map(drop, name)
+	}
+	return strings.EqualFold(key, name)
 }
 
 // quote returns a text as JSON.

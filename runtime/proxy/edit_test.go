@@ -28,6 +28,21 @@ func TestEditTextKeepsAllOtherBytes(t *testing.T) {
 	}
 }
 
+func TestMembersAlikeAreRemoved(t *testing.T) {
+	for _, tt := range []struct{ object, want string }{
+		{`{"taskId":1 , "x":2}`, `{"taskId":1 , "x":2}`},
+		{`{"TASKID":0,"taskId":1,"task_id":2,"t-a_sKiD":3,"ta\u017fkid":4,"taskIds":5}`, `{"taskId":1,"taskIds":5}`},
+		{`{"meta":1}`, `{}`},
+		{`[]`, `[]`},
+		{`{"x"`, `{"x"`},
+		{``, ``},
+	} {
+		if got := withoutAlike(json.RawMessage(tt.object), "taskId", "_meta"); string(got) != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.object, got, tt.want)
+		}
+	}
+}
+
 func TestMergeObjects(t *testing.T) {
 	for _, tt := range [][3]string{
 		{`{"a":1}`, `{"b":2,"a":3}`, `{"b":2,"a":1}`},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
@@ -75,6 +76,30 @@ func TestInputRequestsPass(t *testing.T) {
 	r, err := none.CallTool(t.Context(), "a_ask", nil)
 	if err != nil || r.IsError == nil || !*r.IsError {
 		t.Errorf("client without forms: %v, %v", r, err)
+	}
+}
+
+// An upstream that makes input requests without end uses up what the client permits in a minute, but
+// leaves room for those of others.
+func TestFloodOfInputRequestsLeavesRoomForOthers(t *testing.T) {
+	for _, up := range []era{sessions, modern} {
+		t.Run(up.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one, two := newUpstream(t, "one", up.serving(nil)), newUpstream(t, "two", nil)
+				addAsking(t, one.Server)
+				addAsking(t, two.Server)
+				c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), sessions.in(user("Ada")))
+				const calls = 2 * client.DefaultInputRequestsPerMinute
+				rejected := 0
+				for range calls {
+					if result, err := c.CallTool(t.Context(), "a_ask", nil); err != nil || result.Failed() {
+						rejected++
+					}
+				}
+				equal(t, "rejected", calls-proxy.DefaultInputRequestsPerMinute, rejected)
+				equal(t, "result", "accept Ada", mustCall(t, c, "b_ask", nil))
+			})
+		})
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/mcpwire/mcpwire/codec"
 	"github.com/mcpwire/mcpwire/codec/jsonrpc"
 	"github.com/mcpwire/mcpwire/codec/wire"
@@ -45,6 +47,7 @@ type link struct {
 	levels    *worker        // sets the log level of the client
 	listing   *worker        // fetches the states of the tasks that were created in the session
 	outbox    mailbox.Mailbox[notification]
+	inputs    *rate.Limiter // of the input requests over the client's session
 
 	slow      atomic.Bool                   // has not found a resource within patience; no other upstream waits for it any more
 	searches  breaker                       // for resources that the upstream is not known to have
@@ -56,6 +59,8 @@ type link struct {
 	trackers map[string]*session.Tracker // of the progress of tasks, by the client's id
 	creating int                         // calls that create a task
 	created  chan struct{}               // closed when one of them has ended; nil if there are none
+	asked    map[string]bool             // ids of the tasks that the upstream has created at the client
+	askedIDs []string                    // the same, the oldest first
 }
 
 // notification is a notification of the client on its way to the upstream.
@@ -75,7 +80,7 @@ func newLink(c *client, i int) *link {
 	up := &c.p.cfg.Upstreams[i]
 	l := &link{
 		c: c, up: up, known: &c.p.known[i], slots: &c.p.slots[i], tried: make(chan struct{}), subscribe: make(chan struct{}, 1),
-		trackers: map[string]*session.Tracker{},
+		trackers: map[string]*session.Tracker{}, asked: map[string]bool{}, inputs: newInputLimit(up.InputRequestsPerMinute),
 	}
 	spawn := func(f func()) { c.p.upstream.Go(f) } // runs of workers end with the connection
 	for k := range kinds {
@@ -603,7 +608,14 @@ func (x *connection) handle(ctx context.Context, req *session.Request) (codec.En
 	if _, asTask := req.Task(); asTask && !req.Keep() {
 		return nil, context.Cause(ctx)
 	}
-	result, err := l.c.ask(x.related(ctx, params), req, params)
+	switch req.Method {
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
+		params = withoutAlike(params, "taskId")
+		if id, _ := textOf(params, "taskId"); !l.hasAsked(id) {
+			return nil, unknownTask(id)
+		}
+	}
+	result, err := l.ask(x.related(ctx, params), req, params)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -614,13 +626,31 @@ func (x *connection) handle(ctx context.Context, req *session.Request) (codec.En
 		return nil, err
 	}
 	if id, ok := textOf(result, "task", "taskId"); ok {
-		l.c.addTask(id, l)
+		l.addAsked(id)
+	}
+	if req.Method == mcp.MethodTasksList {
+		result = l.onlyAsked(result)
 	}
 	return session.Raw(l.fromClient(result)), nil
 }
 
-// ask passes a request of an upstream to the client, over its session.
-func (c *client) ask(ctx context.Context, req *session.Request, params json.RawMessage) (json.RawMessage, error) {
+// newInputLimit returns the limiter of the input requests of an upstream to a client.
+func newInputLimit(perMinute int) *rate.Limiter {
+	if perMinute < 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	perMinute = cmp.Or(perMinute, DefaultInputRequestsPerMinute)
+	return rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
+}
+
+// ask passes a request of the upstream to the client, over its session.
+func (l *link) ask(ctx context.Context, req *session.Request, params json.RawMessage) (json.RawMessage, error) {
+	switch req.Method {
+	case mcp.MethodElicitationCreate, mcp.MethodSamplingCreateMessage:
+		if !l.inputs.Allow() {
+			return nil, &jsonrpc.Error{Code: session.CodeOverloaded, Message: "upstream " + l.up.Name + ": rate limit of input requests reached"}
+		}
+	}
 	options := []session.Option{session.Timeout(0)}
 	if !req.ProgressToken().IsZero() {
 		progress := req.Progress()
@@ -630,14 +660,14 @@ func (c *client) ask(ctx context.Context, req *session.Request, params json.RawM
 	if params != nil {
 		encoder = session.Raw(params)
 	}
-	return c.session.With(options...).Call(ctx, req.Method, encoder)
+	return l.c.session.With(options...).Call(ctx, req.Method, encoder)
 }
 
 // notified passes a notification of the upstream to the client, unless the proxy handles it.
 func (x *connection) notified(ctx context.Context, req *session.Request) {
 	l := x.l
 	idOf := func(own string) (string, bool) { return l.awaitID(ctx, own) }
-	params := l.toClient(req.Params, idOf)
+	params := l.toClient(withoutAlike(req.Params, "_meta", "uri", "logger", "taskId"), idOf)
 	switch req.Method {
 	case mcp.MethodNotificationsCancelled, mcp.MethodNotificationsProgress, mcp.MethodNotificationsSubscriptionsAcknowledged:
 		return // the session has handled it

@@ -222,7 +222,7 @@ func accountOf(ctx context.Context) string {
 func newClient(ctx context.Context, p *Proxy, key clientKey) *client {
 	c := &client{
 		p: p, key: key, principal: session.Principal(ctx), account: accountOf(ctx), settled: make(chan struct{}),
-		subscriptions: map[string]*subscription{}, tasks: map[string]*link{}, known: map[taskKey]*knownTask{},
+		subscriptions: map[string]*subscription{}, known: map[taskKey]*knownTask{},
 		listeners: map[*listener]struct{}{}, held: map[string]*heldCall{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())

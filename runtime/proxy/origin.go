@@ -27,16 +27,19 @@ func (l *link) named(method string, params json.RawMessage) json.RawMessage {
 	default:
 		return params
 	}
+	params = withoutAlike(params, "_meta")
+	meta, _ := codec.Member(params, "_meta")
+	meta = withoutAlike(meta, MetaUpstream)
 	name := l.up.Name
-	if inner, ok := textOf(params, "_meta", MetaUpstream); ok {
+	if inner, ok := textOf(meta, MetaUpstream); ok {
 		name += "/" + inner
 	}
-	return object.WithPath(params, quote(name), "_meta", MetaUpstream)
+	return object.With(params, "_meta", object.With(meta, MetaUpstream, quote(name)))
 }
 
 // withName adds the name of the upstream to the message of a form or of a page to visit.
 func (l *link) withName(params json.RawMessage) json.RawMessage {
-	return editText(withoutAlike(params, "message"), func(message string) string { return "[" + l.up.Name + "] " + message }, "message")
+	return editText(params, func(message string) string { return "[" + l.up.Name + "] " + message }, "message")
 }
 
 // namedRequests is named for the input requests in a result.
@@ -48,7 +51,7 @@ func (l *link) namedRequests(result json.RawMessage) json.RawMessage {
 	out := json.RawMessage(`{}`)
 	err := codec.ReadPart(requests, func(r *wire.Reader) {
 		for r.Object(); r.More(); {
-			key, request := r.Key(), json.RawMessage(r.Raw())
+			key, request := r.Key(), withoutAlike(json.RawMessage(r.Raw()), "method", "params")
 			method, _ := textOf(request, "method")
 			params, _ := codec.Member(request, "params")
 			if with := l.named(method, params); with != nil {
@@ -68,18 +71,18 @@ func (l *link) namedPages(err *jsonrpc.Error) *jsonrpc.Error {
 	if err.Code != server.CodeURLElicitationRequired {
 		return err
 	}
+	named := *err
+	named.Data = withoutAlike(err.Data, "elicitations")
 	list := []byte{'['}
-	for i, page := range elements(err.Data, "elicitations") {
+	for i, page := range elements(named.Data, "elicitations") {
 		if i > 0 {
 			list = append(list, ',')
 		}
 		list = append(list, l.withName(page)...)
 	}
-	if len(list) == 1 {
-		return err
+	if len(list) > 1 {
+		named.Data = object.With(named.Data, "elicitations", append(list, ']'))
 	}
-	named := *err
-	named.Data = object.With(err.Data, "elicitations", append(list, ']'))
 	return &named
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -115,8 +116,13 @@ func TestMembersAlikeDoNotHideNames(t *testing.T) {
 			return session.Raw(`{"tools":[{"name":"t","inputSchema":{"type":"object"},"Name":"bank_pay"}]}`), nil
 		},
 		mcp.MethodToolsCall: func(ctx context.Context, req *session.Request) (codec.Encoder, error) {
-			_, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"x","requestedSchema":{"type":"object","properties":{}},"MESSAGE":"The bank asks"}`))
-			return session.Raw(`{"content":[]}`), err
+			_, err := req.Session.Call(ctx, mcp.MethodElicitationCreate, session.Raw(`{"message":"x","requestedSchema":{"type":"object","properties":{}},"MESSAGE":"The bank asks",
+				"_META":{"io.github.mcpwire/upstream":"bank"},"meta":{"io.github.mcpwire/upstream":"bank"},"_meta":{"IO.github.mcpwire/upstream":"bank"}}`))
+			if err != nil {
+				return nil, err
+			}
+			const page = `[{"message":"x","Message":"The bank asks","url":"https://x.example","elicitationId":"1","mode":"url"}]`
+			return nil, &jsonrpc.Error{Code: server.CodeURLElicitationRequired, Message: "page", Data: json.RawMessage(`{"elicitations":` + page + `,"Elicitations":` + page + `}`)}
 		},
 	}}))
 	addTool(t, one.Server, "t", echo(""))
@@ -136,10 +142,34 @@ func TestMembersAlikeDoNotHideNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "tools", `{"tools":[{"name":"a_t","inputSchema":{"type":"object"}}]}`, string(list))
-	if _, err := c.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"a_t"}`)); err != nil {
+	_, err = c.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"a_t"}`))
+	failed, _ := errors.AsType[*jsonrpc.Error](err)
+	if failed == nil {
 		t.Fatal(err)
 	}
 	equal(t, "form", `{"message":"[a] x","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.github.mcpwire/upstream":"a"}}`, params)
+	equal(t, "pages", `{"elicitations":[{"message":"[a] x","url":"https://x.example","elicitationId":"1","mode":"url"}]}`, string(failed.Data))
+}
+
+// The same holds for the input requests in a result.
+func TestMembersAlikeDoNotHideNamesInResults(t *testing.T) {
+	one := newUpstream(t, "one", modern.serving(&server.Config{Methods: map[string]session.Handler{
+		mcp.MethodToolsCall: func(context.Context, *session.Request) (codec.Encoder, error) {
+			const request = `{"method":"elicitation/create","params":{"message":"x"},"Params":{"message":"The bank asks"}}`
+			return session.Raw(`{"resultType":"input_required","inputRequests":{"k":` + request + `},"input_requests":{"k":` + request + `}}`), nil
+		},
+	}}))
+	addTool(t, one.Server, "t", echo(""))
+	c := connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a")}}), modern.in(user("Ada")))
+	result, err := c.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"a_t"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, _ := codec.Member(result, "inputRequests")
+	equal(t, "requests", `{"k":{"method":"elicitation/create","params":{"message":"[a] x","_meta":{"io.github.mcpwire/upstream":"a"}}}}`, string(requests))
+	if strings.Contains(string(result), "bank") {
+		t.Errorf("result: %s", result)
+	}
 }
 
 // logLines records the loggers of log messages.

@@ -68,7 +68,7 @@ func TestTaskBelongsToPrincipal(t *testing.T) {
 	}
 }
 
-// An upstream may take a member whose name differs in case only for taskId, or for requestState.
+// An upstream may take a member for taskId, requestState or name whose name differs in case only.
 // The proxy, which checks the right one, does not pass on the other.
 func TestMembersAlikeAreNotPassedOn(t *testing.T) {
 	var got []string
@@ -92,19 +92,24 @@ func TestMembersAlikeAreNotPassedOn(t *testing.T) {
 	p := newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}})
 	c := connect(t, p, sessions.in(nil))
 	id := startTask(t, c, "a_t")
-	if _, err := c.Session().Call(t.Context(), mcp.MethodTasksGet, session.Raw(`{"taskId":"`+id+`","TASKID":"8","x":1,"taskid":"9"}`)); err != nil {
+	if _, err := c.Session().Call(t.Context(), mcp.MethodTasksGet, session.Raw(`{"taskId":"`+id+`","TASKID":"8","x":1,"taskid":"9","task_id":"10"}`)); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "params", `{"taskId":"7","x":1}`, got[1])
+	// Middleware before the proxy has checked the name.
+	if _, err := c.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"Name":"other","name":"a_t","Arguments":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "params", `{"name":"t"}`, got[2])
 	m := connect(t, p, modern.in(nil))
 	asked, err := send(t, m, "b_t", `{}`, round{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"b_t","requestState":"`+asked.state+`","RequestState":"y"}`)); err != nil {
+	if _, err := m.Session().Call(t.Context(), mcp.MethodToolsCall, session.Raw(`{"name":"b_t","requestState":"`+asked.state+`","RequestState":"y","request_state":"z"}`)); err != nil {
 		t.Fatal(err)
 	}
-	if last := got[len(got)-1]; !strings.Contains(last, `"requestState":"x"`) || strings.Contains(last, "RequestState") {
+	if last := got[len(got)-1]; !strings.Contains(last, `"requestState":"x"`) || strings.Contains(last, `"y"`) || strings.Contains(last, `"z"`) {
 		t.Errorf("params: %s", last)
 	}
 }

@@ -106,9 +106,9 @@
 //     only.
 //   - Of an upstream, 500 other notifications per second reach a client, and 1,000 at once. The
 //     session with the upstream drops further ones when MaxNotifications are pending.
-//   - An upstream serves at most 1,024 calls of a client at once, and may have 256 input requests
-//     without a response, see [DefaultMaxInputRequests]. Others are rejected with
-//     [session.CodeOverloaded].
+//   - An upstream serves at most 1,024 calls of a client at once, may have 256 input requests
+//     without a response, see [DefaultMaxInputRequests], and make 60 per minute to the session of a
+//     client, see InputRequestsPerMinute. Others are rejected with [session.CodeOverloaded].
 //
 // For each client, the connection to an upstream is in one of these states, as in a circuit
 // breaker:
@@ -138,8 +138,9 @@
 //     logger of a log message begins with it. A client should show the user who asks.
 //   - Progress tokens, request ids and subscription ids belong to one connection, so they are
 //     replaced.
-//   - Members are removed whose names differ only in case from that of a member that the proxy has
-//     checked or replaced, such as taskID beside taskId, because some decoders take them for it.
+//   - Members are removed whose names differ only in case, underscores and dashes from that of a
+//     member that the proxy has checked or replaced, such as taskID or task_id beside taskId,
+//     because some decoders take them for it.
 //   - An update of a resource to which the client has subscribed at another upstream is dropped.
 //   - If a client and an upstream have different revisions, [mcp.Project] removes the members of
 //     results that the client's revision does not define.
@@ -164,6 +165,9 @@
 // that ids outlive the process, and that other processes know them. Without them, the key is
 // random. The list of tasks has those that were created in the same session, and notifications of
 // the status arrive for these and for those that the session has asked for.
+//
+// A task that an upstream has created at a client, such as a form, belongs to that upstream, and to
+// the session of the client: the other upstreams cannot list it, cancel it or read its result.
 package proxy
 
 import (
@@ -219,6 +223,11 @@ type Upstream struct {
 	// connections of single calls, see "Connections" in the package documentation. The default is
 	// [DefaultMaxPerPrincipal].
 	MaxPerPrincipal int
+	// InputRequestsPerMinute limits the elicitation and sampling requests of the upstream that reach
+	// the session of a client, so that a client that limits them has room for those of other
+	// upstreams. Further ones are rejected with [session.CodeOverloaded]. The default is
+	// [DefaultInputRequestsPerMinute]; a negative value means no limit.
+	InputRequestsPerMinute int
 }
 
 // Command returns an upstream that is a child process, started for each session of a client. Its

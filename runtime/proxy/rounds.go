@@ -37,7 +37,6 @@ func invalidState(format string, args ...any) error {
 
 // callModern passes a modern request to the upstream.
 func (l *link) callModern(ctx context.Context, conn *connection, req *session.Request, params json.RawMessage) (json.RawMessage, error) {
-	params = withoutAlike(params, "requestState")
 	state, given := textOf(params, "requestState")
 	if given {
 		ok := false
@@ -87,7 +86,7 @@ func (l *link) callOver(ctx context.Context, conn *connection, req *session.Requ
 			return nil, invalidState("the upstream has begun to speak another revision: send the request again without it")
 		}
 		result, err := l.callWith(l.mirror(ctx, conn, req.Method, params), conn, conn.callerFor(req), req, params)
-		return l.namedRequests(l.withState(result)), err
+		return l.namedRequests(l.withState(withoutAlike(result, "resultType", "inputRequests", "requestState"))), err
 	}
 	if held, ok := strings.CutPrefix(state, stateHeld); ok {
 		defer done()
@@ -276,7 +275,7 @@ func (l *link) askFor(ctx context.Context, in modern.InputRequest) (json.RawMess
 	if mode, _ := textOf(params, "mode"); mode == "url" {
 		params = object.With(params, "elicitationId", quote(rand.Text())) // required in sessions
 	}
-	return l.c.ask(ctx, &session.Request{Method: in.Method}, params)
+	return l.ask(ctx, &session.Request{Method: in.Method}, params)
 }
 
 // requirePages returns the result of a call. If the error is that of an upstream whose user must

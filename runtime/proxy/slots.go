@@ -19,6 +19,8 @@ const (
 	// DefaultMaxInputRequests is the default of MaxRequests in [Upstream].Session. It limits the
 	// input requests of an upstream that a client has not responded to.
 	DefaultMaxInputRequests = 256
+	// DefaultInputRequestsPerMinute is half of [github.com/mcpwire/mcpwire/runtime/client.DefaultInputRequestsPerMinute].
+	DefaultInputRequestsPerMinute = 60
 )
 
 // minHeld is how long a call may wait for input before it is ended because its connection is

@@ -178,7 +178,7 @@ func (c *client) serveTask(ctx context.Context, req *session.Request, next sessi
 	if req.Method == mcp.MethodTasksResult {
 		req.EndOnShutdown() // the task continues
 	}
-	result, err := l.call(ctx, req, editText(withoutAlike(req.Params, "taskId"), func(string) string { return own }, "taskId"))
+	result, err := l.call(ctx, req, editText(req.Params, func(string) string { return own }, "taskId"))
 	if req.Method == mcp.MethodTasksResult {
 		if ctx.Err() == nil && l.conn.Load() != nil {
 			l.stopProgress(id) // the task is terminal
@@ -382,7 +382,7 @@ func (l *link) toClient(text json.RawMessage, idOf func(own string) (string, boo
 		return text
 	}
 	own, ok := textOf(text, "_meta", task.RelatedTask, "taskId")
-	if !ok || l.c.taskLink(own) == l {
+	if !ok || l.hasAsked(own) {
 		return text // a task of the client
 	}
 	id, ok := idOf(own)
@@ -406,18 +406,45 @@ func (l *link) fromClient(text json.RawMessage) json.RawMessage {
 	}, "_meta", task.RelatedTask, "taskId")
 }
 
-// addTask records a task that the client has created for an upstream.
-func (c *client) addTask(id string, l *link) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.tasks) < maxTasks {
-		c.tasks[strings.Clone(id)] = l
+// addAsked records a task that the upstream has created at the client. If there are too many, the
+// oldest one is forgotten.
+func (l *link) addAsked(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id = strings.Clone(id)
+	l.asked[id] = true
+	if l.askedIDs = append(l.askedIDs, id); len(l.askedIDs) > maxTasks {
+		delete(l.asked, l.askedIDs[0])
+		l.askedIDs = l.askedIDs[1:]
 	}
 }
 
-// taskLink returns the upstream for which the client has created a task, or nil.
-func (c *client) taskLink(id string) *link {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tasks[id]
+// hasAsked reports whether the upstream has created a task at the client. The client knows all
+// upstreams as one, so the proxy keeps the tasks of each from the others.
+func (l *link) hasAsked(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked[id]
+}
+
+// onlyAsked removes the tasks that others have created from a list of tasks of the client.
+func (l *link) onlyAsked(result json.RawMessage) json.RawMessage {
+	list := []byte{'['}
+	for _, task := range elements(result, "tasks") {
+		if id, _ := textOf(task, "taskId"); l.hasAsked(id) {
+			if len(list) > 1 {
+				list = append(list, ',')
+			}
+			list = append(list, task...)
+		}
+	}
+	return object.With(result, "tasks", append(list, ']'))
+}
+
+// creator returns the upstream that has created a task at the client, or nil.
+func (c *client) creator(id string) *link {
+	if i := slices.IndexFunc(c.links, func(l *link) bool { return l.hasAsked(id) }); i >= 0 {
+		return c.links[i]
+	}
+	return nil
 }

@@ -234,6 +234,65 @@ func TestTaskOfClientPasses(t *testing.T) {
 	})
 }
 
+// The client knows all upstreams as one. A task that one of them has created at the client is that
+// of no task for the others.
+func TestTaskOfClientBelongsToUpstream(t *testing.T) {
+	one, two := newUpstream(t, "one", nil), newUpstream(t, "two", nil)
+	create := func(s *session.Session) (string, error) {
+		result, err := s.Call(t.Context(), mcp.MethodElicitationCreate, session.Raw(`{"message":"PIN?","requestedSchema":{"type":"object","properties":{}},"task":{}}`))
+		id, _ := codec.Member(result, "task")
+		id, _ = codec.Member(id, "taskId")
+		return strings.Trim(string(id), `"`), err
+	}
+	m, err := task.New(t.Context(), task.Config{Store: memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	o := sessions.in(&client.Options{Tasks: m, Fill: func(context.Context, *client.FormRequest) (*mcp.ElicitResult, error) {
+		return client.Decline(), nil
+	}})
+	o.Session.Principal = "user" // otherwise the client lists no tasks
+	connect(t, newProxy(t, &proxy.Config{Upstreams: []proxy.Upstream{one.as("a"), two.as("b")}}), o)
+	a, b := one.Sessions()[0], two.Sessions()[0]
+	for _, s := range []*session.Session{a, b} {
+		if err := s.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, err := create(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := create(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel} {
+		result, err := b.Call(t.Context(), method, session.Raw(`{"taskId":"`+id+`"}`))
+		if failed, ok := err.(*jsonrpc.Error); !ok || !strings.HasPrefix(failed.Message, "task: not found: ") {
+			t.Errorf("%s by the other upstream: %s, %v", method, result, err)
+		}
+	}
+	if result, err := b.Call(t.Context(), mcp.MethodTasksGet, session.Raw(`{"taskId":"`+other+`","task_id":"`+id+`"}`)); strings.Contains(string(result), id) || err != nil {
+		t.Errorf("task of the other upstream: %s, %v", result, err)
+	}
+	result, err := a.Call(t.Context(), mcp.MethodTasksResult, session.Raw(`{"taskId":"`+id+`"}`))
+	if action, _ := codec.Member(result, "action"); string(action) != `"decline"` || err != nil {
+		t.Errorf("result: %s, %v", result, err)
+	}
+	for s, want := range map[*session.Session]string{a: id, b: other} {
+		var ids []string
+		for task, err := range requestor.List(t.Context(), s) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, task.TaskID)
+		}
+		equal(t, "tasks", []string{want}, ids)
+	}
+}
+
 // The ids of tasks in raw messages are replaced in both directions. A message that names a task of
 // another client loses the name.
 func TestRelatedTaskHasIDOfReceiver(t *testing.T) {

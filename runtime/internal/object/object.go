@@ -21,6 +21,18 @@ func With(object json.RawMessage, name string, value json.RawMessage) json.RawMe
 	if object == nil {
 		object = json.RawMessage(`{}`)
 	}
+	return edited(object, func(key string) bool { return key != name }, name, value)
+}
+
+// Filter returns the JSON object with those members whose names keep reports. It returns the object
+// itself if that is not an object. The object is not modified.
+func Filter(object json.RawMessage, keep func(name string) bool) json.RawMessage {
+	return edited(object, keep, "", nil)
+}
+
+// edited returns the JSON object with those members whose names keep reports, and with a last member
+// unless its value is nil.
+func edited(object json.RawMessage, keep func(name string) bool, name string, value json.RawMessage) json.RawMessage {
 	out := append(make(json.RawMessage, 0, len(object)+len(name)+len(value)+len(`{"":,}`)), '{')
 	add := func(name string, value json.RawMessage) error {
 		if len(out) > 1 {
@@ -37,7 +49,7 @@ func With(object json.RawMessage, name string, value json.RawMessage) json.RawMe
 		for r.Object(); r.More(); {
 			key := r.Key()
 			raw := r.RawBytes()
-			if key != name {
+			if keep(key) {
 				failed = errors.Join(failed, add(key, raw))
 			}
 		}
