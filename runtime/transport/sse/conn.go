@@ -33,6 +33,8 @@ type conn struct {
 	pending  *guard.Meter // the notifications and short answers that are pending in the session
 	unread   *guard.Meter // the messages that are not written yet
 
+	mu      sync.Mutex
+	serving bool // the stream is being served, or was; guarded by mu
 	once    sync.Once
 	writing atomic.Bool        // whether serve is writing to the client
 	ended   chan struct{}      // closed when the connection has ended
@@ -126,10 +128,32 @@ func sizeOf(m *transport.Message) int { return len(m.Text) + 128 }
 // Meters implements [account.Conn].
 func (c *conn) Meters() (requests, pending account.Meter) { return c.requests, c.pending }
 
-// Close ends the connection after pending messages were sent or FlushTimeout has passed.
+// startServing records that the stream is about to be served. It returns false if the connection has
+// ended.
+func (c *conn) startServing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.ended:
+		return false
+	default:
+		c.serving = true
+		return true
+	}
+}
+
+// Close ends the connection after pending messages were sent or FlushTimeout has passed. It does not
+// wait for a stream that is not served yet: the function that opens the connection may call it.
 func (c *conn) Close() error {
+	c.mu.Lock()
 	c.fail(transport.ErrClosed)
+	serving := c.serving
+	c.mu.Unlock()
 	c.in.Discard()
+	if !serving {
+		c.stop()
+		return nil
+	}
 	timer := time.NewTimer(c.o.FlushTimeout)
 	defer timer.Stop()
 	select {
@@ -161,7 +185,7 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 			disconnected()
 		}
 	})()
-	defer context.AfterFunc(c.life, func() { rc.SetWriteDeadline(time.Now()) })()
+	defer c.interruptBy(rc)()
 	defer c.unread.End()
 	var ticking sync.WaitGroup
 	ticking.Go(c.tick) // ends when the connection is over
@@ -205,6 +229,21 @@ func (c *conn) serve(w http.ResponseWriter, ctx context.Context, first eventstre
 			// Old clients may not know that "message" is the default.
 			buf = append(buf, "event: message\n"...)
 			buf = eventstream.Append(buf, eventstream.Event{Data: m.Text})
+		}
+	}
+}
+
+// interruptBy makes rc end the writes of the stream when the life of the connection ends. stop ends
+// that, and waits for rc: package http does not allow its use after the handler has returned.
+func (c *conn) interruptBy(rc *http.ResponseController) (stop func()) {
+	done := make(chan struct{})
+	cancel := context.AfterFunc(c.life, func() {
+		defer close(done)
+		rc.SetWriteDeadline(time.Now())
+	})
+	return func() {
+		if !cancel() {
+			<-done
 		}
 	}
 }

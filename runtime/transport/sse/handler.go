@@ -67,12 +67,12 @@ type HandlerOptions struct {
 	// Without principals, clients whose network is unknown may have MaxStreams.
 	MaxStreams, MaxStreamsPerPrincipal int
 	// MaxMessage is the maximum size in bytes of a received message. It is also a quarter of three
-	// limits for all connections of one principal: of the messages that are being received, apart
-	// from the first 64 KiB of each; of the messages that are being served or wait for a handler,
-	// each of which counts 4 KiB more, as many as MaxStreamsPerPrincipal in addition to the limit; and
-	// of the messages that wait for their clients to read. The last two do not count the first 64
-	// KiB of each connection. A message above its limit is rejected, and a notification that waits
-	// for a handler is dropped. An answer is replaced by an error; other messages of the server wait.
+	// limits for all connections of one principal: of the messages that are being received or wait
+	// for room in MaxQueue, apart from the first 64 KiB of each; of the messages that are being
+	// served or wait for a handler, each of which counts 4 KiB more, as many as
+	// MaxStreamsPerPrincipal in addition to the limit; and of the messages that wait for their
+	// clients to read. The last two do not count the first 64 KiB of each connection. A message
+	// above its limit is rejected, and a notification that waits for a handler is dropped. An answer is replaced by an error; other messages of the server wait.
 	// One network of clients without a principal has half of these limits, and all networks together
 	// have as much as one principal. The default is [transport.DefaultMaxMessage].
 	MaxMessage int
@@ -191,6 +191,8 @@ func (h *Handler) stream(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if err != nil {
 		boundary.Report(boundary.Logger(nil), "open panicked", err)
 		c.fail(transport.ErrClosed)
+	}
+	if !c.startServing() {
 		guard.Refuse(w, http.StatusInternalServerError, jsonrpc.CodeInternalError, "connection not opened")
 		return
 	}
@@ -234,9 +236,10 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 	}
 	defer h.leave(c.account)
 	share := &guard.Share{Room: c.account.bodies, Free: free, Code: codeOverloaded}
+	defer share.Release() // after the message has waited for room in the queue
 	text, ok := guard.ReadBody(w, r, h.o.MaxMessage, h.o.StallTimeout, share)
-	share.Release()
 	if !ok {
+		share.Release() // text is short
 		if fail, ok := guard.FailUnread(text, h.o.MaxMessage, share); ok {
 			c.in.Put(r.Context(), fail) // fails only if the connection ends
 		}

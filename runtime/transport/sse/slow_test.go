@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,5 +205,117 @@ func TestNotificationsWaitWhileTheRoomIsFull(t *testing.T) {
 		if got := strings.Count(second.Body.String(), "x"); got < 160<<10 {
 			t.Errorf("%d bytes have arrived", got)
 		}
+	})
+}
+
+// deadlineWriter is an http.ResponseWriter whose SetWriteDeadline takes long to end writes. A message
+// that is being written fails earlier, because the client has disconnected.
+type deadlineWriter struct {
+	*httptest.ResponseRecorder
+	using atomic.Int32 // number of calls of SetWriteDeadline that have not returned
+}
+
+func (w *deadlineWriter) SetWriteDeadline(t time.Time) error {
+	if !t.IsZero() && !t.After(time.Now()) {
+		w.using.Add(1)
+		defer w.using.Add(-1)
+		time.Sleep(time.Minute)
+	}
+	return nil
+}
+
+func (w *deadlineWriter) Write(b []byte) (int, error) {
+	if !strings.Contains(string(b), "event: message") {
+		return w.ResponseRecorder.Write(b)
+	}
+	time.Sleep(10 * time.Second)
+	return 0, errors.New("connection reset")
+}
+
+// Package http reuses the writer of a response after the handler has returned: over HTTP/2, its use
+// would then end the process.
+func TestClosedStreamDoesNotUseWriterAfterReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(chan transport.Conn, 1)
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{FlushTimeout: time.Second})
+		w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
+		done := make(chan int32)
+		go func() { // ends with Close
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			done <- w.using.Load()
+		}()
+		c := <-conns
+		if err := c.Write(t.Context(), transport.Message{Text: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		go c.Close() // ends with the stream
+		if using := <-done; using != 0 {
+			t.Error("the writer is still in use")
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// An owner that closes a new connection at once, such as that of a server that has shut down, does
+// not wait for the stream, which has not begun.
+func TestConnectionClosedByItsOpenerIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { c.Close() }, sse.HandlerOptions{MaxStreams: 1})
+		defer h.Close()
+		for range 2 { // the first one leaves its place
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			if w.Code != http.StatusInternalServerError {
+				t.Errorf("status %d: %s", w.Code, w.Body)
+			}
+		}
+	})
+}
+
+// Messages that wait until their session reads count for the limit of those that a principal sends.
+func TestServerLimitsMessagesThatWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conns := make(chan transport.Conn, 1)
+		h := sse.NewHandler(func(_ *http.Request, c transport.Conn) { conns <- c }, sse.HandlerOptions{
+			MaxMessage: 300 << 10, MaxQueue: 1000, StallTimeout: time.Minute, KeepAlive: time.Hour,
+			Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+		})
+		stream := &slowWriter{ResponseRecorder: httptest.NewRecorder(), rate: 1 << 30}
+		get := httptest.NewRequest("GET", "/", nil)
+		get.Header.Set("X-From", "ann")
+		go h.ServeHTTP(stream, get) // ends with Close
+		c := <-conns
+		time.Sleep(time.Second) // the endpoint is written
+		stream.mu.Lock()
+		_, to, _ := strings.Cut(stream.Body.String(), "data: ")
+		stream.mu.Unlock()
+		status := make(chan int, 10)
+		for range 7 { // the first one is in the queue, and 1200 KiB have room for five more, apart from 64 KiB of each
+			r := httptest.NewRequest("POST", strings.TrimSpace(to), strings.NewReader(strings.Repeat(" ", 290<<10)))
+			r.Header = http.Header{"Content-Type": {"application/json"}, "X-From": {"ann"}}
+			go func() { // ends when the message is accepted or rejected
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				status <- w.Code
+			}()
+			synctest.Wait()
+		}
+		if len(status) != 2 {
+			t.Fatalf("%d messages are answered, want 2", len(status))
+		}
+		if first, last := <-status, <-status; first != http.StatusAccepted || last != http.StatusTooManyRequests {
+			t.Errorf("status %d for a message with room, and %d for the last one", first, last)
+		}
+		for range 6 {
+			if _, err := c.Read(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			if got := <-status; got != http.StatusAccepted {
+				t.Errorf("status %d for a message that waited", got)
+			}
+		}
+		c.Close()
 	})
 }
