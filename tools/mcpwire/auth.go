@@ -54,10 +54,10 @@ const (
 // access holds the authorization flags of a command.
 type access struct {
 	login        bool
-	token        string
-	issuer       string
-	clientID     string
-	secretFile   string
+	token        text
+	issuer       text
+	clientID     text
+	secretFile   text
 	scopes       values
 	allowPrivate bool
 }
@@ -65,10 +65,10 @@ type access struct {
 // declare declares the flags.
 func (a *access) declare(flags *flag.FlagSet) {
 	flags.BoolVar(&a.login, "login", false, "log in with the browser if the server demands it, and store the login")
-	flags.StringVar(&a.token, "token", "", "send the bearer `TOKEN` to the URL; @FILE reads it from FILE")
-	flags.StringVar(&a.issuer, "issuer", "", "log in only at the authorization server whose issuer is `URL`")
-	flags.StringVar(&a.clientID, "client-id", "", "log in as the registered client `ID`, whose redirect URI must be "+registeredURI)
-	flags.StringVar(&a.secretFile, "client-secret-file", "", "read the secret of the registered client from `FILE`; needs -issuer")
+	flags.Var(&a.token, "token", "send the bearer `TOKEN` to the URL; @FILE reads it from FILE")
+	flags.Var(&a.issuer, "issuer", "log in only at the authorization server whose issuer is `URL`")
+	flags.Var(&a.clientID, "client-id", "log in as the registered client `ID`, whose redirect URI must be "+registeredURI)
+	flags.Var(&a.secretFile, "client-secret-file", "read the secret of the registered client from `FILE`; needs -issuer")
 	flags.Var(&a.scopes, "scope", "request `SCOPE` in addition to what the server demands; may be repeated")
 	flags.BoolVar(&a.allowPrivate, "allow-private", false, "allow authorization servers at private addresses")
 }
@@ -113,10 +113,10 @@ func (a *access) authorizer(user oauth.UserAgent, link string, h http.Header) (h
 		return nil, usagef("-client-secret-file needs -client-id")
 	case a.secretFile != "" && a.issuer == "":
 		return nil, usagef("-client-secret-file needs -issuer, the URL of the authorization server to which the secret is sent")
-	case a.issuer != "" && !isURL(a.issuer):
+	case a.issuer != "" && !isURL(string(a.issuer)):
 		return nil, usagef("-issuer %q is not a URL", a.issuer)
 	}
-	given, recipient := a.token, link
+	given, recipient := string(a.token), link
 	if given == "" && !a.login {
 		given, recipient = os.Getenv(tokenEnv), os.Getenv(tokenForEnv)
 		if given != "" && !isURL(recipient) {
@@ -144,6 +144,11 @@ func readToken(given string) (auth.Secret, error) {
 	if !ok {
 		return auth.NewSecret(given), nil
 	}
+	return readSecret(name)
+}
+
+// readSecret returns the content of a file without spaces around it.
+func readSecret(name string) (auth.Secret, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return auth.Secret{}, err
@@ -167,25 +172,24 @@ func (a *access) newAuthorizer(user oauth.UserAgent) (*oauth.Authorizer, error) 
 	}
 	c.Network.AllowPrivate = a.allowPrivate
 	if a.issuer != "" {
-		c.Issuer = a.issuer
+		c.Issuer = string(a.issuer)
 		c.ChooseIssuer = func(_ context.Context, issuers []string) (string, error) {
-			if !slices.Contains(issuers, a.issuer) {
+			if !slices.Contains(issuers, c.Issuer) {
 				return "", fmt.Errorf("the server names %q, and not the issuer of -issuer", issuers)
 			}
-			return a.issuer, nil
+			return c.Issuer, nil
 		}
 	}
 	if a.login {
 		c.User = user
 	}
 	if a.clientID != "" {
-		own := oauth.Client{Issuer: cmp.Or(a.issuer, "*"), ID: a.clientID, RedirectURIs: []string{registeredURI}}
+		own := oauth.Client{Issuer: cmp.Or(string(a.issuer), "*"), ID: string(a.clientID), RedirectURIs: []string{registeredURI}}
 		if a.secretFile != "" {
-			text, err := os.ReadFile(a.secretFile)
-			if err != nil {
+			var err error
+			if own.Secret, err = readSecret(string(a.secretFile)); err != nil {
 				return nil, err
 			}
-			own.Secret = auth.NewSecret(string(bytes.TrimSpace(text)))
 		}
 		c.Clients = []oauth.Client{own}
 	}

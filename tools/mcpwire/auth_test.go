@@ -185,6 +185,11 @@ func TestAuthorizationFlagsAreChecked(t *testing.T) {
 		{"tools", "-client-secret-file", "x", "http://localhost/"},
 		{"tools", "-client-id", "x", "-client-secret-file", "x", "http://localhost/"},
 		{"tools", "-issuer", "x", "http://localhost/"},
+		{"tools", "-login", "-issuer", "", "http://localhost/"}, // as of a variable that is not set
+		{"tools", "-token", "", "http://localhost/"},
+		{"tools", "-client-id", "", "http://localhost/"},
+		{"tools", "-client-secret-file", "", "http://localhost/"},
+		{"tools", "-scope", "", "http://localhost/"},
 		{"tools", "-issuer", "http://localhost", "weather-server"},
 		{"tools", "-login", "weather-server"},
 		{"tools", "-scope", "x", "weather-server"},

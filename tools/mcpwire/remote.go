@@ -53,11 +53,33 @@ type remote struct {
 	*client.Client
 }
 
+// text is a flag that is not empty if it is given. An empty one usually comes from a variable of the
+// shell that is not set. Without it, the command would not do what the user wants, such as log in
+// only at one authorization server.
+type text string
+
+func (t *text) String() string { return string(*t) }
+
+func (t *text) Set(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
+	}
+	*t = text(s)
+	return nil
+}
+
 // values is a flag that can be given several times.
 type values []string
 
-func (v *values) String() string     { return strings.Join(*v, ", ") }
-func (v *values) Set(s string) error { *v = append(*v, s); return nil }
+func (v *values) String() string { return strings.Join(*v, ", ") }
+
+func (v *values) Set(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
+	}
+	*v = append(*v, s)
+	return nil
+}
 
 // era is a flag that selects protocol revisions. The zero value selects all.
 type era string
@@ -181,14 +203,32 @@ func (r *remote) dial(ctx context.Context, server string) (*client.Client, error
 	case r.access.used() != "":
 		return nil, usagef("%s is for servers at a URL", r.access.used())
 	}
+	env, err := r.env.environment()
+	if err != nil {
+		return nil, err
+	}
+	return client.Command(ctx, stdio.Command{Path: words[0], Args: words[1:], Env: env, Stderr: r.console, Apart: true}, o)
+}
+
+// environment returns the environment of a server's command, with variables of the form NAME, which
+// are those of this process, or NAME=VALUE.
+func (v values) environment() ([]string, error) {
 	env := stdio.DefaultEnv()
-	for _, e := range r.env {
-		if name, _, ok := strings.Cut(e, "="); !ok {
-			e = name + "=" + os.Getenv(name)
+	for _, e := range v {
+		name, _, given := strings.Cut(e, "=")
+		if name == "" {
+			return nil, usagef("-env %q has no name; use NAME or NAME=VALUE", e)
+		}
+		if !given {
+			value, ok := os.LookupEnv(name)
+			if !ok {
+				return nil, usagef("-env %s: the variable is not set; set it, or use %s=VALUE", name, name)
+			}
+			e = name + "=" + value
 		}
 		env = append(env, e)
 	}
-	return client.Command(ctx, stdio.Command{Path: words[0], Args: words[1:], Env: env, Stderr: r.console, Apart: true}, o)
+	return env, nil
 }
 
 // header parses header fields of the form "Name: value". It returns nil if there are none.

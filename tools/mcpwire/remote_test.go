@@ -280,6 +280,26 @@ func TestRemoteCommands(t *testing.T) {
 }
 
 // If the server fails after the call, the command writes the result and reports the exit status.
+func TestEnvironmentOfCommand(t *testing.T) {
+	t.Setenv("MCPWIRE_TEST_SET", "1")
+	t.Setenv("MCPWIRE_TEST_EMPTY", "")
+	env, err := values{"MCPWIRE_TEST_SET", "MCPWIRE_TEST_EMPTY", "MCPWIRE_TEST_OTHER=a=b"}.environment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"MCPWIRE_TEST_SET=1", "MCPWIRE_TEST_EMPTY=", "MCPWIRE_TEST_OTHER=a=b"} {
+		if !slices.Contains(env, want) {
+			t.Errorf("no %s in %q", want, env)
+		}
+	}
+	for arg, want := range map[string]string{"MCPWIRE_TEST_UNSET": "MCPWIRE_TEST_UNSET: the variable is not set", "=x": `"=x" has no name`, "": "it is empty"} {
+		code, _, errs := mcpwire(t, "tools", "-env", arg, "weather-server")
+		if code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("-env %q: exit %d, %s", arg, code, errs)
+		}
+	}
+}
+
 func TestServerExitStatusIsReported(t *testing.T) {
 	p := newCommandLine(t)
 	p.flags = append(p.flags, "-env", failingEnv+"=1")

@@ -192,7 +192,7 @@ func (s *Store) read() ([]entry, error) {
 	}
 	var c content
 	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, fmt.Errorf("filestore: %s is damaged", s.path) // the text of err may contain a part of the file
+		return nil, fmt.Errorf("filestore: %s is damaged: remove it, and log in again", s.path) // the text of err may contain a part of the file
 	}
 	switch {
 	case c.Version != version:

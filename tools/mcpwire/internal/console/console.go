@@ -30,7 +30,7 @@ type Console struct {
 	bar     *progressbar.ProgressBar // nil unless it is drawn
 	shown   int                      // without a terminal: the last quarter of the work that was reported
 	asked   []*question              // pending questions, the newest last; it gets the next line
-	early   []string                 // lines that were read while no question was pending
+	early   []string                 // without a terminal: lines that were read while no question was pending
 	reading bool                     // a goroutine reads lines until no question is pending
 	ended   bool                     // the input has ended
 }
@@ -226,8 +226,9 @@ func (c *Console) SetAside() (back func()) {
 
 // Ask asks a question and returns the line that answers it. The newest of several questions is
 // answered first. Ask fails with [io.EOF] if the input ends, and with the cause of ctx if ctx ends.
-// In the latter case the pending read continues in the background, and its line answers the next
-// question.
+// In the latter case the pending read continues in the background. Without a terminal, its line
+// answers the next question. At a terminal, the user has typed it for the question that was
+// withdrawn, and it must not answer one that the user has not seen: it is ignored.
 func (c *Console) Ask(ctx context.Context, prompt string) (string, error) {
 	return c.ask(ctx, &question{prompt: printable.Text(prompt), answer: make(chan string, 1)})
 }
@@ -301,6 +302,8 @@ func (c *Console) readLine() bool {
 			q.answer <- line
 			c.asked = slices.DeleteFunc(c.asked, func(x *question) bool { return x == q })
 			c.prompt()
+		} else if c.terminal {
+			fmt.Fprintln(c.out, "the line is ignored, because its question was withdrawn")
 		} else {
 			c.early = append(c.early, line)
 		}

@@ -160,6 +160,47 @@ func TestNewestQuestionIsAnsweredFirst(t *testing.T) {
 	})
 }
 
+// A line that the user has typed for a question that was withdrawn must not answer another one, such
+// as whether to open a page, before the user has seen it.
+func TestLineForWithdrawnQuestionIsIgnoredAtTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, input := io.Pipe()
+		defer input.Close()
+		var out strings.Builder
+		c := New(in, &out)
+		c.terminal = true
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		if _, err := c.Ask(ctx, "weather? "); err != context.Canceled {
+			t.Fatal(err)
+		}
+		io.WriteString(input, "yes\n")
+		synctest.Wait()
+		answer := make(chan string, 1)
+		go func() {
+			line, err := c.Ask(t.Context(), "pay? ")
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- line
+		}()
+		synctest.Wait()
+		if len(answer) > 0 {
+			t.Fatalf("answer %q", <-answer)
+		}
+		io.WriteString(input, "no\n")
+		if line := <-answer; line != "no" {
+			t.Errorf("answer %q", line)
+		}
+		if want := "weather? \nthe line is ignored, because its question was withdrawn\npay? "; out.String() != want {
+			t.Errorf("output %q, want %q", &out, want)
+		}
+	})
+}
+
 func TestSetAsideHidesPendingQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, input := io.Pipe()
