@@ -31,7 +31,8 @@ type SignalCase[T any] = rerun.SignalCase[T]
 //
 // The case happens when f returns. F may make several input requests, one after the other. It must
 // not run steps, sleep, or do any other operation: then it fails, and so does the call. F runs in
-// each run of the handler, in a goroutine of its own, also if another case was the first.
+// each run of the handler, in a goroutine of its own, also if another case was the first. Then its
+// context has ended, and what it does has no effect.
 func OnAnswer[T any](f func(ctx context.Context) (T, error)) *AnswerCase[T] { return rerun.OnAnswer(f) }
 
 // After returns a case that happens d after the first run has begun to wait. If d is not positive,

@@ -678,6 +678,53 @@ func TestSelectRefusesMistakes(t *testing.T) {
 	}
 }
 
+// A function that looks at its context makes no input request in the runs after another event was
+// the first. That one is withdrawn nevertheless, and is no difference between the runs.
+func TestFunctionOfOtherCaseLooksAtItsContext(t *testing.T) {
+	for _, fate := range []string{"running", "parked", "parked, and answered meanwhile"} {
+		t.Run(fate, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				steps := 0
+				d := newDurable(t, func(ctx context.Context, c *server.Call) (string, error) {
+					late := server.After(time.Minute)
+					asked := server.OnAnswer(func(ctx context.Context) (string, error) {
+						if err := ctx.Err(); err != nil { // as of a lookup
+							return "", err
+						}
+						return askName(ctx, c, "Who?")
+					})
+					first, err := server.Select(ctx, c, "wait", asked, late)
+					if err != nil {
+						return "", err
+					}
+					if err := server.Sleep(ctx, c, "night", func() time.Time { return time.Now().Add(time.Hour) }); err != nil {
+						return "", err
+					}
+					_, err = server.Step(ctx, c, "charge", func(context.Context) (int, error) { steps++; return steps, nil })
+					return fmt.Sprint(first == late), err
+				})
+				if fate == "running" {
+					d.s.Close()
+					d.cfg.Tasks.ParkAfter = -1
+					d.start()
+				}
+				id := d.call()
+				time.Sleep(30 * time.Second)
+				equal(t, "open", []string{"Who?"}, d.questions(id))
+				number := d.open(id)[0].Number
+				time.Sleep(time.Minute)
+				equal(t, "open", 0, len(d.open(id)))
+				if fate == "parked, and answered meanwhile" {
+					d.answer(id, number, accept(`{"name":"Ada"}`))
+				}
+				d.restart()
+				equal(t, "result", "true", d.result(id))
+				equal(t, "steps", 1, steps)
+			})
+		})
+	}
+}
+
 // The cases of a later run must be those of the first one.
 func TestSelectWithOtherCases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -171,6 +171,25 @@ func (run *Run) giveUp(number uint64, cause error) (json.RawMessage, error) {
 	return stored.answer()
 }
 
+// GiveUp withdraws an input request that an earlier run of the work has made, and that this run does
+// not make: it stores [GivenUp] as its Error, which [Run.Journal] returns in later runs. Of q, GiveUp
+// uses Key, Occurrence and Branch, as [Run.Ask] does. It does nothing if there is no such input
+// request, or if it is not open. Like Ask, it tries again while the store fails, until the work
+// ends, and then fails with [ErrCancelled], [ErrExpired] or [ErrFenced].
+func (run *Run) GiveUp(q InputRequest) error {
+	number := uint64(0)
+	_, err := run.change(context.Background(), func(r *Record) error {
+		earlier := r.inputRequestByKey(&q)
+		if r.terminal() || earlier == nil || !r.setAnswer(earlier.Number, nil, json.RawMessage(GivenUp)) {
+			return errUnchanged
+		}
+		number = earlier.Number
+		return nil
+	})
+	run.m.endClaim(inputRequestID{run.id, number}, nil)
+	return run.endIfOver(err)
+}
+
 // encodeParams encodes the params of an input request. They name the task, except for a task of the
 // Tasks extension.
 func (run *Run) encodeParams(params codec.Encoder) (json.RawMessage, error) {

@@ -266,8 +266,7 @@ func (l *Log) beginOnce(e *Entry) (found *Entry, err error) {
 // askInTask makes an input request of a task. A task that waits long is parked: its handler
 // returns, and runs again later.
 func (l *Log) askInTask(ctx context.Context, run *task.Run, e *Entry, a *Asked, value any) (json.RawMessage, error) {
-	q := task.InputRequest{Method: a.Method, Key: journalKey(a.ID), Occurrence: a.Occurrence, Branch: a.Branch, Position: a.Position, Deadline: a.Deadline}
-	answer, err := run.Ask(ctx, q, paramsOf(a, value))
+	answer, err := run.Ask(ctx, inputRequestOf(a), paramsOf(a, value))
 	err = l.checkRecorded(err)
 	switch {
 	case err == nil:
@@ -285,6 +284,11 @@ func (l *Log) askInTask(ctx context.Context, run *task.Run, e *Entry, a *Asked, 
 		return nil, required
 	}
 	return nil, err
+}
+
+// inputRequestOf returns an input request as the task knows it.
+func inputRequestOf(a *Asked) task.InputRequest {
+	return task.InputRequest{Method: a.Method, Key: journalKey(a.ID), Occurrence: a.Occurrence, Branch: a.Branch, Position: a.Position, Deadline: a.Deadline}
 }
 
 // paramsOf returns the params of an input request as they are sent.

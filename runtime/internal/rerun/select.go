@@ -40,6 +40,7 @@ type selection struct {
 	open    chan struct{}        // closed when input requests may be sent, or must not begin any more
 	settled chan struct{}        // closed once no function is unsettled that has recorded responses
 	over    chan struct{}        // closed once all functions have ended
+	own     []*branch            // those of the functions
 	cancels []context.CancelFunc // end the contexts of the functions, by event; nil for other events
 	changed context.CancelFunc   // ends the wait of first, which then looks again
 
@@ -117,6 +118,7 @@ func (l *Log) waitFor(ctx context.Context, name string, events []event) (won int
 	s.begin()
 	s.cancelOthers()
 	<-s.over
+	s.leaveOthers()
 	if found == nil {
 		l.goOn()
 	}
@@ -211,6 +213,7 @@ func (s *selection) start(ctx context.Context, b *branch, events []event) error 
 			return err
 		}
 		c.selection, c.event = s, i
+		s.own = append(s.own, c)
 		if s.replays(c) {
 			s.replaying++
 		}
@@ -262,6 +265,36 @@ func (s *selection) cancelOthers() {
 		if cancel != nil && decided && i != won {
 			cancel()
 		}
+	}
+}
+
+// leaveOthers gives up the open input requests of the other functions that this run has not made
+// again, and leaves their outcomes unused. A function that has looked at its context, for example to
+// look something up, makes none once another event was first.
+func (s *selection) leaveOthers() {
+	l := s.log
+	l.mu.Lock()
+	t := l.task
+	var left []Asked
+	for _, b := range s.own {
+		if s.decided && b.event == s.won {
+			continue
+		}
+		for i := range b.recorded {
+			b.recorded[i].used = true
+		}
+		for _, a := range l.pending {
+			if a.Branch == b.path && a.Position > b.position {
+				left = append(left, a)
+			}
+		}
+	}
+	l.mu.Unlock()
+	if t == nil || l.ctx.Err() != nil {
+		return
+	}
+	for i := range left {
+		t.GiveUp(inputRequestOf(&left[i])) // of an error, the next operation knows
 	}
 }
 

@@ -8,8 +8,10 @@
 // sleeps, input requests, waits for the first of several events and for signals, registered undos,
 // branches of RunAll and of goroutines, blocks with a deadline, loops, fallbacks and compensations
 // in a defer. Handlers, branches, steps, undos and deferred functions may panic. Some programs let
-// two operations of one branch overlap, or wait for events in an undo, which are mistakes. Data can
-// be generated from a seed, run as a handler, made smaller, and printed as text that resembles Go.
+// two operations of one branch overlap, or wait for events in an undo, which are mistakes. The
+// function of a case may look something up before its input request, which it does not make if its
+// context ends meanwhile. Data can be generated from a seed, run as a handler, made smaller, and
+// printed as text that resembles Go.
 // A program does not look at the errors that it gets, as many handlers do not: it does something
 // else instead, compensates or tries again, whatever the reason is.
 //
@@ -113,8 +115,9 @@
 //     not after the end of the lifetime (120 and 336, in two runs); a later run numbers them from 1
 //     again (31)
 //   - the winner of a Select is not recorded (3), the input requests of the others are not
-//     withdrawn (20), the time of a Select begins anew in each run (18) and comes before an answer
-//     (18), its deadline is not recorded (1099), one that is refused loses its responses (1141)
+//     withdrawn (20), those that their functions do not make again stay open or count as missing
+//     (60), the time of a Select begins anew in each run (18) and comes before an answer (18), its
+//     deadline is not recorded (1099), one that is refused loses its responses (1141)
 //   - a signal is received twice (15), the latest one first (15), early ones are dropped (15),
 //     parked work does not wake for one (6)
 //   - the panic of a step is not recorded (35), or is an error in later runs (56), a handler that

@@ -155,7 +155,11 @@ func (g *generator) choose() *node {
 	for range 1 + g.IntN(3) {
 		switch p := g.IntN(100); {
 		case p < 50:
-			n.body = append(n.body, &node{kind: ask, thinks: g.duration(700 * time.Millisecond), fails: g.chance(15)})
+			child := &node{kind: ask, thinks: g.duration(700 * time.Millisecond), fails: g.chance(15)}
+			if g.chance(30) {
+				child.looks = g.duration(3 * time.Millisecond)
+			}
+			n.body = append(n.body, child)
 		case p < 75:
 			n.body = append(n.body, &node{kind: after, takes: g.duration(700 * time.Millisecond)})
 		default:

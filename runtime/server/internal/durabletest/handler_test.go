@@ -489,6 +489,9 @@ func (r *run) choose(ctx context.Context, b *branch, n *node, path, prefix strin
 		switch child.kind {
 		case ask:
 			c := server.OnAnswer(func(ctx context.Context) (string, error) {
+				if err := r.lookUp(ctx, child); err != nil {
+					return "", err
+				}
 				return r.ask(ctx, child, fmt.Sprint(prefix, child.id))
 			})
 			cases[i], values[i] = c, func() string { return c.Value }
@@ -505,6 +508,21 @@ func (r *run) choose(ctx context.Context, b *branch, n *node, path, prefix strin
 	}
 	i := slices.Index(cases, first)
 	return fmt.Sprintf("first %d: %s", i+1, values[i]()), nil
+}
+
+// lookUp looks something up for the input request of a case, unless its context ends.
+func (r *run) lookUp(ctx context.Context, n *node) error {
+	if n.looks == 0 {
+		return nil
+	}
+	timer := time.NewTimer(n.looks)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // undo is the function of a registered undo.

@@ -72,6 +72,9 @@ type node struct {
 	panicking bool
 	// selects makes the function of an undo wait for several events, which is a mistake.
 	selects bool
+	// looks is how long the function of a case looks something up, with its context, before it makes
+	// its input request; 0 if it does not. If the context ends, it makes none.
+	looks time.Duration
 	// unencodable makes the function of a step return a value that JSON cannot hold.
 	unencodable bool
 	// deaf makes the function of a step ignore its context.
@@ -226,6 +229,9 @@ func (n *node) print(b *strings.Builder, depth int) {
 		if n.fails {
 			does = ", and declines"
 		}
+		if n.looks > 0 {
+			does += fmt.Sprintf(", after a lookup of %v", n.looks)
+		}
 		line("%sElicit(%q) // the user thinks for %v%s", limit, n.name(), n.thinks, does)
 	case choose:
 		line("%sSelect(%q,", limit, n.name())
@@ -356,6 +362,9 @@ func (n *node) smaller() (out []*node) {
 		}
 		if at.selects {
 			change(func(n *node) { n.selects = false })
+		}
+		if at.looks > 0 {
+			change(func(n *node) { n.looks = 0 })
 		}
 		if at.fails {
 			change(func(n *node) { n.fails = false })

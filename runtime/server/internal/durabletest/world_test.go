@@ -262,7 +262,8 @@ func (w *world) attempt(op *operation) {
 	if len(before) == 0 {
 		return
 	}
-	strict := !w.disturbed && !w.fate.rounds()
+	looks := func(n *node) bool { return n.looks > 0 } // which delays, in each run, what follows it
+	strict := !w.disturbed && !w.fate.rounds() && !w.program.has(looks)
 	last := before[len(before)-1]
 	paused, longest := time.Since(last.endedAt), n.longest(len(before))
 	switch {
