@@ -67,7 +67,14 @@ func (a *Authorizer) sign(req *http.Request, t *grantedToken) error {
 	return nil
 }
 
-// current returns the token to use, or nil if there is no token. It refreshes a stale token first.
+// refreshPatience is how long a request waits for a refresh while its token is still valid. It leaves
+// slow authorization servers time to respond: a program that ends with its request would lose the
+// refresh token in a later response.
+const refreshPatience = 5 * time.Second
+
+// current returns the token to use, or nil if there is no token. It refreshes a stale token first,
+// but while the token is valid, it waits for that only for refreshPatience, and for half of the time
+// until the deadline of ctx.
 func (s *server) current(ctx context.Context) (*grantedToken, error) {
 	if err := s.load(ctx); err != nil {
 		return nil, err
@@ -87,7 +94,16 @@ func (s *server) current(ctx context.Context) (*grantedToken, error) {
 		return t, nil
 	}
 	if err == nil {
-		err = s.wait(ctx, at)
+		waiting, patience := ctx, refreshPatience
+		if deadline, ok := ctx.Deadline(); ok {
+			patience = min(patience, time.Until(deadline)/2)
+		}
+		if !t.expired(time.Now().Add(patience)) {
+			var cancel context.CancelFunc
+			waiting, cancel = context.WithTimeout(ctx, patience)
+			defer cancel()
+		}
+		err = s.wait(waiting, at)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

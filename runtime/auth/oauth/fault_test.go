@@ -245,6 +245,46 @@ func TestFailedRefreshKeepsTheTokens(t *testing.T) {
 	}
 }
 
+// An authorization server that hangs hardly delays requests while the token is valid. Its response is
+// used when it comes.
+func TestSlowRefreshDoesNotDelayRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(w *world, _ *oauth.Config) { w.as.Lifetime = 3600 })
+		w.mustCall()
+		proceed := make(chan struct{})
+		w.as.Override("/token", func(rw http.ResponseWriter, r *http.Request) {
+			<-proceed
+			w.as.Override("/token", nil)
+			w.as.ServeHTTP(rw, r)
+		})
+		time.Sleep(55 * time.Minute) // the token is stale
+		w.network.Clear()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			began := time.Now()
+			if status, err := send(ctx, w.network, w.a, serverURL, tool); status != http.StatusOK || err != nil {
+				t.Errorf("%d, %v", status, err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("a request with a deadline took %v", took)
+			}
+			cancel()
+		}
+		began := time.Now()
+		w.mustCall()
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("a request took %v", took)
+		}
+		close(proceed)
+		synctest.Wait()
+		time.Sleep(30 * time.Minute)
+		w.mustCall()
+		if n := len(w.tokenRequests("refresh_token")); n != 1 {
+			t.Errorf("%d refreshes", n)
+		}
+	})
+}
+
 func TestRetryAfterDelaysNextFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
