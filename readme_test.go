@@ -46,8 +46,11 @@ func repository(t *testing.T) (root, use string) {
 	return root, use + "\n"
 }
 
+// latest runs the newest release of the command line. The tests run that of the repository instead.
+const latest = "go run github.com/mcpwire/mcpwire/tools/mcpwire@latest"
+
 // runBlocks runs the commands and the programs of a page, commands that begin a module in a folder
-// with the program before them. A block of text after a program, or after such commands, is what they
+// with the program before them, and those that begin a project in an empty folder. A block of text after a program, or after such commands, is what they
 // must print. Go code without a package clause is left to other tests.
 func runBlocks(t *testing.T, blocks [][]string) {
 	root, use := repository(t)
@@ -64,6 +67,13 @@ func runBlocks(t *testing.T, blocks [][]string) {
 					dir := t.TempDir()
 					write(t, dir, "main.go", program)
 					prints(t, shell(t, dir, begin+"\n"+use+rest), blocks[i+1:])
+					return
+				}
+				if begin, rest, ok := strings.Cut(text, "go mod tidy\n"); ok && strings.HasPrefix(begin, latest+" new ") {
+					dir := t.TempDir()
+					command := filepath.Join(dir, "mcpwire")
+					shell(t, root, "go build -o "+command+" ./tools/mcpwire")
+					prints(t, shell(t, dir, strings.Replace(begin, latest, command, 1)+use+"go mod tidy\n"+rest), blocks[i+1:])
 					return
 				}
 				shell(t, root, strings.ReplaceAll(text, "/tmp/", t.TempDir()+"/"))

@@ -78,6 +78,7 @@ func commands() []command {
 	all := []command{
 		decode(),
 		playDemo(),
+		newProject(),
 		serve(),
 		record(),
 		showTrace(),

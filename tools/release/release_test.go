@@ -79,6 +79,19 @@ func TestModulesCanBeFetched(t *testing.T) {
 		if err != nil || !strings.HasPrefix(got, "mcpwire "+version+",") {
 			t.Errorf("mcpwire version prints %q, %v", got, err)
 		}
+		dir := t.TempDir()
+		if _, err := execute(t.Context(), dir, nil, filepath.Join(bin, "mcpwire"), "new", "hello"); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"mod", "tidy"}, {"test", "./..."}, {"build"}} {
+			if _, err := execute(t.Context(), filepath.Join(dir, "hello"), env, "go", args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err = execute(t.Context(), filepath.Join(dir, "hello"), env, "go", "tool", "mcpwire", "version")
+		if err != nil || !strings.HasPrefix(got, "mcpwire "+version+",") {
+			t.Errorf("in a new project, mcpwire version prints %q, %v", got, err)
+		}
 	})
 	for _, m := range modules {
 		if !m.published() || m.folder == "" {
