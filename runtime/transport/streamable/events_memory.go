@@ -175,7 +175,11 @@ func (s *MemoryStore) remove(of *memorySession) {
 	delete(s.sessions, of.id)
 }
 
-// Events returns the events of a stream after the event with the number after.
+// maxRead is how many bytes of events one call of Events returns. A connection that is read slowly
+// keeps them in memory, although the store may have dropped them.
+const maxRead = 1 << 20
+
+// Events returns the next events of a stream after the event with the number after.
 func (s *MemoryStore) Events(_ context.Context, session, stream string, after uint64) ([]Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +188,12 @@ func (s *MemoryStore) Events(_ context.Context, session, stream string, after ui
 		return nil, fmt.Errorf("%w: stream %s", ErrUnknown, stream)
 	}
 	events := of.streams[stream].events.items()
-	first := sort.Search(len(events), func(i int) bool { return events[i].Number > after })
-	return append([]Event(nil), events[first:]...), nil
+	events = events[sort.Search(len(events), func(i int) bool { return events[i].Number > after }):]
+	n := 0
+	for size := 0; n < len(events) && size < maxRead; n++ {
+		size += len(events[n].Text) + memoryOverhead
+	}
+	return append([]Event(nil), events[:n]...), nil
 }
 
 // Forget drops a session. It never fails.

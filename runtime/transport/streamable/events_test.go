@@ -118,3 +118,28 @@ func TestMemoryStoreLimitsMemory(t *testing.T) {
 		runtime.KeepAlive(s)
 	}
 }
+
+// The events of a call of Events have at most a little more than a mebibyte, so that connections that
+// are not read hold few of them.
+func TestMemoryStoreReturnsFewEventsAtOnce(t *testing.T) {
+	s := streamable.NewMemoryStore(streamable.MemoryOptions{})
+	const total, size = 50, 100 << 10
+	for n := range total {
+		if err := s.Append(t.Context(), "s", "1", streamable.Event{Number: uint64(n + 1), Text: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := uint64(1)
+	for next <= total {
+		events, err := s.Events(t.Context(), "s", "1", next-1)
+		if err != nil || len(events) == 0 || len(events)*size > 1<<20+size {
+			t.Fatalf("%d events after %d, %v", len(events), next-1, err)
+		}
+		for _, e := range events {
+			if e.Number != next {
+				t.Fatalf("event %d, want %d", e.Number, next)
+			}
+			next++
+		}
+	}
+}

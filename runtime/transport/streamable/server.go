@@ -150,7 +150,8 @@ type HandlerOptions struct {
 	// while all sessions of the principal have more than four times MaxMessage. Senders of further
 	// messages wait. A single message may be longer. The default is [transport.DefaultMaxQueue]. In
 	// addition, up to eight connections of a session write events from the Store at once; further
-	// ones that resume a stream wait.
+	// ones that resume a stream wait. These events also count for the limit of the principal, above
+	// which a connection that resumes a stream is closed, so that its client tries again.
 	MaxQueue int
 
 	// StallTimeout is how long a connection may accept no data before it is closed. The default is

@@ -311,7 +311,8 @@ func (s *streamWriter) replay(ctx context.Context, upTo uint64) bool {
 }
 
 // replayNext writes the next events from the store. more is false if there are none up to upTo. ok is
-// false if the last event of the stream is among them, or if the connection is lost.
+// false if the last event of the stream is among them, or if the connection is lost. It closes the
+// connection, for the client to reconnect, if the account has too many bytes pending.
 func (s *streamWriter) replayNext(ctx context.Context, upTo uint64) (more, ok bool) {
 	events, err := s.h.o.Store.Events(ctx, s.c.id, s.st.id, s.number)
 	if err != nil || len(events) == 0 && upTo != math.MaxUint64 || len(events) > 0 && events[0].Number > s.number+1 {
@@ -320,6 +321,15 @@ func (s *streamWriter) replayNext(ctx context.Context, upTo uint64) (more, ok bo
 	if err != nil || len(events) == 0 {
 		return false, true
 	}
+	size := 0
+	for _, e := range events {
+		size += len(e.Text) + eventOverhead
+	}
+	if !s.c.out.queued.Take(size) {
+		s.hangUp()
+		return false, false
+	}
+	defer s.c.out.queued.Add(-size)
 	for _, e := range events {
 		if e.Number > upTo { // it is pending in the sink
 			return false, true

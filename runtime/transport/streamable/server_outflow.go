@@ -22,7 +22,7 @@ type outflow struct {
 	max     int
 	stall   time.Duration
 	done    <-chan struct{} // closed when the connection has ended
-	queued  *guard.Meter    // counts pending for the account
+	queued  *guard.Meter    // counts pending for the account, and events that are written from the store
 	answers *guard.Room     // limits the long answers that the account does not read
 
 	progress // of all sinks; see interrupt; not guarded

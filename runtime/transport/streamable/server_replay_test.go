@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,6 +66,46 @@ func TestServerLimitsReplaysOfSession(t *testing.T) {
 			if !<-complete {
 				t.Error("a stream is incomplete")
 			}
+		}
+	})
+}
+
+// A principal that resumes streams of many sessions and does not read cannot make the server hold
+// the events of all of them.
+func TestServerLimitsReplaysOfPrincipal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := copyingStore{streamable.NewMemoryStore(streamable.MemoryOptions{}), new(atomic.Int32)}
+		s := serve(t, streamable.HandlerOptions{
+			Store: store, StreamAfter: -1, MaxMessage: 49 << 10, MaxInitialize: 1 << 10, // 196 KiB have room, and the last event may be longer
+			Principal: func(r *http.Request) (string, error) { return r.Header.Get("X-From"), nil },
+		})
+		defer s.stop()
+		resume := func(from string) func() *events {
+			id := s.openSession(initialize, "X-From", from)
+			first := s.events("POST", call(1, "echo"), "MCP-Session-Id", id, "X-From", from)
+			if _, err := first.next(); err != nil {
+				t.Fatal(err)
+			}
+			start := first.id
+			first.messages()
+			return func() *events {
+				return s.events("GET", "", "MCP-Session-Id", id, "Last-Event-ID", start, "X-From", from)
+			}
+		}
+		one, two, other := resume("ann"), resume("ann"), resume("ben")
+		unread := one()
+		synctest.Wait()
+		if got := two().messages(); len(got) != 0 {
+			t.Errorf("a stream without room has %d messages", len(got))
+		}
+		for name, e := range map[string]*events{"of another principal": other(), "that was not read": unread} {
+			if got := e.messages(); len(got) != 1 {
+				t.Errorf("the stream %s has %d messages, want 1", name, len(got))
+			}
+		}
+		synctest.Wait()
+		if got := two().messages(); len(got) != 1 {
+			t.Errorf("the stream that is resumed again has %d messages, want 1", len(got))
 		}
 	})
 }
