@@ -226,17 +226,17 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 		return unlessEnded(ctx, err)
 	}
 	handler := s.Handler(&o.HandlerOptions)
-	var all http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != o.Path {
-			http.NotFound(w, r)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	})
+	others := http.NotFoundHandler()
 	if o.Auth != nil {
-		all = o.Auth.Handler(all)
+		others = o.Auth.Handler(nil)
 	}
-	web := newHTTPServer(all, config)
+	web := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == o.Path {
+			handler.ServeHTTP(w, r)
+		} else {
+			serveShort(others, w, r)
+		}
+	}), config)
 	scheme, serve := "http", func(l net.Listener) error { return web.Serve(hangup.Listen(l)) }
 	if config != nil {
 		scheme, serve = "https", func(l net.Listener) error { return web.ServeTLS(l, "", "") }
@@ -267,6 +267,16 @@ func (s *Server) ListenAndServe(ctx context.Context, address string, options *Li
 // newHTTPServer returns an HTTP server whose connections end if they bring no request.
 func newHTTPServer(h http.Handler, config *tls.Config) *http.Server {
 	return &http.Server{Handler: h, TLSConfig: config, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ConnContext: hangup.Context}
+}
+
+// serveShort serves a request that h neither reads nor answers at length. It limits the time in which
+// the rest of the request must arrive and the client accept the response.
+func serveShort(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	conn := http.NewResponseController(w)
+	end := time.Now().Add(headerTimeout)
+	conn.SetReadDeadline(end)
+	conn.SetWriteDeadline(end)
+	h.ServeHTTP(w, r)
 }
 
 // tlsConfig returns the configuration of TLS, or nil for a server without TLS.

@@ -153,6 +153,7 @@ const sessionKey = "sessionId"
 
 // ServeHTTP serves a stream or receives a message.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	guard.LimitBody(w, r, h.o.StallTimeout)
 	ctx, ok := h.gate.Admit(w, r)
 	if !ok {
 		return
@@ -253,7 +254,7 @@ func (h *Handler) receive(ctx context.Context, w http.ResponseWriter, r *http.Re
 		refuse(w, err)
 		return
 	}
-	w.WriteHeader(http.StatusAccepted)
+	guard.WriteStatus(w, http.StatusAccepted)
 }
 
 // permits reports whether a posted message has the scopes that it needs. If not, it has written the

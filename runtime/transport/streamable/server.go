@@ -158,7 +158,8 @@ type HandlerOptions struct {
 	// [transport.DefaultStallTimeout].
 	StallTimeout time.Duration
 
-	// ReadTimeout is how long a message may take to arrive. The default is [DefaultReadTimeout].
+	// ReadTimeout is how long a message may take to arrive, also one that is rejected before. The
+	// default is [DefaultReadTimeout].
 	ReadTimeout time.Duration
 
 	// FlushTimeout is how long a session that ends waits for its connections. The default is one
@@ -358,6 +359,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.o.Rejected != nil {
 		w = &watchedWriter{w, h, r}
 	}
+	guard.LimitBody(w, r, h.o.ReadTimeout)
 	ctx, ok := h.guard.Admit(w, r)
 	if !ok {
 		return

@@ -232,7 +232,7 @@ func (a *answerer) finish(text []byte, failed *jsonrpc.Error) {
 	case a.id.IsZero() && failed != nil:
 		guard.RefuseCall(a.w, notificationStatus(failed), jsonrpc.ID{}, failed)
 	case a.id.IsZero():
-		a.w.WriteHeader(http.StatusAccepted)
+		guard.WriteStatus(a.w, http.StatusAccepted)
 	case failed != nil:
 		a.answerJSON(statusOf(failed), text)
 	default:

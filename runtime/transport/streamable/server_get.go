@@ -71,7 +71,7 @@ func (h *Handler) delete(ctx context.Context, w http.ResponseWriter, r *http.Req
 		refuse(w, errNotDeleted)
 		return
 	}
-	w.WriteHeader(http.StatusNoContent)
+	guard.WriteStatus(w, http.StatusNoContent)
 }
 
 // get opens the standing stream, or resumes any stream.

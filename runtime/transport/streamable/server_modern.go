@@ -57,7 +57,7 @@ func (h *Handler) serveModern(ctx context.Context, w http.ResponseWriter, r *htt
 		return
 	}
 	if notification && m.Method == mcp.MethodNotificationsCancelled { // over HTTP, the disconnect cancels
-		w.WriteHeader(http.StatusAccepted)
+		guard.WriteStatus(w, http.StatusAccepted)
 		return
 	}
 	id := m.ID

@@ -275,7 +275,7 @@ func (h *Handler) connFor(ctx context.Context, w http.ResponseWriter, r *http.Re
 		guard.Refuse(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "response without a request: the server is stateless")
 		return nil, false
 	case h.o.Stateless && len(p.requests) == 0 && p.quiet && !p.batch:
-		w.WriteHeader(http.StatusAccepted)
+		guard.WriteStatus(w, http.StatusAccepted)
 		return nil, false
 	case h.o.Stateless && p.open:
 		c, err = h.newConn(ctx, r, "", func(c *serverConn) { c.place = taken })
@@ -314,7 +314,7 @@ func receive(ctx context.Context, w http.ResponseWriter, r *http.Request, c *ser
 	if c.id == "" {
 		c.in.Close(io.EOF) // the owner may finish handling the messages
 	}
-	w.WriteHeader(http.StatusAccepted)
+	guard.WriteStatus(w, http.StatusAccepted)
 }
 
 // exchange passes requests to the owner and writes their answers. share has the bytes of the

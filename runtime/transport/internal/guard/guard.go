@@ -92,7 +92,7 @@ func (g *Guard) Admit(w http.ResponseWriter, r *http.Request) (ctx context.Conte
 		}
 		g.setCORSHeaders(w, r, origins[0])
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-			w.WriteHeader(http.StatusNoContent)
+			WriteStatus(w, http.StatusNoContent)
 			return nil, false
 		}
 	} else if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" && !slices.Contains(g.Origins, "*") {

@@ -31,13 +31,30 @@ func RefuseCall(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Err
 		message.Error = &jsonrpc.Error{Code: e.Code, Message: http.StatusText(status)}
 		text, _ = codec.Marshal(&message)
 	}
-	WriteJSON(w, status, text)
-}
-
-// WriteJSON writes an HTTP status and a message.
-func WriteJSON(w http.ResponseWriter, status int, text []byte) {
+	limitWrite(w)
 	BeginJSON(w, status, text)
 	w.Write(text)
+}
+
+// WriteStatus answers a request without a body.
+func WriteStatus(w http.ResponseWriter, status int) {
+	limitWrite(w)
+	w.WriteHeader(status)
+}
+
+// limitWrite limits the time in which a client must accept a short response. Package http, which
+// writes it after the handler has returned, removes the limit afterwards. Without one, a client that
+// reads nothing would keep its connection open.
+func limitWrite(w http.ResponseWriter) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(transport.DefaultStallTimeout))
+}
+
+// LimitBody limits the time in which the body of a request must arrive, also if the request is
+// rejected without a call of [ReadBody]. Over HTTP/1.1, package http then reads the rest of the body.
+func LimitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
+	}
 }
 
 var contentJSON, noStore = []string{"application/json"}, []string{"no-store"} // shared by all responses
