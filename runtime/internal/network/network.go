@@ -54,7 +54,7 @@ func Is(account string) bool { return strings.HasPrefix(account, prefix) }
 // if it is unknown.
 func peer(r *http.Request) netip.Addr {
 	a, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return a.Addr().Unmap()
+	return a.Addr().Unmap().WithZone("") // no prefix contains an address with a zone
 }
 
 // Forwarded returns a function that returns the address of the client of a request that may have

@@ -35,7 +35,7 @@ func TestOf(t *testing.T) {
 
 // A client cannot choose its network with a header field of its own.
 func TestForwarded(t *testing.T) {
-	address := network.Forwarded(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32"))
+	address := network.Forwarded(netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("fe80::/10"))
 	for _, test := range []struct {
 		remote string
 		header []string
@@ -47,6 +47,7 @@ func TestForwarded(t *testing.T) {
 		{"10.0.0.1:1", []string{"198.51.100.1, 203.0.113.7, 10.0.0.2"}, "203.0.113.7"},
 		{"10.0.0.1:1", []string{"198.51.100.1", "203.0.113.7,10.0.0.2"}, "203.0.113.7"},
 		{"[2001:db8::1]:1", []string{"[2606:4700::1]:443"}, "2606:4700::1"},
+		{"[fe80::1%eth0]:1", []string{"203.0.113.7"}, "203.0.113.7"},
 		{"10.0.0.1:1", []string{"203.0.113.7:80"}, "203.0.113.7"},
 		{"10.0.0.1:1", []string{"198.51.100.1, nonsense, 10.0.0.2"}, "10.0.0.2"},
 		{"10.0.0.1:1", []string{"10.0.0.3"}, "10.0.0.3"},
