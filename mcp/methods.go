@@ -64,6 +64,7 @@ type Method struct {
 	TaskCapability string
 
 	definition   string
+	params       string // definition of the params
 	revisions    uint64
 	capabilityIn uint64 // revisions that have Capability
 	taskIn       uint64 // revisions that have TaskCapability
@@ -93,49 +94,122 @@ func Methods() []Method { return slices.Clone(methods[:]) }
 
 // LookupMethod returns the method called name. It returns false if there is none.
 func LookupMethod(name string) (Method, bool) {
-	for i := range methods {
-		if methods[i].Name == name {
-			return methods[i], true
-		}
+	if m := lookup(name); m != nil {
+		return *m, true
 	}
 	return Method{}, false
 }
 
+// lookup returns the method called name, or nil if there is none.
+func lookup(name string) *Method {
+	switch name {
+	case "completion/complete":
+		return &methods[0]
+	case "elicitation/create":
+		return &methods[1]
+	case "initialize":
+		return &methods[2]
+	case "logging/setLevel":
+		return &methods[3]
+	case "ping":
+		return &methods[4]
+	case "prompts/get":
+		return &methods[5]
+	case "prompts/list":
+		return &methods[6]
+	case "resources/list":
+		return &methods[7]
+	case "resources/read":
+		return &methods[8]
+	case "resources/subscribe":
+		return &methods[9]
+	case "resources/templates/list":
+		return &methods[10]
+	case "resources/unsubscribe":
+		return &methods[11]
+	case "roots/list":
+		return &methods[12]
+	case "sampling/createMessage":
+		return &methods[13]
+	case "server/discover":
+		return &methods[14]
+	case "subscriptions/listen":
+		return &methods[15]
+	case "tasks/cancel":
+		return &methods[16]
+	case "tasks/get":
+		return &methods[17]
+	case "tasks/list":
+		return &methods[18]
+	case "tasks/result":
+		return &methods[19]
+	case "tools/call":
+		return &methods[20]
+	case "tools/list":
+		return &methods[21]
+	case "notifications/cancelled":
+		return &methods[22]
+	case "notifications/elicitation/complete":
+		return &methods[23]
+	case "notifications/initialized":
+		return &methods[24]
+	case "notifications/message":
+		return &methods[25]
+	case "notifications/progress":
+		return &methods[26]
+	case "notifications/prompts/list_changed":
+		return &methods[27]
+	case "notifications/resources/list_changed":
+		return &methods[28]
+	case "notifications/resources/updated":
+		return &methods[29]
+	case "notifications/roots/list_changed":
+		return &methods[30]
+	case "notifications/subscriptions/acknowledged":
+		return &methods[31]
+	case "notifications/tasks/status":
+		return &methods[32]
+	case "notifications/tools/list_changed":
+		return &methods[33]
+	}
+	return nil
+}
+
 var methods = [...]Method{
-	{Name: "completion/complete", From: FromClient, Params: "CompleteRequestParams", Result: "CompleteResult", Capability: "completions", capabilityIn: 0b11110, definition: "CompleteRequest", revisions: 0b11111},
-	{Name: "elicitation/create", From: FromServer, Task: true, Params: "ElicitRequestParams", Result: "ElicitOutcome", Capability: "elicitation", capabilityIn: 0b11100, TaskCapability: "tasks.requests.elicitation.create", taskIn: 0b1000, definition: "ElicitRequest", revisions: 0b11100},
-	{Name: "initialize", From: FromClient, Params: "InitializeRequestParams", Result: "InitializeResult", definition: "InitializeRequest", revisions: 0b1111},
-	{Name: "logging/setLevel", From: FromClient, Params: "SetLevelRequestParams", Result: "Result", Capability: "logging", capabilityIn: 0b11111, definition: "SetLevelRequest", revisions: 0b1111},
-	{Name: "ping", From: FromClient | FromServer, Params: "RequestParams", Result: "Result", definition: "PingRequest", revisions: 0b1111},
-	{Name: "prompts/get", From: FromClient, Params: "GetPromptRequestParams", Result: "GetPromptOutcome", Capability: "prompts", capabilityIn: 0b11111, definition: "GetPromptRequest", revisions: 0b11111},
-	{Name: "prompts/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListPromptsResult", Capability: "prompts", capabilityIn: 0b11111, definition: "ListPromptsRequest", revisions: 0b11111},
-	{Name: "resources/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListResourcesResult", Capability: "resources", capabilityIn: 0b11111, definition: "ListResourcesRequest", revisions: 0b11111},
-	{Name: "resources/read", From: FromClient, Params: "ReadResourceRequestParams", Result: "ReadResourceOutcome", Capability: "resources", capabilityIn: 0b11111, definition: "ReadResourceRequest", revisions: 0b11111},
-	{Name: "resources/subscribe", From: FromClient, Params: "SubscribeRequestParams", Result: "Result", Capability: "resources.subscribe", capabilityIn: 0b11111, definition: "SubscribeRequest", revisions: 0b1111},
-	{Name: "resources/templates/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListResourceTemplatesResult", Capability: "resources", capabilityIn: 0b11111, definition: "ListResourceTemplatesRequest", revisions: 0b11111},
-	{Name: "resources/unsubscribe", From: FromClient, Params: "UnsubscribeRequestParams", Result: "Result", Capability: "resources.subscribe", capabilityIn: 0b11111, definition: "UnsubscribeRequest", revisions: 0b1111},
-	{Name: "roots/list", From: FromServer, Params: "RequestParams", Result: "ListRootsResult", Capability: "roots", capabilityIn: 0b11111, definition: "ListRootsRequest", revisions: 0b11111},
-	{Name: "sampling/createMessage", From: FromServer, Task: true, Params: "CreateMessageRequestParams", Result: "CreateMessageOutcome", Capability: "sampling", capabilityIn: 0b11111, TaskCapability: "tasks.requests.sampling.createMessage", taskIn: 0b1000, definition: "CreateMessageRequest", revisions: 0b11111},
-	{Name: "server/discover", From: FromClient, Params: "RequestParams", Result: "DiscoverResult", definition: "DiscoverRequest", revisions: 0b10000},
-	{Name: "subscriptions/listen", From: FromClient, Params: "SubscriptionsListenRequestParams", Result: "SubscriptionsListenResult", definition: "SubscriptionsListenRequest", revisions: 0b10000},
-	{Name: "tasks/cancel", From: FromClient | FromServer, Params: "CancelTaskRequestParams", Result: "CancelTaskResult", Capability: "tasks.cancel", capabilityIn: 0b1000, definition: "CancelTaskRequest", revisions: 0b1000},
-	{Name: "tasks/get", From: FromClient | FromServer, Params: "GetTaskRequestParams", Result: "GetTaskResult", Capability: "tasks", capabilityIn: 0b1000, definition: "GetTaskRequest", revisions: 0b1000},
-	{Name: "tasks/list", From: FromClient | FromServer, Params: "PaginatedRequestParams", Result: "ListTasksResult", Capability: "tasks.list", capabilityIn: 0b1000, definition: "ListTasksRequest", revisions: 0b1000},
-	{Name: "tasks/result", From: FromClient | FromServer, Params: "GetTaskPayloadRequestParams", Result: "GetTaskPayloadResult", Capability: "tasks", capabilityIn: 0b1000, definition: "GetTaskPayloadRequest", revisions: 0b1000},
-	{Name: "tools/call", From: FromClient, Task: true, Params: "CallToolRequestParams", Result: "CallToolOutcome", Capability: "tools", capabilityIn: 0b11111, TaskCapability: "tasks.requests.tools.call", taskIn: 0b1000, definition: "CallToolRequest", revisions: 0b11111},
-	{Name: "tools/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListToolsResult", Capability: "tools", capabilityIn: 0b11111, definition: "ListToolsRequest", revisions: 0b11111},
-	{Name: "notifications/cancelled", Notification: true, From: FromClient | FromServer, Params: "CancelledNotificationParams", definition: "CancelledNotification", revisions: 0b11111},
-	{Name: "notifications/elicitation/complete", Notification: true, From: FromServer, Params: "ElicitationCompleteNotificationParams", Capability: "elicitation.url", capabilityIn: 0b11000, definition: "ElicitationCompleteNotification", revisions: 0b1000},
-	{Name: "notifications/initialized", Notification: true, From: FromClient, Params: "NotificationParams", definition: "InitializedNotification", revisions: 0b1111},
-	{Name: "notifications/message", Notification: true, From: FromServer, Params: "LoggingMessageNotificationParams", Capability: "logging", capabilityIn: 0b11111, SenderDeclares: true, definition: "LoggingMessageNotification", revisions: 0b11111},
-	{Name: "notifications/progress", Notification: true, From: FromClient | FromServer, Params: "ProgressNotificationParams", definition: "ProgressNotification", revisions: 0b11111},
-	{Name: "notifications/prompts/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "prompts.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "PromptListChangedNotification", revisions: 0b11111},
-	{Name: "notifications/resources/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "resources.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "ResourceListChangedNotification", revisions: 0b11111},
-	{Name: "notifications/resources/updated", Notification: true, From: FromServer, Params: "ResourceUpdatedNotificationParams", Capability: "resources.subscribe", capabilityIn: 0b11111, SenderDeclares: true, definition: "ResourceUpdatedNotification", revisions: 0b11111},
-	{Name: "notifications/roots/list_changed", Notification: true, From: FromClient, Params: "NotificationParams", Capability: "roots.listChanged", capabilityIn: 0b1111, SenderDeclares: true, definition: "RootsListChangedNotification", revisions: 0b1111},
-	{Name: "notifications/subscriptions/acknowledged", Notification: true, From: FromServer, Params: "SubscriptionsAcknowledgedNotificationParams", definition: "SubscriptionsAcknowledgedNotification", revisions: 0b10000},
-	{Name: "notifications/tasks/status", Notification: true, From: FromClient | FromServer, Params: "TaskStatusNotificationParams", Capability: "tasks", capabilityIn: 0b1000, SenderDeclares: true, definition: "TaskStatusNotification", revisions: 0b1000},
-	{Name: "notifications/tools/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "tools.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "ToolListChangedNotification", revisions: 0b11111},
+	{Name: "completion/complete", From: FromClient, Params: "CompleteRequestParams", Result: "CompleteResult", Capability: "completions", capabilityIn: 0b11110, definition: "CompleteRequest", params: "CompleteRequest/params", revisions: 0b11111},
+	{Name: "elicitation/create", From: FromServer, Task: true, Params: "ElicitRequestParams", Result: "ElicitOutcome", Capability: "elicitation", capabilityIn: 0b11100, TaskCapability: "tasks.requests.elicitation.create", taskIn: 0b1000, definition: "ElicitRequest", params: "ElicitRequest/params", revisions: 0b11100},
+	{Name: "initialize", From: FromClient, Params: "InitializeRequestParams", Result: "InitializeResult", definition: "InitializeRequest", params: "InitializeRequest/params", revisions: 0b1111},
+	{Name: "logging/setLevel", From: FromClient, Params: "SetLevelRequestParams", Result: "Result", Capability: "logging", capabilityIn: 0b11111, definition: "SetLevelRequest", params: "SetLevelRequest/params", revisions: 0b1111},
+	{Name: "ping", From: FromClient | FromServer, Params: "RequestParams", Result: "Result", definition: "PingRequest", params: "PingRequest/params", revisions: 0b1111},
+	{Name: "prompts/get", From: FromClient, Params: "GetPromptRequestParams", Result: "GetPromptOutcome", Capability: "prompts", capabilityIn: 0b11111, definition: "GetPromptRequest", params: "GetPromptRequest/params", revisions: 0b11111},
+	{Name: "prompts/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListPromptsResult", Capability: "prompts", capabilityIn: 0b11111, definition: "ListPromptsRequest", params: "ListPromptsRequest/params", revisions: 0b11111},
+	{Name: "resources/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListResourcesResult", Capability: "resources", capabilityIn: 0b11111, definition: "ListResourcesRequest", params: "ListResourcesRequest/params", revisions: 0b11111},
+	{Name: "resources/read", From: FromClient, Params: "ReadResourceRequestParams", Result: "ReadResourceOutcome", Capability: "resources", capabilityIn: 0b11111, definition: "ReadResourceRequest", params: "ReadResourceRequest/params", revisions: 0b11111},
+	{Name: "resources/subscribe", From: FromClient, Params: "SubscribeRequestParams", Result: "Result", Capability: "resources.subscribe", capabilityIn: 0b11111, definition: "SubscribeRequest", params: "SubscribeRequest/params", revisions: 0b1111},
+	{Name: "resources/templates/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListResourceTemplatesResult", Capability: "resources", capabilityIn: 0b11111, definition: "ListResourceTemplatesRequest", params: "ListResourceTemplatesRequest/params", revisions: 0b11111},
+	{Name: "resources/unsubscribe", From: FromClient, Params: "UnsubscribeRequestParams", Result: "Result", Capability: "resources.subscribe", capabilityIn: 0b11111, definition: "UnsubscribeRequest", params: "UnsubscribeRequest/params", revisions: 0b1111},
+	{Name: "roots/list", From: FromServer, Params: "RequestParams", Result: "ListRootsResult", Capability: "roots", capabilityIn: 0b11111, definition: "ListRootsRequest", params: "ListRootsRequest/params", revisions: 0b11111},
+	{Name: "sampling/createMessage", From: FromServer, Task: true, Params: "CreateMessageRequestParams", Result: "CreateMessageOutcome", Capability: "sampling", capabilityIn: 0b11111, TaskCapability: "tasks.requests.sampling.createMessage", taskIn: 0b1000, definition: "CreateMessageRequest", params: "CreateMessageRequest/params", revisions: 0b11111},
+	{Name: "server/discover", From: FromClient, Params: "RequestParams", Result: "DiscoverResult", definition: "DiscoverRequest", params: "DiscoverRequest/params", revisions: 0b10000},
+	{Name: "subscriptions/listen", From: FromClient, Params: "SubscriptionsListenRequestParams", Result: "SubscriptionsListenResult", definition: "SubscriptionsListenRequest", params: "SubscriptionsListenRequest/params", revisions: 0b10000},
+	{Name: "tasks/cancel", From: FromClient | FromServer, Params: "CancelTaskRequestParams", Result: "CancelTaskResult", Capability: "tasks.cancel", capabilityIn: 0b1000, definition: "CancelTaskRequest", params: "CancelTaskRequest/params", revisions: 0b1000},
+	{Name: "tasks/get", From: FromClient | FromServer, Params: "GetTaskRequestParams", Result: "GetTaskResult", Capability: "tasks", capabilityIn: 0b1000, definition: "GetTaskRequest", params: "GetTaskRequest/params", revisions: 0b1000},
+	{Name: "tasks/list", From: FromClient | FromServer, Params: "PaginatedRequestParams", Result: "ListTasksResult", Capability: "tasks.list", capabilityIn: 0b1000, definition: "ListTasksRequest", params: "ListTasksRequest/params", revisions: 0b1000},
+	{Name: "tasks/result", From: FromClient | FromServer, Params: "GetTaskPayloadRequestParams", Result: "GetTaskPayloadResult", Capability: "tasks", capabilityIn: 0b1000, definition: "GetTaskPayloadRequest", params: "GetTaskPayloadRequest/params", revisions: 0b1000},
+	{Name: "tools/call", From: FromClient, Task: true, Params: "CallToolRequestParams", Result: "CallToolOutcome", Capability: "tools", capabilityIn: 0b11111, TaskCapability: "tasks.requests.tools.call", taskIn: 0b1000, definition: "CallToolRequest", params: "CallToolRequest/params", revisions: 0b11111},
+	{Name: "tools/list", From: FromClient, Params: "PaginatedRequestParams", Result: "ListToolsResult", Capability: "tools", capabilityIn: 0b11111, definition: "ListToolsRequest", params: "ListToolsRequest/params", revisions: 0b11111},
+	{Name: "notifications/cancelled", Notification: true, From: FromClient | FromServer, Params: "CancelledNotificationParams", definition: "CancelledNotification", params: "CancelledNotification/params", revisions: 0b11111},
+	{Name: "notifications/elicitation/complete", Notification: true, From: FromServer, Params: "ElicitationCompleteNotificationParams", Capability: "elicitation.url", capabilityIn: 0b11000, definition: "ElicitationCompleteNotification", params: "ElicitationCompleteNotification/params", revisions: 0b1000},
+	{Name: "notifications/initialized", Notification: true, From: FromClient, Params: "NotificationParams", definition: "InitializedNotification", params: "InitializedNotification/params", revisions: 0b1111},
+	{Name: "notifications/message", Notification: true, From: FromServer, Params: "LoggingMessageNotificationParams", Capability: "logging", capabilityIn: 0b11111, SenderDeclares: true, definition: "LoggingMessageNotification", params: "LoggingMessageNotification/params", revisions: 0b11111},
+	{Name: "notifications/progress", Notification: true, From: FromClient | FromServer, Params: "ProgressNotificationParams", definition: "ProgressNotification", params: "ProgressNotification/params", revisions: 0b11111},
+	{Name: "notifications/prompts/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "prompts.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "PromptListChangedNotification", params: "PromptListChangedNotification/params", revisions: 0b11111},
+	{Name: "notifications/resources/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "resources.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "ResourceListChangedNotification", params: "ResourceListChangedNotification/params", revisions: 0b11111},
+	{Name: "notifications/resources/updated", Notification: true, From: FromServer, Params: "ResourceUpdatedNotificationParams", Capability: "resources.subscribe", capabilityIn: 0b11111, SenderDeclares: true, definition: "ResourceUpdatedNotification", params: "ResourceUpdatedNotification/params", revisions: 0b11111},
+	{Name: "notifications/roots/list_changed", Notification: true, From: FromClient, Params: "NotificationParams", Capability: "roots.listChanged", capabilityIn: 0b1111, SenderDeclares: true, definition: "RootsListChangedNotification", params: "RootsListChangedNotification/params", revisions: 0b1111},
+	{Name: "notifications/subscriptions/acknowledged", Notification: true, From: FromServer, Params: "SubscriptionsAcknowledgedNotificationParams", definition: "SubscriptionsAcknowledgedNotification", params: "SubscriptionsAcknowledgedNotification/params", revisions: 0b10000},
+	{Name: "notifications/tasks/status", Notification: true, From: FromClient | FromServer, Params: "TaskStatusNotificationParams", Capability: "tasks", capabilityIn: 0b1000, SenderDeclares: true, definition: "TaskStatusNotification", params: "TaskStatusNotification/params", revisions: 0b1000},
+	{Name: "notifications/tools/list_changed", Notification: true, From: FromServer, Params: "NotificationParams", Capability: "tools.listChanged", capabilityIn: 0b11111, SenderDeclares: true, definition: "ToolListChangedNotification", params: "ToolListChangedNotification/params", revisions: 0b11111},
 }
 
 // DecodeParams decodes the params of a request or notification. The result is a pointer to a
@@ -260,12 +334,12 @@ func ReadMethodResult(r *wire.Reader, method string) Value {
 // ValidateParams checks the params of a request or notification against the schema of one revision.
 // Empty data means that the message has no params.
 func ValidateParams(rev Revision, method string, data []byte) error {
-	m, ok := LookupMethod(method)
-	if !ok || !m.In(rev) {
+	m := lookup(method)
+	if m == nil || m.revisions&rev.bit() == 0 {
 		return jsonrpc.MethodNotFound(method)
 	}
 	if len(data) > 0 {
-		return Validate(rev, m.definition+"/params", data)
+		return Validate(rev, m.params, data)
 	}
 	if root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params") {
 		return fmt.Errorf("params of %q are missing", method)

@@ -32,12 +32,26 @@ func (rev Revision) Defines(definition string) bool {
 }
 
 // bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
-func (rev Revision) bit() uint64 { return table.Bit(string(rev)) }
+func (rev Revision) bit() uint64 {
+	switch rev {
+	case Revision20241105:
+		return 1 << 0
+	case Revision20250326:
+		return 1 << 1
+	case Revision20250618:
+		return 1 << 2
+	case Revision20251125:
+		return 1 << 3
+	case Revision20260728:
+		return 1 << 4
+	}
+	return 0
+}
 
 // Has reports whether the revision has the method.
 func (rev Revision) Has(method string) bool {
-	m, ok := LookupMethod(method)
-	return ok && m.In(rev)
+	m := lookup(method)
+	return m != nil && m.revisions&rev.bit() != 0
 }
 
 // The names of the methods on the wire.

@@ -136,15 +136,6 @@ func (t *Table) Root(revision, definition string) (int32, bool) {
 	return t.Definitions[i].Nodes[rev], true
 }
 
-// Bit returns the bit of a revision in a set of revisions, or 0 if the table does not have it.
-func (t *Table) Bit(revision string) uint64 {
-	i := slices.Index(t.Revisions, revision)
-	if i < 0 {
-		return 0
-	}
-	return 1 << i
-}
-
 // Requires reports whether a value that the node at root admits must have the member name.
 func (t *Table) Requires(root int32, name string) bool {
 	n := &t.Nodes[root]

@@ -27,9 +27,4 @@ func TestValidateByDefinition(t *testing.T) {
 			t.Errorf("definition %s of revision %s: got %v, want an error that is not Faults", at[1], at[0], err)
 		}
 	}
-	for rev, want := range map[string]uint64{"1": 1, "2": 2, "3": 0} {
-		if got := table.Bit(rev); got != want {
-			t.Errorf("bit of revision %s: got %b, want %b", rev, got, want)
-		}
-	}
 }

@@ -52,6 +52,7 @@ type Method struct {
 	TaskCapability string
 
 	definition   string
+	params       string // definition of the params
 	revisions    uint64
 	capabilityIn uint64 // revisions that have Capability
 	taskIn       uint64 // revisions that have TaskCapability
@@ -81,12 +82,21 @@ func Methods() []Method { return slices.Clone(methods[:]) }
 
 // LookupMethod returns the method called name. It returns false if there is none.
 func LookupMethod(name string) (Method, bool) {
-	for i := range methods {
-		if methods[i].Name == name {
-			return methods[i], true
-		}
+	if m := lookup(name); m != nil {
+		return *m, true
 	}
 	return Method{}, false
+}
+
+// lookup returns the method called name, or nil if there is none.
+func lookup(name string) *Method {
+	switch name {
+`)
+	for i, m := range w.p.Methods {
+		w.f("\tcase %q:\n\t\treturn &methods[%d]\n", m.Name, i)
+	}
+	w.f(`	}
+	return nil
 }
 
 var methods = [...]Method{
@@ -107,7 +117,7 @@ var methods = [...]Method{
 			w.f(", Result: %q", goType(m.Result))
 		}
 		w.methodColumns(m)
-		w.f(", definition: %q, revisions: %#b},\n", m.Def, m.In)
+		w.f(", definition: %q, params: %q, revisions: %#b},\n", m.Def, m.Def+"/params", m.In)
 	}
 	w.f("}\n\n")
 
@@ -145,12 +155,12 @@ func ReadMethodResult(r *wire.Reader, method string) Value {
 // ValidateParams checks the params of a request or notification against the schema of one revision.
 // Empty data means that the message has no params.
 func ValidateParams(rev Revision, method string, data []byte) error {
-	m, ok := LookupMethod(method)
-	if !ok || !m.In(rev) {
+	m := lookup(method)
+	if m == nil || m.revisions&rev.bit() == 0 {
 		return jsonrpc.MethodNotFound(method)
 	}
 	if len(data) > 0 {
-		return Validate(rev, m.definition+"/params", data)
+		return Validate(rev, m.params, data)
 	}
 	if root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params") {
 		return fmt.Errorf("params of %%q are missing", method)

@@ -26,15 +26,23 @@ func (rev Revision) Defines(definition string) bool {
 `)
 	if len(w.p.Methods) > 0 || len(w.p.Needs) > 0 {
 		w.f(`// bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
-func (rev Revision) bit() uint64 { return table.Bit(string(rev)) }
+func (rev Revision) bit() uint64 {
+	switch rev {
+`)
+		for i, r := range w.p.Revisions {
+			w.f("\tcase %s:\n\t\treturn 1 << %d\n", r.Const, i)
+		}
+		w.f(`	}
+	return 0
+}
 
 `)
 	}
 	if len(w.p.Methods) > 0 {
 		w.f(`// Has reports whether the revision has the method.
 func (rev Revision) Has(method string) bool {
-	m, ok := LookupMethod(method)
-	return ok && m.In(rev)
+	m := lookup(method)
+	return m != nil && m.revisions&rev.bit() != 0
 }
 
 `)

@@ -56,6 +56,7 @@ type Method struct {
 	TaskCapability string
 
 	definition   string
+	params       string // definition of the params
 	revisions    uint64
 	capabilityIn uint64 // revisions that have Capability
 	taskIn       uint64 // revisions that have TaskCapability
@@ -85,19 +86,32 @@ func Methods() []Method { return slices.Clone(methods[:]) }
 
 // LookupMethod returns the method called name. It returns false if there is none.
 func LookupMethod(name string) (Method, bool) {
-	for i := range methods {
-		if methods[i].Name == name {
-			return methods[i], true
-		}
+	if m := lookup(name); m != nil {
+		return *m, true
 	}
 	return Method{}, false
 }
 
+// lookup returns the method called name, or nil if there is none.
+func lookup(name string) *Method {
+	switch name {
+	case "tasks/cancel":
+		return &methods[0]
+	case "tasks/get":
+		return &methods[1]
+	case "tasks/update":
+		return &methods[2]
+	case "notifications/tasks":
+		return &methods[3]
+	}
+	return nil
+}
+
 var methods = [...]Method{
-	{Name: "tasks/cancel", From: FromClient | FromServer, Params: "CancelTaskRequestParams", Result: "CancelTaskResult", definition: "CancelTaskRequest", revisions: 0b1},
-	{Name: "tasks/get", From: FromClient | FromServer, Params: "GetTaskRequestParams", Result: "GetTaskResult", definition: "GetTaskRequest", revisions: 0b1},
-	{Name: "tasks/update", From: FromClient | FromServer, Params: "UpdateTaskRequestParams", Result: "UpdateTaskResult", definition: "UpdateTaskRequest", revisions: 0b1},
-	{Name: "notifications/tasks", Notification: true, From: FromClient | FromServer, Params: "TaskStatusNotificationParams", definition: "TaskStatusNotification", revisions: 0b1},
+	{Name: "tasks/cancel", From: FromClient | FromServer, Params: "CancelTaskRequestParams", Result: "CancelTaskResult", definition: "CancelTaskRequest", params: "CancelTaskRequest/params", revisions: 0b1},
+	{Name: "tasks/get", From: FromClient | FromServer, Params: "GetTaskRequestParams", Result: "GetTaskResult", definition: "GetTaskRequest", params: "GetTaskRequest/params", revisions: 0b1},
+	{Name: "tasks/update", From: FromClient | FromServer, Params: "UpdateTaskRequestParams", Result: "UpdateTaskResult", definition: "UpdateTaskRequest", params: "UpdateTaskRequest/params", revisions: 0b1},
+	{Name: "notifications/tasks", Notification: true, From: FromClient | FromServer, Params: "TaskStatusNotificationParams", definition: "TaskStatusNotification", params: "TaskStatusNotification/params", revisions: 0b1},
 }
 
 // DecodeParams decodes the params of a request or notification. The result is a pointer to a
@@ -150,12 +164,12 @@ func ReadMethodResult(r *wire.Reader, method string) Value {
 // ValidateParams checks the params of a request or notification against the schema of one revision.
 // Empty data means that the message has no params.
 func ValidateParams(rev Revision, method string, data []byte) error {
-	m, ok := LookupMethod(method)
-	if !ok || !m.In(rev) {
+	m := lookup(method)
+	if m == nil || m.revisions&rev.bit() == 0 {
 		return jsonrpc.MethodNotFound(method)
 	}
 	if len(data) > 0 {
-		return Validate(rev, m.definition+"/params", data)
+		return Validate(rev, m.params, data)
 	}
 	if root, ok := table.Root(string(rev), m.definition); ok && table.Requires(root, "params") {
 		return fmt.Errorf("params of %q are missing", method)

@@ -18,12 +18,18 @@ func (rev Revision) Defines(definition string) bool {
 }
 
 // bit returns the bit of the revision in a set of revisions, or 0 if it is unknown.
-func (rev Revision) bit() uint64 { return table.Bit(string(rev)) }
+func (rev Revision) bit() uint64 {
+	switch rev {
+	case RevisionExtTasks:
+		return 1 << 0
+	}
+	return 0
+}
 
 // Has reports whether the revision has the method.
 func (rev Revision) Has(method string) bool {
-	m, ok := LookupMethod(method)
-	return ok && m.In(rev)
+	m := lookup(method)
+	return m != nil && m.revisions&rev.bit() != 0
 }
 
 // The names of the methods on the wire.
